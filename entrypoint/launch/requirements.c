@@ -249,6 +249,7 @@ enum pl_status pl_requirements_add(const struct pl_job *job, struct pl_program *
     PL_TRY(pl_steps_add(&plan->steps,
                         package ? "installing the package in the code directory" : "installing requirements.txt",
                         job->paths.code, &argv, reterr));
+    plan->steps.items[plan->steps.count - 1].is_long = true;
     PL_TRY(add_installer(job, program, with_uv, plan, argv, reterr));
     if (package) {
         PL_TRY(pl_strv_add(argv, ".", reterr));

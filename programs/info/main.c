@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     ssize_t length;
     int option;
 
-    pl_log_set_prefix("paceline info");
+    pl_log_open("paceline info");
     while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK) {
         if (option == 'h') {
             pl_verbs_print_help("info", stdout);
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         pl_log_error(&error, "looking for the runtime's part");
         return 1;
     }
-    is_rank = pl_environment_is_set("OMPI_COMM_WORLD_RANK");
+    is_rank = pl_environment_own("OMPI_COMM_WORLD_SIZE");
     if (is_rank && is_json) {
         pl_log(PL_LOG_ERROR, "--json is for one process: run it without mpirun");
         return PL_EXIT_USAGE;

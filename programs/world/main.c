@@ -148,7 +148,7 @@ int main(void)
     bool printed = true;
     char why[1200];
 
-    pl_log_set_prefix("paceline info");
+    pl_log_open("paceline info");
     status = pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, &error)
                                       : pl_bootstrap_new_self(&bootstrap, &error);
     if (status == PL_OK) {
