@@ -130,6 +130,10 @@ static const struct pl_verb_option plan_options[] = {
     {"--json", NULL, "print JSON to a terminal too"},
 };
 
+static const struct pl_verb_option info_options[] = {
+    {"--json", NULL, "print one JSON object with an object for each section"},
+};
+
 static const struct pl_verb_option stacks_options[] = {
     {"--json", NULL, "print one JSON object: host, rank, process, place and report of each program"},
 };
@@ -195,10 +199,14 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline sweep --dry-run sweep.json | head -5"},
     {.name = "info",
      .program = "paceline-info",
-     .summary = "what this machine offers, and every setting of the runtime",
-     .arguments = "",
-     .text = "Print the backends, GPUs, CPUs and settings of this machine; of a whole job: mpirun -n N paceline info",
-     .examples = "paceline info | grep PACELINE_"},
+     .summary = "what this container has, for bug reports, and every setting of the runtime",
+     .arguments = "[--json]",
+     .text = "Print versions, the features that are compiled in, Open MPI, Python and its packages, ssh keys, limits, "
+             "devices and settings of this container, and then the backends, GPUs and CPUs that the runtime finds. A "
+             "value whose name looks like a secret's is not printed, and no Python package is imported. Of a whole "
+             "job the runtime's part: mpirun -n N paceline info",
+     OPTIONS(info_options),
+     .examples = "paceline info\npaceline info --json | jq .python"},
     {.name = "horovod",
      .program = "paceline-horovod",
      .summary = "put Paceline under an installed Horovod's Python",
@@ -300,6 +308,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline sync /opt/ml/checkpoints s3://bucket/job-7/checkpoints"},
     {.name = "keys", .program = "paceline-keys"},     /* ssh keys from a secret */
     {.name = "unpack", .program = "paceline-unpack"}, /* a job's archive of code */
+    {.name = "world", .program = "paceline-world"},   /* the runtime's part of info */
 };
 
 const size_t pl_verbs_count = PL_ARRAY_ITEMS(pl_verbs);
