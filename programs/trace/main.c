@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     bool summary = false;
     int option;
 
-    pl_log_set_prefix("paceline trace");
+    pl_log_open("paceline trace");
     while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK && option == 's') {
         summary = true;
     }

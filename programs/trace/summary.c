@@ -500,8 +500,7 @@ static void print_table(const struct summary *summary)
     }
 }
 
-/* Appends "ranks 0, 1 and 3", or a number of them if they are many; those whose newest collective is `sequence` or, with
- * `others`, is not. */
+/* Appends the ranks whose newest collective is `sequence`, or with `others` those whose is not. Returns how many. */
 static int append_ranks(const struct summary *summary, uint64_t sequence, bool others, struct pl_text *text)
 {
     int count = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers programs/trace/summary.c. */
-/* Rings with times that are set here: what is said of ranks that are slow, that wait for data, that save, that were late
- * once, that take turns, and of a collective that has not ended. */
+/* The rings have times that are set here. Ranks are slow, wait for data, save, are late once or take turns, or a
+ * collective has not ended. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "programs/trace/summary.h"
