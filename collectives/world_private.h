@@ -22,6 +22,8 @@ struct pl_world_options {
      * serve device memory if every rank has a GPU; several ranks may share one. Sub-worlds have it too.
      */
     struct pl_device *device;
+    /** Of a twin: ranks have devices that its parent does not know. */
+    bool has_own_device;
     /** For tests: each `pretend_ranks_per_host` consecutive ranks act as one host. 0: find out the real hosts. */
     int pretend_ranks_per_host;
 };
@@ -44,6 +46,22 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
  * Messages to users name ranks by this number.
  */
 int pl_world_global_rank(const struct pl_world *world, int rank);
+
+/**
+ * Make a world of the same ranks as `parent`, in their order, in which this rank has `device` (NULL: none). `parent`
+ * may run collectives meanwhile, in another thread if pl_world_any_thread(); of its sub-worlds no other is made at the
+ * same time.
+ *
+ * Collective  yes. Errors: those of pl_world_new_sub(), but `parent` goes on.
+ */
+enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *device, struct pl_world **ret_world,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Look at the ranks of this host without a request. Returns the failure that one of them has declared, or PL_PEER if
+ * one is gone; then `*ret_left` is set, since it may simply have finished.
+ */
+enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Settings of the world, equal on all ranks. */
 const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
@@ -92,14 +110,23 @@ struct pl_event {
     const char *about;
 };
 
+/** A collective of the world of all ranks that this rank has just posted. */
+struct pl_posted {
+    enum pl_kind kind;
+    const char *name;  /* 16 bytes, the unused ones 0; valid during the call */
+    uint64_t sequence; /* as in struct pl_event */
+    int64_t at_ns;
+};
+
 /**
  * Callbacks that see what a world does. They run in the thread that uses the world or, `ended` only, in its progress
  * thread; they must not use the world.
  */
 struct pl_observer {
     void *context;
-    void (*ended)(void *context, const struct pl_event *event); /* may be NULL */
-    int64_t stall_ns;                                           /* 0: `stalled` is not called */
+    void (*ended)(void *context, const struct pl_event *event);    /* may be NULL */
+    void (*posted)(void *context, const struct pl_posted *posted); /* may be NULL; needs `ended` */
+    int64_t stall_ns;                                              /* 0: `stalled` is not called */
     /** Called when nothing has moved in a wait for stall_ns, again after twice that time, and so on. */
     void (*stalled)(void *context, const struct pl_event *event);
 };
