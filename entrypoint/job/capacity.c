@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text `name` of an entry, NULL if it has none. */
+/* Returns the text `name` of an entry, or NULL if it has none. */
 static const char *text_of(const struct pl_python_json *entry, const char *name)
 {
     const struct pl_python_json *node =
@@ -16,7 +16,7 @@ static const char *text_of(const struct pl_python_json *entry, const char *name)
     return node && pl_python_json_kind(node) == PL_PYTHON_JSON_STRING ? pl_python_json_text(node) : NULL;
 }
 
-/* units[i] = the unit of hosts->items[i]; it stays NULL where that is not known. */
+/* Set units[i] to the unit of hosts->items[i]; it stays NULL if the unit is not known. */
 static void find_units(const struct pl_python_json *topology, const struct pl_strv *hosts, const char **units)
 {
     for (const struct pl_python_json *entry = pl_python_json_first(topology); entry;
@@ -52,7 +52,7 @@ enum pl_status pl_capacity_order(const struct pl_python_json *topology, struct p
     find_units(topology, hosts, units);
     for (size_t first = 0; first < hosts->count; first++) {
         if (!hosts->items[first]) {
-            continue; /* it is among its neighbours */
+            continue; /* it stands next to its neighbours already */
         }
         ordered[placed++] = PL_TAKE(hosts->items[first]);
         for (size_t i = first + 1; i < hosts->count; i++) {

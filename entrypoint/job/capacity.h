@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The order of hosts by the capacity units of resourceconfig.json's `topology`: those of one unit have the fast links
- * of an UltraServer between them, and ranks send most to their neighbours.
+ * Orders hosts by the capacity units in the `topology` of resourceconfig.json. The hosts of one unit have the fast
+ * links of an UltraServer between them, and ranks send most data to their neighbours.
  *
  * Test  tests/unit/entrypoint/job/test_job.c
  */
@@ -12,9 +12,9 @@
 #include "entrypoint/job/strv.h"
 
 /**
- * Put hosts of the same unit next to each other, where the first of them is; else the order stays, and the first host
- * is the first. `topology` is a list of {"hostName": TEXT, "capacityUnitId": TEXT}, or NULL; of entries of another
- * form, and of hosts without one, the unit is not known, and they stay alone.
+ * Put hosts of the same unit next to each other, at the place of the first of them. Otherwise the order stays, and the
+ * first host remains the first. `topology` is a list of {"hostName": TEXT, "capacityUnitId": TEXT}, or NULL. If an
+ * entry has another form, or a host has no entry, its unit is not known, and the host stays where it is.
  */
 enum pl_status pl_capacity_order(const struct pl_python_json *topology, struct pl_strv *hosts,
                                  struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the platform's JSON configuration files with typed members and messages that name file, line and column. */
+/* Reads the platform's JSON configuration files. Members are typed, and messages name file, line and column. */
 #include "entrypoint/job/config.h"
 
 #include "base/memory.h"

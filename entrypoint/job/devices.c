@@ -20,7 +20,8 @@ int pl_devices_cpus(void)
     return cpus > 0 ? (int)cpus : 1;
 }
 
-/* The whole number that the file begins with, and the next one; -1 if there is none. */
+/* Returns the whole number at the beginning of the file, and sets `*ret_next` to the next number; -1 if there is
+ * none. */
 static int64_t number_in(const char *root, const char *name, int64_t *ret_next)
 {
     char path[PATH_BYTES];
@@ -50,7 +51,7 @@ int pl_devices_cpu_limit(const char *root)
                : 0;
 }
 
-/* True for `prefix` followed by digits only; sets the number. */
+/* Whether the name is `prefix` followed only by digits. Sets the number. */
 static bool is_numbered(const char *name, const char *prefix, int *ret_number)
 {
     size_t length = strlen(prefix);
@@ -66,7 +67,7 @@ static bool is_numbered(const char *name, const char *prefix, int *ret_number)
 int pl_devices_gpus(const char *root)
 {
     char path[PATH_BYTES];
-    bool control = false; /* a container without it cannot use the devices that the driver lists for the whole host */
+    bool control = false; /* without it, a container cannot use the devices that the driver lists for the whole host */
     int count = 0;
     int number;
     DIR *dir;
@@ -95,7 +96,7 @@ int pl_devices_gpus(const char *root)
     return count;
 }
 
-/* The driver says how many cores a device has; with older drivers the instance family does. */
+/* The driver reports how many cores a device has. With older drivers the instance family determines the number. */
 static int neuron_cores_of(const char *root, int device, const char *instance_type)
 {
     char path[PATH_BYTES];

@@ -22,7 +22,7 @@ static enum pl_status make_path(const char *directory, const char *name, char **
     return pl_text_take(&path, ret_path, reterr);
 }
 
-/* The string `name`; NULL when it is absent, null or empty. */
+/* Get the string `name`; NULL if it is absent, null or empty. */
 static enum pl_status read_text(const char *path, const struct pl_python_json *object, const char *name,
                                 const char **ret_text, struct pl_error *reterr)
 {
@@ -50,7 +50,7 @@ static bool is_argument(const struct pl_python_json *item)
     return false;
 }
 
-/* The command's list `args`, each item one word. */
+/* Append the command's list `args`; each item is one word. */
 static enum pl_status append_arguments(const char *path, const struct pl_drivers *drivers, struct pl_text *text,
                                        struct pl_error *reterr)
 {
@@ -72,7 +72,7 @@ static enum pl_status append_arguments(const char *path, const struct pl_drivers
     return PL_OK;
 }
 
-/* After `word`, when the text begins with it and with blanks or nothing after it; else NULL. */
+/* Returns the text after `word`, if `text` begins with the word and a blank or the end follows; else NULL. */
 static const char *after_word(const char *text, const char *word)
 {
     const size_t length = strlen(word);
@@ -84,9 +84,9 @@ static const char *after_word(const char *text, const char *word)
 }
 
 /*
- * A command may name Paceline itself, for an image whose shell starts the SDK's script: `paceline train` leaves the
- * program to the hyperparameters, and of `paceline -- COMMAND` the rest is the command. Run as it is, it would start
- * itself without end.
+ * A command may name Paceline itself, for an image whose shell starts the SDK's script. With `paceline train` the
+ * hyperparameters name the program. With `paceline -- COMMAND` the rest is the command. If the command were run
+ * unchanged, it would start itself without end.
  */
 static const char *without_paceline(const char *command, bool *ret_named)
 {
@@ -135,7 +135,7 @@ static enum pl_status read_source(const char *path, struct pl_drivers *drivers, 
     return read_command(path, drivers, reterr);
 }
 
-/* A number, or text that is one; 0 is as good as null. */
+/* Read a number, or a text that is a number. 0 counts as null. */
 static enum pl_status read_processes(const char *path, struct pl_drivers *drivers, struct pl_error *reterr)
 {
     const struct pl_python_json *node = pl_python_json_member(drivers->distributed, "process_count_per_node");
@@ -157,7 +157,7 @@ static enum pl_status read_processes(const char *path, struct pl_drivers *driver
     return pl_config_wrong(path, node, "the processes of one host, a whole number from 1 to 65536, or null", reterr);
 }
 
-/* The name in the last "distributed_drivers/NAME" of sm_train.sh. */
+/* Read the name in the last "distributed_drivers/NAME" of sm_train.sh. */
 static enum pl_status read_driver(struct pl_drivers *drivers, struct pl_error *reterr)
 {
     static const char folder[] = "/distributed_drivers/";
@@ -180,7 +180,7 @@ static bool has(const struct pl_python_json *object, const char *name)
     return pl_python_json_member(object, name);
 }
 
-/* Told by the driver's name where sm_train.sh has one, else by the settings that only this driver has. */
+/* Choose the launch by the driver's name if sm_train.sh has one, else by the settings that only one driver has. */
 static enum pl_status choose_launch(const char *path, struct pl_drivers *drivers, struct pl_error *reterr)
 {
     const bool named = *drivers->driver != '\0' && strcmp(drivers->driver, "basic_script_driver.py") != 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes hyperparameters.json and sorts its names into the user's, the framework's, the platform's and settings. */
+/* Decodes hyperparameters.json and sorts its names by who reads them: the user, the framework, the platform,
+ * settings. */
 #include "entrypoint/job/hyperparameters.h"
 
 #include "base/memory.h"
@@ -12,15 +13,15 @@
 static const char sagemaker_prefix[] = "sagemaker_";
 static const char paceline_prefix[] = "paceline_";
 
-/* Reserved names that appear in no variable of their own. */
+/* Reserved names that no variable of their own shows. */
 static const char *const consumed[] = {
     "sagemaker_program",        "sagemaker_submit_directory",    "sagemaker_enable_cloudwatch_metrics",
     "sagemaker_region",         "sagemaker_container_log_level", "sagemaker_job_name",
     "default_user_module_name", "_tuning_objective_metric",      "sagemaker_s3_output",
 };
 
-/* The others that SageMaker, its SDK and the toolkit know. The first are read here; the rest have no effect, and are no
- * mistake. */
+/* Other names that SageMaker, its SDK and the toolkit know. Paceline reads the first of them. The rest have no effect,
+ * but are not mistakes. */
 static const char *const framework[] = {
     PL_HYPERPARAMETERS_LAUNCHES,
     "sagemaker_mpi_num_of_processes_per_host",
@@ -49,8 +50,8 @@ static bool is_consumed(const char *name)
     return false;
 }
 
-/* json.loads() of a string, the string itself where that fails; a copy of anything else. NULL when memory is out.
- * */
+/* Decode a string by json.loads(); if that fails, keep the string. Copy any other value. Returns NULL if memory is
+ * out. */
 static struct pl_python_json *decode(const struct pl_python_json *raw)
 {
     struct pl_python_json *decoded = NULL;
@@ -66,7 +67,7 @@ static struct pl_python_json *decode(const struct pl_python_json *raw)
     return status == PL_MEMORY ? NULL : pl_python_json_copy(raw);
 }
 
-/* paceline_timeout_s = 60 becomes PACELINE_TIMEOUT_S=60. */
+/* Add a setting: paceline_timeout_s = 60 becomes PACELINE_TIMEOUT_S=60. */
 static enum pl_status add_setting(const char *name, const struct pl_python_json *value, struct pl_strv *setting_values,
                                   struct pl_error *reterr)
 {
@@ -79,7 +80,8 @@ static enum pl_status add_setting(const char *name, const struct pl_python_json 
     }
     pl_text_append_char(&text, '=');
     if (pl_python_json_kind(value) != PL_PYTHON_JSON_NULL) {
-        pl_pyrepr_append_dumps(value, &text); /* members keep their order, which of a sweep's space is that of a grid */
+        /* members keep their order: in the space of a sweep, this is the order of a grid */
+        pl_pyrepr_append_dumps(value, &text);
     }
     PL_TRY(pl_text_check(&text, reterr));
     return pl_strv_add(setting_values, pl_text_string(&text), reterr);
@@ -138,9 +140,10 @@ enum pl_status pl_hyperparameters_check(const struct pl_python_json *parameters,
         compare(&near, framework, PL_ARRAY_ITEMS(framework));
         compare(&near, consumed, PL_ARRAY_ITEMS(consumed));
         if (near.meant && near.edits > 0) {
-            PL_TRY(pl_strv_printf(warnings, reterr,
-                                  "the hyperparameter '%s' has no effect: SageMaker has no such name; was '%s' meant?",
-                                  near.name, near.meant));
+            PL_TRY(pl_strv_printf(
+                warnings, reterr,
+                "the hyperparameter '%s' has no effect, because SageMaker does not know it; did you mean '%s'?",
+                near.name, near.meant));
         }
     }
     return PL_OK;

@@ -30,7 +30,7 @@ const char *pl_job_base_dir(const struct pl_environment *process)
     return pl_environment_get_or(process, "SAGEMAKER_BASE_DIR", default_base);
 }
 
-/* *ret_path = "BASE/TAIL"; slashes at the end of the base go. */
+/* Set `*ret_path` to "BASE/TAIL"; slashes at the end of the base are removed. */
 static enum pl_status join(const char *base, const char *tail, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -46,7 +46,8 @@ static enum pl_status join(const char *base, const char *tail, char **ret_path, 
     return pl_text_take(&path, ret_path, reterr);
 }
 
-/* In a trial it may be a link, which a program that removes the folder and makes it again would lose. */
+/* In a trial the model's directory may be a link. A program that removes the directory and makes it again would lose
+ * the link, so it gets the path behind it. */
 static enum pl_status name_model(struct pl_job *job, struct pl_error *reterr)
 {
     char target[PATH_MAX];
@@ -94,7 +95,7 @@ static enum pl_status config_path(const struct pl_job *job, const char *name, ch
     return join(job->paths.input_config, name, ret_path, reterr);
 }
 
-/* Add the names of `list` to `names`, each once. */
+/* Add the names of `list` to `names`, each only once. */
 static enum pl_status add_hosts(const char *path, const struct pl_python_json *list, struct pl_strv *names,
                                 struct pl_error *reterr)
 {
@@ -108,7 +109,8 @@ static enum pl_status add_hosts(const char *path, const struct pl_python_json *l
     return PL_OK;
 }
 
-/* The hosts of one group: some of "hosts", and of no group before, which bounds them all. */
+/* Check the hosts of one group: each is one of "hosts" and belongs to no earlier group. So their total number has a
+ * limit. */
 static enum pl_status check_group_hosts(const char *path, const struct pl_python_json *list, const struct pl_job *job,
                                         struct pl_strv *grouped, struct pl_error *reterr)
 {
@@ -124,7 +126,7 @@ static enum pl_status check_group_hosts(const char *path, const struct pl_python
     return PL_OK;
 }
 
-/* instance_groups and topology, with the types that later code relies on. */
+/* Check instance_groups and topology for the types that later code relies on. */
 static enum pl_status check_groups(const char *path, struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv grouped = PL_STRV_NONE;
@@ -166,7 +168,7 @@ static enum pl_status read_resource(struct pl_job *job, struct pl_error *reterr)
     job->host_index = pl_strv_find(&job->hosts, job->current_host);
     current = pl_python_json_member(job->resource, "current_host");
     if (job->host_index < 0) {
-        /* SageMaker Studio's local mode runs one container under a name of its own. */
+        /* SageMaker Studio's local mode runs one container whose name is not in the list. */
         if (strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0) {
             return pl_config_wrong(path, current, "one of the names in \"hosts\"", reterr);
         }
@@ -217,7 +219,7 @@ static enum pl_status read_checkpoints(struct pl_job *job, struct pl_error *rete
     return PL_OK;
 }
 
-/* The text of a reserved hyperparameter; NULL when absent, null or empty. */
+/* Get the text of a reserved hyperparameter; NULL if it is absent, null or empty. */
 static enum pl_status platform_text(const struct pl_job *job, const char *name, const char **ret_text,
                                     struct pl_error *reterr)
 {
@@ -239,14 +241,14 @@ static enum pl_status platform_text(const struct pl_job *job, const char *name, 
     return PL_OK;
 }
 
-/* `named`, else what boto3 takes: AWS_DEFAULT_REGION, else `region` of the profile, else "". */
+/* Set the region: `named`, else the one that boto3 uses: AWS_DEFAULT_REGION, else `region` of the profile, else "". */
 static enum pl_status set_region(struct pl_job *job, const char *named, struct pl_error *reterr)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     const char *region = named ? named : pl_environment_get_or(job->process, "AWS_DEFAULT_REGION", NULL);
 
     if (!region && pl_profile_read(job->process, &profile, NULL) == PL_OK) {
-        /* no error for files that cannot be read: code that needs their credentials reports it */
+        /* files that cannot be read are not an error here: the code that needs their credentials reports them */
         region = profile.region;
     }
     job->region = pl_memory_string(region ? region : "", reterr);
@@ -309,7 +311,7 @@ static bool is_distributed(const struct pl_job_switches *on)
            on->smddp || on->xla;
 }
 
-/* Version 3 of the SDK launches on all hosts, whatever their groups. */
+/* Version 3 of the SDK launches on all hosts, whatever their groups are. */
 static enum pl_status choose_all_groups(struct pl_job *job, struct pl_error *reterr)
 {
     if (!job->groups) {
@@ -355,7 +357,7 @@ static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Where the distribution has its groups by name, all hosts of other groups are beside the same one. */
+/* If the distribution has named groups, all hosts of other groups are outside it. */
 static enum pl_status choose_outside_hosts(struct pl_job *job, struct pl_error *reterr)
 {
     const struct pl_python_json *named =
@@ -373,8 +375,8 @@ static enum pl_status choose_outside_hosts(struct pl_job *job, struct pl_error *
     return PL_OK;
 }
 
-/* Hosts of the distribution groups in file order, all hosts where the file knows no groups; those of one capacity unit
- * together. */
+/* Choose the hosts of the distribution groups in file order, or all hosts if the file has no groups. Hosts of one
+ * capacity unit are put together. */
 static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(choose_groups(job, reterr));
@@ -407,7 +409,7 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* PACELINE_PS says whose parameter servers a job gets; our own need no other word. */
+/* PACELINE_PS says which parameter servers a job gets. Our own servers need no other hyperparameter. */
 static enum pl_status choose_server(struct pl_job *job, struct pl_error *reterr)
 {
     if (strcmp(job->settings.ps, "native") != 0) {
@@ -415,17 +417,18 @@ static enum pl_status choose_server(struct pl_job *job, struct pl_error *reterr)
     }
     job->switches.parameter_server = false;
     if (is_distributed(&job->switches)) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "PACELINE_PS is 'native', and the job asks for another distribution too (%s): expected one",
-                            job->switches.mpi                 ? "mpi"
-                            : job->switches.torch_distributed ? "torch_distributed"
-                                                              : "one of the sagemaker_*_enabled");
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "PACELINE_PS is 'native', but the job also asks for another distribution (%s): expected only one",
+            job->switches.mpi                 ? "mpi"
+            : job->switches.torch_distributed ? "torch_distributed"
+                                              : "one of the sagemaker_*_enabled");
     }
     job->switches.native_server = true;
     return PL_OK;
 }
 
-/* A trial of a sweep has a part of its host's devices. */
+/* A trial of a sweep gets only a part of its host's devices. */
 static void use_share(struct pl_job *job)
 {
     if (job->settings.trial_cpus > 0) {
@@ -434,7 +437,7 @@ static void use_share(struct pl_job *job)
     }
 }
 
-/* What follows from the files and the settings, whose values have been checked. */
+/* Derive values from the files and the settings, which have been checked. */
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
     struct pl_efa efa;
@@ -476,8 +479,8 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
     return derive(job, reterr);
 }
 
-/* The settings are those of the environment alone where a hyperparameter among them is wrong; the hosts are all of the
- * job's, and this host's group is one of the distribution's, where it is not known which of them a distribution has. */
+/* If a setting among the hyperparameters is wrong, use only the settings of the environment. If the distribution's
+ * groups are not known, use all hosts of the job, and take this host's group as one of the distribution's. */
 static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(make_paths(job, reterr));
@@ -487,7 +490,7 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
     }
     read_hyperparameters(job, NULL);
     if (pl_settings_read(job->process, &job->setting_values, &job->settings, NULL) != PL_OK) {
-        pl_log(PL_LOG_DEBUG, "settings that cannot be read are left as they are by default");
+        pl_log(PL_LOG_DEBUG, "settings that cannot be read keep their default values");
     }
     if (job->framework) {
         derive(job, NULL);

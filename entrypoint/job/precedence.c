@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets what version 3 of the SDK says of a job come before what hyperparameters say, and notes what has no effect. */
+/* Gives the files of version 3 of the SDK precedence over hyperparameters, and notes what has no effect. */
 #include "entrypoint/job/precedence.h"
 
 #include "base/environment.h"
@@ -16,28 +16,29 @@
 static const char requirements_name[] = "requirements.txt";
 
 /*
- * True when the SDK's script has started this process, or a program that Paceline started from the same files: both
- * set the variable. What the files name is then already running, and this process is a part of it.
+ * Whether the SDK's script has started this process, or a program that Paceline started from the same files: both set
+ * the variable. In that case the command in the files is running already, and this process is a part of it.
  */
 static bool is_inside(const struct pl_job *job)
 {
     return pl_environment_get(job->process, "SM_ENTRY_SCRIPT") && !job->drivers.names_paceline;
 }
 
-/* The image's shell would have started Paceline as process 1. What is lost otherwise, in words. */
+/* Warn if the SDK's script has started Paceline: the image's shell would have started it as process 1. The message says
+ * what is lost. */
 static enum pl_status note_script(struct pl_job *job, struct pl_error *reterr)
 {
     const char *start = pl_environment_get_or(job->process, "BASH_ENV", NULL);
     const bool by_script = pl_environment_get(job->process, "SM_ENTRY_SCRIPT") &&
-                           !pl_environment_get(job->process, "SM_MODULE_DIR"); /* Paceline sets this one too */
+                           !pl_environment_get(job->process, "SM_MODULE_DIR"); /* Paceline also sets this variable */
 
     if (!by_script || getpid() == 1) {
         return PL_OK;
     }
     return pl_strv_printf(
         &job->conflicts, reterr,
-        "the SDK's script sm_train.sh has started Paceline, which is not process 1%s%.200s%s: a stop "
-        "does not reach it, so that no program has time to save, and the script needs python3 and pip",
+        "the SDK's script sm_train.sh has started Paceline, which is not process 1%s%.200s%s: it does not get a stop "
+        "signal, so no program has time to save; and the script needs python3 and pip",
         start ? " (the job's BASH_ENV is '" : "", start ? start : "", start ? "', in place of the image's)" : "");
 }
 
@@ -50,7 +51,7 @@ static enum pl_status use_code(struct pl_job *job, struct pl_error *reterr)
     if (drivers->source_dir) {
         pl_text_printf(&path, "%s/code", job->paths.input_data);
     } else if (drivers->command && !drivers->names_paceline) {
-        /* without code a command runs where the image says */
+        /* without code, a command runs in the image's working directory */
         if (!getcwd(here, sizeof(here))) {
             return pl_error_errno(reterr, "asking for the working directory");
         }
@@ -73,7 +74,7 @@ static enum pl_status use_code(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* The hyperparameter's or the variable's program, which sourcecode.json's `what` takes the place of. */
+/* Note that the program `chosen`, from the hyperparameter or the variable, is replaced by `what` of sourcecode.json. */
 static enum pl_status note_program(struct pl_job *job, const char *what, const char *chosen, struct pl_error *reterr)
 {
     const bool by_variable = pl_environment_get_or(job->process, "SAGEMAKER_PROGRAM", NULL);
@@ -82,11 +83,12 @@ static enum pl_status note_program(struct pl_job *job, const char *what, const c
         return PL_OK;
     }
     return pl_strv_printf(
-        &job->conflicts, reterr, "sourcecode.json names the %s '%.200s', which runs; %s, '%.200s', has no effect", what,
-        chosen, by_variable ? "the variable SAGEMAKER_PROGRAM" : "the hyperparameter sagemaker_program", job->program);
+        &job->conflicts, reterr, "sourcecode.json names the %s '%.200s', which is used; %s, '%.200s', has no effect",
+        what, chosen, by_variable ? "the variable SAGEMAKER_PROGRAM" : "the hyperparameter sagemaker_program",
+        job->program);
 }
 
-/* As in the SDK's script: by bash, and the first command that fails ends it. */
+/* Run the command as the SDK's script does: by bash, which ends at the first command that fails. */
 static enum pl_status use_command(struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *shell = NULL;
@@ -100,7 +102,8 @@ static enum pl_status use_command(struct pl_job *job, struct pl_error *reterr)
                             reterr);
 }
 
-/* Another driver than the SDK's, or the SDK's where the user asks for it: the whole script is the program. */
+/* The whole script becomes the program: because the driver does not belong to the SDK, or because the user asks for the
+ * SDK's driver. */
 static enum pl_status use_script(struct pl_job *job, bool wanted, struct pl_error *reterr)
 {
     struct pl_drivers *drivers = &job->drivers;
@@ -145,7 +148,7 @@ enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr
     if (!drivers->source) {
         return PL_OK;
     }
-    if (job->settings.trial) { /* how many processes it has the sweep says */
+    if (job->settings.trial) { /* in a trial, the sweep decides how many processes it has */
         drivers->launch = PL_DRIVERS_LAUNCH_OPEN;
         drivers->processes_per_host = 0;
         drivers->mpi_options = NULL;
@@ -172,7 +175,7 @@ enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr
     return drivers->entry_script ? pl_job_set_arguments(job, reterr) : PL_OK;
 }
 
-/* The hyperparameters that would switch on another launch. */
+/* Note the hyperparameters that would switch on another launch. */
 static enum pl_status note_switches(struct pl_job *job, const char *chosen, const char *same, struct pl_error *reterr)
 {
     static const char *const names[] = {PL_HYPERPARAMETERS_LAUNCHES};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Who decides when version 3 of the SDK and hyperparameters both say how a job runs: the SDK's files, and the
- * hyperparameters what those leave open. What then has no effect is said in job->conflicts.
+ * Decides how a job runs if both version 3 of the SDK and hyperparameters say it: the SDK's files take precedence, and
+ * hyperparameters decide what these leave open. Values without an effect are listed in job->conflicts.
  *
  * Source  docs/contract.md, "Version 3 of the SDK"
  * Test    tests/unit/entrypoint/job/test_drivers.c
@@ -11,7 +11,7 @@
 
 #include "entrypoint/job/job.h"
 
-/** Choose program, command, code directory and requirements, after the hyperparameters have been read. */
+/** Choose program, command, code directory and requirements. Call it after the hyperparameters have been read. */
 enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Choose the launch: job->switches. */

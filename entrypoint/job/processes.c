@@ -15,7 +15,7 @@ static bool is_given(const struct pl_python_json *node)
            (pl_python_json_kind(node) != PL_PYTHON_JSON_STRING || *pl_python_json_text(node) != '\0');
 }
 
-/* A count given as a number or as text; `*ret_value` stays when it is absent or null. */
+/* Read a count that is a number or a text. `*ret_value` stays unchanged if it is absent or null. */
 static enum pl_status read_count(const struct pl_python_json *node, const char *name, int *ret_value,
                                  struct pl_error *reterr)
 {
@@ -55,7 +55,7 @@ static bool has_group(const struct pl_job *job, const char *name)
     return group;
 }
 
-/* Of {"GROUP": COUNT, ...} each name and each count. */
+/* Check each name and each count of {"GROUP": COUNT, ...}. */
 static enum pl_status check_by_group(const struct pl_job *job, const struct pl_python_json *counts,
                                      struct pl_error *reterr)
 {
@@ -73,7 +73,7 @@ static enum pl_status check_by_group(const struct pl_job *job, const struct pl_p
     return PL_OK;
 }
 
-/* The number that is named for the hosts of a group; 0 where none is. `counts` was checked. */
+/* Returns the number for the hosts of a group in `counts`, which has been checked; 0 if there is none. */
 static int named_for(const struct pl_python_json *counts, const char *group)
 {
     int value = 0;
@@ -84,7 +84,7 @@ static int named_for(const struct pl_python_json *counts, const char *group)
     return read_count(counts, per_host, &value, NULL) == PL_OK ? value : 0;
 }
 
-/* Whether the hosts of `group` have this host's devices, as far as the file says. */
+/* Whether the hosts of `group` have the same devices as this host, as far as the file says. */
 static bool is_like_here(const struct pl_job *job, const struct pl_python_json *group)
 {
     const struct pl_python_json *type = pl_python_json_member(group, "instance_type");
@@ -94,7 +94,7 @@ static bool is_like_here(const struct pl_job *job, const struct pl_python_json *
            strcmp(pl_python_json_text(type), job->instance_type) == 0;
 }
 
-/* host_processes of the hosts of each group; those of no group are as this host. */
+/* Fill host_processes for the hosts of each group. Hosts without a group get the number of this host. */
 static void fill_hosts(struct pl_job *job, const struct pl_python_json *counts)
 {
     const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
@@ -123,10 +123,10 @@ enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr)
     const struct pl_python_json *counts = pl_python_json_member(job->framework, per_host);
     const int hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
     int64_t sum = 0;
-    int named = job->drivers.processes_per_host; /* of version 3 of the SDK: for every host */
+    int named = job->drivers.processes_per_host; /* from version 3 of the SDK, for every host */
 
     if (job->switches.native_server) {
-        counts = NULL; /* a server, which starts its host's workers */
+        counts = NULL; /* one server per host, which starts the workers of its host */
         named = 1;
     } else if (named > 0) {
         counts = NULL;

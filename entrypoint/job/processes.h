@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * How many processes each host of a distribution gets.
+ * Counts how many processes each host of a distribution gets.
  *
  * Source  docs/contract.md, "Launchers"
  * Test    tests/unit/entrypoint/job/test_job.c, tests/integration/groups.sh
@@ -12,8 +12,9 @@
 
 /**
  * Fill processes_per_host, host_processes, named_processes and processes of a job whose devices and distribution hosts
- * are known: by sagemaker_mpi_num_of_processes_per_host, a number or one for each group, else by devices. Those of a
- * host of another instance type are known to that host alone, and counted like this one's until it has told.
+ * are known. sagemaker_mpi_num_of_processes_per_host gives the numbers: one number, or one for each group. Without it
+ * the devices determine them. Only a host itself knows the devices of its instance type: until it has reported its
+ * number, this host's number stands in for it.
  *
  * Errors  PL_INVALID, PL_LIMIT naming the hyperparameter and what was expected; PL_MEMORY.
  */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* repr(str): single quotes unless the text has ' and no ". ASCII control characters are escaped, and lone surrogates,
- * which UTF-8 does not have; all other characters are copied. */
+/* Append repr(str): in single quotes, unless the text has ' and no ". ASCII control characters are escaped, and so are
+ * lone surrogates, which UTF-8 does not have; all other characters are copied. */
 static void append_string(const char *string, struct pl_text *text)
 {
     char quote = strchr(string, '\'') && !strchr(string, '"') ? '"' : '\'';
@@ -164,7 +164,7 @@ enum pl_status pl_pyrepr_dumps_arguments(const struct pl_python_json *object, st
     return PL_OK;
 }
 
-/* The dashes: by characters, not bytes. */
+/* Returns the dashes for a name: "-" for one character, else "--". Characters are counted, not bytes. */
 static const char *dashes(const char *name)
 {
     unsigned bytes;

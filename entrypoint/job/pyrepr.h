@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Values as the Python toolkit turns them into arguments and variables: str(), repr() and compact JSON.
+ * Prints values as the Python toolkit prints them into arguments and variables: str(), repr() and compact JSON.
  *
  * Source  docs/contract.md, "What a program sees"
  * Test    tests/unit/entrypoint/job/test_pyrepr.c, tests/integration/golden.py
@@ -16,15 +16,16 @@
 void pl_pyrepr_append(const struct pl_python_json *node, struct pl_text *text);
 
 /**
- * Append the value of a hyperparameter as an argument: null is empty, a string itself, an object "key=value,key=value"
- * sorted by key with each value through str(), everything else str().
+ * Append the value of a hyperparameter as an argument: null is empty, a string is copied, an object is
+ * "key=value,key=value" sorted by key with each value through str(), and all others are str().
  */
 void pl_pyrepr_append_argument(const struct pl_python_json *node, struct pl_text *text);
 
-/** Append the value as a variable: null is empty, a string itself, everything else sorted compact JSON. */
+/** Append the value as a variable: null is empty, a string is copied, and all others are sorted compact JSON. */
 void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text *text);
 
-/** Append the value as version 3 of the SDK does, argument or variable: a string itself, all else json.dumps(). */
+/* Append the value as version 3 of the SDK does, for arguments and variables: a string is copied, and all others are
+ * json.dumps(). */
 void pl_pyrepr_append_dumps(const struct pl_python_json *node, struct pl_text *text);
 
 /** Add "--name" and value for every member of `object` as version 3 of the SDK does: in file order, null as "null". */
@@ -32,8 +33,8 @@ enum pl_status pl_pyrepr_dumps_arguments(const struct pl_python_json *object, st
                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Add "--name" (or "-n" for one character, "" for none) and value for every member of `object`, sorted by name. Values
- * keep the inner form.
+ * Add "--name" (or "-n" for one character, "" for an empty name) and value for every member of `object`, sorted by
+ * name. Values keep the inner form.
  */
 enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_strv *words,
                                    struct pl_error *reterr) PL_MUST_CHECK;

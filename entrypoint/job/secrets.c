@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds values that are secret by their names, and masks them for output. */
+/* Finds secret values by their names, and masks them for output. */
 #include "entrypoint/job/secrets.h"
 
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 
 static const char mask[] = "***";
 
-/* True when `name` contains `word` in any case and, with `whole`, no letter or digit is next to it. */
+/* Whether `name` contains `word` in any case; with `whole`, no letter or digit may be next to it. */
 static bool has_word(const char *name, const char *word, bool whole)
 {
     size_t length = strlen(word);
@@ -50,7 +50,7 @@ static bool is_empty(const struct pl_python_json *node)
            (pl_python_json_kind(node) == PL_PYTHON_JSON_STRING && *pl_python_json_text(node) == '\0');
 }
 
-/* A copy of `node`, whose depth the parser has bounded, with masks in it; NULL when memory is out. */
+/* Returns a copy of `node` with masked values, or NULL if memory is out. The parser has limited its depth. */
 static struct pl_python_json *masked_copy(const struct pl_python_json *node)
 {
     const char *name = pl_python_json_name(node);
@@ -87,7 +87,7 @@ static enum pl_status mask_tree(struct pl_python_json **tree_at, struct pl_error
     return PL_OK;
 }
 
-/* Mask the value of "NAME=value" when NAME is a secret's. */
+/* Mask the value of "NAME=value" if NAME is the name of a secret. */
 static enum pl_status mask_assignment(char **word_at, struct pl_error *reterr)
 {
     char *equals = strchr(*word_at, '=');
@@ -109,7 +109,7 @@ static enum pl_status mask_assignment(char **word_at, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* `word` so that pl_strv_split() gives it back; quoted only where that is needed. */
+/* Append `word` so that pl_strv_split() returns it unchanged. It is quoted only if necessary. */
 static void append_quoted(const char *word, struct pl_text *text)
 {
     if (*word != '\0' && !strpbrk(word, " \t\r\n'\"\\")) {
@@ -124,8 +124,8 @@ static void append_quoted(const char *word, struct pl_text *text)
     pl_text_append_char(text, '\'');
 }
 
-/* What the custom MPI options export to ranks: -x DB_PASSWORD=..., mca_base_env_list "API_KEY=...". Text that is no
- * options is masked whole. */
+/* Mask values that the custom MPI options export to ranks: -x DB_PASSWORD=..., mca_base_env_list "API_KEY=...". Text
+ * that cannot be split into options is masked whole. */
 static enum pl_status mask_options(struct pl_python_json *framework, struct pl_error *reterr)
 {
     static const char name[] = "sagemaker_mpi_custom_mpi_options";
@@ -148,7 +148,7 @@ static enum pl_status mask_options(struct pl_python_json *framework, struct pl_e
     return pl_python_json_set(framework, name, pl_python_json_new_string(pl_text_string(&text)), reterr);
 }
 
-/* The same of distributed.json, whose options are a list of words; the job's variables show the whole file. */
+/* Mask the same in distributed.json, whose options are a list of words. The job's variables show the whole file. */
 static enum pl_status mask_drivers(struct pl_drivers *drivers, struct pl_error *reterr)
 {
     static const char name[] = "mpi_additional_options";
@@ -167,7 +167,7 @@ static enum pl_status mask_drivers(struct pl_drivers *drivers, struct pl_error *
     return PL_OK;
 }
 
-/* The job's hyperparameters that are settings, and the values that lie in them. */
+/* Mask the job's hyperparameters that are settings, and the settings' values, which lie in them. */
 static enum pl_status mask_settings(struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv before = job->setting_values;

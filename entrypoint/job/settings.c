@@ -13,24 +13,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where the field `name` of struct pl_job_settings lies, and its type. */
+/* The offset of the field `name` of struct pl_job_settings, and its type. */
 #define FIELD(name)                                                                                                    \
     .at = offsetof(struct pl_job_settings, name),                                                                      \
     .type = _Generic(((struct pl_job_settings *)NULL)->name, const char * : TEXT, bool : BOOL, int64_t : NUMBER)
 
 /*
- * The settings that are not the runtime's, without PACELINE_; docs/contract.md and docs/supervision.md say what they
- * do. Those without a field are read elsewhere: LIBRARY is for examples/python, and those from RUN_DIR to RANK_WORKERS
- * are set by Paceline itself, as those of a trial are. A text without words is checked by the code that reads it.
+ * The settings that do not belong to the runtime, without PACELINE_; docs/contract.md and docs/supervision.md describe
+ * them. Settings without a field are read elsewhere: LIBRARY is for examples/python; Paceline itself sets those from
+ * RUN_DIR to RANK_WORKERS and those of a trial. For a text without a list of words, the code that reads it checks it.
  */
 static const struct setting {
     const char *name;
     size_t at;
     enum { ELSEWHERE, TEXT, BOOL, NUMBER } type;
-    const char *unit; /* of a number; of a text the words that it may be */
+    const char *unit; /* the unit of a number, or the words that a text may be */
     double least, most;
     const char *fallback;
-    int64_t unit_ns; /* of a time; 0: the number is a whole one */
+    int64_t unit_ns; /* only for times; 0: the number is not scaled */
 } settings[] = {
     {"PYTHON", FIELD(python)},
     {"INSTALL", FIELD(install), .fallback = "1"},
@@ -56,6 +56,7 @@ static const struct setting {
     {"HANG_S", FIELD(hang_ns), "seconds", 0, 864000, "0", PL_NS_PER_S},
     {"INDEPENDENT_RANKS", FIELD(independent_ranks)},
     {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
+    {"RANK_TAGS", FIELD(rank_tags), "auto off", .fallback = "auto"},
     {"SWEEP", FIELD(sweep)},
     {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, "0", PL_NS_PER_S},
     {"SWEEP_FRESH", FIELD(sweep_fresh), "a number", 0, 1000000, "0"},
@@ -85,7 +86,7 @@ static const char *name_at(size_t i)
     return i < PL_KNOB_COUNT ? pl_knob_info((enum pl_knob)i)->variable + PREFIX_BYTES : NULL;
 }
 
-/* The setting that `name` was probably meant to be, without its prefix. */
+/* Find the setting, without its prefix, that `name` was probably meant to be. */
 static struct pl_text_near nearest(const char *name)
 {
     struct pl_text_near near = {.name = name + PREFIX_BYTES};
@@ -122,7 +123,7 @@ static enum pl_status read_number(const struct setting *setting, const char *tex
     return PL_OK;
 }
 
-/* Set the field of a setting; `what` is how messages call the setting. */
+/* Set the field of a setting. Messages call the setting `what`. */
 static enum pl_status read_value(const struct setting *setting, const char *text, const char *what,
                                  struct pl_job_settings *values, struct pl_error *reterr)
 {
@@ -142,7 +143,7 @@ static enum pl_status read_value(const struct setting *setting, const char *text
     return PL_OK;
 }
 
-/* A hyperparameter, which messages name in small letters, whatever case it was written in. */
+/* Read a hyperparameter. Messages use its name in small letters, in whatever case it was written. */
 static enum pl_status read_hyperparameter(const char *name, const char *text, struct pl_job_settings *values,
                                           struct pl_error *reterr)
 {
@@ -166,7 +167,7 @@ static enum pl_status read_hyperparameter(const char *name, const char *text, st
     return PL_OK;
 }
 
-/* How what the job uploads is to be encrypted. */
+/* Check the settings for how uploads of the job are encrypted. */
 static enum pl_status check_encryption(const struct pl_job_settings *values, struct pl_error *reterr)
 {
     static const struct pl_s3_encryption_names names = {
@@ -177,7 +178,7 @@ static enum pl_status check_encryption(const struct pl_job_settings *values, str
     return pl_s3_encryption_check(&encryption, &names, reterr);
 }
 
-/* Keep the first error of several. */
+/* Keep only the first of several errors. */
 static void keep_first(enum pl_status *first, enum pl_status status, const struct pl_error *error,
                        struct pl_error *reterr)
 {
@@ -210,7 +211,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
         if (!name) {
             return PL_MEMORY;
         }
-        /* the variable wins, an empty one is none */
+        /* the variable takes precedence, unless it is empty */
         if (equals[1] != '\0' && !pl_environment_get_or(environment, name, NULL)) {
             keep_first(&first, read_hyperparameter(name, equals + 1, values, &error), &error, reterr);
             PL_TRY(pl_environment_set(all, name, equals + 1, reterr));
@@ -242,7 +243,7 @@ void pl_settings_replace_text(struct pl_job_settings *values, const char *before
     }
 }
 
-/* `string` is PACELINE_NAME=value. */
+/* Check PACELINE_NAME=value in `string`. */
 static enum pl_status check(const char *string, bool is_variable, struct pl_strv *warnings, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
@@ -253,7 +254,7 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
     PL_TRY(pl_text_check(&name, reterr));
     near = nearest(pl_text_string(&name));
     if ((near.meant && near.edits == 0) || (!near.meant && is_variable) || pl_knob_is_gone(string, name.length)) {
-        return PL_OK; /* of one that is gone rank 0 warns */
+        return PL_OK; /* rank 0 warns of a setting that no longer exists */
     }
     if (near.meant) {
         pl_text_printf(&hint, "; PACELINE_%s is one", near.meant);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Paceline's settings: their names, their values, and warnings for mistyped names, which would otherwise be ignored in
- * silence. The runtime's settings are in base/knob.h.
+ * Paceline's settings: their names, their values, and warnings for mistyped names, which would otherwise be ignored
+ * without a message. The runtime's settings are in base/knob.h.
  *
- * `environment` is the container's, and `hyperparameters` has "PACELINE_NAME=value" for each one named paceline_*; a
- * variable that is not empty wins.
+ * `environment` is the container's environment. `hyperparameters` has "PACELINE_NAME=value" for each hyperparameter
+ * paceline_*. A variable that is not empty takes precedence.
  *
  * Test  tests/unit/entrypoint/launch/test_plan.c, tests/unit/entrypoint/job/test_settings.c
  */
@@ -17,8 +17,8 @@
 #include <stdint.h>
 
 /**
- * The value of each setting that the entry point reads, which docs/contract.md and docs/supervision.md describe by its
- * name. A text is NULL where it is not set and has no default; it lies in the environment or in the hyperparameters.
+ * The value of each setting that the entry point reads. docs/contract.md and docs/supervision.md describe the settings.
+ * A text is NULL if it is not set and has no default. It lies in the environment or in the hyperparameters.
  */
 struct pl_job_settings {
     const char *python;
@@ -35,41 +35,42 @@ struct pl_job_settings {
     bool link;
     bool sdk_drivers;
     bool tf_chief;
-    const char *ps; /* whose parameter servers: "native" or "tensorflow" */
+    const char *ps; /* which parameter servers: "native" or "tensorflow" */
     int64_t ps_workers_per_host;
     const char *ps_min_workers; /* "all" or a number */
     int64_t intermediate_ns;
     const char *sse;
     const char *sse_kms_key_id;
     bool bucket_key_enabled;
-    int64_t hang_ns; /* 0: nothing looks for hangs */
+    int64_t hang_ns; /* 0: no watch for hangs */
     bool independent_ranks;
     const char *hang_action; /* "report" or "end" */
-    const char *sweep;       /* a JSON object or a file's name */
+    const char *rank_tags;   /* "auto" or "off", which `paceline rank` reads */
+    const char *sweep;       /* a JSON object, or the name of a file */
     int64_t sweep_time_ns;   /* 0: no limit */
     int64_t sweep_fresh;     /* not 0: start a new sweep */
     const char *checkpoint_dir;
-    const char *trial;  /* its number, in a trial of a sweep */
-    int64_t trial_cpus; /* of the host's, in a trial; else 0 */
+    const char *trial;  /* the number of the trial, in a trial of a sweep */
+    int64_t trial_cpus; /* the number of CPUs that the trial may use of its host; 0 outside a trial */
     int64_t trial_gpus;
 };
 
 /**
- * Set all values. A value that a setting cannot have, or a variable of Horovod's that stands for a knob, is refused:
- * pl_job_new() asks, so that a job is refused before anything is fetched or started.
+ * Set all values. A value that a setting cannot have is refused, and so is such a value of Horovod's variables that
+ * stand for knobs. pl_job_new() calls it, so that a job is refused before anything is fetched or started.
  *
- * Errors  PL_INVALID naming the first such variable or hyperparameter, its value and what was expected; all others are
- *         set.
+ * Errors  PL_INVALID naming the first wrong variable or hyperparameter, its value and what was expected; all other
+ *         values are set.
  */
 enum pl_status pl_settings_read(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                                 struct pl_job_settings *values, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Where a text is the string at `before`, let it be that at `after`. */
+/** Replace each text that is the string at `before` by the string at `after`. */
 void pl_settings_replace_text(struct pl_job_settings *values, const char *before, const char *after);
 
 /**
- * Add a warning for each hyperparameter paceline_* that is not a setting, since no program sees it either, and for each
- * variable PACELINE_* that is nearly one. Other variables of that form may belong to the user's program.
+ * Add a warning for each hyperparameter paceline_* that is not a setting, because no program gets it either, and for
+ * each variable PACELINE_* that is similar to a setting. Other variables PACELINE_* may belong to the user's program.
  */
 enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                                  struct pl_strv *warnings, struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growing list of strings (an argv), and splitting a command line as a shell would. */
+/* A growing list of strings (an argv), and a function that splits a command line like a shell. */
 #include "entrypoint/job/strv.h"
 
 #include "base/memory.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes ownership of `word` in any case, also after an error. */
+/* Takes ownership of `word`, even after an error. */
 static enum pl_status add_owned(struct pl_strv *words, char *word, struct pl_error *reterr)
 {
     if (!word) {
@@ -85,7 +85,7 @@ void pl_strv_remove(struct pl_strv *words, size_t at, size_t count)
     for (size_t i = at; i < at + count; i++) {
         free(words->items[i]);
     }
-    /* The NULL after the last word moves too. */
+    /* The NULL after the last word is moved too. */
     memmove(&words->items[at], &words->items[at + count], (words->count - at - count + 1) * sizeof(*words->items));
     words->count -= count;
 }
@@ -99,8 +99,8 @@ void pl_strv_done(struct pl_strv *words)
     *words = PL_STRV_NONE;
 }
 
-/* The part of a word between double quotes; `at` is just after the first. Returns the position of the closing one, or
- * NULL. */
+/* Read the part of a word in double quotes; `at` is just after the first quote. Returns the position of the closing
+ * quote, or NULL. */
 static const char *split_quoted(const char *at, struct pl_text *word)
 {
     for (; *at != '"'; at++) {

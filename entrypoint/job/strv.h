@@ -8,14 +8,14 @@
 #include <stddef.h>
 
 struct pl_strv {
-    char **items; /* when not NULL, ends with a NULL, as execve(2) wants it */
+    char **items; /* NULL, or a list that ends with NULL, as execve(2) needs it */
     size_t count;
     size_t capacity;
 };
 
 #define PL_STRV_NONE ((struct pl_strv){.items = NULL})
 
-/** `PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;` */
+/** Use: `PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;` */
 #define PL_AUTO_STRV __attribute__((cleanup(pl_strv_done)))
 
 enum pl_status pl_strv_add(struct pl_strv *words, const char *word, struct pl_error *reterr) PL_MUST_CHECK;
@@ -29,28 +29,29 @@ enum pl_status pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more
 /** Add the NULL-terminated words of `list`. */
 enum pl_status pl_strv_add_list(struct pl_strv *words, const char *const *list, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As a JSON list of strings; NULL when memory is out. */
+/** Returns the words as a JSON list of strings, or NULL if memory is out. */
 struct pl_python_json *pl_strv_json(const struct pl_strv *words);
 
-/** The index of `word`, or -1. */
+/** Returns the index of `word`, or -1. */
 int pl_strv_find(const struct pl_strv *words, const char *word);
 
-/** Take `count` words out, from number `at` on, which are there. */
+/** Remove `count` words from number `at` on. They must exist. */
 void pl_strv_remove(struct pl_strv *words, size_t at, size_t count);
 
 void pl_strv_done(struct pl_strv *words);
 
 /**
- * Split `text` into words as a shell would: blanks separate, '...' is literal, "..." keeps blanks and knows \" \\ \$ \`
- * and a backslash before a newline, a backslash elsewhere takes the next character as it is. Nothing is expanded and no
- * shell is run. An unterminated quote or a backslash at the end is PL_INVALID, naming `what` and the column.
+ * Split `text` into words like a shell: blanks separate words, '...' is literal, "..." keeps blanks and interprets \"
+ * \\ \$ \` and a backslash before a newline, and elsewhere a backslash takes the next character literally. Nothing is
+ * expanded, and no shell runs. An unterminated quote or a backslash at the end is PL_INVALID, with `what` and the
+ * column in the message.
  */
 enum pl_status pl_strv_split(const char *text, const char *what, struct pl_strv *words,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The step of pl_strv_split(): append to `word` the one word at `*at_at`, which lies in `text` and not on a blank, and
- * move `*at_at` past it. Besides blanks, each character of `ends` ends a word unless it is quoted.
+ * One step of pl_strv_split(): append the word at `*at_at` to `word`, and move `*at_at` past it. `*at_at` lies in
+ * `text` and not on a blank. Besides blanks, each character of `ends` ends a word unless it is quoted.
  */
 enum pl_status pl_strv_read_word(const char *text, const char *ends, const char *what, const char **at_at,
                                  struct pl_text *word, struct pl_error *reterr) PL_MUST_CHECK;

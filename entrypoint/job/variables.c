@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One run of pl_variables_add(). */
+/* The state of one run of pl_variables_add(). */
 struct builder {
     const struct pl_job *job;
     struct pl_environment *environment;
@@ -51,7 +51,7 @@ enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text)
     return PL_OK;
 }
 
-/* Set one variable unless Linux or its name forbids it. */
+/* Set one variable, unless Linux or its name makes that impossible. */
 static enum pl_status set(struct builder *builder, const char *name, const char *value)
 {
     PL_AUTO_TEXT struct pl_text name_bytes = PL_TEXT_NONE;
@@ -72,13 +72,13 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
                               name);
     }
     if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
-        /* Whatever has the name already is another value. */
+        /* An existing variable of this name has another value, so remove it. */
         pl_environment_unset(builder->environment, name);
         if (builder->inherited) {
             pl_environment_unset(builder->inherited, name);
         }
         return pl_strv_printf(builder->warnings, builder->reterr,
-                              "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name,
+                              "%s is not set: its %zu bytes are more than Linux passes in one variable (%d)", name,
                               strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
     }
     return pl_environment_set(builder->environment, name, value, builder->reterr);
@@ -147,7 +147,7 @@ static struct pl_python_json *json_group_dict(const struct pl_job *job)
     return dict;
 }
 
-/* In file order, as version 3 of the SDK has them. */
+/* Returns the channels in file order, as version 3 of the SDK does. */
 static struct pl_python_json *json_channels(const struct pl_job *job)
 {
     struct pl_python_json *list = pl_python_json_new_array();
@@ -161,7 +161,7 @@ static struct pl_python_json *json_channels(const struct pl_job *job)
     return list;
 }
 
-/* Sorted, as the toolkit has them. */
+/* Returns the channels' names in sorted order, as the toolkit does. */
 static struct pl_python_json *json_channel_names(const struct pl_job *job)
 {
     const struct pl_python_json **sorted = pl_python_json_sorted(job->input_data);
@@ -191,7 +191,7 @@ static struct pl_python_json *json_channel_dirs(const struct pl_job *job)
     return dict;
 }
 
-/* A string node, or null for NULL. */
+/* Returns a string node, or null for NULL. */
 static struct pl_python_json *json_text(const char *text)
 {
     return text ? pl_python_json_new_string(text) : pl_python_json_new_null();
@@ -202,7 +202,7 @@ static bool is_hetero(const struct pl_job *job)
     return job->groups && pl_python_json_count(job->groups) > 1;
 }
 
-/* The program's name without ".py"; the caller frees. */
+/* Returns the program's name without ".py". The caller frees it. */
 static char *module_name(const struct pl_job *job)
 {
     const char *name = job->program ? job->program : "None";
@@ -221,7 +221,7 @@ static bool is_on_path(const struct pl_job *job, const char *name)
     return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), &path, NULL) == PL_OK;
 }
 
-/* null unless SM_HP_MP_PARAMETERS was in the environment before. */
+/* Returns null, unless SM_HP_MP_PARAMETERS was set in the environment before. */
 static struct pl_python_json *json_modelparallel(const struct pl_job *job)
 {
     const char *value = pl_environment_get(job->process, "SM_HP_MP_PARAMETERS");
@@ -229,7 +229,7 @@ static struct pl_python_json *json_modelparallel(const struct pl_job *job)
     return !value ? pl_python_json_new_null() : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
 }
 
-/* What SM_TRAINING_ENV has only from version 3 of the SDK. */
+/* Add the members of SM_TRAINING_ENV that only version 3 of the SDK has. */
 static enum pl_status add_drivers_members(const struct pl_job *job, struct pl_python_json *all)
 {
     if (!job->drivers.source) {
@@ -240,7 +240,7 @@ static enum pl_status add_drivers_members(const struct pl_job *job, struct pl_py
     return pl_python_json_set(all, "input_data_dir", json_text(job->paths.input_data), NULL);
 }
 
-/* The object for SM_TRAINING_ENV; NULL when memory is out. */
+/* Returns the object for SM_TRAINING_ENV, or NULL if memory is out. */
 static struct pl_python_json *training_env(const struct pl_job *job)
 {
     PL_AUTO_FREE char *module = module_name(job);
@@ -290,7 +290,7 @@ static struct pl_python_json *training_env(const struct pl_job *job)
     enum pl_status status = module ? add_drivers_members(job, all) : PL_MEMORY;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(members); i++) {
-        /* Every value is handed over, also after a failure, so that none is lost. */
+        /* pl_python_json_set() owns every value, so it gets all of them, even after a failure. */
         if (pl_python_json_set(all, members[i].name, members[i].value, NULL) != PL_OK) {
             status = PL_MEMORY;
         }
@@ -298,7 +298,7 @@ static struct pl_python_json *training_env(const struct pl_job *job)
     return status == PL_OK ? PL_TAKE(all) : NULL;
 }
 
-/* Set a variable from a tree made for it, and free the tree. */
+/* Set a variable from a tree that was made for it, and free the tree. */
 static enum pl_status set_made(struct builder *builder, const char *name, struct pl_python_json *made)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *owned = made;
@@ -309,7 +309,7 @@ static enum pl_status set_made(struct builder *builder, const char *name, struct
     return set_json(builder, name, owned);
 }
 
-/* Names from the toolkit's table down to SM_TOPOLOGY. */
+/* Add the variables of the toolkit's table, down to SM_TOPOLOGY. */
 static enum pl_status add_fixed(struct builder *builder)
 {
     const struct pl_job *job = builder->job;
@@ -349,7 +349,7 @@ static enum pl_status add_fixed(struct builder *builder)
     return job->topology ? set_json(builder, "SM_TOPOLOGY", job->topology) : PL_OK;
 }
 
-/* "SM_HP_" and the like before `name`, of which ASCII letters are made upper case. */
+/* Append `prefix`, such as "SM_HP_", and `name` with its ASCII letters in upper case. */
 static enum pl_status upper_name(struct builder *builder, const char *prefix, const char *name, struct pl_text *text)
 {
     pl_text_append(text, prefix);
@@ -379,7 +379,7 @@ static enum pl_status add_named(struct builder *builder)
     return PL_OK;
 }
 
-/* PYTHONPATH with the code directory first; the interpreter appends its own search path. */
+/* Set PYTHONPATH, with the code directory first. The interpreter appends its own search path. */
 static enum pl_status add_python_path(struct builder *builder)
 {
     const char *before = pl_environment_get_or(builder->job->process, "PYTHONPATH", NULL);
@@ -393,8 +393,8 @@ static enum pl_status add_python_path(struct builder *builder)
     return set(builder, "PYTHONPATH", pl_text_string(&path));
 }
 
-/* Python keeps what it prints to a pipe until 8 KiB are full: the log would be empty for hours, and a killed program's
- * last lines lost. A variable that is set, also to nothing, is the user's. */
+/* Python buffers its output to a pipe until it has 8 KiB: the log would be empty for hours, and the last lines of a
+ * killed program would be lost. A variable that the user has set stays, even if it is empty. */
 static enum pl_status add_python_unbuffered(struct builder *builder)
 {
     static const char name[] = "PYTHONUNBUFFERED";
@@ -414,7 +414,7 @@ static enum pl_status add_settings(struct builder *builder)
         if (!name) {
             return PL_MEMORY;
         }
-        /* an empty variable is none */
+        /* an empty variable counts as not set */
         if (!pl_environment_get_or(job->process, name, NULL)) {
             PL_TRY(set(builder, name, equals + 1));
         }
@@ -422,7 +422,7 @@ static enum pl_status add_settings(struct builder *builder)
     return PL_OK;
 }
 
-/* SM_HP_BATCH_SIZE beside the toolkit's SM_HP_BATCH-SIZE, which no shell can name. */
+/* Add SM_HP_BATCH_SIZE to the toolkit's SM_HP_BATCH-SIZE, whose name no shell accepts. */
 static enum pl_status add_underscored(struct builder *builder)
 {
     for (const struct pl_python_json *member = pl_python_json_first(builder->job->hyperparameters); member;
@@ -472,7 +472,7 @@ static enum pl_status add_drivers(struct builder *builder)
     return add_underscored(builder);
 }
 
-/* Where the platform keeps the job's checkpoints, when that is not the default, for the runtime. */
+/* Tell the runtime where the platform keeps the job's checkpoints, if this is not the default. */
 static enum pl_status add_checkpoint_dir(struct builder *builder)
 {
     const struct pl_job *job = builder->job;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the command line with which mpirun's remote agent is to start a launch daemon. */
+/* Parses the command line by which mpirun's remote agent is to start a launch daemon. */
 #include "entrypoint/ssh/command.h"
 
 #include <string.h>
 
 static const char what[] = "launch command";
 
-/* NAME=... with a shell's rules for NAME. */
+/* Whether the word is NAME=..., with a shell's rules for NAME. */
 static bool is_assignment(const char *word)
 {
     size_t length = 0;
@@ -26,7 +26,8 @@ static enum pl_status add_word(struct pl_strv *words, const char *word, struct p
     return pl_strv_add(words, word, reterr);
 }
 
-/* What mpirun puts around the command for a user whose login shell is sh or ksh, with a ')' at the end. */
+/* Skip the code that mpirun puts before the command for a user whose login shell is sh or ksh. A ')' follows the
+ * command then. */
 static bool skip_profile(const char **at)
 {
     static const char profile[] = "( test ! -r ./.profile || . ./.profile;";
@@ -45,7 +46,7 @@ static enum pl_status collect(const char *text, struct pl_strv *words, struct pl
     PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
     const char *at = text + strspn(text, PL_STRV_BLANKS);
     const bool grouped = skip_profile(&at);
-    bool finished = false; /* a ';' came after the command */
+    bool finished = false; /* a ';' has followed the command */
 
     for (; *at != '\0'; at += strspn(at, PL_STRV_BLANKS)) {
         if (grouped && at[0] == ')' && at[1 + strspn(at + 1, PL_STRV_BLANKS)] == '\0') {

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 enum {
-    REASON_BYTES = 400, /* with what stands in front: what ssh prints of it */
+    REASON_BYTES = 400, /* with the text before it: ssh prints this many bytes of the reason */
     DISCONNECT = 1,     /* SSH_MSG_DISCONNECT, */
-    BY_APPLICATION = 11 /* and its reason code SSH_DISCONNECT_BY_APPLICATION */
+    BY_APPLICATION = 11 /* and its reason code, SSH_DISCONNECT_BY_APPLICATION */
 };
 
 static const char greeting[] = "SSH-2.0-Paceline\r\n";
@@ -41,7 +41,8 @@ static void put_number(struct pl_text *text, size_t number)
     pl_text_append_n(text, (const char *)&big_endian, sizeof(big_endian));
 }
 
-/* Append a packet as it is before the keys are exchanged: its length, that of the padding, the message, the padding. */
+/* Append a packet in the form that packets have before the key exchange: its length, the length of the padding, the
+ * message, the padding. */
 static void print_packet(const char *words, struct pl_text *text)
 {
     static const char zeros[16];
@@ -53,7 +54,7 @@ static void print_packet(const char *words, struct pl_text *text)
     put_number(text, BY_APPLICATION);
     put_number(text, strlen(words));
     pl_text_append(text, words);
-    put_number(text, 0); /* of no language */
+    put_number(text, 0); /* an empty language tag */
     pl_text_append_n(text, zeros, padding);
 }
 
@@ -80,7 +81,8 @@ static int listen_on(int port)
     return fd;
 }
 
-/* Answer a client. Returns whether it is one of SSH and has read it all, after which it hangs up. */
+/* Answer a client. Returns whether it is an SSH client and has read the whole answer, after which it closes the
+ * connection. */
 static bool answer(int fd, const struct pl_text *text)
 {
     const struct timeval timeout = {.tv_sec = 5};
@@ -113,7 +115,7 @@ int pl_disconnect_say(int port, const char *reason)
     print_packet(words, &text);
     if (listen_fd < 0) {
         pl_error_errno(&error, "listen on port %d", port);
-        pl_log_error(&error, "the master is not told why this host has no sshd");
+        pl_log_error(&error, "the master does not learn why this host has no sshd");
         return 1;
     }
     while (pl_text_check(&text, NULL) == PL_OK && !told) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs programs on other hosts: the words of the client, and the relay that asks process 1 there. */
+/* Runs programs on other hosts: the command of the client, and the relay that asks process 1 there. */
 #include "entrypoint/ssh/exec.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* From the end of the session to the end of the program, which then is killed. */
+/* How long after the end of the session the program may still run before it is killed. */
 #define HANGUP_NS (5 * PL_NS_PER_S)
 
 enum { NO_CONNECTION = 255, SIGNAL_EXIT = 128 };
@@ -47,10 +47,10 @@ enum pl_status pl_exec_words(const struct pl_sshd *sshd, const char *run_dir, co
 }
 
 struct relay {
-    struct pl_link link; /* to process 1, and then to the shim */
-    int channel_fd;      /* -1: the program has the session's own descriptors */
+    struct pl_link link; /* to process 1, later to the shim */
+    int channel_fd;      /* -1: the program uses the session's own descriptors */
     bool input_ended;
-    int64_t hangup_ns; /* when the program is killed, since the session has ended */
+    int64_t hangup_ns; /* when the program is killed after the end of the session */
 };
 
 static enum pl_status read_request(const char *request, enum pl_exec_kind *ret_kind, struct pl_strv *words,
@@ -87,7 +87,7 @@ static enum pl_status ask(struct relay *relay, enum pl_exec_kind kind, const str
                             kind == PL_EXEC_CHANNEL ? 1 : PL_ARRAY_ITEMS(fds), reterr);
 }
 
-/* The exit code in an ENDED frame, see supervise/exit_report.h. */
+/* Returns the exit code in an ENDED frame, see supervise/exit_report.h. */
 static int ended_code(const struct pl_frame *frame)
 {
     int64_t signalled = 0, code = NO_CONNECTION;
@@ -102,7 +102,7 @@ static int ended_code(const struct pl_frame *frame)
     return (int)code + (signalled == 1 ? SIGNAL_EXIT : 0);
 }
 
-/* The session's input has ended, of which the channel is told, or the session itself. */
+/* The input of the session, or the session itself, has ended: end the channel's input. */
 static void end_input(struct relay *relay)
 {
     relay->input_ended = true;
@@ -121,7 +121,7 @@ static void hang_up(struct relay *relay)
     }
 }
 
-/* Wait for events once. A session whose output nobody takes any more has ended. */
+/* Wait for events once. If the reader of the session's output has closed it, the session has ended. */
 static enum pl_status poll_once(struct relay *relay, struct pl_error *reterr)
 {
     const bool is_up = relay->hangup_ns == PL_DEADLINE_NEVER;
@@ -169,7 +169,7 @@ static enum pl_status await_end(struct relay *relay, int *ret_code, struct pl_er
             return status;
         }
         if (pl_deadline_passed(relay->hangup_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "the session has ended, and the program has not");
+            return pl_error_set(reterr, PL_TIMEOUT, "the session has ended, but the program has not");
         }
         PL_TRY(poll_once(relay, reterr));
     }

@@ -38,7 +38,7 @@ enum pl_status pl_link_frame_decode(const char *data, size_t bytes, struct pl_fr
     *ret_used = 0;
     for (size_t i = 0; i < sizeof(frame_magic) && i < bytes; i++) {
         if (data[i] != frame_magic[i]) {
-            return pl_error_set(reterr, PL_CORRUPT, "control link: what came is not a frame");
+            return pl_error_set(reterr, PL_CORRUPT, "control link: received bytes that are not a frame");
         }
     }
     if (bytes < PL_FRAME_HEAD_BYTES) {
@@ -47,7 +47,7 @@ enum pl_status pl_link_frame_decode(const char *data, size_t bytes, struct pl_fr
     if (head[2] != PL_FRAME_VERSION) {
         return pl_error_set(
             reterr, PL_CORRUPT,
-            "control link: the other side speaks version %d, this one %d: use the same image on all hosts", head[2],
+            "control link: the peer uses version %d, this host version %d: use the same image on all hosts", head[2],
             PL_FRAME_VERSION);
     }
     if (head[3] >= PL_FRAME_TYPES) {
@@ -116,7 +116,7 @@ enum pl_status pl_link_frame_number(const struct pl_frame *frame, size_t index, 
             return PL_OK;
         }
     }
-    return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is no number that belongs there",
+    return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is not a number that it may have",
                         index, pl_link_frame_name(frame->type));
 }
 
@@ -136,7 +136,7 @@ enum pl_status pl_link_send(struct pl_link *link, enum pl_frame_type type, const
         return PL_OK;
     }
     if (link->out.length - link->sent_bytes > PL_LINK_MAX_WAITING_BYTES) {
-        return pl_error_set(reterr, PL_PEER, "control link: the other side takes nothing");
+        return pl_error_set(reterr, PL_PEER, "control link: the peer does not read");
     }
     PL_TRY(pl_link_frame_encode(&link->out, type, fields, count, reterr));
     pl_link_flush(link);
@@ -148,8 +148,9 @@ enum pl_status pl_link_send_fds(struct pl_link *link, enum pl_frame_type type, c
 {
     PL_BUG_IF(fds_count == 0 || fds_count > PL_LINK_MAX_FDS || link->sent_bytes < link->out.length);
     PL_TRY(pl_link_frame_encode(&link->out, type, fields, count, reterr));
-    if (pl_fd_send_with(link->fd, link->out.data, 1, fds, fds_count) != 0) { /* they come with its first byte */
-        return pl_error_errno(reterr, "control link: hand descriptors over");
+    /* the descriptors arrive with the frame's first byte */
+    if (pl_fd_send_with(link->fd, link->out.data, 1, fds, fds_count) != 0) {
+        return pl_error_errno(reterr, "control link: send descriptors");
     }
     link->sent_bytes = 1;
     pl_link_flush(link);
@@ -167,7 +168,7 @@ void pl_link_flush(struct pl_link *link)
                 continue;
             }
             if (errno != EAGAIN && errno != EWOULDBLOCK) {
-                link->sent_bytes = link->out.length; /* the reading side finds out that it is gone */
+                link->sent_bytes = link->out.length; /* the reading side finds out that the peer has gone */
             }
             break;
         }
@@ -192,7 +193,7 @@ void pl_link_drain(struct pl_link *link, int64_t deadline_ns)
     }
 }
 
-/* recv(), and the descriptors that come with the bytes. */
+/* Call recv(), and keep the descriptors that arrive with the bytes. */
 static ssize_t receive(struct pl_link *link, void *data, size_t bytes)
 {
     int fds[PL_FD_MOST_PASSED];
@@ -225,7 +226,7 @@ enum pl_status pl_link_read(struct pl_link *link, struct pl_error *reterr)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return PL_OK;
         } else if (errno != EINTR) {
-            link->ended = true; /* a reset is an end like any other: what came before it still counts */
+            link->ended = true; /* a reset is an end like any other: bytes that arrived before it still count */
         }
     }
     return PL_OK;

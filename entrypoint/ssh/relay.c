@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline relay DIRECTORY                  the forced command of a worker's sshd: joins the master's ssh session to
- *                                           the worker's process 1, has this run a program, or hands one that asks
- *                                           for a shell over to paceline-shell
- * paceline relay --disconnect PORT WORDS    what listens in sshd's place, see disconnect.h
- * paceline relay --agent HOST COMMAND...    what mpirun runs instead of ssh: asks the master's process 1 to have the
+ * paceline relay DIRECTORY                  the forced command of a worker's sshd: connects the master's ssh session
+ *                                           to the worker's process 1, or has process 1 run a program, or hands a
+ *                                           session that asks for a shell over to paceline-shell
+ * paceline relay --disconnect PORT WORDS    listens in place of an sshd, see disconnect.h
+ * paceline relay --agent HOST COMMAND...    mpirun runs it instead of ssh: asks the master's process 1 to have the
  *                                           launch daemon started on HOST
  */
 #include "entrypoint/ssh/relay.h"
@@ -49,7 +49,7 @@ static int join(const char *run_dir)
         if (poll(waits, 2, -1) < 0 && errno != EINTR) {
             break;
         }
-        /* Frames are small and both sides read all the time, so a blocking write here cannot lock up. */
+        /* Frames are small and both sides always read, so a blocking write cannot deadlock here. */
         if ((waits[1].revents != 0 && !pl_file_move(link.fd, STDOUT_FILENO)) ||
             (waits[0].revents != 0 && !pl_file_move(STDIN_FILENO, link.fd))) {
             break;
@@ -59,7 +59,7 @@ static int join(const char *run_dir)
     return 0;
 }
 
-/* Returns only when it fails. */
+/* Replace this process by the shell program. Returns only if this fails. */
 static int become_shell(const char *self_path, const char *run_dir)
 {
     PL_AUTO_FREE char *path = NULL;
@@ -104,7 +104,7 @@ static enum pl_status request_daemon(const struct pl_strv *words, const struct p
         return pl_error_set(reterr, PL_INVALID, "%s is not set: this command is for mpirun below paceline train",
                             PL_RUNDIR_VARIABLE);
     }
-    for (size_t i = 2; i < words->count; i++) { /* as ssh joins its words */
+    for (size_t i = 2; i < words->count; i++) { /* ssh joins its words in the same way */
         pl_text_printf(&command, "%s%s", i > 2 ? " " : "", words->items[i]);
     }
     PL_TRY(pl_text_check(&command, reterr));
@@ -128,7 +128,8 @@ int pl_relay_run(const struct pl_strv *words, const struct pl_environment *envir
     if (words->count == 1 && strncmp(request, PL_RELAY_SHELL_PREFIX, strlen(PL_RELAY_SHELL_PREFIX)) == 0) {
         return become_shell(self_path, words->items[0]);
     }
-    if (words->count == 1 && pl_environment_get(environment, "SSH_TTY")) { /* sshd's name for the terminal */
+    /* sshd sets it if the client asked for a terminal */
+    if (words->count == 1 && pl_environment_get(environment, "SSH_TTY")) {
         pl_log(PL_LOG_ERROR, "paceline relay: only a shell may have a terminal");
         return 1;
     }

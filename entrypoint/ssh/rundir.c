@@ -27,7 +27,7 @@ static enum pl_status socket_address(const char *path, struct sockaddr_un *addre
 
     address->sun_family = AF_UNIX;
     if (length < 0 || (size_t)length >= sizeof(address->sun_path)) {
-        return pl_error_set(reterr, PL_LIMIT, "the run directory '%.200s' has too long a name for a socket", path);
+        return pl_error_set(reterr, PL_LIMIT, "the run directory's name '%.200s' is too long for a socket", path);
     }
     return PL_OK;
 }
@@ -62,7 +62,7 @@ enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name,
     return pl_file_write_atomic(path, data, bytes, 0600, reterr);
 }
 
-/* True for a NAME=value that describes the host and so must not be taken from another one. */
+/* Whether the NAME=value describes the host and must not be taken from another host. */
 static bool is_of_host(const char *text)
 {
     static const char *const names[] = {"CURRENT_HOST", "PACELINE_HOST_NAME", "PACELINE_MASTER_ADDR", "NODE_RANK"};
@@ -90,7 +90,7 @@ enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const 
     return pl_rundir_write(rundir, "environment", text.data ? text.data : "", text.length, reterr);
 }
 
-/* Remove what describes another host: the master's, where mpirun exported it. */
+/* Remove variables that describe another host: those of the master, if mpirun exported them. */
 static enum pl_status remove_host_variables(struct pl_environment *environment, struct pl_error *reterr)
 {
     size_t at = 0;
@@ -110,7 +110,7 @@ static enum pl_status remove_host_variables(struct pl_environment *environment, 
     return PL_OK;
 }
 
-/* The NAME=value of a file, each followed by a NUL; what has another form is not a variable. */
+/* Add each NAME=value of a file, which end with NUL. Other text is ignored. */
 static enum pl_status add_variables(const char *file, struct pl_environment *environment, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *data = NULL;
@@ -143,15 +143,15 @@ enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct 
     PL_TRY(socket_address(path, &address, reterr));
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
-        return pl_error_errno(reterr, "reach this host's process 1 at '%s'", address.sun_path);
+        return pl_error_errno(reterr, "connecting to this host's process 1 at '%s'", address.sun_path);
     }
     if (!pl_fd_peer_is_same_user(fd)) {
-        return pl_error_set(reterr, PL_SYSTEM, "'%s' is another user's: expected this host's process 1",
+        return pl_error_set(reterr, PL_SYSTEM, "'%s' belongs to another user: expected this host's process 1",
                             address.sun_path);
     }
     status = pl_link_open(link, fd, reterr);
     if (status == PL_OK) {
-        fd = -1; /* the link's now */
+        fd = -1; /* the link owns it now */
     }
     return status;
 }
@@ -179,9 +179,10 @@ enum pl_status pl_rundir_new_environment(const char *path, struct pl_environment
 
     PL_TRY(pl_environment_new_empty(&environment, reterr));
     PL_TRY(pl_rundir_connect(path, &link, reterr));
-    if (getsockopt(link.fd, SOL_SOCKET, SO_PEERCRED, &first, &bytes) != 0) { /* of whoever listens */
+    /* the credentials of the process that listens */
+    if (getsockopt(link.fd, SOL_SOCKET, SO_PEERCRED, &first, &bytes) != 0) {
         pl_link_close(&link);
-        return pl_error_errno(reterr, "find this host's process 1");
+        return pl_error_errno(reterr, "finding this host's process 1");
     }
     pl_link_close(&link);
     snprintf(file, sizeof(file), "/proc/%d/environ", (int)first.pid);
@@ -201,7 +202,8 @@ static enum pl_status copy_path(const char *path, char ret_path[PL_RUNDIR_PATH_B
     return PL_OK;
 }
 
-/* Anybody can make a directory of this name in /tmp, and what is in it says where a shell goes. */
+/* Whether this user owns the directory: anybody can make a directory of this name in /tmp, and its contents say where a
+ * shell goes. */
 static bool is_own(const char *path)
 {
     struct stat info;
@@ -209,7 +211,8 @@ static bool is_own(const char *path)
     return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
-/* Those in whose process 1 listens, of the `found`: others are left of containers that were killed. */
+/* Choose, of the `found` directories, the one in which a process 1 listens. The others were left by killed
+ * containers. */
 static enum pl_status choose_live(const glob_t *found, char ret_path[PL_RUNDIR_PATH_BYTES], struct pl_error *reterr)
 {
     const char *foreign = NULL;
@@ -234,14 +237,14 @@ static enum pl_status choose_live(const glob_t *found, char ret_path[PL_RUNDIR_P
                             ret_path);
     }
     if (live == 0 && foreign) {
-        return pl_error_set(reterr, PL_SYSTEM, "the job here is another user's: '%s' is not user %u's", foreign,
+        return pl_error_set(reterr, PL_SYSTEM,
+                            "the job on this host belongs to another user: '%s' is not owned by user %u", foreign,
                             (unsigned)geteuid());
     }
-    return live == 1
-               ? PL_OK
-               : pl_error_set(
-                     reterr, PL_NOT_FOUND,
-                     "no job with ranks or with a link between its hosts runs here: expected the container of one");
+    return live == 1 ? PL_OK
+                     : pl_error_set(reterr, PL_NOT_FOUND,
+                                    "no job with ranks or with a link between its hosts runs here: run this in the "
+                                    "container of such a job");
 }
 
 enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret_path[PL_RUNDIR_PATH_BYTES],
@@ -254,7 +257,7 @@ enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret
     if (named) {
         return copy_path(named, ret_path, reterr);
     }
-    glob("/run/paceline.*", 0, NULL, &found); /* none is not an error here */
+    glob("/run/paceline.*", 0, NULL, &found); /* to find none is not an error here */
     glob("/tmp/paceline.*", GLOB_APPEND, NULL, &found);
     status = choose_live(&found, ret_path, reterr);
     globfree(&found);

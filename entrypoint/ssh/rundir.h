@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The run directory: a private directory of this host for the job's time, with the socket on which process 1 accepts
- * its helpers, the host's own variables for its ranks, and what Open MPI 5 keeps while it runs.
+ * The run directory: a private directory of this host during the job. It holds the socket on which process 1 accepts
+ * its helpers, the host's own variables for its ranks, and Open MPI 5's files.
  */
 #ifndef PL_ENTRYPOINT_SSH_RUNDIR_H
 #define PL_ENTRYPOINT_SSH_RUNDIR_H
@@ -10,26 +10,26 @@
 #include "base/status.h"
 #include "entrypoint/ssh/link.h"
 
-/** Names the directory for everything that runs below process 1 on the same host. */
+/** Names the directory for every program below process 1 on the same host. */
 #define PL_RUNDIR_VARIABLE "PACELINE_RUN_DIR"
 
 /**
- * The link in the directory to this binary that torchrun starts for a rank, as PYTHON_EXEC names it; and the variable
- * that keeps a PYTHON_EXEC that was set before.
+ * A link in the directory to this binary. PYTHON_EXEC names it, so that torchrun starts it for a rank. The variable
+ * keeps an earlier value of PYTHON_EXEC.
  */
 #define PL_RUNDIR_PYTHON "paceline-python"
 #define PL_RUNDIR_PYTHON_VARIABLE "PACELINE_PYTHON_EXEC"
 
 /**
- * Told to mpirun and its daemons by `1`, and not to ranks: hostname_preload.c lets them make no terminal for a rank's
- * stdout, so that it is a pipe, of which its shim knows what has been read.
+ * Set to `1` for mpirun and its daemons, but not for ranks. With it hostname_preload.c lets them make no terminal for a
+ * rank's stdout, so that it is a pipe: the rank's shim can see what was read from a pipe.
  */
 #define PL_RUNDIR_PIPES_VARIABLE "PACELINE_RANK_PIPES"
 
-enum { PL_RUNDIR_PATH_BYTES = 80 }; /* a socket's whole path must fit into 107 bytes */
+enum { PL_RUNDIR_PATH_BYTES = 80 }; /* the path of a socket may have at most 107 bytes */
 
 struct pl_rundir {
-    char path[PL_RUNDIR_PATH_BYTES]; /* "" when there is none */
+    char path[PL_RUNDIR_PATH_BYTES]; /* "" if there is none */
     int listen_fd;
 };
 
@@ -38,42 +38,42 @@ struct pl_rundir {
 /** Make the directory below /run (else /tmp), mode 0700, and listen on its socket. */
 enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Write the file `name` in it, mode 0600. */
+/** Write the file `name` in the directory, with mode 0600. */
 enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name, const void *data, size_t bytes,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Keep for the ranks of this host what in `environment` describes it: SM_*, CURRENT_HOST, PACELINE_HOST_NAME. */
+/* Save the variables in `environment` that describe this host for its ranks: SM_*, CURRENT_HOST, PACELINE_HOST_NAME. */
 enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *environment,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Put what process 1 of this host saved in place of what describes another host; all else in `environment` stays, as
- * mpirun and its -x options made it.
+ * Replace variables that describe another host by those that process 1 of this host has saved. All other variables in
+ * `environment` stay as mpirun and its -x options made them.
  */
 enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Keep for shells on this host what Paceline adds to the container's environment. */
+/** Save the variables that Paceline adds to the container's environment, for shells on this host. */
 enum pl_status pl_rundir_save_additions(const struct pl_rundir *rundir, const struct pl_environment *additions,
                                         struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The environment that a program of this host has: that of its process 1, with what was saved as additions. */
+/** Make the environment that a program of this host has: that of process 1, with the saved additions. */
 enum pl_status pl_rundir_new_environment(const char *path, struct pl_environment **ret_environment,
                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The run directory of the job that runs on this host: the one that `environment` names, as below process 1, else the
- * only one of this user's in whose process 1 listens.
+ * Find the run directory of the job on this host: the one that `environment` names if this is a process below process
+ * 1, else the only one of this user in which a process 1 listens.
  *
- * Errors  PL_NOT_FOUND: none; PL_INVALID: several; PL_SYSTEM: another user's.
+ * Errors  PL_NOT_FOUND: there is none; PL_INVALID: there are several; PL_SYSTEM: it belongs to another user.
  */
 enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret_path[PL_RUNDIR_PATH_BYTES],
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Connect to process 1 of this host, which is this user's. */
+/** Connect to process 1 of this host, which must belong to this user. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Remove the directory with all that is in it. */
+/** Remove the directory and all files in it. */
 void pl_rundir_close(struct pl_rundir *rundir);
 
 #endif

@@ -23,10 +23,11 @@ enum { KEY_MAX_BYTES = 16 * 1024, STATUS_MAX_BYTES = 64 * 1024, HOSTS_MAX_BYTES 
 
 static const char hosts_file[] = "hosts";
 
-/* The name under which every host's key is known: one host key serves all hosts of an image, their names change. */
+/* The name under which the client knows every host's key: all hosts of an image have the same key, but other names. */
 #define HOST_KEY_ALIAS "paceline"
 
-/* The key file is there, or its directory is, and this user may not look: an image's keys are root's. */
+/* Explain why the key file, or its directory, exists but cannot be read by this user: the keys of an image belong to
+ * root. */
 static enum pl_status refuse_unreadable(const char *directory, const char *path, struct pl_error *reterr)
 {
     const struct passwd *owner;
@@ -40,7 +41,7 @@ static enum pl_status refuse_unreadable(const char *directory, const char *path,
     snprintf(number, sizeof(number), "%u", (unsigned)info.st_uid);
     return pl_error_set(reterr, PL_SYSTEM,
                         "the ssh key '%.200s' belongs to user %.32s, and this job's user %u cannot read it: run the "
-                        "container as that user, or name a directory with keys of this one in PACELINE_SSH_DIR",
+                        "container as that user, or name a directory with keys of this user in PACELINE_SSH_DIR",
                         path, owner ? owner->pw_name : number, (unsigned)geteuid());
 }
 
@@ -81,8 +82,8 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
         (const char *const[]){companion, secret, job->job_name ? job->job_name : "", rundir->path, NULL}, reterr);
 }
 
-/* Without these the hosts could not reach each other: ssh wants a user with a name, sshd one with a
- * shell. */
+/* Check the user: ssh needs a user with a name, and sshd needs one with a shell. Without them the hosts could not
+ * connect. */
 static enum pl_status check_user(const struct passwd *user, struct pl_error *reterr)
 {
     const char *shell = user && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
@@ -92,14 +93,13 @@ static enum pl_status check_user(const struct passwd *user, struct pl_error *ret
     if (!user) {
         return pl_error_set(
             reterr, PL_INVALID,
-            "a job on several hosts needs ssh, and ssh a user with a name: /etc/passwd has none of number %u",
+            "a job on several hosts needs ssh, and ssh needs a user with a name: /etc/passwd has no user %u",
             (unsigned)geteuid());
     }
     if (strcmp(name, "nologin") == 0 || strcmp(name, "false") == 0 || access(shell, X_OK) != 0) {
         return pl_error_set(reterr, PL_INVALID,
-                            "a job on several hosts needs sshd, which runs its commands by the user's login shell: "
-                            "'%.100s' has '%.200s' in /etc/passwd, "
-                            "expected a shell such as /bin/sh",
+                            "a job on several hosts needs sshd, which runs commands by the user's login shell: "
+                            "expected a shell such as /bin/sh for '%.100s' in /etc/passwd, found '%.200s'",
                             user->pw_name, shell);
     }
     return PL_OK;
@@ -130,7 +130,7 @@ void pl_sshd_close(struct pl_sshd *sshd)
     *sshd = PL_SSHD_NONE;
 }
 
-/* The public half of the key file `private_path`, in one line without its newline. */
+/* Read the public half of the key file `private_path`: one line, without its newline. */
 static enum pl_status read_public(const char *private_path, char **ret_line, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -142,7 +142,8 @@ static enum pl_status read_public(const char *private_path, char **ret_line, str
     return PL_OK;
 }
 
-/* sshd reports a port that is in use only in its own log; test it before, so that the failure file can name it. */
+/* Check that the port is free. sshd reports a port that is in use only in its own log, but the failure file must name
+ * it. */
 static enum pl_status probe_port(int port, struct pl_error *reterr)
 {
     struct sockaddr_in6 six = {
@@ -157,24 +158,23 @@ static enum pl_status probe_port(int port, struct pl_error *reterr)
         PL_AUTO_CLOSE int fd = socket(addresses[i]->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         if (fd < 0) {
-            continue; /* this kind of address does not exist here */
+            continue; /* this host does not have this kind of address */
         }
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         if (addresses[i]->sa_family == AF_INET6) {
             setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
         }
         if ((bind(fd, addresses[i], sizes[i]) != 0 || listen(fd, 1) != 0) && errno != EADDRNOTAVAIL) {
-            return pl_error_errno(
-                reterr,
-                "sshd for the other hosts cannot have port %d (another port: PACELINE_SSH_PORT or hyperparameter "
-                "paceline_ssh_port, the same on all hosts)",
-                port);
+            return pl_error_errno(reterr,
+                                  "sshd for the other hosts cannot use port %d (set PACELINE_SSH_PORT or the "
+                                  "hyperparameter paceline_ssh_port to another port, the same on all hosts)",
+                                  port);
         }
     }
     return PL_OK;
 }
 
-/* The capabilities in effect; all where /proc does not say. */
+/* Returns the capabilities in effect, or all if /proc does not say. */
 static uint64_t capabilities_in_effect(void)
 {
     PL_AUTO_FREE char *status = NULL;
@@ -184,8 +184,8 @@ static uint64_t capabilities_in_effect(void)
                : UINT64_MAX;
 }
 
-/* Root's sshd locks its unprivileged part into /run/sshd, as another user. Where it may not, it hangs up on every
- * session, and the master would wait to the end of its time. */
+/* Check the capabilities: sshd as root moves its unprivileged part into /run/sshd, as another user. If it may not, it
+ * closes every session at once, and the master would wait until its timeout. */
 static enum pl_status check_capabilities(struct pl_error *reterr)
 {
     static const struct {
@@ -196,7 +196,7 @@ static enum pl_status check_capabilities(struct pl_error *reterr)
     uint64_t have;
 
     if (geteuid() != 0) {
-        return PL_OK; /* an ordinary user's has no such part */
+        return PL_OK; /* an sshd of an ordinary user has no such part */
     }
     have = capabilities_in_effect();
     for (size_t i = 0; i < PL_ARRAY_ITEMS(needed); i++) {
@@ -208,7 +208,7 @@ static enum pl_status check_capabilities(struct pl_error *reterr)
     return missing.length == 0 ? PL_OK
                                : pl_error_set(reterr, PL_UNSUPPORTED,
                                               "sshd for the other hosts needs the capabilities SETGID, SETUID and "
-                                              "SYS_CHROOT, and this container lacks %s: start it with docker run "
+                                              "SYS_CHROOT, but this container lacks %s: start it with docker run "
                                               "--cap-add, or as an ordinary user",
                                               pl_text_string(&missing));
 }
@@ -229,12 +229,13 @@ static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, 
                          "UsePAM no\n"
                          "UseDNS no\n"
                          "PidFile none\n"
-                         /* The directory is ours alone; the check would only refuse that /tmp is everybody's. */
+                         /* The directory belongs to us alone; this check would only refuse /tmp because everybody can
+                          * write there. */
                          "StrictModes no\n"
                          "LoginGraceTime 20\n"
                          "MaxAuthTries 2\n"
                          "MaxSessions 1\n"
-                         "PermitTTY yes\n" /* the relay refuses it but for a shell */
+                         "PermitTTY yes\n" /* the relay refuses a terminal except for a shell */
                          "PermitUserRC no\n"
                          "PermitUserEnvironment no\n"
                          "PermitTunnel no\n"
@@ -246,7 +247,8 @@ static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, 
                          "PrintMotd no\n"
                          "PrintLastLog no\n"
                          "TCPKeepAlive yes\n"
-                         /* bash takes itself for a shell's child and reads no ~/.bashrc, which might print or wait */
+                         /* with it bash does not read ~/.bashrc, which might print something or wait: it acts as the
+                          * child of a shell */
                          "SetEnv SHLVL=1\n"
                          "LogLevel ERROR\n");
 }

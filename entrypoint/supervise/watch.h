@@ -30,7 +30,7 @@ struct pl_rundir;
 struct pl_watch {
     int64_t hang_ns; /* 0: the watch is off */
     struct pl_activity activity;
-    uint64_t seen, network_bytes; /* the time at which something happened last, and the network's counter */
+    uint64_t seen, network_bytes; /* the numbers of activity and of network bytes at the last change */
     int64_t active_ns, next_look_ns;
     bool begun, quiet;
     bool is_trial;    /* other trials run on this host, so its network counters say nothing about this job */

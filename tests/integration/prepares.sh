@@ -89,7 +89,7 @@ host_start algo-2 setpriv --bounding-set -sys_chroot "$paceline" -- "$probe"
 wait_both 30
 for host in algo-1 algo-2; do
   expect_code $host bad
-  expect_failure $host "needs the capabilities SETGID, SETUID and SYS_CHROOT, and this container lacks SYS_CHROOT"
+  expect_failure $host "needs the capabilities SETGID, SETUID and SYS_CHROOT, but this container lacks SYS_CHROOT"
 done
 expect_failure algo-1 '^host algo-2: sshd for the other hosts'
 expect_nobody

@@ -112,7 +112,7 @@ for processes in 1 0; do
   if [ $processes = 1 ]; then
     refused algo-1 "the job on this host has no link to other hosts: expected a started job on several hosts, without PACELINE_LINK=0" algo-2
   else
-    refused algo-1 "no job with ranks or with a link between its hosts runs here: expected the container of one" algo-2
+    refused algo-1 "no job with ranks or with a link between its hosts runs here: run this in the container of such a job" algo-2
   fi
   touch "$cluster/algo-1/ml/go"
   host_wait algo-1 30 || case_failed "no end"

@@ -94,7 +94,7 @@ case_begin "a user who may not log in"
 start_with_shell /usr/sbin/nologin
 for host in algo-1 algo-2; do
   expect_code $host bad
-  expect_failure $host "'root' has '/usr/sbin/nologin' in /etc/passwd, expected a shell"
+  expect_failure $host "expected a shell such as /bin/sh for 'root' in /etc/passwd, found '/usr/sbin/nologin'"
 done
 case_end algo-1 algo-2
 
@@ -120,7 +120,7 @@ job_config algo-2 "algo-1 algo-2" 1
 host_start algo-2 setpriv --bounding-set -sys_chroot,-setuid "$paceline" -- "$probe"
 host_wait algo-2 60 || case_failed "no end"
 expect_code algo-2 bad
-expect_failure algo-2 "needs the capabilities SETGID, SETUID and SYS_CHROOT, and this container lacks SETUID, SYS_CHROOT: "
+expect_failure algo-2 "needs the capabilities SETGID, SETUID and SYS_CHROOT, but this container lacks SETUID, SYS_CHROOT: "
 case_end algo-2
 
 # What a rank prints is its own host's, not what mpirun passed on from the master. Nor does it speak with another one.

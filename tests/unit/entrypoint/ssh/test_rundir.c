@@ -122,7 +122,7 @@ START_TEST(another_users_directory_and_socket_are_not_trusted)
     ck_assert_ok(pl_rundir_open(&foreign, &error), &error);
     ck_assert_int_eq(seteuid(0), 0);
     ck_assert_int_eq(pl_rundir_connect(foreign.path, &link, &error), PL_SYSTEM);
-    ck_assert_ptr_nonnull(strstr(error.cause, "is another user's: expected this host's process 1"));
+    ck_assert_ptr_nonnull(strstr(error.cause, "belongs to another user: expected this host's process 1"));
     if (pl_rundir_find(empty, path, &error) == PL_OK) {
         ck_assert_str_ne(path, foreign.path); /* a job that runs beside this test */
     }
