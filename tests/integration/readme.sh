@@ -80,8 +80,8 @@ chmod +x "$work/bin/docker"
 run_shell() {
   local code=0
   if grep -q '^examples/quickstart.sh' "$1"; then
-    tar -C "$PACELINE_SOURCE" --exclude ./build --exclude ./.git --exclude ./shared -c . | "$engine" run -i --rm --name "$run_id-bare" "${PACELINE_TEST_BASE:-$base_image}" \
-      sh -c "mkdir /src && cd /src && tar -x && $(cat "$1")" >"$work/log" 2>&1 || code=$?
+    tar -C "$PACELINE_SOURCE" --exclude ./build --exclude ./.git --exclude ./shared -c . | "$engine" run -i --rm --network host --name "$run_id-bare" "${PACELINE_TEST_BASE:-$base_image}" \
+      sh -c "mkdir /src && cd /src && tar -xf - && $(cat "$1")" >"$work/log" 2>&1 || code=$?
   else
     (cd "$work/here" && PATH=$work/bin:$PATH bash -euo pipefail "$1") >"$work/log" 2>&1 </dev/null || code=$?
   fi
