@@ -310,6 +310,7 @@ static void fails(struct pl_world *world, void *argument, char failure[RANKS_TEX
 
     device = pl_world_device(world);
     RANKS_OK(bench_open(world, &bench, &error));
+    RANKS_OK(pl_barrier(world, &error)); /* what a rank opens does not fail */
     if (rank == 0) {
         snprintf(order, sizeof(order), "fail=%s:%ld", fault->name, fault->number);
         device_order(order);
