@@ -133,7 +133,7 @@ void pl_report_program(const struct pl_stacks_program *program, const char *host
 
 /*
  * Number of functions in a place. The innermost functions of a waiting thread tell how it waits; functions further out
- * tell for what.
+ * tell for what it waits.
  */
 enum { PLACE_FRAMES = 3 };
 

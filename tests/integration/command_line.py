@@ -53,7 +53,7 @@ WRONG = {
     "s3 cp --recursive FILE s3://bucket/key": "paceline s3: error: cp: 'FILE' is not a directory; --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ s3://bucket/b/": "paceline s3: error: cp: 's3://bucket/a/' is not a directory; --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ -": "paceline s3: error: cp: '-' is not a directory; --recursive needs one",
-    "demo nonsense": "paceline demo: error: expected options alone, found 'nonsense'; --help tells more",
+    "demo nonsense": "paceline demo: error: expected only options, found 'nonsense'; --help tells more",
     "demo --epochs 0": "paceline demo: error: --epochs is '0', expected a whole number from 1 to 1000",
     "demo --processes two": "paceline demo: error: --processes is 'two', expected a whole number from 1 to 64",
     "horovod --nonsense": "paceline horovod: error: there is no option --nonsense; --help lists the options",
@@ -76,7 +76,7 @@ WRONG = {
     "sync FILE s3://bucket/": "paceline sync: error: 'FILE' to 's3://bucket/': 'FILE' is not a directory",
     "sync FOLDER FILE": "paceline sync: error: 'FOLDER' to 'FILE': 'FILE' is not an s3://BUCKET/KEY address",
     "trace --nonsense FILE": "paceline trace: error: there is no option --nonsense; --help lists the options",
-    "bench nonsense": "paceline bench: error: expected the word allreduce alone, found 'nonsense'; --help lists the options",
+    "bench nonsense": "paceline bench: error: expected only the word allreduce, found 'nonsense'; --help lists the options",
     "bench allreduce --max-bytes 1MB": "paceline bench: error: --max-bytes is '1MB', expected a number from 1, or one followed by KiB, MiB or GiB",
     "bench allreduce --factor 1": "paceline bench: error: --factor is '1', expected a number from 2, or one followed by KiB, MiB or GiB",
     "bench allreduce --type float": "paceline bench: error: --type is 'float', expected one of float32, float64, float16, bfloat16, int8, int16, int32, "

@@ -49,7 +49,7 @@ def bench():
     says(run("libexec/paceline/paceline-bench", *words, fake="no_device", status=1), "no GPU is used")
     says(run("libexec/paceline/paceline-bench", *words, PACELINE_DEVICE="off", status=1), "no GPU is used")
     mistakes = {"--bound": "without --peer and --bound", "--max-bytes=1MB": "--max-bytes is '1MB', expected", "--pears": "there is no option --pears (did you mean '--peer'?)",
-                "--pairs": "--pairs needs a value", "alreduce": "expected the word allreduce alone, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
+                "--pairs": "--pairs needs a value", "alreduce": "expected only the word allreduce, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
     for word, wanted in mistakes.items():
         says(run("libexec/paceline/paceline-bench", *words, word, status=2), wanted)
 

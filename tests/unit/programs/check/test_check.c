@@ -128,7 +128,7 @@ START_TEST(adapters_that_nobody_uses_are_noted_and_missed_where_asked_for)
         world.hosts[i].efa_usable = true;
     }
     expect_missed(&world, 0, "");
-    expect_in_table(&world, "EFA is there and is not used");
+    expect_in_table(&world, "EFA is present but not used");
     world.needs.transport = "efa";
     expect_missed(&world, 6, "check: transport of algo-1 > algo-2: tcp eth0; needed: efa");
     for (int i = 0; i < 6; i++) {

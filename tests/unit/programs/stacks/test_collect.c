@@ -243,10 +243,10 @@ START_TEST(what_was_found_is_reported_when_the_rest_takes_too_long_or_fails)
     await_state(pid, "S");
     ck_assert_ok(pl_collect_program(pid, describe_and_hang, pl_deadline_after_ns(PL_NS_PER_MS), &program, &error),
                  &error);
-    ck_assert_str_eq(program->problem, "the time was over before all of it was read");
+    ck_assert_str_eq(program->problem, "the time was over before the whole program was read");
     pl_collect_free(program);
     ck_assert_ok(pl_collect_program(pid, describe_and_die, pl_deadline_after_ns(LONG_NS), &program, &error), &error);
-    ck_assert_str_eq(program->problem, "reading it was ended by signal 9 (Killed)");
+    ck_assert_str_eq(program->problem, "the process that reads it was killed by signal 9 (Killed)");
     ck_assert_int_eq(program->threads[0].tid, pid);
     ck_assert_int_eq(program->threads[0].state, 'S');
     pl_collect_free(program);
