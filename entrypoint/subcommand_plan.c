@@ -183,6 +183,7 @@ static enum pl_status print_env(const struct pl_invocation *call, struct pl_erro
     PL_TRY(pl_job_new(call->environment, call->self_path, NULL, &job, reterr));
     PL_TRY(pl_environment_new_empty(&environment, reterr));
     PL_TRY(pl_variables_add(job, environment, NULL, &warnings, reterr));
+    PL_TRY(pl_interface_set(job, environment, reterr));
     for (size_t i = 0; i < warnings.count; i++) {
         pl_log(PL_LOG_WARNING, "%s", warnings.items[i]);
     }

@@ -56,6 +56,7 @@ static const struct setting {
     {"HANG_S", FIELD(hang_ns), "seconds", 0, 864000, "0", PL_NS_PER_S},
     {"INDEPENDENT_RANKS", FIELD(independent_ranks)},
     {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
+    {"RANK_TAGS", FIELD(rank_tags), "auto off", .fallback = "auto"},
     {"SWEEP", FIELD(sweep)},
     {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, "0", PL_NS_PER_S},
     {"SWEEP_FRESH", FIELD(sweep_fresh), "a number", 0, 1000000, "0"},

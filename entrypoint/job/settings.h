@@ -45,6 +45,7 @@ struct pl_job_settings {
     int64_t hang_ns; /* 0: no watch for hangs */
     bool independent_ranks;
     const char *hang_action; /* "report" or "end" */
+    const char *rank_tags;   /* "auto" or "off", which `paceline rank` reads */
     const char *sweep;       /* a JSON object, or the name of a file */
     int64_t sweep_time_ns;   /* 0: no limit */
     int64_t sweep_fresh;     /* not 0: start a new sweep */

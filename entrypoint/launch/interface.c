@@ -3,6 +3,7 @@
  * Chooses the network interface that leads to the other hosts. Local mode of the SDK v3 writes "ethwe", which no
  * container has, and Open MPI and NCCL fail if they get a name that does not exist.
  */
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
@@ -88,8 +89,7 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
     return first ? first->ifa_name : "lo";
 }
 
-enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
-                                   struct pl_error *reterr)
+static enum pl_status find(const struct pl_job *job, char **ret_name, struct pl_error *reterr)
 {
     struct ifaddrs *list = NULL;
 
@@ -99,9 +99,30 @@ enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_pl
     }
     *ret_name = pl_memory_string(choose(job, list), reterr);
     freeifaddrs(list);
-    if (!*ret_name) {
-        return PL_MEMORY;
+    return *ret_name ? PL_OK : PL_MEMORY;
+}
+
+enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
+                                   struct pl_error *reterr)
+{
+    PL_TRY(find(job, ret_name, reterr));
+    if (strcmp(job->network_interface, *ret_name) == 0) {
+        return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used",
                           job->network_interface, *ret_name);
+}
+
+enum pl_status pl_interface_set(const struct pl_job *job, struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const char *const names[] = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"};
+    PL_AUTO_FREE char *interface = NULL;
+
+    PL_TRY(find(job, &interface, reterr));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        if (!pl_environment_get(job->process, names[i])) {
+            PL_TRY(pl_environment_set(environment, names[i], interface, reterr));
+        }
+    }
+    return PL_OK;
 }

@@ -15,6 +15,9 @@
 /** For `paceline rank`: the host of rank 0, from which it makes MASTER_ADDR. */
 #define PL_LAUNCHER_MASTER_VARIABLE "PACELINE_MASTER_ADDR"
 
+/** "off": torchrun's ranks have no tag before their lines. `paceline rank` reads it. */
+#define PL_LAUNCHER_TAGS_VARIABLE "PACELINE_RANK_TAGS"
+
 extern const struct pl_launcher pl_launcher_sweep;
 extern const struct pl_launcher pl_launcher_mpi;
 extern const struct pl_launcher pl_launcher_native_server;
@@ -64,5 +67,12 @@ bool pl_launcher_has_efa_rdma(const char *instance_type);
  */
 enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Set this interface in `environment`, in the variables of NCCL, Gloo and TensorPipe, which otherwise look up the
+ * host's own name or take the first interface; what the container sets stays.
+ */
+enum pl_status pl_interface_set(const struct pl_job *job, struct pl_environment *environment,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

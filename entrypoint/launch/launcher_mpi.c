@@ -327,7 +327,8 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
     plan->program_words = 1;
     PL_TRY(pl_mpi_options_add_fixed(major, interface, &custom->words, &plan->argv, reterr));
-    PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
+    PL_TRY(add_nccl(pl_environment_get_or(job->process, "NCCL_SOCKET_IFNAME", interface), custom->nccl_debug,
+                    &plan->argv, reterr));
     PL_TRY(pl_strv_add(&plan->argv, "-x", reterr));
     PL_TRY(pl_strv_printf(&plan->argv, reterr, "LD_PRELOAD=%s", libraries));
     PL_TRY(add_custom(&custom->words, libraries, &plan->argv, reterr));

@@ -20,8 +20,7 @@ static enum pl_status add_environment(const struct pl_job *job, struct pl_launch
 {
     PL_AUTO_FREE char *interface = NULL;
 
-    PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
-    PL_TRY(pl_launcher_set(plan, "NCCL_SOCKET_IFNAME", interface, reterr));
+    PL_TRY(pl_interface_choose(job, plan, &interface, reterr)); /* for the warning; the variables have it already */
     PL_TRY(pl_launcher_set(plan, "NCCL_PROTO", "simple", reterr));
     if (pl_launcher_has_efa(job)) {
         PL_TRY(pl_launcher_set(plan, "FI_PROVIDER", "efa", reterr));
@@ -56,8 +55,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
                              "build it with torch-neuronx, or leave RUN_NEURON_PARALLEL_COMPILE out", plan, reterr));
         PL_TRY(pl_strv_add(&plan->argv, "neuron_parallel_compile", reterr));
     }
-    PL_TRY(pl_needs_tool(job, &program, "torchrun", "build it with PyTorch, or name torch in requirements.txt", plan,
-                         reterr));
+    PL_TRY(pl_needs_torchrun(job, &program, plan, reterr));
     PL_TRY(pl_strv_add(&plan->argv, "torchrun", reterr));
     plan->program_words = plan->argv.count;
     PL_TRY(pl_strv_add(&plan->argv, "--nnodes", reterr));

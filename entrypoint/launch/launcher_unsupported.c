@@ -12,7 +12,9 @@ static enum pl_status refuse_smddp(const struct pl_job *job, struct pl_launch_pl
     (void)job;
     (void)plan;
     return pl_error_set(reterr, PL_UNSUPPORTED,
-                        "SageMaker's distributed data parallel library (smddp) is not supported, use MPI: "
+                        "SageMaker's distributed data parallel library (smddp) is not supported: use "
+                        "distribution={\"torch_distributed\": {\"enabled\": True}} and "
+                        "init_process_group(\"nccl\") in place of \"smddp\"; for a program with Horovod "
                         "distribution={\"mpi\": {\"enabled\": True}}");
 }
 

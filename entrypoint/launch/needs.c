@@ -7,6 +7,10 @@
 #include "base/memory.h"
 #include "entrypoint/launch/steps.h"
 
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
 enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *program, const char *name,
                              const char *remedy, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -23,6 +27,37 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
     }
     return pl_error_set(reterr, PL_NOT_FOUND, "%s starts the job's program and is not on PATH in this image: %s", name,
                         remedy);
+}
+
+/* The script that Debian 12's python3-torch installs: of torch 1.13, for Python 3.11. */
+static bool is_broken_torchrun(const char *path)
+{
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char text[256] = "";
+    ssize_t bytes = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+
+    if (bytes <= 0) {
+        return false;
+    }
+    text[bytes] = '\0';
+    return strncmp(text, "#!", 2) == 0 && strstr(text, "python3.11\n") && strstr(text, "'torch==1.13.");
+}
+
+enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_program *program,
+                                 struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    static const char format[] = "%s is of Debian's package python3-torch 1.13 and does not work with Python 3.11: "
+                                 "install torch 2 from PyPI (pip3 install torch)";
+    PL_AUTO_FREE char *path = NULL;
+
+    PL_TRY(pl_needs_tool(job, program, "torchrun", "build it with PyTorch, or name torch in requirements.txt", plan,
+                         reterr));
+    if (pl_file_find_program("torchrun", pl_environment_get(job->process, "PATH"), &path, NULL) != PL_OK ||
+        !is_broken_torchrun(path)) {
+        return PL_OK;
+    }
+    return program->may_install ? pl_strv_printf(&plan->warnings, reterr, format, path)
+                                : pl_error_set(reterr, PL_UNSUPPORTED, format, path);
 }
 
 enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_error *reterr)

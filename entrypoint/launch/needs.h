@@ -20,6 +20,15 @@
 enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *program, const char *name,
                              const char *remedy, struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * The launch starts torchrun. The torchrun of Debian 12, which belongs to torch 1.13, fails under Python 3.11. It is an
+ * error, or a warning if pip may install another one.
+ *
+ * Errors  PL_NOT_FOUND, PL_UNSUPPORTED.
+ */
+enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_program *program,
+                                 struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** The folders in which sshd is looked for; most of them are on no user's PATH. */
 #define PL_NEEDS_SSHD_PATH "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin"
 

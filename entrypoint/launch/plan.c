@@ -171,6 +171,7 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
                         strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
     PL_TRY(pl_strv_add_all(&plan->warnings, &job->conflicts, reterr));
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
+    PL_TRY(pl_interface_set(job, plan->additions, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(pl_needs_link(job, plan, reterr));
     PL_TRY(warn_of_unused_chief(job, plan, reterr));

@@ -168,6 +168,14 @@ static size_t next_part(const struct pl_copier *copier)
     return newline ? (size_t)(newline - begin) + 1 : part;
 }
 
+/* torch writes the tag of a rank by itself before some of its lines, with a blank after it or without. */
+static bool has_prefix(const struct pl_copier *copier, const char *line, size_t bytes)
+{
+    const size_t length = strcspn(copier->prefix, " ");
+
+    return copier->keeps_prefix && bytes >= length && memcmp(line, copier->prefix, length) == 0;
+}
+
 /* Stage as many whole lines as fit, each with its prefix. Of a line that is too long, stage a part. */
 static void stage(struct pl_copier *copier)
 {
@@ -176,7 +184,7 @@ static void stage(struct pl_copier *copier)
         const char *line = copier->bytes + copier->begin;
         const char *newline = memchr(line, '\n', copier->ready - copier->begin);
         size_t bytes = newline ? (size_t)(newline - line) + 1 : copier->ready - copier->begin;
-        size_t prefix_bytes = copier->in_line ? 0 : strlen(copier->prefix);
+        size_t prefix_bytes = copier->in_line || has_prefix(copier, line, bytes) ? 0 : strlen(copier->prefix);
         size_t room = sizeof(copier->staged) - copier->staged_end;
 
         if (prefix_bytes + bytes > room) {

@@ -40,8 +40,9 @@ struct pl_copier {
     char bytes[PL_COPIER_BYTES];
     bool broken; /* the reader of our output has closed it: only the tail is kept */
     struct pl_tail tail;
-    char prefix[32]; /* before each line; "" if there is no prefix */
-    bool in_line;    /* the last staged byte does not end a line */
+    char prefix[32];   /* before each line; "" if there is no prefix */
+    bool keeps_prefix; /* a line that already begins with the prefix gets no second one */
+    bool in_line;      /* the last staged byte does not end a line */
     size_t staged_begin, staged_end;
     char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, to be written next */
     /* also gets all bytes that arrive; may be NULL */

@@ -305,6 +305,15 @@ static enum pl_status open_stdout(struct shim *shim, int *ret_fd, struct pl_erro
     return pl_copier_open_terminal(&shim->stdout_copier, ret_fd, reterr);
 }
 
+/* People at a terminal see what the program writes as it is. */
+static void set_tag(const struct shim *shim, struct pl_copier *copier)
+{
+    if (shim->options->tag && copier->by_line) {
+        snprintf(copier->prefix, sizeof(copier->prefix), "%s", shim->options->tag);
+        copier->keeps_prefix = true;
+    }
+}
+
 static void open_outputs(struct shim *shim)
 {
     const bool tagged = shim->options->stdout_as == PL_SHIM_STDOUT_MPIRUN;
@@ -314,6 +323,8 @@ static void open_outputs(struct shim *shim)
     if (shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->reader) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
     }
+    set_tag(shim, &shim->copier);
+    set_tag(shim, &shim->stdout_copier);
 }
 
 static enum pl_status start(struct shim *shim, struct pl_error *reterr)

@@ -46,6 +46,9 @@ struct pl_shim_options {
     enum pl_shim_stdout stdout_as;       /* used without a reader */
     int rank;                            /* -1: the program is not a rank */
     const struct pl_shim_reader *reader; /* NULL: nobody */
+    /* without a reader: before each line of both streams, where they are no terminal and the line has none; NULL: none
+     */
+    const char *tag;
     const char *host;
     int local_size;          /* ranks of this launch on this host; 0: unknown */
     int64_t most_stopped_ns; /* a program that SIGSTOP or a similar signal stops for longer is killed; 0: never */

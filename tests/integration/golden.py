@@ -32,6 +32,7 @@ CASE_DIFFERENCES = {
     'mpi-binary-entry': 'no-shell',
     'process-package-sh': 'no-shell',
 }
+SOCKET_INTERFACES = ('NCCL_SOCKET_IFNAME', 'GLOO_SOCKET_IFNAME', 'TP_SOCKET_IFNAME')
 failures = []
 used = set()
 
@@ -49,7 +50,8 @@ def check(what, ours, theirs):
 def image():
     """A directory with the launchers and a TensorFlow, which the toolkit's captures had and this machine need not have."""
     root = pathlib.Path(tempfile.mkdtemp(prefix='paceline-image-'))
-    for name in ('mpirun', 'torchrun', 'neuron_parallel_compile', 'ssh'):
+    (root / 'first').mkdir()
+    for name in ('mpirun', 'first/torchrun', 'neuron_parallel_compile', 'ssh'):
         (root / name).write_text('#!/bin/sh\n')
         (root / name).chmod(0o755)
     (root / 'tensorflow.py').touch()
@@ -68,7 +70,7 @@ class Tree:
             path = self.base / 'code' / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        self.env = {'PATH': f"{os.environ['PATH']}:{IMAGE}", 'PYTHONPATH': str(IMAGE), 'HOME': str(self.base), 'SAGEMAKER_BASE_DIR': str(self.base)}
+        self.env = {'PATH': f"{IMAGE}/first:{os.environ['PATH']}:{IMAGE}", 'PYTHONPATH': str(IMAGE), 'HOME': str(self.base), 'SAGEMAKER_BASE_DIR': str(self.base)}
         self.env.update(env)
 
     def __enter__(self):
@@ -147,6 +149,10 @@ def check_host(name, host, result, tree):
         if 'PYTHONUNBUFFERED' not in theirs:
             differs('unbuffered')
             check(f'{name} {process} PYTHONUNBUFFERED', ours.pop('PYTHONUNBUFFERED', None), '1')
+        for variable in SOCKET_INTERFACES:
+            if variable not in theirs:
+                differs('socket-interface')
+                check(f'{name} {process} {variable} is an interface', ours.pop(variable, None) in os.listdir('/sys/class/net'), True)
         for variable in [variable for variable in theirs if not variable.isascii()]:  # the name of a hyperparameter
             differs('characters')
             copied = next((own for own in ours if own.upper() == variable), None)

@@ -111,8 +111,8 @@ def descendant(pid, name):
 
 
 def lines_are_lines(folder, launcher):
-    """All ranks' lines, whole, each with its tag under mpirun."""
-    tag = r"\[1,{}\]<stdout>: ?" if launcher == "mpirun" else ""
+    """All ranks' lines, whole, each with its tag."""
+    tag = r"\[1,{}\]<stdout>: ?" if launcher == "mpirun" else r"\[rank{}\]: "
     (folder / "bin").mkdir()
     if launcher == "torchrun":
         (folder / "bin/torchrun").write_text(TORCHRUN.format(ranks=RANKS))

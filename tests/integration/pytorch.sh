@@ -30,9 +30,9 @@ start() {
 expect_ranks() {
   local rank
   for rank in $(seq 0 $(($1 - 1))); do
-    [ "$(cat "$cluster"/algo-?.log | grep -Ec "(^|:)rank $rank of $1 has ")" = 1 ] || case_failed "rank $rank of $1 is not there once"
+    [ "$(cat "$cluster"/algo-?.log | grep -Ec "(^|: ?)rank $rank of $1 has ")" = 1 ] || case_failed "rank $rank of $1 is not there once"
   done
-  [ "$(cat "$cluster"/algo-?.log | grep -E "(^|:)rank [0-9]+ of $1 has " | sed 's/.* has //' | sort -u | wc -l)" = 1 ] || case_failed "the ranks' weights differ"
+  [ "$(cat "$cluster"/algo-?.log | grep -E "(^|: ?)rank [0-9]+ of $1 has " | sed 's/.* has //' | sort -u | wc -l)" = 1 ] || case_failed "the ranks' weights differ"
 }
 
 for hosts in "algo-1" "algo-1 algo-2"; do

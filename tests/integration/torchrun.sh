@@ -19,7 +19,7 @@ import os, signal, sys, time
 
 rank, mode = int(os.environ["RANK"]), os.environ["MODE"]
 if mode == "alone":
-    sys.exit(0)
+    sys.exit(print("alone"))
 
 import torch
 import torch.distributed as dist
@@ -85,6 +85,7 @@ case ${1:-short} in
 short)
   begin end "torchrun trains"
   wait_both 120
+  grep -q '^\[rank3\]: rank 3 of 4: ' "$cluster/algo-2.log" || case_failed "no tag"
   grep -q 'rank 0 of 4: .*PYTHON_EXEC None' "$cluster/algo-1.log" || case_failed "not the rank's own interpreter and variables"
   for host in algo-1 algo-2; do expect_code $host 0; expect_success $host; done
   expect_apart 0
@@ -92,12 +93,13 @@ short)
   case_end algo-1 algo-2
 
   case_begin "ranks that never join a process group"
-  cluster_environment=(MODE=alone)
+  cluster_environment=(MODE=alone PACELINE_RANK_TAGS=off)
   rm "$cluster/algo-2.log"
   start_host algo-1 algo-1
   host_wait algo-1 120 || case_failed "no end"
   expect_code algo-1 0
   expect_apart 1
+  grep -q '^alone$' "$cluster/algo-1.log" || case_failed "a tag, or no line"
   case_end algo-1
 
   case_begin "the same program under MPI: env:// has what torch.distributed reads"

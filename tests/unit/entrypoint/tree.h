@@ -85,10 +85,11 @@ static inline void tree_setup(struct tree *tree)
     tree->base = tree->scratch.path;
     ck_assert_ok(pl_environment_new_empty(&tree->environment, &tree->error), &tree->error);
     tree_env(tree, "SAGEMAKER_BASE_DIR", tree->base);
-    snprintf(path, sizeof(path), "/usr/local/bin:/usr/bin:/bin:%s/bin", tree->base);
+    snprintf(path, sizeof(path), "%s/first:/usr/local/bin:/usr/bin:/bin:%s/bin", tree->base, tree->base);
     tree_env(tree, "PATH", path);
     tree_tool(tree, "mpirun");
-    tree_tool(tree, "torchrun");
+    tree_write(tree, "first/torchrun", "#!/bin/sh\n"); /* Debian's own one is refused */
+    ck_assert_int_eq(chmod(scratch_path(&tree->scratch, "first/torchrun", path), 0755), 0);
     tree_tool(tree, "ssh");
     tree_env(tree, "HOME", tree->base);
     tree_write(tree, "input/config/resourceconfig.json",

@@ -37,6 +37,31 @@ START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_i
 }
 END_TEST
 
+START_TEST(debians_torchrun_is_refused_unless_pip_may_bring_another)
+{
+    static const char words[] = "/first/torchrun is of Debian's package python3-torch 1.13 and does not work with "
+                                "Python 3.11: install torch 2 from PyPI (pip3 install torch)";
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_hyperparameters(&tree, "{\"sagemaker_torch_distributed_enabled\": true}");
+    tree_write(&tree, "first/torchrun",
+               "#!/usr/bin/python3.11\n# EASY-INSTALL-ENTRY-SCRIPT: 'torch==1.13.0a0','console_scripts','torchrun'\n");
+    ck_assert_int_eq(tree_plan(&tree), PL_UNSUPPORTED);
+    ck_assert_msg(strstr(tree.error.cause, words), "%s", tree.error.cause);
+    tree_write(&tree, "code/requirements.txt", "torch\n");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), words));
+    tree_write(&tree, "code/requirements.txt", "");
+    tree_env(&tree, "PACELINE_INSTALL", "0");
+    tree_write(&tree, "first/torchrun", "#!/usr/bin/python3.12\n# 'torch==1.13.0a0'\n");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(a_link_that_the_job_needs_takes_ssh)
 {
     char path[PATH_MAX];
@@ -118,4 +143,5 @@ START_TEST(a_program_in_a_folder_below_is_named)
 END_TEST
 
 UNIT_MAIN("entrypoint/needs", a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_it,
-          a_link_that_the_job_needs_takes_ssh, a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named)
+          debians_torchrun_is_refused_unless_pip_may_bring_another, a_link_that_the_job_needs_takes_ssh,
+          a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named)

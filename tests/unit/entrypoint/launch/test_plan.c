@@ -599,20 +599,53 @@ START_TEST(missing_interfaces_are_replaced_with_a_warning)
 }
 END_TEST
 
+START_TEST(every_launcher_sets_the_interface_where_the_container_does_not)
+{
+    static const char *const launchers[] = {"{}", "{\"sagemaker_mpi_enabled\": true}",
+                                            "{\"sagemaker_torch_distributed_enabled\": true}",
+                                            "{\"sagemaker_multi_worker_mirrored_strategy_enabled\": true}"};
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(launchers); i++) {
+        tree_hyperparameters(&tree, launchers[i]);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_str_eq(pl_environment_get(tree.plan->environment, "GLOO_SOCKET_IFNAME"), "lo");
+        ck_assert_str_eq(pl_environment_get(tree.plan->environment, "TP_SOCKET_IFNAME"), "lo");
+        ck_assert_str_eq(pl_environment_get(tree.plan->environment, "NCCL_SOCKET_IFNAME"), "lo");
+    }
+    tree_env(&tree, "GLOO_SOCKET_IFNAME", "mine0");
+    tree_env(&tree, "NCCL_SOCKET_IFNAME", "mine1");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(launchers); i++) {
+        tree_hyperparameters(&tree, launchers[i]);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_str_eq(pl_environment_get(tree.plan->environment, "GLOO_SOCKET_IFNAME"), "mine0");
+        ck_assert_str_eq(pl_environment_get(tree.plan->environment, "TP_SOCKET_IFNAME"), "lo");
+        ck_assert_str_eq(pl_environment_get(tree.plan->environment, "NCCL_SOCKET_IFNAME"), "mine1");
+        ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "NCCL_SOCKET_IFNAME=lo"));
+    }
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(smddp_and_xla_are_refused_clearly)
 {
-    static const char *const switches[] = {"sagemaker_distributed_dataparallel_enabled",
-                                           "sagemaker_pytorch_ddp_enabled",
-                                           "sagemaker_pytorch_xla_multi_worker_enabled"};
+    static const char smddp[] = "use distribution={\"torch_distributed\": {\"enabled\": True}} and "
+                                "init_process_group(\"nccl\") in place of \"smddp\"";
+    static const char *const switches[][2] = {{"sagemaker_distributed_dataparallel_enabled", smddp},
+                                              {"sagemaker_pytorch_ddp_enabled", smddp},
+                                              {"sagemaker_pytorch_xla_multi_worker_enabled", "use MPI"}};
     struct tree tree;
     char text[128];
 
     tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(switches); i++) {
-        snprintf(text, sizeof(text), "{\"%s\": \"true\"}", switches[i]);
+        snprintf(text, sizeof(text), "{\"%s\": \"true\"}", switches[i][0]);
         tree_hyperparameters(&tree, text);
         ck_assert_int_eq(tree_plan(&tree), PL_UNSUPPORTED);
-        ck_assert_ptr_nonnull(strstr(tree.error.cause, "use MPI"));
+        ck_assert_ptr_nonnull(strstr(tree.error.cause, switches[i][1]));
     }
     tree_done(&tree);
 }
@@ -747,7 +780,8 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           native_servers_are_one_rank_a_host_with_the_program_as_their_workers, instances_with_the_fast_adapter_use_it,
           open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
-          missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
+          missing_interfaces_are_replaced_with_a_warning,
+          every_launcher_sets_the_interface_where_the_container_does_not, smddp_and_xla_are_refused_clearly,
           words_after_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory,
           a_value_that_no_argument_can_hold_is_refused_by_name,
           a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)

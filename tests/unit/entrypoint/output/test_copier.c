@@ -201,7 +201,33 @@ START_TEST(a_writer_that_comes_second_does_not_block)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/copier", mpirun_reads_whole_lines_however_late_it_comes, bytes_pass_as_they_are,
-          a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing,
+START_TEST(each_line_has_its_tag_once)
+{
+    static const char printed[] = "epoch=3 acc=0.5\n\n[rank3]: Traceback\n[rank3]:[W1126] x\n[rank30]: y\n[rank3",
+                      logged[] = "[rank3]: epoch=3 acc=0.5\n[rank3]: \n[rank3]: Traceback\n[rank3]:[W1126] x\n"
+                                 "[rank3]: [rank30]: y\n[rank3]: [rank3";
+    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+    char text[PL_COPIER_WRITE_BYTES];
+    size_t bytes = 0, part;
+
+    open_copier(false);
+    strcpy(copier.prefix, "[rank3]: ");
+    copier.keeps_prefix = true;
+    ck_assert_int_eq(write(program_fd, printed, strlen(printed)), (ssize_t)strlen(printed));
+    pl_file_close_at(&program_fd);
+    while (copier.fd >= 0 || pl_copier_is_pending(&copier)) {
+        ck_assert(!pl_deadline_passed(end_ns));
+        go_on();
+        part = read_log(text);
+        memcpy(found + bytes, text, part);
+        bytes += part;
+    }
+    found[bytes] = '\0';
+    ck_assert_str_eq(found, logged);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/copier", each_line_has_its_tag_once, mpirun_reads_whole_lines_however_late_it_comes,
+          bytes_pass_as_they_are, a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing,
           an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_halted,
           a_line_whose_end_has_come_is_not_cut_for_a_late_reader, a_writer_that_comes_second_does_not_block)
