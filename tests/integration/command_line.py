@@ -92,14 +92,14 @@ WRONG = {
 
 
 def run(*words, keys=None, **keywords):
-    """Without a home and, by default, without credentials: code that reads them would report that instead of what is wanted."""
+    """Without a home and, by default, without credentials: code that reads them would report them instead of the wrong argument."""
     environment = {"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **(keys or {})}
     return subprocess.run([PACELINE, *words], env=environment, stdin=subprocess.DEVNULL, stdout=keywords.pop("stdout", subprocess.PIPE),
                           stderr=subprocess.PIPE, text=True, timeout=60, **keywords)
 
 
 def outputs(scratch):
-    """What happens with output that cannot be written, and with a path where no file can be."""
+    """Output that cannot be written, and a path at which no file can exist."""
     (scratch / "objects").mkdir()
     (scratch / "objects/key").write_text("data")
     os.mkfifo(scratch / "fifo")
@@ -135,7 +135,7 @@ def outputs(scratch):
 
 
 def quickstart(scratch):
-    """Words that are wrong end the script before it installs, builds or writes anything; here it finds no program to do that with."""
+    """Wrong arguments end the script before it installs, builds or writes anything; here it finds no program to do so."""
     for name in ("dirname", "realpath"):
         os.symlink(shutil.which(name), scratch / name)
     script = FAKES.parents[1] / "examples/quickstart.sh"
@@ -149,7 +149,7 @@ def quickstart(scratch):
 
 
 def on_a_terminal(*words, base):
-    """The exit code, and what a terminal shows."""
+    """Returns the exit code, and the text on a terminal."""
     primary, secondary = pty.openpty()
     environment = {"PATH": os.environ["PATH"], "SAGEMAKER_BASE_DIR": str(base)}
     process = subprocess.Popen([PACELINE, *words], env=environment, stdin=subprocess.DEVNULL, stdout=secondary, stderr=secondary)
@@ -165,7 +165,7 @@ def on_a_terminal(*words, base):
 
 
 def words_after_train(base):
-    """train takes no words: at a terminal they are an error, elsewhere a warning."""
+    """train takes no arguments: at a terminal they are an error, elsewhere a warning."""
     words = ("train", "--epochs", "9")
     wanted = "train takes no arguments, found '--epochs'"
     code, shown = on_a_terminal(*words, base=base)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""paceline info, paceline bench and the benchmark of a step on the driver for tests, as processes: what they say of device memory, and right sums."""
+"""paceline info, paceline bench and the benchmark of a step on the driver for tests, as processes: their output about device memory, and correct sums."""
 import json
 import os
 import pathlib
@@ -55,7 +55,7 @@ def bench():
 
 
 def report(work, step_rows):
-    """What tests/gpu.sh prints and keeps while a step has been stopped in the middle of a figure."""
+    """The output and files of tests/gpu.sh when a step is stopped in the middle of a figure."""
     kernels = [{"case": "device", "peak_gb_s": 4300.2}, {"case": "pack, 16 tensors, 4 MiB", "of_peak": 0.89, "of_copy": 0.97},
                {"case": "scale float32, 4 MiB", "of_peak": 0.93, "of_copy": 0.85}, {"case": "AdamW, float32 gradients, 4 MiB", "of_peak": 0.91, "of_copy": 0.92}]
     (work / "bench_device.json").write_text("".join(json.dumps(row) + "\n" for row in kernels) + '{"case": "pack, 16 tens')

@@ -111,7 +111,7 @@ def descendant(pid, name):
 
 
 def lines_are_lines(folder, launcher):
-    """All ranks' lines, whole, each with its tag."""
+    """Checks that the lines of all ranks are whole, each with its tag."""
     tag = r"\[1,{}\]<stdout>: ?" if launcher == "mpirun" else r"\[rank{}\]: "
     (folder / "bin").mkdir()
     if launcher == "torchrun":
@@ -151,7 +151,7 @@ def lines_are_lines(folder, launcher):
 
 @contextlib.contextmanager
 def silent_log(kind):
-    """Both ends of a pipe or terminal that nobody reads, the reader's first."""
+    """Both ends of a pipe or terminal without a reader, the reader's end first."""
     ends = os.pipe() if kind == "pipe" else pty.openpty()
     try:
         yield ends

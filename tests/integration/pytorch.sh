@@ -10,7 +10,7 @@ trap cluster_down EXIT
 trap 'exit 143' TERM INT
 python=$(python3 "$PACELINE_SOURCE/tests/support/horovod_python.py" pytorch) || { code=$?; echo "$python"; exit $code; }
 cluster_up 2
-seconds=300 # far away: what hangs is found by it
+seconds=300 # a far deadline, to find a run that hangs
 
 # start LAUNCHER PROGRAM HOSTS
 start() {

@@ -22,7 +22,7 @@ SOURCE = pathlib.Path(os.environ.get('PACELINE_SOURCE', pathlib.Path(__file__).r
 IMAGE = os.environ.get('PACELINE_TEST_IMAGE', 'paceline:sdk')
 PYTHON_IMAGE = IMAGE + '-python'
 PACKAGES = {'v2': 'sagemaker[local]==2.257.*', 'v3': 'sagemaker-train==1.27.*'}  # what trains in the SDK's version 3.27
-LIMIT_S = 1500  # far away: what hangs is found by it
+LIMIT_S = 1500  # a far deadline, to find a run that hangs
 STOP_S = 110  # SageMaker gives 120
 BEGIN = time.monotonic()
 PROGRAMS = '/opt/ml/input/data/tools/'
@@ -205,7 +205,7 @@ def start(root, tools, version, cases):
 
 
 def logs(root, version):
-    """What each case printed, by its name."""
+    """The output of each case, by its name."""
     text = (root / f'{version}.log').read_text(errors='replace')
     parts = re.split(r'^--- (?!ended|failed)(\S+)$', text, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2]))
@@ -309,7 +309,7 @@ def containers(root):
 
 
 def stop(root, process):
-    """What `docker stop` does with the last job, once all its ranks run; its words."""
+    """Runs `docker stop` on the last job once all its ranks run; returns the output."""
     await_files([root / f'stop/model/ready-{rank}' for rank in range(4)], process)
     names = containers(root)
     expect(len(names) == 2, f'{len(names)} containers of the job, not 2')
