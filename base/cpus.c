@@ -86,11 +86,7 @@ static void describe_set(const struct pl_cpus_of *ranks, size_t count, size_t fi
     if (open) {
         pl_text_printf(text, "-%d", last);
     }
-    pl_text_printf(text, " %s %s",
-                   one_cpu        ? "bound to CPU"
-                   : members == 1 ? "wanders over CPUs"
-                                  : "wander over CPUs",
-                   cpus);
+    pl_text_printf(text, " %s %s", one_cpu ? "bound to CPU" : members == 1 ? "runs on CPUs" : "run on CPUs", cpus);
 }
 
 void pl_cpus_describe(const struct pl_cpus_of *ranks, size_t count, struct pl_text *text)

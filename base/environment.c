@@ -103,16 +103,16 @@ const char *pl_environment_get(const struct pl_environment *environment, const c
     return at < environment->count ? environment->strings[at] + strlen(name) + 1 : NULL;
 }
 
-bool pl_environment_is_set(const char *name)
+const char *pl_environment_own(const char *name)
 {
     size_t length = strlen(name);
 
     for (char **entry = environ; entry && *entry; entry++) {
         if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') {
-            return (*entry)[length + 1] != '\0';
+            return (*entry)[length + 1] != '\0' ? *entry + length + 1 : NULL;
         }
     }
-    return false;
+    return NULL;
 }
 
 const char *pl_environment_get_or(const struct pl_environment *environment, const char *name, const char *fallback)

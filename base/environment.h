@@ -32,8 +32,8 @@ const char *pl_environment_get(const struct pl_environment *environment, const c
 /** Returns the value if it is set and not empty, else `fallback`. */
 const char *pl_environment_get_or(const struct pl_environment *environment, const char *name, const char *fallback);
 
-/** Whether this process was started with a variable `name` that is not empty. */
-bool pl_environment_is_set(const char *name);
+/** Returns the value of the variable `name` of this process itself; NULL if it is unset or empty. */
+const char *pl_environment_own(const char *name);
 
 /**
  * Reads a whole number from 1 out of a variable that another program has set; `most` if it is larger, `fallback` if the

@@ -66,6 +66,8 @@ enum pl_knob_type {
       "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")                                \
     X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL,                                                   \
       "how many records of 64 bytes a rank's trace keeps")                                                             \
+    X(LOG, "log", WORD, "debug info warning error", "info", NULL,                                                      \
+      "which of its own lines Paceline logs, from this level on: debug, info, warning or error")                       \
     X(BACKEND, "backend", WORD, "shm hier p2p nccl device", "", NULL,                                                  \
       "use only this backend: shm, hier or p2p; for GPUs: nccl or device; empty: the best that works")                 \
     X(ALGORITHM, "algorithm", WORD, "ring halving doubling tree direct", "", NULL,                                     \

@@ -3,7 +3,9 @@
 #include "base/log.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -25,6 +27,42 @@ void pl_log_set_level(enum pl_log_level level)
     atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
 }
 
+bool pl_log_shows(enum pl_log_level level)
+{
+    return (int)level >= atomic_load_explicit(&log_level, memory_order_relaxed);
+}
+
+static const char *const level_names[] = {
+    [PL_LOG_DEBUG] = "debug", [PL_LOG_INFO] = "info", [PL_LOG_WARNING] = "warning", [PL_LOG_ERROR] = "error"};
+
+const char *pl_log_level_text(enum pl_log_level level)
+{
+    return level_names[level];
+}
+
+bool pl_log_level_read(const char *word, enum pl_log_level *ret_level)
+{
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(level_names); i++) {
+        if (strcmp(word, level_names[i]) == 0) {
+            *ret_level = (enum pl_log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void pl_log_open(const char *prefix)
+{
+    const char *word = pl_environment_own("PACELINE_LOG");
+    enum pl_log_level level = PL_LOG_INFO;
+
+    pl_log_set_prefix(prefix);
+    if (word && !pl_log_level_read(word, &level)) {
+        pl_log(PL_LOG_WARNING, "PACELINE_LOG is '%.60s': expected debug, info, warning or error", word);
+    }
+    pl_log_set_level(level);
+}
+
 void pl_log_set_prefix(const char *prefix)
 {
     snprintf(log_prefix, sizeof(log_prefix), "%s", prefix);
@@ -33,21 +71,6 @@ void pl_log_set_prefix(const char *prefix)
 void pl_log_set_fd(int fd)
 {
     log_fd = fd;
-}
-
-static const char *level_word(enum pl_log_level level)
-{
-    switch (level) {
-    case PL_LOG_DEBUG:
-        return "debug: ";
-    case PL_LOG_INFO:
-        return "";
-    case PL_LOG_WARNING:
-        return "warning: ";
-    case PL_LOG_ERROR:
-        return "error: ";
-    }
-    return "";
 }
 
 /*
@@ -84,7 +107,8 @@ static void log_line(enum pl_log_level level, const char *format, va_list args)
     size_t used, room = sizeof(line) - 1; /* the newline always fits */
     int length;
 
-    length = snprintf(line, room, "%s: %s", log_prefix, level_word(level));
+    length = snprintf(line, room, "%s: %s%s", log_prefix, level == PL_LOG_INFO ? "" : level_names[level],
+                      level == PL_LOG_INFO ? "" : ": ");
     used = length > 0 ? (size_t)length : 0;
     length = vsnprintf(line + used, room - used, format, args);
     if (length > 0) {
@@ -100,7 +124,7 @@ void pl_log(enum pl_log_level level, const char *format, ...)
     int saved_errno = errno;
     va_list args;
 
-    if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed)) {
+    if (!pl_log_shows(level)) {
         return;
     }
     va_start(args, format);

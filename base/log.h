@@ -12,10 +12,27 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
 enum pl_log_level { PL_LOG_DEBUG, PL_LOG_INFO, PL_LOG_WARNING, PL_LOG_ERROR };
 
 /** Lines below `level` are dropped (default PL_LOG_INFO). Call before other threads start. */
 void pl_log_set_level(enum pl_log_level level);
+
+/** Returns true if lines of `level` are written. */
+bool pl_log_shows(enum pl_log_level level);
+
+/** Returns "debug", "info", "warning" or "error". */
+const char *pl_log_level_text(enum pl_log_level level);
+
+/** Reads one of these words; false, and `*ret_level` is unchanged, if `word` is another text. */
+bool pl_log_level_read(const char *word, enum pl_log_level *ret_level);
+
+/**
+ * For the start of a program: sets the prefix, and the level from the variable PACELINE_LOG. If that has a wrong value,
+ * a warning says so. Call before other threads start.
+ */
+void pl_log_open(const char *prefix);
 
 /** Sets the text before each line, "paceline" by default; cut at 63 bytes. Call before other threads start. */
 void pl_log_set_prefix(const char *prefix);

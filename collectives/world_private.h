@@ -22,6 +22,8 @@ struct pl_world_options {
      * serve device memory if every rank has a GPU; several ranks may share one. Sub-worlds have it too.
      */
     struct pl_device *device;
+    /** Of a twin: ranks have devices that its parent does not know. */
+    bool has_own_device;
     /** For tests: each `pretend_ranks_per_host` consecutive ranks act as one host. 0: find out the real hosts. */
     int pretend_ranks_per_host;
 };
@@ -44,6 +46,22 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
  * Messages to users name ranks by this number.
  */
 int pl_world_global_rank(const struct pl_world *world, int rank);
+
+/**
+ * Make a world of the same ranks as `parent`, in their order, in which this rank has `device` (NULL: none). `parent`
+ * may run collectives meanwhile, in another thread if pl_world_any_thread(); of its sub-worlds no other is made at the
+ * same time.
+ *
+ * Collective  yes. Errors: those of pl_world_new_sub(), but `parent` goes on.
+ */
+enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *device, struct pl_world **ret_world,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Look at the ranks of this host without a request. Returns the failure that one of them has declared, or PL_PEER if
+ * one is gone; then `*ret_left` is set, since it may simply have finished.
+ */
+enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Settings of the world, equal on all ranks. */
 const struct pl_knobs *pl_world_knobs(const struct pl_world *world);

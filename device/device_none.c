@@ -194,6 +194,18 @@ enum pl_status pl_device_pieces_new(struct pl_device *device, const struct pl_de
     return none(reterr);
 }
 
+enum pl_status pl_device_pieces_reserve(struct pl_device *device, size_t most, uint64_t most_elems,
+                                        struct pl_device_pieces **ret_pieces, struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
+enum pl_status pl_device_pieces_fill(struct pl_device_pieces *pieces, const struct pl_device_piece *list, size_t count,
+                                     void *stream, struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
 void pl_device_pieces_free(struct pl_device_pieces *pieces)
 {
 }

@@ -29,6 +29,8 @@ struct pl_kernels {
 struct pl_device_pieces {
     struct pl_device *device;
     struct pl_chunk *chunks; /* device memory */
+    struct pl_chunk *pinned; /* of a list that is filled again; else NULL */
+    uint64_t room_chunks;
     uint64_t chunk_count;
     uintptr_t addresses; /* bitwise OR of all tensors' addresses, which shows their alignment */
 };
@@ -210,9 +212,58 @@ enum pl_status pl_device_pieces_new(struct pl_device *device, const struct pl_de
     return PL_OK;
 }
 
+enum pl_status pl_device_pieces_reserve(struct pl_device *device, size_t most, uint64_t most_elems,
+                                        struct pl_device_pieces **ret_pieces, struct pl_error *reterr)
+{
+    struct pl_device_pieces *made = pl_memory_new(1, sizeof(*made), reterr);
+    enum pl_status status;
+    uint64_t bytes;
+    void *memory = NULL;
+
+    if (!made) {
+        return PL_MEMORY;
+    }
+    made->device = device;
+    made->room_chunks = most + most_elems / PL_CHUNK_ELEMS;
+    bytes = made->room_chunks * sizeof(*made->chunks);
+    status = pl_device_alloc(device, bytes, &memory, reterr);
+    made->chunks = memory;
+    if (status == PL_OK) {
+        memory = NULL;
+        status = pl_device_alloc_pinned(device, bytes, &memory, reterr);
+        made->pinned = memory;
+    }
+    if (status != PL_OK) {
+        pl_device_pieces_free(made);
+        return status;
+    }
+    *ret_pieces = made;
+    return PL_OK;
+}
+
+enum pl_status pl_device_pieces_fill(struct pl_device_pieces *pieces, const struct pl_device_piece *list, size_t count,
+                                     void *stream, struct pl_error *reterr)
+{
+    uint64_t chunk_count = count_chunks(list, count);
+
+    if (chunk_count > pieces->room_chunks) {
+        return pl_error_set(reterr, PL_LIMIT, "a list of %zu tensors in %llu parts, at most %llu parts have room",
+                            count, (unsigned long long)chunk_count, (unsigned long long)pieces->room_chunks);
+    }
+    pieces->chunk_count = chunk_count;
+    pieces->addresses = 0;
+    for (size_t p = 0; p < count; p++) {
+        pieces->addresses |= list[p].count_elems > 0 ? (uintptr_t)list[p].tensor : 0;
+    }
+    fill_chunks(list, count, pieces->pinned);
+    return pl_device_copy(pieces->device, pieces->chunks, pieces->pinned, chunk_count * sizeof(*pieces->chunks), stream,
+                          reterr);
+}
+
 void pl_device_pieces_free(struct pl_device_pieces *pieces)
 {
     if (pieces) {
+        pl_device_release_pinned(pieces->device, pieces->pinned);
         pl_device_release(pieces->device, pieces->chunks);
         free(pieces);
     }

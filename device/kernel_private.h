@@ -13,6 +13,20 @@
 enum pl_status pl_device_load_kernels(struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * Makes a list that is filled again and again with up to `most` pieces, of `most_elems` elements together, without
+ * allocating anything.
+ */
+enum pl_status pl_device_pieces_reserve(struct pl_device *device, size_t most, uint64_t most_elems,
+                                        struct pl_device_pieces **ret_pieces, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Fills such a list, by a copy on `stream`. All work with its earlier contents has ended, and it has room: otherwise
+ * PL_LIMIT.
+ */
+enum pl_status pl_device_pieces_fill(struct pl_device_pieces *pieces, const struct pl_device_piece *list, size_t count,
+                                     void *stream, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Computes dest[i] = post * op(pre * source[0][i], pre * source[1][i], ...) / divisor. The divisor is at least 1, and
  * counts for SUM and AVERAGE, which are the same here. The sources are combined in their order. Half-width floats are
  * added in float32 and rounded once, as collectives/reduce/kernel.h does on the host. dest may be one of the sources.

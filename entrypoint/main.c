@@ -194,6 +194,16 @@ static void forget_bash_env(struct pl_environment *environment)
     }
 }
 
+/* Of a wrong level the settings' check tells. */
+static void set_log_level(const struct pl_environment *environment)
+{
+    enum pl_log_level level = PL_LOG_INFO;
+
+    if (pl_log_level_read(pl_environment_get_or(environment, "PACELINE_LOG", ""), &level)) {
+        pl_log_set_level(level);
+    }
+}
+
 static enum pl_status copy_arguments(int argc, char **argv, struct pl_strv *words, struct pl_error *reterr)
 {
     for (int i = 0; i < argc; i++) {
@@ -232,6 +242,7 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     forget_bash_env(environment);
+    set_log_level(environment);
     if (is_named(argv[0], PL_RUNDIR_PYTHON)) {
         if (copy_arguments(argc - 1, argv + 1, &words, &error) != PL_OK) {
             pl_log_error(&error, "starting");

@@ -283,6 +283,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
+    const char *tags = pl_environment_get_or(call->environment, PL_LAUNCHER_TAGS_VARIABLE, "auto");
     char tag[32];
 
     PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
@@ -306,7 +307,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     options.stdout_as = by_torchrun ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_MPIRUN;
     options.rank = number_of(environment, by_torchrun ? torch_ranks : mpi_ranks, 0);
     options.local_size = local_size_of(environment, 0);
-    if (by_torchrun && strcmp(pl_environment_get_or(environment, PL_LAUNCHER_TAGS_VARIABLE, "auto"), "off") != 0) {
+    if (strcmp(tags, "rank") == 0 || (by_torchrun && strcmp(tags, "auto") == 0)) {
         snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */
         options.tag = tag;
     }

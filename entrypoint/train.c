@@ -10,6 +10,7 @@
 #include "entrypoint/launch/launchers.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/supervise.h"
+#include "entrypoint/version.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static enum pl_status run_probes(struct pl_supervisor *supervisor, struct pl_lau
     enum pl_status status = pl_supervise_steps(supervisor, &plan->probes, plan->environment, reterr);
 
     if (status == PL_NOT_FOUND) {
-        pl_log(PL_LOG_INFO, "there is no mpi4py in this image; the program is started without it");
+        pl_log(PL_LOG_DEBUG, "mpi4py is not installed; the program does not need it");
         pl_launch_plan_drop_optional(plan);
         return PL_OK;
     }
@@ -49,28 +50,31 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     return run_probes(supervisor, plan, reterr);
 }
 
-/* Log one line for people: what runs on which hosts. A program that is alone logs nothing. */
+/* The first line of the log: what runs where. In a sweep the line of its coordinator is enough. */
 static void log_start(const struct pl_job *job, const struct pl_launch_plan *plan)
 {
+    const enum pl_log_level level = job->settings.trial || job->is_check ? PL_LOG_DEBUG : PL_LOG_INFO;
     const struct pl_launcher *launcher = plan->launcher;
     const size_t hosts = plan->hosts.count;
     PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE;
 
     if (plan->is_outside) {
-        pl_log(PL_LOG_INFO, "%s: this is %s, outside the distribution of %s: it ends when that host ends",
-               launcher->name, job->current_host, job->master_host);
+        pl_log(level,
+               "version %s, %s: one program; this is %s, which is not in the distribution's instance "
+               "groups: its program ends with the job of %s",
+               pl_version, launcher->name, job->current_host, job->master_host);
         return;
     }
     if (launcher->describe) {
         launcher->describe(job, plan, &what);
     }
-    if (what.length == 0 && hosts > 1) {
+    if (what.length == 0 && hosts == 1) {
+        pl_text_append(&what, "one program");
+    } else if (what.length == 0) {
         pl_text_printf(&what, "one program on each of %zu hosts", hosts);
     }
-    if (what.length > 0) {
-        pl_log(PL_LOG_INFO, "%s: %s; this is %s, the %s", launcher->name, pl_text_string(&what), job->current_host,
-               hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host");
-    }
+    pl_log(level, "version %s, %s: %s; this is %s, the %s", pl_version, launcher->name, pl_text_string(&what),
+           job->current_host, hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host");
 }
 
 /* Run this host's role. A worker without a link runs its own program. */
@@ -89,9 +93,9 @@ static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_err
     PL_TRY(fetch_source(supervisor, job, reterr));
     PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), plan_at, reterr));
     PL_TRY(job->is_check ? pl_check_adapt_plan(job, *plan_at, reterr) : PL_OK);
+    log_start(job, *plan_at);
     PL_TRY(prepare(supervisor, job, *plan_at, reterr));
     PL_TRY(pl_supervise_set_plan(supervisor, *plan_at, reterr));
-    log_start(job, *plan_at);
     pl_supervise_start_sync(supervisor);
     return PL_OK;
 }
@@ -248,6 +252,7 @@ static int run_train(const struct pl_invocation *call, const struct pl_strv *com
     } else if (pl_job_new(call->environment, call->self_path, command, &job, &error) != PL_OK) {
         exit_code = run_unreadable_job(call, &error, &signals, &failure);
     } else {
+        pl_log_set_level(job->own_log_level);
         exit_code = run_checked(call, job, check_words, &signals, &failure);
     }
     pl_failure_close(&failure);

@@ -14,7 +14,8 @@
  *
  * Device memory: sums and broadcasts take it where the world has a device. They begin after what the operation's stream
  * has been given before the submission, whenever ranks agree on them, small sums in one fusion buffer between a kernel
- * that packs and one that unpacks, and are done when every stream may use the data.
+ * that packs and one that unpacks, and are done when every stream may use the data. They run in a world of their own,
+ * which all ranks make when they agree on the first one; meanwhile, and while they run, ranks agree on other names.
  *
  * Threads  one thread at a time per engine, which uses its world alone while a round or an operation is under way;
  *          service.h is for more threads.

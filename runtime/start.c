@@ -180,6 +180,17 @@ struct manner {
     bool as_horovod;
 };
 
+/* A program that has chosen a level keeps it where the setting does not name one. */
+static void set_log_level(const struct pl_knobs *knobs)
+{
+    enum pl_log_level level;
+
+    if (knobs->values[PL_KNOB_LOG].source != PL_KNOB_FROM_DEFAULT &&
+        pl_log_level_read(pl_knob_text(knobs, PL_KNOB_LOG), &level)) {
+        pl_log_set_level(level);
+    }
+}
+
 static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, const struct manner *manner,
                             struct pl_error *reterr)
 {
@@ -188,6 +199,7 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
 
     PL_TRY(pl_environment_new(&runtime->environment, reterr));
     PL_TRY(pl_knobs_resolve(runtime->environment, &knobs, reterr));
+    set_log_level(&knobs);
     if (manner->as_horovod && knobs.values[PL_KNOB_TIMEOUT_S].source == PL_KNOB_FROM_DEFAULT) {
         PL_TRY(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0", "timeout_s", reterr));
     }

@@ -436,6 +436,13 @@ enum pl_status pl_request_check_peers(struct pl_world *world, bool *ret_left, st
     return PL_OK;
 }
 
+enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+
+    return pl_request_check_peers(world, ret_left, reterr);
+}
+
 void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why)
 {
     pl_request_advance(world);

@@ -193,6 +193,22 @@ static bool too_few_cpus(const struct hello *hellos, const int32_t *leaders, int
     return CPU_COUNT_S(sizeof(cpus), cpus.sets) < ranks;
 }
 
+/* Asks the ranks of a twin for their devices. */
+static enum pl_status gather_places(struct pl_bootstrap *bootstrap, const struct pl_device *device,
+                                    struct hello *hellos, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_locality *places = NULL;
+    struct pl_locality own;
+
+    memset(&own, 0, sizeof(own));
+    fill_locality(&own, device);
+    PL_TRY(pl_bootstrap_gather(bootstrap, &own, sizeof(own), deadline_ns, &places, reterr));
+    for (int r = 0; r < bootstrap->size; r++) {
+        hellos[r].place = places[r];
+    }
+    return PL_OK;
+}
+
 static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
                            const struct pl_world_options *options, const struct pl_world *parent,
                            const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr)
@@ -209,12 +225,15 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
         for (int r = 0; r < bootstrap->size; r++) {
             hellos[r].pid = (int32_t)parent->topology.pid_of[parent_ranks[r]];
             hellos[r].place = parent->topology.localities[parent_ranks[r]];
-            if (!options->device) {
+            if (!options->device && !options->has_own_device) {
                 hellos[r].place.device[0] = '\0'; /* an internal world for hosts: see pl_world_new_internal() */
             }
             while (parent->topology.host_of[parent_ranks[leaders[r]]] != parent->topology.host_of[parent_ranks[r]]) {
                 leaders[r]++;
             }
+        }
+        if (options->has_own_device) {
+            PL_TRY(gather_places(bootstrap, options->device, hellos, deadline_ns, reterr));
         }
     } else {
         PL_TRY(find_leaders(bootstrap, options->device, leaders, hellos, deadline_ns, reterr));
@@ -235,6 +254,9 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
         topology->localities[r] = hellos[r].place;
     }
     status = order_ring(topology, options, bootstrap->size, reterr);
+    if (status == PL_OK && options->has_own_device) {
+        memcpy(topology->order, parent->topology.order, size * sizeof(*topology->order));
+    }
     return status == PL_OK ? PL_OK : pl_bootstrap_abort_collective(bootstrap, status, reterr, deadline_ns);
 }
 

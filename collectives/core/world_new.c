@@ -292,10 +292,13 @@ static enum pl_status check_list(const struct pl_world *parent, const int *ranks
     return PL_OK;
 }
 
-static enum pl_status new_sub_world(struct pl_world *parent, bool inner, const int *ranks, int count,
+/* What a sub-world is for. */
+enum purpose { FOR_PROGRAM, FOR_BACKEND, FOR_DEVICE };
+
+static enum pl_status new_sub_world(struct pl_world *parent, enum purpose purpose,
+                                    const struct pl_world_options *options, const int *ranks, int count,
                                     struct pl_world **ret_world, struct pl_error *reterr)
 {
-    const struct pl_world_options options = {.device = inner ? NULL : parent->device};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap;
     enum pl_status status;
@@ -304,7 +307,7 @@ static enum pl_status new_sub_world(struct pl_world *parent, bool inner, const i
     status = parent->bootstrap->split(parent->bootstrap->context, ranks, count, pl_world_deadline_ns(parent),
                                       &bootstrap, &error);
     if (status != PL_OK) {
-        if (!inner && pl_bootstrap_is_desynchronised(&error)) {
+        if (purpose == FOR_PROGRAM && pl_bootstrap_is_desynchronised(&error)) {
             PL_AUTO_HOLD(parent);
 
             pl_request_revoke_world(parent, &error);
@@ -314,20 +317,39 @@ static enum pl_status new_sub_world(struct pl_world *parent, bool inner, const i
         }
         return status;
     }
-    return new_world(bootstrap, &options, parent->table, NULL, parent, ranks, inner, ret_world, reterr);
+    return new_world(bootstrap, options, parent->table, NULL, parent, ranks, purpose == FOR_BACKEND, ret_world, reterr);
 }
 
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                 struct pl_error *reterr)
 {
+    const struct pl_world_options options = {.device = parent->device};
+
     PL_TRY(pl_world_failure(parent, reterr));
-    return new_sub_world(parent, false, ranks, count, ret_world, reterr);
+    return new_sub_world(parent, FOR_PROGRAM, &options, ranks, count, ret_world, reterr);
 }
 
 enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                      struct pl_error *reterr)
 {
-    return new_sub_world(parent, true, ranks, count, ret_world, reterr);
+    const struct pl_world_options options = {.device = NULL};
+
+    return new_sub_world(parent, FOR_BACKEND, &options, ranks, count, ret_world, reterr);
+}
+
+enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *device, struct pl_world **ret_world,
+                                 struct pl_error *reterr)
+{
+    const struct pl_world_options options = {.device = device, .has_own_device = true};
+    PL_AUTO_FREE int *ranks = pl_memory_new((size_t)parent->size, sizeof(int), reterr);
+
+    if (!ranks) {
+        return PL_MEMORY; /* the other ranks wait until their deadlines */
+    }
+    for (int r = 0; r < parent->size; r++) {
+        ranks[r] = r;
+    }
+    return new_sub_world(parent, FOR_DEVICE, &options, ranks, parent->size, ret_world, reterr);
 }
 
 void pl_world_free(struct pl_world *world)

@@ -2,10 +2,12 @@
 /* Makes the job that checks the hosts of another job, and its plan. */
 #include "entrypoint/check/check.h"
 
+#include "base/environment.h"
 #include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
+#include "entrypoint/launch/mpi_options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,17 +126,10 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
  * before each line. A timeout ends mpirun if the check does not end. */
 static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr)
 {
-    static const char *const quiet[][2] = {
-        {"--display-map", NULL}, {"--tag-output", NULL}, {"--display", "map"}, {"--output", "tag"}};
     PL_AUTO_STRV struct pl_strv before = PL_STRV_NONE;
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(quiet); i++) {
-        int at = pl_strv_find(argv, quiet[i][0]);
-
-        if (at >= 0 && (!quiet[i][1] || strcmp(argv->items[at + 1], quiet[i][1]) == 0)) {
-            pl_strv_remove(argv, (size_t)at, !quiet[i][1] ? 1 : 2);
-        }
-    }
+    pl_mpi_options_remove_map(argv);
+    pl_mpi_options_remove_tags(argv);
     before = *argv;
     *argv = PL_STRV_NONE;
     for (size_t i = 0; i < before.count; i++) {
@@ -151,6 +146,7 @@ enum pl_status pl_check_adapt_plan(const struct pl_job *check, struct pl_launch_
     pl_steps_done(&plan->steps);
     pl_steps_done(&plan->probes);
     pl_strv_done(&plan->sync);
+    PL_TRY(pl_environment_set(plan->environment, PL_LAUNCHER_TAGS_VARIABLE, "off", reterr));
     if (plan->role == PL_LAUNCH_PLAN_WORKER) {
         return pl_strv_add_list(
             &plan->daemon_prefix,

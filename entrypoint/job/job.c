@@ -475,6 +475,7 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
         PL_TRY(pl_strv_add_all(&job->command, command, reterr));
     }
     PL_TRY(pl_settings_read(job->process, &job->setting_values, &job->settings, reterr));
+    PL_TRY(pl_precedence_log(job, reterr));
     PL_TRY(pl_precedence_program(job, reterr));
     return derive(job, reterr);
 }

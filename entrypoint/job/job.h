@@ -114,7 +114,8 @@ struct pl_job {
     int *host_processes;    /* the number on each distribution host; 0: only the host itself knows, by its devices */
     int named_processes;    /* sagemaker_mpi_num_processes; 0 if absent */
     int processes;          /* the sum over all distribution hosts */
-    int devices;            /* GPUs, else Neuron cores, else 1 */
+    enum pl_log_level own_log_level; /* of Paceline's own lines */
+    int devices;                     /* GPUs, else Neuron cores, else 1 */
     int cpus;
     int gpus;
     int neuron_cores;

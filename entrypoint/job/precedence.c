@@ -5,6 +5,7 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "entrypoint/job/hyperparameters.h"
 
 #include <errno.h>
@@ -40,6 +41,54 @@ static enum pl_status note_script(struct pl_job *job, struct pl_error *reterr)
         "the SDK's script sm_train.sh has started Paceline, which is not process 1%s%.200s%s: it does not get a stop "
         "signal, so no program has time to save; and the script needs python3 and pip",
         start ? " (the job's BASH_ENV is '" : "", start ? start : "", start ? "', in place of the image's)" : "");
+}
+
+/* A number or a name of Python's logging. False for anything else. */
+static bool read_python_level(const struct pl_python_json *value, enum pl_log_level *ret_level)
+{
+    static const struct {
+        const char *name;
+        double most; /* numbers up to here */
+        enum pl_log_level level;
+    } levels[] = {{"DEBUG", 10, PL_LOG_DEBUG},
+                  {"INFO", 20, PL_LOG_INFO},
+                  {"WARNING", 30, PL_LOG_WARNING},
+                  {"ERROR", 40, PL_LOG_ERROR},
+                  {"CRITICAL", 50, PL_LOG_ERROR}};
+    const bool is_text = pl_python_json_kind(value) == PL_PYTHON_JSON_STRING;
+    int64_t whole;
+    double number;
+
+    if (is_text ? !pl_text_number(pl_python_json_text(value), &number)
+                : pl_python_json_int64(value, &whole, NULL) != PL_OK) {
+        number = -1;
+    } else if (!is_text) {
+        number = (double)whole;
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(levels); i++) {
+        if ((number >= 0 && number <= levels[i].most) ||
+            (is_text && strcmp(pl_python_json_text(value), levels[i].name) == 0)) {
+            *ret_level = levels[i].level;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum pl_status pl_precedence_log(struct pl_job *job, struct pl_error *reterr)
+{
+    static const char name[] = "sagemaker_container_log_level";
+    const struct pl_python_json *value = pl_python_json_member(job->platform, name);
+
+    job->own_log_level = job->settings.log_level;
+    if (job->settings.names_log_level || !value || pl_python_json_kind(value) == PL_PYTHON_JSON_NULL ||
+        read_python_level(value, &job->own_log_level)) {
+        return PL_OK;
+    }
+    return pl_strv_printf(&job->conflicts, reterr,
+                          "hyperparameter %s has no effect on Paceline's own lines: expected a number of Python's "
+                          "logging from 0 to 50; PACELINE_LOG=debug, info, warning or error sets them too",
+                          name);
 }
 
 static enum pl_status use_code(struct pl_job *job, struct pl_error *reterr)

@@ -56,7 +56,7 @@ static const struct setting {
     {"HANG_S", FIELD(hang_ns), "seconds", 0, 864000, "0", PL_NS_PER_S},
     {"INDEPENDENT_RANKS", FIELD(independent_ranks)},
     {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
-    {"RANK_TAGS", FIELD(rank_tags), "auto off", .fallback = "auto"},
+    {"RANK_TAGS", FIELD(rank_tags), "auto rank off", .fallback = "auto"},
     {"SWEEP", FIELD(sweep)},
     {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, "0", PL_NS_PER_S},
     {"SWEEP_FRESH", FIELD(sweep_fresh), "a number", 0, 1000000, "0"},
@@ -196,7 +196,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
     PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL;
     struct pl_knobs knobs;
 
-    *values = (struct pl_job_settings){.python = NULL};
+    *values = (struct pl_job_settings){.log_level = PL_LOG_INFO};
     for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
         if (settings[i].fallback) {
             PL_TRY(read_value(&settings[i], settings[i].fallback, settings[i].name, values, reterr));
@@ -229,7 +229,10 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
     }
     PL_TRY(first);
     PL_TRY(check_encryption(values, reterr));
-    return pl_knobs_resolve(all, &knobs, reterr);
+    PL_TRY(pl_knobs_resolve(all, &knobs, reterr));
+    values->names_log_level = knobs.values[PL_KNOB_LOG].source != PL_KNOB_FROM_DEFAULT &&
+                              pl_log_level_read(pl_knob_text(&knobs, PL_KNOB_LOG), &values->log_level);
+    return PL_OK;
 }
 
 void pl_settings_replace_text(struct pl_job_settings *values, const char *before, const char *after)

@@ -12,6 +12,7 @@
 #define PL_ENTRYPOINT_JOB_SETTINGS_H
 
 #include "base/environment.h"
+#include "base/log.h"
 #include "entrypoint/job/strv.h"
 
 #include <stdint.h>
@@ -45,7 +46,7 @@ struct pl_job_settings {
     int64_t hang_ns; /* 0: no watch for hangs */
     bool independent_ranks;
     const char *hang_action; /* "report" or "end" */
-    const char *rank_tags;   /* "auto" or "off", which `paceline rank` reads */
+    const char *rank_tags;   /* "auto", "rank" or "off", which `paceline rank` reads */
     const char *sweep;       /* a JSON object, or the name of a file */
     int64_t sweep_time_ns;   /* 0: no limit */
     int64_t sweep_fresh;     /* not 0: start a new sweep */
@@ -53,6 +54,8 @@ struct pl_job_settings {
     const char *trial;  /* the number of the trial, in a trial of a sweep */
     int64_t trial_cpus; /* the number of CPUs that the trial may use of its host; 0 outside a trial */
     int64_t trial_gpus;
+    bool names_log_level; /* PACELINE_LOG is set */
+    enum pl_log_level log_level;
 };
 
 /**

@@ -482,6 +482,18 @@ static enum pl_status add_checkpoint_dir(struct builder *builder)
                : set(builder, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir);
 }
 
+/* The library in the ranks logs as much as the entry point. `paceline plan` does not print this variable: the toolkit
+ * has SM_LOG_LEVEL alone. */
+static enum pl_status add_log(struct builder *builder)
+{
+    const struct pl_job *job = builder->job;
+
+    return !builder->inherited || job->settings.names_log_level || job->own_log_level == PL_LOG_INFO
+               ? PL_OK
+               : pl_environment_set(builder->inherited, "PACELINE_LOG", pl_log_level_text(job->own_log_level),
+                                    builder->reterr);
+}
+
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
                                 struct pl_environment *inherited, struct pl_strv *warnings, struct pl_error *reterr)
 {
@@ -499,5 +511,6 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
     PL_TRY(add_python_path(&builder));
     PL_TRY(add_python_unbuffered(&builder));
     PL_TRY(add_checkpoint_dir(&builder));
+    PL_TRY(add_log(&builder));
     return add_settings(&builder);
 }

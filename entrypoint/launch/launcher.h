@@ -15,7 +15,8 @@
 /** For `paceline rank`: the host of rank 0, from which it makes MASTER_ADDR. */
 #define PL_LAUNCHER_MASTER_VARIABLE "PACELINE_MASTER_ADDR"
 
-/** "off": torchrun's ranks have no tag before their lines. `paceline rank` reads it. */
+/** Whose tag stands before the lines of ranks: "auto" mpirun's, and `paceline rank`'s under torchrun; "rank" that of
+ * `paceline rank`; "off" none. */
 #define PL_LAUNCHER_TAGS_VARIABLE "PACELINE_RANK_TAGS"
 
 extern const struct pl_launcher pl_launcher_sweep;

@@ -111,6 +111,29 @@ enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const 
     return PL_OK;
 }
 
+/* Remove an option of Open MPI 4, or of 5, where it has two words. The user's own come after the first -x. */
+static void remove_fixed(struct pl_strv *argv, const char *v4, const char *const v5[2])
+{
+    for (size_t i = 0; i + 1 < argv->count && strcmp(argv->items[i], "-x") != 0; i++) {
+        const bool is_v5 = strcmp(argv->items[i], v5[0]) == 0 && strcmp(argv->items[i + 1], v5[1]) == 0;
+
+        if (is_v5 || strcmp(argv->items[i], v4) == 0) {
+            pl_strv_remove(argv, i, is_v5 ? 2 : 1);
+            return;
+        }
+    }
+}
+
+void pl_mpi_options_remove_map(struct pl_strv *argv)
+{
+    remove_fixed(argv, "--display-map", (const char *const[]){"--display", "map"});
+}
+
+void pl_mpi_options_remove_tags(struct pl_strv *argv)
+{
+    remove_fixed(argv, "--tag-output", (const char *const[]){"--output", "tag"});
+}
+
 /* Returns the level in "--NCCL_DEBUG=LEVEL", "" for "--NCCL_DEBUG", and NULL if `word` is another option. */
 static const char *nccl_debug_level(const char *word)
 {

@@ -20,6 +20,13 @@ enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, st
 enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_strv *custom,
                                         struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Remove the one of these options that prints the map of the job, or the one that tags each line with its rank. The
+ * same option among the user's own, which come later, stays.
+ */
+void pl_mpi_options_remove_map(struct pl_strv *argv);
+void pl_mpi_options_remove_tags(struct pl_strv *argv);
+
 struct pl_mpi_options_custom {
     const char *nccl_debug; /* a string of `taken`, or "INFO" */
     bool oversubscribe;     /* some option allows more processes than slots */

@@ -452,6 +452,7 @@ static enum pl_status add_pip(const struct pl_job *job, struct pl_program *progr
     PL_TRY(pl_steps_add(&plan->steps,
                         package ? "installing the package in the code directory" : "installing requirements.txt",
                         job->paths.code, &argv, reterr));
+    plan->steps.items[plan->steps.count - 1].is_long = true;
     if (!pl_environment_get(job->process, break_packages)) {
         /* Debian's Python refuses to install outside a virtual environment, to protect the system. This container has
          * only one purpose, so that protection is switched off. */

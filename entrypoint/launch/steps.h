@@ -15,6 +15,7 @@ struct pl_launch_plan_step {
     struct pl_strv argv; /* argv[0] is an absolute path, or is searched on PATH */
     char *cwd;           /* NULL: the base directory */
     bool is_probe;       /* a probe: its exit code is an answer and no failure */
+    bool is_long;        /* it may take minutes: its beginning is logged */
     bool only_looks;     /* it changes nothing: `paceline plan` runs it too, if all steps before it only look */
 
     struct pl_environment *additions; /* its variables besides those of its phase; may be NULL */

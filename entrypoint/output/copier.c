@@ -84,6 +84,16 @@ enum pl_status pl_copier_open_terminal(struct pl_copier *copier, int *ret_fd, st
     return PL_OK;
 }
 
+/* All that is here is new, since nothing was ready to be written. */
+static void remove_blocks(struct pl_copier *copier)
+{
+    size_t held, left = pl_abort_blocks_remove(&copier->blocks, copier->bytes, copier->ready, &held);
+
+    memmove(copier->bytes + left, copier->bytes + copier->ready, copier->end - copier->ready);
+    copier->end -= copier->ready - left;
+    copier->ready = left - held;
+}
+
 /* Add `bytes` that have arrived after `end`, and decide how many of all bytes may be written now. */
 static void add(struct pl_copier *copier, size_t bytes)
 {
@@ -95,6 +105,9 @@ static void add(struct pl_copier *copier, size_t bytes)
     copier->end += bytes;
     if (newline) {
         copier->ready = (size_t)(newline - copier->bytes) + 1;
+    }
+    if (newline && copier->without_blocks) {
+        remove_blocks(copier);
     }
     if (!copier->by_line || (copier->ready == 0 && copier->end == sizeof(copier->bytes))) {
         copier->ready = copier->end;

@@ -8,6 +8,7 @@
 #define PL_ENTRYPOINT_OUTPUT_COPIER_H
 
 #include "base/status.h"
+#include "entrypoint/output/abort_blocks.h"
 #include "entrypoint/output/tail.h"
 
 #include <poll.h>
@@ -34,6 +35,8 @@ struct pl_copier {
     bool tagged;   /* mpirun is the reader */
     bool terminal; /* the program writes to a terminal */
     bool keeps_tail;
+    bool without_blocks; /* the program is mpirun, whose blocks about the end of a rank are not written */
+    struct pl_abort_blocks blocks;
     size_t begin, ready, end; /* the bytes up to `ready` may be written; an unfinished line follows */
     int64_t line_deadline_ns; /* when the unfinished line is written as it is */
     int64_t write_ns;         /* when to try to write again */

@@ -43,7 +43,7 @@ void pl_placement_add(struct pl_placement *placement, const struct pl_frame *fra
     placement->done = !insert(placement, (int)rank, frame->fields[4]);
     if (!placement->done && placement->count == (size_t)local_size) {
         pl_cpus_describe(placement->ranks, placement->count, &text);
-        pl_log(PL_LOG_INFO, "%s", pl_text_string(&text));
+        pl_log(PL_LOG_DEBUG, "%s", pl_text_string(&text));
         pl_placement_done(placement);
         placement->done = true;
     }

@@ -320,6 +320,8 @@ static void open_outputs(struct shim *shim)
 
     pl_copier_open_output(&shim->copier, STDERR_FILENO, tagged);
     pl_log_set_fd(shim->copier.out_fd);
+    shim->copier.without_blocks = shim->options->without_blocks;
+    shim->copier.by_line = shim->copier.by_line || shim->options->without_blocks;
     if (shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->reader) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
     }

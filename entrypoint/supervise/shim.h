@@ -44,6 +44,7 @@ enum pl_shim_stdout {
 struct pl_shim_options {
     enum pl_exit_source source;
     enum pl_shim_stdout stdout_as;       /* used without a reader */
+    bool without_blocks;                 /* the program is mpirun: see entrypoint/output/abort_blocks.h */
     int rank;                            /* -1: the program is not a rank */
     const struct pl_shim_reader *reader; /* NULL: nobody */
     /* without a reader: before each line of both streams, where they are no terminal and the line has none; NULL: none

@@ -195,18 +195,42 @@ void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *te
     }
 }
 
-/* Log for people that the job succeeded, and which results there are. A program that is alone logs nothing. */
+static long long seconds_of(const struct pl_supervisor *supervisor)
+{
+    return (long long)((pl_clock_now_ns() - supervisor->begun_ns) / PL_NS_PER_S);
+}
+
+/* The last line of a job that went well: what is there to be taken away. A job that was asked to stop was stopped, also
+ * if it has saved its model. */
 static void log_success(const struct pl_supervisor *supervisor)
 {
     const char *model = supervisor->job->paths.model;
-    long long seconds = (long long)((pl_clock_now_ns() - supervisor->begun_ns) / PL_NS_PER_S);
     struct pl_changes now;
+    char name[16], by[24] = "";
 
     pl_changes_look(model, &now);
-    pl_log(PL_LOG_INFO, "the job succeeded after %lld s; %s %s", seconds, model,
+    if (supervisor->stop_number != 0) {
+        snprintf(by, sizeof(by), " by %s", pl_signals_name(supervisor->stop_number, name));
+    }
+    pl_log(supervisor->job->settings.trial ? PL_LOG_DEBUG : PL_LOG_INFO, "%s after %lld s%s; %s %s",
+           supervisor->stop_number != 0 ? "stopped" : "succeeded", seconds_of(supervisor), by, model,
            now.files == 0                                      ? "is empty"
            : pl_changes_since(&supervisor->model_before, &now) ? "has the model"
                                                                : "has only files from before this job");
+}
+
+/* The last line of a job that has failed, or that did not end well when it was stopped; the check has words of its own.
+ */
+static void log_failure(const struct pl_supervisor *supervisor, const char *text)
+{
+    const int bytes = (int)strcspn(text, "\n");
+
+    if (supervisor->job->is_check) {
+        pl_log(PL_LOG_ERROR, "%.*s", bytes, text);
+    } else {
+        pl_log(PL_LOG_ERROR, "%s after %lld s: %.*s", supervisor->stop_number != 0 ? "stopped" : "failed",
+               seconds_of(supervisor), bytes, text);
+    }
 }
 
 int pl_supervise_finish(struct pl_supervisor *supervisor)
@@ -218,15 +242,14 @@ int pl_supervise_finish(struct pl_supervisor *supervisor)
         if (pl_failure_succeed(supervisor->failure, &error) != PL_OK) {
             pl_log_error(&error, "write %s/success", supervisor->job->paths.output);
         }
-        if (supervisor->plan && !supervisor->job->is_check &&
-            (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE || supervisor->plan->hosts.count > 1)) {
+        if (!supervisor->job->is_check) {
             log_success(supervisor);
         }
         return 0;
     }
     pl_supervise_failure_text(supervisor, &text);
     if (text.length > 0) {
-        pl_log(PL_LOG_ERROR, "%.*s", (int)strcspn(pl_text_string(&text), "\n"), pl_text_string(&text));
+        log_failure(supervisor, pl_text_string(&text));
     }
     pl_supervise_write_failure(supervisor, pl_text_string(&text));
     return supervisor->exit_code != 0 ? supervisor->exit_code : 1;

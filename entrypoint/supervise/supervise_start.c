@@ -5,6 +5,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/supervise/process.h"
 
 #include <signal.h>
@@ -70,6 +71,8 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
                                  "/tmp",        "/dev/shm",         NULL};
     struct pl_shim_options options = {.source = source,
                                       .stdout_as = stdout_of(supervisor, source),
+                                      .without_blocks =
+                                          source == PL_EXIT_SOURCE_LAUNCHER && !pl_log_shows(PL_LOG_DEBUG),
                                       .rank = -1,
                                       .host = supervisor->job->current_host,
                                       .program_words = program_words(supervisor, source, setup->argv),
@@ -108,6 +111,20 @@ enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, str
     return PL_OK;
 }
 
+/* Remove what `paceline plan` prints as the toolkit has it, and the log is not to show. */
+static void adapt_mpirun(struct pl_supervisor *supervisor)
+{
+    if (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN) {
+        return;
+    }
+    if (!pl_log_shows(PL_LOG_DEBUG)) {
+        pl_mpi_options_remove_map(&supervisor->plan->argv);
+    }
+    if (strcmp(supervisor->job->settings.rank_tags, "auto") != 0) {
+        pl_mpi_options_remove_tags(&supervisor->plan->argv);
+    }
+}
+
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     static const enum pl_exit_source sources[] = {[PL_LAUNCH_PLAN_RANKS_NONE] = PL_EXIT_SOURCE_PROGRAM,
@@ -119,6 +136,7 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     if (plan->argv.count == 0) {
         return PL_OK;
     }
+    adapt_mpirun(supervisor);
     setup.argv = (const char *const *)plan->argv.items;
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
@@ -312,7 +330,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     setup.cwd = step->cwd ? step->cwd : supervisor->job->paths.base;
     /* the stdout of `paceline plan` is for its JSON */
     setup.stdout_fd = step->only_looks ? STDERR_FILENO : setup.stdout_fd;
-    pl_log(step->is_probe || step->only_looks ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
+    pl_log(step->is_long ? PL_LOG_INFO : PL_LOG_DEBUG, "%s", step->what);
     status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
     if (status == PL_OK) {
         connection->role = &role;

@@ -523,7 +523,7 @@ int main(int argc, char **argv)
     struct pl_bootstrap *bootstrap = NULL;
     uint64_t wrong;
 
-    pl_log_set_prefix("paceline bench");
+    pl_log_open("paceline bench");
     if (argc == 1 || strcmp(argv[argc - 1], "--help") == 0) {
         pl_verbs_print_help("bench", argc == 1 ? stderr : stdout);
         return argc == 1 ? PL_EXIT_USAGE : EXIT_SUCCESS;

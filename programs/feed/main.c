@@ -282,7 +282,7 @@ int main(int argc, char **argv)
     bool help = argc == 1;
     sigset_t stop;
 
-    pl_log_set_prefix("paceline feed");
+    pl_log_open("paceline feed");
     if (!help && take_options(&tool, argc, argv, &help, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
         return PL_EXIT_USAGE;

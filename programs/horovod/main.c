@@ -429,7 +429,7 @@ int main(int argc, char **argv)
     enum pl_status status;
     int option;
 
-    pl_log_set_prefix("paceline horovod");
+    pl_log_open("paceline horovod");
     while ((status = pl_options_next(argc, argv, "", table, &option, &error)) == PL_OK && option != 'h') {
         python = option == 'p' ? optarg : python;
         command = option == 'c' ? CHECK : command;

@@ -30,7 +30,7 @@ int main(int argc, char **argv)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    pl_log_set_prefix("paceline index");
+    pl_log_open("paceline index");
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         pl_verbs_print_help("index", stdout);
         return EXIT_SUCCESS;

@@ -149,7 +149,7 @@ int main(int argc, char **argv)
     bool printed = true;
     char why[1200];
 
-    pl_log_set_prefix("paceline info");
+    pl_log_open("paceline info");
     if (argc > 1 && strcmp(argv[1], "--help") == 0) {
         pl_verbs_print_help("info", stdout);
         return 0;

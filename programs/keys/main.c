@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    pl_log_set_prefix("paceline-keys");
+    pl_log_open("paceline-keys");
     if (argc != 4) {
         pl_log(PL_LOG_ERROR, "usage: paceline-keys SECRET_FILE JOB_NAME DIRECTORY");
         return PL_EXIT_USAGE;

@@ -211,7 +211,7 @@ int main(int argc, char **argv)
     enum pl_status status;
     bool help = false;
 
-    pl_log_set_prefix("paceline s3");
+    pl_log_open("paceline s3");
     if (take_options(&tool, argc, argv, &help, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
         return PL_EXIT_USAGE;

@@ -317,7 +317,7 @@ static void say_counts(const struct pl_server_serve_counts *counts, int host, in
                            100.0 * (double)counts->ages[a] / (double)all);
         }
     }
-    pl_log(PL_LOG_INFO, "%s", pl_text_string(&text));
+    pl_log(PL_LOG_DEBUG, "%s", pl_text_string(&text));
 }
 
 static enum pl_status serve(struct children *children, const char *socket_path, int ended_fd, struct pl_error *reterr)
@@ -359,7 +359,7 @@ int main(int argc, char **argv)
     bool help = false;
     int ended[2];
 
-    pl_log_set_prefix("paceline server");
+    pl_log_open("paceline server");
     if (read_options(argc, argv, &children, &help, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
         return PL_EXIT_USAGE;

@@ -256,7 +256,7 @@ int main(int argc, char **argv)
     enum pl_status status;
     char text[1200];
 
-    pl_log_set_prefix("paceline shell");
+    pl_log_open("paceline shell");
     if ((argc == 2 || argc == 3) && is_help(argv[argc - 1])) {
         pl_verbs_print_help("shell", stdout);
         return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

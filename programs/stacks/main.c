@@ -310,7 +310,7 @@ int main(int argc, char **argv)
     char text[1200];
     int option;
 
-    pl_log_set_prefix("paceline stacks");
+    pl_log_open("paceline stacks");
     while (status == PL_OK && (status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK) {
         switch (option) {
         case 'o':

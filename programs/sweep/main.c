@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     int code = EXIT_SUCCESS;
     enum pl_status status;
 
-    pl_log_set_prefix("paceline-sweep");
+    pl_log_open("paceline-sweep");
     if (argc > 2 && strcmp(argv[1], "--in") == 0) {
         if (pl_own_tree_run((size_t)argc - 2, argv + 2, &error) != PL_OK) {
             pl_log_error(&error, "mounting a trial's own %s", argv[2]);
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
         }
         return status == PL_OK ? code : EXIT_FAILURE;
     }
-    pl_log_set_prefix("paceline");
+    pl_log_open("paceline");
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         pl_verbs_print_help("sweep", stdout);
         return EXIT_SUCCESS;

@@ -620,7 +620,7 @@ int main(int argc, char **argv)
     enum pl_status status;
     bool help = argc == 1, begun;
 
-    pl_log_set_prefix("paceline sync");
+    pl_log_open("paceline sync");
     if (!help && take_options(&sync, &options, argc, argv, &help, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
         return PL_EXIT_USAGE;

@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     enum pl_status status;
     int option;
 
-    pl_log_set_prefix("paceline trace");
+    pl_log_open("paceline trace");
     status = pl_options_next(argc, argv, "", table, &option, &error);
     if (status == PL_INVALID) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);

@@ -129,7 +129,7 @@ int main(int argc, char **argv)
     enum pl_status status;
     int at = 1;
 
-    pl_log_set_prefix("paceline-unpack");
+    pl_log_open("paceline-unpack");
     status = argc == 3 || argc == 4 ? move(argv[1], argv[2], argv[3], &error) : PL_NOT_FOUND;
     if (status == PL_OK || error.status != PL_OK) {
         if (status != PL_OK) {

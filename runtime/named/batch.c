@@ -102,16 +102,24 @@ struct pl_named_batch *pl_named_batch_new(const struct pl_named *named, struct p
 
 enum pl_status pl_named_batch_posted(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
-    /* from now on the engine cancels its request if the engine fails */
-    *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
-    named->last_batch = batch;
-    for (size_t i = 0; i < batch->count; i++) {
-        struct pl_named_local *local = batch->items[i].local;
+    struct pl_named_batch **first = batch->on_device ? &named->device.first : &named->first_batch;
+    struct pl_named_batch **last = batch->on_device ? &named->device.last : &named->last_batch;
 
-        if (local) {
-            named->slots[local->slot].unagreed--;
+    /* from now on the engine cancels its request if the engine fails */
+    *(*last ? &(*last)->next : first) = batch;
+    *last = batch;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct pl_named_item *item = &batch->items[i];
+
+        if (item->local) {
+            named->slots[item->local->slot].unagreed--;
+            item->local->agreed = true;
         }
-        PL_TRY(pl_named_table_retire(&named->table, batch->items[i].entry, true, reterr));
+        PL_TRY(pl_named_table_retire(&named->table, item->entry, true, reterr));
+        if (batch->on_device && !item->local) { /* rounds go on, and the others may use the name again before the end */
+            pl_named_table_drop_idle(&named->table, item->entry);
+            item->entry = NULL;
+        }
     }
     return PL_OK;
 }
@@ -123,16 +131,19 @@ void pl_named_batch_free(struct pl_named *named, struct pl_named_batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         struct pl_named_item *item = &batch->items[i];
 
-        if (item->scratch && item->in_device_memory) {
-            pl_device_release(named->device.device, item->scratch);
-        } else {
-            free(leaked ? NULL : item->scratch);
-        }
+        free(leaked ? NULL : item->scratch);
         if (leaked) {
             item->result.data = NULL;
         }
         pl_named_result_done(&item->result);
     }
+    if (batch->buffer) {
+        batch->buffer->busy = false;
+        named->device.fused -= batch->fused;
+    }
+    pl_named_ready_drop(batch->end);
+    free(batch->counts);
+    free(batch->name);
     free(batch);
 }
 
@@ -164,6 +175,9 @@ void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         struct pl_named_item *item = &batch->items[i];
 
+        if (!item->entry) {
+            continue;
+        }
         pl_named_observed(named, PL_NAMED_ENDED, item->entry, named->rank, false);
         if (item->local) {
             named->slots[item->local->slot].results[item->local->member] = item->result;
@@ -171,6 +185,20 @@ void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
             pl_named_end_local(named, item->local, PL_OK, NULL);
         } else {
             pl_named_table_drop_idle(&named->table, item->entry);
+        }
+    }
+    pl_named_batch_free(named, batch);
+}
+
+void pl_named_batch_fail(struct pl_named *named, struct pl_named_batch *batch, enum pl_status status,
+                         const char *failure)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        struct pl_named_local *local = batch->items[i].local;
+
+        if (local) {
+            named->slots[local->slot].unagreed++; /* as it is counted for an operation that fails */
+            pl_named_end_local(named, local, status, failure);
         }
     }
     pl_named_batch_free(named, batch);

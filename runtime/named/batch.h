@@ -37,6 +37,10 @@ void pl_named_end_local(struct pl_named *named, struct pl_named_local *local, en
 /** Call when the requests of `batch` have succeeded: hands over the results, and frees the batch. */
 void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch);
 
+/** Ends the operations of `batch` with an error, and frees it. The engine goes on. */
+void pl_named_batch_fail(struct pl_named *named, struct pl_named_batch *batch, enum pl_status status,
+                         const char *failure);
+
 /** Calls the observer if there is an active one. `rank` is a rank of the engine's world, for ANNOUNCED. */
 void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct pl_named_entry *entry,
                        int rank, bool first);

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Named tensors in device memory: tensor fusion. A kernel gathers many tensors into one buffer, one allreduce adds
- * them, a kernel scatters them back; the lists of buffers are cached, since a training step repeats them.
+ * Named tensors in device memory. A batch is one collective, of one tensor or of many that a kernel packs into a buffer
+ * and another kernel unpacks. Batches are posted in the order in which ranks have agreed on them, and end in that
+ * order; packing, the collective and unpacking of several of them overlap, on three streams.
  */
 #include "runtime/named/device.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "device/kernel.h"
+#include "device/kernel_private.h"
 #include "runtime/named/batch.h"
+#include "runtime/named/device_world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,321 +22,380 @@
 #include <string.h>
 
 enum {
-    ALIGN_BYTES = 256,            /* each tensor is aligned for the kernels */
     MOST_PACKED_BYTES = 16 << 20, /* a longer tensor is reduced in place, not in a fusion buffer */
+    MOST_FUSED = 2,               /* fused batches that have a buffer: one is packed while another is reduced */
 };
 
-static const uint64_t most_kept_bytes = UINT64_C(256) << 20; /* bytes of all cached fusions together */
+/* How long batches rest before the engine looks whether the peers are there, and how often it looks then. */
+static const int64_t LOOK_NS = 10 * PL_NS_PER_MS;
+/* A rank may be gone because it is done: then this rank's batches end soon, too. */
+static const int64_t GRACE_NS = PL_NS_PER_S;
+/* How long to wait at the end for work that reads or writes buffers. */
+static const int64_t LAST_WORK_NS = 2 * PL_NS_PER_S;
 
-struct named_fusion {
-    struct named_fusion *next;
-    size_t count;
-    uint64_t elems;
-    enum pl_dtype dtype;
-    bool joined; /* this rank has joined and has no tensors in it */
-    bool busy;   /* a request is in flight */
-    uint64_t last_use;
-    void *flat;
-    struct pl_device_pieces *pieces_in, *pieces_out;
-    struct pl_device_piece *sources; /* [count]; these and `targets` are compared with the next use */
-    struct pl_device_piece *targets;
-};
+/* ---- queueing ---- */
 
-static uint64_t flat_bytes(const struct named_fusion *fusion)
+static uint64_t bytes_of(const struct pl_named_definition *definition)
 {
-    return fusion->elems * pl_dtype_bytes(fusion->dtype);
-}
-
-static void fusion_free(struct pl_named_device *device, struct named_fusion *fusion)
-{
-    if (fusion->pieces_in) {
-        pl_device_pieces_free(fusion->pieces_in);
-    }
-    if (fusion->pieces_out) {
-        pl_device_pieces_free(fusion->pieces_out);
-    }
-    if (fusion->flat) {
-        pl_device_release(device->device, fusion->flat);
-    }
-    free(fusion->sources);
-    free(fusion->targets);
-    free(fusion);
-}
-
-void pl_named_device_done(struct pl_named_device *device)
-{
-    for (struct named_fusion *fusion = device->fusions, *next; fusion; fusion = next) {
-        next = fusion->next;
-        fusion_free(device, fusion);
-    }
-    if (device->stream) {
-        pl_device_stream_free(device->device, device->stream);
-    }
-}
-
-static enum pl_status open_stream(struct pl_named_device *device, struct pl_error *reterr)
-{
-    return device->stream ? PL_OK : pl_device_stream_new(device->device, &device->stream, reterr);
-}
-
-enum pl_status pl_named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
-                                       struct pl_error *reterr)
-{
-    struct pl_named_device *device = &named->device;
-    void *scratch = NULL;
-    enum pl_status status = PL_OK;
-
-    PL_TRY(open_stream(device, reterr));
-    PL_TRY(pl_device_alloc(device->device, bytes, &scratch, reterr));
-    if (fill) {
-        status = pl_device_copy_now(device->device, scratch, fill, bytes, device->stream,
-                                    pl_world_deadline_ns(named->world), reterr);
-    }
-    if (status != PL_OK) {
-        pl_device_release(device->device, scratch);
-        return status;
-    }
-    *ret_scratch = scratch;
-    return PL_OK;
+    return pl_named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
 }
 
 bool pl_named_device_packs(const struct pl_named_entry *entry)
 {
     const struct pl_named_definition *definition = &entry->definition;
-    uint64_t bytes = pl_named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
+    uint64_t bytes = bytes_of(definition);
 
     return definition->memory == PL_MEMORY_DEVICE && definition->kind == PL_ALLREDUCE && bytes > 0 &&
            bytes <= MOST_PACKED_BYTES;
 }
 
-/* Describes the fusion of `entries`, without allocating device memory. */
-static struct named_fusion *describe_fusion(struct pl_named_entry *const *entries, size_t count,
-                                            struct pl_error *reterr)
+static uint64_t packed_elems(const struct pl_named_definition *definition)
 {
-    struct named_fusion *fusion = pl_memory_new(1, sizeof(*fusion), reterr);
-    uint64_t align_elems;
+    uint64_t align_elems = PL_NAMED_BUFFER_ALIGN_BYTES / pl_dtype_bytes((enum pl_dtype)definition->dtype);
 
-    if (!fusion) {
-        return NULL;
-    }
-    fusion->count = count;
-    fusion->dtype = (enum pl_dtype)entries[0]->definition.dtype;
-    fusion->joined = !entries[0]->local;
-    fusion->sources = pl_memory_new(count, sizeof(struct pl_device_piece), reterr);
-    fusion->targets = pl_memory_new(count, sizeof(struct pl_device_piece), reterr);
-    if (!fusion->sources || !fusion->targets) {
-        free(fusion->sources);
-        free(fusion->targets);
-        free(fusion);
-        return NULL;
-    }
-    align_elems = ALIGN_BYTES / pl_dtype_bytes(fusion->dtype);
-    for (size_t i = 0; i < count; i++) {
-        const struct pl_named_local *local = entries[i]->local;
-        struct pl_device_piece piece = {.offset_elems = fusion->elems,
-                                        .count_elems = pl_named_definition_elems(&entries[i]->definition)};
-
-        fusion->sources[i] = fusion->targets[i] = piece;
-        if (local) {
-            fusion->sources[i].tensor = (void *)(uintptr_t)local->send; /* only read */
-            fusion->targets[i].tensor = local->recv;
-        }
-        fusion->elems += (piece.count_elems + align_elems - 1) / align_elems * align_elems;
-    }
-    return fusion;
+    return (pl_named_definition_elems(definition) + align_elems - 1) / align_elems * align_elems;
 }
 
-static bool is_same(const struct named_fusion *a, const struct named_fusion *b)
+uint64_t pl_named_device_packed_bytes(const struct pl_named_entry *entry)
 {
-    return a->count == b->count && a->dtype == b->dtype && a->joined == b->joined &&
-           memcmp(a->sources, b->sources, a->count * sizeof(*a->sources)) == 0 &&
-           memcmp(a->targets, b->targets, a->count * sizeof(*a->targets)) == 0;
-}
-
-/* Evicts the least recently used fusions until `bytes` more fit. */
-static void make_room(struct pl_named_device *device, uint64_t bytes)
-{
-    while (device->fusion_bytes + bytes > most_kept_bytes) {
-        struct named_fusion **oldest = NULL;
-
-        for (struct named_fusion **at = &device->fusions; *at; at = &(*at)->next) {
-            if (!(*at)->busy && (!oldest || (*at)->last_use < (*oldest)->last_use)) {
-                oldest = at;
-            }
-        }
-        if (!oldest) {
-            return;
-        }
-        struct named_fusion *fusion = *oldest;
-
-        *oldest = fusion->next;
-        device->fusion_bytes -= flat_bytes(fusion);
-        fusion_free(device, fusion);
-    }
-}
-
-static enum pl_status equip(struct pl_named_device *device, struct named_fusion *fusion, struct pl_error *reterr)
-{
-    PL_TRY(pl_device_alloc(device->device, flat_bytes(fusion), &fusion->flat, reterr));
-    if (fusion->joined) {
-        return PL_OK;
-    }
-    PL_TRY(pl_device_pieces_new(device->device, fusion->sources, fusion->count, &fusion->pieces_in, reterr));
-    return pl_device_pieces_new(device->device, fusion->targets, fusion->count, &fusion->pieces_out, reterr);
-}
-
-/* Returns the fusion of these entries: a cached one, or a new one. */
-static enum pl_status find_fusion(struct pl_named *named, struct pl_named_entry *const *entries, size_t count,
-                                  struct named_fusion **ret_fusion, struct pl_error *reterr)
-{
-    struct pl_named_device *device = &named->device;
-    struct named_fusion *wanted = describe_fusion(entries, count, reterr);
-    enum pl_status status;
-
-    if (!wanted) {
-        return PL_MEMORY;
-    }
-    for (struct named_fusion *known = device->fusions; known; known = known->next) {
-        if (!known->busy && is_same(known, wanted)) {
-            fusion_free(device, wanted);
-            *ret_fusion = known;
-            return PL_OK;
-        }
-    }
-    make_room(device, flat_bytes(wanted));
-    status = equip(device, wanted, reterr);
-    if (status != PL_OK) {
-        fusion_free(device, wanted);
-        return status;
-    }
-    wanted->next = device->fusions;
-    device->fusions = wanted;
-    device->fusion_bytes += flat_bytes(wanted);
-    *ret_fusion = wanted;
-    return PL_OK;
-}
-
-/*
- * Lets the engine's stream wait for the submissions. Of the events of one stream the newest is enough: those before it
- * have been reached by then.
- */
-static enum pl_status follow(struct pl_named_device *device, struct pl_named_entry *const *entries, size_t count,
-                             struct pl_error *reterr)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct pl_named_ready *ready = entries[i]->local->ready;
-        bool is_newest = ready;
-
-        for (size_t other = 0; other < count && is_newest; other++) {
-            const struct pl_named_ready *others = entries[other]->local->ready;
-
-            is_newest = !others || others->events != ready->events || others->stream != ready->stream ||
-                        others->number < ready->number || (others == ready && other >= i);
-        }
-        if (is_newest) {
-            PL_TRY(pl_device_stream_wait(device->device, device->stream, ready->event, reterr));
-        }
-    }
-    return PL_OK;
-}
-
-/* Packs this rank's tensors into the fusion buffer, on the engine's stream. */
-static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fusion,
-                                struct pl_named_entry *const *entries, enum pl_op op, struct pl_error *reterr)
-{
-    struct pl_named_device *device = &named->device;
-
-    if (!fusion->joined) {
-        PL_TRY(follow(device, entries, fusion->count, reterr));
-        return pl_device_pack(fusion->pieces_in, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream,
-                              reterr);
-    }
-    PL_AUTO_FREE void *neutral = pl_memory_new(fusion->elems, pl_dtype_bytes(fusion->dtype), reterr);
-
-    if (!neutral) {
-        return PL_MEMORY;
-    }
-    pl_named_fill_neutral(neutral, fusion->elems, fusion->dtype, op);
-    return pl_device_copy_now(device->device, fusion->flat, neutral, flat_bytes(fusion), device->stream,
-                              pl_world_deadline_ns(named->world), reterr);
+    return packed_elems(&entry->definition) * pl_dtype_bytes((enum pl_dtype)entry->definition.dtype);
 }
 
 enum { FUSED_NAME_BYTES = PL_NAMED_MAX_NAME_BYTES + 64 };
 
 /*
- * Returns a name that no other fusion has, because compression keeps residuals of all its tensors under it. NULL if one
+ * Makes a name that no other fusion has, because compression keeps residuals of all its tensors under it. NULL if one
  * of the tensors has an automatic name.
  */
-static const char *name_fused(struct pl_named_entry *const *entries, size_t count, char text[FUSED_NAME_BYTES])
+static enum pl_status name_fused(struct pl_named_entry *const *entries, size_t count, char **ret_name,
+                                 struct pl_error *reterr)
 {
+    char text[FUSED_NAME_BYTES];
     uint64_t hash = PL_HASH_START;
 
     for (size_t i = 0; i < count; i++) {
         if (!pl_named_collective_name(entries[i])) {
-            return NULL;
+            return PL_OK;
         }
         hash = pl_hash(hash, &entries[i]->hash, sizeof(entries[i]->hash));
     }
-    snprintf(text, FUSED_NAME_BYTES, "%s and %zu more, %016" PRIx64, entries[0]->name, count - 1, hash);
-    return text;
+    snprintf(text, sizeof(text), "%s and %zu more, %016" PRIx64, entries[0]->name, count - 1, hash);
+    *ret_name = pl_memory_string(text, reterr);
+    return *ret_name ? PL_OK : PL_MEMORY;
 }
 
-static enum pl_status post(struct pl_named *named, struct pl_named_entry **entries, struct pl_named_batch *batch,
-                           struct pl_error *reterr)
-{
-    char name[FUSED_NAME_BYTES];
-    struct pl_collective collective = {.kind = PL_ALLREDUCE,
-                                       .memory = PL_MEMORY_DEVICE,
-                                       .name = name_fused(entries, batch->count, name),
-                                       .flags = PL_AGREED};
-    struct named_fusion *fusion;
-
-    PL_TRY(open_stream(&named->device, reterr));
-    PL_TRY(find_fusion(named, entries, batch->count, &fusion, reterr));
-    pl_named_describe_sum(named, &entries[0]->definition, entries[0]->announced, &collective);
-    PL_TRY(fill_flat(named, fusion, entries, collective.op, reterr));
-    collective.dtype = fusion->dtype;
-    collective.count = fusion->elems;
-    collective.send = collective.recv = fusion->flat;
-    collective.stream = named->device.stream;
-    PL_TRY(pl_collective_post(named->world, &collective, &batch->request, reterr));
-    fusion->busy = true;
-    fusion->last_use = ++named->device.uses;
-    batch->fusion = fusion;
-    return PL_OK;
-}
-
-enum pl_status pl_named_device_post(struct pl_named *named, struct pl_named_entry **entries, size_t count,
+enum pl_status pl_named_device_fuse(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                     struct pl_error *reterr)
 {
     struct pl_named_batch *batch = pl_named_batch_new(named, entries, count, reterr);
-    enum pl_status status;
+    struct pl_collective *collective;
 
     if (!batch) {
         return PL_MEMORY;
     }
-    status = pl_world_check_device(named->world, post(named, entries, batch, reterr), reterr);
-    if (status != PL_OK) {
+    if (name_fused(entries, count, &batch->name, reterr) != PL_OK) {
         pl_named_batch_free(named, batch);
-        return status;
+        return PL_MEMORY;
+    }
+    batch->on_device = batch->fused = true;
+    collective = &batch->collective;
+    *collective = (struct pl_collective){.kind = PL_ALLREDUCE,
+                                         .dtype = (enum pl_dtype)entries[0]->definition.dtype,
+                                         .memory = PL_MEMORY_DEVICE,
+                                         .name = batch->name,
+                                         .flags = PL_AGREED};
+    pl_named_describe_sum(named, &entries[0]->definition, entries[0]->announced, collective);
+    for (size_t i = 0; i < count; i++) {
+        collective->count += packed_elems(&entries[i]->definition);
     }
     return pl_named_batch_posted(named, batch, reterr);
 }
 
-/* Unpacks the sums into the tensors. */
-static enum pl_status empty_flat(struct pl_named *named, const struct named_fusion *fusion, struct pl_error *reterr)
+/* ---- posting ---- */
+
+static enum pl_status open_streams(struct pl_named_device *device, struct pl_error *reterr)
+{
+    if (!device->pack) {
+        PL_TRY(pl_device_stream_new(device->device, &device->pack, reterr));
+    }
+    return device->unpack ? PL_OK : pl_device_stream_new(device->device, &device->unpack, reterr);
+}
+
+/*
+ * Lets the stream that packs wait for the submissions. Of the events of one stream the newest is enough: those before
+ * it have been reached by then.
+ */
+static enum pl_status follow(struct pl_named_device *device, const struct pl_named_batch *batch,
+                             struct pl_error *reterr)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct pl_named_ready *ready = batch->items[i].local->ready;
+        bool is_newest = ready;
+
+        for (size_t other = 0; other < batch->count && is_newest; other++) {
+            const struct pl_named_ready *others = batch->items[other].local->ready;
+
+            is_newest = !others || others->events != ready->events || others->stream != ready->stream ||
+                        others->number < ready->number || (others == ready && other >= i);
+        }
+        if (is_newest) {
+            PL_TRY(pl_device_stream_wait(device->device, device->pack, ready->event, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* Fills a list of the tensors that a batch reads, or writes, by a copy on `stream`. */
+static enum pl_status list_tensors(const struct pl_named_batch *batch, bool writes, struct pl_device_pieces *pieces,
+                                   void *stream, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_device_piece *list = pl_memory_new(batch->count, sizeof(*list), reterr);
+    uint64_t at = 0;
+
+    if (!list) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct pl_named_local *local = batch->items[i].local;
+
+        list[i] = (struct pl_device_piece){.tensor = writes ? local->recv : (void *)(uintptr_t)local->send,
+                                           .offset_elems = at,
+                                           .count_elems = pl_named_definition_elems(&local->definition)};
+        at += packed_elems(&local->definition);
+    }
+    return pl_device_pieces_fill(pieces, list, batch->count, stream, reterr);
+}
+
+/* Packs this rank's tensors into the buffer. */
+static enum pl_status pack(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
+{
+    enum pl_dtype dtype = batch->collective.dtype;
+
+    PL_TRY(pl_named_buffer_equip(device->device, batch->buffer, reterr));
+    PL_TRY(follow(device, batch, reterr));
+    PL_TRY(list_tensors(batch, false, batch->buffer->in, device->pack, reterr));
+    return pl_device_pack(batch->buffer->in, dtype, batch->buffer->memory, dtype, 1.0, device->pack, reterr);
+}
+
+/* Gives the batch of a joined rank a buffer in place of tensors, and a fused one its buffer. */
+static enum pl_status prepare(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
+{
+    struct pl_named_device *device = &named->device;
+    struct pl_collective *collective = &batch->collective;
+
+    PL_TRY(open_streams(device, reterr));
+    PL_TRY(pl_named_buffer_take(device->device, &device->buffers, collective->count * pl_dtype_bytes(collective->dtype),
+                                &batch->buffer, reterr));
+    device->fused += batch->fused;
+    collective->stream = device->pack;
+    collective->recv = batch->buffer->memory;
+    if (collective->kind == PL_BROADCAST) {
+        return PL_OK;
+    }
+    collective->send = collective->recv;
+    return batch->items[0].local
+               ? pack(device, batch, reterr)
+               : pl_named_buffer_fill(device->device, batch->buffer, collective->count, collective->dtype,
+                                      collective->op, device->pack, pl_world_deadline_ns(named->world), reterr);
+}
+
+/* Posts the batches that are queued, as long as there are buffers. */
+static enum pl_status post_queued(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
 
-    PL_TRY(
-        pl_device_unpack(fusion->pieces_out, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr));
-    return pl_device_stream_finish(device->device, device->stream, pl_world_deadline_ns(named->world), reterr);
+    for (struct pl_named_batch *batch = device->first; batch; batch = batch->next) {
+        if (batch->stage != NAMED_QUEUED) {
+            continue;
+        }
+        if (batch->fused && device->fused == MOST_FUSED) {
+            break;
+        }
+        if (batch->fused || !batch->items[0].local) {
+            PL_TRY(prepare(named, batch, reterr));
+        }
+        PL_TRY(pl_collective_post(device->world, &batch->collective, &batch->request, reterr));
+        batch->stage = NAMED_POSTED;
+        *ret_moved = true;
+    }
+    return PL_OK;
 }
 
-enum pl_status pl_named_device_finish(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
-{
-    struct named_fusion *fusion = batch->fusion;
+/* ---- what follows the request ---- */
 
-    fusion->busy = false;
-    return fusion->joined ? PL_OK : pl_world_check_device(named->world, empty_flat(named, fusion, reterr), reterr);
+/* Unpacks the results into the tensors, behind the request. */
+static enum pl_status unpack(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
+{
+    enum pl_dtype dtype = batch->collective.dtype;
+
+    PL_TRY(pl_request_stream_wait(batch->request, device->unpack, reterr));
+    PL_TRY(list_tensors(batch, true, batch->buffer->out, device->unpack, reterr));
+    PL_TRY(pl_device_unpack(batch->buffer->out, dtype, batch->buffer->memory, dtype, 1.0, device->unpack, reterr));
+    PL_TRY(pl_named_ready_take(&device->events, &batch->end, reterr));
+    return pl_device_event_record(device->device, batch->end->event, device->unpack, reterr);
+}
+
+/* Advances the first batch's request, and with it all of them. */
+static enum pl_status launch_posted(struct pl_named_device *device, bool *ret_moved, struct pl_error *reterr)
+{
+    for (struct pl_named_batch *batch = device->first; batch && batch->stage != NAMED_QUEUED; batch = batch->next) {
+        if (batch == device->first && !batch->ended) {
+            PL_TRY(pl_request_test(batch->request, &batch->ended, reterr));
+        }
+        if (batch->stage == NAMED_POSTED && (batch->ended || pl_request_launched(batch->request))) {
+            if (batch->fused && batch->items[0].local) {
+                PL_TRY(unpack(device, batch, reterr));
+            }
+            batch->stage = NAMED_LAUNCHED;
+            *ret_moved = true;
+        }
+    }
+    return PL_OK;
+}
+
+/* Ends the batches whose data is there. */
+static enum pl_status end_launched(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
+{
+    struct pl_named_device *device = &named->device;
+
+    while (device->first && device->first->stage == NAMED_LAUNCHED) {
+        struct pl_named_batch *batch = device->first;
+        bool reached = true;
+
+        if (!batch->ended) {
+            PL_TRY(pl_request_test(batch->request, &batch->ended, reterr));
+        }
+        if (batch->ended && batch->end) {
+            PL_TRY(pl_device_event_done(device->device, batch->end->event, &reached, reterr));
+        }
+        if (!batch->ended || !reached) {
+            break;
+        }
+        PL_TRY(pl_request_wait(PL_TAKE(batch->request), reterr));
+        device->first = batch->next;
+        device->last = device->first ? device->last : NULL;
+        *ret_moved = true;
+        named->moves++;
+        pl_named_batch_end(named, batch);
+    }
+    return PL_OK;
+}
+
+/* ---- progress ---- */
+
+/*
+ * Ends the first batch, for which the world could not be made: on all ranks, since its making belongs to this batch. A
+ * rank that did not come ends the engine.
+ */
+static enum pl_status fail_first(struct pl_named *named, const struct pl_error *error, struct pl_error *reterr)
+{
+    struct pl_named_device *device = &named->device;
+    struct pl_named_batch *batch = device->first;
+    char text[1100];
+
+    if (error->status == PL_TIMEOUT || error->status == PL_MEMORY || error->domain == PL_DOMAIN_MPI) {
+        *reterr = *error;
+        return error->status;
+    }
+    device->first = batch->next;
+    device->last = device->first ? device->last : NULL;
+    named->moves++;
+    pl_named_batch_fail(named, batch, error->status, pl_error_text(error, text, sizeof(text)));
+    return PL_OK;
+}
+
+/* Looks for peers that are gone while nothing moves: NCCL and kernels wait for them without end. */
+static enum pl_status check_peers(struct pl_named *named, bool moved, struct pl_error *reterr)
+{
+    struct pl_named_device *device = &named->device;
+    int64_t now_ns = pl_clock_now_ns();
+    enum pl_status status;
+    bool left;
+
+    if (moved || !device->moved_ns) {
+        device->moved_ns = device->looked_ns = now_ns;
+        device->left_ns = 0;
+    }
+    if (now_ns - device->looked_ns < LOOK_NS) {
+        return PL_OK;
+    }
+    device->looked_ns = now_ns;
+    status = pl_world_check_peers(named->world, &left, reterr);
+    if (status != PL_OK && left) {
+        device->left_ns = device->left_ns ? device->left_ns : now_ns;
+        return now_ns - device->left_ns < GRACE_NS ? PL_OK : status;
+    }
+    return status;
+}
+
+static enum pl_status progress(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    bool there = false;
+
+    if (pl_named_device_world(named, &there, &error) != PL_OK) {
+        *ret_moved = true;
+        return fail_first(named, &error, reterr);
+    }
+    if (there) {
+        PL_TRY(post_queued(named, ret_moved, reterr));
+        PL_TRY(launch_posted(&named->device, ret_moved, reterr));
+        PL_TRY(end_launched(named, ret_moved, reterr));
+        if (*ret_moved) { /* a buffer may be free now */
+            PL_TRY(post_queued(named, ret_moved, reterr));
+        }
+    }
+    return check_peers(named, *ret_moved, reterr);
+}
+
+enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
+{
+    struct pl_named_device *device = &named->device;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+    bool moved = false;
+
+    if (!device->first) {
+        device->moved_ns = 0;
+        return PL_OK;
+    }
+    status = progress(named, &moved, &error);
+    *ret_moved = *ret_moved || moved;
+    if (status != PL_OK) {
+        if (device->world) {
+            status = pl_world_check_device(device->world, status, &error);
+            pl_world_revoke(device->world, &error);
+        }
+        pl_world_revoke(named->world, &error); /* other ranks may wait for this one there */
+        *reterr = error;
+    }
+    return status;
+}
+
+void pl_named_device_done(struct pl_named *named)
+{
+    struct pl_named_device *device = &named->device;
+
+    for (struct pl_named_batch *batch = device->first, *next; batch; batch = next) {
+        next = batch->next;
+        if (batch->request) {
+            pl_request_cancel(batch->request);
+        }
+    }
+    for (void **stream = (void *[]){device->pack, device->unpack, NULL}; device->first && *stream; stream++) {
+        /* a device whose work does not end keeps its memory */
+        (void)!pl_device_stream_finish(device->device, *stream, pl_deadline_after_ns(LAST_WORK_NS), NULL);
+    }
+    for (struct pl_named_batch *batch = device->first, *next; batch; batch = next) {
+        next = batch->next;
+        pl_named_batch_free(named, batch);
+    }
+    pl_named_buffers_done(device->device, &device->buffers);
+    if (device->pack) {
+        pl_device_stream_free(device->device, device->pack);
+    }
+    if (device->unpack) {
+        pl_device_stream_free(device->device, device->unpack);
+    }
+    pl_named_device_world_done(device);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Fusion of many reductions in device memory into one request. Internal to runtime/. */
+/**
+ * Batches in device memory: many small reductions are fused into one request. Nothing here waits for the device or for
+ * other ranks. Internal to runtime/.
+ */
 #ifndef PL_RUNTIME_NAMED_DEVICE_H
 #define PL_RUNTIME_NAMED_DEVICE_H
 
@@ -8,24 +11,23 @@
 /** Whether the entry is to be fused with others of its kind. */
 bool pl_named_device_packs(const struct pl_named_entry *entry);
 
+/** Returns how many bytes of a buffer the entry takes. */
+uint64_t pl_named_device_packed_bytes(const struct pl_named_entry *entry);
+
 /**
- * Starts one request for `count` entries for which pl_named_device_packs() is true, and which differ only in buffers
- * and shapes.
+ * Queues one batch for `count` entries for which pl_named_device_packs() is true, and which differ only in buffers and
+ * shapes: at most PL_NAMED_MOST_PIECES.
  */
-enum pl_status pl_named_device_post(struct pl_named *named, struct pl_named_entry **entries, size_t count,
+enum pl_status pl_named_device_fuse(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Call when the request of a fused batch has ended: unpacks the results. */
-enum pl_status pl_named_device_finish(struct pl_named *named, struct pl_named_batch *batch,
-                                      struct pl_error *reterr) PL_MUST_CHECK;
-
 /**
- * Allocates memory, in the operation's kind of memory, for a joined rank that takes part in an operation which it has
- * not submitted. `fill` gives the contents; NULL: zeros.
+ * Advances the batches: posts those that are queued, gives the device what follows a request, and ends what has ended.
+ * `*ret_moved` is set if one of them has moved.
  */
-enum pl_status pl_named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
-                                       struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved, struct pl_error *reterr) PL_MUST_CHECK;
 
-void pl_named_device_done(struct pl_named_device *device);
+/** Cancels all batches, and releases what the engine has on the device. */
+void pl_named_device_done(struct pl_named *named);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The structs of the engine of named tensors. The files that work on them, from the bottom up: ready.c (events of
- * submissions), queue.c (what was submitted), batch.c (requests), device.c (fusion), run.c (ready operations), rounds.c
- * (announcements), named.c (the calls). Internal to runtime/.
+ * submissions), buffer.c (device memory), queue.c (what was submitted), batch.c (requests), device_world.c and device.c
+ * (batches in device memory), run.c (ready operations), rounds.c (announcements), named.c (the calls). Internal to
+ * runtime/.
  */
 #ifndef PL_RUNTIME_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_ENGINE_H
 
 #include "device/device.h"
+#include "runtime/named/buffer.h"
 #include "runtime/named/ready.h"
 #include "runtime/named/table.h"
 
@@ -19,6 +21,7 @@ struct pl_named_local {
     void *recv;
     uint64_t *row_counts; /* rows or splits, see pl_named_definition_row_counts() */
     uint64_t bytes;
+    bool agreed;                  /* ranks have agreed on it, and its collective is under way */
     struct pl_named_ready *ready; /* device memory: the event of the submission */
     size_t slot;                  /* number of its handle */
     size_t member;                /* its index among the members of the handle */
@@ -45,20 +48,29 @@ struct pl_named_item {
     struct pl_named_entry *entry;
     struct pl_named_local *local; /* NULL if this rank has joined */
     void *scratch;                /* receive buffer of a joined rank */
-    bool in_device_memory;        /* `scratch` is device memory */
     struct pl_named_result result;
 };
 
-/**
- * Reductions in device memory that are fused into one allreduce. It is cached for the next time that the same buffers
- * come together (device.c).
- */
-struct named_fusion;
+/** How far a batch in device memory has come. */
+enum pl_named_stage {
+    NAMED_QUEUED,   /* agreed on; it waits for the world, or for a buffer */
+    NAMED_POSTED,   /* its request runs */
+    NAMED_LAUNCHED, /* everything is given to the device */
+};
 
 struct pl_named_batch {
-    struct pl_request *request;
-    struct named_fusion *fusion; /* NULL: one entry, reduced in place */
+    struct pl_request *request; /* NULL while it is queued */
     struct pl_named_batch *next;
+    /* The following is for device memory only. */
+    bool on_device;
+    bool fused; /* many tensors, in `buffer` */
+    bool ended; /* the request has, as far as its last test knows */
+    enum pl_named_stage stage;
+    struct pl_collective collective; /* what is to be posted */
+    uint64_t *counts;                /* memory of the collective's counts */
+    char *name;                      /* that of the collective, if it is not one entry's */
+    struct pl_named_buffer *buffer;  /* fused tensors, or what stands for those of a joined rank */
+    struct pl_named_ready *end;      /* the event after the tensors were unpacked */
     size_t count;
     struct pl_named_item items[];
 };
@@ -104,14 +116,20 @@ struct pl_named_round {
     int64_t quiet_since_ns, quiet_until_ns;
 };
 
+struct pl_named_maker;
+
 /** The state for operations in device memory. */
 struct pl_named_device {
-    struct pl_device *device; /* NULL if the world has no device */
-    void *stream;             /* stream that packs and unpacks; created at the first use */
+    struct pl_device *device;     /* NULL if the world has no device */
+    struct pl_world *world;       /* where they run; NULL before the first one */
+    struct pl_named_maker *maker; /* makes `world`; NULL: nobody does */
+    void *pack, *unpack;          /* streams; created at the first use */
     struct pl_named_events events;
-    struct named_fusion *fusions;
-    uint64_t fusion_bytes;
-    uint64_t uses; /* counts the uses, to find the least recently used fusion */
+    struct pl_named_buffer *buffers;
+    unsigned fused;                      /* number of fused batches that have a buffer */
+    struct pl_named_batch *first, *last; /* batches in flight, in order */
+    int64_t moved_ns;                    /* time at which one of them moved last; 0: none is in flight */
+    int64_t looked_ns, left_ns; /* times of the last look at the peers, and of the first at which one was gone */
 };
 
 struct pl_named {

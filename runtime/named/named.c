@@ -68,7 +68,7 @@ void pl_named_free(struct pl_named *named)
         pl_request_cancel(batch->request);
         pl_named_batch_free(named, batch);
     }
-    pl_named_device_done(&named->device);
+    pl_named_device_done(named);
     pl_named_queue_done(named);
     pl_named_events_done(&named->device.events);
     free(named->round.payload_bytes);

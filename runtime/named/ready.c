@@ -48,7 +48,8 @@ static void put_spare(struct pl_named_ready *ready)
     pthread_mutex_unlock(&events->lock);
 }
 
-static enum pl_status take(struct pl_named_events *events, struct pl_named_ready **ret_ready, struct pl_error *reterr)
+enum pl_status pl_named_ready_take(struct pl_named_events *events, struct pl_named_ready **ret_ready,
+                                   struct pl_error *reterr)
 {
     struct pl_named_ready *ready = take_spare(events);
     enum pl_status status;
@@ -93,7 +94,7 @@ enum pl_status pl_named_ready_mark(struct pl_named_events *events, const struct 
     if (users == 0 || !events->device) {
         return PL_OK;
     }
-    PL_TRY(take(events, &ready, reterr));
+    PL_TRY(pl_named_ready_take(events, &ready, reterr));
     ready->stream = first->stream;
     ready->users = users;
     pthread_mutex_lock(&events->order); /* otherwise the later of two threads could get the lower number */

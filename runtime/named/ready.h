@@ -51,6 +51,10 @@ void pl_named_events_done(struct pl_named_events *events);
 enum pl_status pl_named_ready_mark(struct pl_named_events *events, const struct pl_named_op *ops, size_t count,
                                    struct pl_named_ready **ret_ready, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Takes an event that the caller records, and gives back by pl_named_ready_drop(). */
+enum pl_status pl_named_ready_take(struct pl_named_events *events, struct pl_named_ready **ret_ready,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
 /** One operation ends its use of the event, or all of them do. NULL is fine. */
 void pl_named_ready_release(struct pl_named_ready *ready);
 void pl_named_ready_drop(struct pl_named_ready *ready);

@@ -234,7 +234,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
 
         pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
         PL_TRY(pl_named_table_retire(&named->table, entry, false, reterr));
-        if (entry->local) {
+        if (entry->local && !entry->local->agreed) {
             pl_named_queue_remove(named, entry->local);
             pl_named_end_local(named, entry->local, status, failure);
         } else {
@@ -465,9 +465,6 @@ static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
     batch->request = NULL;
     named->moves++;
     status = pl_request_wait(request, reterr);
-    if (status == PL_OK && batch->fusion) {
-        status = pl_named_device_finish(named, batch, reterr);
-    }
     if (status != PL_OK) {
         pl_named_batch_free(named, batch);
         return status;
@@ -520,16 +517,22 @@ bool pl_named_progress_siblings(struct pl_named *named)
     return works;
 }
 
-/* Before a wait for `request`: advances all sibling engines in turn as long as they have work. */
-static enum pl_status progress_siblings_first(struct pl_named *named, struct pl_request *request,
-                                              struct pl_error *reterr)
+/*
+ * Before a wait for `request`, which may be NULL: advances all sibling engines, and the batches in device memory, in
+ * turn as long as there are any. `*ret_moved` is set if one of those batches has moved.
+ */
+static enum pl_status progress_others_first(struct pl_named *named, struct pl_request *request, bool *ret_moved,
+                                            struct pl_error *reterr)
 {
     int64_t began_ns = pl_clock_now_ns(), waited_ns, reported_ns = 0;
-    bool done;
+    bool done = false;
 
     for (;;) {
-        PL_TRY(pl_request_test(request, &done, reterr));
-        if (done || !pl_named_progress_siblings(named)) {
+        if (request) {
+            PL_TRY(pl_request_test(request, &done, reterr));
+        }
+        PL_TRY(pl_named_device_progress(named, ret_moved, reterr));
+        if (done || *ret_moved || (!pl_named_progress_siblings(named) && !named->device.first)) {
             return PL_OK;
         }
         waited_ns = pl_clock_now_ns() - began_ns;
@@ -542,6 +545,7 @@ static enum pl_status progress_siblings_first(struct pl_named *named, struct pl_
 
 static enum pl_status progress_once(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
 {
+    struct pl_request *request;
     bool progressed = false, done;
 
     /*
@@ -563,6 +567,7 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
             progressed = true;
         }
     }
+    PL_TRY(pl_named_device_progress(named, &progressed, reterr));
     if (progressed && block) {
         return PL_OK; /* the caller's operation may have ended */
     }
@@ -574,17 +579,17 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
         ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
         PL_TRY(post_round(named, block && need_round, reterr));
     }
-    if (!block || (!named->first_batch && (named->left || !named->round.request))) {
+    request = named->first_batch ? named->first_batch->request : named->left ? NULL : named->round.request;
+    if (!block || (!request && !named->device.first)) {
         return PL_OK;
     }
-    if (named->sibling != named) {
-        PL_TRY(progress_siblings_first(named, named->first_batch ? named->first_batch->request : named->round.request,
-                                       reterr));
+    if (named->sibling != named || named->device.first) {
+        PL_TRY(progress_others_first(named, request, &progressed, reterr));
     }
-    if (named->first_batch) {
-        return end_batch(named, reterr);
+    if (progressed || !request) {
+        return PL_OK;
     }
-    return end_request(named, reterr);
+    return named->first_batch ? end_batch(named, reterr) : end_request(named, reterr);
 }
 
 enum pl_status pl_named_progress(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)

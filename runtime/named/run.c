@@ -15,8 +15,8 @@
 enum { FUSED_BYTES = 64 << 20 }; /* bytes of the largest fusion of tensors in device memory */
 
 /* Makes the contribution of a joined rank: `elems` neutral elements, or zeros if `op` is NULL. */
-static enum pl_status make_scratch(struct pl_named *named, struct pl_named_item *item, uint64_t elems,
-                                   enum pl_dtype dtype, const enum pl_op *op, struct pl_error *reterr)
+static enum pl_status make_scratch(struct pl_named_item *item, uint64_t elems, enum pl_dtype dtype,
+                                   const enum pl_op *op, struct pl_error *reterr)
 {
     PL_AUTO_FREE void *memory = pl_memory_new(elems, pl_dtype_bytes(dtype), reterr);
 
@@ -25,10 +25,6 @@ static enum pl_status make_scratch(struct pl_named *named, struct pl_named_item 
     }
     if (op) {
         pl_named_fill_neutral(memory, elems, dtype, *op);
-    }
-    if (item->entry->definition.memory == PL_MEMORY_DEVICE) {
-        item->in_device_memory = true;
-        return pl_named_device_scratch(named, elems * pl_dtype_bytes(dtype), memory, &item->scratch, reterr);
     }
     item->scratch = PL_TAKE(memory);
     return PL_OK;
@@ -40,8 +36,8 @@ static enum pl_status describe_allreduce(struct pl_named *named, const struct pl
 {
     pl_named_describe_sum(named, &entry->definition, entry->announced, collective);
     collective->count = pl_named_definition_elems(&entry->definition);
-    if (!item->local) {
-        PL_TRY(make_scratch(named, item, collective->count, collective->dtype, &collective->op, reterr));
+    if (!item->local && collective->memory != PL_MEMORY_DEVICE) { /* there a buffer is taken later */
+        PL_TRY(make_scratch(item, collective->count, collective->dtype, &collective->op, reterr));
         collective->send = collective->recv = item->scratch;
     }
     return PL_OK;
@@ -145,8 +141,8 @@ static enum pl_status describe(struct pl_named *named, const struct pl_named_ent
     case PL_BROADCAST:
         collective->root = entry->definition.root;
         collective->count = pl_named_definition_elems(&entry->definition);
-        if (!item->local) {
-            PL_TRY(make_scratch(named, item, collective->count, collective->dtype, NULL, reterr));
+        if (!item->local && collective->memory != PL_MEMORY_DEVICE) {
+            PL_TRY(make_scratch(item, collective->count, collective->dtype, NULL, reterr));
             collective->recv = item->scratch;
         }
         return PL_OK;
@@ -162,20 +158,25 @@ static enum pl_status describe(struct pl_named *named, const struct pl_named_ent
     return PL_INVALID;
 }
 
-/* Starts the request of one entry, in place. */
+/* Starts the request of one entry, in place; in device memory queues it. */
 static enum pl_status post(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
     struct pl_named_batch *batch = counts ? pl_named_batch_new(named, &entry, 1, reterr) : NULL;
-    struct pl_collective collective;
     enum pl_status status;
 
     if (!batch) {
         return PL_MEMORY;
     }
-    status = describe(named, entry, &batch->items[0], counts, counts + named->ranks, &collective, reterr);
-    if (status == PL_OK) {
-        status = pl_collective_post(named->world, &collective, &batch->request, reterr);
+    batch->on_device = entry->definition.memory == PL_MEMORY_DEVICE;
+    status = describe(named, entry, &batch->items[0], counts, counts + named->ranks, &batch->collective, reterr);
+    if (status == PL_OK && batch->on_device) {
+        batch->counts = PL_TAKE(counts);
+        batch->name = batch->collective.name ? pl_memory_string(batch->collective.name, reterr) : NULL;
+        status = batch->collective.name && !batch->name ? PL_MEMORY : PL_OK;
+        batch->collective.name = batch->name;
+    } else if (status == PL_OK) {
+        status = pl_collective_post(named->world, &batch->collective, &batch->request, reterr);
     }
     if (status != PL_OK) {
         pl_named_batch_free(named, batch);
@@ -249,15 +250,13 @@ static enum pl_status post_packed(struct pl_named *named, struct pl_named_entry 
         uint64_t bytes = 0;
 
         for (end = first; end < count && may_be_one(&named->table, entries[first], entries[end]); end++) {
-            const struct pl_named_definition *definition = &entries[end]->definition;
-
-            bytes += pl_named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
-            if (bytes > FUSED_BYTES && end > first) {
+            bytes += pl_named_device_packed_bytes(entries[end]);
+            if ((bytes > FUSED_BYTES && end > first) || end - first == PL_NAMED_MOST_PIECES) {
                 break;
             }
         }
         PL_TRY(end - first == 1 ? post(named, entries[first], reterr)
-                                : pl_named_device_post(named, &entries[first], end - first, reterr));
+                                : pl_named_device_fuse(named, &entries[first], end - first, reterr));
     }
     return PL_OK;
 }

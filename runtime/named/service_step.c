@@ -223,7 +223,8 @@ static void collect_others(struct pl_service *service, struct pl_service_item **
         service->join = NULL;
         end_taken(service, join, end_at);
     }
-    if (service->set_change && has_ended(service->set_change) && (!all->first_batch || all->failure.status != PL_OK)) {
+    if (service->set_change && has_ended(service->set_change) &&
+        ((!all->first_batch && !all->device.first) || all->failure.status != PL_OK)) {
         change_sets(service, end_at);
     }
 }
@@ -273,10 +274,10 @@ static bool advance(struct pl_named *named, bool block)
     bool need_round = false, works = pl_named_has_work(named, &need_round);
 
     need_round = need_round || ((named->joining || named->leaving) && !named->left);
-    if (works || need_round || named->first_batch || named->round.request) {
+    if (works || need_round || named->first_batch || named->device.first || named->round.request) {
         pl_named_progress(named, need_round, block, NULL); /* `named` keeps a failure */
     }
-    return named->failure.status != PL_OK || (named->left && !named->first_batch);
+    return named->failure.status != PL_OK || (named->left && !named->first_batch && !named->device.first);
 }
 
 bool pl_service_step(struct pl_service *service, bool block)
@@ -287,8 +288,11 @@ bool pl_service_step(struct pl_service *service, bool block)
     bool left = true, kept = false, moved = take(service, &end_at);
 
     do {
-        /* With one engine a wait in it holds nothing up: whatever is submitted meanwhile needs its next round. */
-        left = advance(named, block && named->sibling == named && !ended) && left;
+        /*
+         * With one engine a wait in it holds nothing up: whatever is submitted meanwhile needs its next round, which
+         * begins after what is under way, except in device memory.
+         */
+        left = advance(named, block && named->sibling == named && !ended && !named->device.first) && left;
         if (keeps_back(service, named, block)) {
             kept = true;
         } else {

@@ -21,7 +21,7 @@
 
 bool pl_server_is_there(void)
 {
-    return pl_environment_is_set(PL_SERVER_SOCKET_VARIABLE);
+    return pl_environment_own(PL_SERVER_SOCKET_VARIABLE);
 }
 
 static enum pl_status allocate_gradients(void *context, float **ret_gradients, struct pl_error *reterr);

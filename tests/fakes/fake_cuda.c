@@ -177,11 +177,19 @@ void fake_cuda_order(const char *order)
         fake.holds_copies = true;
     } else if (strcmp(order, "let_copies_go") == 0) {
         fake.holds_copies = false;
+    } else if (strncmp(order, "skip=", 5) == 0 &&
+               sscanf(order + 5, "%47[^:]:%ld", fake.skip.name, &fake.skip.at) == 2) {
+        fake.skip.calls = 0;
     } else {
         die(order);
     }
     pthread_cond_broadcast(&fake.changed);
     pthread_mutex_unlock(&fake.lock);
+}
+
+bool fake_skips(const char *name)
+{
+    return strcmp(fake.skip.name, name) == 0 && ++fake.skip.calls == fake.skip.at;
 }
 
 /* Counts a call. `name` is __func__, and so the same address in each call. */

@@ -61,6 +61,8 @@ bool fake_cuda_has_context(void);
  *   fill_hangs=N         the next cuMemsetD8Async on device N never ends
  *   hold_copies          copies from a device to memory of cuMemHostAlloc do not begin until
  *   let_copies_go        (with delay_us, without which the call would not return)
+ *   skip=NAME:N          from now on the Nth call of cuEventRecord or cuStreamWaitEvent does nothing: what a program
+ *                        without that call would do
  */
 void fake_cuda_order(const char *order);
 

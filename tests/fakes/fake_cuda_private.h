@@ -103,6 +103,7 @@ struct fake_cuda {
     bool leaks;
     bool holds_copies;
     struct fake_fail fails[MAX_FAILS];
+    struct fake_fail skip;
     int fail_count;
     long calls;
     long launches;
@@ -156,6 +157,7 @@ void fake_wait_for_device(struct CUctx_st *context, const char *name);
     } while (0)
 
 /* Call all of these with the lock held. */
+bool fake_skips(const char *name); /* whether this call of the function is to do nothing */
 /* NULL: the context's own stream; a stream that does not exist ends the test */
 CUstream fake_stream(struct CUctx_st *context, CUstream stream);
 CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *work);

@@ -250,10 +250,10 @@ two_pods_train_without_keys_in_the_image() {
   mkdir "$job/secret"
   head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$job/secret/key"
   chmod 400 "$job/secret/key"
-  grep -q 'add: \["SETGID", "SETUID", "SYS_CHROOT"\]' "$yaml" || fail "job.yaml names other capabilities than this test"
+  grep -q 'add: \["SETGID", "SETUID", "SYS_CHROOT", "NET_BIND_SERVICE"\]' "$yaml" || fail "job.yaml names other capabilities than this test"
   for index in 0 1; do
     image=$image-keyless start "pod-$index" --network "$network" --network-alias "digits-$index.digits" --hostname "digits-$index" \
-      --cap-drop ALL --cap-add SETGID,SETUID,SYS_CHROOT --security-opt no-new-privileges --entrypoint sh -e "JOB_COMPLETION_INDEX=$index" \
+      --cap-drop ALL --cap-add SETGID,SETUID,SYS_CHROOT,NET_BIND_SERVICE --security-opt no-new-privileges --entrypoint sh -e "JOB_COMPLETION_INDEX=$index" \
       -e TRAINING_JOB_NAME=digits -e PODS=2 -e PACELINE_SSH_SECRET=/secret/key -v "$job:/job:ro" -v "$job/secret:/secret:ro" \
       -v "$work/digits:/opt/ml/input/data:ro" -- /job/start.sh
   done
@@ -281,7 +281,7 @@ the_smoke_test_tells_good_images_from_bad_ones() {
     fi
   done
   mkdir "$work/smoke/forgets"
-  printf 'FROM %s\nENTRYPOINT ["sh", "-c", "paceline \"$0\" || true"]\n' "$image" >"$work/smoke/forgets/Dockerfile"
+  printf 'FROM %s\nENTRYPOINT ["sh", "-c", "paceline $0 || true"]\n' "$image" >"$work/smoke/forgets/Dockerfile"
   container_build "$image-forgets" "$work/smoke/forgets" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; fail "the image with a wrong entry point does not build"; }
   if DOCKER=$engine "$smoke" "$image-forgets" >"$work/smoke.log" 2>&1 || ! grep -q "ended with 0" "$work/smoke.log"; then
     cat "$work/smoke.log"

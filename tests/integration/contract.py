@@ -319,7 +319,42 @@ def exit_codes():
             refused(tree, f'code {code}', 'algo-1', 'why')
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': '#!/bin/sh\nprintf " 45%%" >&2; exit 3\n'}) as tree:
         tree.train()
-        expect(tree.done.stderr == b' 45%\npaceline: error: the program on host algo-1 exited with code 3\n', tree.done.stderr)
+        expect(re.fullmatch(rb'paceline: version [^\n]*\n 45%\npaceline: error: failed after \d+ s: the program on host algo-1 exited with code 3\n', tree.done.stderr), tree.done.stderr)
+
+
+def how_much_paceline_says():
+    """The setting comes before the SDK's hyperparameter; both reach the program; a plain job has a first and a last line."""
+    first, last = rb'paceline: version [^\n]+, direct: one program; this is algo-1, the only host\n', rb'paceline: succeeded after \d+ s; [^\n]*/model is empty\n'
+    unknown = rb'paceline: warning: PACELINE_HANG_A is not a setting of Paceline[^\n]*\n'
+    for variable, own, sdk, lines, seen in ((None, None, None, first + last, None), (None, None, '20', first + last, None), (None, None, '"WARNING"', b'', 'warning'), (None, None, '45', b'', 'error'),
+                                            ('info', None, '40', first + last, 'info'), (None, 'info', '10', first + last, 'info'), ('error', 'debug', '10', b'', 'error')):
+        hps = {'sagemaker_program': 'run.sh', **({'paceline_log': own} if own else {}), **({'sagemaker_container_log_level': sdk} if sdk else {})}
+        with Tree(hps, {'run.sh': SHOW}, env={'PACELINE_HANG_A': '1', **({'PACELINE_LOG': variable} if variable else {})}) as tree:
+            expect(tree.train() == 0, tree.done.stderr)
+            warned = unknown if seen != 'error' else b''
+            expect(re.fullmatch(lines.replace(last, warned + last) if lines else warned, tree.done.stderr), (variable, own, sdk, tree.done.stderr))
+            expect(tree.seen().get('PACELINE_LOG') == seen, (variable, own, sdk, tree.seen().get('PACELINE_LOG')))
+    with Tree({'sagemaker_program': 'run.sh', 'sagemaker_container_log_level': 'loud'}, {'run.sh': SHOW}) as tree:
+        expect(tree.train() == 0 and b'warning: hyperparameter sagemaker_container_log_level has no effect on' in tree.done.stderr, tree.done.stderr)
+    for hps, env in (({'paceline_log': 'loud'}, {}), ({}, {'PACELINE_LOG': 'loud'})):
+        with Tree({'sagemaker_program': 'run.sh', **hps}, {'run.sh': SHOW}, env=env) as tree:
+            refused(tree, f"{'hyperparameter paceline_log' if hps else 'PACELINE_LOG'} is 'loud': expected one of debug info warning error")
+
+
+def mpiruns_own_words():
+    """The job map and the blocks about a rank that has failed are for PACELINE_LOG=debug; what mpirun itself fails by is always there."""
+    if shutil.which('mpirun') is None:
+        skipped.append('mpiruns_own_words: no mpirun')
+        return
+    hps = {'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}
+    for level in ('debug', 'info'):
+        with Tree(hps, {'run.sh': '#!/bin/sh\necho why >&2\nexit 3\n'}, env={'PACELINE_LOG': level}) as tree:
+            refused(tree, 'rank 0 on host algo-1 exited with code 3')
+            words = [word for word in (b'JOB MAP', b'Primary job', b'detected that one or more', b'\n----------') if word in tree.done.stdout + tree.done.stderr]
+            expect(len(words) == (4 if level == 'debug' else 0), (level, words, tree.done.stdout, tree.done.stderr))
+            expect(b'[1,0]<stderr>:why\n' in tree.done.stderr and b'paceline: error: failed after ' in tree.done.stderr, tree.done.stderr)
+    with Tree({**hps, 'sagemaker_mpi_custom_mpi_options': '--display-map --mca rmaps nosuch'}, {'run.sh': SHOW}) as tree:
+        expect(tree.train() != 0 and b'\n----------' in tree.done.stderr, tree.done.stderr)
 
 
 def what_the_user_exports_reaches_ranks():
@@ -598,7 +633,7 @@ def an_exception_before_a_long_dump():
         refused(tree, '  [1999, 0.5, 0.5]\n')
         begin = f'ValueError: bad value 3 (train.py:3, on algo-1)\nthe program on host algo-1 exited with code 1\nProgram: {PYTHON} train.py\n'
         expect(tree.read('output/failure').startswith(begin), tree.read('output/failure'))
-        expect(b'\npaceline: error: ValueError: bad value 3 (train.py:3, on algo-1)\n' in tree.done.stderr, tree.done.stderr[-500:])
+        expect(re.search(rb'\npaceline: error: failed after \d+ s: ValueError: bad value 3 \(train\.py:3, on algo-1\)\n', tree.done.stderr), tree.done.stderr[-500:])
 
 
 def exceptions_have_a_place():
@@ -772,7 +807,7 @@ def intermediate_output_to_s3():
 
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
-         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
+         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, how_much_paceline_says, mpiruns_own_words, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
          an_exception_before_a_long_dump, exceptions_have_a_place, requirements_that_cannot_be_installed,

@@ -48,6 +48,7 @@ expect_success algo-1
 case_end algo-1
 
 case_begin "output passes byte for byte"
+cluster_environment=(PACELINE_LOG=warning) # no line of Paceline's own
 job_config algo-1 algo-1 0
 head -c 300000 /dev/urandom >"$cluster/bytes"
 host_start algo-1 sh -c '"$1" -- cat "$2" >"$3" && "$1" -- sh -c "cat \"\$1\" >&2" sh "$2" 2>"$4"' sh "$paceline" "$cluster/bytes" "$cluster/out" "$cluster/err"
@@ -227,7 +228,7 @@ mkdir -p "$cluster/algo-1/ml/output/data"
 host_start algo-1 sh -c 'mount --bind /opt/ml/output /opt/ml/output; mount -o remount,bind,ro /opt/ml/output; exec "$@"' sh "$paceline" -- sh -c 'exit 5'
 host_wait algo-1 60 || case_failed "no end"
 expect_code algo-1 5
-grep -q "error: the program on host algo-1 exited with code 5" "$cluster/algo-1.log" || case_failed "the failure is not in the log"
+grep -q "error: failed after [0-9]* s: the program on host algo-1 exited with code 5" "$cluster/algo-1.log" || case_failed "the failure is not in the log"
 grep -q "write /opt/ml/output/failure: .*Read-only" "$cluster/algo-1.log" || case_failed "that there is no failure file is not said"
 ! grep -q "the old file" "$cluster/algo-1.log" || case_failed "a file that is not there is said to be in the way"
 case_end algo-1

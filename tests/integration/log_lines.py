@@ -111,8 +111,9 @@ def descendant(pid, name):
 
 
 def lines_are_lines(folder, launcher):
-    """Checks that the lines of all ranks are whole, each with its tag."""
-    tag = r"\[1,{}\]<stdout>: ?" if launcher == "mpirun" else r"\[rank{}\]: "
+    """Checks that the lines of all ranks are whole, each with the tag that the launcher or the setting gives it."""
+    launcher, _, tags = launcher.partition(" ")
+    tag = r"\[1,{}\]<stdout>: ?" if launcher == "mpirun" and not tags else r"\[rank{}\]: "
     (folder / "bin").mkdir()
     if launcher == "torchrun":
         (folder / "bin/torchrun").write_text(TORCHRUN.format(ranks=RANKS))
@@ -120,6 +121,8 @@ def lines_are_lines(folder, launcher):
         parameters = {"sagemaker_torch_distributed_enabled": "true"}
     else:
         parameters = {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": str(RANKS), "sagemaker_mpi_custom_mpi_options": "--oversubscribe"}
+    if tags:
+        parameters["paceline_rank_tags"] = tags
     with open(folder / "log", "w") as log:
         job = start_job(folder, {"sagemaker_program": "train.py", **parameters}, ["train"], log)
     try:
@@ -217,7 +220,7 @@ def process_1_passes_signals(folder, kind):
 def main():
     parts = [(lines_are_lines, "torchrun")] + [(part, kind) for part in (shims_pass_signals, process_1_passes_signals) for kind in ("pipe", "terminal")]
     if shutil.which("mpirun") is not None:
-        parts.insert(0, (lines_are_lines, "mpirun"))
+        parts[:0] = [(lines_are_lines, "mpirun"), (lines_are_lines, "mpirun rank")]
     else:
         print("under mpirun: left out, there is none")
     for part, kind in parts:

@@ -52,7 +52,9 @@ short() {
   for number in 0 1; do
     [ "$(grep -o '"server wait"' "$cluster/algo-1/ml/output/data/trace.worker$number" | wc -l)" = 20 ] || case_failed "worker $number has no trace of 20 steps"
   done
+  cluster_environment=(PACELINE_LOG=debug)
   start "$both" 2 none 20 && finish "$both" 0
+  cluster_environment=()
   expect_values 4 20 200.0 # 20 x (1 + 2 + 3 + 4)
   grep -Eq 'host 0: [0-9]+ pushes and [0-9]+ pulls .* MB of values sent; updates of others to a piece before a push: ' "$cluster"/*.log || case_failed "no server says what it has done"
   start "$both" 1 1 20 && finish "$both" 0

@@ -9,11 +9,22 @@ trap cluster_down EXIT
 trap 'exit 143' TERM INT
 cluster_up 2
 
-case_begin "all ranks end well"
-start_both
-wait_both 60
-for ranks in "1 0-1" "2 2-3"; do # several CPUs, or the machine's only one
-  grep -Eq "^paceline: ranks ${ranks#* } (wander over CPUs|bound to CPU) [0-9,-]+\$" "$cluster/algo-${ranks% *}.log" || case_failed "algo-${ranks% *} does not say where ranks ${ranks#* } run"
+# With debug lines mpirun prints its job map too.
+for level in debug info; do
+  case_begin "all ranks end well, PACELINE_LOG=$level"
+  cluster_environment=("PACELINE_LOG=$level")
+  start_both
+  wait_both 60
+  expected=$([ $level = debug ] && echo 1 || echo 0)
+  for ranks in "1 0-1" "2 2-3"; do # several CPUs, or the machine's only one
+    [ "$(grep -Ec "^paceline: debug: ranks ${ranks#* } (run on CPUs|bound to CPU) [0-9,-]+\$" "$cluster/algo-${ranks% *}.log")" = "$expected" ] || case_failed "where ranks ${ranks#* } run on algo-${ranks% *} is said or not"
+  done
+  [ "$(grep -c "JOB MAP" "$cluster/algo-1.log")" = "$expected" ] || case_failed "the master prints the job map or not"
+  ! grep "Process rank\|JOB MAP" "$cluster/algo-2.log" || case_failed "the worker prints the job map"
+done
+for number in 1 2; do
+  [ "$(grep -v '^\[1,' "$cluster/algo-$number.log")" = "$(grep -E "^paceline: (version [^,]+, mpi: 4 ranks on 2 hosts; this is algo-$number, the (master|worker)|succeeded after [0-9]+ s; /opt/ml/model is empty)\$" "$cluster/algo-$number.log")" ] ||
+    case_failed "algo-$number prints other lines than the first and the last"
 done
 for host in algo-1 algo-2; do
   expect_code $host 0
@@ -21,8 +32,6 @@ for host in algo-1 algo-2; do
 done
 for rank in 0 1; do grep -q "\[1,$rank\]<stdout>: *rank $rank of 4 sum 4 on algo-1\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on algo-1"; done
 for rank in 2 3; do grep -q "\[1,$rank\]<stdout>: *rank $rank of 4 sum 4 on algo-2\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on algo-2"; done
-grep -q "JOB MAP" "$cluster/algo-1.log" || case_failed "the master does not print the job map"
-! grep "Process rank\|JOB MAP" "$cluster/algo-2.log" || case_failed "the worker prints the job map"
 expect_apart 0
 awk -v a="$(cat "$cluster/algo-1.end")" -v b="$(cat "$cluster/algo-2.end")" 'BEGIN { exit !(b > a) }' || case_failed "the worker ended before the master"
 expect_nobody
@@ -31,11 +40,12 @@ case_end algo-1 algo-2
 case_begin "a host with one CPU"
 cpu=$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')
 for host in algo-1 algo-2; do job_config $host "algo-1 algo-2" 2; done
+cluster_environment=(PACELINE_LOG=debug)
 host_start algo-1 "$paceline" -- "$probe"
 host_start algo-2 taskset -c "$cpu" "$paceline" -- "$probe"
 wait_both 60
 for host in algo-1 algo-2; do expect_code $host 0; done
-grep -q "^paceline: ranks 2-3 bound to CPU $cpu\$" "$cluster/algo-2.log" || case_failed "algo-2 does not say that its ranks share a CPU"
+grep -q "^paceline: debug: ranks 2-3 bound to CPU $cpu\$" "$cluster/algo-2.log" || case_failed "algo-2 does not say that its ranks share a CPU"
 case_end algo-1 algo-2
 
 # If they were cut at the dot, both names would be the same.
@@ -134,8 +144,8 @@ for host in algo-1 algo-2; do
 done
 wait_both 60
 expect_apart 1
-grep -q 'the job succeeded after .* /opt/ml/model has the model$' "$cluster/algo-1.log" || case_failed "algo-1 does not have the model"
-grep -q 'the job succeeded after .* /opt/ml/model has only files from before this job$' "$cluster/algo-2.log" || case_failed "algo-2 takes an old file for the model"
+grep -q '^paceline: succeeded after .* /opt/ml/model has the model$' "$cluster/algo-1.log" || case_failed "algo-1 does not have the model"
+grep -q '^paceline: succeeded after .* /opt/ml/model has only files from before this job$' "$cluster/algo-2.log" || case_failed "algo-2 takes an old file for the model"
 for rank in 0 1; do
   grep -qF "rank $rank: SM_CHANNEL_OWN$((rank + 1))=/opt/ml/input/data/own$((rank + 1)); [\"own$((rank + 1))\"]" "$cluster/algo-1.log" ||
     case_failed "rank $rank has other channels"

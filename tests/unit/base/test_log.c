@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -57,6 +58,28 @@ START_TEST(levels_below_are_dropped)
     pl_log(PL_LOG_WARNING, "hidden");
     ck_assert_str_eq(next_write(fd), "paceline: debug: shown\n");
     ck_assert_str_eq(next_write(fd), "");
+}
+END_TEST
+
+START_TEST(a_program_takes_its_level_from_the_environment)
+{
+    static const enum pl_log_level levels[] = {PL_LOG_DEBUG, PL_LOG_INFO, PL_LOG_WARNING, PL_LOG_ERROR};
+    int fd = capture();
+
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+        ck_assert_int_eq(setenv("PACELINE_LOG", pl_log_level_text(levels[i]), 1), 0);
+        pl_log_open("paceline s3");
+        ck_assert(pl_log_shows(levels[i]) && (i == 0 || !pl_log_shows(levels[i - 1])));
+    }
+    ck_assert_int_eq(setenv("PACELINE_LOG", "", 1), 0); /* as not set */
+    pl_log_open("paceline s3");
+    ck_assert(pl_log_shows(PL_LOG_INFO) && !pl_log_shows(PL_LOG_DEBUG));
+    ck_assert_str_eq(next_write(fd), "");
+    ck_assert_int_eq(setenv("PACELINE_LOG", "Debug", 1), 0);
+    pl_log_open("paceline s3");
+    ck_assert_str_eq(next_write(fd),
+                     "paceline s3: warning: PACELINE_LOG is 'Debug': expected debug, info, warning or error\n");
+    ck_assert(pl_log_shows(PL_LOG_INFO) && !pl_log_shows(PL_LOG_DEBUG));
 }
 END_TEST
 
@@ -186,8 +209,8 @@ START_TEST(a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
 }
 END_TEST
 
-UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_long_line_is_cut_and_still_ends,
-          the_prefix_is_cut_at_63_bytes, names_in_a_line_cannot_command_a_terminal,
+UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_program_takes_its_level_from_the_environment,
+          a_long_line_is_cut_and_still_ends, the_prefix_is_cut_at_63_bytes, names_in_a_line_cannot_command_a_terminal,
           an_error_is_logged_with_cause_and_context, errno_survives_a_line_and_a_closed_stderr_is_no_trouble,
           a_reader_that_has_stopped_reading_stops_nobody, lines_that_nobody_read_are_counted,
           a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the world of an engine's operations in device memory. */
+#include "runtime/named/device_world.h"
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "collectives/world_private.h"
+#include "runtime/compare_lines.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define WHAT "operations in device memory" /* for messages */
+
+struct pl_named_maker {
+    struct pl_world *parent;
+    struct pl_device *device;
+    bool has_thread;
+    pthread_t thread;
+    atomic_bool done; /* what follows is there */
+    struct pl_world *world;
+    enum pl_status status;
+    struct pl_error error;
+};
+
+static void *make(void *maker_at)
+{
+    struct pl_named_maker *maker = maker_at;
+    struct pl_error own = PL_ERROR_NONE;
+
+    maker->status = pl_world_new_twin(maker->parent, maker->device, &maker->world, &maker->error);
+    if (maker->status == PL_OK) {
+        if (!maker->device) {
+            pl_error_set(&own, PL_UNSUPPORTED, "this rank has no device");
+        }
+        maker->status = pl_compare_lines(maker->world, WHAT, &own, NULL, 0, &maker->error);
+    }
+    if (maker->status != PL_OK) {
+        pl_world_free(maker->world);
+        maker->world = NULL;
+    }
+    atomic_store(&maker->done, true);
+    return NULL;
+}
+
+static enum pl_status begin(struct pl_named *named, struct pl_error *reterr)
+{
+    struct pl_named_maker *maker = pl_memory_new(1, sizeof(*maker), reterr);
+
+    if (!maker) {
+        return PL_MEMORY;
+    }
+    maker->parent = named->world;
+    maker->device = named->device.device;
+    named->device.maker = maker;
+    if (pl_world_any_thread(named->world)) {
+        maker->has_thread =
+            pl_thread_start(&maker->thread, make, maker, "the thread that makes a world of devices", NULL) == PL_OK;
+    }
+    if (!maker->has_thread) {
+        make(maker);
+    }
+    return PL_OK;
+}
+
+/* Takes what the maker has made. */
+static enum pl_status end(struct pl_named_device *device, struct pl_error *reterr)
+{
+    struct pl_named_maker *maker = PL_TAKE(device->maker);
+    enum pl_status status;
+
+    if (maker->has_thread) {
+        pthread_join(maker->thread, NULL);
+    }
+    device->world = maker->world;
+    status = maker->status;
+    if (status != PL_OK && reterr) {
+        *reterr = maker->error;
+    }
+    free(maker);
+    return status;
+}
+
+enum pl_status pl_named_device_world(struct pl_named *named, bool *ret_there, struct pl_error *reterr)
+{
+    struct pl_named_device *device = &named->device;
+
+    if (!device->world && !device->maker) {
+        PL_TRY(begin(named, reterr));
+    }
+    if (device->maker && atomic_load(&device->maker->done)) {
+        PL_TRY(end(device, reterr));
+    }
+    *ret_there = device->world;
+    return PL_OK;
+}
+
+void pl_named_device_world_done(struct pl_named_device *device)
+{
+    if (device->maker) {
+        (void)!end(device, NULL);
+    }
+    pl_world_free(device->world);
+    device->world = NULL;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/named/buffer.c, runtime/named/device.c, runtime/named/device_world.c, runtime/named/ready.c. */
+/* What the engine of named tensors asks of the driver: which order, how many calls, how much memory. */
+#include "base/clock.h"
+#include "tests/support/unit.h"
+#include "tests/unit/runtime/named/device_bench.h"
+
+/* Submits tensor `t` under its name, with what rank `rank` gives in `step`. */
+static enum pl_status submit(struct bench *bench, size_t t, int rank, int step, pl_named_handle *ret_handle,
+                             struct pl_error *reterr)
+{
+    char name[16];
+    struct pl_named_op op = op_of(bench, t, name);
+
+    snprintf(name, sizeof(name), "t%zu", t);
+    PL_TRY(upload(bench, t, rank, step, reterr));
+    return pl_named_submit(bench->named, &op, ret_handle, reterr);
+}
+
+/* ---- rounds beside batches ---- */
+
+/* While a sum waits for its rank's earlier work on the device, ranks agree on others and do them. */
+static void agrees_meanwhile(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world), ranks = pl_world_size(world);
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status = PL_OK;
+    pl_named_handle held[2];
+    struct bench bench = {0};
+    bool done = false;
+    void *pinned;
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    RANKS_OK(pl_device_alloc_pinned(device, sizeof(float), &pinned, &error));
+    device_order("hold_copies");
+    RANKS_OK(pl_device_copy(device, pinned, bench.recv[4], sizeof(float), bench.stream, &error));
+    for (size_t t = 0; t < 2; t++) {
+        RANKS_OK(submit(&bench, t, rank, 0, &held[t], &error));
+    }
+    for (int i = 0; i < 20 && status == PL_OK; i++) {
+        int32_t sum = rank + i;
+        char name[16];
+        struct pl_named_op op = {
+            .name = name, .kind = PL_ALLREDUCE, .dtype = PL_INT32, .dims = 1, .shape = {1}, .send = &sum, .recv = &sum};
+
+        snprintf(name, sizeof(name), "host%d", i);
+        status = pl_named_run(bench.named, &op, NULL, &told);
+        if (status == PL_OK && sum != ranks * (ranks - 1) / 2 + ranks * i) {
+            status = pl_error_set(&told, PL_CORRUPT, "sum %d differs: %d", i, sum);
+        }
+    }
+    if (status == PL_OK && ranks == 1 && device_calls(NULL) >= 0) { /* of several, one lets all copies go */
+        status = pl_named_poll(bench.named, held[0], &done, &told);
+    }
+    device_order("let_copies_go");
+    RANKS_NEED(status == PL_OK, "beside a batch on the device: %s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(!done, "the batch had ended");
+    for (size_t t = 0; t < 2; t++) {
+        bool right = false;
+
+        RANKS_OK(pl_named_wait(bench.named, held[t], NULL, &error));
+        RANKS_OK(is_right(&bench, t, 0, ranks, 0, &right, &error));
+        RANKS_NEED(right, "tensor %zu is wrong", t);
+    }
+    pl_device_release_pinned(device, pinned);
+    bench_close(&bench);
+}
+
+START_TEST(ranks_agree_while_a_batch_is_under_way)
+{
+    run(1, agrees_meanwhile);
+    run(2, agrees_meanwhile);
+}
+END_TEST
+
+/* ---- calls and memory ---- */
+
+static long calls_of(const char *const *names, size_t count)
+{
+    long calls = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        calls += device_calls(names[i]);
+    }
+    return calls;
+}
+
+/* One batch of 24 tensors of one type: what the engine and the backend ask of the driver for it. */
+static void counts_batches(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    static const char *const names[] = {"cuStreamWaitEvent", "cuEventRecord", "cuLaunchKernel", "cuMemcpyAsync"};
+    int rank = pl_world_rank(world), most = *(int *)argument;
+    struct bench bench = {0};
+
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    pl_named_free(bench.named); /* for one that begins nothing before a wait */
+    RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
+    for (int step = 0; step < 3 && device_calls(NULL) >= 0; step++) {
+        pl_named_handle handles[TENSORS / 3];
+        long before;
+
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(handles); i++) {
+            RANKS_OK(submit(&bench, 3 * i, rank, step, &handles[i], &error));
+        }
+        before = calls_of(names, PL_ARRAY_ITEMS(names));
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(handles); i++) {
+            RANKS_OK(pl_named_wait(bench.named, handles[i], NULL, &error));
+        }
+        RANKS_NEED(step == 0 || calls_of(names, PL_ARRAY_ITEMS(names)) - before <= most,
+                   "%ld calls for one batch, more than %d", calls_of(names, PL_ARRAY_ITEMS(names)) - before, most);
+    }
+    bench_close(&bench);
+}
+
+START_TEST(a_batch_takes_few_calls)
+{
+    ck_assert_ranks_on(1, 1, NULL, counts_batches, &(int){12});
+    if (device_next(1, 2) == 2) {
+        ck_assert_ranks_on(2, 2, NULL, counts_batches, &(int){12});
+    }
+}
+END_TEST
+
+/* Steps of ever other tensors, at other addresses, in other orders: the driver is asked for memory for two buffers. */
+static void changes_groups(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { LONG_STEPS = 45, OFFSETS = 16 };
+    static const char *const names[] = {"cuMemAlloc_v2", "cuMemFree_v2",   "cuMemHostAlloc",
+                                        "cuMemFreeHost", "cuStreamCreate", "cuStreamDestroy_v2"};
+    int rank = pl_world_rank(world), ranks = pl_world_size(world);
+    struct bench bench = {0};
+    long before = 0, events = 0;
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    for (int step = 0; step < LONG_STEPS; step++) {
+        size_t count = 1 + (size_t)(step * 7) % (TENSORS - 1), first = (size_t)(step * 5) % TENSORS;
+        pl_named_handle handles[TENSORS];
+        bool right = false;
+        size_t t = first;
+
+        for (size_t i = 0; i < count; i++) {
+            char name[16];
+            struct pl_named_op op;
+
+            t = (first + i * 11) % TENSORS; /* 11 has no factor in common with 24 */
+            op = op_of(&bench, t, name);
+            snprintf(name, sizeof(name), "t%zu", t);
+            RANKS_OK(upload(&bench, t, rank, step, &error));
+            op.recv = (char *)op.recv + (op.recv == op.send ? 0 : 8 * (step % OFFSETS));
+            RANKS_OK(pl_named_submit(bench.named, &op, &handles[i], &error));
+        }
+        for (size_t i = 0; i < count; i++) {
+            RANKS_OK(pl_named_wait(bench.named, handles[i], NULL, &error));
+        }
+        if (t % 2 == 0) {
+            RANKS_OK(is_right(&bench, t, 0, ranks, step, &right, &error));
+            RANKS_NEED(right, "step %d: tensor %zu is wrong", step, t);
+        }
+        if (step == 0) { /* one tensor alone, which is not packed */
+            before = calls_of(names, PL_ARRAY_ITEMS(names));
+        } else if (step == LONG_STEPS / 3) {
+            events = device_calls("cuEventCreate");
+        }
+    }
+    RANKS_NEED(calls_of(names, PL_ARRAY_ITEMS(names)) - before <= 12,
+               "%ld calls for memory and streams, more than 12 for two buffers, their four lists and two streams",
+               calls_of(names, PL_ARRAY_ITEMS(names)) - before);
+    RANKS_NEED(device_calls("cuEventCreate") - events <= 4, "%ld events more after %d steps",
+               device_calls("cuEventCreate") - events, LONG_STEPS / 3);
+    bench_close(&bench);
+}
+
+START_TEST(other_tensors_in_each_step_take_no_more_memory)
+{
+    run(1, changes_groups);
+    run(2, changes_groups);
+}
+END_TEST
+
+/* ---- mutation ---- */
+
+enum { MOST_TRIALS = 3000 };
+
+/* A step of one tensor alone, and of two in one batch, which are scaled, so that what was packed differs from what is
+ * unpacked. */
+static enum pl_status scaled_step(struct bench *bench, int step, bool *ret_right, struct pl_error *reterr)
+{
+    enum { COUNT = 3, ELEMS = 1000 };
+    struct pl_named_op ops[COUNT];
+    float values[ELEMS];
+
+    *ret_right = true;
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t t = 3 + 6 * i;
+
+        ops[i] = op_of(bench, t, "alone");
+        ops[i].shape[0] = ELEMS;
+        ops[i].scaled = i > 0;
+        ops[i].prescale = 1;
+        ops[i].postscale = 2;
+        ops[i].kind = i > 0 ? PL_ALLREDUCE : PL_BROADCAST;
+        for (size_t e = 0; e < ELEMS; e++) {
+            ((float *)(void *)bench->host[i])[e] = (float)step;
+        }
+        PL_TRY(pl_device_copy(device, bench->send[t], bench->host[i], sizeof(values), bench->stream, reterr));
+        if (i == 0) {
+            PL_TRY(pl_named_run(bench->named, &ops[0], NULL, reterr));
+        } else if (i == COUNT - 1) {
+            pl_named_handle pair;
+
+            PL_TRY(pl_named_submit_group(bench->named, "pair", &ops[1], 2, &pair, reterr));
+            PL_TRY(pl_named_wait(bench->named, pair, NULL, reterr));
+        }
+        for (size_t done = i == 0 ? 0 : 1; done <= i && (i == 0 || i == COUNT - 1); done++) {
+            PL_TRY(device_move(device, values, bench->recv[3 + 6 * done], sizeof(values), reterr));
+            for (size_t e = 0; e < ELEMS; e++) {
+                *ret_right = *ret_right && values[e] == (float)(done > 0 ? 2 * step : step);
+            }
+        }
+    }
+    return PL_OK;
+}
+
+static void skips(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    static const char *const names[] = {"cuEventRecord", "cuStreamWaitEvent"};
+    struct bench bench = {0};
+    bool right = false;
+    int step = 0;
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    pl_named_free(bench.named);
+    RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names) && device_calls(NULL) >= 0; i++) {
+        long calls;
+
+        RANKS_OK(scaled_step(&bench, ++step, &right, &error));
+        calls = device_calls(names[i]);
+        RANKS_OK(scaled_step(&bench, ++step, &right, &error));
+        RANKS_NEED(right, "a step with all its calls is wrong");
+        calls = device_calls(names[i]) - calls;
+        RANKS_NEED(calls >= 4, "%s is called %ld times only", names[i], calls);
+        for (long n = 1; n <= calls; n++) {
+            int trial = 0;
+
+            for (right = true; right && trial < MOST_TRIALS; trial++) {
+                char order[64];
+
+                snprintf(order, sizeof(order), "skip=%s:%ld", names[i], n);
+                device_order(order);
+                RANKS_OK(scaled_step(&bench, ++step, &right, &error));
+            }
+            RANKS_NEED(!right, "call %ld of %ld of %s may go: %d steps without it are right", n, calls, names[i],
+                       trial);
+            device_order("skip=none:1");
+            RANKS_OK(pl_device_stream_finish(device, bench.stream, PL_DEADLINE_NEVER, &error));
+            RANKS_OK(scaled_step(&bench, ++step, &right, &error));
+        }
+    }
+    bench_close(&bench);
+}
+
+START_TEST(each_event_and_each_wait_for_one_is_needed)
+{
+    ck_assert_ranks_on(1, 1, NULL, skips, NULL);
+}
+END_TEST
+
+UNIT_MAIN_AFTER("runtime/device_order", device_prepare(), ranks_agree_while_a_batch_is_under_way,
+                a_batch_takes_few_calls, other_tensors_in_each_step_take_no_more_memory,
+                each_event_and_each_wait_for_one_is_needed)
