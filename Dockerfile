@@ -3,9 +3,13 @@
 #
 #   --build-arg BASE=...       another base; Debian 12 or Ubuntu 22.04 and later
 #   --build-arg PACKAGES="..." more packages for the final image, such as "python3 python3-pip python3-mpi4py"
+#   --build-arg SSH_KEYS=no    without the key pair by which a job's hosts reach each other; several hosts then need
+#                              PACELINE_SSH_SECRET (docs/security.md), and two builds of one tree have the same files
 #   --build-arg COMMIT=...     the commit for `paceline --version` and the label org.opencontainers.image.revision; without
 #                              it `paceline --version` has what .git/HEAD says, and the label has "unknown"
 #   --build-arg EXAMPLES=no    without the example programs and OpenBLAS (45 MiB); a job must name its program then
+#
+# A Debian package: docker build --target deb --output . .
 #
 # With GPUs: docker build --target cuda --build-arg CUDA_BASE=RUNTIME --build-arg CUDA_BUILD_BASE=DEVEL -t paceline-cuda .
 #
@@ -20,15 +24,21 @@ ARG CUDA_BUILD_BASE=${CUDA_BASE}
 
 FROM ${BASE} AS build
 COPY tests/support/packages.sh /tmp/packages.sh
-RUN /tmp/packages.sh install build
+RUN /tmp/packages.sh install build prefix
 COPY . /src
 ARG EXAMPLES=yes
 ARG COMMIT=""
 RUN /src/tests/support/image.sh build -Dcuda=disabled -Dnccl=disabled
 
+FROM build AS deb-build
+RUN /src/tests/support/deb.sh /out /deb
+
+FROM scratch AS deb
+COPY --from=deb-build /deb/ /
+
 FROM ${CUDA_BUILD_BASE} AS build-cuda
 COPY tests/support/packages.sh /tmp/packages.sh
-RUN /tmp/packages.sh install build cuda
+RUN /tmp/packages.sh install build prefix cuda
 COPY . /src
 ARG EXAMPLES=yes
 ARG GPU_ARCHS=""
@@ -41,8 +51,9 @@ ARG EXAMPLES=yes
 ARG EFA_FILES=""
 COPY tests/support/packages.sh tests/support/image.sh ${EFA_FILES} /tmp/image/
 RUN /tmp/image/image.sh final
-COPY --from=build-cuda /out/usr/local/ /usr/local/
-RUN ldconfig
+COPY --from=build-cuda /out/ /
+ARG SSH_KEYS=yes
+RUN /opt/paceline/install --keys=$SSH_KEYS && rm -f /var/cache/ldconfig/aux-cache
 STOPSIGNAL SIGTERM
 # What NVIDIA's container runtime gives the container: the driver's libraries for computing, and nvidia-smi.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
@@ -60,10 +71,13 @@ ARG PACKAGES=""
 ARG EXAMPLES=yes
 COPY tests/support/packages.sh tests/support/image.sh /tmp/image/
 RUN /tmp/image/image.sh final
-COPY --from=build /out/usr/local/ /usr/local/
-RUN ldconfig
+COPY --from=build /out/ /
+ARG SSH_KEYS=yes
+RUN /opt/paceline/install --keys=$SSH_KEYS && rm -f /var/cache/ldconfig/aux-cache
 # paceline is process 1 and takes SIGTERM as SageMaker sends it.
 STOPSIGNAL SIGTERM
+# What NVIDIA's container runtime gives the container on a host with GPUs, for programs that bring their own CUDA, such as pip's torch.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 # Version 3 of the SDK starts a shell in place of the entry point: this file leads back.
 ENV BASH_ENV=/usr/local/share/paceline/bash-env.sh
 ENTRYPOINT ["paceline"]

@@ -50,6 +50,10 @@ static const struct pl_verb_option check_options[] = {
     {"--json", NULL, "print one JSON object in place of the table"},
 };
 
+static const struct pl_verb_option trace_options[] = {
+    {"--summary", NULL, "say which rank the others waited for, and why, in place of the JSON"},
+};
+
 static const struct pl_verb_option demo_options[] = {
     {"--keep", "DIR",
      "put the job's files and the model there (a new folder in /tmp): a new or empty folder, or one of an earlier "
@@ -130,6 +134,10 @@ static const struct pl_verb_option plan_options[] = {
     {"--json", NULL, "print JSON to a terminal too"},
 };
 
+static const struct pl_verb_option info_options[] = {
+    {"--json", NULL, "print one JSON object with an object for each section"},
+};
+
 static const struct pl_verb_option stacks_options[] = {
     {"--json", NULL, "print one JSON object: host, rank, process, place and report of each program"},
 };
@@ -195,10 +203,14 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline sweep --dry-run sweep.json | head -5"},
     {.name = "info",
      .program = "paceline-info",
-     .summary = "what this machine offers, and every setting of the runtime",
-     .arguments = "",
-     .text = "Print the backends, GPUs, CPUs and settings of this machine; of a whole job: mpirun -n N paceline info",
-     .examples = "paceline info | grep PACELINE_"},
+     .summary = "what this container has, for bug reports, and every setting of the runtime",
+     .arguments = "[--json]",
+     .text = "Print versions, the features that are compiled in, Open MPI, Python and its packages, ssh keys, limits, "
+             "devices and settings of this container, and then the backends, GPUs and CPUs that the runtime finds. A "
+             "value whose name looks like a secret's is not printed, and no Python package is imported. Of a whole "
+             "job the runtime's part: mpirun -n N paceline info",
+     OPTIONS(info_options),
+     .examples = "paceline info\npaceline info --json | jq .python"},
     {.name = "horovod",
      .program = "paceline-horovod",
      .summary = "put Paceline under an installed Horovod's Python",
@@ -255,12 +267,16 @@ const struct pl_verb pl_verbs[] = {
      .examples = "mpirun -n 2 --map-by ppr:1:node paceline server --workers 2 ./train --steps 1000"},
     {.name = "trace",
      .program = "paceline-trace",
-     .summary = "traces that ranks left, for chrome://tracing",
-     .arguments = "RING... > trace.json",
+     .summary = "traces that ranks left: for chrome://tracing, or who held up whom",
+     .arguments = "[--summary] RING...",
      .text =
          "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed "
-         "programs are fine. The result opens in chrome://tracing and in Perfetto.",
-     .examples = "paceline trace /opt/ml/output/data/trace.rank*.ring > trace.json"},
+         "programs are fine. The result opens in chrome://tracing and in Perfetto. With --summary, sentences and a "
+         "table say "
+         "which rank the others waited for, how long, and why. Give the rings of all ranks of all hosts for that.",
+     OPTIONS(trace_options),
+     .examples = "paceline trace /opt/ml/output/data/trace.rank*.ring > trace.json\n"
+                 "paceline trace --summary /opt/ml/output/data/trace.rank*.ring"},
     {.name = "feed",
      .program = "paceline-feed",
      .summary = "Pipe Mode's side of the platform: a directory or S3 into FIFOs",
@@ -300,6 +316,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline sync /opt/ml/checkpoints s3://bucket/job-7/checkpoints"},
     {.name = "keys", .program = "paceline-keys"},     /* ssh keys from a secret */
     {.name = "unpack", .program = "paceline-unpack"}, /* a job's archive of code */
+    {.name = "world", .program = "paceline-world"},   /* the runtime's part of info */
 };
 
 const size_t pl_verbs_count = PL_ARRAY_ITEMS(pl_verbs);

@@ -34,6 +34,7 @@ static const struct setting {
 } settings[] = {
     {"PYTHON", FIELD(python)},
     {"INSTALL", FIELD(install), .fallback = "1"},
+    {"UV", FIELD(uv), .fallback = "1"},
     {"CHECK", FIELD(check), .fallback = "0"},
     {"SOURCE_MAX_BYTES", FIELD(source_max_bytes), "bytes", 0, 0x1p53, "17179869184"},
     {"MPI_VERSION", FIELD(mpi_version)},

@@ -24,6 +24,7 @@
 struct pl_job_settings {
     const char *python;
     bool install;
+    bool uv;           /* where the image has it */
     const char *check; /* a boolean, or options of `paceline check` */
     int64_t source_max_bytes;
     const char *mpi_version;

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "entrypoint/launch/steps.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,6 +28,30 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
     }
     return pl_error_set(reterr, PL_NOT_FOUND, "%s starts the job's program and is not on PATH in this image: %s", name,
                         remedy);
+}
+
+enum pl_status pl_needs_keys_missing(const char *path, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_NOT_FOUND,
+                        "this image has no ssh keys ('%.200s'), and the hosts of a job reach each other by ssh: set "
+                        "PACELINE_SSH_SECRET, or the hyperparameter paceline_ssh_secret, to a file of at least 32 "
+                        "bytes that is the same on all hosts; or build the image with keys (SSH_KEYS=yes)",
+                        path);
+}
+
+/* What is there and cannot be read is found with the keys' owner when they are opened. */
+static enum pl_status need_keys(const struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (job->settings.ssh_secret) {
+        return PL_OK;
+    }
+    pl_text_printf(&path, "%s/id_ed25519", job->settings.ssh_dir ? job->settings.ssh_dir : PL_NEEDS_KEYS_DIR);
+    PL_TRY(pl_text_check(&path, reterr));
+    return access(pl_text_string(&path), F_OK) == 0 || errno != ENOENT
+               ? PL_OK
+               : pl_needs_keys_missing(pl_text_string(&path), reterr);
 }
 
 /* The script that Debian 12's python3-torch installs: of torch 1.13, for Python 3.11. */
@@ -65,11 +90,13 @@ enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_pl
     const bool is_master = plan->role == PL_LAUNCH_PLAN_MASTER;
     PL_AUTO_FREE char *path = NULL;
 
-    if (plan->link != PL_LAUNCH_PLAN_LINK_NEEDED ||
-        pl_file_find_program(is_master ? "ssh" : "sshd",
+    if (plan->link != PL_LAUNCH_PLAN_LINK_NEEDED) {
+        return PL_OK;
+    }
+    if (pl_file_find_program(is_master ? "ssh" : "sshd",
                              is_master ? pl_environment_get(job->process, "PATH") : PL_NEEDS_SSHD_PATH, &path,
                              NULL) == PL_OK) {
-        return PL_OK;
+        return need_keys(job, reterr);
     }
     return pl_error_set(reterr, PL_NOT_FOUND,
                         "the job's hosts are linked by ssh, and this image has no %s: build it with openssh-%s",

@@ -32,8 +32,15 @@ enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_progr
 /** The folders in which sshd is looked for; most of them are on no user's PATH. */
 #define PL_NEEDS_SSHD_PATH "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin"
 
+/** Where the keys come from unless PACELINE_SSH_DIR says otherwise: made when the image is built. */
+#define PL_NEEDS_KEYS_DIR "/etc/paceline/ssh"
+
+/** Says that the key file `path` is missing, and what to do. Returns PL_NOT_FOUND. */
+enum pl_status pl_needs_keys_missing(const char *path, struct pl_error *reterr);
+
 /**
- * If the plan needs the link between the hosts: check for ssh on the master and for sshd on the others. Errors:
+ * If the plan needs the link between the hosts: check for ssh on the master, for sshd on the others, and for keys or a
+ * secret. Errors:
  * PL_NOT_FOUND.
  */
 enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what kind of program the job names, finds it, and plans what has to be installed for it. */
+/* Decides what kind of program the job names, and finds it. */
 #include "entrypoint/launch/program.h"
 
 #include "base/environment.h"
@@ -8,19 +8,15 @@
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/nearby.h"
-#include "entrypoint/launch/needs.h"
-#include "entrypoint/launch/steps.h"
+#include "entrypoint/launch/requirements.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define PACKAGE_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 static const char bundled_name[] = "mnist";
 
@@ -87,7 +83,7 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
     return search(job, "python", ret_path, reterr);
 }
 
-enum { HEAD_BYTES = 257, REQUIREMENTS_BYTES = 1 << 20 };
+enum { HEAD_BYTES = 257 };
 
 /* Read the first bytes of the file, as many as Linux reads to find an interpreter. Bytes that are missing or cannot be
  * read are zero. */
@@ -319,163 +315,6 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
     return pl_strv_add(&program->words, path, reterr);
 }
 
-/* An image with Python may lack pip, and the message of the interpreter about it suggests no solution. */
-static enum pl_status need_pip(const struct pl_program *program, const char *file, struct pl_launch_plan *plan,
-                               struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text sentence = PL_TEXT_NONE;
-
-    pl_text_printf(&sentence,
-                   "the code has %s, but this image has no pip: build it with python3-pip (PACKAGES of Paceline's "
-                   "Dockerfile), or switch the installation off by PACELINE_INSTALL=0",
-                   file);
-    PL_TRY(pl_text_check(&sentence, reterr));
-    return pl_needs_module(program, "pip", pl_text_string(&sentence), plan, reterr);
-}
-
-/* Whether a line of requirements.txt names the package `name`. */
-static bool requires(const struct pl_job *job, const char *name)
-{
-    PL_AUTO_FREE char *path = NULL, *text = NULL;
-    const size_t length = strlen(name);
-
-    if (code_path(job, job->requirements, &path, NULL) != PL_OK ||
-        pl_file_read(path, REQUIREMENTS_BYTES, &text, NULL, NULL) != PL_OK) {
-        return false;
-    }
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += strspn(line, "\n\r\t ");
-        if (strncasecmp(line, name, length) == 0 && strspn(line + length, PACKAGE_LETTERS) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/*
- * If this image has Paceline's modules for Horovod, pip must not compile Horovod, which takes minutes and needs
- * compilers. A constraint makes pip install the Python files of the version that the modules serve, or report that
- * requirements.txt wants another version; a further step puts the modules into Horovod. Nothing is done if the user has
- * set HOROVOD_SKIP_COMPILE to a value other than 1.
- */
-static enum pl_status add_horovod(const struct pl_job *job, const struct pl_program *program, struct pl_strv *argv,
-                                  struct pl_launch_plan *plan, struct pl_error *reterr)
-{
-    static const char skip[] = "HOROVOD_SKIP_COMPILE";
-    PL_AUTO_FREE char *module = NULL, *tool = NULL, *constraint = NULL;
-
-    if (strcmp(pl_environment_get_or(job->process, skip, "1"), "1") != 0 ||
-        pl_companion_find(job->self_path, "libpaceline-horovod.so", &module, NULL) != PL_OK ||
-        pl_companion_find(job->self_path, "horovod/constraint.txt", &constraint, NULL) != PL_OK ||
-        pl_companion_find(job->self_path, "paceline-horovod", &tool, NULL) != PL_OK) {
-        return PL_OK;
-    }
-    PL_TRY(pl_steps_set(&plan->steps, skip, "1", reterr));
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-c", constraint, NULL}, reterr));
-    if (!requires(job, "horovod")) {
-        return PL_OK;
-    }
-    PL_TRY(pl_strv_add(&plan->warnings,
-                       "requirements.txt names Horovod: version 0.28.1 is installed without compiling, and runs on "
-                       "Paceline; with HOROVOD_SKIP_COMPILE=0 pip compiles it",
-                       reterr));
-    PL_TRY(pl_steps_add(&plan->steps, "putting Paceline's modules into Horovod", job->paths.code, &argv, reterr));
-    return pl_strv_add_list(argv, (const char *const[]){tool, "--python", program->python, "--unless-compiled", NULL},
-                            reterr);
-}
-
-/* Put `paceline-index ARN` before pip's words: it gets the index from AWS, and the token is never in a command line. */
-static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
-{
-    static const char variable[] = "CA_REPOSITORY_ARN", name[] = "paceline-index";
-    const char *arn = pl_environment_get_or(job->process, variable, NULL);
-    PL_AUTO_FREE char *tool = NULL;
-
-    if (!arn) {
-        return PL_OK;
-    }
-    if (pl_companion_find(job->self_path, name, &tool, NULL) != PL_OK) {
-        return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "%s is set, but this image has no %s: set PIP_INDEX_URL to pip's index instead", variable,
-                            name);
-    }
-    return pl_strv_add_list(argv, (const char *const[]){tool, arn, NULL}, reterr);
-}
-
-/* Keep what pip has fetched for the next job, in the directory that a warm pool keeps, if there is such a directory. */
-static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
-{
-    const char *kept = pl_environment_get_or(job->process, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", NULL);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    struct stat info;
-
-    if (kept) {
-        pl_text_append(&path, kept);
-    } else {
-        pl_text_printf(&path, "%s/sagemaker/warmpoolcache", job->paths.base);
-    }
-    PL_TRY(pl_text_check(&path, reterr));
-    if (pl_environment_get(job->process, "PIP_CACHE_DIR") || stat(pl_text_string(&path), &info) != 0 ||
-        !S_ISDIR(info.st_mode)) {
-        return PL_OK;
-    }
-    pl_text_append(&path, "/pip");
-    PL_TRY(pl_text_check(&path, reterr));
-    return pl_steps_set(&plan->steps, "PIP_CACHE_DIR", pl_text_string(&path), reterr);
-}
-
-/* For every kind of program the same rule holds: what the code directory asks pip to install is installed before the
- * program starts. */
-static enum pl_status add_pip(const struct pl_job *job, struct pl_program *program, bool pending,
-                              struct pl_launch_plan *plan, struct pl_error *reterr)
-{
-    bool requirements = job->requirements && code_has(job, job->requirements);
-    bool package = program->kind == PL_PROGRAM_PACKAGE;
-    static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES", no_notice[] = "PIP_DISABLE_PIP_VERSION_CHECK";
-    const bool install = job->settings.install;
-    struct pl_strv *argv = NULL;
-
-    if (install && !requirements && !pending && job->drivers.requirements &&
-        job->requirements == job->drivers.requirements) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "sourcecode.json: requirements: expected a file in %s, found no '%s'",
-                            job->paths.code, job->requirements);
-    }
-    program->may_install = install && program->python && (requirements || package || (pending && job->requirements));
-    if ((!requirements && !package) || !install) {
-        return PL_OK;
-    }
-    if (!program->python) {
-        return pl_strv_printf(&plan->warnings, reterr, "%s is not installed: there is no Python in this image",
-                              job->requirements);
-    }
-    PL_TRY(need_pip(program, requirements ? job->requirements : "setup.py", plan, reterr));
-    PL_TRY(pl_steps_add(&plan->steps,
-                        package ? "installing the package in the code directory" : "installing requirements.txt",
-                        job->paths.code, &argv, reterr));
-    plan->steps.items[plan->steps.count - 1].is_long = true;
-    if (!pl_environment_get(job->process, break_packages)) {
-        /* Debian's Python refuses to install outside a virtual environment, to protect the system. This container has
-         * only one purpose, so that protection is switched off. */
-        PL_TRY(pl_steps_set(&plan->steps, break_packages, "1", reterr));
-    }
-    if (!pl_environment_get(job->process, no_notice)) {
-        /* pip's notice about a newer version costs a request, and it would be the last line, where the cause of a
-         * failure should be. */
-        PL_TRY(pl_steps_set(&plan->steps, no_notice, "1", reterr));
-    }
-    PL_TRY(keep_cache(job, plan, reterr));
-    PL_TRY(add_index(job, argv, reterr));
-    PL_TRY(pl_strv_add(argv, program->python, reterr));
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-m", "pip", "install", NULL}, reterr));
-    if (package) {
-        PL_TRY(pl_strv_add(argv, ".", reterr));
-    }
-    if (requirements) {
-        PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-r", job->requirements, NULL}, reterr));
-    }
-    return add_horovod(job, program, argv, plan, reterr);
-}
-
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                struct pl_error *reterr)
 {
@@ -498,7 +337,7 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
                             "there is code, but no program is named: set the hyperparameter sagemaker_program or "
                             "the variable SAGEMAKER_PROGRAM");
     }
-    return add_pip(job, program, pending, plan, reterr);
+    return pl_requirements_add(job, program, pending, plan, reterr);
 }
 
 enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program,

@@ -238,6 +238,38 @@ static void keep(struct pl_cause *cause, const char *line, const char *place, co
     cause->later_bytes = 0;
 }
 
+/* The text of a line that says why of the one before it, as uv prints them; else NULL. */
+static const char *find_reason(const char *line)
+{
+    static const char *const beginnings[] = {"  cause: ", "  Caused by: ", "  \u2570\u2500\u25B6 "};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(beginnings); i++) {
+        if (begins_with(line, beginnings[i])) {
+            return line + strlen(beginnings[i]);
+        }
+    }
+    return NULL;
+}
+
+/* uv's error and the reasons in the lines after it, as one line. An error without reasons is none of uv's. */
+static void join_reasons(struct pl_cause *cause, const char *line)
+{
+    static const char error[] = "error: ", cross[] = "  \u00D7 ";
+    const char *reason = cause->error[0] != '\0' ? find_reason(line) : NULL;
+    size_t bytes = strlen(cause->error);
+
+    if (reason) {
+        snprintf(cause->error + bytes, sizeof(cause->error) - bytes, "%s %s", cause->error[bytes - 1] == ':' ? "" : ":",
+                 reason);
+        keep(cause, cause->error, "", "");
+    } else {
+        snprintf(cause->error, sizeof(cause->error), "%s",
+                 begins_with(line, error)   ? line + strlen(error)
+                 : begins_with(line, cross) ? line + strlen(cross)
+                                            : "");
+    }
+}
+
 /* torch's own tag: "[rank1]:", not "[rank 1]". */
 static bool is_torchs(const char *tag)
 {
@@ -360,6 +392,7 @@ static void end_line(struct pl_cause *cause)
     cause->line[cause->line_bytes] = '\0';
     cause->line_bytes = 0;
     remove_colours(cause->line);
+    join_reasons(cause, cause->line);
     tag = tag_bytes(cause->line);
     line = cause->line + tag;
     text = line + strspn(line, " \t");

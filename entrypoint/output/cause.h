@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The line of a stream that says why a Python program failed: the last exception's own line, or what pip says of a
- * connection after its last attempt. It is kept as the stream passes, whose end may be a dump of any length. With the
- * exception comes its place: the innermost line of its traceback that lies in the program's own folder; otherwise the
- * innermost that lies in no package and not in Python; otherwise the innermost.
+ * connection after its last attempt, or uv's error with its reasons. It is kept as the stream passes, whose end may be
+ * a dump of any length. With the exception comes its place: the innermost line of its traceback that lies in the
+ * program's own folder; otherwise the innermost that lies in no package and not in Python; otherwise the innermost.
  *
  * An exception's line is the first after "Traceback (most recent call last):" that is not indented, or, as of a
  * SyntaxError, one that begins with a name such as ValueError and a colon. What Python reports as "Exception ignored"
@@ -56,6 +56,7 @@ struct pl_cause {
     size_t line_bytes;
     struct pl_cause_writer writers[PL_CAUSE_WRITERS]; /* the first has no tag */
     size_t writers_used;
+    char error[PL_CAUSE_LINE_BYTES + 1]; /* uv's, with the reasons so far; "" after another line */
     char found[PL_CAUSE_LINE_BYTES + 1];
     char found_place[PL_CAUSE_PLACE_BYTES];
     char found_tag[PL_CAUSE_TAG_BYTES];

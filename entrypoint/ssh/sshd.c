@@ -55,11 +55,7 @@ static enum pl_status key_path(const char *directory, const char *name, char **r
         if (errno == EACCES) {
             return refuse_unreadable(directory, pl_text_string(&path), reterr);
         }
-        return pl_error_raise(reterr, PL_NOT_FOUND, PL_DOMAIN_ERRNO, errno,
-                              "a job on several hosts needs ssh keys in the image: '%.200s' (make it with ssh-keygen "
-                              "-t ed25519 -N '', as Paceline's "
-                              "Dockerfile does, or name its directory in PACELINE_SSH_DIR)",
-                              pl_text_string(&path));
+        return pl_needs_keys_missing(pl_text_string(&path), reterr);
     }
     return pl_text_take(&path, ret_path, reterr);
 }
@@ -108,7 +104,7 @@ static enum pl_status check_user(const struct passwd *user, struct pl_error *ret
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
                             struct pl_error *reterr)
 {
-    const char *named = job->settings.ssh_dir ? job->settings.ssh_dir : PL_SSHD_DEFAULT_DIR;
+    const char *named = job->settings.ssh_dir ? job->settings.ssh_dir : PL_NEEDS_KEYS_DIR;
     const char *directory = job->settings.ssh_secret ? rundir->path : named;
     const struct passwd *user = getpwuid(geteuid());
 

@@ -10,9 +10,6 @@
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/ssh/rundir.h"
 
-/** The directory of the keys, unless PACELINE_SSH_DIR names another. They are made when the image is built. */
-#define PL_SSHD_DEFAULT_DIR "/etc/paceline/ssh"
-
 struct pl_sshd {
     char *user_key;  /* the master's private key; the public key is next to it, with ".pub" */
     char *host_key;  /* the workers' private key; the public key is next to it */

@@ -54,7 +54,9 @@ static double distance_to(double x, double y, const double a[2], const double b[
     double along = length > 0.0 ? ((x - a[0]) * dx + (y - a[1]) * dy) / length : 0.0;
 
     along = fmin(fmax(along, 0.0), 1.0);
-    return hypot(x - a[0] - along * dx, y - a[1] - along * dy);
+    dx = x - a[0] - along * dx;
+    dy = y - a[1] - along * dy;
+    return sqrt(dx * dx + dy * dy); /* hypot() would be the one call here of a glibc later than 2.34 */
 }
 
 static void draw_digit(struct random *random, unsigned digit, unsigned char image[IMAGE_BYTES])

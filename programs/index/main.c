@@ -22,6 +22,7 @@ static enum pl_status run(char **words, struct pl_error *reterr)
     PL_TRY(pl_file_find_program(words[1], pl_environment_get(environment, "PATH"), &program, reterr));
     PL_TRY(pl_codeartifact_index(environment, words[0], &url, reterr));
     PL_TRY(pl_environment_set(environment, "PIP_INDEX_URL", url, reterr));
+    PL_TRY(pl_environment_set(environment, "UV_DEFAULT_INDEX", url, reterr));
     execve(program, words + 1, (char **)pl_environment_strings(environment));
     return pl_error_errno(reterr, "run '%s'", program);
 }

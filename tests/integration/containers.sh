@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The image of the Dockerfile trains: alone, on two hosts, and in the trees of the SDK's two local modes. With the word `long`: a program in Python
-# in an image made from it, the smoke test for CI pipelines, and the pods of a job on Kubernetes.
+# in an image made from it, the smoke test for CI pipelines, the pods of a job on Kubernetes, an image without examples, and one without ssh keys. With
+# the word `full`: two builds of one tree have the same files.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/containers.sh"
 container_engine
@@ -82,8 +83,9 @@ the_image_is_built() {
     ! ls /etc/ssh/ssh_host_* 2>/dev/null || exit 13
     test -d /usr/local/share/paceline/examples/mnist || exit 14
     for module in horovod horovod-torch horovod-tensorflow; do test -f "/usr/local/libexec/paceline/libpaceline-$module.so" || exit 17; done
-    ldconfig -p | grep -q "libpaceline.so.0 .*=> /usr/local/lib/" && test -f /usr/local/lib/pkgconfig/paceline.pc || exit 16
-    ! grep -rlE "libcuda|libnccl|cuInit" /usr/local/bin /usr/local/lib /usr/local/libexec || exit 15'
+    ldconfig -p | grep -q "libpaceline.so.0 .*=> /opt/paceline/lib/" && test -f /usr/local/lib/pkgconfig/paceline.pc || exit 16
+    ! grep -rlE "libcuda|libnccl|cuInit" /opt/paceline/bin /opt/paceline/lib /opt/paceline/libexec || exit 15
+    test -z "$(ls -A /opt/paceline/lib/linked)" || exit 18'
   ends look 120
   [ "$code" = 0 ] || fail "the image's content is not as promised ($code)"
   forget
@@ -237,6 +239,56 @@ an_image_without_examples_has_no_openblas_and_asks_for_a_program() {
   forget
 }
 
+# Only algo-1 is started first: it waits for nobody. Then both, with a secret in a channel.
+without_keys_hosts_say_what_to_do_and_a_secret_is_enough() {
+  container_build "$image-nokeys" "$PACELINE_SOURCE" --build-arg SSH_KEYS=no >"$work/build.log" 2>&1 ||
+    { tail -n 40 "$work/build.log"; fail "the image without keys does not build"; }
+  image=$image-nokeys start look --entrypoint sh -- -c '
+    ! grep -rl "PRIVATE KEY-----" /etc /opt /root /home /usr/local /var || exit 10
+    paceline info | grep -E "^ +keys: +no$" || exit 11'
+  end_well look
+  forget
+  for host in algo-1 algo-2; do
+    config "$work/keys/$host" "$host" '["algo-1", "algo-2"]' eth0 "{\"epochs\": \"1\", \"batch-size\": \"32\", $mpi}"
+    mkdir -p "$work/keys/$host/model"
+    image=$image-nokeys start "$host" --network "$network" --hostname "$host" -v "$work/keys/$host:/opt/ml" -v "$work/digits:/opt/ml/input/data:ro" -- train
+    ends "$host" 120
+    [ "$code" != 0 ] || fail "$host runs without keys"
+    for words in "this image has no ssh keys" PACELINE_SSH_SECRET; do
+      grep -q -- "$words" "$work/keys/$host/output/failure" || fail "the failure file of $host lacks '$words'"
+    done
+    forget
+    rm "$work/keys/$host/output/failure"
+  done
+  mkdir "$work/secret" && head -c 48 /dev/urandom >"$work/secret/key"
+  for host in algo-1 algo-2; do
+    image=$image-nokeys start "$host" --network "$network" --network-alias "$host" --hostname "$host" -v "$work/keys/$host:/opt/ml" \
+      -v "$work/digits:/opt/ml/input/data:ro" -v "$work/secret:/run/secret:ro" -e PACELINE_SSH_SECRET=/run/secret/key -- train
+  done
+  end_well algo-1 algo-2
+  [ -s "$work/keys/algo-1/model/model.safetensors" ] || fail "no model with keys from a secret"
+  forget
+}
+
+# Files of an image, and what else is in it; without what the engine itself writes.
+list_image() {
+  "$engine" run --rm --entrypoint sh "$1" -c '
+    find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /etc/hosts -o -path /etc/hostname -o -path /etc/resolv.conf \) -prune \
+      -o -type f -print | sort | xargs -d "\n" sha256sum
+    find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run \) -prune -o -printf "%M %u %g %p %l\n" | sort'
+}
+
+two_builds_have_the_same_files() {
+  local build
+  for build in first second; do
+    container_build "$image-$build" "$PACELINE_SOURCE" --build-arg SSH_KEYS=no $([ $build = first ] || echo --no-cache) >"$work/build.log" 2>&1 ||
+      { tail -n 40 "$work/build.log"; fail "the $build build fails"; }
+    list_image "$image-$build" >"$work/$build"
+  done
+  [ "$(wc -l <"$work/first")" -gt 1000 ] || fail "the list of files is short"
+  diff "$work/first" "$work/second" || fail "two builds of one tree have other files"
+}
+
 # The pods of examples/kubernetes/job.yaml: its script and its files, the capabilities that it names, a secret, and no key in the image.
 two_pods_train_without_keys_in_the_image() {
   local yaml=$PACELINE_SOURCE/examples/kubernetes/job.yaml job=$work/pods name
@@ -295,7 +347,10 @@ step "engine $engine"
 the_image_is_built
 "$engine" network create "$network" >/dev/null
 checks="no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs"
-[ "${1:-main}" = main ] || checks="the_smoke_test_tells_good_images_from_bad_ones two_pods_train_without_keys_in_the_image a_python_program_runs_in_an_image_of_its_own an_image_without_examples_has_no_openblas_and_asks_for_a_program"
+case ${1:-main} in
+  long) checks="the_smoke_test_tells_good_images_from_bad_ones two_pods_train_without_keys_in_the_image a_python_program_runs_in_an_image_of_its_own an_image_without_examples_has_no_openblas_and_asks_for_a_program without_keys_hosts_say_what_to_do_and_a_secret_is_enough" ;;
+  full) checks=two_builds_have_the_same_files ;;
+esac
 for check in $checks; do
   step "$check"
   "$check"

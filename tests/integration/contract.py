@@ -232,6 +232,12 @@ def what_the_image_lacks_is_known_to_plan():
             expect(any('torchrun' in warning and 'the packages that pip installs for the code must contain it' in warning for warning in warnings), warnings)
         # Two hosts, so that there are parameter servers; the other one is this one too, and has no link to tell it anything.
         resource = {'current_host': 'algo-1', 'hosts': ['algo-1', 'algo-2'], 'network_interface_name': 'lo'}
+        keys = pathlib.Path(folder) / 'keys'
+        env['PACELINE_SSH_DIR'] = str(keys)
+        with Tree({'sagemaker_program': 'train.py', 'sagemaker_parameter_server_enabled': 'true'}, {'train.py': ''}, resource, env=env) as tree:
+            refused_alike(tree, f"this image has no ssh keys ('{keys}/id_ed25519')", 'PACELINE_SSH_SECRET', 'SSH_KEYS=yes')
+        keys.mkdir()
+        (keys / 'id_ed25519').touch()
         if subprocess.run([python, '-c', 'import tensorflow'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             with Tree({'sagemaker_program': 'train.py', 'sagemaker_parameter_server_enabled': 'true'}, {'train.py': ''}, resource, env=env) as tree:
                 code, said = tree.train('plan'), tree.done.stderr.decode()
@@ -700,6 +706,43 @@ def requirements_are_installed():
         expect(tree.read('model/out') == 'small', tree.read('model/out'))
 
 
+UV = """#!/bin/sh
+echo "uv $* break=$UV_BREAK_SYSTEM_PACKAGES strategy=$UV_INDEX_STRATEGY cache=$UV_CACHE_DIR" >"$SM_OUTPUT_DATA_DIR/uv"
+grep -q nothing requirements.txt || exit 0
+printf 'error: No solution found when resolving dependencies\\n  cause: Because nothing was not found, we can conclude.\\n' >&2
+exit 1
+"""
+
+
+def uv_installs_requirements_where_nothing_configures_pip():
+    """A stand-in for uv that writes its words down. The interpreter, which would run pip, fails."""
+    with tempfile.TemporaryDirectory(prefix='paceline-uv-') as folder:
+        for name, text in (('uv', UV), ('python', '#!/bin/sh\necho no pip >&2\nexit 9\n')):
+            (pathlib.Path(folder) / name).write_text(text)
+            (pathlib.Path(folder) / name).chmod(0o755)
+        env = {'PATH': f"{folder}:{os.environ['PATH']}", 'PACELINE_PYTHON': f'{folder}/python', 'PIP_CONFIG_FILE': '/dev/null', 'PIP_DEFAULT_TIMEOUT': '9'}
+        with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW, 'requirements.txt': 'small\n'}, env=env) as tree:
+            (tree.base / 'sagemaker/warmpoolcache').mkdir(parents=True)
+            expect(tree.train() == 0, tree.done.stderr)
+            words = tree.read('output/data/uv')  # with a constraint in between, where there are modules for Horovod
+            expect(words.startswith(f'uv pip install --python {folder}/python -r requirements.txt ') and
+                   words.endswith(f' break=1 strategy=unsafe-best-match cache={tree.base}/sagemaker/warmpoolcache/uv\n'), words)
+            tree.write('code/requirements.txt', 'nothing\n')
+            refused(tree, 'installing requirements.txt on host algo-1: No solution found when resolving dependencies: Because nothing was not found, we can')
+            tree.write('code/requirements.txt', 'small\n')
+            for name, value in (('PACELINE_UV', '0'), ('PIP_INDEX_URL', 'http://127.0.0.1:1/simple'), ('PIP_FIND_LINKS', '/wheels')):
+                tree.env[name] = value
+                expect(tree.train() != 0 and 'looking for pip on host algo-1' in tree.read('output/failure'), (name, tree.read('output/failure')))
+                del tree.env[name]
+            tree.write('code/requirements.txt', 'horovod\n')
+            expect(tree.train() != 0 and 'looking for pip on host algo-1' in tree.read('output/failure'), ('horovod', tree.read('output/failure')))
+            tree.write('.config/pip/pip.conf', '[global]\n')
+            tree.write('code/requirements.txt', 'small\n')
+            expect(tree.train() == 0, 'a file that PIP_CONFIG_FILE leaves out')
+            del tree.env['PIP_CONFIG_FILE']
+            expect(tree.train() != 0 and 'looking for pip on host algo-1' in tree.read('output/failure'), ('pip.conf', tree.read('output/failure')))
+
+
 def requirements_without_pip():
     """An image with Python and no pip says at once what is missing."""
     venv = pathlib.Path(tempfile.mkdtemp(prefix='paceline-venv-'))
@@ -811,7 +854,7 @@ CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
          an_exception_before_a_long_dump, exceptions_have_a_place, requirements_that_cannot_be_installed,
-         requirements_are_installed, requirements_without_pip,
+         requirements_are_installed, uv_installs_requirements_where_nothing_configures_pip, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]
 if __name__ == '__main__':

@@ -55,6 +55,7 @@ def image():
         (root / name).write_text('#!/bin/sh\n')
         (root / name).chmod(0o755)
     (root / 'tensorflow.py').touch()
+    (root / 'id_ed25519').touch() # the key by which hosts are linked
     return root
 
 
@@ -70,7 +71,8 @@ class Tree:
             path = self.base / 'code' / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        self.env = {'PATH': f"{IMAGE}/first:{os.environ['PATH']}:{IMAGE}", 'PYTHONPATH': str(IMAGE), 'HOME': str(self.base), 'SAGEMAKER_BASE_DIR': str(self.base)}
+        self.env = {'PATH': f"{IMAGE}/first:{os.environ['PATH']}:{IMAGE}", 'PYTHONPATH': str(IMAGE), 'HOME': str(self.base), 'SAGEMAKER_BASE_DIR': str(self.base),
+                    'PACELINE_SSH_DIR': str(IMAGE)}
         self.env.update(env)
 
     def __enter__(self):

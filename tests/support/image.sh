@@ -3,8 +3,8 @@
 # Steps that the Dockerfile's stages share. EXAMPLES=no leaves the example programs and OpenBLAS out.
 #
 #   image.sh build OPTION...   compile the tree around this file with these options of meson, install into /out
-#   image.sh final             packages, the hosts' key pair, folders; runs once, in the image, from a folder that may
-#                              hold more packages (*.deb) and trees (*.tar.gz, unpacked at /), and removes that folder
+#   image.sh final             packages; runs once, in the image, from a folder that may hold more packages (*.deb) and
+#                              trees (*.tar.gz, unpacked at /), and removes that folder. /opt/paceline/install comes after
 set -euo pipefail
 cd "$(dirname "$0")"
 case ${EXAMPLES:-yes} in
@@ -13,15 +13,51 @@ case ${EXAMPLES:-yes} in
   *) echo "EXAMPLES is '$EXAMPLES': expected yes or no" >&2; exit 2 ;;
 esac
 
+prefix=/opt/paceline
+
+# The ELF files of the prefix.
+programs() {
+  find /out$prefix -type f \( -path '*/bin/*' -o -path '*/libexec/*' -o -path '*/lib/*' \) -print0 | while IFS= read -r -d '' file; do
+    [ "$(head -c 4 "$file" | tail -c 3)" != ELF ] || printf '%s\n' "$file"
+  done
+}
+
+# lib/carried gets the libraries that these files need, for bases that have them not. Not the C library, not Open MPI, which the base's own programs
+# share, and not what an image with such programs has: GPUs' libraries, OpenBLAS, C++'s.
+carry() {
+  local file name path
+  mkdir -p /out$prefix/lib/carried
+  programs | while read -r file; do # a library of the list is not looked up by name, since one of its own may not be loadable alone
+    objdump -p "$file" | sed -n 's/^ *NEEDED *//p'
+  done | sort -u | grep -E '^lib(curl|archive|cjson|expat|zstd|isal|crypto|dw)\.so' | while read -r name; do
+    path=$(ldconfig -p | sed -nE "s|^\s*${name//./\\.} .*=> (/.*)|\1|p" | head -n 1)
+    echo "$name $path"
+    ldd "$path" | sed -nE 's|^\s*(\S+) => (/\S+) .*|\1 \2|p'
+  done | sort -u | while read -r name path; do
+    case $name in
+      libc.so.* | libm.so.* | libdl.so.* | librt.so.* | libpthread.so.* | libresolv.so.* | libgcc_s.so.* | libstdc++.so.*) ;;
+      *) install -m 644 "$path" "/out$prefix/lib/carried/$name" ;;
+    esac
+  done
+}
+
 if [ "${1:-}" = build ]; then
   shift
   cd ../..
-  meson setup /build . --prefix=/usr/local --buildtype=release -Dstrip=true -Dtests=disabled -Dexamples=$examples -Dhorovod=enabled "$@"
+  meson setup /build . --prefix=$prefix --buildtype=release -Dstrip=true -Dtests=disabled -Dexamples=$examples -Dhorovod=enabled "$@"
   ninja -C /build
   DESTDIR=/out meson install -C /build --no-rebuild
-  mkdir -p /out/usr/local/share/paceline/examples
-  [ $examples = false ] || cp -r examples /out/usr/local/share/paceline
-  cp -r examples/python /out/usr/local/share/paceline/examples # the module that Python programs import
+  mkdir -p /out$prefix/share/paceline/examples
+  [ $examples = false ] || cp -r examples /out$prefix/share/paceline
+  cp -r examples/python /out$prefix/share/paceline/examples # the module that Python programs import
+  install -m 755 entrypoint/install.sh /out$prefix/install
+  programs | xargs -d '\n' objdump -T | grep -o 'GLIBC_[0-9.]*' | cut -d _ -f 2 | sort -uV | tail -n 1 >/out$prefix/share/paceline/glibc
+  programs | while read -r file; do
+    folder=$(dirname "$file")
+    patchelf --set-rpath "$(patchelf --print-rpath "$file" | sed 's/..*/&:/')\$ORIGIN/$(realpath -m --relative-to="$folder" /out$prefix/lib/linked)" "$file"
+  done
+  carry
+  for file in /out$prefix/lib/carried/*; do patchelf --set-rpath '$ORIGIN/../linked' "$file"; done
   exit
 fi
 
@@ -39,11 +75,5 @@ fi
 for tree in ./*.tar.gz; do tar -xzf "$tree" -C /; done
 # sshd's own host keys are not needed: a job uses the pair below, on its own port, while it runs.
 apt-get clean # not every base does this by itself
-rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
-# One key pair, by which this image's hosts reach each other. Everyone who has the image has the key: README.md explains the consequences.
-# shellcheck disable=SC2174 # the mode is for the deepest folder
-mkdir -p -m 0700 /etc/paceline/ssh
-ssh-keygen -q -t ed25519 -N "" -C paceline-host -f /etc/paceline/ssh/host_ed25519
-ssh-keygen -q -t ed25519 -N "" -C paceline -f /etc/paceline/ssh/id_ed25519
-mkdir -p /opt/ml /run/sshd
+rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* /var/log/apt/* /var/log/dpkg.log /var/log/alternatives.log # two builds of one tree have the same files
 rm -rf "$PWD"

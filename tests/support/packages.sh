@@ -9,7 +9,7 @@
 # Roles: build (compile), test (tests/run.sh), format (the checks of the code's layout and of shell scripts, left out without it),
 # python and torch (tests of Python programs, which skip without them), peers (libraries that tests/bench/peers.py measures
 # next to ours), image (what the final container image carries), examples (what the programs in examples/ need there), cuda
-# (nvcc's host compiler), containers and s3-server (an engine and a real server, for tests that print that they need them).
+# (nvcc's host compiler), prefix (what makes the image's /opt/paceline relocatable), containers and s3-server (an engine and a real server, for tests that print that they need them).
 # Run on Debian 12, and on Debian 13, which has no clang-format 14 and where some names are provided by other packages
 # (libcurl4 by libcurl4t64), and with roles build, test, image and cuda on Ubuntu 22.04 and 24.04. 24.04 has no python3-torch.
 set -euo pipefail
@@ -28,9 +28,10 @@ packages_of() {
       libzstd1 libisal2 libssl3 libdw1" ;;
     examples) echo "libopenblas0-pthread" ;;
     cuda) echo "g++" ;;
+    prefix) echo "patchelf" ;;
     containers) echo "podman buildah runc debootstrap netavark aardvark-dns iptables nftables iproute2" ;;
     s3-server) echo "radosgw ceph-mon ceph-osd ceph-common uuid-runtime openssl curl python3" ;;
-    *) echo "packages.sh: unknown role '$1': build, test, format, python, torch, peers, image, examples, cuda, containers or s3-server" >&2; return 2 ;;
+    *) echo "packages.sh: unknown role '$1': build, test, format, python, torch, peers, image, examples, cuda, prefix, containers or s3-server" >&2; return 2 ;;
   esac
 }
 

@@ -92,6 +92,9 @@ static inline void tree_setup(struct tree *tree)
     ck_assert_int_eq(chmod(scratch_path(&tree->scratch, "first/torchrun", path), 0755), 0);
     tree_tool(tree, "ssh");
     tree_env(tree, "HOME", tree->base);
+    snprintf(path, sizeof(path), "%s/ssh", tree->base);
+    tree_env(tree, "PACELINE_SSH_DIR", path);
+    tree_write(tree, "ssh/id_ed25519", "");
     tree_write(tree, "input/config/resourceconfig.json",
                "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
     tree_write(tree, "code/train.py", "pass\n");

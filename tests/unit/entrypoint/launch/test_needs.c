@@ -74,6 +74,11 @@ START_TEST(a_link_that_the_job_needs_takes_ssh)
     tree_two_hosts(&tree, "algo-1");
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": true}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_int_eq(remove(scratch_path(&tree.scratch, "ssh/id_ed25519", path)), 0);
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_msg(strncmp(tree.error.cause, "this image has no ssh keys ('", 29) == 0, "%s", tree.error.cause);
+    tree_env(&tree, "PACELINE_SSH_SECRET", "/opt/ml/input/data/secret/key");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(remove(scratch_path(&tree.scratch, "bin/ssh", path)), 0);
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     ck_assert_str_eq(tree.error.cause,

