@@ -89,10 +89,11 @@ reasons() { # LAUNCHER PROGRAM HOSTS
     for host in $3; do wait_host $host $seconds; done
     for host in $3; do
       first=$(head -n 1 "$cluster/$host/ml/output/failure" 2>/dev/null || true) code=$(cat "$cluster/$host.code")
-      case $how in
-      raise) [ "$code" != 0 ] && [ "$first" = "ValueError: bad data (mistake.py:32, rank $rank on $last)" ] || case_failed "$host: $first" ;;
-      kill) [ "$code" != 0 ] && grep -q "^rank $rank on host $last was killed by signal 9 (SIGKILL)" <<<"$first" || case_failed "$host: $first" ;;
-      wait) [ "$code" = 143 ] && grep -q "^the job was stopped by SIGTERM; .*rank [0-9]* on" <<<"$first" || case_failed "$host: $code $first" ;;
+      case $how-$2 in
+      raise-*) [ "$code" != 0 ] && [ "$first" = "ValueError: bad data (mistake.py:32, rank $rank on $last)" ] || case_failed "$host: $first" ;;
+      kill-*) [ "$code" != 0 ] && grep -q "^rank $rank on host $last was killed by signal 9 (SIGKILL)" <<<"$first" || case_failed "$host: $first" ;;
+      wait-lightning_ddp) [ "$code" = 0 ] && [ -e "$cluster/$host/ml/output/success" ] || case_failed "$host: $code $first" ;; # it ends its ranks with 0
+      wait-*) [ "$code" = 143 ] && grep -q "^the job was stopped by SIGTERM; .*rank [0-9]* on" <<<"$first" || case_failed "$host: $code $first" ;;
       esac
     done
     expect_nobody
