@@ -110,14 +110,23 @@ struct pl_event {
     const char *about;
 };
 
+/** A collective of the world of all ranks that this rank has just posted. */
+struct pl_posted {
+    enum pl_kind kind;
+    const char *name;  /* 16 bytes, the unused ones 0; valid during the call */
+    uint64_t sequence; /* as in struct pl_event */
+    int64_t at_ns;
+};
+
 /**
  * Callbacks that see what a world does. They run in the thread that uses the world or, `ended` only, in its progress
  * thread; they must not use the world.
  */
 struct pl_observer {
     void *context;
-    void (*ended)(void *context, const struct pl_event *event); /* may be NULL */
-    int64_t stall_ns;                                           /* 0: `stalled` is not called */
+    void (*ended)(void *context, const struct pl_event *event);    /* may be NULL */
+    void (*posted)(void *context, const struct pl_posted *posted); /* may be NULL; needs `ended` */
+    int64_t stall_ns;                                              /* 0: `stalled` is not called */
     /** Called when nothing has moved in a wait for stall_ns, again after twice that time, and so on. */
     void (*stalled)(void *context, const struct pl_event *event);
 };

@@ -50,6 +50,10 @@ static const struct pl_verb_option check_options[] = {
     {"--json", NULL, "print one JSON object in place of the table"},
 };
 
+static const struct pl_verb_option trace_options[] = {
+    {"--summary", NULL, "say which rank the others waited for, and why, in place of the JSON"},
+};
+
 static const struct pl_verb_option demo_options[] = {
     {"--keep", "DIR",
      "put the job's files and the model there (a new folder in /tmp): a new or empty folder, or one of an earlier "
@@ -263,12 +267,16 @@ const struct pl_verb pl_verbs[] = {
      .examples = "mpirun -n 2 --map-by ppr:1:node paceline server --workers 2 ./train --steps 1000"},
     {.name = "trace",
      .program = "paceline-trace",
-     .summary = "traces that ranks left, for chrome://tracing",
-     .arguments = "RING... > trace.json",
+     .summary = "traces that ranks left: for chrome://tracing, or who held up whom",
+     .arguments = "[--summary] RING...",
      .text =
          "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed "
-         "programs are fine. The result opens in chrome://tracing and in Perfetto.",
-     .examples = "paceline trace /opt/ml/output/data/trace.rank*.ring > trace.json"},
+         "programs are fine. The result opens in chrome://tracing and in Perfetto. With --summary, sentences and a "
+         "table say "
+         "which rank the others waited for, how long, and why. Give the rings of all ranks of all hosts for that.",
+     OPTIONS(trace_options),
+     .examples = "paceline trace /opt/ml/output/data/trace.rank*.ring > trace.json\n"
+                 "paceline trace --summary /opt/ml/output/data/trace.rank*.ring"},
     {.name = "feed",
      .program = "paceline-feed",
      .summary = "Pipe Mode's side of the platform: a directory or S3 into FIFOs",

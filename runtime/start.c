@@ -82,6 +82,7 @@ static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reter
         .host = pl_world_cross_rank(runtime->world),
     };
     struct pl_observer observer = {.ended = pl_trace_add_event,
+                                   .posted = pl_trace_note_posted,
                                    .stall_ns = pl_knob_ns(knobs, PL_KNOB_STALL_S, PL_NS_PER_S)};
 
     if (*path) {
@@ -121,9 +122,6 @@ static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, 
         status = pl_file_write_atomic(pl_text_string(&name), text.data, text.length, 0644, reterr);
     }
     for (size_t i = 0; i < count; i++) {
-        if (status == PL_OK) {
-            unlink(rings[i]);
-        }
         free(rings[i]);
     }
     return status;

@@ -23,7 +23,6 @@
 enum {
     DEFAULT_RECORDS = 16384,
     MAX_RECORDS = 1 << 24,
-    PROGRAM = UINT16_MAX, /* `kind` of a span of the program */
     LEAST_RECORDS = 3,
     PARTS = UINT8_MAX + 1,
 };
@@ -31,35 +30,12 @@ enum {
 /* Times are printed relative to the start of a day: below 2^53 thousandths of a microsecond a double is exact. */
 #define DAY_NS (24 * 3600 * PL_NS_PER_S)
 
-static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '2'};
-
-struct ring_head {
-    char magic[8];
-    uint32_t record_bytes;
-    uint32_t records;
-    int32_t rank, size, host, unused;
-    int64_t realtime_minus_monotonic_ns; /* puts hosts on one time line, as exactly as their clocks agree */
-    _Atomic uint64_t written;
-    char padding[80];
-};
-
-struct ring_record {
-    int64_t start_ns, end_ns;
-    uint64_t bytes;
-    int64_t waited_ns;
-    int32_t waited_for;
-    uint16_t kind;
-    uint8_t status;
-    uint8_t part; /* number of the event's part; parts beyond the highest number share it */
-    char name[PL_TRACE_NAME_BYTES];
-};
-
-_Static_assert(sizeof(struct ring_head) == 128 && sizeof(struct ring_record) == 64, "the file's layout");
+static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '3'};
 
 struct pl_trace {
-    pthread_mutex_t lock;   /* held by writers */
-    struct ring_head *head; /* the records follow it */
-    struct ring_record *records;
+    pthread_mutex_t lock;      /* held by writers */
+    struct pl_ring_head *head; /* the records follow it */
+    struct pl_ring_record *records;
     size_t bytes;
 };
 
@@ -77,7 +53,7 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
                             struct pl_error *reterr)
 {
     uint64_t records = options->records ? options->records : DEFAULT_RECORDS;
-    size_t bytes = sizeof(struct ring_head) + records * sizeof(struct ring_record);
+    size_t bytes = sizeof(struct pl_ring_head) + records * sizeof(struct pl_ring_record);
     PL_AUTO_CLOSE int fd = -1;
     struct pl_trace *trace;
     void *memory;
@@ -108,9 +84,9 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
     }
     pthread_mutex_init(&trace->lock, NULL);
     trace->head = memory;
-    trace->records = (struct ring_record *)(trace->head + 1);
+    trace->records = (struct pl_ring_record *)(trace->head + 1);
     trace->bytes = bytes;
-    trace->head->record_bytes = sizeof(struct ring_record);
+    trace->head->record_bytes = sizeof(struct pl_ring_record);
     trace->head->records = (uint32_t)records;
     trace->head->rank = options->rank;
     trace->head->size = options->size;
@@ -136,7 +112,7 @@ uint64_t pl_trace_count(const struct pl_trace *trace)
 }
 
 /* Returns the slot of the next record, for one writer at a time. publish() makes it visible. */
-static struct ring_record *next_record(struct pl_trace *trace)
+static struct pl_ring_record *next_record(struct pl_trace *trace)
 {
     pthread_mutex_lock(&trace->lock);
     return &trace->records[atomic_load_explicit(&trace->head->written, memory_order_relaxed) % trace->head->records];
@@ -150,23 +126,35 @@ static void publish(struct pl_trace *trace)
 
 void pl_trace_add(struct pl_trace *trace, const char *name, int64_t start_ns, int64_t end_ns)
 {
-    struct ring_record *record;
+    struct pl_ring_record *record;
 
     if (!trace) {
         return;
     }
     record = next_record(trace);
-    *record = (struct ring_record){.start_ns = start_ns, .end_ns = end_ns, .waited_for = -1, .kind = PROGRAM};
-    memcpy(record->name, name, strnlen(name, sizeof(record->name)));
+    *record =
+        (struct pl_ring_record){.start_ns = start_ns, .end_ns = end_ns, .waited_for = -1, .kind = PL_RING_PROGRAM};
+    memcpy(record->span_name, name, strnlen(name, sizeof(record->span_name)));
     publish(trace);
+}
+
+/* The world's lock keeps other writers out. A reader may see the parts of two notes. */
+void pl_trace_note_posted(void *trace_at, const struct pl_posted *posted)
+{
+    struct pl_ring_head *head = ((struct pl_trace *)trace_at)->head;
+
+    head->posted_ns = posted->at_ns;
+    head->posted_kind = (uint32_t)posted->kind;
+    memcpy(head->posted_name, posted->name, sizeof(head->posted_name));
+    atomic_store_explicit(&head->posted_sequence, posted->sequence, memory_order_release);
 }
 
 void pl_trace_add_event(void *trace_at, const struct pl_event *event)
 {
     struct pl_trace *trace = trace_at;
-    struct ring_record *record = next_record(trace);
+    struct pl_ring_record *record = next_record(trace);
 
-    *record = (struct ring_record){
+    *record = (struct pl_ring_record){
         .start_ns = event->started_ns,
         .end_ns = event->ended_ns,
         .bytes = event->bytes,
@@ -176,11 +164,12 @@ void pl_trace_add_event(void *trace_at, const struct pl_event *event)
         .status = (uint8_t)event->status,
         .part = (uint8_t)(event->part < PARTS - 1 ? event->part : PARTS - 1),
     };
-    memcpy(record->name, event->name, strnlen(event->name, sizeof(record->name)));
+    memcpy(record->collective.name, event->name, strnlen(event->name, sizeof(record->collective.name)));
+    record->collective.sequence = event->sequence;
     publish(trace);
 }
 
-static void print_head(struct pl_trace_events *events, const struct ring_head *head)
+static void print_head(struct pl_trace_events *events, const struct pl_ring_head *head)
 {
     char name[64];
 
@@ -190,24 +179,27 @@ static void print_head(struct pl_trace_events *events, const struct ring_head *h
     pl_trace_events_thread(events, head->rank, 1, "collectives");
 }
 
-/* Converts to the wall clock. Values of a damaged ring wrap around. */
-static int64_t wall_ns(const struct ring_head *head, int64_t ns)
+int64_t pl_ring_wall_ns(const struct pl_ring_head *head, int64_t ns)
 {
     return (int64_t)((uint64_t)ns + (uint64_t)head->realtime_minus_monotonic_ns);
 }
 
-static void print_record(struct pl_trace_events *events, const struct ring_head *head, const struct ring_record *record,
-                         int64_t midnight_ns)
+static void print_record(struct pl_trace_events *events, const struct pl_ring_head *head,
+                         const struct pl_ring_record *record, int64_t midnight_ns)
 {
     char name[PL_TRACE_NAME_BYTES + 1] = "", label[PL_TRACE_NAME_BYTES + 32];
-    bool program = record->kind == PROGRAM;
+    bool program = record->kind == PL_RING_PROGRAM;
     const char *kind = record->kind < PL_KIND_COUNT ? pl_kind_text((enum pl_kind)record->kind) : "collective";
 
-    memcpy(name, record->name, pl_text_whole_bytes(record->name, strnlen(record->name, PL_TRACE_NAME_BYTES)));
+    memcpy(name, record->span_name,
+           pl_text_whole_bytes(
+               record->span_name,
+               strnlen(record->span_name, program ? PL_TRACE_NAME_BYTES : (size_t)PL_RING_COLLECTIVE_NAME_BYTES)));
     pl_text_mask_broken(name, strlen(name));
     snprintf(label, sizeof(label), "%s%s%s", program ? "" : kind, *name && !program ? " " : "", name);
     pl_trace_events_begin(events, "X", label, head->rank, program ? 0 : 1 + record->part);
-    pl_trace_events_time(events, "ts", (int64_t)((uint64_t)wall_ns(head, record->start_ns) - (uint64_t)midnight_ns));
+    pl_trace_events_time(events, "ts",
+                         (int64_t)((uint64_t)pl_ring_wall_ns(head, record->start_ns) - (uint64_t)midnight_ns));
     pl_trace_events_time(events, "dur", (int64_t)((uint64_t)record->end_ns - (uint64_t)record->start_ns));
     if (!program) {
         pl_trace_events_args(events);
@@ -224,7 +216,7 @@ static void print_record(struct pl_trace_events *events, const struct ring_head 
 }
 
 /* Prints a line for the collectives of each sub-world. */
-static void print_parts(struct pl_trace_events *events, const struct ring_head *head, const bool parts[PARTS])
+static void print_parts(struct pl_trace_events *events, const struct pl_ring_head *head, const bool parts[PARTS])
 {
     for (int part = 1; part < PARTS; part++) {
         if (parts[part]) {
@@ -256,18 +248,11 @@ static enum pl_status read_at(int fd, const char *path, off_t at, void *to, size
     return (size_t)got == bytes ? PL_OK : no_ring(path, reterr);
 }
 
-/* A copy of a ring. The caller frees its records. */
-struct ring {
-    struct ring_head head;
-    struct ring_record *records;
-    uint64_t first; /* the first complete record of those up to head.written */
-};
-
-static enum pl_status read_ring(const char *path, struct ring *ring, struct pl_error *reterr)
+enum pl_status pl_ring_read(const char *path, struct pl_ring *ring, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
-    PL_AUTO_FREE struct ring_record *records = NULL;
-    struct ring_head head_after;
+    PL_AUTO_FREE struct pl_ring_record *records = NULL;
+    struct pl_ring_head head_after;
 
     if (fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
@@ -296,11 +281,11 @@ static enum pl_status find_midnight(const char *const *paths, size_t count, int6
 {
     *ret_ns = INT64_MAX;
     for (size_t i = 0; i < count; i++) {
-        struct ring ring;
+        struct pl_ring ring;
 
-        PL_TRY(read_ring(paths[i], &ring, reterr));
+        PL_TRY(pl_ring_read(paths[i], &ring, reterr));
         for (uint64_t at = ring.first; at < ring.head.written; at++) {
-            int64_t ns = wall_ns(&ring.head, ring.records[at % ring.head.records].start_ns);
+            int64_t ns = pl_ring_wall_ns(&ring.head, ring.records[at % ring.head.records].start_ns);
 
             *ret_ns = ns < *ret_ns ? ns : *ret_ns;
         }
@@ -314,12 +299,12 @@ static enum pl_status merge_one(const char *path, int64_t midnight_ns, struct pl
                                 struct pl_error *reterr)
 {
     bool parts[PARTS] = {false};
-    struct ring ring;
+    struct pl_ring ring;
 
-    PL_TRY(read_ring(path, &ring, reterr));
+    PL_TRY(pl_ring_read(path, &ring, reterr));
     print_head(events, &ring.head);
     for (uint64_t at = ring.first; at < ring.head.written; at++) {
-        const struct ring_record *record = &ring.records[at % ring.head.records];
+        const struct pl_ring_record *record = &ring.records[at % ring.head.records];
 
         print_record(events, &ring.head, record, midnight_ns);
         parts[record->part] = true;

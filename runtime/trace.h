@@ -6,6 +6,8 @@
  * With the knob `trace` (a path) a rank's ring is a mapped file, PATH.rank3.ring: it is there at any moment of the run
  * and after any end, SIGKILL and crashes included, without handlers. At an orderly end the ranks of a host merge their
  * rings into PATH (PATH.host1 and so on where there are several hosts); otherwise `paceline trace PATH.*.ring` does.
+ * The rings stay: `paceline trace --summary PATH.*.ring` says which rank held up the others, and for "data" and "save",
+ * two names of spans, that this was the reason.
  * Without the knob the ring is ordinary memory.
  *
  * Threads  any may write; others, and other processes, may read the file meanwhile.

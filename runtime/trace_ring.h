@@ -1,11 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The ring of a trace: who makes it, fills it with collectives, and makes a JSON trace of it. Internal to runtime/. */
+/**
+ * The ring of a trace: its layout, and the calls that make it, fill it with collectives, read it, and make a JSON trace
+ * of it. Internal to runtime/ and to `paceline trace`.
+ */
 #ifndef PL_RUNTIME_TRACE_RING_H
 #define PL_RUNTIME_TRACE_RING_H
 
 #include "base/text.h"
 #include "collectives/world_private.h"
 #include "runtime/trace.h"
+
+#include <stdatomic.h>
+
+enum {
+    PL_RING_PROGRAM = UINT16_MAX, /* `kind` of a span of the program */
+    PL_RING_COLLECTIVE_NAME_BYTES = 16,
+};
+
+/** The first bytes of a ring's file; the records follow. Times are on the rank's CLOCK_MONOTONIC. */
+struct pl_ring_head {
+    char magic[8];
+    uint32_t record_bytes;
+    uint32_t records;
+    int32_t rank, size, host, unused;
+    int64_t realtime_minus_monotonic_ns; /* puts hosts on one time line, as exactly as their clocks agree */
+    _Atomic uint64_t written;
+    /* the newest collective of the world of all ranks that this rank has posted; it may not have ended */
+    _Atomic uint64_t posted_sequence; /* 0: none */
+    int64_t posted_ns;
+    uint32_t posted_kind;
+    char posted_name[PL_RING_COLLECTIVE_NAME_BYTES]; /* without a 0 if it is as long as this */
+    char padding[44];
+};
+
+struct pl_ring_record {
+    int64_t start_ns, end_ns;
+    uint64_t bytes;
+    int64_t waited_ns;
+    int32_t waited_for;
+    uint16_t kind;
+    uint8_t status;
+    uint8_t part; /* number of the event's part; parts beyond the highest number share it */
+    /* Names end with a 0 only if they are shorter than their place. */
+    union {
+        char span_name[PL_TRACE_NAME_BYTES];
+        struct {
+            char name[PL_RING_COLLECTIVE_NAME_BYTES];
+            uint64_t sequence; /* the same on all ranks of the collective's world */
+        } collective;
+    };
+};
+
+_Static_assert(sizeof(struct pl_ring_head) == 128 && sizeof(struct pl_ring_record) == 64, "the file's layout");
+
+/** A copy of a ring. Record number i is at `records[i % head.records]`. */
+struct pl_ring {
+    struct pl_ring_head head;
+    struct pl_ring_record *records; /* freed by the caller */
+    uint64_t first;                 /* the first complete record of those before head.written */
+};
+
+/** Errors: as pl_trace_merge(). */
+enum pl_status pl_ring_read(const char *path, struct pl_ring *ring, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Converts to the wall clock of the rank's host. Values of a damaged ring wrap around. */
+int64_t pl_ring_wall_ns(const struct pl_ring_head *head, int64_t ns);
 
 /** Zero-initialise. */
 struct pl_trace_options {
@@ -22,6 +81,9 @@ void pl_trace_free(struct pl_trace *trace);
 
 /** Records a collective. `trace_at` is the trace, so that this can be an observer's function. */
 void pl_trace_add_event(void *trace_at, const struct pl_event *event);
+
+/** Notes that a collective of the world of all ranks was posted. Can be an observer's function too. */
+void pl_trace_note_posted(void *trace_at, const struct pl_posted *posted);
 
 /** Returns the number of records written so far, including those that were overwritten. */
 uint64_t pl_trace_count(const struct pl_trace *trace);

@@ -333,6 +333,12 @@ static void enqueue(struct pl_world *world, struct pl_request *request)
     if (world->observer.ended) {
         request->posted_ns = request->started_ns = pl_clock_now_ns();
     }
+    if (world->observer.posted && world->part == 0) {
+        world->observer.posted(world->observer.context, &(struct pl_posted){.kind = request->collective.kind,
+                                                                            .name = request->signature.name,
+                                                                            .sequence = request->signature.sequence,
+                                                                            .at_ns = request->posted_ns});
+    }
     if (world->last) {
         world->last->next = request;
     } else {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline trace RING...: prints the rings that ranks left (see runtime/trace.h) as one JSON trace. */
+/* paceline trace [--summary] RING...: prints the rings that ranks left (see runtime/trace.h) as one JSON trace, or says
+ * which rank held up the others. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "entrypoint/verbs.h"
+#include "programs/trace/summary.h"
 #include "runtime/trace.h"
 #include "runtime/trace_ring.h"
 
@@ -13,14 +15,18 @@
 
 int main(int argc, char **argv)
 {
-    static const struct option table[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option table[] = {
+        {"help", no_argument, NULL, 'h'}, {"summary", no_argument, NULL, 's'}, {NULL, 0, NULL, 0}};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
+    bool summary = false;
     int option;
 
     pl_log_open("paceline trace");
-    status = pl_options_next(argc, argv, "", table, &option, &error);
+    while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK && option == 's') {
+        summary = true;
+    }
     if (status == PL_INVALID) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
         return PL_EXIT_USAGE;
@@ -29,9 +35,11 @@ int main(int argc, char **argv)
         pl_verbs_print_help("trace", status == PL_OK ? stdout : stderr);
         return status == PL_OK ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
-    if (pl_trace_merge((const char *const *)(argv + optind), (size_t)(argc - optind), &text, &error) != PL_OK ||
+    status = (summary ? pl_trace_summarise : pl_trace_merge)((const char *const *)(argv + optind),
+                                                             (size_t)(argc - optind), &text, &error);
+    if (status != PL_OK ||
         pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", &error) != PL_OK) {
-        pl_log_error(&error, "merging the rings");
+        pl_log_error(&error, "reading the rings");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

@@ -133,13 +133,16 @@ def vanishing():
 
 
 def tracing(folder):
-    """O1, O8: one JSON file with every rank's operations and the program's own spans; the rings are gone."""
+    """O1, O8: one JSON file with every rank's operations and the program's own spans; the rings stay, and say who was waited for."""
     run(3, "span", PACELINE_TRACE=str(folder / "trace.json"))
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     names = {(event["pid"], event["name"]) for event in events if event["ph"] == "X"}
     assert len({pid for pid, name in names if name == "my span"}) == 3, names
     assert len({pid for pid, name in names if name == "barrier"}) == 3, names
-    assert [path.name for path in folder.iterdir()] == ["trace.json"]
+    rings = sorted(folder.glob("trace.json.rank?.ring"))
+    assert len(rings) == 3 and len(list(folder.iterdir())) == 4, list(folder.iterdir())
+    done = subprocess.run([BUILD / "programs/paceline-trace", "--summary", *rings], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and re.search(r"3 ranks on 1 host|too few to compare", done.stdout), done
 
 
 def main():

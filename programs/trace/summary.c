@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the rings, corrects the hosts' clocks, adds up who waited for whom, and words the result. */
+#include "programs/trace/summary.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/trace_ring.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Below these shares of the time nobody is named: ranks are never exactly equal. */
+#define LEAST_WAITING_SHARE 0.05 /* of all the time that ranks waited */
+#define CULPRIT_SHARE 0.6        /* of the waiting, for which one rank or one host is named */
+#define ONCE_SHARE 0.8           /* of a rank's waiting, which a single collective holds */
+#define LEAST_LATE_NS (20 * PL_NS_PER_US)
+#define LEAST_LATE_PART 50 /* a rank is late if it is late by this part of a usual step */
+#define SAID_CLOCK_NS PL_NS_PER_MS
+
+enum span_kind { SPAN_DATA, SPAN_SAVE, SPAN_KINDS };
+
+static const char *const span_names[SPAN_KINDS] = {"data", "save"};
+
+struct span {
+    int64_t start_ns, end_ns;
+};
+
+struct spans {
+    struct span *items; /* in the order of their ends */
+    size_t count;
+};
+
+struct step {
+    int64_t start_ns, end_ns;
+    uint16_t kind;
+    bool known;
+    char name[PL_RING_COLLECTIVE_NAME_BYTES + 1];
+};
+
+struct rank {
+    struct pl_ring ring;
+    const char *path;
+    uint64_t first, last; /* sequence numbers of its collectives; 0: none */
+    struct step *steps;   /* those that all ranks have */
+    struct spans spans[SPAN_KINDS];
+    int64_t own_ns, waiting_ns, moving_ns, span_ns[SPAN_KINDS]; /* sums over the steps */
+    int64_t cost_ns, most_ns;                                   /* others waited for it: in all, and once */
+    uint64_t times, most_sequence;
+};
+
+struct summary {
+    struct rank *ranks; /* by rank */
+    size_t count;
+    int size, hosts;
+    uint64_t first; /* sequence number of steps[0] */
+    size_t steps;
+    int64_t total_ns, cost_ns;
+    struct pl_text *text;
+};
+
+static void free_ranks(struct summary *summary)
+{
+    for (size_t i = 0; summary->ranks && i < summary->count; i++) {
+        free(summary->ranks[i].ring.records);
+        free(summary->ranks[i].steps);
+        for (int kind = 0; kind < SPAN_KINDS; kind++) {
+            free(summary->ranks[i].spans[kind].items);
+        }
+    }
+    free(summary->ranks);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct rank *left = a, *right = b;
+
+    return left->ring.head.rank < right->ring.head.rank ? -1 : left->ring.head.rank > right->ring.head.rank;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/* Returns the median of values, whose order changes; the lower one of two. */
+static int64_t median(int64_t *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), by_value);
+    return count ? values[(count - 1) / 2] : 0;
+}
+
+static bool needs_all_ranks(uint16_t kind)
+{
+    return kind == PL_ALLREDUCE || kind == PL_REDUCE_SCATTER || kind == PL_ALLGATHER || kind == PL_ALLTOALL ||
+           kind == PL_BARRIER;
+}
+
+static const char *kind_text(uint32_t kind)
+{
+    return kind < PL_KIND_COUNT ? pl_kind_text((enum pl_kind)kind) : "collective";
+}
+
+/* Whether the record is a collective of the world of all ranks. */
+static bool is_step(const struct pl_ring_record *record)
+{
+    return record->kind != PL_RING_PROGRAM && record->part == 0;
+}
+
+static enum pl_status read_rings(struct summary *summary, const char *const *paths, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < summary->count; i++) {
+        struct rank *rank = &summary->ranks[i];
+
+        rank->path = paths[i];
+        PL_TRY(pl_ring_read(paths[i], &rank->ring, reterr));
+        for (uint64_t at = rank->ring.first; at < rank->ring.head.written; at++) {
+            const struct pl_ring_record *record = &rank->ring.records[at % rank->ring.head.records];
+
+            if (is_step(record)) {
+                rank->last = record->collective.sequence;
+                rank->first = rank->first ? rank->first : rank->last;
+            }
+        }
+    }
+    qsort(summary->ranks, summary->count, sizeof(*summary->ranks), by_rank);
+    summary->size = summary->ranks[0].ring.head.size;
+    for (size_t i = 0; i < summary->count; i++) {
+        const struct pl_ring_head *head = &summary->ranks[i].ring.head;
+
+        if (i > 0 && head->rank == summary->ranks[i - 1].ring.head.rank) {
+            return pl_error_set(reterr, PL_INVALID, "'%s' and '%s' are both of rank %d: expected the rings of one job",
+                                summary->ranks[i - 1].path, summary->ranks[i].path, head->rank);
+        }
+        if (head->size != summary->size) {
+            return pl_error_set(reterr, PL_INVALID, "'%s' is of a job with %d ranks and '%s' of one with %d",
+                                summary->ranks[0].path, summary->size, summary->ranks[i].path, head->size);
+        }
+        summary->hosts = head->host >= summary->hosts ? head->host + 1 : summary->hosts;
+    }
+    return PL_OK;
+}
+
+static enum pl_status add_span(struct spans *spans, size_t *capacity, int64_t start_ns, int64_t end_ns,
+                               struct pl_error *reterr)
+{
+    PL_TRY(pl_memory_grow(&spans->items, capacity, spans->count + 1, sizeof(*spans->items), reterr));
+    spans->items[spans->count++] = (struct span){.start_ns = start_ns, .end_ns = end_ns};
+    return PL_OK;
+}
+
+/* Takes the records of a rank apart: steps that all ranks have, and the spans that explain a step. */
+static enum pl_status sort_records(struct summary *summary, struct rank *rank, struct pl_error *reterr)
+{
+    size_t capacity[SPAN_KINDS] = {0};
+
+    rank->steps = pl_memory_new(summary->steps ? summary->steps : 1, sizeof(*rank->steps), reterr);
+    if (!rank->steps) {
+        return PL_MEMORY;
+    }
+    for (uint64_t at = rank->ring.first; at < rank->ring.head.written; at++) {
+        const struct pl_ring_record *record = &rank->ring.records[at % rank->ring.head.records];
+        const int64_t start_ns = pl_ring_wall_ns(&rank->ring.head, record->start_ns);
+        const int64_t end_ns = pl_ring_wall_ns(&rank->ring.head, record->end_ns);
+
+        if (is_step(record) && record->collective.sequence - summary->first < summary->steps) {
+            struct step *step = &rank->steps[record->collective.sequence - summary->first];
+
+            *step = (struct step){.start_ns = start_ns, .end_ns = end_ns, .kind = record->kind, .known = true};
+            memcpy(step->name, record->collective.name,
+                   pl_text_whole_bytes(record->collective.name,
+                                       strnlen(record->collective.name, PL_RING_COLLECTIVE_NAME_BYTES)));
+            pl_text_mask_broken(step->name, strlen(step->name));
+        }
+        for (int kind = 0; record->kind == PL_RING_PROGRAM && kind < SPAN_KINDS; kind++) {
+            if (strncmp(record->span_name, span_names[kind], PL_TRACE_NAME_BYTES) == 0) {
+                PL_TRY(add_span(&rank->spans[kind], &capacity[kind], start_ns, end_ns, reterr));
+            }
+        }
+    }
+    return PL_OK;
+}
+
+/* Finds the steps that all rings have. */
+static enum pl_status find_steps(struct summary *summary, struct pl_error *reterr)
+{
+    uint64_t last = UINT64_MAX;
+
+    for (size_t i = 0; i < summary->count; i++) {
+        const struct rank *rank = &summary->ranks[i];
+
+        summary->first = rank->first > summary->first ? rank->first : summary->first;
+        last = rank->last < last ? rank->last : last;
+    }
+    summary->steps = summary->first > 0 && last >= summary->first ? (size_t)(last - summary->first + 1) : 0;
+    for (size_t i = 0; i < summary->count; i++) {
+        PL_TRY(sort_records(summary, &summary->ranks[i], reterr));
+    }
+    /* A ring that was written during the read may lack a record: the steps after it count. */
+    for (size_t k = summary->steps; k > 0; k--) {
+        for (size_t i = 0; i < summary->count; i++) {
+            if (!summary->ranks[i].steps[k - 1].known) {
+                for (size_t each = 0; each < summary->count; each++) {
+                    struct rank *rank = &summary->ranks[each];
+
+                    memmove(rank->steps, rank->steps + k, (summary->steps - k) * sizeof(*rank->steps));
+                }
+                summary->first += k;
+                summary->steps -= k;
+                return PL_OK;
+            }
+        }
+    }
+    return PL_OK;
+}
+
+static void shift(struct rank *rank, size_t steps, int64_t ns)
+{
+    for (size_t k = 0; k < steps; k++) {
+        rank->steps[k].start_ns -= ns;
+        rank->steps[k].end_ns -= ns;
+    }
+    for (int kind = 0; kind < SPAN_KINDS; kind++) {
+        for (size_t i = 0; i < rank->spans[kind].count; i++) {
+            rank->spans[kind].items[i].start_ns -= ns;
+            rank->spans[kind].items[i].end_ns -= ns;
+        }
+    }
+}
+
+/* The median end of a step on the ranks of a host. `values` has room for all ranks. */
+static int64_t end_on(const struct summary *summary, int host, size_t k, int64_t *values)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < summary->count; i++) {
+        if (summary->ranks[i].ring.head.host == host) {
+            values[count++] = summary->ranks[i].steps[k].end_ns;
+        }
+    }
+    return median(values, count);
+}
+
+/* Puts the other hosts on the clock of the first rank's host. */
+static enum pl_status correct_clocks(struct summary *summary, struct pl_error *reterr)
+{
+    PL_AUTO_FREE int64_t *values = pl_memory_new(summary->count, sizeof(*values), reterr);
+    PL_AUTO_FREE int64_t *offsets = pl_memory_new(summary->steps, sizeof(*offsets), reterr);
+    const int reference = summary->ranks[0].ring.head.host;
+
+    if (!values || !offsets) {
+        return PL_MEMORY;
+    }
+    for (int host = 0; host < summary->hosts; host++) {
+        size_t count = 0;
+        int64_t offset_ns;
+
+        for (size_t k = 0; host != reference && k < summary->steps; k++) {
+            if (needs_all_ranks(summary->ranks[0].steps[k].kind)) {
+                offsets[count++] = end_on(summary, host, k, values) - end_on(summary, reference, k, values);
+            }
+        }
+        offset_ns = median(offsets, count);
+        for (size_t i = 0; offset_ns != 0 && i < summary->count; i++) {
+            if (summary->ranks[i].ring.head.host == host) {
+                shift(&summary->ranks[i], summary->steps, offset_ns);
+            }
+        }
+        if (llabs(offset_ns) >= SAID_CLOCK_NS) {
+            pl_text_printf(summary->text,
+                           "The clock of host %d is %.3f s %s that of host %d; this is corrected here.\n", host,
+                           (double)llabs(offset_ns) / PL_NS_PER_S, offset_ns > 0 ? "ahead of" : "behind", reference);
+        }
+    }
+    return PL_OK;
+}
+
+/* The part of the spans that lies between two times. `at` is the first span that may; it moves on. */
+static int64_t spans_between(const struct spans *spans, size_t *at, int64_t start_ns, int64_t end_ns)
+{
+    int64_t sum_ns = 0;
+
+    while (*at < spans->count && spans->items[*at].end_ns <= start_ns) {
+        (*at)++;
+    }
+    for (size_t i = *at; i < spans->count && spans->items[i].start_ns < end_ns; i++) {
+        const int64_t from_ns = spans->items[i].start_ns > start_ns ? spans->items[i].start_ns : start_ns;
+        const int64_t to_ns = spans->items[i].end_ns < end_ns ? spans->items[i].end_ns : end_ns;
+
+        sum_ns += to_ns > from_ns ? to_ns - from_ns : 0;
+    }
+    return sum_ns;
+}
+
+/* Adds up each rank's time between the steps and in them. The first step only begins the time. */
+static void add_times(struct summary *summary)
+{
+    for (size_t i = 0; i < summary->count; i++) {
+        struct rank *rank = &summary->ranks[i];
+        size_t at[SPAN_KINDS] = {0};
+
+        for (size_t k = 1; k < summary->steps; k++) {
+            const int64_t before_ns = rank->steps[k - 1].end_ns, start_ns = rank->steps[k].start_ns;
+
+            rank->own_ns += start_ns > before_ns ? start_ns - before_ns : 0;
+            for (int kind = 0; kind < SPAN_KINDS; kind++) {
+                rank->span_ns[kind] += spans_between(&rank->spans[kind], &at[kind], before_ns, start_ns);
+            }
+        }
+    }
+}
+
+/* Adds up who was waited for in one step. `starts` has room for all ranks. */
+static void add_step(struct summary *summary, size_t k, int64_t usual_ns, int64_t *starts)
+{
+    size_t last = 0, count = 0;
+    int64_t last_ns, cost_ns;
+
+    for (size_t i = 1; i < summary->count; i++) {
+        last = summary->ranks[i].steps[k].start_ns > summary->ranks[last].steps[k].start_ns ? i : last;
+    }
+    last_ns = summary->ranks[last].steps[k].start_ns;
+    for (size_t i = 0; i < summary->count; i++) {
+        struct rank *rank = &summary->ranks[i];
+
+        rank->waiting_ns += last_ns - rank->steps[k].start_ns;
+        rank->moving_ns += rank->steps[k].end_ns > last_ns ? rank->steps[k].end_ns - last_ns : 0;
+        if (i != last) {
+            starts[count++] = rank->steps[k].start_ns;
+        }
+    }
+    cost_ns = count ? last_ns - median(starts, count) : 0;
+    summary->cost_ns += cost_ns;
+    summary->ranks[last].cost_ns += cost_ns;
+    if (cost_ns >= LEAST_LATE_NS && cost_ns >= usual_ns / LEAST_LATE_PART) {
+        summary->ranks[last].times++;
+    }
+    if (cost_ns > summary->ranks[last].most_ns) {
+        summary->ranks[last].most_ns = cost_ns;
+        summary->ranks[last].most_sequence = summary->first + k;
+    }
+}
+
+static enum pl_status add_steps(struct summary *summary, struct pl_error *reterr)
+{
+    PL_AUTO_FREE int64_t *starts = pl_memory_new(summary->count, sizeof(*starts), reterr);
+    PL_AUTO_FREE int64_t *times = pl_memory_new(summary->steps, sizeof(*times), reterr);
+    const struct rank *first = &summary->ranks[0];
+    int64_t usual_ns;
+
+    if (!starts || !times) {
+        return PL_MEMORY;
+    }
+    for (size_t k = 1; k < summary->steps; k++) {
+        times[k - 1] = first->steps[k].end_ns - first->steps[k - 1].end_ns;
+    }
+    usual_ns = median(times, summary->steps - 1);
+    summary->total_ns = first->steps[summary->steps - 1].end_ns - first->steps[0].end_ns;
+    for (size_t k = 1; k < summary->steps; k++) {
+        if (needs_all_ranks(first->steps[k].kind)) {
+            add_step(summary, k, usual_ns, starts);
+        }
+    }
+    return PL_OK;
+}
+
+/* The median over the ranks but `without` of one of their sums, which lies `at` bytes into the struct. */
+static int64_t median_of(const struct summary *summary, const struct rank *without, size_t at, int64_t *values)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < summary->count; i++) {
+        if (&summary->ranks[i] != without) {
+            memcpy(&values[count++], (const char *)&summary->ranks[i] + at, sizeof(*values));
+        }
+    }
+    return median(values, count);
+}
+
+static double percent(int64_t part_ns, int64_t of_ns)
+{
+    return of_ns > 0 ? 100.0 * (double)part_ns / (double)of_ns : 0;
+}
+
+/* Says why a rank is late: by its spans, or by the time that it takes between collectives. */
+static void say_why(const struct summary *summary, const struct rank *rank, int64_t *values)
+{
+    static const char *const words[SPAN_KINDS] = {"it waits for data", "it saves"};
+    const int64_t others_ns = median_of(summary, rank, offsetof(struct rank, own_ns), values);
+    const int64_t more_ns = rank->own_ns - others_ns;
+
+    for (int kind = 0; kind < SPAN_KINDS; kind++) {
+        const size_t at = offsetof(struct rank, span_ns) + (size_t)kind * sizeof(int64_t);
+        const int64_t span_ns = rank->span_ns[kind] - median_of(summary, rank, at, values);
+
+        if (span_ns > 0 && 2 * span_ns >= more_ns) {
+            pl_text_printf(summary->text, "%s, %.1f %% of the time more than the others.\n", words[kind],
+                           percent(span_ns, summary->total_ns));
+            return;
+        }
+    }
+    if (others_ns > 0) {
+        pl_text_printf(summary->text, "it computes %.1f times as long as the others.\n",
+                       (double)rank->own_ns / (double)others_ns);
+    } else {
+        pl_text_append(summary->text, "it computes longer than the others.\n");
+    }
+}
+
+static const struct rank *most_waited_for(const struct summary *summary)
+{
+    const struct rank *most = &summary->ranks[0];
+
+    for (size_t i = 1; i < summary->count; i++) {
+        most = summary->ranks[i].cost_ns > most->cost_ns ? &summary->ranks[i] : most;
+    }
+    return most;
+}
+
+/* Returns the host whose ranks were waited for, if it is one and has several ranks; else -1. */
+static int host_waited_for(const struct summary *summary)
+{
+    for (int host = 0; host < summary->hosts && summary->hosts > 1; host++) {
+        int64_t cost_ns = 0;
+        int ranks = 0;
+
+        for (size_t i = 0; i < summary->count; i++) {
+            if (summary->ranks[i].ring.head.host == host) {
+                cost_ns += summary->ranks[i].cost_ns;
+                ranks++;
+            }
+        }
+        if (ranks > 1 && (double)cost_ns >= CULPRIT_SHARE * (double)summary->cost_ns) {
+            return host;
+        }
+    }
+    return -1;
+}
+
+static void say_once(const struct summary *summary, const struct rank *rank)
+{
+    const struct step *step = &rank->steps[rank->most_sequence - summary->first];
+
+    pl_text_printf(summary->text,
+                   "Rank %d (host %d) was late once: the others waited %.3f s for it in collective %" PRIu64
+                   " (%s%s%s).\n",
+                   rank->ring.head.rank, rank->ring.head.host, (double)rank->most_ns / PL_NS_PER_S, rank->most_sequence,
+                   kind_text(step->kind), *step->name ? " " : "", step->name);
+}
+
+static enum pl_status say_who(const struct summary *summary, struct pl_error *reterr)
+{
+    PL_AUTO_FREE int64_t *values = pl_memory_new(summary->count, sizeof(*values), reterr);
+    const struct rank *rank = most_waited_for(summary);
+    const double share = percent(summary->cost_ns, summary->total_ns);
+    int host;
+
+    if (!values) {
+        return PL_MEMORY;
+    }
+    if (share < 100 * LEAST_WAITING_SHARE) {
+        pl_text_printf(summary->text,
+                       "No rank held up the others: they waited %.1f %% of the time for the last rank.\n", share);
+    } else if ((double)rank->cost_ns >= CULPRIT_SHARE * (double)summary->cost_ns) {
+        if ((double)rank->most_ns >= ONCE_SHARE * (double)rank->cost_ns) {
+            say_once(summary, rank);
+            return PL_OK;
+        }
+        pl_text_printf(summary->text,
+                       "Rank %d (host %d) was waited for in %" PRIu64 " of %zu collectives, %.0f %% of the time: ",
+                       rank->ring.head.rank, rank->ring.head.host, rank->times, summary->steps - 1,
+                       percent(rank->cost_ns, summary->total_ns));
+        say_why(summary, rank, values);
+    } else if ((host = host_waited_for(summary)) >= 0) {
+        pl_text_printf(summary->text,
+                       "The ranks of host %d were late by turns: the others waited %.0f %% of the time.\n", host,
+                       share);
+    } else {
+        pl_text_printf(summary->text, "The ranks were late by turns, no one rank: they waited %.0f %% of the time.\n",
+                       share);
+    }
+    return PL_OK;
+}
+
+static void print_table(const struct summary *summary)
+{
+    pl_text_append(summary->text, "\n  rank  host  computes  data  saves  waits for others  moves data  late\n");
+    for (size_t i = 0; i < summary->count; i++) {
+        const struct rank *rank = &summary->ranks[i];
+        const int64_t spans_ns = rank->span_ns[SPAN_DATA] + rank->span_ns[SPAN_SAVE];
+
+        pl_text_printf(
+            summary->text, "  %4d  %4d  %6.1f %%  %2.0f %%  %3.0f %%  %14.1f %%  %8.1f %%  %4" PRIu64 "\n",
+            rank->ring.head.rank, rank->ring.head.host,
+            percent(rank->own_ns > spans_ns ? rank->own_ns - spans_ns : 0, summary->total_ns),
+            percent(rank->span_ns[SPAN_DATA], summary->total_ns), percent(rank->span_ns[SPAN_SAVE], summary->total_ns),
+            percent(rank->waiting_ns, summary->total_ns), percent(rank->moving_ns, summary->total_ns), rank->times);
+    }
+}
+
+/* Appends the ranks whose newest collective is `sequence`, or with `others` those whose is not. Returns how many. */
+static int append_ranks(const struct summary *summary, uint64_t sequence, bool others, struct pl_text *text)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < summary->count; i++) {
+        if ((summary->ranks[i].ring.head.posted_sequence == sequence) != others) {
+            pl_text_printf(text, "%s%d", count ? ", " : "", summary->ranks[i].ring.head.rank);
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Says which ranks are in a collective that has not ended, and which have not come to it. */
+static void say_unfinished(const struct summary *summary)
+{
+    PL_AUTO_TEXT struct pl_text in = PL_TEXT_NONE, missing = PL_TEXT_NONE;
+    const struct rank *newest = &summary->ranks[0];
+    char name[PL_RING_COLLECTIVE_NAME_BYTES + 1] = "";
+    bool unfinished = false;
+    uint64_t sequence;
+
+    for (size_t i = 0; i < summary->count; i++) {
+        const struct rank *rank = &summary->ranks[i];
+
+        unfinished = unfinished || rank->ring.head.posted_sequence > rank->last;
+        newest = rank->ring.head.posted_sequence > newest->ring.head.posted_sequence ? rank : newest;
+    }
+    if (!unfinished) {
+        return;
+    }
+    sequence = newest->ring.head.posted_sequence;
+    memcpy(name, newest->ring.head.posted_name, PL_RING_COLLECTIVE_NAME_BYTES);
+    pl_text_mask_broken(name, strlen(name));
+    append_ranks(summary, sequence, false, &in);
+    pl_text_printf(summary->text, "Collective %" PRIu64 " (%s%s%s) has not ended. In it: rank %s.", sequence,
+                   kind_text(newest->ring.head.posted_kind), *name ? " " : "", name, pl_text_string(&in));
+    if (append_ranks(summary, sequence, true, &missing) > 0) {
+        pl_text_printf(summary->text, " Not in it: rank %s.", pl_text_string(&missing));
+        for (size_t i = 0; i < summary->count; i++) {
+            const struct rank *rank = &summary->ranks[i];
+
+            if (rank->ring.head.posted_sequence != sequence) {
+                pl_text_printf(summary->text, " Rank %d came to collective %" PRIu64 " last.", rank->ring.head.rank,
+                               rank->ring.head.posted_sequence);
+            }
+        }
+    }
+    pl_text_append(summary->text, "\n");
+}
+
+/* Names the ranks whose rings were not given. */
+static void say_missing(const struct summary *summary)
+{
+    size_t at = 0;
+    bool any = false;
+
+    for (int number = 0; number < summary->size; number++) {
+        if (at < summary->count && summary->ranks[at].ring.head.rank == number) {
+            at++;
+            continue;
+        }
+        pl_text_printf(summary->text, "%s%d", any ? ", " : "Without the rings of rank ", number);
+        any = true;
+    }
+    if (any) {
+        pl_text_append(summary->text, ": what follows is about the others.\n");
+    }
+}
+
+static enum pl_status summarise(struct summary *summary, struct pl_error *reterr)
+{
+    PL_TRY(find_steps(summary, reterr));
+    say_missing(summary);
+    if (summary->steps < 2) {
+        pl_text_printf(summary->text,
+                       "The rings have %zu collectives of all ranks in common, too few to compare. A ring keeps the "
+                       "last records; PACELINE_TRACE_RECORDS sets how many.\n",
+                       summary->steps);
+        say_unfinished(summary);
+        return PL_OK;
+    }
+    PL_TRY(correct_clocks(summary, reterr));
+    add_times(summary);
+    PL_TRY(add_steps(summary, reterr));
+    pl_text_printf(summary->text, "%zu rank%s on %d host%s, collectives %" PRIu64 " to %" PRIu64 ", %.3f s.\n",
+                   summary->count, summary->count == 1 ? "" : "s", summary->hosts, summary->hosts == 1 ? "" : "s",
+                   summary->first, summary->first + summary->steps - 1, (double)summary->total_ns / PL_NS_PER_S);
+    PL_TRY(say_who(summary, reterr));
+    say_unfinished(summary);
+    print_table(summary);
+    return PL_OK;
+}
+
+enum pl_status pl_trace_summarise(const char *const *paths, size_t count, struct pl_text *text, struct pl_error *reterr)
+{
+    struct summary summary = {.count = count, .text = text};
+    enum pl_status status = PL_MEMORY;
+
+    summary.ranks = pl_memory_new(count, sizeof(*summary.ranks), reterr);
+    if (summary.ranks) {
+        status = read_rings(&summary, paths, reterr);
+    }
+    if (status == PL_OK) {
+        status = summarise(&summary, reterr);
+    }
+    free_ranks(&summary);
+    return status == PL_OK ? pl_text_check(text, reterr) : status;
+}

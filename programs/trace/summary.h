@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Which rank held up the others, and why, from the rings that the ranks of a job left.
+ *
+ * The collectives of the world of all ranks are compared by their sequence numbers, as far as all rings have them. Of
+ * each that needs all ranks (allreduce, reduce_scatter, allgather, alltoall, barrier), the rank that starts last is the
+ * one that the others wait for; a collective costs the time from the median of the other ranks' starts to its start.
+ * Hosts are put on one clock by the ends of these collectives, which all ranks reach at nearly the same time.
+ *
+ * Test  tests/unit/programs/test_summary.c, tests/integration/trace.py
+ */
+#ifndef PL_PROGRAMS_TRACE_SUMMARY_H
+#define PL_PROGRAMS_TRACE_SUMMARY_H
+
+#include "base/text.h"
+
+/**
+ * Appends sentences and a table for people. A rank that takes longer than the others is said to wait for data or to
+ * save if its spans named "data" or "save" hold half of what it takes longer.
+ * Errors  those of pl_ring_read(); PL_INVALID: two rings of one rank, or rings of different jobs.
+ */
+enum pl_status pl_trace_summarise(const char *const *paths, size_t count, struct pl_text *text,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif
