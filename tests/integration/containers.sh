@@ -244,7 +244,7 @@ without_keys_hosts_say_what_to_do_and_a_secret_is_enough() {
   container_build "$image-nokeys" "$PACELINE_SOURCE" --build-arg SSH_KEYS=no >"$work/build.log" 2>&1 ||
     { tail -n 40 "$work/build.log"; fail "the image without keys does not build"; }
   image=$image-nokeys start look --entrypoint sh -- -c '
-    ! grep -rl "PRIVATE KEY-----" /etc /opt /root /home /usr/local /var || exit 10
+    ! grep -rlI "^-----BEGIN.* PRIVATE KEY-----" /etc /opt /root /home /usr/local /var || exit 10
     paceline info | grep -E "^ +keys: +no$" || exit 11'
   end_well look
   forget
