@@ -122,7 +122,10 @@ if [ -n "$mpirun" ]; then
     done
   done
   known=$(loads "$prefix/libexec/paceline/paceline-check" | sed -n "s|^[[:space:]]*$mpi_abi => \(/[^ ]*\).*|\1|p")
-  if [ -n "$own" ] && [ "$known" != "$own/$mpi_abi" ] && [ "$root" != /usr ]; then ln -s "$own/$mpi_abi" "$linked/$mpi_abi"; fi
+  if [ -n "$own" ] && [ "$known" != "$own/$mpi_abi" ] && [ "$root" != /usr ]; then
+    ln -s "$own/$mpi_abi" "$linked/$mpi_abi"
+    if [ -d "$own/openmpi" ]; then ln -s "$own/openmpi" "$linked/openmpi"; fi # it may look there for libraries, relative to itself
+  fi
   if [ -z "$own" ] && [ -z "$known" ] && [ $mpi = yes ]; then
     lack "$mpirun has no $mpi_abi beside it, the library of Open MPI 4 and 5, for which Paceline is built: install one of these"
   fi
@@ -198,7 +201,7 @@ for name in $(each_program list_missing | sort -u); do
     "$mpi_abi") [ $mpi = no ] || [ -z "$mpirun" ] || lack "the loader finds no $mpi_abi of $mpirun" ;;
     libopenblas.so.0) say "the example programs need $name: $(package_of "$name") has it; all else works without" ;;
     libstdc++.so.6 | libgcc_s.so.1) say "Horovod's modules for TensorFlow need $name: $(package_of "$name") has it; all else works without" ;;
-    libcu*) say "GPUs in the example programs need $name of NVIDIA's images; all else works without" ;;
+    libcuda* | libcudnn* | libcublas*) say "GPUs in the example programs need $name of NVIDIA's images; all else works without" ;;
     *) case $refused in *"/$name:"*) ;; *) lack "the base has no $name: install $(package_of "$name")" ;; esac ;;
   esac
 done
@@ -224,8 +227,11 @@ mkdir -p /opt/ml
 
 version=$("$prefix/bin/paceline" --version) || refuse "$prefix/bin/paceline does not start"
 say "$version in $prefix; glibc $found; Open MPI: $mpi_words; ssh: $key_words"
-carried=$(cd "$linked" && printf '%s ' *)
-[ "$carried" = '* ' ] || say "libraries that this base has not, from $prefix/lib/carried: $carried"
+carried=
+for file in "$linked"/*; do
+  case $(readlink "$file" || true) in "$prefix/lib/carried/"*) carried="$carried${file##*/} " ;; esac
+done
+[ -z "$carried" ] || say "libraries that this base has not, from $prefix/lib/carried: $carried"
 [ $lacks = 0 ] || refuse "something is missing, see above"
 cat <<W
 install: the Dockerfile goes on with these lines:
