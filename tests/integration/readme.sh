@@ -19,8 +19,8 @@ run_id=plreadme$$
 engine=none
 cleanup() {
   if [ "$engine" != none ]; then
-    "$engine" rm -f "$run_id-algo-1" "$run_id-algo-2" "$run_id-bare" >/dev/null 2>&1 || true
-    "$engine" network rm "$run_id-job-net" >/dev/null 2>&1 || true
+    for name in algo-1 algo-2 bare; do "$engine" rm -f "$run_id-$name" >/dev/null 2>&1 || true; done
+    "$engine" network rm -f "$run_id-job-net" >/dev/null 2>&1 || true
     "$engine" rmi -f "$run_id" "$run_id-image" >/dev/null 2>&1 || true
   fi
   rm -rf "$work"
