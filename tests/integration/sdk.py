@@ -5,7 +5,7 @@
 Each SDK is installed into an environment of its own, with its telemetry off by its own configuration. Both call `docker
 compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts in the image as it is, which has no
 Python, and a Python script in one made from it, which has Debian's torch. The estimator and the trainer of docs/sdk.md run as they
-stand there, but for the image's name, the places of code and data, and the kind and number of processors. With the word
+stand there, and so do those of examples/pytorch, but for the image's name, the places of code and data, and the kind and number of processors. With the word
 `full`: what the others show on another number of hosts.
 """
 import json
@@ -22,7 +22,7 @@ SOURCE = pathlib.Path(os.environ.get('PACELINE_SOURCE', pathlib.Path(__file__).r
 IMAGE = os.environ.get('PACELINE_TEST_IMAGE', 'paceline:sdk')
 PYTHON_IMAGE = IMAGE + '-python'
 PACKAGES = {'v2': 'sagemaker[local]==2.257.*', 'v3': 'sagemaker-train==1.27.*'}  # what trains in the SDK's version 3.27
-LIMIT_S = 1500  # far away: what hangs is found by it
+LIMIT_S = 1500  # a far deadline, to find a run that hangs
 STOP_S = 110  # SageMaker gives 120
 BEGIN = time.monotonic()
 PROGRAMS = '/opt/ml/input/data/tools/'
@@ -205,7 +205,7 @@ def start(root, tools, version, cases):
 
 
 def logs(root, version):
-    """What each case printed, by its name."""
+    """The output of each case, by its name."""
     text = (root / f'{version}.log').read_text(errors='replace')
     parts = re.split(r'^--- (?!ended|failed)(\S+)$', text, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2]))
@@ -235,6 +235,18 @@ def page(word, replaced):
     return piece
 
 
+def example(version, replaced):
+    """examples/pytorch's estimator without what local mode has not: spot instances, and checkpoints on S3."""
+    text = (SOURCE / f'examples/pytorch/estimator_{version}.py').read_text()
+    text = re.sub(r'^    (use_spot_instances|max_run|max_wait|checkpoint_s3_uri|stopping_condition|checkpoint_config)=.*\n', '', text, flags=re.M)
+    replaced = {'image, role, bucket = sys.argv[1:]': f'image = {PYTHON_IMAGE!r}', 'role=role': '**local',
+                '"examples/pytorch"': repr(str(SOURCE / 'examples/pytorch')), '"epochs": 20': '"epochs": 2', **replaced}
+    for old, new in replaced.items():
+        expect(text.count(old) == 1, f'estimator_{version}.py has {old} {text.count(old)} times')
+        text = text.replace(old, new)
+    return text
+
+
 def case(name, hosts, image=IMAGE, **more):
     return {'name': name, 'hosts': hosts, 'image': image, 'source': None, 'distributed': None, 'hyperparameters': {}, 'environment': {}, 'channels': {},
             **more}
@@ -256,6 +268,7 @@ def cases(root):
         'v2': [
             (case('estimator', 1, hyperparameters=mpi, channels=tools), lines(1, 2, '--epochs 3')),
             (case('estimator-2', 2, page=old), lines(2, 2, '--epochs 5 testing training')),
+            (case('example-v2', 2, page=example('v2', {'"ml.c5.xlarge"': '"local"'})), []),
         ],
         'v3': [
             (case('plain', 1, hyperparameters={**hyper, 'sagemaker_program': PROGRAMS + 'run.sh'}, channels=tools), lines(1, 0, options)),
@@ -267,6 +280,7 @@ def cases(root):
             (case('mpi', 1, source=program, distributed=('MPI', {'process_count_per_node': 2})), lines(1, 2, '')),
             (case('mpi-2', 2, source=program, distributed=('MPI', {'process_count_per_node': 2}), hyperparameters=hyper), lines(2, 2, options)),
             (case('page-2', 2, PYTHON_IMAGE, page=new), lines(2, 2, '--epochs 5 testing training')),
+            (case('example-v3', 2, page=example('v3', {'"ml.c5.xlarge"': '"local_cpu"', ', enable_managed_spot_training=True': ''})), []),
             (case('torchrun', 1, PYTHON_IMAGE, source={'entry_script': 'train.py'}, distributed=('Torchrun', {'process_count_per_node': 2})), lines(1, 2, '')),
             (case('torchrun-2', 2, PYTHON_IMAGE, source={'entry_script': 'train.py'}, distributed=('Torchrun', {'process_count_per_node': 2}),
                   hyperparameters=hyper), lines(2, 2, options)),
@@ -285,6 +299,8 @@ def check(name, log, expected):
         expect('--- ended' in log and said(log) == expected, f'{name}: {said(log)} differs from {expected}: {log[-6000:]}')
     else:
         expect('--- failed' in log, f'{name} did not fail: {log[-6000:]}')
+    if name.startswith('example'):
+        expect('epoch=2 loss=' in log and 'rank 1 of 2 begins at epoch 1 step 0' in log, f'{name}: {log[-6000:]}')
     print('ok', name, flush=True)
 
 
@@ -309,7 +325,7 @@ def containers(root):
 
 
 def stop(root, process):
-    """What `docker stop` does with the last job, once all its ranks run; its words."""
+    """Runs `docker stop` on the last job once all its ranks run; returns the output."""
     await_files([root / f'stop/model/ready-{rank}' for rank in range(4)], process)
     names = containers(root)
     expect(len(names) == 2, f'{len(names)} containers of the job, not 2')
