@@ -189,7 +189,7 @@ while [ $more = yes ]; do
     done
   done
 done
-refused=$(each_program list_refused | sort -u)
+refused=$(each_program list_refused | sort -Vr | sort -u -t : -k 1,1) # of each library the latest version
 for file in $refused; do
   name=${file%:*}
   name=${name##*/}
