@@ -31,14 +31,14 @@ enum pl_dtype {
  * The meaning of "reducing"; x(r) is rank r's element.
  *
  * SUM, PRODUCT  integers wrap modulo 2^bits; bool: logical or (sum), logical and (product).
- * AVERAGE       floats: the sum divided by n (the number of ranks, or what the call gives), for the half-width types
- *               without overflow in between; integers: the exact sum, kept wide, divided by n and truncated toward
- *               zero; bool: refused.
+ * AVERAGE       floats: the sum divided by n, which is the number of ranks or a number that the call gives; for the
+ *               half-width types without overflow in between. Integers: the exact sum, kept wide, divided by n and
+ *               truncated toward zero. bool: refused.
  * MIN, MAX      a NaN from any rank makes the result NaN; which zero wins is open; bool: and (min), or (max).
- * ADASUM        floats in host memory, allreduce over ranks whose number is a power of two: vectors added pairwise so
- *               that what is parallel is averaged and what is orthogonal summed (collectives/calls/adasum.h).
+ * ADASUM        floats in host memory, allreduce over ranks whose number is a power of two: vectors are added in pairs
+ *               so that parallel parts are averaged and orthogonal parts summed (collectives/calls/adasum.h).
  *
- * A bool element is one byte, any non-zero byte counts as true, results are 0 or 1.
+ * A bool element is one byte. Any non-zero byte counts as true. Results are 0 or 1.
  */
 #define PL_OP_LIST(X)                                                                                                  \
     X(SUM, "sum")                                                                                                      \
@@ -67,16 +67,16 @@ static inline size_t pl_dtype_bytes(enum pl_dtype dtype)
     return (unsigned)dtype < PL_DTYPE_COUNT ? item_bytes[dtype] : 0;
 }
 
-/** "float32" for PL_FLOAT32, "unknown type" outside the list. */
+/** Returns "float32" for PL_FLOAT32, and "unknown type" for a value outside the list. */
 const char *pl_dtype_text(enum pl_dtype dtype);
 
-/** Finds the type called `text`; false if there is none. */
+/** Finds the type whose name is `text`; false if there is none. */
 bool pl_dtype_find(const char *text, enum pl_dtype *ret_dtype);
 
 /** Whether the type is float16, bfloat16, float32 or float64. */
 bool pl_dtype_is_float(enum pl_dtype dtype);
 
-/** "sum" for PL_SUM. */
+/** Returns "sum" for PL_SUM. */
 const char *pl_op_text(enum pl_op op);
 
 #endif

@@ -15,7 +15,7 @@ struct pl_environment;
 /** Copy this process's environment. */
 enum pl_status pl_environment_new(struct pl_environment **ret_environment, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** An environment without variables. */
+/** Makes an environment without variables. */
 enum pl_status pl_environment_new_empty(struct pl_environment **ret_environment, struct pl_error *reterr) PL_MUST_CHECK;
 
 enum pl_status pl_environment_new_copy(const struct pl_environment *source, struct pl_environment **ret_environment,

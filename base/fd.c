@@ -74,7 +74,7 @@ ssize_t pl_fd_receive_with(int socket_fd, void *data, size_t bytes, int ret_fds[
     do {
         got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC | MSG_TRUNC);
     } while (got < 0 && errno == EINTR);
-    head = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL; /* an empty message may have control data too */
+    head = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL; /* even an empty message may have control data */
     if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
         *ret_count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         memcpy(ret_fds, CMSG_DATA(head), *ret_count * sizeof(int));

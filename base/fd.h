@@ -39,9 +39,9 @@ int pl_fd_send_with(int socket_fd, const void *data, size_t bytes, const int *fd
  */
 int pl_fd_receive(int socket_fd, size_t count, int *ret_fds) PL_MUST_CHECK;
 /**
- * Receives what a unix socket has, with any number of descriptors. If the socket keeps messages apart, returns the
- * message's whole length, even if `data` of `bytes` bytes is shorter and gets only its beginning; 0 if the other side
- * has closed; or -1. `ret_fds` gets `*ret_count` descriptors, which belong to the caller. Descriptors beyond
+ * Receives the data that a unix socket has, with any number of descriptors. If the socket keeps messages apart, returns
+ * the message's whole length, even if `data` of `bytes` bytes is shorter and gets only its beginning; 0 if the other
+ * side has closed; or -1. `ret_fds` gets `*ret_count` descriptors, which belong to the caller. Descriptors beyond
  * PL_FD_MOST_PASSED are closed.
  */
 ssize_t pl_fd_receive_with(int socket_fd, void *data, size_t bytes, int ret_fds[PL_FD_MOST_PASSED],

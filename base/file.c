@@ -27,7 +27,7 @@ void pl_file_close_at(int *fd)
 
     if (*fd >= 0) {
         close(*fd);
-        *fd = -1; /* poll(2) skips it, and a second close cannot close a descriptor that was opened since */
+        *fd = -1; /* poll(2) skips -1, and a second close cannot close a descriptor that was opened meanwhile */
     }
     errno = saved_errno;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The settings ("knobs") of a Paceline job, in one table: a new one is one line here.
+ * The settings ("knobs") of a Paceline job, in one table: a new setting is one line here.
  *
  * A setting called NAME is set by the environment variable PACELINE_NAME (upper case) or by the hyperparameter
- * paceline_NAME, which the entrypoint turns into that variable. Where Horovod has the same setting, its variable counts
+ * paceline_NAME, which the entrypoint turns into that variable. If Horovod has the same setting, its variable counts
  * when PACELINE_NAME is not set. All ranks use the values that rank 0 resolved.
  *
  * The table is in base, although it names parts of other folders, because the entrypoint checks a job's settings and

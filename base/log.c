@@ -75,7 +75,7 @@ void pl_log_set_fd(int fd)
 
 /*
  * A reader that has stopped must not stop the program. The first line waits for the reader; the lines after it do not
- * wait until one of them is written.
+ * wait until one of them could be written.
  */
 static void write_line(const char *line, size_t bytes)
 {

@@ -23,10 +23,10 @@ void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes,
 enum pl_status pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A copy of `text`; NULL with PL_MEMORY. */
+/** Returns a copy of `text`; NULL with PL_MEMORY. */
 char *pl_memory_string(const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A copy of `length` bytes of `text`, then a NUL; NULL with PL_MEMORY. */
+/** Returns a copy of `length` bytes of `text` with a NUL after it; NULL with PL_MEMORY. */
 char *pl_memory_string_n(const char *text, size_t length, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_memory_free_at(void *pointer_at);

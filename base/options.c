@@ -12,7 +12,8 @@
 
 enum { HINT_BYTES = 300 };
 
-/* The options that begin with the `length` characters at `name`: "--quiet or --quick"; "" for fewer than two. */
+/* Lists the options that begin with the `length` characters at `name`: "--quiet or --quick"; "" if there are fewer than
+ * two. */
 static const char *candidates(const struct option *table, const char *name, int length, char text[HINT_BYTES])
 {
     size_t used = 0, count = 0;
@@ -30,7 +31,7 @@ static const char *candidates(const struct option *table, const char *name, int 
     return text;
 }
 
-/* An option that is none: several may begin with it, or one may be near. */
+/* Reports a word that is not an option: several options may begin with it, or the name of one may be similar. */
 static enum pl_status unknown(const struct option *table, const char *word, int length, struct pl_error *reterr)
 {
     char name[64], text[HINT_BYTES];

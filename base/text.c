@@ -253,7 +253,7 @@ unsigned pl_text_distance(const char *a, const char *b, unsigned limit)
     if (limit == 0) {
         return 1;
     }
-    for (unsigned way = 1; way <= 3; way++) { /* a character of `a` left out, one of `b`, one of each */
+    for (unsigned way = 1; way <= 3; way++) { /* leave out a character of `a`, or a character of `b`, or one of each */
         if (((way & 1) == 0 || *a != '\0') && ((way & 2) == 0 || *b != '\0')) {
             unsigned rest = pl_text_distance(a + (way & 1), b + (way >> 1), limit - 1);
 

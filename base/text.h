@@ -98,20 +98,22 @@ int pl_text_hex_value(char digit);
 
 enum { PL_TEXT_NEAR_EDITS = 2 }; /* the usual limit for the distance of two names */
 
-/** What a mistyped name was probably meant to be: the nearest of the candidates that were compared with it so far. */
+/* Finds what a mistyped name was probably meant to be: the nearest of the candidates that were compared with it so
+ * far. */
 struct pl_text_near {
     const char *name;
-    const char *meant; /* borrowed; NULL: no candidate is near */
+    const char *meant; /* borrowed; NULL if no candidate is near */
     unsigned edits;    /* its distance from `name` */
 };
 
-/** The edit distance: how many characters to insert, delete or change to turn `a` into `b`; at most `limit` + 1. */
+/* Returns the edit distance: how many characters to insert, delete or change to turn `a` into `b`; at most `limit` +
+ * 1. */
 unsigned pl_text_distance(const char *a, const char *b, unsigned limit);
 
-/** Takes `candidate` if its distance is at most `limit` and less than that of the candidate before. */
+/** Keeps `candidate` if its distance is at most `limit` and less than that of the kept one. */
 void pl_text_near_compare(struct pl_text_near *near, const char *candidate, unsigned limit);
 
-/** Writes " (did you mean 'PREFIXmeant'?)", or "" where no candidate is near. Returns `text`. */
+/** Writes " (did you mean 'PREFIXmeant'?)", or "" if no candidate is near. Returns `text`. */
 const char *pl_text_near_hint(const struct pl_text_near *near, const char *prefix, char *text, size_t bytes);
 
 #endif

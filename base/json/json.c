@@ -43,7 +43,7 @@ static void append_name(const char *name, struct pl_text *path)
         pl_text_append(path, name);
         return;
     }
-    pl_python_json_print_string(name, &quoted); /* ASCII, so that it may be cut at any byte */
+    pl_python_json_print_string(name, &quoted); /* the quoted text is ASCII, so it may be cut at any byte */
     pl_text_printf(path, "[%.*s%s]", MAX_NAME_BYTES, pl_text_string(&quoted),
                    quoted.length > MAX_NAME_BYTES ? "..." : "");
 }
@@ -124,7 +124,8 @@ static enum pl_json_kind item_kind(const cJSON *item)
     }
 }
 
-/* Appends what an item is, for a message. A number is shown, but a string is not: it may be a secret. */
+/* Appends a description of an item, for a message. A number is shown, but a string is not, because it may be a
+ * secret. */
 static void append_found(const cJSON *item, struct pl_text *found)
 {
     if (cJSON_IsNumber(item)) {

@@ -23,7 +23,7 @@ enum pl_python_json_kind {
     PL_PYTHON_JSON_NULL,
     PL_PYTHON_JSON_BOOL,
     PL_PYTHON_JSON_INT,   /* without fraction and exponent, any number of digits */
-    PL_PYTHON_JSON_FLOAT, /* every other number, NaN and the infinities included */
+    PL_PYTHON_JSON_FLOAT, /* every other number, including NaN and the infinities */
     PL_PYTHON_JSON_STRING,
     PL_PYTHON_JSON_ARRAY,
     PL_PYTHON_JSON_OBJECT,

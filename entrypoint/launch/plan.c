@@ -214,7 +214,8 @@ static enum pl_status fill_notify(const struct pl_job *job, const struct pl_laun
     if (launcher->use_hosts && !job->is_partial) {
         return launcher->use_hosts(job, plan, reterr);
     }
-    return job->distribution_index < 0 /* outside the distribution, or under another name than the configuration's */
+    return job->distribution_index <
+                   0 /* the host is outside the distribution, or its name differs from those in the configuration */
                ? PL_OK
                : pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the last exception's line and place in what a Python program prints. */
+/* Finds the line and the place of the last exception in the output of a Python program. */
 #include "entrypoint/output/cause.h"
 
 #include "base/memory.h"

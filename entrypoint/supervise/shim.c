@@ -506,7 +506,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     pl_file_close_at(&shim.copier.fd);
     pl_file_close_at(&shim.stdout_copier.fd);
     if (options->reader) {
-        end_line(&shim, &shim.copier); /* the output of other programs follows */
+        end_line(&shim, &shim.copier); /* a line without an end must not run into the output of other programs */
         end_line(&shim, &shim.stdout_copier);
     }
     if (options->setup.foreground && isatty(STDIN_FILENO)) {

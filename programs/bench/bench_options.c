@@ -123,7 +123,7 @@ enum pl_status pl_bench_options_parse(int argc, char **argv, struct pl_bench_opt
     PL_TRY(status == PL_END ? PL_OK : status);
     if (optind + 1 != argc || strcmp(argv[optind], "allreduce") != 0) {
         return pl_error_set(reterr, PL_INVALID,
-                            "expected the word allreduce alone, found '%s'; --help lists the options",
+                            "expected only the word allreduce, found '%s'; --help lists the options",
                             optind < argc ? argv[argc - 1] : "");
     }
     if (options->min_bytes > options->max_bytes) {

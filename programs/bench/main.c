@@ -2,10 +2,10 @@
 /*
  * paceline-bench allreduce: measures the cost of an allreduce, checks it and compares it with MPI's own.
  *
- * The cost is that inside produce + allreduce + consume: every rank rewrites its buffer, reduces, and reads the result;
- * the time of the same loop without the allreduce is subtracted. So an allreduce that leaves lines in the wrong cache
- * pays for it here, which a bare loop would not show. Loops of this library and of the peer alternate, and each figure
- * is the median over the pairs.
+ * The cost is measured inside produce + allreduce + consume: every rank rewrites its buffer, reduces, and reads the
+ * result; the time of the same loop without the allreduce is subtracted. If an allreduce leaves lines in the wrong
+ * cache, this cost includes the time to fetch them, which a loop of the allreduce alone would not show. Loops of this
+ * library and of the peer alternate, and each figure is the median over the pairs.
  */
 #include "base/clock.h"
 #include "base/environment.h"

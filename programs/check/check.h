@@ -63,7 +63,7 @@ struct pl_check_needs {
     bool json;             /* whether the result is printed as JSON */
 };
 
-/** All results; rank 0 evaluates them. */
+/** All results, which rank 0 evaluates. */
 struct pl_check_report {
     const struct pl_check_needs *needs;
     const struct pl_check_host *hosts;
@@ -78,7 +78,7 @@ struct pl_check_report {
 struct pl_check_row {
     const char *what;
     char where[160], found[160], needed[160];
-    bool missed, noted; /* noted: the need is met, but the user should know */
+    bool missed, noted; /* noted: the need is met, but the user should know of the finding */
 };
 
 struct pl_check_rows {

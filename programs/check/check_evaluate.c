@@ -104,7 +104,7 @@ static void evaluate_transport(const struct pl_check_report *report, const struc
         snprintf(row->needed, sizeof(row->needed), "%s", wanted);
         row->missed = strncmp(link->transport, wanted, strlen(wanted)) != 0;
     } else if (!efa && has_efa(report, link->from) && has_efa(report, link->to)) {
-        snprintf(row->needed, sizeof(row->needed), "any; EFA is there and is not used");
+        snprintf(row->needed, sizeof(row->needed), "any; EFA is present but not used");
         row->noted = true;
     }
 }

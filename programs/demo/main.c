@@ -4,7 +4,7 @@
  *
  * Writes the tree of a job, as SageMaker lays it out, with drawn digits or MNIST's files as its channels, and runs
  * `paceline train` on it: two processes train the digit classifier of the examples. At the end it prints the accuracy,
- * where the model is, and how to go on.
+ * the path of the model, and further commands to try.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -31,16 +31,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MARK ".paceline-demo" /* in a tree that a demo has made, which the next one may replace */
-#define TRAIN_DIGITS "2000"
-#define TEST_DIGITS "1000"
+#define MARK ".paceline-demo" /* in a tree that a demo has made, and that the next demo may replace */
+#define TRAIN_DIGITS "1500"
+#define TEST_DIGITS "500"
 
 enum { FOLDER_MODE = 0755, FILE_MODE = 0644, MOST_FILE_BYTES = 256 << 20, MOST_METRICS_BYTES = 1 << 20 };
 
 struct demo {
-    const char *keep, *data; /* the options' values; NULL without */
+    const char *keep, *data; /* the values of the options; NULL if an option was not given */
     uint64_t epochs, processes;
-    char tree[PATH_MAX]; /* an absolute path without links */
+    char tree[PATH_MAX]; /* an absolute path without symbolic links */
     char *paceline;      /* the front binary */
     struct pl_environment *environment;
     struct pl_signals signals;
@@ -79,9 +79,9 @@ static enum pl_status read_options(int argc, char **argv, struct demo *demo, boo
     if (status != PL_END) {
         return status;
     }
-    return optind == argc ? PL_OK
-                          : pl_error_set(reterr, PL_INVALID, "expected options alone, found '%s'; --help tells more",
-                                         argv[optind]);
+    return optind == argc
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID, "expected only options, found '%s'; --help tells more", argv[optind]);
 }
 
 static enum pl_status join(const char *folder, const char *name, struct pl_text *path, struct pl_error *reterr)
@@ -91,7 +91,7 @@ static enum pl_status join(const char *folder, const char *name, struct pl_text 
     return pl_text_check(path, reterr);
 }
 
-/* Whether the folder has an entry, and whether that is the tree of an earlier demo. */
+/* Sets whether the folder is empty, and whether it is the tree of an earlier demo. */
 static enum pl_status look_into(const char *folder, bool *ret_empty, bool *ret_ours, struct pl_error *reterr)
 {
     PL_AUTO_DIRECTORY DIR *directory = opendir(folder);
@@ -109,7 +109,7 @@ static enum pl_status look_into(const char *folder, bool *ret_empty, bool *ret_o
     return PL_OK;
 }
 
-/* Finds or makes the folder of the tree, and empties it of what an earlier demo has left. */
+/* Finds or makes the folder of the tree, and removes what an earlier demo left in it. */
 static enum pl_status make_folder(struct demo *demo, struct pl_error *reterr)
 {
     static const char *const parts[] = {"input", "model", "output"};
@@ -130,9 +130,10 @@ static enum pl_status make_folder(struct demo *demo, struct pl_error *reterr)
     }
     PL_TRY(look_into(demo->tree, &empty, &ours, reterr));
     if (!empty && !ours) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "'%s' is not empty: expected a new folder, an empty one, or one that an earlier demo made",
-                            demo->keep);
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "'%s' is not empty: expected a new folder, an empty folder, or a folder that an earlier demo made",
+            demo->keep);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
         PL_TRY(join(demo->tree, parts[i], &path, reterr));
@@ -154,7 +155,7 @@ static enum pl_status write_json(const struct demo *demo, const char *name, cons
     return pl_file_write_atomic(path.data, json->data, json->length, FILE_MODE, reterr);
 }
 
-/* As SageMaker does, all hyperparameters are texts. */
+/* Writes all hyperparameters as texts, as SageMaker does. */
 static enum pl_status write_hyperparameters(const struct demo *demo, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
@@ -223,7 +224,7 @@ static enum pl_status write_tree(const struct demo *demo, struct pl_error *reter
     return write_channels(demo, reterr);
 }
 
-/* Waits for the program and passes signals on to it; as process 1 this also takes leave of orphans. */
+/* Waits for the program and forwards signals to it. As process 1 it also reaps orphans. */
 static int await(const struct pl_signals *signals, pid_t program)
 {
     struct pollfd signal_fd = {.fd = signals->fd, .events = POLLIN};
@@ -257,7 +258,7 @@ static enum pl_status run(const struct demo *demo, const char *const *argv, int 
     setup.argv = argv;
     setup.environment = pl_environment_strings(demo->environment);
     setup.signals = &demo->signals;
-    setup.own_group = true; /* what a terminal sends to a group comes once, from here */
+    setup.own_group = true; /* signals that a terminal sends to a group arrive only once, from this process */
     setup.death_signal = SIGTERM;
     PL_TRY(pl_process_spawn(&setup, &program, reterr));
     *ret_code = await(&demo->signals, program);
@@ -318,7 +319,7 @@ static enum pl_status copy_data(const struct demo *demo, struct pl_error *reterr
                                      demo->data, files);
 }
 
-/* The test accuracy in the last line of the program's metrics. */
+/* Reads the test accuracy from the last line of the program's metrics. */
 static enum pl_status read_accuracy(const struct demo *demo, double *ret_accuracy, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -341,7 +342,8 @@ static enum pl_status read_accuracy(const struct demo *demo, double *ret_accurac
     return pl_json_double(pl_json_member(pl_json_root(line), "test_accuracy"), ret_accuracy, reterr);
 }
 
-/* Prints what a command does and, in the next line, the command as it is typed here; `tree` for one of a kept job. */
+/* Prints what a command does and, in the next line, the command as the user types it. `has_tree`: the command is for a
+ * kept job. */
 static void print_command(const struct demo *demo, const char *what, bool has_tree, const char *words)
 {
     PL_AUTO_FREE char *on_path = NULL, *itself = NULL;
@@ -349,7 +351,7 @@ static void print_command(const struct demo *demo, const char *what, bool has_tr
     const char *name = demo->paceline;
 
     printf("  # %s\n", what);
-    if (getpid() == 1) { /* in a container, whose folders are not those of the host */
+    if (getpid() == 1) { /* in a container, whose folders differ from those of the host */
         printf("  docker run --rm -v \"$PWD/job:/opt/ml\" paceline %s\n", words);
         return;
     }

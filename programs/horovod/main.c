@@ -229,7 +229,7 @@ static enum pl_status write_versions(const struct installed *installed, struct p
 }
 
 /*
- * Puts a package of ours beside Horovod, which Python looks into at its start: for example, Horovod's Python files for
+ * Adds a package of ours next to Horovod, into which Python looks at its start: for example, Horovod's Python files for
  * Keras do not support Keras 3. A link that leads nowhere has no effect.
  */
 static enum pl_status add_package(const struct installed *installed, struct pl_error *reterr)
@@ -346,7 +346,7 @@ static enum pl_status remove_link(const struct installed *installed, const char 
     return unlink(path.data) == 0 || errno == ENOENT ? PL_OK : pl_error_errno(reterr, "remove '%s'", path.data);
 }
 
-/* Removes what install() made. What it replaced with --force does not come back. */
+/* Removes the files that install() made. Files that it replaced with --force are not restored. */
 static enum pl_status uninstall(const struct installed *installed, const struct place *places, struct pl_error *reterr)
 {
     static const char *const beside[] = {"../paceline_horovod.pth", "../paceline_horovod", "metadata.json"};
@@ -370,7 +370,7 @@ static enum pl_status uninstall(const struct installed *installed, const struct 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(beside); i++) {
         PL_TRY(remove_link(installed, beside[i], reterr));
     }
-    printf("Horovod %s in %s runs no longer on Paceline\n", installed->version, installed->folder);
+    printf("Horovod %s in %s no longer runs on Paceline\n", installed->version, installed->folder);
     return PL_OK;
 }
 
@@ -399,7 +399,7 @@ static enum pl_status run(const char *python, enum command command, enum compile
     return status;
 }
 
-/* Reads the command's word; without one it is install. */
+/* Reads the command's word. If there is no word, the command is install. */
 static enum pl_status read_command(int count, char **words, enum command *ret_command, struct pl_error *reterr)
 {
     for (size_t i = 0; count == 1 && i < PL_ARRAY_ITEMS(commands); i++) {

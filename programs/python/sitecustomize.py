@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python imports at its start where the job watches for hangs (PACELINE_HANG_S): its stacks on demand.
+"""Python imports this at its start if the job watches for hangs (PACELINE_HANG_S): it writes its stacks on demand.
 
-`paceline stacks` sends the signal and reads the file (programs/stacks/python.h). A sitecustomize of the user's own,
-anywhere after this one on sys.path, is imported as it would be without.
+`paceline stacks` sends the signal and reads the file (programs/stacks/python.h). The user's own
+sitecustomize, later on sys.path, is still imported.
 """
 import sys
 
@@ -17,7 +17,7 @@ def _register_stacks():
 
 
 def _import_the_next():
-    """Python imports one module of this name: let the next on the path take the place of this one."""
+    """Python imports only one module of this name: import the next one on the path too, in place of this one."""
     import os
     here = os.path.dirname(os.path.abspath(__file__))
     path = list(sys.path)
@@ -33,6 +33,6 @@ def _import_the_next():
 
 try:
     _register_stacks()
-except Exception as error:  # the program runs on without: it is only watched
+except Exception as error:  # the program runs without it, because it only helps the watch
     print(f"paceline: Python's stacks will not be shown: {error}", file=sys.stderr)
 _import_the_next()

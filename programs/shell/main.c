@@ -97,7 +97,8 @@ static enum pl_status ssh_words(const struct place *place, const char *host, con
     PL_TRY(pl_shell_request_print(command, &text, reterr));
     PL_TRY(pl_sshd_client(&place->sshd, place->run_dir, host, pl_text_string(&text), &client, reterr));
     /*
-     * ssh gives up a host that is silent for so long: nobody can type meanwhile, and the job may notice the loss later
+     * ssh closes the connection to a host that is silent for this long: the user cannot type meanwhile, and the job may
+     * notice the loss later
      */
     PL_TRY(pl_strv_add_list(
         argv, (const char *const[]){"ssh", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", NULL},

@@ -87,9 +87,9 @@ enum pl_status pl_collect_program(pid_t pid, pl_collect_run *run, int64_t deadli
     if (await_end(collector, fds[0], deadline_ns, &status) == 0) {
         kill(collector, SIGKILL);
         await_end(collector, fds[0], pl_deadline_after_ns(REAP_NS), &status);
-        add_problem(program, "the time was over before all of it was read");
+        add_problem(program, "the time was over before the whole program was read");
     } else if (WIFSIGNALED(status)) {
-        snprintf(text, sizeof(text), "reading it was ended by signal %d (%s)", WTERMSIG(status),
+        snprintf(text, sizeof(text), "the process that reads it was killed by signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
         add_problem(program, text);
     }

@@ -130,7 +130,7 @@ static enum pl_status take_words(struct samples *samples, char **words, size_t c
         }
     }
     if (samples->count == 0) {
-        return count > 1 ? pl_error_set(reterr, PL_NOT_FOUND, "none of these processes runs here")
+        return count > 1 ? pl_error_set(reterr, PL_NOT_FOUND, "none of these processes runs on this host")
                          : pl_error_set(reterr, PL_NOT_FOUND, "%s", error.cause);
     }
     return PL_OK;
@@ -276,7 +276,8 @@ static enum pl_status print_all_hosts(const struct task *task, const struct pl_e
         pl_hosts_describe(hosts, &text);
         pl_text_append_char(&text, '\n');
         PL_TRY(pl_text_check(&text, reterr));
-        return pl_file_write_fd(STDERR_FILENO, pl_text_string(&text), text.length, "where the first stands", reterr);
+        return pl_file_write_fd(STDERR_FILENO, pl_text_string(&text), text.length, "what the first program is doing",
+                                reterr);
     }
     return PL_OK;
 }

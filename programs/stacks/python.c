@@ -21,7 +21,8 @@
 
 enum {
     MOST_FRAMES = 100, /* limit of faulthandler for one thread */
-    PLACE_FRAMES = 3,  /* the innermost function tells how the thread waits, those around it for what */
+    /* the innermost function tells how the thread waits; the functions around it tell for what it waits */
+    PLACE_FRAMES = 3,
 };
 
 static const char frame_start[] = "  File \"", line_start[] = "\", line ", function_start[] = " in ";

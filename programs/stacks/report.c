@@ -30,7 +30,7 @@ static void append_head(const struct pl_stacks_program *program, const char *hos
 static void append_python(const struct pl_stacks_program *program, struct pl_text *text)
 {
     pl_text_printf(text,
-                   "  Python's own stack is shown where the job has PACELINE_HANG_S; else a program that called\n"
+                   "  Python's own stack is shown if the job has PACELINE_HANG_S. Otherwise a program that called\n"
                    "  `faulthandler.register(signal.SIGUSR1)` prints it at `docker kill --signal USR1 CONTAINER`;\n"
                    "  this program %s\n",
                    program->handles_usr1 ? "handles SIGUSR1" : "has no handler for SIGUSR1 and would die of it");
@@ -133,7 +133,7 @@ void pl_report_program(const struct pl_stacks_program *program, const char *host
 
 /*
  * Number of functions in a place. The innermost functions of a waiting thread tell how it waits; functions further out
- * tell for what.
+ * tell for what it waits.
  */
 enum { PLACE_FRAMES = 3 };
 

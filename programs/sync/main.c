@@ -392,8 +392,8 @@ static bool may_hide_a_write(const struct version *version)
 }
 
 /*
- * Sends the entry's file unless this version was sent before. A file that changes meanwhile is due again. `last` tells
- * that no process writes any more.
+ * Sends the entry's file unless this version was sent before. A file that changes meanwhile is due again. `last`: no
+ * process writes any more.
  */
 static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool last, struct pl_error *reterr)
 {

@@ -20,7 +20,7 @@
 enum { BLOCK_BYTES = 1 << 20 };
 
 static const char end_name[] = ".paceline-end-of-stream";
-static const char incoming_name[] = ".paceline-incoming"; /* in a directory that is filled in place */
+static const char incoming_name[] = ".paceline-incoming"; /* used in a directory that is filled in place */
 
 static void reader_free_at(struct archive **archive)
 {
@@ -244,15 +244,16 @@ static enum pl_status receive_into(const char *directory, int fd, struct pl_erro
     return receive_all(in, disk, reterr);
 }
 
-/* What a crash of the machine may not undo: all of its file system, since each file has blocks of its own. */
+/* Writes to disk what a crash of the machine must not undo: the whole file system, because each file has its own
+ * blocks. */
 static enum pl_status sync_to_disk(const char *directory, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    return fd >= 0 && syncfs(fd) == 0 ? PL_OK : pl_error_errno(reterr, "bring '%s' to disk", directory);
+    return fd >= 0 && syncfs(fd) == 0 ? PL_OK : pl_error_errno(reterr, "writing '%s' to disk", directory);
 }
 
-/* Of what stands there under this name nothing stays. */
+/* Renames an entry over `to_fd`'s entry of this name, and removes everything that is there. */
 static enum pl_status rename_over(int from_fd, int to_fd, const char *to, const char *name, struct pl_error *reterr)
 {
     if (renameat(from_fd, name, to_fd, name) != 0) {
@@ -265,11 +266,12 @@ static enum pl_status rename_over(int from_fd, int to_fd, const char *to, const 
             return pl_error_errno(reterr, "rename '%s' to '%s'", name, pl_text_string(&path));
         }
     }
-    unlinkat(from_fd, name, 0); /* rename(2) leaves it where both are the same file already */
+    unlinkat(from_fd, name, 0); /* rename(2) leaves the source if both names are the same file already */
     return PL_OK;
 }
 
-/* All of it has come: its entries get to where they belong. After a kill the next call does it again. */
+/* The whole directory has been received: moves its entries to their final places. If this process is killed, the next
+ * call repeats it. */
 static enum pl_status adopt(const char *incoming, const char *directory, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -288,7 +290,8 @@ static enum pl_status adopt(const char *incoming, const char *directory, struct 
     return rmdir(incoming) == 0 && fsync(fd) == 0 ? PL_OK : pl_error_errno(reterr, "fill '%s'", directory);
 }
 
-/* Where the directory is made before it gets its name: beside it, or inside, since it may be a mount's. */
+/* Names the folder in which the directory is made before it gets its name: next to it, or inside it, because it may be
+ * a mount. */
 static enum pl_status name_incoming(const char *directory, bool in_place, struct pl_text *text, struct pl_error *reterr)
 {
     if (in_place) {
@@ -345,7 +348,7 @@ static enum pl_status link_below(int from_fd, int to_fd, const char *name, const
                : pl_error_errno(reterr, "copy the directory '%s'", name);
 }
 
-/* PL_UNSUPPORTED: another file system, or one that has no such links. */
+/* Returns PL_UNSUPPORTED if the target is on another file system, or if its file system has no hard links. */
 static enum pl_status link_entry(int from_fd, int to_fd, const char *name, struct pl_error *reterr)
 {
     struct stat info;
@@ -393,13 +396,13 @@ static enum pl_status link_all(const char *from, const char *incoming, struct pl
     return link_directory(from_fd, to_fd, reterr);
 }
 
-/* Two processes: each has a working directory of its own. The sender's words count first: where it fails, the receiver
- * only misses the rest. */
+/* Copies by two processes, because each needs its own working directory. If the sender fails, its error is reported,
+ * because the receiver then only misses the rest. */
 static enum pl_status copy_through_pipe(const char *from, const char *directory, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int read_fd = -1, write_fd = -1;
     struct pl_error *sender_error = mmap(NULL, sizeof(*sender_error), PROT_READ | PROT_WRITE,
-                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0); /* until this process ends */
+                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0); /* mapped until this process ends */
     int fds[2], ended = -1;
     enum pl_status status;
     pid_t pid;
@@ -418,7 +421,7 @@ static enum pl_status copy_through_pipe(const char *from, const char *directory,
     }
     pl_file_close_at(&write_fd);
     status = pl_stream_receive(directory, read_fd, true, reterr);
-    pl_file_close_at(&read_fd); /* ends a sender whose receiver has failed */
+    pl_file_close_at(&read_fd); /* this ends a sender whose receiver has failed */
     while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
     }
     if (sender_error->status != PL_OK && reterr && status != PL_OK) {

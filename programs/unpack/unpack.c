@@ -18,7 +18,7 @@
 
 enum { BLOCK_BYTES = 64 * 1024, MAX_DEPTH = 100 };
 
-/* One unpacking, with the rest of its limits. */
+/* The state of one unpacking, with what is left of its limits. */
 struct unpacker {
     int64_t left_bytes;
     int64_t left_entries;

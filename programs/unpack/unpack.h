@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Brings the user's code into the code directory: unpacks an untrusted archive, or copies a directory.
+ * Puts the user's code into the code directory: unpacks an untrusted archive, or copies a directory.
  *
  * Nothing is written outside the destination. Names are resolved one part at a time below its descriptor, and links are
  * never followed. An entry with an absolute name or "..", a symbolic link or a device is an error. A hard link to a

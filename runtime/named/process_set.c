@@ -221,8 +221,8 @@ static enum pl_status check_idle(struct pl_process_sets *sets, int set, void **a
         const char *other = (const char *)*all_at + rank * sizeof(own);
 
         if (*other) {
-            return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %d", set, other,
-                                pl_world_global_rank(sets->world, (int)rank));
+            return pl_error_set(reterr, PL_INVALID, "process set %d cannot be removed: '%s' is under way on rank %d",
+                                set, other, pl_world_global_rank(sets->world, (int)rank));
         }
     }
     return PL_OK;

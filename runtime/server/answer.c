@@ -10,7 +10,7 @@ void pl_server_answer_refuse_socket(int fd, const struct pl_error *error)
 
     pl_error_text(error, message.text, sizeof(message.text));
     if (pl_server_message_send(fd, &message, NULL, 0, NULL) != PL_OK) {
-        pl_log(PL_LOG_DEBUG, "a worker that is refused is gone: %s", message.text);
+        pl_log(PL_LOG_DEBUG, "a refused worker has left before it got the reason: %s", message.text);
     }
 }
 

@@ -382,7 +382,7 @@ void pl_server_workers_give_total(struct pl_server_state *server, const struct p
         if (local->fd >= 0 && total->is_lost) {
             pl_server_answer_refuse_socket(local->fd, &error);
         } else if (local->fd >= 0 && pl_server_message_send(local->fd, &message, NULL, 0, NULL) != PL_OK) {
-            pl_log(PL_LOG_DEBUG, "worker %d is gone before its sum", pl_server_first_worker(server) + w);
+            pl_log(PL_LOG_DEBUG, "worker %d has ended before its sum", pl_server_first_worker(server) + w);
         }
     }
 }

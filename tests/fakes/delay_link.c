@@ -3,9 +3,9 @@
  * A long cable between hosts of a test, for kernels without netem: delay_link DEVICE DELAY_MS OWN=HOST OTHER=HOST...
  *
  * Attaches to the TUN device DEVICE of this host, whose address is OWN. A packet to the address OTHER is held for
- * DELAY_MS. Then UDP carries it to that host's other address, HOST, where another delay_link puts it on its device at
- * once: a round trip takes twice DELAY_MS plus the time of the link below. The link below also sets the rate: packets
- * that it does not take at once wait here, in order; if there is no room to wait, they are dropped. A signal ends the
+ * DELAY_MS. Then UDP carries it to HOST, that host's other address, where another delay_link puts it on its device at
+ * once. So a round trip takes twice DELAY_MS plus the time of the link below, which also sets the rate. Packets that
+ * the link does not take at once wait here, in order; if there is no room to wait, they are dropped. A signal ends the
  * program.
  */
 #include <arpa/inet.h>

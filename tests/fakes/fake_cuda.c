@@ -126,7 +126,7 @@ static void choose_visible(void)
         int number = (int)strtol(visible, &end, 10);
 
         if (number >= physical) {
-            break; /* as the driver: the first unknown device ends the list */
+            break; /* as in the driver: the first unknown device ends the list */
         }
         fake.contexts[fake.devices++].physical = number;
         visible = *end == ',' ? end + 1 : end;

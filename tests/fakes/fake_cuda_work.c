@@ -166,7 +166,7 @@ CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *
         stream->last = &stream->first;
     }
     if (fake.delay_us == 0) {
-        /* In order, even if several threads use the stream. */
+        /* Work is done in order, even if several threads use the stream. */
         while (stream->busy) {
             pthread_cond_wait(&fake.changed, &fake.lock);
         }

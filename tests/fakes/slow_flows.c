@@ -21,7 +21,7 @@ static void hold(int socket_fd)
     if (bytes_per_s > 0 && getsockname(socket_fd, (struct sockaddr *)&address, &length) == 0 &&
         (address.ss_family == AF_INET || address.ss_family == AF_INET6) &&
         setsockopt(socket_fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s, sizeof(bytes_per_s)) != 0) {
-        abort(); /* an unlimited flow would make any result look good */
+        abort(); /* with an unlimited flow any result would look good */
     }
     errno = kept;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program prints on stderr: its cause is the same in whatever pieces it comes, and text that can be shown. */
+/* The stderr of a program: however it is cut into pieces, its cause is the same, and is text that can be shown. */
 #include "base/memory.h"
 #include "entrypoint/output/tail.h"
 #include "tests/support/fuzz.h"

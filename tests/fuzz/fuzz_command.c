@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launch command that a master sends: whatever it is, the splitter only accepts orted or prted. */
+/* The launch command that a master sends: the splitter accepts only orted or prted, whatever the command is. */
 #include "entrypoint/ssh/command.h"
 #include "tests/support/fuzz.h"
 

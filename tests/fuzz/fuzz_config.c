@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One configuration file with arbitrary content, the others valid: a job is read or refused with a cause, and what is
- * read gives variables and a plan, or a cause. The first byte of the input chooses the file.
+ * One configuration file with arbitrary content, and the others valid: a job is read, or refused with a cause. A job
+ * that is read gives variables and a plan, or a cause. The first byte of the input chooses the file.
  */
 #include "base/environment.h"
 #include "base/file.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Those of version 3 of the SDK are there when one of them is chosen: they make another job of the rest. */
+/* The files of version 3 of the SDK exist only if one of them is chosen, because they change the rest of the job. */
 enum { FIRST_DRIVER = 3 };
 static const struct {
     const char *path, *plain;
@@ -32,7 +32,7 @@ static const struct {
     {"input/data/sm_drivers/sm_train.sh", ""},
 };
 
-/* What a plan looks for: a script, and a library next to the binary. */
+/* The files that a plan looks for: a script, and a library next to the binary. */
 static const char *const beside[] = {"input/data/code/train.py", "libpaceline-hostname.so"};
 
 static void write_file(const char *base, const char *name, const void *data, size_t bytes)
@@ -83,7 +83,7 @@ static void remove_tree(const char *base)
     }
 }
 
-/* What the rest of the program relies on. */
+/* Check the properties that the rest of the program relies on. */
 static void check_drivers(const struct pl_drivers *drivers, bool wanted)
 {
     PL_BUG_IF(!drivers->source == wanted);
@@ -93,7 +93,7 @@ static void check_drivers(const struct pl_drivers *drivers, bool wanted)
     PL_BUG_IF(drivers->ignores_driver && drivers->launch != PL_DRIVERS_LAUNCH_OPEN);
 }
 
-/* Of a job that is refused the hosts may be known all the same. */
+/* The hosts of a refused job may still be known. */
 static void read_refused_job(const struct pl_environment *environment)
 {
     PL_AUTO_JOB struct pl_job *job = NULL;
@@ -147,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (bytes == 0) {
         return 0;
     }
-    /* In memory where that is possible: thousands of runs are mostly file system calls. */
+    /* In memory if that is possible, because thousands of runs are mostly calls of the file system. */
     snprintf(base, sizeof(base), "%s/paceline-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     PL_BUG_IF(!mkdtemp(base));
     make_folders(base);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replies of credential endpoints and STS, profile files and the addresses that tokens may go to. */
+/* Replies of credential endpoints and of STS, profile files, and the addresses that tokens may be sent to. */
 #include "base/memory.h"
 #include "s3io/s3/credentials_reply.h"
 #include "s3io/s3/profile.h"
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct pl_credentials_reply reply;
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     struct pl_error error = PL_ERROR_NONE;
-    /* strndup() of bytes without an end is refused by strict sanitizers */
+    /* strict sanitizers refuse strndup() of bytes without a NUL */
     char *url = pl_memory_string_n((const char *)data, bytes, NULL);
 
     if (pl_credentials_reply_parse((const char *)data, bytes, &reply, &error) == PL_OK ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames as they come over the control link, from another host or from any client with the key. */
+/* Frames of the control link, from another host or from any client with the key. */
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "tests/support/fuzz.h"
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         int64_t number;
 
         PL_BUG_IF(used > bytes);
-        /* What was decoded encodes to the same bytes. */
+        /* A decoded frame must encode to the same bytes. */
         PL_BUG_IF(pl_link_frame_encode(&again, frame.type, frame.fields, frame.count, NULL) != PL_OK);
         PL_BUG_IF(again.length != used || memcmp(again.data, at, used) != 0);
         for (size_t i = 0; i <= frame.count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads of HTTP answers, line by line: what is taken is consistent. */
+/* Heads of HTTP answers, line by line: values that are accepted are consistent. */
 #include "s3io/http/http_head.h"
 #include "tests/support/fuzz.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read is written, what is written reads back and is written the same; what is refused has a reason. */
+/* A document that is read is written, and the written text is read and written the same again. A refused document has a
+ * reason. */
 #include "base/json/json_write.h"
 #include "tests/support/fuzz.h"
 
@@ -13,7 +14,7 @@ static bool written(const struct pl_json *document, struct pl_text *text)
     return pl_json_write_end(&writer, NULL) == PL_OK;
 }
 
-/* Every accessor of every value: each has what it says or tells where it is not. */
+/* Call every accessor on every value: each returns a value, or an error that names the place. */
 static void ask(struct pl_json_value value)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -37,7 +38,7 @@ static void ask_all(struct pl_json_value value, unsigned *budget)
     ask(value);
     for (struct pl_json_value child = pl_json_first(value); pl_json_exists(child) && *budget > 0;
          child = pl_json_next(child)) {
-        --*budget; /* each asks for a path, which is looked for from the root on */
+        --*budget; /* each accessor asks for a path, which is searched from the root */
         ask_all(child, budget);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manifests of both kinds: whatever comes, what is taken is whole. */
+/* Manifests of both kinds: entries that are accepted are complete, whatever the input is. */
 #include "s3io/s3/manifest.h"
 #include "tests/support/fuzz.h"
 

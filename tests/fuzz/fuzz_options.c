@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splitting never reads beyond its text, and words quoted as in a shell split back to themselves. */
+/* Splitting never reads beyond its text, and words that are quoted for a shell split into the same words again. */
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/support/fuzz.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What parses prints, and what is printed parses to a tree that prints the same. */
+/* A document that parses can be printed, and the printed text parses to a tree that prints the same. */
 #include "base/json/python_json.h"
 #include "tests/support/fuzz.h"
 

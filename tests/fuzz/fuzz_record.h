@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the fuzz targets of the record formats share: read everything twice, as it is and skipping what is damaged. */
+/* Shared by the fuzz targets of the record formats: reads the whole input twice, once strictly and once skipping
+ * damaged records. */
 #ifndef PL_TESTS_FUZZ_RECORD_H
 #define PL_TESTS_FUZZ_RECORD_H
 
@@ -9,7 +10,7 @@
 #include "s3io/source.h"
 #include "tests/support/fuzz.h"
 
-/** Read all of `data` as `format`; what comes out must account for what went in. */
+/** Read all of `data` as `format`. The output must account for every byte of the input. */
 static inline void fuzz_records(enum pl_record_format format, const uint8_t *data, size_t bytes)
 {
     for (int skip = 0; skip < 2; skip++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* List pages and error documents: whatever comes, entries have keys, and a cut page has a token. */
+/* List pages and error documents: in a page that is accepted, entries have keys, and an incomplete page has a token. */
 #include "s3io/s3/s3_list.h"
 #include "s3io/s3/s3_xml.h"
 #include "tests/support/fuzz.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a worker hands to its parameter server: a message where the first byte is 'm', a layout where it is 'l'; what
- * another server sends about rows, where it is 'k'; and the head of a file of rows, where it is 'h'.
+ * Input of a parameter server: if the first byte is 'm', a worker's message; 'l', a worker's layout; 'k', another
+ * server's message about rows; 'h', the head of a file of rows.
  */
 #include "runtime/server/row_file.h"
 #include "runtime/server/state.h"
@@ -52,7 +52,7 @@ static void read_layout(const uint8_t *data, size_t bytes)
     }
 }
 
-/* To server 0 of two with two workers and two tables each; nobody waits for an answer. */
+/* The receiver is server 0 of two, with two workers and two tables each. No worker waits for an answer. */
 static void read_packet(const uint8_t *data, size_t bytes)
 {
     static const struct pl_server_serve_options options = {.workers = 2};
@@ -68,7 +68,7 @@ static void read_packet(const uint8_t *data, size_t bytes)
     memcpy(&packet, data, bytes < sizeof(packet) ? bytes : sizeof(packet));
     packet.kind = packet.kind % 2 == 0 ? PL_SERVER_PACKET_ROWS_DONE : PL_SERVER_PACKET_ROWS;
     if (pl_server_rows_may_send(&server, 1, &packet)) {
-        PL_BUG_IF(packet.kind == PL_SERVER_PACKET_ROWS_DONE); /* nobody has asked */
+        PL_BUG_IF(packet.kind == PL_SERVER_PACKET_ROWS_DONE); /* no worker has asked for rows */
         PL_BUG_IF(packet.data_bytes > PL_SERVER_ROWS_BYTES || packet.piece > 1 || packet.worker < 2);
         PL_BUG_IF(strlen(packet.rows.path) >= sizeof(packet.rows.path));
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session asks for: whatever it is, one that is accepted is printed as it was. */
+/* The request of a session: a request that is accepted is printed unchanged. */
 #include "programs/shell/request.h"
 #include "tests/support/fuzz.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Specifications of sweeps: what is taken has trials whose hyperparameters are strict JSON, and expressions that
- * compile; the same text gives the same trials; what is refused has a reason. */
+/* Specifications of sweeps: an accepted specification has trials whose hyperparameters are strict JSON, and expressions
+ * that compile; the same text gives the same trials. A refused one has a reason. */
 #include "programs/sweep/scheduler.h"
 #include "programs/sweep/space/space.h"
 #include "programs/sweep/space/value.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines of a sweep's journal after its first, with the right checksums: what is taken is taken again, with the same
- * state; what is refused has a reason that names the line.
+ * The lines of a sweep's journal after the first, with correct checksums: accepted lines are accepted again, with the
+ * same state. A refused line has a reason that names it.
  */
 #include "base/checksum.h"
 #include "base/fd.h"
@@ -64,7 +64,7 @@ static void compare(const struct sweep *first, const struct sweep *again)
     }
 }
 
-/* A line with its checksum, in place of its last byte. */
+/* Append a line with its checksum, in place of its last byte. */
 static void append_line(struct pl_text *text, const char *line, size_t bytes, uint32_t *crc)
 {
     bytes -= bytes > 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever an archive holds, nothing appears outside the destination and the limits hold. */
+/* Whatever an archive contains, no file appears outside the destination, and the limits hold. */
 #include "base/memory.h"
 #include "programs/unpack/unpack.h"
 #include "tests/support/fuzz.h"
@@ -23,7 +23,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     return remove(path);
 }
 
-/* The destination lies in a directory of its own, which must hold nothing else afterwards. */
+/* The destination is the only entry of a directory, and must still be the only one afterwards. */
 static void check_alone(const char *base)
 {
     DIR *dir = opendir(base);
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct pl_error error = PL_ERROR_NONE;
     int fd;
 
-    /* In memory where that is possible: thousands of runs are mostly file system calls. */
+    /* In memory if that is possible, because thousands of runs are mostly calls of the file system. */
     snprintf(base, sizeof(base), "%s/paceline-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     PL_BUG_IF(!mkdtemp(base));
     snprintf(dest, sizeof(dest), "%s/dest", base);

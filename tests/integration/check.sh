@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `paceline check` on one host; `check.sh long` on several, in namespaces: hosts that are as they should be, and each thing that it is to find.
+# `paceline check` on one host; `check.sh long` on several hosts, in namespaces: hosts without a fault, and each fault that the check must find.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -8,7 +8,7 @@ source "$PACELINE_SOURCE/tests/support/job.sh"
 trap cluster_down EXIT
 trap 'exit 143' TERM INT
 network() { ip netns exec "$cluster_tag-$(host_number "$1")" "${@:2}"; }
-input="add table inet t; add chain inet t in { type filter hook input priority 0; }" # where a host drops what comes
+input="add table inet t; add chain inet t in { type filter hook input priority 0; }" # a host that drops all packets
 if [ "${1:-}" = long ]; then
   cluster_up 3
   network algo-1 nft "$input; flush ruleset" || cluster_skip "no nft here, or a kernel without nftables"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The files that users copy into their repositories follow the schemas that their services have published.
+"""The files that users copy into their repositories follow the schemas that the services publish.
 
 The schemas come with check-jsonschema and kubernetes-validate, from PyPI into a virtual environment. Without a network the test skips.
 """

@@ -3,7 +3,7 @@
 """The CIFAR-10 example sees the same batches in the same order, and so learns the same, from files, from Pipe Mode's
 FIFOs (several ranks sharing each) and from S3.
 
-  cifar10.py      uses pictures it makes up, and the real ones too where ../shared/data/cifar10 holds them
+  cifar10.py      uses generated pictures, and also the real ones if ../shared/data/cifar10 holds them
 """
 import json
 import os
@@ -101,7 +101,7 @@ def pipe_channels(folder, fifos, wrapper="None"):
 
 
 def through_pipe(folder, work, ranks, words, feed_words=(), code=0, wrapper="None"):
-    """As train(), with the training records out of FIFOs that the feeder fills."""
+    """The same as train(), with the training records from FIFOs that the feeder fills."""
     fifos = pathlib.Path(tempfile.mkdtemp(dir=work))
     feeder = subprocess.Popen([FEED, "--timeout", "60", *feed_words, folder / "training", fifos / "training"], stdin=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True)
@@ -154,7 +154,7 @@ def check(folder, work):
 
 
 def with_servers(folder, words):
-    """In lockstep two workers print what two ranks do; asynchronously they learn too, each at its own speed."""
+    """In lockstep two workers print the same as two ranks; asynchronously they learn too, each at its own speed."""
     words = [*words, "--data", folder]
     exact = {"PACELINE_REPRODUCIBLE": "1", "PACELINE_PS_STALENESS": "0"}
     expect_same("two workers of a parameter server", train(2, words, exact, servers=True), train(2, words, exact))
@@ -164,7 +164,7 @@ def with_servers(folder, words):
 
 
 def without_a_feeder(folder, work, words):
-    """Whichever rank's deadline passes first: both know which wait of the FIFO it was."""
+    """Both ranks name the wait for the FIFO, whichever deadline passes first."""
     fifos = pathlib.Path(tempfile.mkdtemp(dir=work))
     message = train(2, [*words, "--timeout", 10], pipe_channels(folder, fifos), code=1)
     failed = [line for line in message.splitlines() if "training failed" in line]

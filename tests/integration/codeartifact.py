@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """pip's index in a CodeArtifact repository: `paceline train` against a server that checks the signatures.
 
-The job's interpreter is a script that writes down what pip would have got.
+The job's interpreter is a script that records the arguments and variables that pip would get.
 """
 import hashlib
 import hmac
@@ -59,7 +59,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def why_refused(self):
-        """What is wrong with the signature; None when nothing is."""
+        """Returns the error in the signature, or None."""
         given = dict(part.strip().split('=', 1) for part in self.headers.get('Authorization', '').removeprefix('AWS4-HMAC-SHA256 ').split(',') if '=' in part)
         key_id, *scope = given.get('Credential', '').split('/')
         names = given.get('SignedHeaders', '').split(';')
@@ -100,7 +100,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Job:
-    """One run; `replies` are answers that the server gives first, by path."""
+    """One run; `replies` are the server's first answers, by path."""
 
     def __init__(self, replies=None, arn=ARN, **variables):
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)

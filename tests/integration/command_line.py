@@ -53,7 +53,7 @@ WRONG = {
     "s3 cp --recursive FILE s3://bucket/key": "paceline s3: error: cp: 'FILE' is not a directory; --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ s3://bucket/b/": "paceline s3: error: cp: 's3://bucket/a/' is not a directory; --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ -": "paceline s3: error: cp: '-' is not a directory; --recursive needs one",
-    "demo nonsense": "paceline demo: error: expected options alone, found 'nonsense'; --help tells more",
+    "demo nonsense": "paceline demo: error: expected only options, found 'nonsense'; --help tells more",
     "demo --epochs 0": "paceline demo: error: --epochs is '0', expected a whole number from 1 to 1000",
     "demo --processes two": "paceline demo: error: --processes is 'two', expected a whole number from 1 to 64",
     "horovod --nonsense": "paceline horovod: error: there is no option --nonsense; --help lists the options",
@@ -76,7 +76,7 @@ WRONG = {
     "sync FILE s3://bucket/": "paceline sync: error: 'FILE' to 's3://bucket/': 'FILE' is not a directory",
     "sync FOLDER FILE": "paceline sync: error: 'FOLDER' to 'FILE': 'FILE' is not an s3://BUCKET/KEY address",
     "trace --nonsense FILE": "paceline trace: error: there is no option --nonsense; --help lists the options",
-    "bench nonsense": "paceline bench: error: expected the word allreduce alone, found 'nonsense'; --help lists the options",
+    "bench nonsense": "paceline bench: error: expected only the word allreduce, found 'nonsense'; --help lists the options",
     "bench allreduce --max-bytes 1MB": "paceline bench: error: --max-bytes is '1MB', expected a number from 1, or one followed by KiB, MiB or GiB",
     "bench allreduce --factor 1": "paceline bench: error: --factor is '1', expected a number from 2, or one followed by KiB, MiB or GiB",
     "bench allreduce --type float": "paceline bench: error: --type is 'float', expected one of float32, float64, float16, bfloat16, int8, int16, int32, "
@@ -92,14 +92,14 @@ WRONG = {
 
 
 def run(*words, keys=None, **keywords):
-    """Without a home and, by default, without credentials: code that reads them would report that instead of what is wanted."""
+    """Without a home and, by default, without credentials: code that reads them would report them instead of the wrong argument."""
     environment = {"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **(keys or {})}
     return subprocess.run([PACELINE, *words], env=environment, stdin=subprocess.DEVNULL, stdout=keywords.pop("stdout", subprocess.PIPE),
                           stderr=subprocess.PIPE, text=True, timeout=60, **keywords)
 
 
 def outputs(scratch):
-    """What happens with output that cannot be written, and with a path where no file can be."""
+    """Output that cannot be written, and a path at which no file can exist."""
     (scratch / "objects").mkdir()
     (scratch / "objects/key").write_text("data")
     os.mkfifo(scratch / "fifo")
@@ -135,7 +135,7 @@ def outputs(scratch):
 
 
 def quickstart(scratch):
-    """Words that are wrong end the script before it installs, builds or writes anything; here it finds no program to do that with."""
+    """Wrong arguments end the script before it installs, builds or writes anything; here it finds no program to do so."""
     for name in ("dirname", "realpath"):
         os.symlink(shutil.which(name), scratch / name)
     script = FAKES.parents[1] / "examples/quickstart.sh"
@@ -149,7 +149,7 @@ def quickstart(scratch):
 
 
 def on_a_terminal(*words, base):
-    """The exit code, and what a terminal shows."""
+    """Returns the exit code, and the text on a terminal."""
     primary, secondary = pty.openpty()
     environment = {"PATH": os.environ["PATH"], "SAGEMAKER_BASE_DIR": str(base)}
     process = subprocess.Popen([PACELINE, *words], env=environment, stdin=subprocess.DEVNULL, stdout=secondary, stderr=secondary)
@@ -165,7 +165,7 @@ def on_a_terminal(*words, base):
 
 
 def words_after_train(base):
-    """train takes no words: at a terminal they are an error, elsewhere a warning."""
+    """train takes no arguments: at a terminal they are an error, elsewhere a warning."""
     words = ("train", "--epochs", "9")
     wanted = "train takes no arguments, found '--epochs'"
     code, shown = on_a_terminal(*words, base=base)

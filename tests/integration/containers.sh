@@ -37,7 +37,7 @@ config() {
   echo '{"training": {"TrainingInputMode": "File"}, "testing": {"TrainingInputMode": "File"}}' >"$1/input/config/inputdataconfig.json"
 }
 
-# start NAME OPTIONS... -- WORDS...: a container of the image in the background; all of it is looked at later.
+# start NAME OPTIONS... -- WORDS...: a container of the image in the background; its result is checked later.
 start() {
   local name=$run_id-$1 options=()
   shift
@@ -52,7 +52,7 @@ ends() {
   code=$(timeout "$2" "$engine" wait "$run_id-$1") || fail "$1 did not end within $2 s"
 }
 
-# end_well NAME...: all of them end with 0.
+# end_well NAME...: checks that all of them end with 0.
 end_well() {
   local host
   for host in "$@"; do
@@ -146,7 +146,7 @@ S
   forget
 }
 
-# What `docker compose up --abort-on-container-exit` needs: a worker that ends before the master would end the master.
+# `docker compose up --abort-on-container-exit` needs this: a worker that ends before the master would end the master.
 master_ended_first() {
   [ "$(finished_ns "$1")" -le "$(finished_ns "$2")" ] || fail "the worker $2 ended before the master $1"
 }
@@ -185,7 +185,7 @@ local_mode_of_sdk_v3_runs() {
   forget
 }
 
-# The way README.md shows: an image FROM this one, with the program in /opt/ml/code and Python from Debian. Its ranks meet in mpi4py and in paceline.py.
+# As README.md shows: an image FROM this one, with the program in /opt/ml/code and Python from Debian. Its ranks meet in mpi4py and in paceline.py.
 a_python_program_runs_in_an_image_of_its_own() {
   mkdir -p "$work/python"
   cat >"$work/python/Dockerfile" <<D
@@ -314,7 +314,7 @@ two_pods_train_without_keys_in_the_image() {
   forget
 }
 
-# examples/ci/smoke.sh tells an image that works from images that do not.
+# examples/ci/smoke.sh accepts an image that works, and rejects images that do not.
 the_smoke_test_tells_good_images_from_bad_ones() {
   local smoke=$PACELINE_SOURCE/examples/ci/smoke.sh name
   mkdir -p "$work/smoke/code"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`paceline train` over /opt/ml trees: what runs, what it sees, what is written when something is wrong.
+"""`paceline train` with trees like /opt/ml: which program runs, its environment and arguments, and the files after an error.
 
 Real processes on one host, no network. Each case lays out its own tree below SAGEMAKER_BASE_DIR.
 """
@@ -73,7 +73,7 @@ def expect(condition, what):
 
 
 def refused(tree, *parts):
-    """The job fails and the failure file says why, in words that name the place."""
+    """The job fails, and the failure file has the reason and the place."""
     code = tree.train()
     text = tree.read('output/failure') or ''
     expect(code != 0, f'exit code {code}')
@@ -116,7 +116,7 @@ def start_words():
 
 
 def closed_standard_descriptors():
-    """A program finds /dev/null where our parent closed a descriptor, and no file or link of ours."""
+    """A program gets /dev/null for a descriptor that our parent closed, and no file or link of ours."""
     with Tree() as tree:
         closed = 'exec "$@" <&- >&- 2>&-'
         code = subprocess.run(['sh', '-c', closed, 'sh', PACELINE, '--', 'sh', '-c', 'ls -l /proc/$$/fd >"$SM_MODEL_DIR/fds"; echo why >&2; exit 5'],
@@ -196,14 +196,14 @@ def settings_that_cannot_be():
 
 
 def image_with(folder, *names):
-    """A PATH on which nothing is but these programs of this machine's."""
+    """A PATH with only these programs of this machine."""
     for name in names:
         (folder / name).symlink_to(shutil.which(name) or '/bin/' + name)
     return str(folder)
 
 
 def refused_alike(tree, *parts):
-    """`plan` fails as `train` does, with its words, and starts or writes nothing."""
+    """`plan` fails like `train`, with the same message, and starts or writes nothing."""
     code, said = tree.train('plan'), tree.done.stderr.decode()
     expect(code == 1 and tree.done.stdout == b'', (code, tree.done.stdout, said))
     expect(tree.read('output/failure') is None, 'plan wrote a failure file')
@@ -230,7 +230,7 @@ def what_the_image_lacks_is_known_to_plan():
             expect(tree.train('plan') == 0, tree.done.stderr)
             warnings = json.loads(tree.done.stdout)['warnings']
             expect(any('torchrun' in warning and 'the packages that pip installs for the code must contain it' in warning for warning in warnings), warnings)
-        # Two hosts, so that there are parameter servers; the other one is this one too, and has no link to tell it anything.
+        # Two hosts, so that there are parameter servers; the second name is this host too, and there is no link between them.
         resource = {'current_host': 'algo-1', 'hosts': ['algo-1', 'algo-2'], 'network_interface_name': 'lo'}
         keys = pathlib.Path(folder) / 'keys'
         env['PACELINE_SSH_DIR'] = str(keys)
@@ -295,7 +295,7 @@ def program_not_found():
 
 
 def a_byte_order_mark():
-    """An editor's mark in front of a script leads sh astray, and the kernel, too; both is said."""
+    """An editor's byte order mark before a script is an error for sh and for the kernel; both are reported."""
     script = b'\xef\xbb\xbf#!/bin/sh\nexit 3\n'
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': script}) as tree:
         refused(tree, 'code 3')
@@ -364,7 +364,7 @@ def mpiruns_own_words():
 
 
 def what_the_user_exports_reaches_ranks():
-    """-x in the custom options wins over what train adds for all hosts; the host's own variables come from the host."""
+    """-x in the custom options takes precedence over variables that train adds on all hosts; SM_* variables come from each host."""
     if shutil.which('mpirun') is None:
         skipped.append('what_the_user_exports_reaches_ranks: no mpirun')
         return
@@ -395,7 +395,7 @@ def a_ranks_threads():
         expect(tree.train() == 0 and tree.read('output/data/rank') == ' \n', tree.read('output/data/rank'))
 
 
-# The control group's files, as the kernel writes them, in place of this machine's: `limited VERSION QUOTA_US COMMAND...`
+# Files of the control group in the kernel's form replace those of this machine: `limited VERSION QUOTA_US COMMAND...`
 LIMITED = ('unshare', '-Urm', 'sh', '-ec', '''mount -t tmpfs tmpfs /sys/fs/cgroup; cd /sys/fs/cgroup; mkdir cpu
 if [ $1 = 2 ]; then echo "$2 100000" >cpu.max; else echo $2 >cpu/cpu.cfs_quota_us; echo 100000 >cpu/cpu.cfs_period_us; fi
 shift 2; cd "$OLDPWD"; exec "$@"''', 'sh')
@@ -421,7 +421,7 @@ def threads_under_a_cpu_limit():
 
 
 def every_argument_reaches_a_rank():
-    """mpirun takes a word that is a colon for the border between two programs."""
+    """mpirun takes a word that is a colon as the border between two programs."""
     if shutil.which('mpirun') is None:
         skipped.append('every_argument_reaches_a_rank: no mpirun')
         return
@@ -434,7 +434,7 @@ def every_argument_reaches_a_rank():
 
 
 def an_mpirun_that_runs_no_rank():
-    """Options that make mpirun do something else, with exit code 0, are no success."""
+    """Options that make mpirun do something else and exit with 0 are not a success."""
     if shutil.which('mpirun') is None:
         skipped.append('an_mpirun_that_runs_no_rank: no mpirun')
         return
@@ -444,7 +444,7 @@ def an_mpirun_that_runs_no_rank():
 
 
 def a_signal_to_the_whole_group():
-    """A shell's or timeout's reaches more than the first process: mpirun, which would kill its ranks, does not get it."""
+    """A signal from a shell or timeout reaches the whole process group, but mpirun, which would kill its ranks, does not get it."""
     if shutil.which('mpirun') is None:
         skipped.append('a_signal_to_the_whole_group: no mpirun')
         return
@@ -461,7 +461,7 @@ def a_signal_to_the_whole_group():
 
 
 def ranks_that_leave_without_a_word():
-    """Status 0 without MPI_Finalize is a failure to mpirun, which says so at greater length than a failure file holds."""
+    """For mpirun status 0 without MPI_Finalize is a failure; its message is longer than a failure file."""
     probe = BUILD / 'tests/integration/lifecycle_probe'
     if shutil.which('mpirun') is None or not probe.exists():
         skipped.append('ranks_that_leave_without_a_word: no mpirun')
@@ -535,7 +535,7 @@ def code_from_s3():
             expect(tree.train() == 0, tree.done.stderr)
             expect(tree.read('output/data/cwd') is not None, 'the program did not run')
             shutil.rmtree(tree.base / 'code')
-            # A file of its size and time that another process has put where it is fetched to is not taken for it.
+            # A file with the same size and time that another process has put at the target path is not used instead.
             tree.write('other', bytes(len((tree.base / 'store/jobs/source/sourcedir.tar.gz').read_bytes())))
             os.utime(tree.base / 'other', (1369353600, 1369353600))  # as the server says
             tree.env['TMPDIR'] = str(tree.base)
@@ -585,7 +585,7 @@ def code_that_is_not_there():
 
 
 def damaged_archive():
-    """What has an archive's name is unpacked or refused, and never copied as it is."""
+    """A file with an archive's name is unpacked or refused, and never copied unchanged."""
     whole = archive([('big', os.urandom(50000)), ('run.sh', SHOW.encode())])
     for name, content, words in (('sourcedir.tar.gz', whole[:20000], 'truncated gzip input'), ('sourcedir.tar', b'', 'reading the tar archive'),
                                  ('sourcedir.tar', bytes(10240), 'the archive is empty'), ('a.target.tar', b'', 'reading the tar archive'),
@@ -603,7 +603,7 @@ def dangerous_archive():
         tree.write('input/config/hyperparameters.json',
                    json.dumps({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': f'{tree.base}/input/data/code/sourcedir.tar.gz'}))
         refused(tree, "'../../escaped' is refused", 'outside')
-        refused(tree, "'../../escaped' is refused", 'outside')  # what came before it is not taken for the code
+        refused(tree, "'../../escaped' is refused", 'outside')  # files from before it do not count as the code
         expect(not (tree.base / 'escaped').exists() and not (tree.base.parent / 'escaped').exists(), 'it escaped')
         tree.write('input/data/code/sourcedir.tar.gz', archive([('run.sh', SHOW.encode())]))
         expect(tree.train() == 0 and tree.read('output/data/cwd') is not None, tree.done.stderr)
@@ -681,7 +681,7 @@ def requirements_that_cannot_be_installed():
 
 
 def wheel(folder):
-    """A package of one module, as pip takes it without building anything."""
+    """A package of one module that pip installs without a build."""
     info = 'plsmall-1.0.dist-info/'
     with zipfile.ZipFile(folder / 'plsmall-1.0-py3-none-any.whl', 'w') as file:
         file.writestr('plsmall.py', "WORD = 'small'\n")
@@ -691,7 +691,7 @@ def wheel(folder):
 
 
 def requirements_are_installed():
-    """From a folder, also into Debian's own Python, which pip refuses unless told; the user's site keeps this machine clean."""
+    """From a folder, also into Debian's own Python, which pip refuses without an option; the user's site directory keeps this machine clean."""
     pythons = [python for python in ('/usr/bin/python3', PYTHON)
                if python and subprocess.run([python, '-m', 'pip', '--version'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0]
     if not pythons:
@@ -744,7 +744,7 @@ def uv_installs_requirements_where_nothing_configures_pip():
 
 
 def requirements_without_pip():
-    """An image with Python and no pip says at once what is missing."""
+    """An image with Python but without pip: the job reports at once what is missing."""
     venv = pathlib.Path(tempfile.mkdtemp(prefix='paceline-venv-'))
     try:
         python = python_with('venv')

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The Dockerfile's target `cuda` builds on the plain base with this machine's toolkit mounted, and its image trains without a driver, saying so
-# in one line. What the user supplies for EFA is installed.
+# in one line. The user's files for EFA are installed.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/containers.sh"
 toolkit=/usr/local/cuda

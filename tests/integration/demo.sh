@@ -47,7 +47,7 @@ mkdir other && echo data >other/file
 code=0
 "$paceline" demo --keep other >third.log 2>&1 || code=$?
 [ $code = 1 ] && [ "$(ls other)" = file ] || fail "code $code, $(ls other)"
-grep -qx "paceline demo: error: 'other' is not empty: expected a new folder, an empty one, or one that an earlier demo made" third.log || { cat third.log; fail "another message"; }
+grep -qx "paceline demo: error: 'other' is not empty: expected a new folder, an empty folder, or a folder that an earlier demo made" third.log || { cat third.log; fail "another message"; }
 code=0
 "$paceline" demo --keep new --data other >third.log 2>&1 || code=$?
 [ $code = 1 ] && grep -q "'other' has 0 of MNIST's files: expected train-images-idx3-ubyte" third.log || { cat third.log; fail "data that is none: code $code"; }

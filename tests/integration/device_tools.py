@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""paceline info, paceline bench and the benchmark of a step on the driver for tests, as processes: what they say of device memory, and right sums."""
+"""paceline info, paceline bench and the benchmark of a step on the driver for tests, as processes: their output about device memory, and correct sums."""
 import json
 import os
 import pathlib
@@ -49,13 +49,13 @@ def bench():
     says(run("libexec/paceline/paceline-bench", *words, fake="no_device", status=1), "no GPU is used")
     says(run("libexec/paceline/paceline-bench", *words, PACELINE_DEVICE="off", status=1), "no GPU is used")
     mistakes = {"--bound": "without --peer and --bound", "--max-bytes=1MB": "--max-bytes is '1MB', expected", "--pears": "there is no option --pears (did you mean '--peer'?)",
-                "--pairs": "--pairs needs a value", "alreduce": "expected the word allreduce alone, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
+                "--pairs": "--pairs needs a value", "alreduce": "expected only the word allreduce, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
     for word, wanted in mistakes.items():
         says(run("libexec/paceline/paceline-bench", *words, word, status=2), wanted)
 
 
 def report(work, step_rows):
-    """What tests/gpu.sh prints and keeps while a step has been stopped in the middle of a figure."""
+    """The output and files of tests/gpu.sh when a step is stopped in the middle of a figure."""
     kernels = [{"case": "device", "peak_gb_s": 4300.2}, {"case": "pack, 16 tensors, 4 MiB", "of_peak": 0.89, "of_copy": 0.97},
                {"case": "scale float32, 4 MiB", "of_peak": 0.93, "of_copy": 0.85}, {"case": "AdamW, float32 gradients, 4 MiB", "of_peak": 0.91, "of_copy": 0.92}]
     (work / "bench_device.json").write_text("".join(json.dumps(row) + "\n" for row in kernels) + '{"case": "pack, 16 tens')

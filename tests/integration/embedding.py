@@ -38,7 +38,7 @@ def lines(done):
 
 
 def part(model, name):
-    """The file of a server, which has the moment of its save in its name."""
+    """The file of a server; its name has the moment of the save."""
     found, = model.glob(name + ".*.rows")
     return found
 
@@ -56,7 +56,7 @@ def learns(folder):
 
 
 def loads(folder, model, loss, rows):
-    """Two servers have the rows of one, and save them; one has those of two."""
+    """Two servers load the rows that one has saved, and save them; one server loads those of two."""
     second, third = folder / "second", folder / "third"
     for hosts, workers, source, target in ((2, 1, model, second), (1, 2, second, third)):
         step, again, *_, count = lines(run(hosts, workers, "--steps", 0, "--load", source, "--model-dir", target))[0]

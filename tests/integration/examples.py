@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The numbered examples, built against an installed library as their first lines say, do what these lines promise.
+"""The numbered examples, built with an installed library as their first lines describe, do what these lines say.
 
 Those in Python run where a Python has numpy; without one the last line says so.
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# EXEC: programs that one host's program starts on another host of the job, by process 1 there, and what others may not.
+# EXEC: programs that one host's program starts on another host of the job, by process 1 there, and the requests of others that are refused.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -42,7 +42,7 @@ await_no_sleep algo-2 4721
 client stdio algo-2 sh -c 'yes & sleep 4722.1' | sleep 12 &
 until host_run algo-2 pgrep -f '^sleep 4722.1' >/dev/null; do sleep 0.05; done
 [ "$(client stdio algo-2 echo there)" = there ] || case_failed "a second program does not run"
-wait $! || true # longer than a host that says nothing is waited for
+wait $! || true # longer than the heartbeat timeout
 await_no_sleep algo-2 4722
 echo
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What can go wrong with one program on one host, where `paceline` is process 1: exit codes, failure text, survivors.
+# Faults of one program on one host, on which `paceline` is process 1: exit codes, failure text, survivors.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -176,7 +176,7 @@ expect_code algo-1 bad
 expect_failure algo-1 "'algo-unknown' does not resolve"
 case_end algo-1
 
-# A host whose program has ended is gone, and its name with it.
+# After its program has ended, a host is gone, and so is its name.
 for setting in PACELINE_LINK=0 PACELINE_SSH_DIR=/nonexistent; do
   for hosts in "algo-1 algo-unknown" "algo-unknown algo-1"; do
     case_begin "plain programs on $hosts with $setting"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What can go wrong between two hosts while a job trains: a host dies, the network is cut, the launcher falls, the job is stopped.
+# Faults between two hosts while a job trains: a host dies, the network is cut, the launcher falls, the job is stopped.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -38,7 +38,7 @@ expect_failure algo-2 "master host algo-1 went away"
 expect_nobody
 case_end algo-2 algo-1
 
-# Around the end either outcome is right, as long as both the exit code and the files say the same and nobody waits or stays.
+# Near the end either outcome is right, if the exit code and the files agree, no host waits, and no process is left.
 for delay in 0.9 1.0 1.05 1.1; do
   case_begin "the worker is powered off at the end, after $delay s"
   start_both sleep 0 1
@@ -57,7 +57,7 @@ for delay in 0.9 1.0 1.05 1.1; do
   case_end algo-1
 done
 
-# The launcher and its daemons fall for themselves, and with them ranks that have done nothing.
+# The launcher or a daemon is killed, and its ranks, which have not failed, end with it.
 fallen_case() { # fallen_case NAME HOST SIGNAL PROGRAM WORDS
   case_begin "$1"
   start_both sleep 0 60
@@ -176,7 +176,7 @@ for how in "" leave ignore; do
   await_ranks
   case_mark
   host_signal algo-2 TERM
-  if [ "$how" != ignore ]; then # the platform may kill all before the save has ended: the files are there before
+  if [ "$how" != ignore ]; then # the platform may kill all processes before the save has ended, so the files are written before that
     for host in algo-1 algo-2; do
       until [ -s "$cluster/$host/ml/output/failure" ] || [ -e "$cluster/$host.code" ]; do sleep 0.05; done
       [ ! -e "$cluster/algo-1/ml/model/saved-0" ] || case_failed "the failure file of $host was written after the save"
@@ -232,7 +232,7 @@ expect_failure algo-1 "rank 3 on host algo-2 exited with code 5"
 expect_failure algo-2 "rank 3 on host algo-2 exited with code 5"
 expect_nobody
 case_end algo-1 algo-2
-# A stand-in for TensorFlow: a server that serves until it is ended.
+# Replaces TensorFlow: a server that serves until it is killed.
 server_case() { # server_case NAME SCRIPT
   local host
   case_begin "$1"

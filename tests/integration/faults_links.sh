@@ -153,7 +153,7 @@ for first in algo-1 algo-2; do
   case_end algo-1 algo-2
 done
 
-# The master has come and left well: HELLO and RESULT by hand. What fails here after that is this host's own failure.
+# The master has connected and has left with success: HELLO and RESULT by hand. A later failure is this host's own.
 case_begin "a program fails after the master has left well"
 start_host algo-2 'echo runs; until [ -e /opt/ml/go ]; do sleep 0.05; done; exit 3'
 await_log algo-2 '^runs$' 60

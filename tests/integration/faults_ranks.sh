@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Two hosts with two ranks each: a rank is killed, or stopped, in every operation, or stays in its own code (LATE) while the others are in named tensors or
-# a plan. Each of the other three notices by the deadline and says whom, the job ends, nobody and nothing is left on either host. Every operation meets one
+# a plan. Each of the other three notices by the deadline and names the rank, the job ends, and no process or file is left on either host. Every operation meets one
 # of the two signals, and each rank is late in one of the two; with the word `full` the other.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
@@ -19,7 +19,7 @@ fail() {
   exit 1
 }
 
-# What a host still has: its processes but sshd, files in /dev/shm, System V segments.
+# Lists what is left on a host: its processes except sshd, files in /dev/shm, System V segments.
 left_on() {
   local tries=2400 count
   while count=$(($(host_pids "$1" | wc -l) - ${before[$1]})) && [ $count -gt 0 ] && [ $tries -gt 0 ]; do
@@ -95,7 +95,7 @@ fault() { # KIND SIGNAL VICTIM DEADLINE_S
     read -r seconds status words <"$cluster/faults/noticed-$rank"
     case $status in
       TIMEOUT | PEER) ;;
-      LIBRARY) [[ $words =~ ^MPI_[A-Za-z]*,\ rank\ $victim: ]] || fail "rank $rank says $status" ;; # MPI knew first, and says so
+      LIBRARY) [[ $words =~ ^MPI_[A-Za-z]*,\ rank\ $victim: ]] || fail "rank $rank says $status" ;; # MPI noticed first, and reports it
       *) fail "rank $rank says $status" ;;
     esac
     # A rank that only received the error has exactly the text of the first, up to what named tensors add.
@@ -107,7 +107,7 @@ fault() { # KIND SIGNAL VICTIM DEADLINE_S
     [[ ! $words =~ for\ rank\ $victim && ! $words =~ rank\ $victim\'s\ process ]] || named=$((named + 1))
     awk "BEGIN { exit !($seconds >= 0 && $seconds < $deadline_s + 40) }" || fail "rank $rank needed $seconds s"
   done
-  # Of a rank that is killed, MPI may tell each of the others something else.
+  # MPI may report the end of a killed rank to each other rank in a different way.
   if [ $named -lt $([ "$signal" = KILL ] && echo $((missing == 0)) || echo 3) ]; then
     [ "$deadline_s" -lt 16 ] || fail "only $named ranks name rank $victim"
     echo "$signal in $kind, rank $victim: another rank was waited for until the deadline"

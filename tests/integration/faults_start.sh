@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What can go wrong between two hosts before a job trains: a host does not come, a port is taken, a preparation fails, secrets differ, the job is stopped.
+# Faults between two hosts before a job trains: a host does not connect, a port is in use, a preparation fails, secrets differ, the job is stopped.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -29,7 +29,7 @@ expect_failure algo-2 "master host algo-1 did not connect within 3 s"
 expect_nobody
 case_end algo-2
 
-# What the last try says is the reason, not what an earlier one said that got less far.
+# The reason is the message of the last attempt, not of an earlier attempt that got less far.
 case_begin "the worker's port hangs up on every session"
 cluster_environment=("PACELINE_PEER_WAIT_S=6")
 start_host algo-1
@@ -111,7 +111,7 @@ expect_failure algo-2 "cannot have port 22.*Address already in use" "PACELINE_SS
 expect_failure algo-1 "algo-2"
 case_end algo-2 algo-1
 
-# A stand-in for Python whose pip fails; PACELINE_PEER_WAIT_S is left at its 900 s.
+# Replaces Python by a script whose pip fails; PACELINE_PEER_WAIT_S is left at its 900 s.
 for broken in algo-2 algo-1 "algo-1 algo-2"; do
   case_begin "the preparation fails on $broken"
   cluster_environment=("PACELINE_PYTHON=/opt/ml/bin/python3")

@@ -48,7 +48,7 @@ def check(what, ours, theirs):
 
 
 def image():
-    """A directory with the launchers and a TensorFlow, which the toolkit's captures had and this machine need not have."""
+    """A directory with launchers and a TensorFlow: the toolkit's captures had them, but this machine may lack them."""
     root = pathlib.Path(tempfile.mkdtemp(prefix='paceline-image-'))
     (root / 'first').mkdir()
     for name in ('mpirun', 'first/torchrun', 'neuron_parallel_compile', 'ssh'):
@@ -102,7 +102,7 @@ def code_of(case):
 
 
 def without_rank(argv):
-    """What is before `paceline rank`, which MPI's ranks run through, and the program with its arguments, separated by `--`."""
+    """The words before `paceline rank`, through which MPI's ranks run, and the program with its arguments, separated by `--`."""
     at = next((i for i, w in enumerate(argv) if os.path.basename(w) == 'paceline' and argv[i + 1:i + 2] == ['rank']), None)
     if at is None:
         return [], argv
@@ -180,7 +180,7 @@ def check_host(name, host, result, tree):
 
 
 def translate(argv, interpreter):
-    """The toolkit's command line as ours should be: the placeholders filled in."""
+    """The toolkit's command line in the form that ours must have, with the placeholders filled in."""
     out = []
     for word in argv:
         if word == '{PY}':
@@ -251,7 +251,7 @@ def run_tf_config(kind, switch, data):
 
 
 def run_v3(name, data):
-    """A tree of the SDK's version 3: each variable that its script exports, and the arguments. What the script gets wrong is right here."""
+    """A tree of the SDK's version 3: each variable that its script exports, and the arguments. Values that the script gets wrong are right here."""
     theirs = data.get('env') or {}
     values = data['hyperparameters']
     order = json.loads(theirs.get('SM_HPS', '{}')) or values  # the capture has names sorted, the variables have the files' order
@@ -284,7 +284,7 @@ def run_v3(name, data):
             check(f'v3 {name} {key}', ours.get(key), value)
     command = data.get('command')
     command = command['argv'] if isinstance(command, dict) else command
-    if not theirs:  # their script dies of a quote
+    if not theirs:  # the SDK's script fails at a quote
         check(f'v3 {name} argv', plan['argv'][1], script)
     elif command[0] == 'mpirun':
         hosts, each = len(data['resourceconfig']['hosts']), data['distributed.json']['process_count_per_node'] or 1

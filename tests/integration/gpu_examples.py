@@ -34,7 +34,7 @@ LINE = re.compile(r"train_loss=([0-9.]+) test_accuracy=([0-9.]+)")
 def run(program, ranks, *words, check=True):
     """(train_loss, test_accuracy) of each epoch."""
     command = [PROGRAMS[program], *words] if ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PROGRAMS[program], *words]
-    command = ["timeout", "--foreground", "-k", "3", "90", *command]  # what hangs is stopped with its ranks, and what it printed is kept
+    command = ["timeout", "--foreground", "-k", "3", "90", *command]  # a run that hangs is stopped with its ranks, and its output is kept
     done = subprocess.run([str(word) for word in command], env=ENVIRONMENT, text=True, stdin=subprocess.DEVNULL, capture_output=True)
     print("$", *command)
     print(done.stdout + done.stderr, end="", flush=True)
@@ -142,7 +142,7 @@ def main():
 
 
 def tried(part):
-    """1 if it failed, which is no reason to leave out the others."""
+    """Returns 1 if it failed; the others still run."""
     try:
         part()
     except (AssertionError, subprocess.SubprocessError) as error:

@@ -12,7 +12,7 @@ cluster_up 5
 trained="algo-1 algo-2 algo-3"
 beside="algo-4 algo-5"
 
-# groups_config HOST [HYPERPARAMETER]: what all hosts have but for their own names.
+# groups_config HOST [HYPERPARAMETER]: the configuration, equal on all hosts except for their own names.
 groups_config() {
   local group type
   job_config "$1" "$trained $beside" 0
@@ -41,7 +41,7 @@ with_gpus='
   mount --rbind /run/dev /dev && shift && exec "$@"'
 gpus_of() { case $1 in algo-1) echo 3 ;; algo-2 | algo-3) echo 2 ;; *) echo 0 ;; esac; }
 
-# What runs beside the training: until SIGTERM, or as $cluster/HOST.do says.
+# The program next to the training: it runs until SIGTERM, or as $cluster/HOST.do says.
 server='trap "echo told to end; exit 0" TERM; echo "serves"
   while :; do [ ! -e "$1" ] || { . "$1"; }; sleep 0.05; done'
 

@@ -12,7 +12,7 @@ trap cluster_down EXIT
 trap 'exit 143' TERM INT
 cluster_up 2
 
-# Four ranks that wait for each other without MPI: by a FIFO that nobody writes to. Rank 2 stands elsewhere.
+# Four ranks that wait for each other without MPI, by a FIFO without a writer. Rank 2 stands elsewhere.
 cat >"$cluster/ranks.py" <<'PY'
 import os, pathlib, queue, signal, socket, sys, tempfile, threading
 
@@ -99,7 +99,7 @@ fi
 
 # ---- one host: what hangs in Python ----
 
-python_hangs() { # CAUSE REGEX: where the failure file says that rank 2 stands
+python_hangs() { # CAUSE REGEX: the place of rank 2 in the failure file
   case_begin "a rank in Python is $1"
   cluster_environment=(CAUSE="$1" OMPI_MCA_rmaps_base_oversubscribe=1)
   job_config algo-1 algo-1 4
@@ -176,7 +176,7 @@ for host in algo-2 algo-1; do
 done
 await_log algo-1 'the job is left running' 120
 grep -q '^host algo-2, process' "$cluster/algo-1.log" || case_failed "algo-2's program is not in the log"
-sleep 5 # the report has Python on both hosts write its stacks, after which they hang on: for longer than the watch needs
+sleep 5 # the report makes Python on both hosts write its stacks; then they hang again, for longer than the watch needs
 for host in algo-1 algo-2; do host_run $host sh -c 'echo go >/opt/ml/fifo'; done
 wait_both 60
 [ "$(grep -c 'the job hangs' "$cluster/algo-1.log")" = 1 ] || case_failed "one hang was reported more than once"

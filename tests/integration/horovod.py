@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's own Python on Paceline: `paceline horovod` in an environment of its own, and programs for torch with 1 to 4 ranks.
+"""Horovod's own Python on Paceline: `paceline horovod` in a separate virtual environment, and programs for torch with 1 to 4 ranks.
 
 Needs a Python with torch, Python.h at build time, mpirun, and PyPI for Horovod's package, which is not compiled; skips without.
 """
@@ -281,7 +281,7 @@ assert all(row.equal(weights) for row in every)
 print("rank", hvd.rank(), "is right")
 '''
 
-# What DistributedOptimizer() promises of torch's optimizers.
+# The properties of DistributedOptimizer() with torch's optimizers.
 OPTIMIZERS = r'''
 import copy
 import torch
@@ -466,7 +466,7 @@ else:
 print("is right")
 '''
 
-# Rank 0 fails in some way; the others wait for it, or are busy with something else for longer than the test lasts.
+# Rank 0 fails in one of several ways; the others wait for it, or do something else for longer than the test lasts.
 FAILING = r'''
 import sys, threading
 import torch
@@ -525,7 +525,7 @@ print("rank", hvd.rank(), "of", hvd.size())
 
 
 def train(python, folder, requirements, expect):
-    """`paceline train` of two ranks of TRAINING, whose requirements.txt is this; everything that was said."""
+    """`paceline train` of two ranks of TRAINING, with this requirements.txt; returns the whole output."""
     base = tempfile.mkdtemp(dir=folder)
     hyperparameters = {"sagemaker_program": "train.py", "sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"}
     for path, text in {"code/train.py": TRAINING, "code/requirements.txt": requirements, "input/config/hyperparameters.json": json.dumps(hyperparameters),
@@ -628,7 +628,7 @@ def main():
                    "sys.stdout.write(f'sum {hvd.allreduce(torch.ones(1), op=hvd.Sum).item()}\\n')")
         assert said.count("sum 2.0") == 2, said
 
-        # Nobody waits for a rank that fails, and the job ends with its status.
+        # No rank waits for a rank that fails, and the job ends with its status.
         text = ranks(python, 2, FAILING, "raise", "wait", expect=1)
         assert "rank 0 raises" in text and re.search("rank 0 has given up: its process on host .+ ends with exit status 1|rank 0's process has ended", text), text
         ranks(python, 2, FAILING, "raise", "busy", expect=1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for Keras 3 that import horovod.tensorflow.keras, on 1 to 4 ranks: what `paceline horovod` maps to the package of our own.
+"""Programs for Keras 3 that import horovod.tensorflow.keras, on 1 to 4 ranks: `paceline horovod` maps it to our own package.
 
 Needs PyPI for TensorFlow (1.3 GB, once for a build folder) and Horovod's package; skips without.
 """
@@ -195,7 +195,7 @@ refused(ValueError, "LossScaleOptimizer around", model.fit, x, y, verbose=0, cal
 print("rank", r, "is right")
 '''
 
-# What Horovod's own Python has besides Keras, with variables of both kinds.
+# The parts of Horovod's own Python besides Keras, with variables of both kinds.
 TAPE = HEAD + r'''
 import horovod
 assert horovod.__version__ == "0.28.1"

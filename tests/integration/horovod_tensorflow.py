@@ -15,7 +15,7 @@ from horovod_python import SHARDED, python_for, ranks, run, skip  # noqa: E402
 
 PACELINE = f"{BUILD}/entrypoint/paceline"
 
-# What a program raises when ranks disagree, and what it gets before hvd.init().
+# The exceptions of a program when ranks disagree, and before hvd.init().
 OPERATIONS = r'''
 import numpy as np
 import tensorflow as tf

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What strangers and accidents hand to a job: archives, configurations, names, servers, programs and machines. Each is refused by name or does no harm to others.
+"""Harmful input to a job, on purpose or by accident: archives, configurations, names, servers, programs and machines. Each is refused with its name, or does no harm to others.
 
 `hostile.py full`: a sweep of 5,000 trials.
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `meson install` leaves is enough for programs outside this tree: every public header, the library, pkg-config's flags, also for C++. And
+# The files that `meson install` installs are enough for programs outside this tree: every public header, the library, pkg-config's flags, also for C++. And
 # `paceline help` names every subcommand.
 set -euo pipefail
 scratch=$(mktemp -d)
@@ -36,7 +36,7 @@ if cc -std=c11 -I"$include" -fsyntax-only -aux-info "$scratch/prototypes" "$scra
   [ -z "$internal" ] || { echo "the library shows what no installed header declares: $internal"; exit 1; }
   echo "the library shows the $(wc -l <"$scratch/declared") functions that its headers declare, and nothing else"
 else
-  cc --version | grep -q "Free Software Foundation" && { cat "$scratch/log"; exit 1; } # some header does not stand on its own
+  cc --version | grep -q "Free Software Foundation" && { cat "$scratch/log"; exit 1; } # a header needs another one before it
   echo "cc is not GCC: what the library shows was not compared with its headers"
 fi
 
@@ -44,7 +44,7 @@ paceline=$(find "$scratch/root" -path '*/bin/paceline')
 "$paceline" help >"$scratch/help"
 for tool in "${paceline%/bin/paceline}"/libexec/paceline/paceline-*; do
   verb=${tool##*/paceline-}
-  case $verb in keys | unpack | world) continue ;; esac # what train runs, and no user
+  case $verb in keys | unpack | world) continue ;; esac # train runs them; users do not
   grep -q "^  paceline $verb " "$scratch/help" || { echo "paceline help lacks $verb"; exit 1; }
   usage=$("$paceline" "$verb" --help 2>&1)
   [[ $usage == "usage: paceline $verb"* ]] || { echo "paceline $verb --help shows no usage: $usage"; exit 1; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of a running job is killed or stopped at a random moment: the job ends, a message names the rank, nobody survives.
+"""A rank of a running job is killed or stopped at a random moment: the job ends, a message names the rank, and no process is left.
 
-    late_ranks.py [TRIALS]     so many of each kind, 2 unless said otherwise
+    late_ranks.py [TRIALS]     number of each kind, by default 2
 
 The digit classifier on three ranks, with a deadline of ten seconds for each operation.
 """

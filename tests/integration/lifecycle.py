@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program's beginning, waiting and end, as real processes under mpirun.
 
-    lifecycle.py [SECONDS]     a peer is late by SECONDS, 4 unless said otherwise; prints what waiting and stopping cost
+    lifecycle.py [SECONDS]     a peer is late by SECONDS, by default 4; prints the cost of waiting and stopping
 
 Numbers are behaviours of the conformance list (tests/conformance.md).
 """
@@ -34,7 +34,7 @@ def run(ranks, *words, code=0, cwd=None, **variables):
 
 
 def topology():
-    """A4, A5: ranks are the launcher's; alone there is one."""
+    """A4, A5: the launcher determines the ranks; without a launcher there is one."""
     for ranks in (1, 2, 3, 4):
         lines = sorted(run(ranks, "topology").stdout.splitlines())
         assert lines == [f"rank {r} size {ranks} local {r} of {ranks} host 0 of 1" for r in range(ranks)], lines
@@ -71,7 +71,7 @@ def again():
 
 
 def waiting(late_s):
-    """A late peer is slept for, not spun for, and named once in a warning (O4)."""
+    """Ranks that wait for a late peer sleep and do not spin, and one warning names the peer (O4)."""
     for ranks in (2, 3):
         for longer in (1, 2, 4):  # a rank that the machine has halted begins to wait when the late one is nearly there
             done = run(ranks, "wait", longer * late_s, PACELINE_STALL_S=str(longer * late_s / 4))
@@ -88,7 +88,7 @@ def waiting(late_s):
 
 
 def stopping():
-    """What a stop costs, MPI's own end included."""
+    """The cost of a stop, including MPI's own end."""
     costs = [float(cost) for _ in range(3) for cost in re.findall(r"stop_s (\S+)", run(2, "stop").stdout)]
     assert len(costs) == 6
     print(f"pl_runtime_stop() took {1e3 * sorted(costs)[3]:.1f} ms, at most {1e3 * max(costs):.1f} ms")
@@ -121,7 +121,7 @@ def aborting():
 
 
 def vanishing():
-    """Q13: a rank that ends in the middle, or while the others stop, ends the job at once, and nobody survives."""
+    """Q13: a rank that ends in the middle, or while the others stop, ends the job at once, and no process is left."""
     began = time.monotonic()
     run(3, "vanish", code=(1, 3))  # 1 when mpirun sees the ends of those first that left without the dead one
     print(f"a rank left with status 3: the job ended after {time.monotonic() - began:.2f} s")

@@ -111,7 +111,7 @@ def descendant(pid, name):
 
 
 def lines_are_lines(folder, launcher):
-    """All ranks\' lines, whole, each with the tag that the launcher or the setting gives it."""
+    """Checks that the lines of all ranks are whole, each with the tag that the launcher or the setting gives it."""
     launcher, _, tags = launcher.partition(" ")
     tag = r"\[1,{}\]<stdout>: ?" if launcher == "mpirun" and not tags else r"\[rank{}\]: "
     (folder / "bin").mkdir()
@@ -154,7 +154,7 @@ def lines_are_lines(folder, launcher):
 
 @contextlib.contextmanager
 def silent_log(kind):
-    """Both ends of a pipe or terminal that nobody reads, the reader's first."""
+    """Both ends of a pipe or terminal without a reader, the reader's end first."""
     ends = os.pipe() if kind == "pipe" else pty.openpty()
     try:
         yield ends

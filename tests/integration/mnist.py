@@ -144,7 +144,7 @@ def run_by_servers(hosts, workers, *words, staleness, environment=None):
 
 
 def newest_checkpoint(folder):
-    """Its step; 0 where there is none."""
+    """Its step; 0 if there is none."""
     return max((int(path.stem.split("-")[1]) for path in folder.glob("checkpoint-*.json")), default=0)
 
 

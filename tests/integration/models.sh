@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every interleaving of the shared-memory protocols and of a stop, by the model checker spin: each model holds, and its broken twin does not.
+# Every interleaving of the shared-memory protocols and of a stop, by the model checker spin: each model holds, and its variant with a mistake does not.
 # With the word `long`: the staged protocol among three ranks.
 set -euo pipefail
 models=$PACELINE_SOURCE/tests/models

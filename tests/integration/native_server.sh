@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Jobs with Paceline's own parameter servers under `paceline train`, on one host and on two.
 #
-#   native_server.sh          every push counts, with a bound and without; a worker that fails, with and without the others going on; a stop
+#   native_server.sh          every push counts, with a bound and without; a worker that fails, and the others continue or end; a stop
 #   native_server.sh long     workers and servers that are killed, stopped, or leave in the middle; `full`: at more random moments
 #   native_server.sh faults [TIMES]    a worker or a server of a job in full training is killed, stopped, or cut off, TIMES (8) at random moments each
 set -euo pipefail

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A parameter server job on two hosts: the server next to the program on each, ended when the master's program has ended, also when
 # the job is stopped. With a chief the other host serves in the program's place.
-# A shell script replaces the interpreter, so that TensorFlow is not needed: with it tensorflow_hosts.sh.
+# A shell script replaces the interpreter, so that TensorFlow is not needed; tensorflow_hosts.sh uses TensorFlow.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Two hosts, of which one prepares (its pip never ends) or cannot be linked: the other learns of it, and it of a stop or a failure of the other.
+# Two hosts, of which one prepares (its pip never ends) or cannot be linked: the other is notified of that, and the first is notified of a stop or a failure of the other.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"

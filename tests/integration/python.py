@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python binding: operations on two ranks, errors by name, and a torch program that trains under `paceline train`.
 
-Runs with a Python that has numpy; the training needs torch too and is left out, saying so, without it.
+Runs with a Python that has numpy; the training needs torch too; without torch it is left out with a message.
 """
 import json
 import os
@@ -287,7 +287,7 @@ if n > 1:
 print("tensors of torch are fine on rank", r)  # and no shutdown(): the interpreter's end is one
 '''
 
-# How programs end that say nothing of shutdown(), as most do: well, or badly on the last rank while the others wait for it.
+# How programs without a call of shutdown() end: with success, or with a failure of the last rank while the others wait for it.
 ENDINGS = r'''
 import sys
 import numpy

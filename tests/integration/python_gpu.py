@@ -29,7 +29,7 @@ PRETEND = sys.argv[1:] == ["--pretend"]
 
 
 class Stream:
-    """torch's stream, as far as the module looks at it: the driver's default stream. Says which ones operations were submitted on."""
+    """The part of torch's stream that the module uses: the driver's default stream. It records the streams of submitted operations."""
     asked = []
 
     def __init__(self, name):
@@ -48,7 +48,7 @@ def copy_to_host(tensor):
 
 
 def start():
-    """Where tensors are made that the module takes for those of a GPU."""
+    """Within it, tensors are made that the module treats as those of a GPU."""
     if PRETEND:
         torch.cuda.is_available = lambda: True
     elif not torch.cuda.is_available():
@@ -92,7 +92,7 @@ def check_operations(device):
 
 
 def check_streams(device):
-    """What another stream than the default one makes is waited for."""
+    """Operations wait for results of a stream other than the default one."""
     if PRETEND:
         kept = torch.cuda.current_stream
         del Stream.asked[:]

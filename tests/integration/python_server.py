@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers of parameter servers in Python: numpy and torch, by `paceline server` and under `paceline train`.
 
-Runs with a Python that has numpy; what needs torch too is left out, saying so, without it.
+Runs with a Python that has numpy; without torch the cases that need it are left out with a message.
 """
 import json
 import os
@@ -178,7 +178,7 @@ with paceline.Server(a, staleness="none", tables={"zeros": dict(columns=2, lr=-1
 print(f"rows: fine in worker {r}\n", end="")
 '''
 
-# What worker 1 does wrong.
+# The mistakes of worker 1.
 WRONG = r'''
 import os
 import sys

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training that is killed or asked to stop goes on from its checkpoint and ends with the same bits.
+"""Training that is killed or asked to stop continues from its checkpoint and ends with the same bits.
 
-    resume.py [KILLS [STOPS]]      3 kills by SIGKILL and 2 stops by SIGTERM, each at a random moment, unless said otherwise
+    resume.py [KILLS [STOPS]]      3 kills by SIGKILL and 2 stops by SIGTERM, by default, each at a random moment
 
 The digit classifier on two ranks, on synthetic digits, with a checkpoint every third step. Then the same with a shard of its own, of another size,
 for each rank, and with another number of ranks, where bits may differ.
@@ -101,7 +101,7 @@ def other_ranks(folder):
 
 
 def other_optimizer(folder):
-    """A slip with a hyperparameter must not cost what was trained: it is an error, unless the job says that it is none."""
+    """A mistake in a hyperparameter must not destroy the trained model: it is an error, unless the job allows it."""
     process = start(folder, "other", 2, "--momentum", "0")
     out, _ = process.communicate(timeout=120)
     assert process.returncode != 0 and "PACELINE_CHECKPOINT_IGNORE=1" in out and "epoch=" not in out, f"exit status {process.returncode}\n{out}"

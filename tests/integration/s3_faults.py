@@ -62,12 +62,12 @@ def held_up_s(*pids):
 
 
 def ignore_interrupts():
-    """As a shell without job control does for what it starts with "&"."""
+    """As a shell without job control does for a program that it starts with "&"."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 async def talk(process, deadline_s):
-    """What the process says until it ends, which it has to within the deadline."""
+    """Returns the process's output up to its end, which must be within the deadline."""
     answer = asyncio.ensure_future(process.communicate())
     begun, held_before_s, held_s = time.monotonic(), held_up_s(os.getpid()), 0
     while not answer.done():

@@ -28,7 +28,7 @@ REGION = "us-east-1"
 
 
 def make_venv(root):
-    """Moto and boto3 in an environment of their own."""
+    """Moto and boto3 in a separate virtual environment."""
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
     for words in ([python, "-m", "venv", root / "venv"], [root / "venv/bin/pip", "install", "-q", *PACKAGES]):
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -99,7 +99,7 @@ def keys_of(server, prefix):
 
 
 def check_signatures(server, tree):
-    """A wrong secret is refused, so that what follows says something about signatures."""
+    """A wrong secret is refused, so the later cases prove correct signatures."""
     message = server.run("cp", tree / "small", "s3://bkt/refused", code=1, AWS_SECRET_ACCESS_KEY="wrong")
     assert "403 SignatureDoesNotMatch" in message, message
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Objects by the thousand and what they carry, against a server that looks at every request.
+"""Thousands of objects and their properties, with a server that checks every request.
 
   s3_objects.py PACELINE_S3 S3_PROBE
 """
@@ -46,7 +46,7 @@ class Gate(FakeS3):
 
 
 async def run(server, program, *words, code=0):
-    """What a client prints, or its message where it is to fail."""
+    """The client's output, or its message if it must fail."""
     environment = {**os.environ, "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{server.port}", "AWS_REGION": "us-east-1", "NO_PROXY": "*",
                    "AWS_ACCESS_KEY_ID": "AKIDTEST", "AWS_SECRET_ACCESS_KEY": "secret"}
     process = await asyncio.create_subprocess_exec(program, *map(str, words), env=environment, stdin=asyncio.subprocess.DEVNULL,
@@ -63,7 +63,7 @@ async def run(server, program, *words, code=0):
 
 
 async def fed(server, folder, *words):
-    """The bytes of an epoch as a program in Pipe Mode reads them."""
+    """The bytes of an epoch, read like a program in Pipe Mode."""
     feeder = asyncio.ensure_future(run(server, FEED, "--quiet", "--epochs", "1", *words, folder / "channel"))
     fifo = folder / "channel_0"
     while not fifo.exists() and not feeder.done():
@@ -195,7 +195,7 @@ async def check_parts_checksum(folder):
 
 
 async def run_sync(server, directory, uri, *options):
-    """What sync uploads of a directory in which nothing changes any more."""
+    """The files that sync uploads from a directory that does not change any more."""
     sync = asyncio.ensure_future(run(server, SYNC, *options, directory, uri))
     wanted = {f"{uri.removeprefix('s3://bkt/')}/{path.name}" for path in directory.iterdir()}
     while not sync.done() and not wanted <= set(server.objects):

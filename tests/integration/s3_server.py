@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client against a real S3 server that checks every signature, plain and over TLS.
 
-  s3_server.py PACELINE_S3 S3_PROBE       exits 77, saying why, where no server can be started
+  s3_server.py PACELINE_S3 S3_PROBE       exits 77 with a reason if no server can be started
 """
 import hashlib
 import json
@@ -26,7 +26,7 @@ import s3_request  # noqa: E402
 TOOL, PROBE = sys.argv[1:3]
 MEMORY_KIB = 100 * 1024  # with a budget of 64 MiB
 LIMIT_S = 120
-START_S = 900  # far away: packages may have to be installed, after those of other tests
+START_S = 900  # a far deadline: packages may have to be installed, after those of other tests
 
 
 class Server:
@@ -271,7 +271,7 @@ def check_stopped_gateway(server, folder):
 
 
 def check_sync(folder):
-    """Files of a directory appear as they are closed, in parts too, and what was never closed at the end."""
+    """Files of a directory are uploaded when they are closed, also in parts; files that were never closed are uploaded at the end."""
     watched = folder / "watched"
     (watched / "old").mkdir(parents=True)
     (watched / "old/before").write_text("before")
@@ -309,7 +309,7 @@ def check_virtual_host():
 
 
 class Proxy(socketserver.BaseRequestHandler):
-    """Answers CONNECT as proxies do, with a head of its own, or refuses."""
+    """Answers CONNECT like a proxy, with additional header lines, or refuses it."""
     connects, refuses = 0, False
 
     def handle(self):
@@ -344,7 +344,7 @@ class Proxy(socketserver.BaseRequestHandler):
 
 
 def check_proxy(folder):
-    """Through a proxy all is as without one; a proxy that refuses is named, and at once."""
+    """Through a proxy everything works as without one; a proxy that refuses is named at once."""
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
         proxy.daemon_threads = True
         threading.Thread(target=proxy.serve_forever, daemon=True).start()

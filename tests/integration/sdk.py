@@ -4,8 +4,8 @@
 
 Each SDK is installed into an environment of its own, with its telemetry off by its own configuration. Both call `docker
 compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts in the image as it is, which has no
-Python, and a Python script in one made from it, which has Debian's torch. README.md's estimator and trainer run as they
-stand there, but for the image's name, the places of code and data, and the kind and number of processors. With the word
+Python, and a Python script in one made from it, which has Debian's torch. The estimator and the trainer of docs/sdk.md run as they
+stand there, and so do those of examples/pytorch, but for the image's name, the places of code and data, and the kind and number of processors. With the word
 `full`: what the others show on another number of hosts.
 """
 import json
@@ -22,7 +22,7 @@ SOURCE = pathlib.Path(os.environ.get('PACELINE_SOURCE', pathlib.Path(__file__).r
 IMAGE = os.environ.get('PACELINE_TEST_IMAGE', 'paceline:sdk')
 PYTHON_IMAGE = IMAGE + '-python'
 PACKAGES = {'v2': 'sagemaker[local]==2.257.*', 'v3': 'sagemaker-train==1.27.*'}  # what trains in the SDK's version 3.27
-LIMIT_S = 1500  # far away: what hangs is found by it
+LIMIT_S = 1500  # a far deadline, to find a run that hangs
 STOP_S = 110  # SageMaker gives 120
 BEGIN = time.monotonic()
 PROGRAMS = '/opt/ml/input/data/tools/'
@@ -89,7 +89,7 @@ sys.stdout.write(line + ' '.join(sys.argv[1:] + sorted(channels)) + '\\n')  # in
 '''
 
 # Both run their cases one after the other, each after a line "--- NAME", and say "--- ended" or why not. A case is a
-# piece of README.md, or what it is made of.
+# piece of docs/sdk.md, or what it is made of.
 V3 = '''
 import json, sys, traceback
 from sagemaker.core.training.configs import Compute, InputData, SourceCode
@@ -98,8 +98,8 @@ from sagemaker.train.model_trainer import Mode
 root = sys.argv[1]
 def train(case):
     local = {'training_mode': Mode.LOCAL_CONTAINER, 'local_container_root': f"{root}/{case['name']}", 'role': 'arn:aws:iam::111111111111:role/x'}
-    if 'readme' in case:
-        return exec(case['readme'], {'local': local})
+    if 'page' in case:
+        return exec(case['page'], {'local': local})
     kind, how = case['distributed'] or (None, None)
     ModelTrainer(training_image=case['image'], source_code=SourceCode(source_dir=root + '/src', **case['source']) if case['source'] else None,
                  distributed=getattr(distributed, kind)(**how) if kind else None, hyperparameters=case['hyperparameters'],
@@ -115,8 +115,8 @@ def train(case):
     session = LocalSession()
     session.config = {'local': {'local_code': True, 'container_root': f"{root}/{case['name']}"}}
     local = {'sagemaker_session': session, 'output_path': f"file://{root}/{case['name']}", 'role': 'arn:aws:iam::111111111111:role/x'}
-    if 'readme' in case:
-        return exec(case['readme'], {'local': local})
+    if 'page' in case:
+        return exec(case['page'], {'local': local})
     Estimator(image_uri=case['image'], instance_type='local', instance_count=case['hosts'], hyperparameters=case['hyperparameters'], **local,
               ).fit({name: 'file://' + place for name, place in case['channels'].items()})
 '''
@@ -205,7 +205,7 @@ def start(root, tools, version, cases):
 
 
 def logs(root, version):
-    """What each case printed, by its name."""
+    """The output of each case, by its name."""
     text = (root / f'{version}.log').read_text(errors='replace')
     parts = re.split(r'^--- (?!ended|failed)(\S+)$', text, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2]))
@@ -224,15 +224,27 @@ def lines(hosts, ranks, options, process_1='paceline'):
                   for i in range(hosts) for j in range(ranks or 1))
 
 
-def readme(word, replaced):
-    """README.md's piece of Python that has the word."""
-    pieces = [piece for piece in re.findall(r'^```python\n(.*?)^```', (SOURCE / 'README.md').read_text(), flags=re.M | re.S) if word in piece]
-    expect(len(pieces) == 1, f'README.md has {len(pieces)} pieces of Python with {word}, not 1')
+def page(word, replaced):
+    """The piece of Python in docs/sdk.md that has the word."""
+    pieces = [piece for piece in re.findall(r'^```python\n(.*?)^```', (SOURCE / 'docs/sdk.md').read_text(), flags=re.M | re.S) if word in piece]
+    expect(len(pieces) == 1, f'docs/sdk.md has {len(pieces)} pieces of Python with {word}, not 1')
     piece = pieces[0]
     for old, new in replaced.items():
-        expect(piece.count(old) >= 1, f"README.md's piece with {word} has no {old}")
+        expect(piece.count(old) >= 1, f"the piece of docs/sdk.md with {word} has no {old}")
         piece = piece.replace(old, new)
     return piece
+
+
+def example(version, replaced):
+    """examples/pytorch's estimator without what local mode has not: spot instances, and checkpoints on S3."""
+    text = (SOURCE / f'examples/pytorch/estimator_{version}.py').read_text()
+    text = re.sub(r'^    (use_spot_instances|max_run|max_wait|checkpoint_s3_uri|stopping_condition|checkpoint_config)=.*\n', '', text, flags=re.M)
+    replaced = {'image, role, bucket = sys.argv[1:]': f'image = {PYTHON_IMAGE!r}', 'role=role': '**local',
+                '"examples/pytorch"': repr(str(SOURCE / 'examples/pytorch')), '"epochs": 20': '"epochs": 2', **replaced}
+    for old, new in replaced.items():
+        expect(text.count(old) == 1, f'estimator_{version}.py has {old} {text.count(old)} times')
+        text = text.replace(old, new)
+    return text
 
 
 def case(name, hosts, image=IMAGE, **more):
@@ -248,14 +260,15 @@ def cases(root):
     hyper = {'epochs': 3, 'name': "it's"}
     options = "--epochs 3 --name it's"
     places = {'"ACCOUNT.dkr.ecr.REGION.amazonaws.com/paceline:latest"': repr(PYTHON_IMAGE), '"src"': repr(f'{root}/src'), 'role=role': '**local'}
-    old = readme('from sagemaker.pytorch', {**places, '"processes_per_host": 8': '"processes_per_host": 2', 'ml.c5.4xlarge': 'local',
+    old = page('from sagemaker.pytorch', {**places, '"processes_per_host": 8': '"processes_per_host": 2', 'ml.c5.4xlarge': 'local',
                                             's3://BUCKET/mnist/train': f'file://{root}/data/training', 's3://BUCKET/mnist/test': f'file://{root}/data/testing'})
-    new = readme('import ModelTrainer', {**places, 'process_count_per_node=8': 'process_count_per_node=2', 'ml.c5.4xlarge': 'local_cpu',
+    new = page('import ModelTrainer', {**places, 'process_count_per_node=8': 'process_count_per_node=2', 'ml.c5.4xlarge': 'local_cpu',
                                          's3://BUCKET/mnist/': f'{root}/data/'})
     return {
         'v2': [
             (case('estimator', 1, hyperparameters=mpi, channels=tools), lines(1, 2, '--epochs 3')),
-            (case('estimator-2', 2, readme=old), lines(2, 2, '--epochs 5 testing training')),
+            (case('estimator-2', 2, page=old), lines(2, 2, '--epochs 5 testing training')),
+            (case('example-v2', 2, page=example('v2', {'"ml.c5.xlarge"': '"local"'})), []),
         ],
         'v3': [
             (case('plain', 1, hyperparameters={**hyper, 'sagemaker_program': PROGRAMS + 'run.sh'}, channels=tools), lines(1, 0, options)),
@@ -266,7 +279,8 @@ def cases(root):
             (case('command-2', 2, source={'command': './run.sh "$SM_MASTER_ADDR:$SM_HOST_COUNT"'}), lines(2, 0, 'algo-1:2')),
             (case('mpi', 1, source=program, distributed=('MPI', {'process_count_per_node': 2})), lines(1, 2, '')),
             (case('mpi-2', 2, source=program, distributed=('MPI', {'process_count_per_node': 2}), hyperparameters=hyper), lines(2, 2, options)),
-            (case('readme-2', 2, PYTHON_IMAGE, readme=new), lines(2, 2, '--epochs 5 testing training')),
+            (case('page-2', 2, PYTHON_IMAGE, page=new), lines(2, 2, '--epochs 5 testing training')),
+            (case('example-v3', 2, page=example('v3', {'"ml.c5.xlarge"': '"local_cpu"', ', enable_managed_spot_training=True': ''})), []),
             (case('torchrun', 1, PYTHON_IMAGE, source={'entry_script': 'train.py'}, distributed=('Torchrun', {'process_count_per_node': 2})), lines(1, 2, '')),
             (case('torchrun-2', 2, PYTHON_IMAGE, source={'entry_script': 'train.py'}, distributed=('Torchrun', {'process_count_per_node': 2}),
                   hyperparameters=hyper), lines(2, 2, options)),
@@ -285,6 +299,8 @@ def check(name, log, expected):
         expect('--- ended' in log and said(log) == expected, f'{name}: {said(log)} differs from {expected}: {log[-6000:]}')
     else:
         expect('--- failed' in log, f'{name} did not fail: {log[-6000:]}')
+    if name.startswith('example'):
+        expect('epoch=2 loss=' in log and 'rank 1 of 2 begins at epoch 1 step 0' in log, f'{name}: {log[-6000:]}')
     print('ok', name, flush=True)
 
 
@@ -309,7 +325,7 @@ def containers(root):
 
 
 def stop(root, process):
-    """What `docker stop` does with the last job, once all its ranks run; its words."""
+    """Runs `docker stop` on the last job once all its ranks run; returns the output."""
     await_files([root / f'stop/model/ready-{rank}' for rank in range(4)], process)
     names = containers(root)
     expect(len(names) == 2, f'{len(names)} containers of the job, not 2')

@@ -21,7 +21,7 @@ start_both() { # start_both PROCESSES
   until [ -s "$cluster/algo-1/ml/program" ] && [ -s "$cluster/algo-2/ml/program" ]; do sleep 0.05; done
 }
 shell() { host_run algo-1 "$paceline" shell "$@"; }
-# expect_shell CODE OUTPUT WORDS...: what `paceline shell WORDS...` prints, stderr too, and its exit code.
+# expect_shell CODE OUTPUT WORDS...: checks the output of `paceline shell WORDS...`, with stderr, and its exit code.
 expect_shell() {
   local expected=$1 output=$2 found status=0
   shift 2
@@ -84,7 +84,7 @@ until host_run algo-2 pgrep -f '^sleep 5054' >/dev/null; do
   [ $((SECONDS - begin_s)) -le 60 ] || case_failed "what ignores SIGHUP does not run on"
   sleep 0.05
 done
-end_hosts # and nobody is left, also not that
+end_hosts # and no process is left, not even that one
 
 case_begin "what it refuses"
 start_both 0
@@ -121,7 +121,7 @@ done
 expect_nobody
 case_end algo-1
 
-# The end of the job does not wait for shells, and takes them with it.
+# The end of the job does not wait for shells, and ends them.
 for processes in 1 0; do
   case_begin "the job ends while shells are open, $([ $processes = 0 ] && echo each host its own program || echo MPI)"
   start_both $processes

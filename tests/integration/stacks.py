@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`paceline stacks` on a real job of 4 ranks of which one hangs, on processes that are named, and with wrong words.
+"""`paceline stacks` on a real job of 4 ranks of which one hangs, on given processes, and with wrong arguments.
 
 The job runs copies of paceline and its program, so that other tests' jobs are not taken for its own.
 """
@@ -71,7 +71,7 @@ def start_job(paceline, probe, folder):
 
 
 def in_place(found):
-    """All ranks are where they will be for ever."""
+    """All ranks have reached their final places."""
     return sorted(rank for rank, _ in found) == list(range(RANKS)) and all(("stuck_here" if rank == 2 else "Allreduce") in part for rank, part in found)
 
 
@@ -162,7 +162,7 @@ def python(paceline):
 
 
 def not_allowed(paceline):
-    """Without the right to trace there are states and waits all the same, and the reason."""
+    """Without the right to trace, states and waits are still shown, with the reason."""
     if not shutil.which("setpriv") or os.getuid() != 0:
         print("not tried, which needs root and setpriv: a user that may not trace")
         return

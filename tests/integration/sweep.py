@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps on one host, as real processes: trials run in slots, and what they do to themselves costs no other one."""
+"""Sweeps on one host, as real processes: trials run in slots, and a trial that harms itself harms no other trial."""
 import json
 import os
 import pathlib
@@ -13,7 +13,7 @@ import time
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 PACELINE = str(BUILD / "entrypoint/paceline")
-WAIT_S = 60  # far beyond what anything here takes
+WAIT_S = 60  # a far deadline
 
 
 class Job:
@@ -68,7 +68,7 @@ class Job:
         return (self.base / "output/failure").read_text()
 
     def begun(self):
-        """What each program wrote when it began: trial and the checkpoint that it began from."""
+        """The record of each program's beginning: its trial, and the checkpoint from which it began."""
         return sorted(tuple(line.split()) for line in (self.base / "begun").read_text().splitlines())
 
 

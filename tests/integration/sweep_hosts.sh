@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A sweep on two hosts: `paceline` is process 1 of each, trials run on both, and what moves between them arrives.
+# A sweep on two hosts: `paceline` is process 1 of each, trials run on both, and files that are moved between them arrive.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"

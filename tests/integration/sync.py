@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`paceline sync` where the kernel or the directory does not report every change.
+"""`paceline sync` if the kernel or the directory does not report every change.
 
   sync.py PACELINE_SYNC
 
-A case that needs user namespaces is left out, saying so, where they are refused.
+A case that needs user namespaces is left out with a message if they are refused.
 """
 import concurrent.futures
 import os
@@ -111,7 +111,7 @@ def make(path, text):
 
 
 def changes_are_looked_for(folder, prefix):
-    """Without inotify, in a part or at all, files arrive later, and what was never closed at the end; the log says it once."""
+    """With less or no inotify, files arrive later, and files that were never closed arrive at the end; the log says it once."""
     make(folder / "watched/below/before", "before")
     make(folder / "watched/other/before", "other")
     with Sync(folder, prefix) as sync:
@@ -232,7 +232,7 @@ def same_tick(folder):
 
 
 def silent(folder):
-    """What a server that says nothing has not taken is given up when the time to finish is over."""
+    """Uploads to a server that does not answer are aborted when the time for the last uploads is over."""
     make(folder / "watched/file", "text")
     with Sync(folder, words=["--finish", "1"], silent=True) as sync:
         sync.wait_begun()
@@ -256,7 +256,7 @@ def told_late(folder):
 
 
 def urged(folder):
-    """What waits for a server that says nothing is given up when the other signal comes."""
+    """Uploads to a server that does not answer are aborted when the other signal comes."""
     make(folder / "watched/file", "text")
     with Sync(folder, words=["--finish", "3600"], silent=True) as sync:
         sync.wait_begun()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# torch.distributed over Gloo on two hosts with two ranks each, by torchrun and once by MPI: how the job ends, and that a rank that saves is not cut off. Needs a torch.
+# torch.distributed over Gloo on two hosts with two ranks each, by torchrun and once by MPI: how the job ends, and that a rank may complete its save. Needs a torch.
 # `torchrun.sh long`: with other causes. `torchrun.sh full`: a rank that saves for longer, after a SIGTERM to either host.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"

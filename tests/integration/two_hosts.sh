@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Two hosts for real: `paceline` is process 1 of each, with its own /opt/ml, host name and sshd, and MPI between them.
+# Two hosts: `paceline` is process 1 of each, with its own /opt/ml, host name and sshd, and MPI between them.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -48,7 +48,7 @@ for host in algo-1 algo-2; do expect_code $host 0; done
 grep -q "^paceline: debug: ranks 2-3 bound to CPU $cpu\$" "$cluster/algo-2.log" || case_failed "algo-2 does not say that its ranks share a CPU"
 case_end algo-1 algo-2
 
-# Cut at the dot, both would be the same.
+# If they were cut at the dot, both names would be the same.
 case_begin "hosts whose names have dots"
 for host in algo-1 algo-2; do
   job_config $host "algo-1 algo-2" 1
@@ -124,7 +124,7 @@ for host in algo-1 algo-2; do
 done
 case_end algo-1 algo-2
 
-# The host that runs sshd says so before its first try, the other never comes.
+# The host that runs sshd logs that before the first attempt; the other host never connects.
 case_begin "a container without the capabilities that sshd needs"
 job_config algo-2 "algo-1 algo-2" 1
 host_start algo-2 setpriv --bounding-set -sys_chroot,-setuid "$paceline" -- "$probe"
@@ -221,7 +221,7 @@ for host in algo-1 algo-2; do
 done
 case_end algo-1 algo-2
 
-# And an interface of a name that no container has.
+# The interface has a name that no container has.
 case_begin "hosts that have IPv6 addresses alone"
 add_six() { ip -n "$cluster_tag-$1" addr add "fd00:78::$1/64" dev eth0 nodad 2>/dev/null; }
 if command -v prted >/dev/null; then

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec_client stdio|channel HOST PROGRAM [WORD...]: becomes the client that runs the program on another host of the job
- * that runs on this one. */
+/* exec_client stdio|channel HOST PROGRAM [WORD...]: becomes the client that runs the program on another host of this
+ * host's job. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/exec.h"

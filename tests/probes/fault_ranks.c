@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that run one operation again and again, small and large, until one of them is hit by a signal at a random
- * moment, or stays in its own code:
+ * Ranks that repeat one operation, small and large, until a signal hits one of them at a random moment, or one stays in
+ * its own code:
  *
  *   fault_ranks KIND SIGNAL VICTIM DEADLINE_S FOLDER
  *
- * KIND is a number of enum pl_kind, `names` for named tensors or `plan` for a gradient plan; SIGNAL a number, 0: the
- * victim is late.
- *
- * Each of the others writes FOLDER/noticed-RANK, one line: seconds from the signal to the error, its status, its
- * message. Then it waits for the others' files, so that no launcher ends anybody early, and exits with status 3 without
- * another MPI call.
+ * KIND is a number of enum pl_kind, `names` for named tensors or `plan` for a gradient plan. SIGNAL is a number; with 0
+ * the victim is late. Each of the other ranks writes FOLDER/noticed-RANK with one line: the seconds from the signal to
+ * the error, its status, its message. Then it waits for the files of the others, so that no launcher ends a rank early,
+ * and exits with status 3 without another MPI call.
  */
 #include "base/clock.h"
 #include "collectives/bootstrap.h"
@@ -33,7 +31,7 @@ enum { ELEMS = 200000, STEPS_BEFORE = 6 };
 static int hit_fd;
 static int hit_by;
 
-/* Write the time, and die. Every host of the test has the same clock. */
+/* Write the time, and die. All hosts of the test have the same clock. */
 static void hit(int number)
 {
     int64_t now_ns = pl_clock_now_ns();
@@ -109,11 +107,11 @@ static void await_others(const char *folder, int size, int victim, int64_t deadl
     }
 }
 
-/* What the ranks run. */
+/* The operation that the ranks run. */
 struct operation {
     struct pl_world *world;
-    struct pl_named *named;          /* NULL: no named tensors */
-    struct pl_plan *plan;            /* NULL: no plan */
+    struct pl_named *named;          /* NULL: the operation is not a named tensor's */
+    struct pl_plan *plan;            /* NULL: the operation is not a plan's */
     struct pl_collective collective; /* else */
 };
 
@@ -197,7 +195,7 @@ int main(int argc, char **argv)
         if (step == STEPS_BEFORE && bootstrap->rank == victim) {
             arm(argv[5]);
         }
-        /* The first steps make connections, for which a busy machine may need longer. */
+        /* The first steps make connections; a busy machine may need longer for these. */
         operation.world->timeout_ns = (int64_t)((step < STEPS_BEFORE ? 30 : deadline_s) * (double)PL_NS_PER_S);
         status = run(&operation, step, &error);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For json_against_python.py: reads one document a line, each as hex bytes, and prints it as pl_json_write_value()
- * does, or "!" and the reason when it is refused.
+ * For json_against_python.py: reads one document per line, as hex bytes, and prints it as pl_json_write_value() does.
+ * If a document is refused, prints "!" and the reason.
  */
 #include "base/json/json_write.h"
 #include "base/memory.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts beyond 31 bits: 2^31 + 5 bytes on two ranks that are threads, summed over messages and over shared memory, and
- * summed, broadcast and gathered in the arena. Every byte is checked. Needs 5 GiB of memory and says so where they are
- * not free. In the arena alone; with the word `long` without it.
+ * Counts above 31 bits: 2^31 + 5 bytes on two ranks that are threads, summed over messages and over shared memory, and
+ * summed, broadcast and gathered in the arena. Every byte is checked. Needs 5 GiB of memory, and says so if they are
+ * not free. Without a word only the arena's cases run; with the word `long` all others.
  */
 #include "base/clock.h"
 #include "base/knob.h"
@@ -21,8 +21,8 @@ static const uint64_t NEEDED_KIB = UINT64_C(5) << 20;
 enum { ROW_BYTES = 512 };
 
 /*
- * Place i of rank's input: i + shift(i / ROW_BYTES), modulo 256, so that rows are quickly made and compared. No two
- * places that differ in a few high bits alone look alike.
+ * Byte i of a rank's input is i + shift(i / ROW_BYTES), modulo 256, so that rows are made and compared quickly. Two
+ * places that differ only in a few high bits have different bytes.
  */
 static uint8_t shift(int rank, uint64_t row)
 {
@@ -50,8 +50,8 @@ static void fill(uint8_t *data, int rank, uint64_t count)
     }
 }
 
-/* Where the first row in [0, count) begins that is not the sum of `ranks` inputs from rank `first_rank` on, or `count`.
- * */
+/* Returns the beginning of the first row in [0, count) that is not the sum of the inputs of `ranks` ranks from
+ * `first_rank` on, or `count`. */
 static uint64_t first_wrong(const uint8_t *data, int first_rank, int ranks, uint64_t count)
 {
     uint8_t row[ROW_BYTES];
@@ -73,7 +73,7 @@ struct job {
 
 static void run_allreduce(struct pl_world *world, uint8_t *data, const struct job *job, char failure[RANKS_TEXT_BYTES])
 {
-    enum pl_dtype dtype = job->arena ? PL_INT8 : PL_UINT8; /* sums wrap alike */
+    enum pl_dtype dtype = job->arena ? PL_INT8 : PL_UINT8; /* sums of both types wrap in the same way */
     uint64_t wrong;
 
     fill(data, pl_world_rank(world), LARGE);
@@ -92,7 +92,8 @@ static void run_others(struct pl_world *world, uint8_t *data, const struct job *
     RANKS_OK(pl_broadcast(world, data, LARGE, PL_UINT8, 1, &error));
     wrong = first_wrong(data, 1, 1, LARGE);
     RANKS_NEED(wrong == LARGE, "%s: row at %" PRIu64 " of the broadcast is wrong", job->what, wrong);
-    fill(data + (rank == 0 ? 0 : counts[0]), rank, counts[rank]); /* in place; what others send is not there yet */
+    /* in place; the blocks of the other ranks are not there yet */
+    fill(data + (rank == 0 ? 0 : counts[0]), rank, counts[rank]);
     RANKS_OK(pl_collective_run(world,
                                &((struct pl_collective){.kind = PL_ALLGATHER,
                                                         .dtype = PL_UINT8,

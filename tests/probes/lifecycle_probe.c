@@ -29,7 +29,7 @@ static double seconds_since(int64_t begin_ns)
     return (double)(pl_clock_now_ns() - begin_ns) / (double)PL_NS_PER_S;
 }
 
-/* The last rank comes so late; every rank says what the wait cost it. */
+/* The last rank arrives late; every rank prints how long it has waited. */
 static enum pl_status wait_for_late(struct pl_world *world, double late_s, struct pl_error *reterr)
 {
     float value = 1;
@@ -50,7 +50,7 @@ static enum pl_status wait_for_late(struct pl_world *world, double late_s, struc
     return PL_OK;
 }
 
-/* The last rank ends in the middle of the others' operations. */
+/* The last rank ends while the others are in an operation. */
 static enum pl_status vanish(struct pl_world *world, struct pl_error *reterr)
 {
     float value = 1;
@@ -86,7 +86,7 @@ static enum pl_status run(const char *word, double seconds, struct pl_error *ret
         struct pl_runtime *second = NULL;
         float value = 1;
 
-        PL_TRY(pl_runtime_start(&second, reterr)); /* next to the first */
+        PL_TRY(pl_runtime_start(&second, reterr)); /* returns the same handle as the first */
         PL_TRY(pl_allreduce(pl_runtime_world(second), &value, &value, 1, PL_FLOAT32, PL_SUM, reterr));
         pl_runtime_stop(second);
         PL_TRY(pl_allreduce(world, &value, &value, 1, PL_FLOAT32, PL_SUM, reterr));

@@ -4,8 +4,8 @@
  *
  *   links_probe [stay] RANK...     these ranks initialise MPI themselves, the others leave that to Paceline
  *
- * Says the sum over all ranks, and how many TCP connections to other hosts it has after that. With `stay` a rank that
- * Paceline refuses waits in MPI_Finalize() for the others.
+ * Prints the sum over all ranks, and the number of its TCP connections to other hosts after that. With `stay`, a rank
+ * that Paceline refuses waits for the others in MPI_Finalize().
  */
 #include "runtime/paceline.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For json_against_python.py: reads one document a line, each as hex bytes, and prints it as json.dumps(sort_keys=True,
- * separators=(",", ":")) would, or "!" when it is refused.
+ * For json_against_python.py: reads one document per line, as hex bytes, and prints it as json.dumps(sort_keys=True,
+ * separators=(",", ":")) does. If a document is refused, prints "!".
  */
 #include "base/json/python_json.h"
 #include "base/memory.h"

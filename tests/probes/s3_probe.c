@@ -122,7 +122,7 @@ static enum pl_status show_stream(struct pl_s3_client *client, char **words, str
     return status;
 }
 
-/* Of this program alone: what getrusage(2) says counts the parent before exec too. */
+/* The peak memory of this program alone: the value of getrusage(2) includes the parent's before exec. */
 static long peak_kib(void)
 {
     FILE *file = fopen("/proc/self/status", "re");
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
     char text[1200];
 
     if (status == PL_OK && strcmp(argv[1], "stream") == 0) {
-        options.connections = 0; /* as many as the tools have */
+        options.connections = 0; /* as many as the tools use */
     }
     if (status == PL_OK) {
         status = pl_s3_client_new(environment, &options, &client, &error);

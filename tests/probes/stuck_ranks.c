@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks of which one hangs: the rank that the first argument names, else rank 2, turns in stuck_here() until it gets
- * SIGUSR2; the others wait for it in MPI_Allreduce().
+ * Ranks of which one hangs: the rank that the first argument names, else rank 2, loops in stuck_here() until it gets
+ * SIGUSR2. The others wait for it in MPI_Allreduce().
  */
 #include <mpi.h>
 #include <signal.h>

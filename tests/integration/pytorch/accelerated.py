@@ -3,6 +3,8 @@
 import torch
 from accelerate import Accelerator
 
+import mistake
+
 accelerator = Accelerator()
 torch.manual_seed(accelerator.process_index)
 model = torch.nn.Linear(4, 1)

@@ -6,6 +6,8 @@ import os
 import lightning
 import torch
 
+import mistake
+
 
 class Model(lightning.LightningModule):
     def __init__(self):

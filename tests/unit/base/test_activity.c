@@ -54,7 +54,7 @@ START_TEST(what_another_process_counts_is_seen)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
     ck_assert_uint_eq(pl_activity_sum(&activity), 5);
-    pl_activity_note(); /* of this process, which has no file */
+    pl_activity_note(); /* the counter of this process, which has no file */
     ck_assert_uint_eq(pl_activity_sum(&activity), 5);
     pl_activity_done(&activity);
     tear_down();
@@ -73,7 +73,8 @@ START_TEST(a_file_that_is_none_is_refused)
     ck_assert_int_eq(fputs("short", file) >= 0 && fclose(file) == 0, 1);
     ck_assert_int_eq(pl_activity_use(path, &error), PL_CORRUPT);
     ck_assert_ptr_nonnull(strstr(error.cause, "5 bytes, expected 65536"));
-    ck_assert_int_eq(pl_activity_new(path, &activity, &error), PL_SYSTEM); /* never somebody else's file */
+    /* a file that somebody else has made is never used */
+    ck_assert_int_eq(pl_activity_new(path, &activity, &error), PL_SYSTEM);
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(pl_activity_use(path, &error), PL_SYSTEM);
     tear_down();

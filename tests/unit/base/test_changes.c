@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Until the file system's clock has gone on, so that what is written next is later. */
+/* Wait until the clock of the file system has advanced, so that the next write has a later time. */
 static void pass_time(const struct scratch *scratch, const struct timespec *newest)
 {
     struct stat info;
@@ -38,7 +38,7 @@ START_TEST(only_what_was_written_made_or_moved_since_counts)
 
         pass_time(&scratch, &now.newest);
         scratch_write(&scratch, names[i], "bytes", 5);
-        if (i == 2) { /* an old file in a new place */
+        if (i == 2) { /* an old file that is moved to a new place */
             pass_time(&scratch, &now.newest);
             ck_assert_int_eq(rename(scratch_path(&scratch, "moved", path), scratch_path(&scratch, "model/2", other)),
                              0);

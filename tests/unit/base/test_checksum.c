@@ -6,7 +6,7 @@
 
 enum { MOST_BYTES = 1000 };
 
-/* As the standard has it, a bit at a time. */
+/* Computes the CRC as the standard defines it, bit by bit. */
 static uint64_t crc64_by_bits(const unsigned char *data, size_t bytes)
 {
     uint64_t crc = UINT64_MAX;

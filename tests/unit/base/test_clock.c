@@ -51,7 +51,7 @@ START_TEST(poll_gets_milliseconds_rounded_up)
     left_ms = pl_deadline_poll_ms(pl_deadline_after_ns(100 * PL_NS_PER_S));
     ck_assert_int_gt(left_ms, 90 * 1000);
     ck_assert_int_le(left_ms, 100 * 1000);
-    /* What is left of a deadline that has not passed is never 0: poll(2) would spin. */
+    /* The time that is left before a deadline is never 0: otherwise poll(2) would spin. */
     for (int i = 0; i < 1000; i++) {
         int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_US);
 

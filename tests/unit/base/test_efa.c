@@ -6,7 +6,7 @@
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
-/* A device as the kernel lists it below the folder. */
+/* Add a device as the kernel lists it below the folder. */
 static void add_device(const struct scratch *scratch, const char *name, const char *vendor, const char *sent)
 {
     char folder[256], path[PATH_MAX];

@@ -175,7 +175,7 @@ START_TEST(unset_removes_every_copy)
     char **saved = environ;
     struct pl_error error = PL_ERROR_NONE;
 
-    environ = strings; /* execve(2) allows a name to come twice */
+    environ = strings; /* execve(2) allows a name to occur twice */
     ck_assert_ok(pl_environment_new(&environment, &error), &error);
     environ = saved;
     ck_assert_str_eq(pl_environment_get(environment, "TWICE"), "1");

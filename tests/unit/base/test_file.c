@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* In place of libc's, to see their order: f a file synced, r a rename, d a directory synced. */
+/* Replace functions of libc, to record their order: f a file synced, r a rename, d a directory synced. */
 static char disk_calls[64];
 static bool notes_disk_calls;
 
@@ -44,7 +44,7 @@ int renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
     return (int)syscall(SYS_renameat2, old_fd, old_name, new_fd, new_name, 0);
 }
 
-/* A fresh directory that is the working directory of the test, which Check runs in a process of its own. */
+/* Make a fresh directory the working directory of the test, which Check runs in a separate process. */
 static void enter_scratch(void)
 {
     static char path[] = "/tmp/pl-file-XXXXXX";
@@ -288,7 +288,7 @@ static void *write_again_and_again(void *argument)
     memset(content, writer->letter, sizeof(content));
     while (!atomic_load(&writer->stop)) {
         if (pl_file_write_atomic("shared", content, sizeof(content), 0600, NULL) != PL_OK) {
-            return writer; /* seen by pthread_join() */
+            return writer; /* pthread_join() returns it */
         }
     }
     return NULL;
@@ -339,7 +339,7 @@ START_TEST(a_read_waits_until_its_deadline_and_can_go_on)
     ck_assert(strstr(error.cause, "pipe"));
     ck_assert_uint_eq(bytes, 99);
     ck_assert_ok(pl_file_write_fd(ends[1], "abc", 3, "pipe", &error), &error);
-    /* what is there is had at once */
+    /* data that is there is returned at once */
     ck_assert_ok(pl_file_read_some(ends[0], data, sizeof(data), 0, "pipe", &bytes, &error), &error);
     ck_assert_uint_eq(bytes, 3);
     ck_assert_mem_eq(data, "abc", 3);
@@ -471,7 +471,7 @@ START_TEST(a_closed_descriptor_is_forgotten)
     ck_assert_int_ge(fd, 0);
     pl_file_close_at(&fd);
     ck_assert_int_eq(fd, -1);
-    other = open("/dev/null", O_RDONLY | O_CLOEXEC); /* has the number now */
+    other = open("/dev/null", O_RDONLY | O_CLOEXEC); /* another file has the number now */
     pl_file_close_at(&fd);
     ck_assert_int_ge(fcntl(other, F_GETFD), 0);
     ck_assert_int_eq(close(other), 0);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* A type by its definition: `fraction_bits` of fraction, exponents biased by `bias`. */
+/* A type by its definition: `fraction_bits` bits of fraction, and exponents with the bias `bias`. */
 struct format {
     int fraction_bits;
     int bias;
@@ -21,7 +21,8 @@ static const struct format formats[] = {
     {7, 127, 0x7f80, pl_half_bfloat16_to_float, pl_half_bfloat16_from_float},
 };
 
-/* The number that `bits`, without a sign and finite, stand for; that of infinity is what the next number would be. */
+/* Returns the number that `bits` stand for; they are finite and have no sign. For infinity it returns the number that
+ * would follow the largest one. */
 static double number_of(const struct format *format, uint16_t bits)
 {
     int exponent = bits >> format->fraction_bits;
@@ -52,7 +53,8 @@ START_TEST(every_number_is_exact_in_float32_and_comes_back)
 }
 END_TEST
 
-/* The nearest number to `value`, at least 0, of two neighbours the one with an even last bit. */
+/* Returns the nearest number to `value`, which is at least 0; if two are equally near, the one with an even last
+ * bit. */
 static uint16_t nearest(const struct format *format, float value)
 {
     unsigned low = 0, high = format->infinity;

@@ -147,7 +147,7 @@ START_TEST(horovods_variable_counts_where_ours_is_not_set)
     ck_assert_int_eq(knobs.values[PL_KNOB_STALL_S].source, PL_KNOB_FROM_PACELINE);
 
     ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "120", NULL), PL_OK);
-    /* no file, but a word */
+    /* DYNAMIC is a word, not a file */
     ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_TIMELINE", "DYNAMIC", NULL), PL_OK);
     ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
     ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S), 120.0);
@@ -162,7 +162,7 @@ END_TEST
 START_TEST(a_word_is_one_of_the_knobs_words)
 {
     static const struct {
-        const char *variable, *value, *told; /* told NULL: it is one */
+        const char *variable, *value, *told; /* `told` NULL: the variable is a setting */
     } cases[] = {
         {"PACELINE_ALGORITHM", "rings",
          "PACELINE_ALGORITHM is 'rings': expected one of ring halving doubling tree direct"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers base/text.c, base/knob.c, base/options.c, base/json/python_json_parse.c, base/json/python_json_print.c. */
-/* A program may have set a locale whose numbers have a comma: what files, settings and other programs hold has a point
- * all the same. */
+/* A program may have set a locale whose numbers have a comma. Numbers in files, settings and the input of other
+ * programs still have a point. */
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/json/python_json.h"
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Such a locale, made here since few systems have one; 77 where that is not possible. */
+/* Make such a locale here, because few systems have one. Returns 77 if this is not possible. */
 static int set_comma(void)
 {
     static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";
@@ -31,7 +31,7 @@ static int set_comma(void)
     (void)!pl_file_write_atomic(pl_text_string(&text), source, strlen(source), 0600, NULL);
     pl_text_clear(&text);
     pl_text_printf(&text, "cd %s && localedef --no-archive -c -i source ./comma >/dev/null 2>&1", directory);
-    (void)!system(pl_text_string(&text)); /* it warns of what is missing, and that is no 0 */
+    (void)!system(pl_text_string(&text)); /* it warns of missing files, so it does not exit with 0 */
     setenv("LOCPATH", directory, 1);
     set = setlocale(LC_NUMERIC, "comma");
     pl_text_clear(&text);

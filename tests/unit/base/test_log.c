@@ -12,7 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Send stderr into a socket that keeps each write(2) apart; the descriptor of its other end. */
+/* Send stderr to a socket that keeps each write(2) apart. Returns the descriptor of its other end. */
 static int capture(void)
 {
     int ends[2];
@@ -23,7 +23,7 @@ static int capture(void)
     return ends[0];
 }
 
-/* The next write, "" when there was none. */
+/* Returns the next write, or "" if there was none. */
 static const char *next_write(int fd)
 {
     static char line[8192];
@@ -90,7 +90,7 @@ START_TEST(a_long_line_is_cut_and_still_ends)
     const char *line;
 
     memset(big, 'x', sizeof(big) - 1);
-    for (size_t length = 4060; length < 4110; length++) { /* across the edge of the buffer, byte by byte */
+    for (size_t length = 4060; length < 4110; length++) { /* across the end of the buffer, byte by byte */
         pl_log(PL_LOG_INFO, "%.*s", (int)length, big);
         line = next_write(fd);
         ck_assert_uint_ge(strlen(line), 4000);
@@ -121,7 +121,7 @@ START_TEST(the_prefix_is_cut_at_63_bytes)
     pl_log_set_prefix(prefix);
     pl_log(PL_LOG_INFO, "x");
     ck_assert_uint_eq(strcspn(next_write(fd), ":"), 63);
-    pl_log_set_prefix("[rank %s]"); /* data, not a format */
+    pl_log_set_prefix("[rank %s]"); /* the prefix is data, not a format */
     pl_log(PL_LOG_INFO, "x");
     ck_assert_str_eq(next_write(fd), "[rank %s]: x\n");
 }
@@ -148,7 +148,7 @@ START_TEST(errno_survives_a_line_and_a_closed_stderr_is_no_trouble)
 }
 END_TEST
 
-/* Make stderr a pipe that is full and that nobody reads: a write would wait. Returns the reader's end. */
+/* Make stderr a full pipe that is not read: a write would block. Returns the reader's end. */
 static int stop_reading(void)
 {
     static const char block[4096];
@@ -175,7 +175,8 @@ START_TEST(lines_that_nobody_read_are_counted)
     ssize_t bytes = sizeof(text);
     int fd = stop_reading();
 
-    for (int line = 0; line < 50; line++) { /* only the first waits: a second each would be too long for this test */
+    /* only the first line waits: a second for each would be too long for this test */
+    for (int line = 0; line < 50; line++) {
         pl_log(PL_LOG_INFO, "nobody reads this");
     }
     while (bytes == (ssize_t)sizeof(text)) {

@@ -12,7 +12,7 @@ static const struct option table[] = {{"epochs", required_argument, NULL, EPOCHS
                                       {"quick", no_argument, NULL, QUICK},
                                       {NULL, 0, NULL, 0}};
 
-/* Read `words` (a NULL after the last) up to the first that is wrong; its report, "" when all are fine. */
+/* Read `words` (a NULL after the last) up to the first error. Returns its report, or "" if there is none. */
 static const char *complaint(char **words)
 {
     static struct pl_error error;
@@ -23,7 +23,7 @@ static const char *complaint(char **words)
     while (words[count]) {
         count++;
     }
-    optind = 0; /* from the beginning */
+    optind = 0; /* getopt_long() must begin again */
     while (status == PL_OK) {
         status = pl_options_next(count, words, "v", table, &option, &error);
     }

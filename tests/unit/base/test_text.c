@@ -122,7 +122,8 @@ END_TEST
 START_TEST(a_text_that_was_cut_is_whole_without_the_character_it_ends_in)
 {
     static const char text[] = "a\u00e4\u20ac\U0001f600";
-    static const size_t whole[sizeof(text)] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10}; /* by bytes left */
+    /* by the number of bytes that are left */
+    static const size_t whole[sizeof(text)] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10};
     static const struct {
         const char *broken;
         size_t whole;
@@ -139,7 +140,7 @@ END_TEST
 
 START_TEST(a_text_to_show_holds_no_control_characters)
 {
-    /* Tab, line feed, ESC, DEL, U+009B, U+009D, U+0080, U+009F, U+00A0, U+20AC, and bytes alone. */
+    /* Tab, line feed, ESC, DEL, U+009B, U+009D, U+0080, U+009F, U+00A0, U+20AC, and single bytes. */
     char text[] = "\t\n\x1b\x7f"
                   "a\xc2\x9b"
                   "b\xc2\x9d"

@@ -8,7 +8,7 @@
 
 static bool none_is_made;
 
-/* pthread_create(3), of which the linker makes calls of this one: fails on demand. */
+/* Replaces pthread_create(3), whose calls the linker redirects: it fails on demand. */
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *),
                           void *argument);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *),
@@ -26,7 +26,7 @@ static void *look_at_mask(void *argument)
     return argument;
 }
 
-/* Whether the calling thread's mask is only SIGUSR1, as the tests set it. */
+/* Check that the calling thread's mask is only SIGUSR1, as the tests set it. */
 static void check_own_mask(void)
 {
     sigset_t mask;
@@ -59,7 +59,7 @@ START_TEST(a_thread_has_every_signal_blocked_and_its_starter_none_more)
     ck_assert_int_eq(pthread_join(thread, &returned), 0);
     ck_assert_ptr_eq(returned, &mask);
     for (int signal = 1; signal <= SIGRTMAX; signal++) {
-        bool reserved = signal > SIGSYS && signal < SIGRTMIN; /* the C library's own */
+        bool reserved = signal > SIGSYS && signal < SIGRTMIN; /* signals that the C library uses itself */
 
         if (signal != SIGKILL && signal != SIGSTOP && !reserved) {
             ck_assert_msg(sigismember(&mask, signal) == 1, "signal %d is not blocked", signal);

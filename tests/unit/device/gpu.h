@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A device of the fake driver, and moving test data to it and back. */
+/** Opens a device of the fake driver, and copies test data to it and back. */
 #ifndef PL_TESTS_UNIT_DEVICE_GPU_H
 #define PL_TESTS_UNIT_DEVICE_GPU_H
 
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Order the fake driver and open its first device. Each test is a process of its own, so that orders do not mix. */
+/* Gives orders to the fake driver and opens its first device. Each test is a separate process, so that orders do not
+ * mix. */
 static inline struct pl_device *open_gpu(const char *orders)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -29,7 +30,7 @@ static inline void finish(struct pl_device *device, void *stream)
     ck_assert_ok(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_S), &error), &error);
 }
 
-/** `bytes` of device memory, `shift` bytes after an aligned address; release what *ret_base is. */
+/** Returns `bytes` of device memory, `shift` bytes after an aligned address. Release *ret_base. */
 static inline void *on_gpu(struct pl_device *device, const void *data, size_t bytes, size_t shift, void **ret_base)
 {
     struct pl_error error = PL_ERROR_NONE;

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A device below the tree's /sys/devices, with its two files and the link that leads to it. */
+/* Adds a device below the tree's /sys/devices, with its two files and the link that leads to it. */
 static void add_device(const char *root, const char *way, const char *node, const char *cpus)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -71,7 +71,7 @@ START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
     pl_device_affinity_read(root, "0000:81:00.0", &affinity);
     ck_assert_int_eq(affinity.numa_node, 1);
     ck_assert_str_eq(affinity.nic, "");
-    add_nic(root, "eth1", "pci0000:90/0000:90:05.0"); /* the same node, another bridge */
+    add_nic(root, "eth1", "pci0000:90/0000:90:05.0"); /* the same node, behind another bridge */
     pl_device_affinity_read(root, "0000:81:00.0", &affinity);
     ck_assert_str_eq(affinity.nic, "eth1");
     ck_assert(affinity.nic_by_node);
@@ -145,7 +145,7 @@ START_TEST(a_rank_is_bound_on_the_largest_machines)
 }
 END_TEST
 
-/* Whether the process was bound: on two CPUs and more, one of which is beside the device. */
+/* Whether the process was bound: on at least two CPUs, one of which is next to the device. */
 START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -176,7 +176,7 @@ START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
         ck_assert_int_eq(binding, PL_DEVICE_BOUND);
         ck_assert(CPU_EQUAL_S(bytes, after.sets, affinity.cpus.sets));
         CPU_CLR(first, before.sets);
-        affinity.cpus = before; /* the launcher said `first`, and the device sits elsewhere */
+        affinity.cpus = before; /* the launcher has bound the rank to `first`, but the device is elsewhere */
         ck_assert_ok(pl_device_affinity_bind(&affinity, &binding, &error), &error);
         ck_assert_int_eq(binding, PL_DEVICE_BOUND_OTHER);
         ck_assert_int_eq(sched_getaffinity(0, bytes, after.sets), 0);

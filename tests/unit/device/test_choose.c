@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "AB" sees the devices A and B in this order; "" sees none. */
+/* Makes a list: "AB" sees the devices A and B in this order; "" sees none. */
 static struct pl_device_list list_of(const char *devices)
 {
     struct pl_device_list made = {.status = *devices ? PL_OK : PL_UNSUPPORTED};
@@ -22,7 +22,8 @@ static struct pl_device_list list_of(const char *devices)
     return made;
 }
 
-/* What each of the ranks takes, by name: "AB" for rank 0 A and rank 1 B; "-" where it is none. */
+/* Returns the choice of each rank by name: "AB" if rank 0 takes A and rank 1 takes B; "-" for a rank without a
+ * device. */
 static const char *choose(const char *const *devices, int ranks, enum pl_device_use use, bool share,
                           enum pl_status *ret_status, struct pl_error *error)
 {
@@ -71,7 +72,7 @@ START_TEST(a_launcher_that_gave_each_rank_its_own_is_understood)
 {
     const char *const own[] = {"A", "B", "C"};
     const char *const turned[] = {"BA", "BA"};
-    const char *const mixed[] = {"AB", "A", "CAB"}; /* the first has to leave A to the second */
+    const char *const mixed[] = {"AB", "A", "CAB"}; /* the first rank must leave A to the second */
     const char *const chain[] = {"ABC", "AB", "A"};
 
     check(own, 3, false, "ABC");
@@ -86,7 +87,7 @@ START_TEST(fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared)
     const char *const two[] = {"AB", "AB", "AB", "AB"};
     const char *const one[] = {"A", "A", "A", "A"};
     const char *const five[] = {"AB", "AB", "AB", "AB", "AB"};
-    const char *const same[] = {"A", "A", "B"}; /* enough devices, and two ranks see only one of them */
+    const char *const same[] = {"A", "A", "B"}; /* there are enough devices, but two ranks see only one of them */
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 

@@ -219,7 +219,7 @@ START_TEST(when_memory_is_out_the_message_says_how_much_there_is)
     ck_assert_str_eq(error.cause, "cannot allocate 33554432 bytes of device memory: CUDA_ERROR_OUT_OF_MEMORY (2): out "
                                   "of memory (device 0, Fake GPU 0, 0000:1a:00.0)");
     ck_assert_str_eq(error.context, "16777216 of the device's 67108864 bytes are free");
-    ck_assert_int_eq(pl_device_failure(device, &error), PL_OK); /* the device goes on */
+    ck_assert_int_eq(pl_device_failure(device, &error), PL_OK); /* the device still works */
     pl_device_release(device, memory);
     ck_assert_ok(pl_device_alloc(device, 32 << 20, &more, &error), &error);
     pl_device_release(device, more);
@@ -256,7 +256,7 @@ START_TEST(a_stream_waits_for_another_ones_event)
         ck_assert_ok(pl_device_stream_new(device, &streams[s], &error), &error);
         ck_assert_ok(pl_device_event_new(device, false, &events[s], &error), &error);
     }
-    for (int round = 0; round < 20; round++) { /* the two write in turn */
+    for (int round = 0; round < 20; round++) { /* the two streams write in turn */
         int s = round % 2;
 
         ck_assert_ok(pl_device_stream_wait(device, streams[s], events[!s], &error), &error);
@@ -295,14 +295,14 @@ START_TEST(events_say_when_work_is_done_and_how_long_it_took)
     ck_assert_ok(pl_device_event_new(device, true, &to, &error), &error);
     ck_assert_ok(pl_device_event_new(device, false, &untimed, &error), &error);
     ck_assert_ok(pl_device_event_done(device, to, &done, &error), &error);
-    ck_assert(done); /* nothing was recorded */
+    ck_assert(done); /* nothing was recorded before */
     ck_assert_ok(pl_device_event_record(device, from, stream, &error), &error);
     device_order("hold_copies");
     ck_assert_ok(pl_device_copy(device, pinned, memory, 64, stream, &error), &error);
     ck_assert_ok(pl_device_event_record(device, to, stream, &error), &error);
     ck_assert_ok(pl_device_event_record(device, untimed, stream, &error), &error);
     ck_assert_ok(pl_device_event_done(device, to, &done, &error), &error);
-    ck_assert(!done); /* the copy lies before it */
+    ck_assert(!done); /* the copy comes before it in the stream */
     ck_assert_int_eq(pl_device_event_ms(device, from, to, &ms, &error), PL_LIBRARY);
     ck_assert_says(error, "CUDA_ERROR_NOT_READY");
     device_order("let_copies_go");
@@ -337,7 +337,7 @@ START_TEST(a_failing_kernel_is_reported_by_the_next_call_and_stays)
     ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
     finish(device, NULL);
     ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
-    ck_assert_int_eq(pl_device_failure(device, &error), PL_OK); /* nobody has asked */
+    ck_assert_int_eq(pl_device_failure(device, &error), PL_OK); /* no call has asked yet */
     ck_assert_int_eq(pl_device_stream_finish(device, NULL, pl_deadline_after_ns(PL_NS_PER_S), &error), PL_LIBRARY);
     ck_assert_str_eq(error.cause, wanted);
     ck_assert_int_eq(error.domain, PL_DOMAIN_CUDA);
@@ -346,7 +346,7 @@ START_TEST(a_failing_kernel_is_reported_by_the_next_call_and_stays)
     ck_assert_str_eq(error.cause, wanted);
     ck_assert_int_eq(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error),
                      PL_LIBRARY);
-    ck_assert_str_eq(error.cause, wanted); /* the first cause, not what followed from it */
+    ck_assert_str_eq(error.cause, wanted); /* the first cause, not a consequence */
     pl_device_release(device, base);
     pl_device_close(device);
 }
@@ -392,7 +392,7 @@ START_TEST(ordinary_memory_is_copied_by_the_deadline)
 }
 END_TEST
 
-/* The driver would wait without end to free it, and whose stream it was cannot be asked once that is gone. */
+/* The driver would wait without end to free it, and the owner of a stream cannot be found after the stream is gone. */
 START_TEST(new_memory_that_is_not_filled_in_time_is_left)
 {
     struct pl_device *device = open_gpu("");
@@ -421,7 +421,7 @@ START_TEST(memory_is_released_again_once_late_work_has_ended)
     ck_assert_ok(pl_device_free_bytes(device, &before_bytes, &error), &error);
     device_order("hold_copies");
     ck_assert_ok(pl_device_copy(device, pinned, base[0], 64, stream, &error), &error);
-    /* a query, no wait */
+    /* a query, which does not wait */
     ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_clock_now_ns(), &error), PL_TIMEOUT);
     ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error),
                      PL_TIMEOUT);
@@ -460,7 +460,7 @@ START_TEST(errors_that_only_newer_toolkits_name_stay_too)
 }
 END_TEST
 
-/* Whatever call it is that finds the device gone, it says so, and closing returns. */
+/* Every call that finds the device lost reports that, and closing returns. */
 START_TEST(a_lost_device_is_said_by_every_call)
 {
     for (int after = 20; after < 120; after += 3) {
@@ -587,7 +587,7 @@ START_TEST(another_process_opens_the_memory_and_writes_to_it)
 }
 END_TEST
 
-/* The signal that ends a child which does `what` with 100 bytes of device memory. */
+/* Returns the signal that ends a child which runs `what` on 100 bytes of device memory. */
 static int signal_of(void (*what)(struct pl_device *device, char *memory))
 {
     pid_t child = fork();

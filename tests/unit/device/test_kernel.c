@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers device/kernel_cuda.c, device/kernel_code.h, device/kernel_move.h, device/kernel_reduce.h,
  * device/kernel_step.h, device/kernel_spin.h. */
-/* The kernels through their public functions: the very same code, compiled for the host, run by the fake driver. */
+/* The kernels through their public functions: the same code, compiled for the host, and run by the fake driver. */
 #include "base/memory.h"
 #include "collectives/reduce/kernel.h"
 #include "device/device_private.h"
@@ -110,7 +110,7 @@ struct list {
     uint64_t first;
 };
 
-/* Pack `list` with the kernels and with the reference, then unpack it again; what lies between the tensors must not
+/* Packs `list` with the kernels and with the reference, then unpacks it again; the bytes between the tensors must not
  * change. */
 static void check_moves(struct pl_device *device, const struct list *list, enum pl_dtype tensor_dtype,
                         enum pl_dtype flat_dtype, double factor, size_t shift)
@@ -211,7 +211,8 @@ START_TEST(floats_are_scaled_and_rounded_once_on_the_way)
 }
 END_TEST
 
-/* Weights, then a batch normalisation's two, of the stem and 16 blocks of three convolutions; then the classifier. */
+/* The tensors of ResNet-50: weights, then the two of a batch normalisation, for the stem and 16 blocks of three
+ * convolutions; then the classifier. */
 static size_t resnet50(uint64_t *elems)
 {
     static const unsigned blocks[] = {3, 4, 6, 3};
@@ -255,11 +256,11 @@ START_TEST(resnet50s_161_tensors_are_packed_in_one_launch)
     }
     ck_assert_uint_eq(elems, 25557032);
     for (size_t t = 0; t < list.count; t++) {
-        list.elems[t] = list.elems[t] / 16 + 1; /* soon done on a host, and no longer aligned */
+        list.elems[t] = list.elems[t] / 16 + 1; /* fast on a host, and not aligned any more */
     }
-    check_moves(device, &list, PL_FLOAT32, PL_BFLOAT16, 0.125, 0); /* two launches: the third is the one that fails */
+    check_moves(device, &list, PL_FLOAT32, PL_BFLOAT16, 0.125, 0); /* two launches: the third one fails */
     ck_assert_int_eq(pl_device_failure(device, &error), PL_OK);
-    if (strncmp(pl_device_info(device)->name, "Fake", 4) == 0) { /* a GPU takes no such orders */
+    if (strncmp(pl_device_info(device)->name, "Fake", 4) == 0) { /* a real GPU takes no orders */
         float *value = on_gpu(device, NULL, 4096, 0, &base);
 
         ck_assert_ok(pl_device_scale(device, value, PL_FLOAT32, value, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
@@ -546,8 +547,8 @@ static void step_on_host(const struct pl_device_step *step, float factor, size_t
 
 enum { STEP_ELEMS = 10007 };
 
-/* One step on the device from the same state as on the host: same bits. `factor`: what the gradient's factor comes to.
- * */
+/* One step on the device from the same state as on the host gives the same bits. `factor` is the factor of the gradient
+ * that results. */
 static void check_step(struct pl_device *device, const struct pl_device_step *step, enum pl_dtype dtype, size_t shift,
                        float factor)
 {
@@ -561,7 +562,7 @@ static void check_step(struct pl_device *device, const struct pl_device_step *st
     for (int a = 0; a < 4; a++) {
         fill(PL_FLOAT32, host[a], STEP_ELEMS);
         for (size_t i = 0; a >= (step->kind == PL_DEVICE_ADAGRAD ? 2 : 3) && i < STEP_ELEMS; i++) {
-            host[a][i] = fabsf(host[a][i]); /* a sum of squares, a variance */
+            host[a][i] = fabsf(host[a][i]); /* a sum of squares, for a variance */
         }
     }
     fill(dtype, raw, STEP_ELEMS);
@@ -684,7 +685,7 @@ START_TEST(a_spin_holds_its_stream_for_its_time)
     ck_assert_ok(pl_device_event_record(device, after, stream, &error), &error);
     finish(device, stream);
     ck_assert_ok(pl_device_event_ms(device, before, after, &took_ms, &error), &error);
-    ck_assert_double_ge(took_ms, 2.99); /* a device's clocks have steps */
+    ck_assert_double_ge(took_ms, 2.99); /* the clock of a device has steps */
     pl_device_event_free(device, before);
     pl_device_event_free(device, after);
     pl_device_stream_free(device, stream);

@@ -10,7 +10,7 @@
 
 enum { COLUMNS = 100 };
 
-/* What `verb` prints, or for NULL the list. */
+/* Returns the help of `verb`, or the list for NULL. */
 static char *printed(const char *verb)
 {
     char *text = NULL;

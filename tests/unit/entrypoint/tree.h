@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A job's files in a scratch directory, and the job that is read from them. */
+/** The files of a job in a scratch directory, and the job that is read from them. */
 #ifndef PL_TESTS_UNIT_ENTRYPOINT_TREE_H
 #define PL_TESTS_UNIT_ENTRYPOINT_TREE_H
 
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#ifndef PL_TEST_BUILD /* given by the build; the header alone needs none */
+#ifndef PL_TEST_BUILD /* the build sets it; the header itself does not need it */
 #define PL_TEST_BUILD "."
 #endif
 
@@ -65,7 +65,7 @@ static inline void tree_two_hosts(struct tree *tree, const char *current)
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
-/* A program in the directory that ends PATH, for machines without the real one. */
+/* Make a program in the last directory of PATH, for machines without the real program. */
 static inline void tree_tool(struct tree *tree, const char *name)
 {
     char path[PATH_MAX];
@@ -108,7 +108,7 @@ static inline void tree_done(struct tree *tree)
     scratch_done(&tree->scratch);
 }
 
-/* Read the job again. The binary's path is one where the build tree's companions are found. */
+/* Read the job again. The path of the binary is one from which the build tree's companions are found. */
 static inline enum pl_status tree_job(struct tree *tree)
 {
     pl_job_free(tree->job);
@@ -128,7 +128,7 @@ static inline enum pl_status tree_plan(struct tree *tree)
                            : status;
 }
 
-/* The words of a list joined by '|'; valid until the next call. */
+/* Returns the words of a list with '|' between them; valid until the next call. */
 static inline const char *joined(const struct pl_strv *words)
 {
     static char text[65536];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers examples/nn/nn_cuda.c, examples/nn/conv_cuda.c, examples/nn/launch_cuda.cu. */
-/* The layers on a GPU against those on the CPU. Skips where there is no GPU. */
+/* The layers on a GPU against those on the CPU. Skips if there is no GPU. */
 #include "examples/nn/nn.h"
 
 #include "base/memory.h"
@@ -73,7 +73,7 @@ static void teardown(struct fixture *f)
     nn_model_free(f->model);
 }
 
-/* |one - other| / |other| over all elements; NaN counts as far apart. */
+/* Returns |one - other| / |other| over all elements; a NaN counts as a large distance. */
 static double distance(const float *one, const float *other, size_t count)
 {
     double apart = 0.0, size = 0.0, found;
@@ -96,7 +96,7 @@ static void fill(float *input, size_t count, uint8_t *labels, size_t samples, si
     }
 }
 
-/* Forward and backward of the same batch on both; gradients poisoned before. */
+/* Runs forward and backward with the same batch on both; the gradients have wrong values before. */
 static void step(struct fixture *f, const float *input, const uint8_t *labels, size_t samples, bool accumulate)
 {
     struct nn_pass pass = {
@@ -109,8 +109,8 @@ static void step(struct fixture *f, const float *input, const uint8_t *labels, s
     ck_assert_ok(nn_model_backward(f->model, labels, &pass, NULL, NULL, &f->error), &f->error);
 }
 
-/* Gradients differ by more than outputs: where a sum is all but zero, or two of four are all but equal, rounding
- * decides who gets one. */
+/* Gradients differ by more than outputs: if a sum is almost zero, or if two of four values are almost equal, rounding
+ * decides which one gets a gradient. */
 static void compare(const struct nn_layer_spec *layers, struct nn_shape shape, enum nn_precision precision,
                     double tolerance, double gradient_tolerance)
 {
@@ -195,7 +195,7 @@ START_TEST(two_runs_give_the_same_bits)
 }
 END_TEST
 
-/* Gradients are added up where the layers work; here that is the model's own copies. */
+/* Gradients are accumulated in the memory where the layers work; here this is the model's own copy. */
 START_TEST(a_second_pass_adds_to_the_first)
 {
     struct fixture f;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Between -1 and 1; every third value equals its neighbour, so that there are ties. */
+/* Returns a value between -1 and 1. Every third value equals its neighbour, so that there are ties. */
 static float value_at(uint64_t seed, size_t i)
 {
     return (float)((double)(nn_mix(seed, i % 3 == 2 ? i - 1 : i) >> 11) * 0x1p-52 - 1.0);
@@ -24,7 +24,7 @@ static float *values(uint64_t seed, size_t count)
     return made;
 }
 
-/* The CPU's loops over rows of pixels, and one index after the other as a GPU's threads take them. */
+/* Checks the CPU's loops over rows of pixels against single indices in order, as the threads of a GPU take them. */
 static void check_pool(struct nn_shape in, size_t samples)
 {
     struct nn_layer layer = {.spec = {.kind = NN_MAX_POOL, .name = "p"}, .in = in};
@@ -99,7 +99,7 @@ START_TEST(of_nearly_equal_values_the_first_wins)
 }
 END_TEST
 
-/* As launch_cuda.cu goes over rows: blocks, groups of a block, parts of a group. */
+/* Sums in the order of launch_cuda.cu: blocks, groups of a block, parts of a group. */
 static double sum_column(size_t rows, size_t units, size_t unit, const float *output, float *gradient, bool relu,
                          unsigned *seen)
 {

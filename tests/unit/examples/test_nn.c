@@ -74,8 +74,8 @@ static enum pl_status count_ready(void *context, size_t index, struct pl_error *
     return PL_OK;
 }
 
-/* Compare backward() with the slope of the loss between value - h and value + h, for some elements of each parameter.
- * */
+/* Compares backward() with the slope of the loss between value - h and value + h, for some elements of each
+ * parameter. */
 static void check_gradients(const struct nn_layer_spec *layers, struct nn_shape shape, size_t kinks_of_20)
 {
     enum { SAMPLES = 5 };
@@ -87,7 +87,7 @@ static void check_gradients(const struct nn_layer_spec *layers, struct nn_shape 
     struct nn_score score;
     size_t ready;
     size_t checked = 0;
-    size_t kinks = 0; /* where the largest of four changes between the two values, there is no slope to compare */
+    size_t kinks = 0; /* if the largest of four changes between the two values, there is no slope to compare */
 
     setup(&f, layers, shape, SAMPLES, 11);
     for (size_t i = 0; i < SAMPLES * elems; i++) {
@@ -95,7 +95,8 @@ static void check_gradients(const struct nn_layer_spec *layers, struct nn_shape 
     }
     for (size_t p = 1; p < nn_model_parameter_count(f.model); p += 2) {
         for (size_t e = 0; e < nn_model_parameter(f.model, p)->count_elems; e++) {
-            f.values[p][e] = (float)(unit_random(p, e) * 0.2); /* biases away from zero, where max(0, x) has no slope */
+            /* biases far enough from zero, where max(0, x) has no slope */
+            f.values[p][e] = (float)(unit_random(p, e) * 0.2);
         }
     }
     ready = nn_model_parameter_count(f.model);
@@ -291,7 +292,7 @@ START_TEST(accumulating_two_halves_gives_the_gradient_of_the_whole)
 }
 END_TEST
 
-/* A processor that cannot work in the program's memory, as a GPU: what it allocated itself is all it takes. */
+/* A processor that, like a GPU, cannot work in the program's memory: it accepts only memory that it allocated. */
 static void *own_memory[64];
 static size_t own_count;
 
@@ -344,7 +345,7 @@ START_TEST(parameters_in_memory_that_a_processor_cannot_use_are_copied_there_and
     }
     for (size_t which = 0; which < 2; which++) {
         setup_on(&f[which], backends[which], layers, shape, 2, 3);
-        for (int step = 0; step < 2; step++) { /* the second sees values that the program has changed */
+        for (int step = 0; step < 2; step++) { /* the second step uses values that the program has changed */
             ck_assert_ok(nn_model_forward(f[which].model, input, 2, &pass, NULL), &f[which].error);
             ck_assert_ok(nn_model_backward(f[which].model, labels, &pass, NULL, NULL, NULL), &f[which].error);
             for (size_t p = 0; p < nn_model_parameter_count(f[which].model); p++) {

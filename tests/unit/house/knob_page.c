@@ -47,10 +47,12 @@ static void print_page(struct pl_text *text)
         "# Knobs\n\n"
         "Settings of the runtime; [contract.md](contract.md) and [supervision.md](supervision.md) have those of\n"
         "`paceline train`. The knob `NAME` is set by the variable `PACELINE_NAME` or by the hyperparameter\n"
-        "`paceline_NAME`, which never reaches the program's arguments. Where Horovod has the same setting, its\n"
-        "variable counts unless Paceline's is set; rank 0 warns of others of Horovod's that are set and have no\n"
-        "effect. All ranks use what rank 0 resolved. Yes is `1`, `true`, `yes` or `on`; a size may end in `KiB`,\n"
-        "`MiB` or `GiB`. This page is made from `base/knob.h` and a test compares the two.\n");
+        "`paceline_NAME`, which never reaches the program's arguments. If Horovod has the same setting, its variable\n"
+        "counts unless Paceline's is set; rank 0 warns of every other variable of Horovod's that is set, because it "
+        "has\n"
+        "no effect. All ranks use the values that rank 0 has resolved. Yes is `1`, `true`, `yes` or `on`; a size may "
+        "end\n"
+        "in `KiB`, `MiB` or `GiB`. This page is made from `base/knob.h` and a test compares the two.\n");
     print_list(text, 0, PL_KNOB_BACKEND);
     pl_text_append(text, "\n## For measurements and tests\n\n"
                          "A job leaves these alone; they force what Paceline otherwise chooses or measures.\n");

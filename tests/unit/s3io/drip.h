@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A source over memory that hands out at most `piece` bytes a read, so that every boundary is met; and gzip data for
- * tests.
+ * A source over memory that returns at most `piece` bytes per read, so that reads end at every boundary; and gzip data
+ * for tests.
  */
 #ifndef PL_TESTS_S3IO_DRIP_H
 #define PL_TESTS_S3IO_DRIP_H
@@ -63,7 +63,7 @@ static inline struct pl_source *drip_new(const void *data, size_t bytes, size_t 
     return &drip->head;
 }
 
-/** One gzip member of `bytes` of `data` at `out`, which has room for it; returns its size. */
+/** Writes one gzip member of `bytes` of `data` to `out`, which has room for it. Returns its size. */
 static inline size_t drip_gzip(const void *data, size_t bytes, unsigned char *out, size_t room)
 {
     struct isal_zstream stream;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Two small IDX arrays, pictures and their labels, for the tests that read them. */
+/** Two small IDX arrays, pictures and their labels, for tests that read them. */
 #ifndef PL_TESTS_UNIT_S3IO_IDX_ARRAYS_H
 #define PL_TESTS_UNIT_S3IO_IDX_ARRAYS_H
 
@@ -29,7 +29,7 @@ static inline void idx_labels(unsigned char *data)
     }
 }
 
-/* The four mixes of plain and gzip images and labels. */
+/* Makes one of the four mixes of plain and gzip images and labels. */
 static inline size_t idx_stream(unsigned mix, unsigned char *out, size_t room)
 {
     unsigned char images[IMAGES_BYTES], labels[LABELS_BYTES];

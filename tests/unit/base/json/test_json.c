@@ -18,7 +18,7 @@ static struct pl_json *parsed(const char *text)
     return document;
 }
 
-/* Refused with PL_INVALID and exactly this cause. */
+/* Check that the text is refused with PL_INVALID and exactly this cause. */
 static void check_refused(const char *text, size_t bytes, const char *cause)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -34,7 +34,7 @@ static void refused(const char *text, const char *cause)
     check_refused(text, strlen(text), cause);
 }
 
-/* The double that `text` is as a document, and in a list. */
+/* Returns the double that `text` is as a document. It must be the same in a list. */
 static double number_of(const char *text)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -151,7 +151,7 @@ START_TEST(numbers_that_a_double_cannot_hold_are_refused)
             "F:1:2: expected an integer of at most 2^53 (larger ones are given as text), found '18446744073709551615'");
     ck_assert_double_eq(number_of("9007199254740992"), 9007199254740992.0);
     ck_assert_double_eq(number_of("-9007199254740992"), -9007199254740992.0);
-    ck_assert_double_eq(number_of("1e17"), 1e17); /* no integer, so nothing is lost */
+    ck_assert_double_eq(number_of("1e17"), 1e17); /* not an integer, so no digit is lost */
     ck_assert_double_eq(number_of("1.7976931348623157e308"), 1.7976931348623157e308);
     ck_assert_double_eq(number_of("1e-400"), 0.0);
     ck_assert_double_eq(number_of("5e-324"), 5e-324);
@@ -159,7 +159,7 @@ START_TEST(numbers_that_a_double_cannot_hold_are_refused)
 }
 END_TEST
 
-/* cJSON copies 63 bytes of a number and goes on after them. */
+/* cJSON copies only the first 63 bytes of a number and continues after them. */
 START_TEST(a_number_of_many_digits_is_whole_or_refused)
 {
     static const char exact[] = "0.1000000000000000000000000000000000000000000000000000000000001"; /* 63 bytes */
@@ -258,7 +258,7 @@ START_TEST(whole_numbers_are_asked_for_where_they_are_meant)
     ck_assert_str_eq(error.cause, "F: minus: expected a whole number from 0 to 9, found the number -4");
     ck_assert_int_eq(pl_json_int64(pl_json_member(root, "text"), 0, 9, &value, &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "F: text: expected a whole number from 0 to 9, found a string");
-    ck_assert_int_eq(value, -4); /* as it was */
+    ck_assert_int_eq(value, -4); /* unchanged after the error */
 }
 END_TEST
 
@@ -303,7 +303,7 @@ START_TEST(wrong_kinds_are_told_with_their_path)
     } while (0)
     ck_wrong(pl_json_text(third, &text, &error), "F: resources.hosts[2]: expected a string, found the number 7");
     ck_wrong(pl_json_double(pl_json_next(pl_json_first(hosts)), &number, &error),
-             "F: resources.hosts[1]: expected a number, found a string"); /* not which one */
+             "F: resources.hosts[1]: expected a number, found a string"); /* the message does not show the text */
     ck_wrong(pl_json_text(pl_json_next(third), &text, &error),
              "F: resources.hosts[3]: expected a string, found nothing");
     ck_wrong(pl_json_bool(hosts, &flag, &error), "F: resources.hosts: expected true or false, found a list");
@@ -313,7 +313,7 @@ START_TEST(wrong_kinds_are_told_with_their_path)
              "F: resources[\"\"]: expected a string, found null");
     ck_wrong(pl_json_text(pl_json_root(document), &text, &error), "F: expected a string, found an object");
     ck_wrong(pl_json_wrong(third, "a port", &error), "F: resources.hosts[2]: expected a port, found the number 7");
-    /* what is not there, and what cannot be there */
+    /* values that are missing, and values that cannot exist */
     ck_wrong(pl_json_text(pl_json_member(resources, "name"), &text, &error),
              "F: resources.name: expected a string, found nothing");
     ck_wrong(pl_json_text(pl_json_member(pl_json_member(resources, "name"), "first"), &text, &error),
@@ -367,7 +367,7 @@ START_TEST(depth_values_and_bytes_are_bounded)
     ck_assert_ptr_nonnull(strstr(error.cause, "[0][0...: expected a string, found the number 0"));
     pl_json_free(document);
     document = NULL;
-    /* not looked at, so it need not be there */
+    /* the text is not read, so it need not exist */
     ck_assert_int_eq(pl_json_parse(deep, (size_t)PL_JSON_MAX_BYTES + 1, "F", &document, &error), PL_LIMIT);
     ck_assert_str_eq(error.cause, "F:1:1: expected at most 134217728 bytes, found more");
 }

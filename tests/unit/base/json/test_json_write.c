@@ -36,7 +36,7 @@ START_TEST(a_document_is_written_in_the_order_of_the_calls)
 }
 END_TEST
 
-/* cJSON's own printer loses one in six: 0.30000000000000004 becomes 0.3. */
+/* cJSON's own printer changes one of six doubles: 0.30000000000000004 becomes 0.3. */
 START_TEST(doubles_read_back_as_they_were)
 {
     uint64_t state = 88172645463325252;
@@ -53,7 +53,7 @@ START_TEST(doubles_read_back_as_they_were)
         state ^= state << 17;
         memcpy(&value, &state, sizeof(value));
         if (i % 2 == 0) {
-            value = (double)(state % 1000000) / 1000.0 + 0.1; /* such as people write */
+            value = (double)(state % 1000000) / 1000.0 + 0.1; /* numbers as people write them */
         }
         if (!isfinite(value)) {
             continue;
@@ -96,7 +96,8 @@ START_TEST(what_json_cannot_hold_is_told_at_the_end)
         {NAN, 0, "", "JSON cannot hold a number that is not finite, which 'number' is"},
         {-INFINITY, 0, "", "JSON cannot hold a number that is not finite, which 'number' is"},
         {0, PL_JSON_MAX_INTEGER + 1, "", "JSON cannot hold an integer beyond 2^53, which 'whole' is"},
-        {0, INT64_MIN, "\xFF", "JSON cannot hold an integer beyond 2^53, which 'whole' is"}, /* the first of two */
+        /* the first of two errors */
+        {0, INT64_MIN, "\xFF", "JSON cannot hold an integer beyond 2^53, which 'whole' is"},
         {0, 0, "a\xE2\x82", "JSON cannot hold text that is not UTF-8, which 'text' is"},
         {0, 0, "\xC0\x80", "JSON cannot hold text that is not UTF-8, which 'text' is"},
     };

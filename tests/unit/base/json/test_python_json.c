@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What `text` prints as, or "!cause" when it is refused; valid until the next call. */
+/* Returns the printed form of `text`, or "!cause" if it is refused; valid until the next call. */
 static const char *printed(const char *text, unsigned style)
 {
     static char result[4096];

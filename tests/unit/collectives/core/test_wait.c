@@ -366,7 +366,7 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     struct pl_error told = PL_ERROR_NONE;
     struct pl_request *request;
     bool done = false;
-    int says = rank; /* or a rank whose deadline passed before */
+    int says = rank; /* or a rank whose deadline has passed earlier */
     char scratch[40];
     char text[1000];
 

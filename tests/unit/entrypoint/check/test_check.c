@@ -3,7 +3,7 @@
 #include "entrypoint/check/check.h"
 #include "tests/unit/entrypoint/tree.h"
 
-/* Read the job and make the check that it asks for. */
+/* Read the job and make the check for which its settings ask. */
 static enum pl_status make_check(struct tree *tree, const struct pl_strv *words, struct pl_job **ret_check)
 {
     ck_assert_ok(tree_job(tree), &tree->error);

@@ -19,12 +19,12 @@ static void setup(struct tree *tree, const char *source, const char *distributed
     tree_setup(tree);
     tree_write(tree, "input/data/code/train.py", "pass\n");
     tree_write(tree, "input/data/code/run.sh", "#!/bin/sh\n");
-    tree_env(tree, "PACELINE_PYTHON", "sh"); /* an interpreter that every machine has */
+    tree_env(tree, "PACELINE_PYTHON", "sh"); /* a program that every machine has */
     write_source(tree, source);
     write_distributed(tree, distributed);
 }
 
-/* The cause of the error, after the scratch directory's name. */
+/* Returns the cause of the error, without the scratch directory's name. */
 static const char *cause(struct tree *tree)
 {
     const char *at;
@@ -187,7 +187,7 @@ START_TEST(a_program_that_is_part_of_the_job_does_not_start_it_again)
     ck_assert_str_eq(tree.plan->launcher->name, "direct");
     ck_assert_str_eq(joined(&tree.plan->argv), "./run.sh");
     ck_assert_ptr_nonnull(strstr(warned(&tree), "is not process 1 (the job's BASH_ENV is '/x/env', in place"));
-    tree_env(&tree, "SM_MODULE_DIR", "x"); /* Paceline's own: it said all at its start */
+    tree_env(&tree, "SM_MODULE_DIR", "x"); /* the program is Paceline's own, which gave its warnings at its start */
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_uint_eq(tree.plan->warnings.count, 0);
     tree_done(&tree);

@@ -13,7 +13,7 @@ static void write_resource(struct tree *tree, const char *text)
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
-/* The cause of an error, with the scratch directory's name taken out. */
+/* Returns the cause of an error, without the scratch directory's name. */
 static const char *cause(struct tree *tree)
 {
     static char text[PL_ERROR_CAUSE_BYTES];
@@ -144,7 +144,7 @@ START_TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
 }
 END_TEST
 
-/* The distribution's hosts of an MPI job on algo-1 to algo-6 with this topology, seen from algo-4. */
+/* Returns the distribution's hosts of an MPI job on algo-1 to algo-6 with this topology, as algo-4 reads it. */
 static const char *hosts_by(struct tree *tree, const char *topology)
 {
     char text[1024];
@@ -177,7 +177,7 @@ START_TEST(hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order)
     ck_assert_str_eq(hosts_by(&tree, "[{\"hostName\": \"algo-1\", \"capacityUnitId\": \"a\"},"
                                      "{\"hostName\": \"algo-2\", \"capacityUnitId\": \"a\"}]"),
                      in_order);
-    /* of another form the unit is not known */
+    /* in another form the unit is not known */
     ck_assert_str_eq(hosts_by(&tree, "[{\"hostName\": \"algo-1\", \"capacityUnitId\": 7}, \"algo-6\", "
                                      "{\"hostName\": \"algo-6\", \"capacityUnitId\": 7}, {\"hostName\": \"algo-9\"}]"),
                      in_order);
@@ -338,7 +338,7 @@ START_TEST(deep_and_damaged_values_stay_text)
 }
 END_TEST
 
-/* The hosts of a job that is refused, and how many of them are linked; -1 where not even the hosts are known. */
+/* Returns the number of hosts of a refused job that are linked; -1 if its hosts are not known. */
 static int partial_hosts(struct tree *tree)
 {
     ck_assert_int_ne(tree_job(tree), PL_OK);

@@ -3,7 +3,7 @@
 #include "entrypoint/job/secrets.h"
 #include "tests/unit/entrypoint/tree.h"
 
-/* What `paceline plan` prints for the hyperparameters `text`; valid until the next call. */
+/* Returns the output of `paceline plan` for the hyperparameters `text`; valid until the next call. */
 static const char *printed(struct tree *tree, const char *text)
 {
     static struct pl_text output;

@@ -68,7 +68,7 @@ START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
     ck_assert_str_eq(tree.error.cause, "hyperparameter paceline_wire_type is 'int8': expected one of float16 bfloat16");
     tree_write(&tree, "input/config/hyperparameters.json",
                "{\"paceline_stall_s\": \"60\", \"paceline_ssh_port\": \"\", \"paceline_my_own\": \"x\"}");
-    tree_env(&tree, "HOROVOD_STALL_CHECK_TIME_SECONDS", "soon"); /* has no effect if ours is set */
+    tree_env(&tree, "HOROVOD_STALL_CHECK_TIME_SECONDS", "soon"); /* it has no effect if our own variable is set */
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(tree.job->settings.ssh_port, 22);
     tree_done(&tree);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The words of `text` between '<' and '>', or "!cause". */
+/* Returns the words of `text` between '<' and '>', or "!cause". */
 static const char *split(const char *text)
 {
     static char result[1024];

@@ -5,7 +5,7 @@
 #include "entrypoint/job/variables.h"
 #include "tests/unit/entrypoint/tree.h"
 
-/* Without `warnings` there must be none. */
+/* Add the variables. If `warnings` is NULL, there must be no warnings. */
 static void add(struct tree *tree, struct pl_environment **ret_environment, struct pl_strv *warnings)
 {
     PL_AUTO_STRV struct pl_strv none = PL_STRV_NONE;
@@ -142,7 +142,7 @@ START_TEST(devices_are_counted_from_the_kernels_files)
     tree_setup(&tree);
     ck_assert_int_eq(pl_devices_gpus(tree.base), 0);
     tree_write(&tree, "proc/driver/nvidia/gpus/0000:00:1e.0/information", "");
-    ck_assert_int_eq(pl_devices_gpus(tree.base), 0); /* the host's, and this container was given none */
+    ck_assert_int_eq(pl_devices_gpus(tree.base), 0); /* devices of the host, which this container may not use */
     tree_write(&tree, "dev/nvidiactl", "");
     ck_assert_int_eq(pl_devices_gpus(tree.base), 1);
     tree_write(&tree, "dev/nvidia0", "");
@@ -166,7 +166,7 @@ START_TEST(devices_are_counted_from_the_kernels_files)
     tree_write(&tree, "sys/fs/cgroup/cpu.max", "400000 100000\n");
     ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 4);
     tree_write(&tree, "sys/fs/cgroup/cpu.max", "max 100000\n");
-    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "0\n"); /* no kernel says so */
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "0\n"); /* a value that no kernel writes */
     ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
     tree_done(&tree);
 }

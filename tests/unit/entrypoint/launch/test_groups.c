@@ -3,8 +3,8 @@
 #include "entrypoint/launch/mpi_hosts.h"
 #include "tests/unit/entrypoint/tree.h"
 
-/* A job on two groups; this host is the first of the first group or the only one of the second, whose type is `type`.
- * */
+/* Make a job on two groups. This host is the first of the first group, or the only host of the second, whose type is
+ * `type`. */
 static void two_groups(struct tree *tree, bool first, const char *type)
 {
     char text[640];
@@ -138,7 +138,7 @@ START_TEST(hosts_outside_the_distribution_are_linked_by_its_master_and_run_their
     two_groups(&tree, true, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert(tree.plan->outside_hosts.count == 0 && tree.plan->link == PL_LAUNCH_PLAN_LINK_NONE);
-    /* each group has a distribution of its own where none is named */
+    /* without named groups each group is a separate distribution */
     tree_env(&tree, "PACELINE_LINK", "1");
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);

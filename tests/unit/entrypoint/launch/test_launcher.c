@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/launch/launcher.c, entrypoint/launch/launcher_torchrun.c. */
-/* Which hosts are linked, and who starts the ranks. */
+/* Which hosts are linked, and which program starts the ranks. */
 #include "entrypoint/launch/launcher.h"
 #include "tests/unit/entrypoint/tree.h"
 

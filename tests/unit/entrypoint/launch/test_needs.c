@@ -16,7 +16,7 @@ START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_i
         tree_hyperparameters(&tree, launchers[i][0]);
         ck_assert_ok(tree_plan(&tree), &tree.error);
         tree_env(&tree, "PATH", "/nowhere");
-        for (int host = 0; host < 2; host++) { /* a worker's daemon is next to its own mpirun */
+        for (int host = 0; host < 2; host++) { /* a worker looks for the daemon next to its own mpirun */
             ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
             snprintf(told, sizeof(told),
                      "%s starts the job's program and is not on PATH in this image: ", launchers[i][1]);
@@ -83,7 +83,7 @@ START_TEST(a_link_that_the_job_needs_takes_ssh)
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     ck_assert_str_eq(tree.error.cause,
                      "the job's hosts are linked by ssh, and this image has no ssh: build it with openssh-client");
-    tree_hyperparameters(&tree, "{}"); /* plain programs run without the link */
+    tree_hyperparameters(&tree, "{}"); /* plain programs run even without the link */
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }
@@ -119,7 +119,7 @@ START_TEST(a_script_with_cr_lf_is_refused)
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "the lines of './run.sh' end in CR LF"));
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     tree_env(&tree, "PACELINE_PYTHON", "/py");
-    tree_write(&tree, "code/train.py", "pass\r\n"); /* Python takes both */
+    tree_write(&tree, "code/train.py", "pass\r\n"); /* Python accepts both kinds of line end */
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }

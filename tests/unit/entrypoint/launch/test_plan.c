@@ -7,7 +7,7 @@
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/unit/entrypoint/tree.h"
 
-/* The part of the argument vector after `word`. */
+/* Returns the part of the argument vector after `word`. */
 static const char *argv_after(const struct tree *tree, const char *word)
 {
     const char *text = joined(&tree->plan->argv);
@@ -95,7 +95,7 @@ END_TEST
 
 START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
 {
-    static const char *const no[] = {"0", "false", "No"}; /* the second is what a hyperparameter false becomes */
+    static const char *const no[] = {"0", "false", "No"}; /* a hyperparameter that is false becomes the second value */
     struct tree tree;
 
     tree_setup(&tree);
@@ -155,7 +155,7 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
 }
 END_TEST
 
-static bool has_horovod_modules(void) /* where there is a Python.h */
+static bool has_horovod_modules(void) /* Whether this build has the modules for Horovod, which need Python.h. */
 {
     return access(PL_TEST_BUILD "/libexec/paceline/libpaceline-horovod.so", R_OK) == 0;
 }
@@ -302,7 +302,7 @@ START_TEST(what_the_user_exports_comes_after_our_own_and_keeps_our_library)
 }
 END_TEST
 
-/* A job of MPI on `host` and another one. */
+/* Make the plan of an MPI job on `host` and another host. */
 static enum pl_status plan_with_name(struct tree *tree, const char *host, const char *options)
 {
     char text[512];
@@ -454,7 +454,7 @@ START_TEST(native_servers_are_one_rank_a_host_with_the_program_as_their_workers)
     tree_hyperparameters(&tree, "{\"paceline_ps\": \"native\", \"paceline_ps_min_workers\": \"-1\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "paceline_ps_min_workers"));
-    /* without the switch too, and on one host */
+    /* even without the switch, and on one host */
     tree_hyperparameters(&tree, "{\"paceline_ps\": \"native\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(tree.plan->launcher->name, "native_server");
@@ -712,7 +712,7 @@ START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "hyperparameter '--nul': expected a value without U+0000"));
     for (int excess = 0; excess < 2; excess++) {
-        /* a number followed by a dot is text */
+        /* a number followed by a dot is a text */
         snprintf(text, sizeof(text), "{\"long\": \"%0*d.\"}", 131070 + excess, 0);
         tree_write(&tree, "input/config/hyperparameters.json", text);
         ck_assert_int_eq(tree_plan(&tree), excess == 0 ? PL_OK : PL_LIMIT);
@@ -723,7 +723,7 @@ START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
 }
 END_TEST
 
-/* The plan of a job that cannot be read. */
+/* Returns the plan of a job that cannot be read. */
 static const struct pl_launch_plan *notify_plan(struct tree *tree)
 {
     ck_assert_int_ne(tree_job(tree), PL_OK);
@@ -755,7 +755,7 @@ START_TEST(a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
     ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
     tree_env(&tree, "PACELINE_LINK", "0");
     ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NEEDED);
-    /* refused before it is known which hosts the distribution has */
+    /* the job is refused before the hosts of its distribution are known */
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"paceline_ps\": \"native\"}");
     ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NEEDED);
     tree_env(&tree, "PACELINE_SILENCE_S", "never");

@@ -14,7 +14,7 @@ static void add(const char *text)
     pl_tail_add(&tail, text, strlen(text));
 }
 
-/* The cause after `text`, which comes in pieces of every size that matters. */
+/* Returns the cause after `text`, which arrives in pieces of every size that matters. */
 static const char *cause_of(const char *text)
 {
     static char cause[PL_TAIL_LINE_BYTES + 1];
@@ -87,7 +87,7 @@ START_TEST(an_exception_is_kept_through_a_long_dump_but_not_for_ever)
     }
     pl_tail_cause(&tail, cause);
     ck_assert_str_eq(cause, wanted);
-    for (int i = 0; i < 50000; i++) { /* a handled one, hours ago */
+    for (int i = 0; i < 50000; i++) { /* a handled exception, hours ago */
         add(" 10%|#  | 1/10 [00:01<00:19]\r");
     }
     pl_tail_cause(&tail, cause);
@@ -133,7 +133,7 @@ START_TEST(uvs_error_and_its_reasons_are_one_line)
 }
 END_TEST
 
-/* The cause after `text` with its place in braces, from a program whose files are in /opt/ml/code. */
+/* Returns the cause after `text`, with its place in braces, for a program whose files are in /opt/ml/code. */
 static const char *placed(const char *text)
 {
     static char placed[PL_TAIL_LINE_BYTES + PL_TAIL_PLACE_BYTES + 4];
@@ -306,7 +306,7 @@ START_TEST(mixed_tracebacks_are_told_apart_by_their_tags_or_have_no_place)
     ck_assert_str_eq(placed(of_paceline), "ValueError: two {b.py:2, rank 0}");
     ck_assert_str_eq(placed(untagged), "KeyError: two {}");
     ck_assert_str_eq(placed(untold), "ValueError: one {b.py:2}");
-    for (int i = 0; i < 20; i++) { /* more writers than are kept: each exception is one, none has a wrong place */
+    for (int i = 0; i < 20; i++) { /* more writers than are kept: each exception counts, and none has a wrong place */
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "[default%d]:%s", i, TRACEBACK);
     }
     strcat(text, "[default0]:  File \"/opt/ml/code/a.py\", line 1, in f\n[default0]:ValueError: late\n");

@@ -15,7 +15,7 @@
 static struct pl_copier copier;
 static int program_fd, log_fd; /* the program's end, and the end of the log's reader */
 
-/* A copier between them; with `tagged` mpirun reads the log, and the program has a terminal. */
+/* Open a copier between the two. With `tagged` mpirun reads the log, and the program has a terminal. */
 static void open_copier(bool tagged)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -33,7 +33,7 @@ static void open_copier(bool tagged)
     ck_assert_int_eq(fcntl(program_fd, F_SETFL, O_NONBLOCK), 0);
 }
 
-/* One round of the shim's loop, which waits for nothing. */
+/* One round of the shim's loop, without a wait. */
 static void go_on(void)
 {
     int64_t deadline_ns = PL_DEADLINE_NEVER;
@@ -44,7 +44,7 @@ static void go_on(void)
     pl_copier_go_on(&copier, waits);
 }
 
-/* What one read(2) of the log gives, 4096 bytes at most as mpirun has it; 0 where there is nothing. */
+/* Do one read(2) of the log, at most 4096 bytes as in mpirun. Returns 0 if there is nothing to read. */
 static size_t read_log(char text[static PL_COPIER_WRITE_BYTES])
 {
     const ssize_t bytes = read(log_fd, text, PL_COPIER_WRITE_BYTES);
@@ -55,8 +55,8 @@ static size_t read_log(char text[static PL_COPIER_WRITE_BYTES])
 
 static char wanted[400000], found[sizeof(wanted)];
 
-/* Write `bytes` of `wanted`, while the reader of the log comes `rounds` late, and have it all in `found`; every piece
- * that it reads is whole lines and fits, with its tags, where it goes. */
+/* Write `bytes` of `wanted`, while the reader of the log is `rounds` rounds late, and get all of it in `found`. Each
+ * piece that the reader gets must be whole lines, and must fit into mpirun's buffer with its tags. */
 static void pass(size_t bytes, size_t rounds, bool by_line)
 {
     const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
@@ -70,7 +70,7 @@ static void pass(size_t bytes, size_t rounds, bool by_line)
         ck_assert(!pl_deadline_passed(end_ns));
         written += count > 0 ? (size_t)count : 0;
         if (written == bytes && program_fd >= 0) {
-            pl_file_close_at(&program_fd); /* what is still in it comes all the same */
+            pl_file_close_at(&program_fd); /* the bytes that are still in the pipe must arrive too */
         }
         go_on();
         part = round % rounds == 0 ? read_log(text) : 0;
@@ -134,7 +134,7 @@ START_TEST(a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing)
 }
 END_TEST
 
-/* Whether what has come of a line, its end being `late_ns` late, is to be written as it is. */
+/* Whether a piece of a line, whose end is `late_ns` late, is to be written as it is. */
 static bool goes_out(const char *piece, int64_t late_ns)
 {
     ck_assert_int_eq(write(program_fd, piece, strlen(piece)), (ssize_t)strlen(piece));
@@ -151,7 +151,8 @@ START_TEST(an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_
     open_copier(false);
     ck_assert(!goes_out("50%", -60 * PL_NS_PER_S));
     ck_assert(!goes_out(" 60%", 60 * PL_NS_PER_S));
-    ck_assert_int_gt(copier.line_deadline_ns, pl_clock_now_ns() - 10 * PL_NS_PER_S); /* it has its time once more */
+    /* the line gets its waiting time again */
+    ck_assert_int_gt(copier.line_deadline_ns, pl_clock_now_ns() - 10 * PL_NS_PER_S);
     while (!pl_copier_has_to_write(&copier)) {
         ck_assert(!pl_deadline_passed(end_ns));
         copier.line_deadline_ns = pl_clock_now_ns();
@@ -162,7 +163,7 @@ START_TEST(an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_
 }
 END_TEST
 
-/* One that has come while the log's reader was late is no line without an end. */
+/* A line whose end arrived while the log's reader was late is a whole line. */
 START_TEST(a_line_whose_end_has_come_is_not_cut_for_a_late_reader)
 {
     open_copier(false);
@@ -177,7 +178,7 @@ START_TEST(a_line_whose_end_has_come_is_not_cut_for_a_late_reader)
 }
 END_TEST
 
-/* Of two that have found room for one the slower does not wait. */
+/* If two writers see room for one write, the slower one must not block. */
 START_TEST(a_writer_that_comes_second_does_not_block)
 {
     int64_t deadline_ns = PL_DEADLINE_NEVER;
@@ -197,7 +198,7 @@ START_TEST(a_writer_that_comes_second_does_not_block)
     pl_copier_go_on(&copier, waits);
     ck_assert(pl_copier_has_to_write(&copier));
     pl_copier_wait(&copier, waits, &deadline_ns);
-    ck_assert_int_ne(deadline_ns, PL_DEADLINE_NEVER); /* and does not ask all the time */
+    ck_assert_int_ne(deadline_ns, PL_DEADLINE_NEVER); /* the copier must not poll without a pause */
 }
 END_TEST
 

@@ -49,7 +49,7 @@ START_TEST(what_is_no_line_of_stat_is_refused)
 }
 END_TEST
 
-/* A process for as long as this one lives. */
+/* Start a process that lives as long as this one. */
 static pid_t start_child(void)
 {
     pid_t pid = fork();
@@ -84,7 +84,7 @@ START_TEST(programs_below_nobody_of_ours_are_none)
     struct stat self;
     size_t count;
 
-    start_child(); /* it runs the same file as its parent, as a shim does */
+    start_child(); /* the child runs the same file as its parent, as a shim does */
     ck_assert_int_eq(stat("/proc/self/exe", &self), 0);
     ck_assert_ok(pl_proc_find_programs(&self, 0, &pids, &count, &error), &error);
     ck_assert_uint_eq(count, 0);

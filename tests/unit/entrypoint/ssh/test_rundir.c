@@ -80,7 +80,8 @@ START_TEST(a_shell_sees_what_the_program_of_its_host_sees)
         ck_assert_pstr_eq(pl_environment_get(shell, added[i].name), added[i].value);
     }
     ck_assert_pstr_eq(pl_environment_get(shell, PL_RUNDIR_VARIABLE), rundir.path);
-    ck_assert_ok(pl_environment_new(&here, &error), &error); /* what this process had at its start: Check adds to it */
+    /* the environment of this process at its start, to which Check adds variables */
+    ck_assert_ok(pl_environment_new(&here, &error), &error);
     for (char *const *at = pl_environment_strings(here); *at; at++) {
         own += strncmp(*at, "HOME=", 5) == 0 && strcmp(pl_environment_get_or(shell, "HOME", ""), *at + 5) == 0;
     }
@@ -105,7 +106,7 @@ START_TEST(the_run_directory_is_the_one_that_is_named)
 }
 END_TEST
 
-/* Needs root, which can be another user for a while. */
+/* Needs root, which can change its user for a while. */
 START_TEST(another_users_directory_and_socket_are_not_trusted)
 {
     enum { NOBODY = 65534 };
@@ -118,13 +119,13 @@ START_TEST(another_users_directory_and_socket_are_not_trusted)
     if (geteuid() != 0) {
         return;
     }
-    ck_assert_int_eq(seteuid(NOBODY), 0); /* who listens on a socket is who it was then */
+    ck_assert_int_eq(seteuid(NOBODY), 0); /* the user of a listening socket is the user at the time of listen(2) */
     ck_assert_ok(pl_rundir_open(&foreign, &error), &error);
     ck_assert_int_eq(seteuid(0), 0);
     ck_assert_int_eq(pl_rundir_connect(foreign.path, &link, &error), PL_SYSTEM);
     ck_assert_ptr_nonnull(strstr(error.cause, "belongs to another user: expected this host's process 1"));
     if (pl_rundir_find(empty, path, &error) == PL_OK) {
-        ck_assert_str_ne(path, foreign.path); /* a job that runs beside this test */
+        ck_assert_str_ne(path, foreign.path); /* another job may run next to this test */
     }
     ck_assert_ok(pl_rundir_open(&own, &error), &error);
     ck_assert_ok(pl_rundir_connect(own.path, &link, &error), &error);
@@ -132,7 +133,8 @@ START_TEST(another_users_directory_and_socket_are_not_trusted)
     if (pl_rundir_find(empty, path, &error) == PL_OK) {
         ck_assert_str_eq(path, own.path);
     } else {
-        ck_assert_ptr_nonnull(strstr(error.cause, "jobs run here")); /* likewise, and the foreign one is none of them */
+        /* another job may run here, but the directory of another user must not count */
+        ck_assert_ptr_nonnull(strstr(error.cause, "jobs run here"));
     }
     pl_rundir_close(&own);
     pl_rundir_close(&foreign);

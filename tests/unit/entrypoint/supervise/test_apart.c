@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/supervise/apart.c, entrypoint/proc/network.c. */
-/* In a network of its own, whose count of connections nobody else changes. */
+/* The tests run in a separate network, in which no other process changes the count of connections. */
 #include "entrypoint/proc/network.h"
 #include "entrypoint/supervise/sessions.h"
 #include "tests/unit/entrypoint/tree.h"
@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* 0, or 77 where this machine allows no such network. */
+/* Returns 0, or 77 if this machine does not allow such a network. */
 static int enter_network(void)
 {
     struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
@@ -35,7 +35,7 @@ static int enter_network(void)
     return 0;
 }
 
-/* A connection within this host: the end that connected, and the one that was accepted, of IPv6 on request. */
+/* Make a connection within this host, over IPv6 on request: ends[0] has connected, ends[1] was accepted. */
 static void connect_ends(bool v6, int ends[2])
 {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
@@ -47,7 +47,7 @@ static void connect_ends(bool v6, int ends[2])
     ck_assert_int_eq(bind(listener, v6 ? (void *)&six : (void *)&four, v6 ? sizeof(six) : sizeof(four)), 0);
     ck_assert_int_eq(listen(listener, 1), 0);
     ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &bytes), 0);
-    four.sin_port = ((struct sockaddr_in *)&at)->sin_port; /* at the same place in both */
+    four.sin_port = ((struct sockaddr_in *)&at)->sin_port; /* the port is at the same place in both structs */
     ends[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_eq(connect(ends[0], (struct sockaddr *)&four, sizeof(four)), 0);
     ends[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -55,8 +55,8 @@ static void connect_ends(bool v6, int ends[2])
     close(listener);
 }
 
-/* A rank: a shim, by its name, and below it a program. Both have the descriptors of this process but `closed`, and end
- * with it. */
+/* Start a rank: a process with the name of a shim, and below it a program. Both have the descriptors of this process
+ * except `closed`, and end with this process. */
 static void start_rank(int closed)
 {
     int begun[2];
@@ -152,7 +152,7 @@ START_TEST(a_connection_between_two_ranks_or_with_another_process_connects_them)
             close(ends[0]);
         }
         look_now(&apart);
-        ck_assert_int_eq(pl_apart_state(&apart), PL_APART_UNKNOWN); /* it may have been in the making */
+        ck_assert_int_eq(pl_apart_state(&apart), PL_APART_UNKNOWN); /* the connection may have been in the making */
         look_now(&apart);
         ck_assert_int_eq(pl_apart_state(&apart), PL_APART_CONNECTED);
     }
@@ -184,7 +184,7 @@ START_TEST(a_rank_that_does_not_know_the_count_says_nothing)
 }
 END_TEST
 
-/* How many lines the master writes, of an end that follows too, with a worker in this state. */
+/* Returns how many lines the master logs, including those at the end, with a worker in this state. */
 static int count_lines(const struct tree *tree, enum pl_apart_state worker)
 {
     struct pl_session session = {.host = "algo-2", .apart = worker};

@@ -157,7 +157,7 @@ START_TEST(a_link_is_replaced_not_followed)
 }
 END_TEST
 
-/* With words of its own in the new one where `words` is set. */
+/* Remove the output directory. If `words` is set, make it again, with a failure file with this text. */
 static void clear_output(const struct scratch *scratch, const char *words)
 {
     char path[PATH_MAX];
@@ -344,23 +344,23 @@ START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
     ck_assert_str_eq(pl_text_string(&text),
                      "rank 1 on host algo-2 exited with code 3: the disk is full under /opt/ml/model\n"
                      "ValueError: bad value 3\nProgram: /opt/ml/code/train\n");
-    strcpy(exit_report.tail, "ValueError: bad value 3\n"); /* which shows it */
+    strcpy(exit_report.tail, "ValueError: bad value 3\n"); /* the tail shows the cause */
     pl_text_clear(&text);
     pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_str_eq(pl_text_string(&text),
                      "rank 1 on host algo-2 exited with code 3: the disk is full under /opt/ml/model\n"
                      "Program: /opt/ml/code/train\nLast lines of its stderr:\nValueError: bad value 3\n");
     exit_report.note[0] = exit_report.tail[0] = '\0';
-    exit_report.signalled = true; /* then it need not be the cause, */
+    exit_report.signalled = true; /* then the exception need not be the cause, */
     pl_text_clear(&text);
     pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
-    exit_report.code = SIGABRT; /* but here it is */
+    exit_report.code = SIGABRT; /* but after abort() it is */
     pl_text_clear(&text);
     pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_ptr_eq(strstr(pl_text_string(&text), cause), pl_text_string(&text));
     exit_report.signalled = false;
-    exit_report.source = PL_EXIT_SOURCE_LAUNCHER; /* mpirun prints exceptions of ranks */
+    exit_report.source = PL_EXIT_SOURCE_LAUNCHER; /* mpirun prints the exceptions of its ranks */
     exit_report.rank = -1;
     pl_text_clear(&text);
     pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);

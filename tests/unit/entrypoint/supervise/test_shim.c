@@ -62,7 +62,7 @@ static void start_watch(const char *script)
     start_program(argv, NULL);
 }
 
-/* The next frame of `type`; others are passed over. */
+/* Wait for the next frame of `type`, and skip others. */
 static struct pl_frame await(enum pl_frame_type type)
 {
     int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_S);
@@ -104,7 +104,7 @@ static struct pl_exit_report await_exit_report(void)
     return exit_report;
 }
 
-/* Until the program has made the file `name`; then the supervisor's stop. */
+/* Wait until the program has made the file `name`; then send the supervisor's stop. */
 static void stop_when(const struct scratch *scratch, const char *name)
 {
     int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
@@ -159,7 +159,7 @@ START_TEST(the_program_gets_clean_signals)
 {
     struct pl_exit_report exit_report;
 
-    /* what this test was started with is passed on, and is not its subject */
+    /* signals that this test inherited as ignored are not tested */
     for (int number = 1; number < 32; number++) {
         signal(number, SIG_DFL);
     }
@@ -205,7 +205,7 @@ START_TEST(a_stop_reaches_the_whole_group)
 }
 END_TEST
 
-/* A rank that runs `script` until it has made the file `ready`; then the supervisor's stop. */
+/* Start a rank that runs `script`; when it has made the file `ready`, send the supervisor's stop. */
 static void stop_rank(const char *script, const struct scratch *scratch, const char *catches)
 {
     const char *const argv[] = {"sh", "-c", script, NULL};
@@ -252,7 +252,7 @@ START_TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
     await_suspended("");
     kill(pid, SIGSTOP);
     await_suspended(stopped);
-    kill(watch_pid, SIGTERM); /* as mpirun does: that it goes on to die is nothing to tell of */
+    kill(watch_pid, SIGTERM); /* as mpirun does: the end of the program by this signal is not reported */
     do {
         ck_assert_ok(pl_link_read(&link_to_watch, &error), &error);
     } while (pl_link_next(&link_to_watch, &frame, &error) != PL_OK);
@@ -295,7 +295,7 @@ START_TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
     struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
-    /* it goes on to make a file after the stop, of which it would have died */
+    /* it makes a file after the stop, which it could not do if it had died */
     stop_rank(": >ready; until [ -e stopped ]; do sleep 0.01; done; : >alive; exec sleep 100", &scratch, "0");
     close(open(scratch_path(&scratch, "stopped", path), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     scratch_path(&scratch, "alive", path);
@@ -354,12 +354,12 @@ START_TEST(a_signal_that_stops_nothing_holds_nobody)
         pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "12"), PL_OK);
-    ck_assert_int_eq(await_exit_report().code, 4); /* which waits for the end of the shim, too */
+    ck_assert_int_eq(await_exit_report().code, 4); /* the function also waits for the end of the shim */
     scratch_done(&scratch);
 }
 END_TEST
 
-/* stderr is a socket that keeps the shim's writes apart; returns its other end. */
+/* Make stderr a socket that keeps the shim's writes apart. Returns its other end. */
 static int take_writes(void)
 {
     int pair[2];
@@ -370,7 +370,7 @@ static int take_writes(void)
     return pair[0];
 }
 
-/* The next write of the shim, in the caller's buffer of `bytes`, with a NUL after it. */
+/* Copy the next write of the shim to the caller's buffer of `bytes`, with a NUL after it. */
 static size_t next_write(int writes_fd, char *text, size_t bytes)
 {
     int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
@@ -383,7 +383,7 @@ static size_t next_write(int writes_fd, char *text, size_t bytes)
     return (size_t)count;
 }
 
-/* A program that does nothing; returns a descriptor that writes into its stderr. */
+/* Start a program that does nothing. Returns a descriptor that writes to its stderr. */
 static int start_silent(void)
 {
     const char *const argv[] = {"sleep", "100", NULL};
@@ -414,7 +414,7 @@ static void write_piece(int fd, const char *text)
     }
 }
 
-/* Where this machine halts for longer than a line waits, it goes out in pieces: then once more. */
+/* If this machine halts for longer than a line waits, the line is written in pieces: then the test is repeated. */
 START_TEST(a_line_that_comes_in_pieces_is_written_as_one)
 {
     int64_t deadline_ns = pl_deadline_after_ns(120 * PL_NS_PER_S);
@@ -449,7 +449,7 @@ START_TEST(a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever)
 
     write_piece(stderr_fd, "one\ntwo\n50%");
     next_write(writes_fd, text, sizeof(text));
-    if (strcmp(text, "one\ntwo\n50%") != 0) { /* as it is where this machine has halted for long */
+    if (strcmp(text, "one\ntwo\n50%") != 0) { /* it is written as it is if this machine has halted for long */
         ck_assert_str_eq(text, "one\ntwo\n");
         next_write(writes_fd, text, sizeof(text));
         ck_assert_str_eq(text, "50%");
@@ -459,7 +459,7 @@ START_TEST(a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever)
 }
 END_TEST
 
-/* 100 lines of 1 to 100 numbers, and one longer than every buffer, without an end: what the program writes. */
+/* The program writes 100 lines of 1 to 100 numbers, and a line without an end that is longer than every buffer. */
 START_TEST(nothing_of_long_lines_and_of_the_last_is_lost)
 {
     static char wanted[600000], found[sizeof(wanted) + 1], text[8192];
@@ -542,7 +542,7 @@ START_TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
         exit_report = await_exit_report();
         ck_assert_int_eq(exit_report.code, 3);
         ck_assert_str_eq(exit_report.tail, "a fault\n");
-        ck_assert_int_eq(dup2(STDERR_FILENO, STDOUT_FILENO), STDOUT_FILENO); /* the last writer is gone */
+        ck_assert_int_eq(dup2(STDERR_FILENO, STDOUT_FILENO), STDOUT_FILENO); /* the last writer has ended */
         bytes = read(pair[0], text, sizeof(text) - 1);
         ck_assert_int_ge(bytes, 0);
         text[bytes] = '\0';
@@ -559,7 +559,7 @@ START_TEST(a_daemon_that_holds_stderr_delays_nothing)
 {
     int64_t start_ns = pl_clock_now_ns();
 
-    start_watch("sleep 30 >/dev/null & exit 0"); /* stdout is the test's own, which meson reads to its end */
+    start_watch("sleep 30 >/dev/null & exit 0"); /* stdout belongs to the test, and meson reads it to its end */
     ck_assert_int_eq(await_exit_report().code, 0);
     ck_assert(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S);
 }
@@ -578,7 +578,7 @@ START_TEST(a_program_without_stderr_costs_no_time)
     ck_assert_int_eq(wait4(watch_pid, NULL, 0, &used), watch_pid);
     ck_assert_int_eq(exit_report.code, 6);
     ck_assert_int_eq(used.ru_utime.tv_sec + used.ru_stime.tv_sec, 0);
-    ck_assert_int_lt(used.ru_utime.tv_usec + used.ru_stime.tv_usec, 600000); /* one that spins uses the second */
+    ck_assert_int_lt(used.ru_utime.tv_usec + used.ru_stime.tv_usec, 600000); /* spinning takes the second */
 }
 END_TEST
 
@@ -617,7 +617,7 @@ START_TEST(a_missing_program_says_so)
 }
 END_TEST
 
-/* As long as Linux reads a script's first line, but for a few bytes. */
+/* A path almost as long as the part of a script's first line that Linux reads. */
 #define LONG_PART "/nonexistent/directory/of/fifty/characters/is/here"
 #define LONG_PATH LONG_PART LONG_PART LONG_PART LONG_PART
 
@@ -669,7 +669,7 @@ START_TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_write
 }
 END_TEST
 
-/* Whatever the program itself needs: true needs one for its libraries. */
+/* The program itself needs descriptors too: `true` needs one for its libraries. */
 START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
 {
     const char *const argv[] = {"true", NULL};
@@ -710,10 +710,10 @@ START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
 }
 END_TEST
 
-/* A reader that sends what it has read, and an empty word at the end. */
+/* A reader that sends the text that it has read, and an empty word at the end. */
 static int open_null(void *read)
 {
-    return read ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* it can be read always */
+    return read ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* it is always readable */
 }
 
 static void read_bytes(void *read, int fd, const char *bytes, size_t count)
@@ -732,7 +732,7 @@ static bool send_bytes(void *read, struct pl_link *link, bool ended)
     return text.length == 0;
 }
 
-/* Both outputs of a program that has a reader, which a file takes in the place of this test's own. */
+/* Both outputs of a program with a reader go to a file in place of this test's own. */
 START_TEST(lines_of_a_program_with_a_reader_have_its_prefix)
 {
     const char *const argv[] = {"sh", "-c",

@@ -23,7 +23,7 @@ static void await(struct pl_link *link, enum pl_frame_type type, struct pl_frame
     } while (frame->type != type);
 }
 
-/* The letter of /proc: T stopped, Z ended. */
+/* Wait until /proc has this letter as the state of the process: T stopped, Z ended. */
 static void await_state(const char *pid, char wanted)
 {
     char name[32], state = ' ';
@@ -39,7 +39,7 @@ static void await_state(const char *pid, char wanted)
     }
 }
 
-/* The shim finds the end and the stop at once, since it is halted from the one to the other. */
+/* The shim is halted while the rank ends and the stop comes, so it finds both at once. */
 START_TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
 {
     const char *const argv[] = {"cat", NULL};
@@ -74,7 +74,7 @@ START_TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_re
         ck_assert_int_eq(ioctl(link.fd, SIOCOUTQ, &unread), 0);
         pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
     } while (unread > 0);
-    ck_assert_int_eq(poll(&(struct pollfd){.fd = link.fd}, 1, 0), 0); /* it has read that, and lives */
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = link.fd}, 1, 0), 0); /* the shim has read the frame, and still runs */
     ck_assert_int_eq(PL_LINK_SEND(&link, PL_FRAME_RELEASE, NULL, ""), PL_OK);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     pl_link_close(&link);

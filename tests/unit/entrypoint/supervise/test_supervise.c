@@ -2,7 +2,7 @@
 /* Covers entrypoint/supervise/supervise.c, entrypoint/supervise/supervise_failure.c,
  * entrypoint/supervise/supervise_start.c, entrypoint/supervise/master.c, entrypoint/supervise/holding.c,
  * entrypoint/supervise/sessions.c, entrypoint/supervise/peers.c. */
-/* The supervisor over plans made by hand, whose programs are shell scripts. */
+/* The supervisor executes plans that are made by hand, whose programs are shell scripts. */
 #include "base/environment.h"
 #include "entrypoint/supervise/supervise.h"
 #include "tests/unit/entrypoint/tree.h"
@@ -21,8 +21,8 @@ struct rig {
     struct pl_supervisor supervisor;
 };
 
-/* A host of a job on the hosts `hosts`, JSON strings with commas between; the first is this one. Scripts know process 1
- * as $SUPERVISOR. */
+/* Set up a host of a job on `hosts`, JSON strings with commas between them; this host is the first. Scripts know
+ * process 1 as $SUPERVISOR. */
 static void rig_setup(struct rig *rig, const char *hosts)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -58,7 +58,7 @@ static void add_script(struct rig *rig, struct pl_strv *argv, const char *script
                  &rig->tree.error);
 }
 
-/* Run a program with a server as its sidecar to its end; the result is the exit code. */
+/* Run a program to its end, with a server as its sidecar. Returns the exit code. */
 static int run_with_server(struct rig *rig, bool is_worker, const char *server, const char *program)
 {
     rig_setup(rig, "\"localhost\"");
@@ -152,7 +152,7 @@ START_TEST(open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
 }
 END_TEST
 
-/* A name that is too long to be asked for does not resolve and costs no time. */
+/* A name that is too long for DNS does not resolve, and costs no time. */
 #define LABEL "a.name.that.is.too.long."
 #define LONG_NAME LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL "x"
 
@@ -184,7 +184,7 @@ START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
     snprintf(script, sizeof(script), "while kill -0 %d 2>/dev/null; do sleep 0.02; done",
-             (int)rig.supervisor.connections[0]->pid); /* until its shim is reaped */
+             (int)rig.supervisor.connections[0]->pid); /* until the shim is reaped */
     add_script(&rig, &step.argv, script);
     ck_assert_ok(
         pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
@@ -212,7 +212,7 @@ START_TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_late
         ck_assert_int_lt(pl_clock_now_ns() - begun_ns, 30 * PL_NS_PER_S);
         pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
-    pl_supervise_end_sync(&rig.supervisor); /* of the 60 s that it may take */
+    pl_supervise_end_sync(&rig.supervisor); /* it may take at most 60 s */
     ck_assert_int_lt(pl_clock_now_ns() - begun_ns, 30 * PL_NS_PER_S);
     ck_assert_int_eq(rig.supervisor.stop_number, SIGTERM);
     rig_done(&rig);
@@ -225,9 +225,8 @@ START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_kille
     struct rig rig;
 
     rig_setup(&rig, "\"localhost\"");
-    /* Signals stay pending until they are read, as in paceline-sync: some shells read those that they trap, others find
-     * them in their status.
-     */
+    /* Signals stay pending until they are read, as in paceline-sync: some shells read signals for which they have a
+     * trap, others show them in their status. */
     add_script(&rig, &rig.plan.sync,
                "trap '' TERM; trap 'echo >cleared; exit 0' INT; echo >uploading; while :; do while read name value; do "
                "case $name$value in "
@@ -237,7 +236,7 @@ START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_kille
     while (access(scratch_path(&rig.tree.scratch, "uploading", path), F_OK) != 0) {
         pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
-    rig.supervisor.stop_number = SIGTERM; /* of 110 s a part is left in which little can be sent */
+    rig.supervisor.stop_number = SIGTERM; /* of the 110 s a part is left that is too short for many bytes */
     rig.supervisor.stop_ns = pl_clock_now_ns() - 102 * PL_NS_PER_S;
     pl_supervise_end_sync(&rig.supervisor);
     expect_file(&rig, "cleared", "");
@@ -269,7 +268,7 @@ static struct pl_link connect_rank(const struct rig *rig, const char *rank)
     return link;
 }
 
-/* Let the supervisor take what comes until `count` ranks are known to it, and have begun where that is asked for. */
+/* Handle events until `count` ranks have connected, and, if `begun` is set, have begun. */
 static void await_ranks(struct rig *rig, size_t count, bool begun)
 {
     size_t known = 0;
@@ -374,9 +373,9 @@ START_TEST(who_ended_because_of_another_does_not_hide_it)
 {
     const struct pl_exit_report killed_first[] = {
         {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
-        {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* its shim, too */
+        {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* the shim was killed too */
     };
-    /* by Open MPI 5, whose peer is gone */
+    /* by Open MPI 5, because its peer has ended */
     const struct pl_exit_report aborted = {.source = PL_EXIT_SOURCE_RANK, .rank = 2, .code = 14, .program = "train"};
     const struct pl_exit_report cause = {.source = PL_EXIT_SOURCE_RANK, .rank = 3, .code = 3, .program = "train"};
     const struct pl_exit_report killed_alone = {
@@ -387,7 +386,7 @@ START_TEST(who_ended_because_of_another_does_not_hide_it)
 
         rig_setup(&rig, "\"localhost\"");
         pl_supervise_fail_exit(&rig.supervisor, &killed_first[i]);
-        /* however slow the machine, what follows is not too late */
+        /* however slow the machine is, the next report is not too late */
         rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
         pl_supervise_fail_exit(&rig.supervisor, &killed_first[1 - i]);
         ck_assert_int_eq(rig.supervisor.exit_report.code, killed_first[i].code);
@@ -403,7 +402,7 @@ START_TEST(who_ended_because_of_another_does_not_hide_it)
 }
 END_TEST
 
-/* Ranks that fall with a launcher or daemon are no cause of it. */
+/* Ranks that end because their launcher or daemon was killed are not the cause of its end. */
 START_TEST(a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_with_it)
 {
     const struct pl_exit_report fallen = {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGKILL};
@@ -435,7 +434,7 @@ START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
 {
     static const struct {
         const char *mpirun;
-        int first_code; /* of rank 0, which ends first; -1: as rank 1 */
+        int first_code; /* the code of rank 0, which ends first; -1: the same as rank 1's */
         const char *failure;
     } cases[] = {
         {"exit 1", 0, "rank 0 on host localhost exited with code 0: it left without MPI_Finalize()"},
@@ -473,7 +472,7 @@ START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
 }
 END_TEST
 
-/* What the log gets while the plan is run as the master, whose exit code must be `code`. */
+/* Run the plan as the master, whose exit code must be `code`, and return the text of the log. */
 static void run_and_read_log(struct rig *rig, int code, char *text, size_t text_bytes)
 {
     char path[PATH_MAX];
@@ -501,7 +500,7 @@ START_TEST(ranks_that_run_on_after_one_has_ended_with_0_are_logged)
     rig_setup(&rig, "\"localhost\"");
     rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     rig.plan.processes = 2;
-    /* until the line is there */
+    /* until the log has the line */
     add_script(&rig, &rig.plan.argv, "until grep -q 'still run' stderr; do sleep 0.02; done");
     take_plan(&rig);
     rig.supervisor.early_end_ns = 50 * PL_NS_PER_MS;
@@ -578,7 +577,7 @@ START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
 }
 END_TEST
 
-/* Write a script that can be executed to the file `name` below the base directory. */
+/* Write an executable script to the file `name` below the base directory. */
 static void write_program(struct rig *rig, const char *name, const char *script)
 {
     char path[PATH_MAX];
@@ -604,7 +603,7 @@ START_TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limi
     rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
     take_plan(&rig);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    ck_assert_uint_eq(limit.rlim_cur, HARD); /* as far as it goes */
+    ck_assert_uint_eq(limit.rlim_cur, HARD); /* the soft limit is raised as far as possible */
     add_script(&rig, &step.argv, "[ $(ulimit -n) = 64 ]");
     ck_assert_ok(
         pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
@@ -628,7 +627,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     write_program(&rig, "bin/paceline-keys",
                   "#!/bin/sh\n[ -e asked ] || { : >asked; kill -TERM $SUPERVISOR; exec sleep 100; }\n"
                   "for name in id_ed25519 host_ed25519; do echo key >$3/$name; echo key >$3/$name.pub; done\n");
-    /* The other host: READY; DONE once it has received the stop. */
+    /* The other host sends READY, and DONE once it has received the stop. */
     write_program(&rig, "bin/ssh",
                   "#!/bin/sh\nprintf 'PL\\004\\001\\006\\000\\000\\000other\\000'\nhead -c 36 >$HOME/received\n"
                   "printf 'PL\\004\\011\\000\\000\\000\\000'\nexec cat >/dev/null\n");
@@ -643,7 +642,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     ck_assert_ok(pl_strv_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error),
                  &rig.tree.error);
     take_plan(&rig);
-    /* a host that was stopped before the others connected has a twelfth of it to notify them */
+    /* if a host is stopped before the others have connected, it uses a twelfth of its budget to notify them */
     rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S;
     ck_assert_int_eq(pl_master_run(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");

@@ -23,7 +23,7 @@ struct world {
     struct pl_check_report report;
 };
 
-/* Three hosts on which nothing is missed. */
+/* Makes three hosts that meet all needs. */
 static void make_world(struct world *world)
 {
     *world = (struct world){.needs = {.ranks = 2, .transport = "any", .hosts = "algo-1,algo-2,algo-3"}};
@@ -53,7 +53,7 @@ static void make_world(struct world *world)
                                              .silent = &world->silent};
 }
 
-/* The number of missed needs, with the table and the reasons. */
+/* Returns the number of missed needs, and prints the table and the reasons. */
 static size_t evaluate(const struct world *world, struct pl_text *table, struct pl_text *reasons)
 {
     struct pl_check_rows rows;
@@ -66,7 +66,7 @@ static size_t evaluate(const struct world *world, struct pl_text *table, struct 
     return missed;
 }
 
-/* The world misses `count` needs, and `reason` is among them. */
+/* Checks that the world misses `count` needs, and that `reason` is among the reasons. */
 static void expect_missed(const struct world *world, size_t count, const char *reason)
 {
     PL_AUTO_TEXT struct pl_text table = PL_TEXT_NONE, reasons = PL_TEXT_NONE;
@@ -112,7 +112,7 @@ START_TEST(a_speed_that_is_asked_for_is_missed)
     make_world(&world);
     world.needs.mbit = 9005;
     expect_missed(&world, 5, "check: speed of algo-1 > algo-2: 9000 Mbit/s; needed: 9005 Mbit/s");
-    world.needs.mbit = 100; /* less than a third of the fastest does not lower that */
+    world.needs.mbit = 100; /* a third of the fastest link is needed nevertheless */
     world.links[0].mbit = 500;
     expect_missed(&world, 1, "a third of the fastest");
 }
@@ -128,7 +128,7 @@ START_TEST(adapters_that_nobody_uses_are_noted_and_missed_where_asked_for)
         world.hosts[i].efa_usable = true;
     }
     expect_missed(&world, 0, "");
-    expect_in_table(&world, "EFA is there and is not used");
+    expect_in_table(&world, "EFA is present but not used");
     world.needs.transport = "efa";
     expect_missed(&world, 6, "check: transport of algo-1 > algo-2: tcp eth0; needed: efa");
     for (int i = 0; i < 6; i++) {
@@ -198,7 +198,7 @@ START_TEST(wrong_values_and_silent_hosts_are_missed)
     expect_missed(&world, 1, "check: broadcast of all ranks: 3 wrong values; needed: right");
     world.report.values = (struct pl_check_values){.known = false};
     world.report.links_count = 0;
-    world.hosts[2].name[0] = '\0'; /* nothing is known of it */
+    world.hosts[2].name[0] = '\0'; /* the host has not answered */
     pl_text_append(&world.silent, "algo-3 > algo-1\nalgo-3 > algo-2\n");
     expect_missed(&world, 2, "check: messages of algo-3 > algo-2: no message arrives");
     pl_text_done(&world.silent);

@@ -24,7 +24,8 @@ enum { THREADS = 3 };
 
 static int ready_fds[2];
 
-/* Functions to be found on a stack: not inlined, and their calls are not their last words. */
+/* Functions that a stack must show: they are not inlined, and do not end with their call, which would be a tail
+ * call. */
 __attribute__((noinline)) static void stand_here(void)
 {
     ck_assert_int_eq(write(ready_fds[1], "x", 1), 1);
@@ -57,7 +58,7 @@ static void stand_with_threads(void)
     stand_here();
 }
 
-/* A process that does what `body` does; it has begun that, with all its `threads`. */
+/* Starts a process that runs `body`. On return it has begun to run it, with all its `threads`. */
 static pid_t start(void (*body)(void), int threads)
 {
     pid_t pid;
@@ -68,7 +69,7 @@ static pid_t start(void (*body)(void), int threads)
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* the collector is no parent of it */
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* the collector is not its parent */
         body();
         _exit(0);
     }
@@ -134,7 +135,7 @@ START_TEST(a_known_function_is_on_the_stack_and_the_process_goes_on)
         struct pl_stacks_program *program = collect(pid);
 
         ck_assert_str_eq(program->problem, "");
-        ck_assert_uint_ge(program->thread_count, 1); /* a sanitizer has a thread of its own */
+        ck_assert_uint_ge(program->thread_count, 1); /* a sanitizer has an additional thread */
         ck_assert_int_eq(program->threads[0].tid, pid);
         ck_assert_str_eq(program->threads[0].problem, "");
         ck_assert_msg(has_function(&program->threads[0], names[i]), "%s is not on the stack", names[i]);
@@ -243,10 +244,10 @@ START_TEST(what_was_found_is_reported_when_the_rest_takes_too_long_or_fails)
     await_state(pid, "S");
     ck_assert_ok(pl_collect_program(pid, describe_and_hang, pl_deadline_after_ns(PL_NS_PER_MS), &program, &error),
                  &error);
-    ck_assert_str_eq(program->problem, "the time was over before all of it was read");
+    ck_assert_str_eq(program->problem, "the time was over before the whole program was read");
     pl_collect_free(program);
     ck_assert_ok(pl_collect_program(pid, describe_and_die, pl_deadline_after_ns(LONG_NS), &program, &error), &error);
-    ck_assert_str_eq(program->problem, "reading it was ended by signal 9 (Killed)");
+    ck_assert_str_eq(program->problem, "the process that reads it was killed by signal 9 (Killed)");
     ck_assert_int_eq(program->threads[0].tid, pid);
     ck_assert_int_eq(program->threads[0].state, 'S');
     pl_collect_free(program);
@@ -295,7 +296,7 @@ START_TEST(what_does_not_allow_ptrace_is_explained)
 }
 END_TEST
 
-/* Where ptrace is not allowed at all nothing can be tried. */
+/* If ptrace is not allowed at all, the tests cannot run. */
 static int prepare(void)
 {
     pid_t pid = fork();

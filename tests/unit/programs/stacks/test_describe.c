@@ -37,7 +37,7 @@ START_TEST(a_program_is_named_without_its_arguments)
         pl_describe_name(cases[i].words, cases[i].bytes, name, sizeof(name));
         ck_assert_str_eq(name, cases[i].name);
     }
-    pl_describe_name("abcdef\xc3\xa4", 9, cut, sizeof(cut)); /* not in the middle of a character */
+    pl_describe_name("abcdef\xc3\xa4", 9, cut, sizeof(cut)); /* the cut is not in the middle of a character */
     ck_assert_str_eq(cut, "abcdef");
 }
 END_TEST

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/stacks/hosts.c. The other hosts are a script in the place of ssh. */
+/* Covers programs/stacks/hosts.c. A script replaces ssh to the other hosts. */
 #include "programs/stacks/hosts.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 #define MOST_NS (60 * PL_NS_PER_S)
 
-/* What the process 1 of `host` keeps of the job algo-1, algo-2 and algo-3, and ssh, which is `script`. */
+/* The files that process 1 of `host` keeps for the job on algo-1, algo-2 and algo-3, and `script` in place of ssh. */
 struct rig {
     struct scratch scratch;
     struct pl_rundir rundir;
@@ -80,7 +80,7 @@ START_TEST(a_host_that_does_not_answer_is_given_up)
 
     set_up(&rig, "algo-1",
            "#!/bin/sh\ncase \"$*\" in\n*algo-2*) exec sleep 3600 ;;\n*) printf '%s\\0' 1 5 k r p '' ;;\nesac\n");
-    /* algo-3's answer ends it where the machine is that fast; the deadline ends the wait for algo-2 */
+    /* on a fast machine algo-3's answer arrives; the deadline ends the wait for algo-2 */
     ck_assert_ok(pl_hosts_await(&rig.hosts, pl_deadline_after_ns(300 * PL_NS_PER_MS), &rig.error), &rig.error);
     ck_assert_int_ge(rig.hosts.hosts[0].fd, 0);
     ck_assert_uint_le(rig.hosts.count, 1);

@@ -10,11 +10,11 @@
 
 enum { MOST_PROGRAMS = 5 };
 
-/* Zeroed memory that is touched only where it is written. */
+/* Zeroed memory; only the parts that are written take space. */
 static struct pl_stacks_program *programs[MOST_PROGRAMS];
 static struct pl_order_program order[MOST_PROGRAMS];
 
-/* A program whose main thread's functions are the words of `stack`, from the outermost. */
+/* Sets a program whose main thread's functions are the words of `stack`, the outermost first. */
 static void set(size_t index, char state, const char *stack)
 {
     char words[256], *rest = words, *word;
@@ -38,7 +38,7 @@ static void set(size_t index, char state, const char *stack)
     }
 }
 
-/* The ranks in the order that comes out. */
+/* Returns the ranks in their sorted order. */
 static const char *ranks(size_t count)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -102,7 +102,7 @@ START_TEST(a_state_that_few_share_counts_before_stacks)
     set(0, 'S', "main b");
     set(1, 'S', "main a");
     set(2, 'D', "main b");
-    programs[2]->threads[0].state = 'S'; /* a page fault, when it was looked at first */
+    programs[2]->threads[0].state = 'S'; /* a page fault at the time of the first look */
     ck_assert_str_eq(ranks(3), "1 0 2 ");
 }
 END_TEST
@@ -154,7 +154,7 @@ START_TEST(python_s_own_functions_count_before_native_ones)
                                 "  File \"t.py\", line 20 in <module>\n";
 
     set(0, 'S', "main eval poll");
-    set(1, 'S', "main eval recv"); /* which native functions differ says less */
+    set(1, 'S', "main eval recv"); /* a difference in native functions counts less */
     set(2, 'S', "main eval wait");
     set(3, 'S', "main eval wait");
     for (int i = 0; i < 4; i++) {

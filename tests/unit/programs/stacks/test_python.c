@@ -72,7 +72,8 @@ static void write_stacks(int number)
     (void)!write(output_fd, stacks, sizeof(stacks) - 1);
 }
 
-/* A process with the hook's signal and file, or without; by exec, since /proc shows the variables of its start. */
+/* Starts a process with the hook's signal and file, or without them. It uses exec, because /proc shows the variables of
+ * a process at its start. */
 static pid_t start(const char *folder, bool with_hook, int ready_fd)
 {
     pid_t pid = fork();
@@ -90,7 +91,7 @@ static pid_t start(const char *folder, bool with_hook, int ready_fd)
     return pid;
 }
 
-/* What the process that start() has started does. */
+/* The body of the process that start() starts. */
 static int be_child(void)
 {
     const char *folder = getenv(PL_WATCH_PYTHON_VARIABLE);
@@ -121,13 +122,13 @@ static struct pl_stacks_program *ask(bool with_hook, const char *folder)
     program->pid = start(folder, with_hook, fds[1]);
     ck_assert_int_gt(program->pid, 0);
     ck_assert_int_eq(read(fds[0], &byte, 1), 1);
-    for (int i = 0; i < 2; i++) { /* the second time what the first has written is not read again */
+    for (int i = 0; i < 2; i++) { /* in the second round the text of the first must not be read again */
         strcpy(program->python, "old");
         pl_python_collect(program, INT64_MAX);
     }
     kill(program->pid, SIGKILL);
     ck_assert_int_eq(waitpid(program->pid, &status, 0), program->pid);
-    ck_assert_int_eq(WTERMSIG(status), SIGKILL); /* not of the hook's signal */
+    ck_assert_int_eq(WTERMSIG(status), SIGKILL); /* the hook's signal has not ended it */
     snprintf(path, sizeof(path), "%s/%d", folder, (int)program->pid);
     unlink(path);
     close(fds[0]);

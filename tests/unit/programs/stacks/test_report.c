@@ -156,7 +156,8 @@ START_TEST(frames_and_lines_are_bounded_and_what_is_left_out_is_counted)
     ck_assert_ptr_nonnull(strstr(report(), "    #39 f0_39 (train)\n    ... more frames\n"));
     ck_assert_ptr_null(strstr(report(), "f0_40"));
     ck_assert_ptr_nonnull(strstr(report(), " f3_0 "));
-    ck_assert_ptr_nonnull(strstr(report(), "  ... 513 more threads\n")); /* 512 + 5 without the four that have room */
+    ck_assert_ptr_nonnull(
+        strstr(report(), "  ... 513 more threads\n")); /* 512 + 5 threads, without the four that are shown */
     tear_down();
 }
 END_TEST

@@ -20,7 +20,7 @@ static const char specification[] =
     "{\"metric\": \"acc\", \"goal\": \"maximize\",\n \"space\": {\"a\": [1, 2, 3, 4, 5]},"
     " \"scheduler\": {\"asha\": {\"factor\": 2}}}";
 
-/* Each line waits for the disk, which other programs may keep busy: files in memory do not. */
+/* Each line waits for the disk, which other programs may keep busy; files in memory do not wait. */
 static struct scratch scratch_in_memory(void)
 {
     if (access("/dev/shm", W_OK) == 0) {
@@ -29,7 +29,7 @@ static struct scratch scratch_in_memory(void)
     return scratch_new();
 }
 
-/* A scheduler, its records, and a journal where one is open. */
+/* A scheduler, its records, and its journal if one is open. */
 struct sweep {
     struct pl_sweep_space *space;
     struct pl_scheduler *scheduler;
@@ -65,7 +65,7 @@ static void sweep_done(struct sweep *sweep)
 static const char same[] = "{\"metric\": {\"name\": \"acc\"}, \"hyperparameters\": {\"epochs\": \"9\"}, "
                            "\"code\": {\"a.py\": \"1\"}}";
 
-/* The sweep of a specification, whose identity is beside it. */
+/* Opens the sweep of a specification, with its identity. */
 static enum pl_status sweep_open_as(struct sweep *sweep, const char *path, const char *text, const char *identity,
                                     const char *fresh)
 {
@@ -84,7 +84,7 @@ static enum pl_status sweep_open(struct sweep *sweep, const char *path)
     return sweep_open_as(sweep, path, specification, same, NULL);
 }
 
-/* An event as the journal and the scheduler get it. */
+/* An event in the form in which the journal and the scheduler get it. */
 struct event {
     enum { START, REPORT, END, CLOSED } kind;
     size_t trial;
@@ -133,7 +133,7 @@ static void record(struct sweep *sweep, const struct event *event)
     ck_assert_ok(status, &sweep->error);
 }
 
-/* The next event that is possible. */
+/* Draws a next event that is possible. */
 static struct event draw(const struct pl_scheduler *scheduler, uint64_t *state)
 {
     static const double values[] = {1, 2, 0.1, -3e-5, (double)NAN, (double)INFINITY};
@@ -166,7 +166,7 @@ static bool same_number(double a, double b)
     return a == b || (!isfinite(a) && !isfinite(b));
 }
 
-/* Both have the same state, and give the same trials out from there on. */
+/* Whether both schedulers have the same state, and give the same trials from there on. */
 static bool same_schedulers(struct pl_scheduler *a, struct pl_scheduler *b)
 {
     size_t next_a = SIZE_MAX, next_b = SIZE_MAX, best_a = SIZE_MAX, best_b = SIZE_MAX;
@@ -191,7 +191,7 @@ static bool same_schedulers(struct pl_scheduler *a, struct pl_scheduler *b)
            best_a == best_b && pl_scheduler_has_failed(a) == pl_scheduler_has_failed(b);
 }
 
-/* A scheduler that has seen `count` events, and then lost what ran. */
+/* Makes a scheduler that has seen `count` events and has then lost the trials that ran. */
 static void sweep_of_events(struct sweep *sweep, const struct event *events, size_t count)
 {
     sweep_init(sweep);
@@ -214,7 +214,7 @@ START_TEST(after_every_prefix_a_journal_brings_back_the_state_that_the_events_ha
     scratch_path(&scratch, "part", part_path);
     for (uint64_t seed = 0; seed < 3; seed++) {
         struct event events[EVENTS];
-        size_t ends[EVENTS + 1]; /* bytes of the file after so many events */
+        size_t ends[EVENTS + 1]; /* number of bytes of the file after each number of events */
         PL_AUTO_FREE char *text = NULL;
         struct sweep live;
         uint64_t state = seed;
@@ -238,9 +238,9 @@ START_TEST(after_every_prefix_a_journal_brings_back_the_state_that_the_events_ha
             struct sweep expected, replayed;
             size_t line = ends[i + 1] - ends[i];
 
-            /* a part of the next line, from none of it to all but its end */
+            /* a part of the next line, from nothing to all but its last byte */
             scratch_write(&scratch, "part", text, ends[i] + (line > 0 ? pl_random_next(&state) % line : 0));
-            for (int twice = 0; twice < 2; twice++) { /* what was lost at the first time is in the journal then */
+            for (int twice = 0; twice < 2; twice++) { /* the journal now has the events that were lost at first */
                 sweep_of_events(&expected, events, i);
                 ck_assert_ok(sweep_open(&replayed, part_path), &replayed.error);
                 if (!same_schedulers(expected.scheduler, replayed.scheduler)) {
@@ -273,7 +273,7 @@ START_TEST(what_is_kept_beside_the_state_comes_back_too)
     ck_assert_str_eq(sweep.records[2].host, "algo-1");
     ck_assert_str_eq(sweep.records[2].reason, "exit code 3 ?\"\n");
     ck_assert_ptr_null(sweep.records[1].host);
-    for (int runs = 1; runs < 4; runs++) { /* one that was lost with its job starts again, and is lost again */
+    for (int runs = 1; runs < 4; runs++) { /* a trial that was lost with its job starts again, and is lost again */
         record(&sweep, &(struct event){.kind = START, .trial = 0});
         sweep_done(&sweep);
         ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
@@ -285,12 +285,12 @@ START_TEST(what_is_kept_beside_the_state_comes_back_too)
 }
 END_TEST
 
-/* Append the lines of `text`, objects, as the journal has them; `crc` is that of the lines before. */
+/* Appends the lines of `text`, which are objects, in the journal's form; `crc` is the checksum of the lines before. */
 static void append_lines(struct pl_text *file, const char *text, uint32_t crc)
 {
     while (*text != '\0') {
         const size_t bytes = strcspn(text, "\n");
-        const size_t kept = bytes > 0 ? bytes - 1 : 0; /* without its } */
+        const size_t kept = bytes > 0 ? bytes - 1 : 0; /* without its closing brace */
 
         crc = pl_checksum_crc32c(crc, text, kept);
         pl_text_append_n(file, text, kept);
@@ -299,7 +299,7 @@ static void append_lines(struct pl_text *file, const char *text, uint32_t crc)
     }
 }
 
-/* The checksum that the last line of a journal has. */
+/* Returns the checksum in the last line of a journal. */
 static uint32_t last_crc(const char *text)
 {
     const char *at = strstr(text, "\"crc\": \"");
@@ -397,7 +397,7 @@ START_TEST(a_file_of_another_kind_or_version_is_refused_and_left_alone_until_a_n
         ck_assert_ok(pl_file_read(told, FILE_BYTES, &archived, NULL, &sweep.error), &sweep.error);
         ck_assert_str_eq(archived, wrong[i].text);
     }
-    scratch_write(&scratch, "journal", "{\"swe", 5); /* of a first line that was cut, it is none yet */
+    scratch_write(&scratch, "journal", "{\"swe", 5); /* a first line that is incomplete does not count as a journal */
     ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
     sweep_done(&sweep);
     ck_assert_int_eq(sweep_open(&sweep, scratch.path), PL_SYSTEM); /* a folder */
@@ -406,7 +406,7 @@ START_TEST(a_file_of_another_kind_or_version_is_refused_and_left_alone_until_a_n
 }
 END_TEST
 
-/* A small journal with each kind of line; 0 where the events are of the other of two. */
+/* Returns a small journal with each kind of line; with `other`, one with other events. */
 static char *small_journal(const struct scratch *scratch, bool other)
 {
     char path[PATH_MAX];
@@ -428,7 +428,7 @@ static char *small_journal(const struct scratch *scratch, bool other)
     return text;
 }
 
-/* The file is refused with its place. */
+/* Checks that the file is refused with its place. */
 static void check_refused(const struct scratch *scratch, const void *data, size_t bytes, const char *what, size_t at)
 {
     char path[PATH_MAX];
@@ -455,7 +455,7 @@ START_TEST(no_byte_and_no_line_of_a_journal_changes_unseen)
     PL_AUTO_FREE char *copy = strdup(text);
 
     for (size_t at = 0; at < bytes; at++) {
-        for (int first = 0; first < 8; first++) { /* one bit, or two */
+        for (int first = 0; first < 8; first++) { /* change one bit, or two */
             for (int second = first; second < 8; second++) {
                 copy[at] = (char)(text[at] ^ (1 << first) ^ (second > first ? 1 << second : 0));
                 check_refused(&scratch, copy, bytes, "a flip", at);
@@ -476,7 +476,8 @@ START_TEST(no_byte_and_no_line_of_a_journal_changes_unseen)
             check_refused(&scratch, without.data, without.length, "a line that is missing", begin);
         }
     }
-    for (const char *from = other; *from != '\0'; from = strchr(from, '\n') + 1) { /* from this line on the other's */
+    /* from this line on, take the lines of the other journal */
+    for (const char *from = other; *from != '\0'; from = strchr(from, '\n') + 1) {
         for (const char *to = text; *to != '\0'; to = strchr(to, '\n') + 1) {
             PL_AUTO_TEXT struct pl_text mixed = PL_TEXT_NONE;
             const size_t begin = (size_t)(strchr(to, '\n') + 1 - text);
@@ -524,7 +525,7 @@ static const char reported[] = "{\"metric\": \"acc\", \"goal\": \"maximize\", \"
 START_TEST(a_difference_is_refused_by_name_and_what_changes_no_trial_goes_on)
 {
     static const struct {
-        const char *text, *identity, *told; /* told NULL: it goes on */
+        const char *text, *identity, *told; /* told NULL: the sweep continues */
         bool after_report;
     } cases[] = {
         {reported, same, NULL, true},
@@ -588,7 +589,8 @@ START_TEST(a_difference_is_refused_by_name_and_what_changes_no_trial_goes_on)
         sweep_done(&sweep);
         ck_assert_ok(sweep_open_as(&sweep, path, cases[i].text, cases[i].identity, NULL), &sweep.error);
         sweep_done(&sweep);
-        if (strcmp(cases[i].text, reported) != 0 || strstr(cases[i].identity, "val")) { /* and there is no way back */
+        /* and the old specification is not accepted any more */
+        if (strcmp(cases[i].text, reported) != 0 || strstr(cases[i].identity, "val")) {
             ck_assert_int_eq(sweep_open_as(&sweep, path, reported, same, NULL), PL_INVALID);
             sweep_done(&sweep);
         }
@@ -638,7 +640,7 @@ START_TEST(a_new_sweep_that_was_asked_for_begins_once_and_keeps_the_old_one_when
             make_file(&scratch, "trial-0000.model", "m");
             make_file(&scratch, "trial-0012", "weights");
             make_file(&scratch, "mine", "file");
-            /* what a start that was killed has done, step by step */
+            /* the steps that a killed start has done */
             if (killed > 0) {
                 make_file(&scratch, "sweep.moving", "file");
                 unlink(scratch_path(&scratch, "sweep.moving/file", path));
@@ -660,7 +662,8 @@ START_TEST(a_new_sweep_that_was_asked_for_begins_once_and_keeps_the_old_one_when
                 rename_in(&scratch, "sweep.moving", "sweep-1");
             }
             scratch_path(&scratch, "journal", path);
-            /* until the old journal was moved, nothing was, and without the request the old one is refused */
+            /* before the old journal was moved, nothing has changed, and without the request the old sweep is
+             * refused */
             if (asked_again == 0 && killed < 2) {
                 ck_assert_int_eq(sweep_open(&sweep, path), PL_INVALID);
                 sweep_done(&sweep);
@@ -675,7 +678,7 @@ START_TEST(a_new_sweep_that_was_asked_for_begins_once_and_keeps_the_old_one_when
             record(&sweep, &(struct event){.kind = START, .trial = 1});
             sweep_done(&sweep);
             make_file(&scratch, "trial-0001", "weights");
-            /* the platform starts the same job again: it goes on; and so does a later one that does not ask */
+            /* the platform starts the same job again: it continues; a later job without the request also continues */
             for (int i = 0; i < 2 && (asked_again || killed < 2); i++) {
                 ck_assert_ok(sweep_open_as(&sweep, path, specification, same, i == 0 ? "1 job" : NULL), &sweep.error);
                 ck_assert_int_eq(pl_scheduler_progress(sweep.scheduler, 1)->runs, 1);
@@ -683,7 +686,7 @@ START_TEST(a_new_sweep_that_was_asked_for_begins_once_and_keeps_the_old_one_when
                 sweep_done(&sweep);
                 ck_assert(is_there(&scratch, "trial-0001/weights") && !is_there(&scratch, "sweep-2"));
             }
-            /* another job that asks starts a new sweep */
+            /* another job with the request starts a new sweep */
             ck_assert_ok(sweep_open_as(&sweep, path, specification, same, "1 other"), &sweep.error);
             ck_assert(is_there(&scratch, "sweep-2/trial-0001/weights") && !is_there(&scratch, "trial-0001"));
             sweep_done(&sweep);
@@ -744,7 +747,7 @@ START_TEST(a_line_that_the_disk_has_no_room_for_is_not_there_and_the_next_may_be
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
     ck_assert(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
     limit = before;
-    limit.rlim_cur = (rlim_t)info.st_size + 10; /* a part of the line is written */
+    limit.rlim_cur = (rlim_t)info.st_size + 10; /* only a part of the line can be written */
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     ck_assert_int_eq(pl_sweep_journal_start(sweep.journal, 0, "algo-1", &sweep.error), PL_SYSTEM);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);

@@ -18,7 +18,7 @@ static void open_metric(const char *step_regex, int64_t last_step)
     ck_assert_ok(pl_metric_open(&metric, "test_acc", "acc=([-+0-9.enaif]+)", step_regex, last_step, &error), &error);
 }
 
-/* The report of a line, as "STEP:VALUE"; "" where it makes none. */
+/* Checks the report of a line, "STEP:VALUE", or "" if the line makes no report. */
 static void check_line(const char *line, const char *expected)
 {
     char found[64] = "";
@@ -43,7 +43,7 @@ static void check_why_not(const char *expected)
 START_TEST(a_step_counts_for_its_line_and_those_after_it)
 {
     open_metric("epoch ([0-9]+)", 0);
-    check_line("acc=0.1", ""); /* of no step */
+    check_line("acc=0.1", ""); /* it has no step */
     check_line("epoch 7", "");
     check_line("acc=0.2", "7:0.2");
     check_line("acc=0.3", "7:0.3");

@@ -25,7 +25,7 @@ static void add(struct pl_metric_reader *reader, size_t stream, const char *text
     pl_metric_reader_add(reader, stream, text, strlen(text));
 }
 
-/* After the end: the reports, as "STEP:VALUE ". */
+/* Ends the reader and checks the reports, as "STEP:VALUE ". */
 static void check_reports(struct pl_metric_reader *reader, const char *expected)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -86,7 +86,7 @@ START_TEST(a_line_counts_up_to_a_mebibyte_and_a_longer_one_is_told)
     ck_assert_ptr_nonnull(blanks);
     memset(blanks, ' ', MOST);
     pl_metric_reader_add(reader, 0, blanks, MOST - 8);
-    add(reader, 0, "acc=0.25\n"); /* its last byte is the last that counts */
+    add(reader, 0, "acc=0.25\n"); /* its last byte is the last one that is searched */
     pl_metric_reader_add(reader, 0, blanks, MOST - 7);
     add(reader, 0, "acc=0.75\nacc=2\n");
     check_reports(reader, "1:0.25 2:0.7 3:2 ");
@@ -119,7 +119,7 @@ START_TEST(no_report_of_very_many_is_lost)
 }
 END_TEST
 
-/* The expression would take longer than the test's machine has: the reader never waits for its end. */
+/* The expression takes longer than any test may: the reader never waits for its end. */
 START_TEST(an_expression_that_lines_must_wait_for_is_named_with_its_cost)
 {
     static const char regex[] = "((((.*),)*,)*,)*acc=([0-9]+)$";
@@ -136,7 +136,7 @@ START_TEST(an_expression_that_lines_must_wait_for_is_named_with_its_cost)
     ck_assert_ptr_nonnull(pl_metric_reader_failure(reader));
     ck_assert_ptr_nonnull(strstr(pl_metric_reader_failure(reader), "the regular expression '((((.*),)*,)*,)*acc="));
     ck_assert_ptr_nonnull(strstr(pl_metric_reader_failure(reader), " s for a line of 16383 bytes, too slow for "));
-    pl_metric_reader_end(reader); /* waits for nothing */
+    pl_metric_reader_end(reader); /* does not wait */
     pl_metric_reader_why_not(reader, &why_not);
     ck_assert_uint_eq(why_not.length, 0);
     /* the thread still searches; the end of the process ends it */

@@ -31,7 +31,7 @@ static struct pl_sweep_space asha(size_t trials)
                                    .least_trials = 3};
 }
 
-/* Start the next trial, which is `expected`. */
+/* Starts the next trial, which must be `expected`. */
 static void start(struct pl_scheduler *scheduler, size_t expected)
 {
     size_t trial = SIZE_MAX;
@@ -41,7 +41,7 @@ static void start(struct pl_scheduler *scheduler, size_t expected)
     pl_scheduler_note_start(scheduler, trial);
 }
 
-/* A run with one report, that pauses. */
+/* Runs a trial that makes one report and then pauses. */
 static void run_to_pause(struct pl_scheduler *scheduler, size_t trial, int64_t step, double value)
 {
     start(scheduler, trial);
@@ -62,19 +62,20 @@ START_TEST(a_paused_trial_goes_on_when_it_has_become_one_of_the_best_of_its_rung
 
     run_to_pause(scheduler, 0, 1, 0.5);
     run_to_pause(scheduler, 1, 1, 0.7);
-    run_to_pause(scheduler, 2, 1, 0.7); /* the first reported of two equal ones is better */
+    run_to_pause(scheduler, 2, 1, 0.7); /* of two equal values the one that was reported first is better */
     start(scheduler, 1);
-    ck_assert(!pl_scheduler_note_report(scheduler, 1, 1, 0.9)); /* from an older checkpoint: nothing new */
+    /* the trial continues from an older checkpoint: the report is not new */
+    ck_assert(!pl_scheduler_note_report(scheduler, 1, 1, 0.9));
     ck_assert_double_eq(pl_scheduler_progress(scheduler, 1)->best, 0.7);
     ck_assert(!pl_scheduler_note_report(scheduler, 1, 2, 0.71));
     start(scheduler, 3);
-    ck_assert(!pl_scheduler_note_report(scheduler, 3, 1, 0.9)); /* the best 1 of 4 */
-    ck_assert(pl_scheduler_note_report(scheduler, 3, 3, 0.6));  /* the first of the next rung */
+    ck_assert(!pl_scheduler_note_report(scheduler, 3, 1, 0.9)); /* it is the best of 4 */
+    ck_assert(pl_scheduler_note_report(scheduler, 3, 3, 0.6));  /* it is the first at the next rung */
     pl_scheduler_note_end(scheduler, 3, PL_SWEEP_END_STOPPED);
     ck_assert_int_eq(state_of(scheduler, 3), PL_SWEEP_PAUSED);
     ck_assert(!pl_scheduler_next(scheduler, &best) && !pl_scheduler_is_done(scheduler));
     pl_scheduler_note_end(scheduler, 1, PL_SWEEP_END_COMPLETED);
-    ck_assert(pl_scheduler_is_done(scheduler)); /* those that pause stay so */
+    ck_assert(pl_scheduler_is_done(scheduler)); /* paused trials stay paused */
     ck_assert(pl_scheduler_best(scheduler, &best) && best == 3);
     ck_assert_int_eq(pl_scheduler_progress(scheduler, 3)->best_step, 1);
     ck_assert_int_eq(pl_scheduler_progress(scheduler, 3)->step, 3);
@@ -90,9 +91,10 @@ START_TEST(a_report_beyond_several_rungs_enters_each_and_the_highest_decides)
     run_to_pause(scheduler, 0, 1, 0.5);
     run_to_pause(scheduler, 1, 1, 0.4);
     start(scheduler, 2);
-    ck_assert(pl_scheduler_note_report(scheduler, 2, 4, 0.9)); /* the best of three at step 1, the only one at 3 */
-    start(scheduler, 3); /* trial 2 still runs, and the place among the best is its */
-    ck_assert(pl_scheduler_note_report(scheduler, 2, 5, 0.9)); /* a second report until it ends */
+    /* the best of three at step 1, and the only one at step 3 */
+    ck_assert(pl_scheduler_note_report(scheduler, 2, 4, 0.9));
+    start(scheduler, 3); /* trial 2 still runs, and takes the place among the best */
+    ck_assert(pl_scheduler_note_report(scheduler, 2, 5, 0.9)); /* a second report before its end */
     pl_scheduler_note_end(scheduler, 2, PL_SWEEP_END_STOPPED);
     ck_assert(pl_scheduler_note_report(scheduler, 3, 100, -1.0));
     pl_scheduler_note_end(scheduler, 3, PL_SWEEP_END_STOPPED);
@@ -119,7 +121,7 @@ START_TEST(values_that_are_not_finite_are_never_the_best)
             }
             ck_assert(!pl_scheduler_progress(scheduler, i)->has_value);
         }
-        start(scheduler, 0); /* the best third of three that are all as bad: the first */
+        start(scheduler, 0); /* the best third of three equal trials is the first */
         start(scheduler, 3);
         ck_assert(!pl_scheduler_note_report(scheduler, 3, 1, maximize ? -1e300 : 1e300));
         ck_assert(pl_scheduler_best(scheduler, &best) && best == 3);
@@ -139,13 +141,13 @@ START_TEST(a_lost_trial_comes_before_paused_and_new_ones_unless_it_was_to_stop)
     start(scheduler, 2);
     start(scheduler, 3);
     ck_assert(pl_scheduler_note_report(scheduler, 2, 1, 0.0));
-    pl_scheduler_note_end(scheduler, 2, PL_SWEEP_END_LOST); /* its stop was asked for */
+    pl_scheduler_note_end(scheduler, 2, PL_SWEEP_END_LOST); /* the trial was asked to stop */
     ck_assert_int_eq(state_of(scheduler, 2), PL_SWEEP_PAUSED);
     pl_scheduler_note_end(scheduler, 3, PL_SWEEP_END_LOST);
     ck_assert_int_eq(state_of(scheduler, 3), PL_SWEEP_WAITING);
     start(scheduler, 3);
     ck_assert_int_eq(pl_scheduler_progress(scheduler, 3)->runs, 2);
-    start(scheduler, 0); /* one of the best */
+    start(scheduler, 0); /* it is one of the best */
     start(scheduler, 4);
     pl_scheduler_free(scheduler);
 }
@@ -191,9 +193,7 @@ START_TEST(a_sweep_fails_when_more_than_the_given_part_of_its_trials_did)
 }
 END_TEST
 
-/*
- * The model: what each trial has reported, in order; everything else is found from that at each call, slowly.
- */
+/* The model: the reports of each trial, in order. Everything else is computed from them at each call, slowly. */
 struct model_trial {
     enum pl_sweep_state state;
     int runs;
@@ -224,7 +224,7 @@ static double badness(const struct model *model, double value)
     return !isfinite(value) ? (double)INFINITY : model->space->maximize ? -value : value;
 }
 
-/* Sort the best first, and of equal ones the first reported. */
+/* Sorts the best first; of equal values the one that was reported first. */
 static void sort(const struct model *model, struct model_entry *entries, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -241,7 +241,7 @@ static void sort(const struct model *model, struct model_entry *entries, size_t 
     }
 }
 
-/* The entries of the rung at `step`, sorted. */
+/* Returns the number of entries of the rung at `step`, and the sorted entries. */
 static size_t rung_of(const struct model *model, int64_t step, struct model_entry entries[TRIALS])
 {
     size_t count = 0;
@@ -259,7 +259,7 @@ static size_t rung_of(const struct model *model, int64_t step, struct model_entr
     return count;
 }
 
-/* The highest rung at or below `step`; 0: none. */
+/* Returns the highest rung at or below `step`, or 0. */
 static int64_t rung_below(const struct model *model, int64_t step)
 {
     int64_t rung = 0;
@@ -275,7 +275,7 @@ static int64_t step_of(const struct model_trial *trial)
     return trial->count > 0 ? trial->reports[trial->count - 1].step : 0;
 }
 
-/* Whether the trial is among those of its highest rung that go on. */
+/* Whether the trial is among those of its highest rung that continue. */
 static bool is_promoted(const struct model *model, size_t trial)
 {
     struct model_entry entries[TRIALS];
@@ -326,7 +326,7 @@ static bool model_next(const struct model *model, size_t *ret_trial)
     return false;
 }
 
-/* The best value of a trial as an entry; false: it has none. */
+/* Gets the best value of a trial as an entry; false if it has none. */
 static bool best_of(const struct model *model, size_t trial, struct model_entry *ret_best)
 {
     struct model_entry entries[REPORTS];
@@ -398,7 +398,7 @@ static void model_end(struct model *model, size_t number, enum pl_sweep_end end)
     }
 }
 
-/* What differs between what the scheduler says and what the model finds; NULL: nothing. (Each assertion of Check is a
+/* Returns a description of a difference between the scheduler and the model, or NULL. (Each assertion of Check is a
  * system call.) */
 static const char *difference(const struct model *model, const struct pl_scheduler *scheduler)
 {
@@ -440,7 +440,7 @@ static const char *difference(const struct model *model, const struct pl_schedul
                : NULL;
 }
 
-/* One event, where the drawn one is possible; false: another answer than the model's. */
+/* Does one event if it is possible. Returns false if the scheduler's answer differs from the model's. */
 static bool happen(struct model *model, struct pl_scheduler *scheduler, uint64_t *state)
 {
     static const double values[] = {0, 1, 2, 3, -4, 1, 2, (double)NAN, (double)INFINITY, -(double)INFINITY};

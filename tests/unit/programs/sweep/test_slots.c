@@ -48,7 +48,7 @@ START_TEST(each_slot_has_gpus_of_its_own)
     ck_assert_int_eq(slots.gpus, 2);
     check_visible(&slots, 0, "0,1");
     check_visible(&slots, 3, "6,7");
-    slots = cut(32, 8, NULL, 1, 2); /* less slots, more of each */
+    slots = cut(32, 8, NULL, 1, 2); /* fewer slots, with more devices each */
     check_visible(&slots, 1, "4,5,6,7");
 }
 END_TEST

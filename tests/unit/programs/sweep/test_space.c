@@ -9,7 +9,7 @@
 #include <math.h>
 #include <regex.h>
 
-/* A specification without its end, with all that is required but the space. */
+/* The beginning of a specification with all required members except the space. */
 #define HEAD "{\"metric\": \"acc\", \"goal\": \"maximize\", "
 
 static struct pl_sweep_space *parsed(const char *text)
@@ -21,7 +21,7 @@ static struct pl_sweep_space *parsed(const char *text)
     return space;
 }
 
-/* The trials of `text`, each on a line as POINT HYPERPARAMETERS. */
+/* Checks the trials of `text`, one per line as POINT HYPERPARAMETERS. */
 static void check_trials(const char *text, const char *expected)
 {
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = parsed(text);
@@ -75,7 +75,7 @@ END_TEST
     "\"seed\": 1, \"space\": {\"l\": {\"log\": [0.01, 1]}, \"i\": {\"int\": [1, 6]}, \"f\": {\"float\": [-1, 1]}, "    \
     "\"c\": [16, 32]}}"
 
-/* As another program (Python) draws them: other machines, compilers and C libraries must, too. */
+/* Another program (in Python) has drawn these values: other machines, compilers and C libraries must draw them too. */
 START_TEST(draws_follow_from_the_seed_alone_and_the_first_do_not_depend_on_how_many_there_are)
 {
     static const char first[] = "0 {\"l\": 0.13586986702, \"i\": 2, \"f\": 0.942005507174, \"c\": 32}\n";
@@ -363,7 +363,7 @@ START_TEST(the_expression_of_a_name_finds_the_last_number_after_it)
 }
 END_TEST
 
-/* As the SDK sends them: each hyperparameter is a string, of JSON or not. */
+/* In the form of the SDK: each hyperparameter is a string, which may contain JSON. */
 START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
 {
     static const char spec[] = "{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"z\": [1, 2], \"a\": [3]}}";
@@ -390,7 +390,7 @@ START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_NOT_FOUND);
     ck_assert_str_eq(tree.error.context, "paceline_sweep: expected a JSON object or a file in the code directory");
-    tree_env(&tree, "PACELINE_SWEEP", " {\"metric\": 1}"); /* the variable wins */
+    tree_env(&tree, "PACELINE_SWEEP", " {\"metric\": 1}"); /* the variable takes precedence */
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "paceline_sweep:1:2: space: expected"));

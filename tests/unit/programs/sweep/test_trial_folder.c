@@ -43,7 +43,7 @@ START_TEST(several_processes_are_an_mpi_job_or_torchruns)
 }
 END_TEST
 
-/* The job that a trial is, read as `paceline train` does in it. */
+/* Reads a trial as the job that it is, in the same way as `paceline train`. */
 static struct pl_job *trial_job(struct tree *tree, const struct pl_trial_folder *folder)
 {
     struct pl_job *job = NULL;
@@ -71,7 +71,7 @@ START_TEST(a_trial_finds_a_job_of_its_own)
     tree_write(&tree, "input/data/training/a", "data");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_ok(pl_trial_folder_name(tree.job, 3, &folder, &tree.error), &tree.error);
-    for (int run = 0; run < 2; run++) { /* what is there already is no obstacle */
+    for (int run = 0; run < 2; run++) { /* folders that exist already are no obstacle */
         ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
     }
     job = trial_job(&tree, &folder);

@@ -23,7 +23,7 @@ static void run(const char *script)
     ck_assert_msg(system(command) == 0, "%s", command);
 }
 
-/* What is packed of "from" is the file "stream". */
+/* Packs "from" into the file "stream". */
 static void pack(void)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -130,7 +130,7 @@ START_TEST(a_stream_that_ends_early_leaves_what_was_there)
     run("mkdir from to && printf 1 >from/one && printf 2 >from/two && printf old >to/old");
     pack();
     run("cp stream whole");
-    /* within a name, within data, and between entries, where a tar archive may end */
+    /* within a name, within data, and between entries, where a tar archive might end */
     for (int bytes = 0; bytes <= 2048; bytes += 256) {
         char script[256];
 
@@ -153,7 +153,7 @@ START_TEST(nothing_is_written_outside)
     run("mkdir from && ln -s .. from/up && mkdir away && printf 1 >away/evil && "
         "tar --format=pax -cf stream -C from up && tar --format=pax -rf stream -C away --transform 's,^,up/,' evil && "
         "printf '' >.paceline-end-of-stream && tar --format=pax -rf stream .paceline-end-of-stream");
-    if (receive(false, &error) == PL_OK) { /* in the link's place */
+    if (receive(false, &error) == PL_OK) { /* the directory replaces the link */
         run("[ -d to/up ] && [ -e to/up/evil ]");
     }
     run("[ ! -e evil ] && rm stream && "

@@ -14,7 +14,7 @@ static const struct pl_unpack_limits roomy = {.max_bytes = 1 << 20, .max_entries
 struct item {
     const char *name;
     mode_t type;
-    const char *content; /* of a file, or what a symbolic link points to */
+    const char *content; /* content of a file, or target of a symbolic link */
     mode_t mode;
     const char *hard; /* the name that a hard link refers to */
 };
@@ -113,7 +113,7 @@ START_TEST(hard_links_to_files_before_them_become_copies)
     ck_assert_int_eq(access(scratch_path(&scratch, "other/again.sh", path), X_OK), 0);
     ck_assert_int_eq(unpack(items, PL_ARRAY_ITEMS(items), &small, &scratch, &error), PL_LIMIT);
     ck_assert_int_eq(unpack(to_directory, PL_ARRAY_ITEMS(to_directory), &roomy, &scratch, &error), PL_INVALID);
-    /* A link that was there already is no way out. */
+    /* An existing link does not lead outside. */
     scratch_write(&outside, "secret", "x", 1);
     ck_assert_int_eq(symlink(scratch_path(&outside, "secret", target), scratch_path(&scratch, "leak", path)), 0);
     ck_assert_int_eq(unpack(&(const struct item){"hard", AE_IFREG, NULL, 0, "leak"}, 1, &roomy, &scratch, &error),

@@ -22,7 +22,7 @@
 
 enum { B_ELEMS = 33 };
 
-/* In place of libc's, to see which file gets its name first. */
+/* Replaces functions of libc, to record which file gets its name first. */
 static char renamed[1000];
 
 int renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
@@ -31,10 +31,11 @@ int renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
     return (int)syscall(SYS_renameat2, old_fd, old_name, new_fd, new_name, 0);
 }
 
-/* And to have a disk that gives nothing. */
+/* True: reads of the disk fail. */
 static atomic_bool disk_fails;
 
-/* Or one that gives a tensor "b" only when rank 1 has received twice more from rank 0: before "a" and before "b". */
+/* True: the disk delivers a tensor "b" only after rank 1 has received two more messages from rank 0: before "a" and
+ * before "b". */
 static atomic_bool disk_waits;
 static atomic_int broadcasts;
 static int last_broadcasts;
@@ -214,7 +215,7 @@ static void keeps_two(struct pl_world *world, void *context)
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
     ck_assert_uint_eq(state.step, 12);
     job_end(&job);
-    job = job_start(world, f, 500); /* whole ones stay */
+    job = job_start(world, f, 500); /* complete checkpoints stay */
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
     ck_assert(found && state.step == 12);
     job_end(&job);
@@ -259,7 +260,7 @@ START_TEST(the_last_two_are_kept_and_half_written_ones_are_removed)
 }
 END_TEST
 
-/* A run that begins next to newer checkpoints, damaged or of another model, keeps what it writes itself. */
+/* A run that begins next to newer checkpoints, damaged or of another model, keeps its own checkpoints. */
 static void keeps_its_own(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
@@ -291,7 +292,7 @@ START_TEST(a_newer_one_that_is_of_no_use_pushes_none_out)
 }
 END_TEST
 
-/* A directory that many runs have left their checkpoints in. */
+/* Many runs have left checkpoints in the directory. */
 static void finds_newest_of_many(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
@@ -327,7 +328,7 @@ START_TEST(the_newest_of_thousands_is_found)
 }
 END_TEST
 
-/* Damage each file of the newest in several ways: the older one is loaded, and a note says why. */
+/* Damages each file of the newest checkpoint in several ways: the older one is loaded, and a note gives the reason. */
 static void passes_over(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
@@ -355,7 +356,7 @@ static void passes_over(struct pl_world *world, void *context)
             f->notes[0] = '\0';
             ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
             ck_assert(found);
-            /* White space of the JSON file, the line end included, may change or go without harm. */
+            /* White space of the JSON file, including the line end, may change or be missing without harm. */
             ck_assert_msg(state.step == 1 || (i == 1 && (!cut || at + 1 == bytes) && state.step == 2), "%s: byte %zu",
                           files[i], at);
             ck_assert(state.step == 2 || strstr(f->notes, "step 2 is passed over"));
@@ -374,7 +375,7 @@ START_TEST(a_cut_or_changed_one_is_passed_over_with_a_note)
 }
 END_TEST
 
-/* Rank 0 has changed what is on disk; no rank may take that for a checkpoint that is no good. */
+/* Rank 0 has changed files on disk: no rank may treat that as a damaged checkpoint. */
 static void refuses_to_load(struct pl_world *world, struct job *job, const char *words)
 {
     struct pl_checkpoint_state state = {.step = 0};
@@ -439,7 +440,7 @@ START_TEST(one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is
 }
 END_TEST
 
-/* Each time another request for memory fails, once. */
+/* Each time a different request for memory fails, once. */
 static void lacks_memory(struct pl_world *world, void *context)
 {
     struct job job = job_start(world, context, 500);
@@ -474,7 +475,7 @@ START_TEST(short_of_memory_no_older_one_is_taken)
 }
 END_TEST
 
-/* Whoever finds the record finds the data it speaks of, and a record that speaks of something else is none. */
+/* If the record exists, its data exists too; a record that names other data does not count. */
 static void keeps_order(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
@@ -518,7 +519,8 @@ START_TEST(a_record_comes_after_its_data_and_counts_only_as_it_was_written)
 }
 END_TEST
 
-/* Load what does not fit: on every rank an error with these words, or with checkpoint_ignore nothing is found. */
+/* Loads a checkpoint that does not fit: every rank gets an error with these words, or, with checkpoint_ignore, finds
+ * nothing. */
 static void does_not_fit(struct pl_world *world, struct job *job, const char *words)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -546,7 +548,7 @@ static void other_model(struct pl_world *world, void *context)
     bool found = true;
     struct job job = job_start(world, f, 500);
 
-    if (pl_world_rank(world) == 0) { /* beside one that is damaged, which says nothing of the model */
+    if (pl_world_rank(world) == 0) { /* next to a damaged checkpoint, which says nothing about the model */
         scratch_write(&f->scratch, "checkpoint-000000000009.json", "{}", 2);
     }
     ck_assert_ok(pl_barrier(world, &error), &error);
@@ -564,7 +566,7 @@ static void other_model(struct pl_world *world, void *context)
     save(&job, 10);
     pl_checkpoints_close(job.checkpoints);
     job.checkpoints = NULL;
-    if (pl_world_rank(world) == 0) { /* only that of step 10, without an optimizer, is left */
+    if (pl_world_rank(world) == 0) { /* only the checkpoint of step 10, without an optimizer, is left */
         char path[PATH_MAX];
 
         ck_assert_int_eq(unlink(scratch_path(&f->scratch, "checkpoint-000000000001.json", path)), 0);
@@ -572,7 +574,7 @@ static void other_model(struct pl_world *world, void *context)
     ck_assert_ok(pl_barrier(world, &error), &error);
     ck_assert_ok(pl_checkpoints_open(job.plan, job.optimizer, &options, &job.checkpoints, &error), &error);
     does_not_fit(world, &job, "it has no further tensor, and the program wants 'optimizer.mean.a', float32 [500]");
-    save(&job, 2); /* an older one that fits is taken without a word of the setting */
+    save(&job, 2); /* an older one that fits is loaded, and the setting is not mentioned */
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
     ck_assert(found && state.step == 2);
     job_end(&job);
@@ -594,7 +596,7 @@ static void without_a_note(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-/* A run that starts again next to a checkpoint does not do so in silence. */
+/* A run that begins again although there is a checkpoint must log that. */
 START_TEST(one_passed_over_without_a_note_is_warned_of)
 {
     struct fixture f = {.scratch = scratch_new()};

@@ -92,7 +92,7 @@ static void refuses(struct pl_world *world, void *context)
     ck_assert_int_eq(pl_plan_file_write(plan, path, NULL, 0, &error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(error.cause, "pl_plan_seal() comes first"));
     ck_assert_ok(pl_plan_seal(plan, &error), &error);
-    ck_assert_ok(pl_plan_file_write(plan, path, NULL, 0, &error), &error); /* a file now, so it can be no directory */
+    ck_assert_ok(pl_plan_file_write(plan, path, NULL, 0, &error), &error); /* a file now, so it cannot be a directory */
     {
         char below[PATH_MAX];
 

@@ -96,7 +96,7 @@ START_TEST(a_file_cut_anywhere_is_corrupt)
 }
 END_TEST
 
-/* Every byte of the header turned around: never a crash, never a tensor that lies outside the file. */
+/* Changes every byte of the header: there is never a crash, and never a tensor outside the file. */
 START_TEST(a_damaged_header_never_leads_outside_the_file)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -138,7 +138,7 @@ START_TEST(a_damaged_header_never_leads_outside_the_file)
 }
 END_TEST
 
-/* A file of this header and `data_bytes` bytes 0, 1, 2, ... */
+/* Opens a file with this header and `data_bytes` bytes 0, 1, 2, ... */
 static enum pl_status open_made(const char *header, size_t data_bytes, struct pl_safetensors **ret_file,
                                 struct pl_error *reterr)
 {
@@ -284,7 +284,7 @@ START_TEST(a_header_of_130000_tensors_is_read)
     unsigned char byte;
 
     pl_text_append(&header, "{");
-    for (unsigned i = TENSORS; i-- > 0;) { /* the last one first, which a sort must put right */
+    for (unsigned i = TENSORS; i-- > 0;) { /* the last one first, so that sorting is necessary */
         pl_text_printf(&header, "%s\"layer.%u\":{\"dtype\":\"U8\",\"shape\":[1,1],\"data_offsets\":[%u,%u]}",
                        i == TENSORS - 1 ? "" : ",", i, i, i + 1);
     }
@@ -352,7 +352,7 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
     ck_assert_int_eq(pl_safetensors_open(scratch.path, &file, &error), PL_SYSTEM);
     ck_assert_int_eq(error.code, EISDIR);
     ck_assert_int_eq(mkfifo(scratch_path(&scratch, "fifo", path), 0600), 0);
-    ck_assert_int_eq(pl_safetensors_open(path, &file, &error), PL_CORRUPT); /* and not waited for */
+    ck_assert_int_eq(pl_safetensors_open(path, &file, &error), PL_CORRUPT); /* and the call does not wait for it */
     write_sample(scratch_path(&scratch, "m.safetensors", path));
     ck_assert_ok(pl_safetensors_open(path, &file, &error), &error);
     ck_assert_int_eq(truncate(path, 8), 0);

@@ -63,7 +63,7 @@ static struct pl_plan *make_plan(struct pl_world *world)
 struct job {
     struct pl_plan *plan;
     struct pl_optimizer *optimizer;
-    const struct pl_plan_tensor *tensor; /* its only one */
+    const struct pl_plan_tensor *tensor; /* its only tensor */
 };
 
 static struct job job_start(struct pl_world *world, const struct pl_optimizer_options *options)
@@ -154,8 +154,8 @@ START_TEST(every_rule_follows_its_double_precision_form)
 }
 END_TEST
 
-/* With equal gradients both of Adam's means are that gradient once they are corrected: every step is as long as the
- * rate, the first one, too. */
+/* With equal gradients both means of Adam are that gradient after the correction: every step, even the first, is as
+ * long as the rate. */
 static void equal_steps(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = *(enum pl_optimizer_kind *)context};
@@ -182,7 +182,7 @@ START_TEST(adams_first_steps_are_as_long_as_the_rate)
 }
 END_TEST
 
-/* What is no number that the rule is defined for is refused by name. */
+/* Numbers for which the rule is not defined are refused by name. */
 static void refused(struct pl_world *world, void *context)
 {
     const struct {
@@ -193,7 +193,7 @@ static void refused(struct pl_world *world, void *context)
         {"momentum", {.momentum = (double)NAN}},
         {"weight_decay", {.weight_decay = -0.1}},
         {"beta1", {.kind = PL_ADAM, .beta1 = 1.0}},
-        {"beta2", {.kind = PL_ADAM, .beta2 = 1.0 - 1e-12}}, /* 1 in float */
+        {"beta2", {.kind = PL_ADAM, .beta2 = 1.0 - 1e-12}}, /* it is 1 in float */
         {"epsilon", {.kind = PL_ADAM, .epsilon = HUGE_VAL}},
         {"clip_norm", {.clip_norm = (double)NAN}},
         {"loss_scale", {.loss_scale = -1.0}},
@@ -230,7 +230,7 @@ static void loss_scale(struct pl_world *world, void *context)
             job.tensor->gradient[e] = (float)pl_optimizer_loss_scale(job.optimizer);
         }
         if (step == 2 && pl_world_rank(world) == 0) {
-            job.tensor->gradient[5] = HUGE_VALF; /* on one rank only: all leave the step out */
+            job.tensor->gradient[5] = HUGE_VALF; /* on one rank only: all ranks skip the step */
         }
         job_step(&job, 0.5);
     }
@@ -248,7 +248,8 @@ START_TEST(a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks)
 }
 END_TEST
 
-/* The loss scale is taken back before gradients are clipped, and an overflow begins the count of good steps again. */
+/* The loss scale is removed before gradients are clipped, and after an overflow the count of good steps begins
+ * again. */
 static void scaled_and_clipped(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 1024.0, .growth_steps = 2, .clip_norm = 0.5};
@@ -259,7 +260,7 @@ static void scaled_and_clipped(struct pl_world *world, void *context)
     for (int step = 0; step < 5; step++) {
         ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), scales[step]);
         memset(job.tensor->gradient, 0, ELEMS * sizeof(float));
-        job.tensor->gradient[0] = step == 1 ? HUGE_VALF : 2.0F * (float)scales[step]; /* of norm 2 */
+        job.tensor->gradient[0] = step == 1 ? HUGE_VALF : 2.0F * (float)scales[step]; /* the norm is 2 */
         job_step(&job, 1.0);
         ck_assert(step == 1 ? isinf(pl_optimizer_gradient_norm(job.optimizer))
                             : fabs(pl_optimizer_gradient_norm(job.optimizer) - 2.0) < 1e-6);
@@ -276,8 +277,8 @@ START_TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
 }
 END_TEST
 
-/* An overflow never makes the factor larger, and what a scaled run has kept divides nothing in one that is not scaled,
- * nor the other way round. */
+/* An overflow never makes the factor larger. The state of a scaled run divides nothing in a run without scaling, and
+ * the other way round. */
 static void small_scale(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 0.5};
@@ -321,7 +322,7 @@ START_TEST(a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_
 }
 END_TEST
 
-/* Nothing overflows, whatever multiplies it. */
+/* Zero does not overflow, whatever the factor is. */
 static void zero_gradients(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 1024.0, .growth_steps = 1};

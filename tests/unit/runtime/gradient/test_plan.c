@@ -36,8 +36,8 @@ static struct pl_plan *sealed_plan(struct pl_world *world, const struct pl_plan_
     return plan;
 }
 
-/* What rank `rank` puts into element `e` of tensor `t` at step `step`: small whole numbers, so that all sums are exact.
- * */
+/* The value of rank `rank` for element `e` of tensor `t` at step `step`: small whole numbers, so that all sums are
+ * exact. */
 static float given(int rank, size_t t, uint64_t e, int step)
 {
     return (float)((rank + 1) * (int)((t * 31 + e * 7 + (uint64_t)step * 3) % 97));
@@ -61,7 +61,7 @@ static void check_gradient(const struct pl_plan *plan, size_t t, double factor, 
     }
 }
 
-/* The sum of 1..n. */
+/* Returns the sum of 1..n. */
 static double triangle(int size)
 {
     return size * (size + 1) / 2.0;
@@ -77,7 +77,7 @@ static void sums_in_any_order(struct pl_world *world, void *context)
 
     for (int step = 0; step < 6; step++) {
         for (size_t i = 0; i < TENSORS; i++) {
-            size_t t = orders[(step + rank) % 3][i]; /* every rank in another order */
+            size_t t = orders[(step + rank) % 3][i]; /* every rank in a different order */
 
             write_gradient(plan, t, rank, step, false);
             ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
@@ -112,7 +112,7 @@ static void layout(struct pl_world *world, void *context)
     uint64_t next = 0;
 
     (void)context;
-    ck_assert_uint_eq(pl_plan_tensor(plan, 4)->offset_elems, 0); /* the last registered comes first */
+    ck_assert_uint_eq(pl_plan_tensor(plan, 4)->offset_elems, 0); /* the tensor that was registered last comes first */
     for (size_t t = 0; t < TENSORS; t++) {
         const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
 
@@ -150,7 +150,7 @@ static void cut(struct pl_world *world, void *context)
     } cases[] = {
         {1 << 20, 1, {6080}},
         {8192, 3, {2048, 2048, 1984}},
-        {10240, 2, {2560, 3520}}, /* a rest below half a bucket stays with the piece before it */
+        {10240, 2, {2560, 3520}}, /* a rest of less than half a bucket stays with the piece before it */
     };
 
     (void)context;
@@ -413,7 +413,7 @@ START_TEST(names_twice_empty_tensors_and_late_ones_are_refused)
 }
 END_TEST
 
-/* More memory than there is, in one bucket: the second call starts from where the first did. */
+/* Needs more memory than there is, in one bucket: a second call begins in the same state as the first. */
 static void has_no_room(struct pl_world *world, void *context)
 {
     const struct pl_plan_options options = {.bucket_bytes = UINT64_MAX};
@@ -432,7 +432,7 @@ static void has_no_room(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-/* A shape by mistake: with the usual buckets their list alone would be larger than most memories. */
+/* A shape by mistake: with the usual bucket size the list of buckets alone would be larger than most memories. */
 static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -464,8 +464,7 @@ START_TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
 }
 END_TEST
 
-/* A thread with a used-up memory budget finds no memory where this program asks for some that is aligned, as a plan's
- * values are. */
+/* A thread whose memory budget is used up gets no aligned memory, which the values of a plan need. */
 static _Thread_local bool alloc_budget_is_empty;
 
 int posix_memalign(void **memory, size_t align, size_t bytes)
@@ -474,8 +473,8 @@ int posix_memalign(void **memory, size_t align, size_t bytes)
     return *memory ? 0 : ENOMEM;
 }
 
-/* One rank cannot go on: what it lacks is `status` to all, in words that name it, and the same plan is sealed once it
- * can. */
+/* One rank lacks a resource: all ranks get `status`, with words that name the rank, and the same plan can be sealed
+ * later. */
 static void lacks_room(struct pl_world *world, void *context)
 {
     const struct pl_plan_options *options = context;
@@ -505,7 +504,7 @@ START_TEST(a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks)
 }
 END_TEST
 
-/* The last two ranks cannot seal what they have; the others report the first of them. */
+/* The last two ranks cannot seal their plans; the others report the first of them. */
 static void seals_what_cannot_be(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.gradient_dtype = PL_FLOAT32};
@@ -534,7 +533,7 @@ START_TEST(a_rank_that_cannot_seal_its_plan_is_named_where_others_can)
 }
 END_TEST
 
-/* Two steps in which `context` of the tensors are ready. */
+/* Takes two steps in which `context` of the tensors are ready. */
 static void two_steps(struct pl_world *world, void *context)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -581,7 +580,7 @@ static void stays_local(struct pl_world *world, void *context)
         for (size_t t = 0; t + 1 < TENSORS; t++) {
             check_gradient(plan, t, rank + 1, step);
         }
-        /* as in every plan, what was not ready is zero */
+        /* as in every plan, tensors that were not ready are zero */
         ck_assert(pl_plan_tensor(plan, TENSORS - 1)->gradient[0] == 0.0F);
     }
     ck_assert_ok(pl_plan_ready(plan, TENSORS - 1, &error), &error);
@@ -601,7 +600,7 @@ START_TEST(a_local_plan_exchanges_nothing)
 }
 END_TEST
 
-/* The residual of one bucket is added to that bucket, not to another of the same length. */
+/* The residual of a bucket is added only to that bucket, not to another one of the same length. */
 static void keeps_apart(struct pl_world *world, void *context)
 {
     const struct pl_plan_options options = {.bucket_bytes = 20000 * sizeof(float), .wire_flags = PL_WIRE_FLOAT16};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/gradient/plan.c, runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c,
  * runtime/checkpoint/checkpoints.c. */
-/* Plans, optimizers and checkpoints in device memory give what they give in host memory. Runs on whatever driver is
- * found: a GPU's or the tests' own.
- */
+/* Plans, optimizers and checkpoints in device memory have the same results as in host memory. Runs on any driver that
+ * is found: a GPU's or the tests' own. */
 #include "base/clock.h"
 #include "base/knob.h"
 #include "base/memory.h"
@@ -25,8 +24,8 @@ enum { TENSORS = 5, STEPS = 4, LONGEST = 5000 };
 static const uint64_t sizes[TENSORS] = {33, LONGEST, 1, 700, 64};
 static _Thread_local struct pl_device *device; /* this rank's */
 
-/* A deterministic gradient that differs with rank, tensor, step and element; small numbers of few bits, so that sums
- * are exact. */
+/* Returns a gradient that depends on rank, tensor, step and element; small numbers of few bits, so that sums are
+ * exact. */
 static float gradient_of(int rank, size_t t, int step, uint64_t e)
 {
     return (float)((int)((e * 7 + t * 5 + (uint64_t)step * 3 + (uint64_t)rank * 11) % 17) - 8) * 0.125F;
@@ -102,7 +101,8 @@ static enum pl_status give_gradient(struct job *job, const struct pl_plan_tensor
     }
     PL_TRY(pl_device_copy(device, tensor->gradient, dtype == PL_FLOAT32 ? (const void *)gradient : half,
                           tensor->count_elems * pl_dtype_bytes(dtype), job->stream, reterr));
-    return pl_device_stream_finish(device, job->stream, PL_DEADLINE_NEVER, reterr); /* `gradient` will be gone */
+    /* after this `gradient` does not exist any more */
+    return pl_device_stream_finish(device, job->stream, PL_DEADLINE_NEVER, reterr);
 }
 
 static enum pl_status job_train(struct job *job, const struct trial *trial, int first, int end, struct pl_error *reterr)
@@ -127,7 +127,7 @@ static enum pl_status job_train(struct job *job, const struct trial *trial, int 
     return pl_plan_finish(job->plan, reterr);
 }
 
-/* The largest difference between what two plans hold, relative to 1. */
+/* Returns the largest difference between the values of two plans, relative to 1. */
 static enum pl_status difference(struct job *a, struct job *b, float *ret_difference, struct pl_error *reterr)
 {
     uint64_t elems = pl_plan_elems(a->plan);
@@ -152,7 +152,7 @@ static void same_as_host(struct pl_world *world, void *argument, char failure[RA
 {
     const struct trial *trial = argument;
     struct job host = {0}, here = {0};
-    bool exact = !(trial->optimizer.clip_norm > 0.0); /* a norm is added in another order */
+    bool exact = !(trial->optimizer.clip_norm > 0.0); /* the norm is added in another order */
     float apart = 0.0F;
 
     device = pl_world_device(world);
@@ -260,7 +260,7 @@ static void resumes(struct pl_world *world, void *argument, char failure[RANKS_T
     RANKS_OK(pl_checkpoints_open(whole.plan, whole.optimizer, &options, &kept, &error));
     RANKS_OK(job_train(&whole, trial, 0, 2, &error));
     RANKS_OK(pl_checkpoints_save(kept, &state, &error));
-    /* Weights change at once: without gradients, and so without a wait of the host in which the copy could end. */
+    /* The weights change at once: without gradients the host does not wait, so the copy cannot end meanwhile. */
     RANKS_OK(pl_optimizer_step(whole.optimizer, 0.5, &error));
     RANKS_OK(job_train(&whole, trial, 2, STEPS, &error));
     RANKS_OK(pl_checkpoints_flush(kept, &error));
@@ -293,8 +293,8 @@ START_TEST(a_run_resumed_on_the_device_ends_in_the_same_bits)
 }
 END_TEST
 
-/* The copy is held before it has begun, and with it whoever changes the weights: on the device, for the host goes on.
- * */
+/* The copy is held before it begins, and so is every later change of the weights: on the device, because the host
+ * continues. */
 static void changes_wait(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const struct trial *trial = argument;
@@ -337,7 +337,7 @@ START_TEST(the_next_step_waits_for_a_checkpoints_copy_on_the_device)
     struct scratch scratch;
 
     if (!device_order("let_copies_go")) {
-        return; /* a real driver holds nothing back */
+        return; /* a real driver does not hold copies */
     }
     scratch = scratch_new();
     trial.directory = scratch.path;
@@ -371,7 +371,7 @@ static enum pl_status start_many(struct pl_world *world, const struct trial *tri
     return pl_optimizer_new(job->plan, &trial->optimizer, &job->optimizer, reterr);
 }
 
-/* What this thread has asked of the driver. */
+/* The number of calls of the driver by this thread. */
 struct calls {
     long all, launches, records, waits, queries, contexts;
 };
@@ -388,7 +388,8 @@ static struct calls calls_since(const struct calls *earlier)
     };
 }
 
-/* The calls of a step while the device has nothing else to do: those of ready(), and those of the optimizer. */
+/* Counts the driver's calls of a step while the device has no other work: those of ready(), and those of the
+ * optimizer. */
 static enum pl_status count_step(struct job *job, struct calls *ret_ready, struct calls *ret_step,
                                  struct pl_error *reterr)
 {
@@ -429,7 +430,7 @@ static void few_calls_alone(struct pl_world *world, void *argument, char failure
     job_end(&here);
 }
 
-/* NCCL's own calls are not among these. */
+/* NCCL's own calls are not counted. */
 static void few_calls_on_nccl(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -478,7 +479,7 @@ START_TEST(a_step_makes_few_calls_of_the_driver)
 }
 END_TEST
 
-/* What the device does not get to is the end of a step: that step goes on, the next one waits for it. */
+/* The device does not reach the end of a step: the step's calls return, and the next step waits. */
 static void one_step_ahead(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const struct trial trial = {.optimizer = {.kind = PL_SGD}};
@@ -492,7 +493,7 @@ static void one_step_ahead(struct pl_world *world, void *argument, char failure[
     RANKS_OK(job_start(world, &trial, true, &here, &error));
     RANKS_OK(pl_device_alloc_pinned(device, sizeof(float), &pinned, &error));
     RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
-    /* nothing but what is held is ever waited for */
+    /* the program waits only for the held work */
     RANKS_OK(pl_device_stream_finish(device, here.stream, PL_DEADLINE_NEVER, &error));
     device_order("hold_copies");
     RANKS_OK(pl_device_copy(device, pinned, pl_plan_values(here.plan), sizeof(float), here.stream, &error));
@@ -513,7 +514,7 @@ START_TEST(the_host_is_at_most_one_step_ahead_of_the_device)
     struct pl_knobs knobs;
 
     if (!device_order("let_copies_go")) {
-        return; /* a real driver holds nothing back */
+        return; /* a real driver does not hold copies */
     }
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "the test", NULL), PL_OK);

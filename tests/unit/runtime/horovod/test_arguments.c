@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/horovod/arguments.c. */
-/* Horovod's words for an operation: numbers, dimensions, roots, splits, names. */
+/* Horovod's arguments of an operation: numbers, dimensions, roots, splits, names. */
 #include "runtime/horovod/arguments.h"
 
 #include "runtime/horovod/horovod.h"
@@ -91,7 +91,7 @@ START_TEST(long_names_keep_their_end_and_differ_by_their_start)
     ck_assert_str_ne(first, second);
     ck_assert_str_eq(first + strlen(first) - 4, "xend");
     ck_assert_str_eq(first + 16, second + 16); /* after the hash */
-    /* A group's member is named after its group. */
+    /* The name of a group's member begins with the group's name. */
     ck_assert_uint_lt(strlen(first) + strlen(".123456789of123456789"), PL_NAMED_MAX_NAME_BYTES);
     pl_arguments_name("grouped_reducescatter", text, sizeof(text), second);
     ck_assert_uint_eq(strlen(first), strlen(second));

@@ -24,7 +24,7 @@ static uint16_t narrow(enum pl_dtype dtype, float value)
     return dtype == PL_FLOAT16 ? pl_half_float16_from_float(value) : pl_half_bfloat16_from_float(value);
 }
 
-/* What is sent of element `at`, what Horovod makes of it, and what is made with one rounding. */
+/* Returns the input of element `at`, Horovod's result for it, or the result with one rounding. */
 static uint16_t input(enum pl_dtype dtype, int at)
 {
     return narrow(dtype, (float)(at * 37 % 100 - 50) / 7);
@@ -59,7 +59,7 @@ static struct pl_named_op scaled_sum(enum pl_kind kind, enum pl_dtype dtype, con
                                 .recv = recv};
 }
 
-/* `count` elements at `got` are those that are expected, from element `first` on. */
+/* Checks that the `count` elements at `got` are the expected ones, from element `first` on. */
 static void check(struct rank *self, const char *what, enum pl_dtype dtype, const void *got, int first, int count)
 {
     const uint16_t *elems = got;
@@ -120,7 +120,7 @@ START_TEST(each_factor_is_rounded_on_its_own)
     for (int i = 0; i < ELEMS; i++) {
         other += expected(PL_FLOAT16, i) != rounded_once(PL_FLOAT16, i);
     }
-    ck_assert_int_gt(other, 0); /* or nothing is shown */
+    ck_assert_int_gt(other, 0); /* otherwise the test would show nothing */
     ck_assert_bodies(RANKS, group_body, NULL);
 }
 END_TEST

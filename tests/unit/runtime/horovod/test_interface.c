@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/horovod/interface.c, runtime/horovod/state.c, runtime/horovod/interpreter.c. */
-/* Horovod's C interface as a C program calls it, on one rank: no Python is there, and what it answers when. */
+/* Horovod's C interface, called by a C program on one rank: there is no Python, and each call has its defined
+ * answer. */
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/state.h"
@@ -124,7 +125,7 @@ START_TEST(the_timeline_of_a_variable_lasts_from_init_to_shutdown)
 }
 END_TEST
 
-/* The exit status of a child that has joined and ends with `status`. */
+/* Returns the exit status of a child that has joined and exits with `status`. */
 static int end_of_child(int status)
 {
     int found = -1;
@@ -149,14 +150,15 @@ END_TEST
 
 static bool is_forked;
 
-/* LeakSanitizer asks. In the child of a process with threads it could wait for ever for a lock that one of them had. */
+/* LeakSanitizer calls it. In the child of a process with threads it could wait for ever for a lock that a thread
+ * held. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
     return is_forked;
 }
 
-/* A child of fork() has no part in what its parent has joined. */
+/* A child of fork() is not a member of its parent's job. */
 START_TEST(a_forks_end_changes_nothing)
 {
     int found = -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/horovod/tensorflow_api.c. */
-/* Where TensorFlow is not loaded; with it: tests/integration/horovod_tensorflow.py. */
+/* The functions without TensorFlow; tests/integration/horovod_tensorflow.py tests them with it. */
 #include "runtime/horovod/tensorflow_api.h"
 
 #include "tests/support/unit.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/horovod/timeline.c. */
-/* Horovod's timeline: what is in the file while it is written and afterwards, started and stopped in the middle. */
+/* Horovod's timeline: the content of the file while it is written and afterwards, when it is started and stopped in the
+ * middle of a program. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json/json.h"
@@ -22,7 +23,7 @@ static void make_path(void)
     snprintf(path, sizeof(path), "/tmp/paceline-timeline-%d.json", (int)getpid());
 }
 
-/* The file as it is now. */
+/* Returns the present content of the file. */
 static const char *read_file(void)
 {
     static char text[FILE_BYTES];
@@ -56,7 +57,7 @@ static void check_whole(const char *text)
     pl_json_free(json);
 }
 
-/* Rank 0's events alone are in the file, as in a program with a process for each rank. */
+/* The file has only rank 0's events, as in a program with one process per rank. */
 static void sum_body(struct rank *self)
 {
     const struct pl_named_options options = {.observer = self->rank == 0 ? pl_timeline_observer() : NULL};
@@ -98,7 +99,7 @@ START_TEST(phases_of_operations_between_start_and_stop_are_in_a_whole_file)
     ck_assert_uint_eq(count_of(text, "\"NEGOTIATE_ALLGATHER\""), 3);
     ck_assert_uint_eq(count_of(text, "\"ALLGATHER\""), 3);
     ck_assert_uint_eq(count_of(text, "\"NEGOTIATE_BARRIER\""), 3);
-    ck_assert_uint_eq(count_of(text, "\"BARRIER\""), 0); /* agreeing is all of it */
+    ck_assert_uint_eq(count_of(text, "\"BARRIER\""), 0); /* a barrier consists only of the agreement */
     for (int rank = 0; rank < 3; rank++) {
         char tick[32];
 
@@ -172,7 +173,7 @@ START_TEST(a_file_that_cannot_be_made_is_named)
 }
 END_TEST
 
-/* A full disk: the program goes on. */
+/* The disk is full: the program continues. */
 START_TEST(a_failed_write_ends_the_timeline_and_is_logged_once)
 {
     ck_assert_int_eq(pl_timeline_start("/dev/full", false, NULL), PL_OK);

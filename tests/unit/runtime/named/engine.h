@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** How the tests of named tensors begin: an engine a rank, and the operation that most of them submit. */
+/** The beginning of the tests of named tensors: an engine per rank, and the operation that most of them submit. */
 #ifndef PL_TESTS_UNIT_RUNTIME_NAMED_ENGINE_H
 #define PL_TESTS_UNIT_RUNTIME_NAMED_ENGINE_H
 
@@ -13,7 +13,7 @@
     struct pl_named *named = NULL;                                                                                     \
     expect_ok(pl_named_new(self->world, (options), &named, &error))
 
-/** The sum of `data` [elems], in place. */
+/** Returns the sum of `data` [elems], in place. */
 static inline struct pl_named_op sum_of(const char *name, float *data, uint64_t elems)
 {
     return (struct pl_named_op){.name = name,
@@ -26,7 +26,7 @@ static inline struct pl_named_op sum_of(const char *name, float *data, uint64_t 
                                 .recv = data};
 }
 
-/** `body` on one rank to four. */
+/** Runs `body` on one to four ranks. */
 static inline void over_sizes(void (*body)(struct rank *rank))
 {
     for (int size = 1; size <= 4; size++) {

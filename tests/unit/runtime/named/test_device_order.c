@@ -51,7 +51,8 @@ static void agrees_meanwhile(struct pl_world *world, void *argument, char failur
             status = pl_error_set(&told, PL_CORRUPT, "sum %d differs: %d", i, sum);
         }
     }
-    if (status == PL_OK && ranks == 1 && device_calls(NULL) >= 0) { /* of several, one lets all copies go */
+    if (status == PL_OK && ranks == 1 &&
+        device_calls(NULL) >= 0) { /* with several ranks, one rank releases the copies of all */
         status = pl_named_poll(bench.named, held[0], &done, &told);
     }
     device_order("let_copies_go");

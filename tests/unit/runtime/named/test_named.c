@@ -7,7 +7,8 @@
 
 enum { TENSORS = 40 };
 
-/* B9, K10: each rank submits in an order of its own, several steps, some tensors large enough to go alone. */
+/* B9, K10: each rank submits in a different order, over several steps; some tensors are large enough to be sent
+ * alone. */
 static void any_order_body(struct rank *self)
 {
     static const uint64_t sizes[] = {1, 7, 64, 1000, 20000, 0};
@@ -57,7 +58,8 @@ START_TEST(tensors_match_by_name_in_any_order)
 }
 END_TEST
 
-/* D2, D3, D5, F1, F4, G3, E1, J1: kinds that make new memory, ragged, twice so that known names are used too. */
+/* D2, D3, D5, F1, F4, G3, E1, J1: kinds that make new memory, with uneven rows, twice, so that known names are used
+ * too. */
 static void kinds_body(struct rank *self)
 {
     int n = self->size;
@@ -153,8 +155,8 @@ START_TEST(every_kind_works_by_name)
 }
 END_TEST
 
-/* D5, D6, G5-G8: many that make new memory under way at once, whose rows differ from rank to rank and from one to the
- * next. */
+/* D5, D6, G5-G8: many operations that make new memory are in flight at once; their rows differ between ranks and
+ * between operations. */
 static void many_kinds_body(struct rank *self)
 {
     enum { EACH = 12, ROWS_MOST = 16 };
@@ -223,7 +225,8 @@ START_TEST(many_that_make_memory_each_give_their_own_rows)
 }
 END_TEST
 
-/* C1, C3, C4, C5, C6, K3: groups of mixed types, an empty one, one of one member, and operations without names. */
+/* C1, C3, C4, C5, C6, K3: groups of mixed types, an empty group, a group of one member, and operations without
+ * names. */
 static void groups_body(struct rank *self)
 {
     int n = self->size;
@@ -285,7 +288,7 @@ START_TEST(groups_start_together_and_names_may_be_left_out)
 }
 END_TEST
 
-/* K2: a name is free again once its operation is done, and operations without names leave nothing behind. */
+/* K2: a name is free again after its operation, and operations without names leave nothing behind. */
 static void many_body(struct rank *self)
 {
     ENGINE(NULL);
@@ -305,7 +308,7 @@ START_TEST(names_can_be_used_again_and_again)
 }
 END_TEST
 
-/* More names than there are places for at first, in an order of each rank's own. */
+/* More names than there is room for at first, in a different order on each rank. */
 static void large_model_body(struct rank *self)
 {
     enum { NAMES = 300 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/named/device.c, runtime/named/run.c. */
-/* Named tensors in device memory. Runs on whatever driver is found: a GPU's or the tests' own. */
+/* Named tensors in device memory. Runs on any driver that is found: a GPU's or the tests' own. */
 #include "base/clock.h"
 #include "runtime/service.h"
 #include "tests/support/unit.h"

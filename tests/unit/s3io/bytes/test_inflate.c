@@ -20,7 +20,7 @@ static void make_plain(unsigned char *data)
     }
 }
 
-/* `members` members of the plain data, compressed. */
+/* Returns `members` compressed members of the plain data. */
 static struct build pack(enum pl_compression compression, unsigned members)
 {
     static unsigned char plain[PLAIN], packed[ROOM];
@@ -38,7 +38,7 @@ static struct build pack(enum pl_compression compression, unsigned members)
     return build;
 }
 
-/* Everything out of `source`, which is closed; the status at the end. */
+/* Reads everything from a compressed source over `below`, and closes it. Returns the status at the end. */
 static enum pl_status unpack(struct pl_source *below, enum pl_compression compression, size_t step, unsigned char *out,
                              size_t *ret_bytes, struct pl_error *error)
 {
@@ -90,7 +90,8 @@ START_TEST(members_and_frames_give_the_plain_bytes_whatever_the_sizes)
 }
 END_TEST
 
-/* pzstd writes the size of each frame into such a frame before it, others an index after the last. */
+/* pzstd writes the size of each frame into such a frame before it; other programs write an index after the last
+ * frame. */
 START_TEST(frames_to_be_skipped_stand_anywhere)
 {
     static const unsigned char skippable[] = {0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4};

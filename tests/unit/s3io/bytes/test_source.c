@@ -93,7 +93,7 @@ START_TEST(something_else_than_a_fifo_is_refused)
 }
 END_TEST
 
-/* Ranks that forget to share a FIFO would each train on what the other left. */
+/* If ranks forgot to share a FIFO, each would train on the bytes that the other left. */
 START_TEST(second_reader_of_a_fifo_is_refused_while_the_first_is_open)
 {
     struct scratch scratch = scratch_new();
@@ -122,9 +122,9 @@ END_TEST
 
 struct writer {
     char path[PATH_MAX];
-    int64_t make_after_ns;  /* create the FIFO late; 0: it is there */
-    int64_t open_after_ns;  /* and open it later still */
-    int64_t write_after_ns; /* and write later still */
+    int64_t make_after_ns;  /* when the FIFO is created; 0: before the test */
+    int64_t open_after_ns;  /* how much later it is opened */
+    int64_t write_after_ns; /* how much later the first bytes are written */
     size_t bytes;
 };
 
@@ -177,7 +177,8 @@ static void read_from(struct writer *writer)
             right += data[i] == (unsigned char)((total + i) * 7 >> 3);
         }
         total += got;
-        ck_assert_uint_eq(right, total); /* Check notes every assertion in a file: one for each byte takes seconds */
+        /* Check records every assertion in a file: one assertion per byte would take seconds */
+        ck_assert_uint_eq(right, total);
     }
     ck_assert_uint_eq(total, writer->bytes);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
@@ -283,8 +284,7 @@ START_TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
     ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
     ck_assert_ptr_nonnull(strstr(error.cause, "stopped while waiting for a writer of FIFO"));
     pl_source_close(source);
-    /* Bytes that are there are read, and short waits, as for ranks that share the stream, do not restart the
-     * timeout. */
+    /* Bytes that are there are read. Short waits, which ranks that share the stream do, do not restart the timeout. */
     ck_assert_ok(pl_source_open_fifo(path, &source, &error), &error);
     pl_source_stop_fifo(source, stop_fd);
     fd = open(path, O_RDWR | O_CLOEXEC);

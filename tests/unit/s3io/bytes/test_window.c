@@ -11,10 +11,10 @@
 
 enum { STREAM_BYTES = 1 << 20, PAGE_BYTES = 4096 };
 
-/* Bytes that differ at every place nearby, handed out in pieces; remembers how it was asked. */
+/* Bytes that differ from all their neighbours, returned in pieces; records the requests. */
 struct asked {
     struct pl_source head;
-    size_t piece_bytes; /* 0: of any size */
+    size_t piece_bytes; /* 0: pieces of any size */
     uint32_t random;
     size_t least_asked_bytes;
     size_t unaligned;
@@ -63,7 +63,7 @@ static void begin(struct asked *asked, size_t piece_bytes)
     ck_assert_int_eq(pl_source_init(&asked->head, &ops, "asked", NULL), PL_OK);
 }
 
-/* Look at `want` bytes, which must be the right ones, and step over `step` of them. */
+/* Looks at `want` bytes, checks them, and skips `step` of them. */
 static void look(struct pl_window *window, size_t want, size_t step)
 {
     ck_assert_int_eq(pl_window_need(window, want, PL_DEADLINE_NEVER, NULL), PL_OK);
@@ -84,7 +84,7 @@ static void read_all(size_t capacity, uint32_t random)
     begin(&asked, 0);
     ck_assert_int_eq(pl_window_init(&window, &asked.head, capacity, NULL), PL_OK);
     while (!window.ended || window.available > 0) {
-        size_t most = next_random(&random) >> 28 ? capacity / 2 : 3 * capacity; /* a large one now and then */
+        size_t most = next_random(&random) >> 28 ? capacity / 2 : 3 * capacity; /* sometimes a large piece */
         size_t want = 1 + (next_random(&random) >> 8) % most;
 
         look(&window, want, (next_random(&random) >> 8) % (want + 1));

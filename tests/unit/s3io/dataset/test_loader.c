@@ -47,7 +47,7 @@ static void start(struct fixture *fixture)
     ck_assert_ok(pl_loader_new(&fixture->options, &fixture->input, &fixture->loader, &fixture->error), &fixture->error);
 }
 
-/* Run an epoch; the order of samples goes to `order`, their number is returned. */
+/* Runs an epoch. Returns the number of samples, and their order in `order`. */
 static size_t run_epoch(struct fixture *fixture, uint64_t epoch, unsigned char *order)
 {
     struct pl_batch batch;
@@ -102,7 +102,7 @@ START_TEST(batches_hold_every_sample_once_in_the_samplers_order)
 }
 END_TEST
 
-/* A program that forgets the start would otherwise train on nothing and end well. */
+/* A program that forgets the start would otherwise train on no data and succeed. */
 START_TEST(batch_before_the_first_start_is_refused_and_not_the_end)
 {
     struct fixture f;

@@ -12,7 +12,7 @@
 
 enum { OBJECTS = 5, PER_OBJECT = 13, TOTAL = OBJECTS * PER_OBJECT };
 
-/* Object k holds records "k:0", "k:1", ... as TFRecords. */
+/* Makes object k, with the records "k:0", "k:1", ... as TFRecords. */
 static struct build make_object(unsigned object)
 {
     struct build build = {.data = NULL};
@@ -33,7 +33,7 @@ static void write_objects(const struct scratch *scratch)
     for (unsigned k = 0; k < OBJECTS; k++) {
         struct build build = make_object(k);
 
-        /* Key order is by bytes: "a-0", "a-1", "sub/a-2", ... */
+        /* Keys are ordered by bytes: "a-0", "a-1", "sub/a-2", ... */
         snprintf(name, sizeof(name), k < 2 ? "a-%u" : "sub/a-%u", k);
         scratch_write(scratch, name, build.data, build.bytes);
         build_done(&build);
@@ -49,7 +49,7 @@ static struct pl_stream *open_stream(const struct pl_channel *channel, const str
     return stream;
 }
 
-/* All records of the epoch: the number of the first, and how often each was seen. */
+/* Reads all records of the epoch. Returns the number of the first, and counts how often each was seen. */
 static size_t read_epoch(struct pl_stream *stream, uint64_t epoch, unsigned seen[OBJECTS][PER_OBJECT], uint64_t *order)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -120,7 +120,7 @@ struct feeder {
     char path[PATH_MAX];
     bool wrapped;
     bool gzip;
-    size_t cut; /* leave so many bytes out at the end */
+    size_t cut; /* number of bytes that are left out at the end */
 };
 
 static void *feed(void *argument)
@@ -353,9 +353,9 @@ struct failing_rank {
     const struct pl_channel *channel;
     const char *socket_path;
     uint32_t rank;
-    const char *until; /* read until this is in an error's text */
+    const char *until; /* read until the error's text contains this */
     enum pl_status status;
-    char text[1200]; /* of the error */
+    char text[1200]; /* the error's text */
     pthread_t thread;
 };
 
@@ -382,7 +382,7 @@ static void *read_until_it_fails(void *argument)
     return NULL;
 }
 
-/* All ranks read epoch 0 of `channel` and get `status` with the same text, which has the FIFO's path. */
+/* Checks that all ranks reading epoch 0 of `channel` get `status` with the same text, which has the FIFO's path. */
 static void expect_on_all(const struct scratch *scratch, const struct pl_channel *channel, enum pl_status status,
                           const char *before, const char *after)
 {
@@ -431,14 +431,14 @@ START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
     size_t last = writer.build.bytes - (12 + strlen("0:12") + 4);
 
     ck_assert_int_eq(mkfifo(fifo, 0600), 0);
-    writer.build.bytes--; /* the writer dies in the middle of the last record */
+    writer.build.bytes--; /* the writer is killed in the middle of the last record */
     ck_assert_int_eq(pthread_create(&writer.thread, NULL, write_all, &writer), 0);
     snprintf(after, sizeof(after), ": record %d at byte %zu: the input ends inside a record", PER_OBJECT - 1, last);
     expect_on_all(&scratch, &channel, PL_CORRUPT, "", after);
     ck_assert_int_eq(pthread_join(writer.thread, NULL), 0);
 
     writer.build.bytes++;
-    writer.build.data[last + 12] ^= 1; /* and a writer whose last record is damaged */
+    writer.build.data[last + 12] ^= 1; /* a writer whose last record is damaged */
     ck_assert_int_eq(pthread_create(&writer.thread, NULL, write_all, &writer), 0);
     snprintf(after, sizeof(after), ": record %d at byte %zu: the checksum of the data is %08x, the stored one %08x",
              PER_OBJECT - 1, last, build_masked(writer.build.data + last + 12, 4),
@@ -461,7 +461,7 @@ START_TEST(all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts)
     expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", " did not appear before the deadline");
     ck_assert_int_eq(mkfifo(scratch_path(&scratch, "training_0", fifo), 0600), 0);
     expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", ": no writer came before the deadline");
-    fd = open(fifo, O_RDWR | O_CLOEXEC); /* keeps the three bytes and does not wait for a reader */
+    fd = open(fifo, O_RDWR | O_CLOEXEC); /* keeps the three bytes, and does not wait for a reader */
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, "abc", 3), 3);
     expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", ": no data after byte 3 before the deadline");
@@ -500,7 +500,7 @@ START_TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
     size_t total = 0;
 
     ck_assert_ok(pl_loader_new(&shape, &input, &loader, &error), &error);
-    for (int i = 0; i < 3; i++) { /* nobody writes epoch 5 */
+    for (int i = 0; i < 3; i++) { /* epoch 5 has no writer */
         ck_assert_ok(pl_loader_start(loader, 5, &error), &error);
         ck_assert_int_eq(pl_loader_next(loader, pl_deadline_after_ns(10 * PL_NS_PER_MS), &batch, &error), PL_TIMEOUT);
     }
@@ -535,8 +535,8 @@ START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ra
         struct build build = make_object(k);
 
         if (k == 0) {
-            build.data[19 * 3 + 12] ^= 1; /* the data of record 3 */
-            build.bytes -= 3;             /* the last record is cut */
+            build.data[19 * 3 + 12] ^= 1; /* damage the data of record 3 */
+            build.bytes -= 3;             /* cut the last record */
         }
         scratch_write(&scratch, k ? "b" : "a", build.data, build.bytes);
         build_done(&build);
@@ -568,7 +568,8 @@ START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ra
 }
 END_TEST
 
-/* Cut or grown where a record ends, it would only make the epoch shorter or longer, and for each rank another one. */
+/* A file that is cut or grown at the end of a record would only make the epoch shorter or longer, and differently for
+ * each rank. */
 START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
 {
     static const int changes[] = {-1, 1};

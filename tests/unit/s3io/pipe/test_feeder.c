@@ -20,7 +20,7 @@
 
 enum { OBJECTS = 7 };
 
-/* Object k: (k * 150,000 + k) bytes, so that some are larger than the feeder's chunks and one is empty. */
+/* Returns the size of object k, k * 150,000 + k bytes: some are larger than the feeder's chunks, and one is empty. */
 static size_t object_bytes(unsigned object)
 {
     return object * 150000U + object;
@@ -59,9 +59,9 @@ struct run {
     struct pl_feeder_options options;
     uint64_t epochs;
     bool contained;               /* its thread may not call vmsplice(), as in podman's containers */
-    struct pl_feeder_epochs from; /* instead of objects */
+    struct pl_feeder_epochs from; /* used instead of objects */
     enum pl_status status;
-    struct pl_feeder_counts counts; /* of the last epoch */
+    struct pl_feeder_counts counts; /* the counts of the last epoch */
     struct pl_error error;
     pthread_t thread;
 };
@@ -107,7 +107,7 @@ static struct pl_stream *open_stream(const struct run *run, enum pl_record_forma
     return stream;
 }
 
-/* With RecordIO wrapping each object is a record: which objects came in which order. */
+/* With RecordIO wrapping each object is a record: returns the order of the objects. */
 static size_t read_objects(struct pl_stream *stream, uint64_t epoch, unsigned *order)
 {
     static unsigned char data[1 << 20];
@@ -346,7 +346,7 @@ START_TEST(cut_epoch_is_an_error_for_the_reader)
 }
 END_TEST
 
-/* A source that brings nothing. */
+/* A source that never delivers bytes. */
 struct silence {
     struct pl_source head;
     atomic_bool *asked;
@@ -394,8 +394,8 @@ static void *run_epochs(void *argument)
     return NULL;
 }
 
-/* Epochs that each lie in a pipe whole: more than the feeder has pages where pipes may be so large, else all together.
- * */
+/* Epochs that each fit into a pipe: more pages than the feeder has if pipes may be so large, otherwise only all epochs
+ * in total. */
 enum { EPOCHS = 8, EPOCH_BYTES = 700 << 10, LARGE_EPOCHS = 2, LARGE_EPOCH_BYTES = 7 << 20, LARGE_PIPE_BYTES = 8 << 20 };
 
 struct written {
@@ -411,7 +411,7 @@ static enum pl_status open_bytes(void *context, uint64_t epoch, struct pl_source
                                  ret_source, reterr);
 }
 
-/* The FIFO of an epoch once something is in it; the feeder, too, gives the pipe a size before it writes. */
+/* Opens the FIFO of an epoch once it has bytes. The feeder also sets the pipe's size before it writes. */
 static int open_epoch(const struct scratch *fifos, unsigned epoch, bool large)
 {
     struct pollfd wait = {.events = POLLIN};

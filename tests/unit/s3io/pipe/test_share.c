@@ -11,13 +11,13 @@
 
 enum { MOST_RANKS = 6, MOST_RECORDS = 600 };
 
-/* Records made up on the spot: record i of epoch e is `bytes` long and says i and e in every byte. */
+/* Generated records: record i of epoch e has `bytes` bytes, and each byte depends on i and e. */
 struct feed {
     uint64_t epoch;
     uint64_t next;
     uint64_t count;
     size_t most_bytes;
-    uint64_t fail_at; /* a damaged record there; UINT64_MAX for none */
+    uint64_t fail_at; /* the record that is damaged; UINT64_MAX: none */
     uint64_t hang_at;
     unsigned char *record;
 };
@@ -47,7 +47,7 @@ static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t d
                                 struct pl_record *ret_record, struct pl_error *reterr)
 {
     struct feed *feed = context;
-    unsigned size = (unsigned)feed->record[0]; /* the test stores the deal's size there */
+    unsigned size = (unsigned)feed->record[0]; /* the test stores the deal's size in it */
 
     while (feed->next < feed->count && !shard_mask[feed->next % size]) {
         feed->next++;
@@ -76,10 +76,10 @@ static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t d
 struct job {
     char path[PATH_MAX];
     struct feed feed;
-    uint32_t ranks; /* of the host */
+    uint32_t ranks; /* the number of ranks on the host */
     uint32_t world; /* deal.size; local rank i is world rank i * world / ranks */
     uint64_t epochs;
-    uint64_t leave_after; /* local rank 1 leaves epoch 0 after so many records; UINT64_MAX: it does not */
+    uint64_t leave_after; /* local rank 1 leaves epoch 0 after this many records; UINT64_MAX: it does not leave */
     size_t ring_bytes;
     int64_t timeout_ns;
     pthread_mutex_t mutex;
@@ -89,7 +89,7 @@ struct job {
 struct rank {
     struct job *job;
     uint32_t local_rank;
-    enum pl_status status; /* the last one */
+    enum pl_status status; /* the status of the last call */
     struct pl_error error;
     pthread_t thread;
 };
@@ -271,7 +271,7 @@ START_TEST(fifo_that_stops_is_a_timeout_on_every_rank)
 
     job = make_job(&scratch, 2, 2, 500, 500);
     job.feed.hang_at = 20;
-    job.timeout_ns = 5 * PL_NS_PER_S; /* also for the two to connect, which this test is not about */
+    job.timeout_ns = 5 * PL_NS_PER_S; /* long enough for the two to connect, which is not tested here */
     run_job(&job, ranks);
     for (uint32_t i = 0; i < 2; i++) {
         ck_assert_int_eq(ranks[i].status, PL_TIMEOUT);
@@ -290,7 +290,7 @@ START_TEST(rank_that_does_not_come_is_a_timeout_that_counts)
     char text[1200];
 
     job = make_job(&scratch, 2, 2, 5, 5);
-    job.timeout_ns = 2 * PL_NS_PER_S; /* rank 0 itself comes within it */
+    job.timeout_ns = 2 * PL_NS_PER_S; /* rank 0 itself comes within this time */
     ck_assert_int_eq(open_share(&job, 0, &share, &error), PL_TIMEOUT);
     ck_assert_ptr_nonnull(strstr(pl_error_text(&error, text, sizeof(text)), "1 of 2 ranks"));
     job.timeout_ns = 50 * PL_NS_PER_MS;
@@ -312,7 +312,7 @@ START_TEST(two_ranks_with_one_number_are_refused)
         ranks[i] = (struct rank){.job = &job, .local_rank = 0};
     }
     ranks[1].local_rank = 1;
-    job.world = 1; /* both become world rank 0 */
+    job.world = 1; /* both are world rank 0 */
     for (uint32_t i = 0; i < 2; i++) {
         ck_assert_int_eq(pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]), 0);
     }
@@ -326,7 +326,7 @@ START_TEST(two_ranks_with_one_number_are_refused)
 }
 END_TEST
 
-/* Kill the process that is local rank `victim` in the middle of an epoch; the survivor must report it. */
+/* Kills the process of local rank `victim` in the middle of an epoch; the other rank must report it. */
 static void kill_one(uint32_t victim)
 {
     struct scratch scratch = scratch_new();
@@ -379,7 +379,7 @@ START_TEST(a_killed_rank_and_a_killed_distributor_are_reported)
 }
 END_TEST
 
-/* Start `act` as local rank `local_rank` in a process of its own, which ends with what it returns. */
+/* Starts `act` as local rank `local_rank` in a separate process, which exits with its result. */
 static pid_t start_process(struct job *job, uint32_t local_rank, int (*act)(struct pl_share *share))
 {
     pid_t child = fork();
@@ -402,7 +402,7 @@ static void expect_exit(pid_t child, int code)
     ck_assert_int_eq(WEXITSTATUS(status), code);
 }
 
-/* Until the end or an error, which is returned; a wait that lasts is tried again. */
+/* Reads until the end or an error, and returns it. Waits that time out are repeated. */
 static enum pl_status read_on(struct pl_share *share, unsigned *ret_records, struct pl_error *error)
 {
     struct pl_record record;
@@ -424,7 +424,7 @@ static int read_epoch_0(struct pl_share *share)
     return (int)read_on(share, &records, NULL);
 }
 
-/* Short deadlines until the rank knows what it waits for. */
+/* Waits with short deadlines until the error names the reason of the wait. */
 static enum pl_status time_out_until(struct pl_share *share, const char *words, struct pl_error *error)
 {
     int64_t deadline_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
@@ -471,7 +471,7 @@ START_TEST(error_reaches_a_rank_whose_ring_is_full_after_the_process_that_reads_
     ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT); /* and again */
     ck_assert_uint_eq(records, 0);
     pl_share_start(share, 1);
-    ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT); /* why there is no other epoch */
+    ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT); /* the reason why there is no other epoch */
     ck_assert_str_eq(error.cause, "record 128 is damaged");
     pl_share_close(share);
     free(job.feed.record);
@@ -561,7 +561,7 @@ START_TEST(wait_for_a_slow_rank_is_not_blamed_on_the_fifo)
     pl_share_start(slow_share, 0);
     ck_assert_int_eq(time_out_until(share, "not read", &error), PL_TIMEOUT);
     ck_assert_str_eq(error.cause, "the shared channel waits for local rank 1, which has not read its earlier records");
-    pl_share_start(slow_share, 1); /* it leaves, and the end is in no slow rank's way */
+    pl_share_start(slow_share, 1); /* it leaves, and a slow rank must not prevent the end */
     ck_assert_int_eq(read_on(share, &records, &error), PL_END);
     pl_share_start(share, 0);
     ck_assert_int_eq(read_on(share, &records, &error), PL_INVALID);

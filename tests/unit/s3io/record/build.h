@@ -70,7 +70,7 @@ static inline void build_recordio_part(struct build *build, unsigned flag, const
     build_bytes(build, "\0\0\0", (4 - bytes % 4) % 4);
 }
 
-/* As dmlc's writer: split at each aligned magic word, which is dropped. */
+/* Writes like dmlc's writer: a record is split at each aligned magic word, which is dropped. */
 static inline void build_recordio(struct build *build, const void *data, size_t bytes)
 {
     static const unsigned char magic[4] = {0x0a, 0x23, 0xd7, 0xce};
@@ -98,7 +98,7 @@ static inline void build_varint(struct build *build, uint64_t value)
     } while (value);
 }
 
-/* Field `number` of wire type 2. */
+/* Writes field `number` of wire type 2. */
 static inline void build_field(struct build *build, unsigned number, const void *data, size_t bytes)
 {
     build_varint(build, number << 3 | 2);
@@ -106,7 +106,7 @@ static inline void build_field(struct build *build, unsigned number, const void 
     build_bytes(build, data, bytes);
 }
 
-/* Field `number` with the content of `message`, which is released. */
+/* Writes field `number` with the content of `message`, which is released. */
 static inline void build_message(struct build *build, unsigned number, struct build *message)
 {
     build_field(build, number, message->data, message->bytes);

@@ -4,7 +4,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/record/build.h"
 
-/* One entry of the feature map: a list of kind `kind` whose content is `list`. */
+/* Adds one entry of the feature map: a list of kind `kind` with the content `list`. */
 static void put_feature(struct build *features, const char *name, unsigned kind, struct build *list)
 {
     struct build feature = {.data = NULL}, entry = {.data = NULL};
@@ -35,7 +35,7 @@ static struct build make_example(void)
     build_varint(&packed, 7);
     build_varint(&packed, UINT64_MAX - 4);
     build_message(&list, 1, &packed);
-    build_varint(&list, 1 << 3 | 0); /* and one more that is not packed */
+    build_varint(&list, 1 << 3 | 0); /* and another value that is not packed */
     build_varint(&list, UINT64_C(1) << 62);
     put_feature(&features, "label", 3, &list);
     put_feature(&features, "empty", 1, &list);

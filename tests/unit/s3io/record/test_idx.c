@@ -40,7 +40,8 @@ START_TEST(arrays_after_each_other_plain_or_gzip_are_read_whatever_the_read_size
 }
 END_TEST
 
-/* Every byte near an edge of the stream or its arrays, one in 13 between; each cut costs a reader with its window. */
+/* Returns the next length to test: every byte near the ends of the stream and its arrays, and one of 13 between. Each
+ * length needs a new reader. */
 static size_t next_cut(size_t cut, size_t bytes)
 {
     bool near = cut < 48 || cut + 48 > bytes || (cut + 32 > IMAGES_BYTES && cut < IMAGES_BYTES + 32);
@@ -70,7 +71,7 @@ START_TEST(input_cut_at_any_byte_is_an_error)
                 arrays += status == PL_OK;
                 pl_idx_done(&idx);
             }
-            /* Between the two arrays is the one place where the stream may end: pairs_load() then misses the labels. */
+            /* The stream may end between the two arrays, but nowhere else: pairs_load() then misses the labels. */
             if (status == PL_END) {
                 ck_assert_uint_eq(arrays, 1);
                 ck_assert(boundary == 0 || cut == boundary);

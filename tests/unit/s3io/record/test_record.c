@@ -14,7 +14,7 @@ enum { COUNT = 40 };
 
 static const size_t pieces[] = {1, 2, 3, 5, 13, 64, 1000, 1 << 20};
 
-/* Record i: i * i % 211 bytes, some empty, with magic words where they are aligned and where they are not. */
+/* Makes record i, of i * i % 211 bytes; some are empty, some have magic words, aligned or not. */
 static size_t make_record(unsigned i, unsigned char *data)
 {
     static const unsigned char magic[4] = {0x0a, 0x23, 0xd7, 0xce};
@@ -137,7 +137,7 @@ START_TEST(skipped_records_keep_their_numbers)
 }
 END_TEST
 
-/* Where records end, so where a stream may. */
+/* Whether a record ends there, so that the stream may end there too. */
 static bool is_boundary(enum pl_record_format format, size_t cut)
 {
     struct build build = {.data = NULL};
@@ -217,8 +217,8 @@ START_TEST(tfrecord_with_any_flipped_bit_is_found)
 }
 END_TEST
 
-/* With one byte damaged anywhere, skipping loses that record (RecordIO: and neighbours that a damaged length covers)
- * and counts it. */
+/* If one byte is damaged anywhere, skipping loses that record (with RecordIO also neighbours that a damaged length
+ * covers) and counts it. */
 START_TEST(skipping_leaves_out_what_is_damaged_counts_it_and_goes_on)
 {
     for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
@@ -248,10 +248,10 @@ START_TEST(skipping_leaves_out_what_is_damaged_counts_it_and_goes_on)
                 whole += record.bytes == sizeof(data) && record.data[0] == record.data[sizeof(data) - 1];
             }
             if (status == PL_LIMIT) {
-                ck_assert_int_eq(format, PL_RECORD_RECORDIO); /* an unprotected length */
+                ck_assert_int_eq(format, PL_RECORD_RECORDIO); /* the length is not protected */
             } else {
                 ck_assert_int_eq(status, PL_END);
-                ck_assert_uint_ge(whole, 8); /* RecordIO: a longer length swallows up to three neighbours */
+                ck_assert_uint_ge(whole, 8); /* RecordIO: a larger length covers up to three neighbours */
                 if (format == PL_RECORD_TFRECORD) {
                     ck_assert_uint_eq(whole, 11);
                     ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 1);
@@ -409,7 +409,7 @@ START_TEST(csv_records_keep_line_ends_inside_quotes)
 }
 END_TEST
 
-/* What Python's csv module reads as these records, byte by byte. */
+/* Python's csv module reads the same records, byte by byte. */
 START_TEST(csv_quotes_open_only_where_a_field_begins)
 {
     const char *inside[] = {"1,5\" disk", "2,a\"\"b", "3,\"c\"d\"e", "4, \"f", "5,\"\",\"g\n\"\"\"", "6", NULL};
@@ -431,7 +431,7 @@ START_TEST(csv_quotes_open_only_where_a_field_begins)
 }
 END_TEST
 
-/* In pieces of every size, after `records` good ones. */
+/* Checks the error in pieces of every size, after `records` correct records. */
 static void check_no_csv(const char *text, size_t bytes, char delimiter, unsigned records, const char *cause)
 {
     for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
@@ -449,7 +449,7 @@ static void check_no_csv(const char *text, size_t bytes, char delimiter, unsigne
     }
 }
 
-/* What pandas' to_csv() and spreadsheets write when asked for another dialect. */
+/* pandas' to_csv() and spreadsheets write such text if another dialect is chosen. */
 START_TEST(csv_of_another_dialect_is_refused_at_the_byte_that_shows_it)
 {
     static const struct {
@@ -491,7 +491,7 @@ START_TEST(csv_of_another_dialect_is_refused_at_the_byte_that_shows_it)
     check_no_csv("1;\"a\\\",b\"\n", 10, ';', 0,
                  "'drip': record 0 is not CSV as in RFC 4180: at byte 4 is a backslash before a quote: RFC 4180 writes "
                  "two quotes instead");
-    memset(long_text, 'x', 600); /* nothing is kept until the end of such a file */
+    memset(long_text, 'x', 600); /* the reader keeps nothing until the end of such a file */
     long_text[500] = '\r';
     check_no_csv(
         long_text, 600, 0, 0,

@@ -31,7 +31,7 @@ START_TEST(aws_endpoints)
     check((struct pl_s3_endpoint_config){.region = "us-east-1", .fips = true, .dual_stack = true}, "bkt", NULL,
           "https://bkt.s3-fips.dualstack.us-east-1.amazonaws.com/", "bkt.s3-fips.dualstack.us-east-1.amazonaws.com",
           "/");
-    /* No certificate fits a bucket with dots, and host names have no capitals. */
+    /* No certificate matches a bucket with dots, and host names have no capitals. */
     check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "my.bkt", "k",
           "https://s3.us-east-1.amazonaws.com/my.bkt/k", "s3.us-east-1.amazonaws.com", "/my.bkt/k");
     check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "OldBucket", "k",
@@ -49,7 +49,7 @@ START_TEST(own_endpoints)
                                          .region = "r",
                                          .style = PL_S3_STYLE_VIRTUAL},
           "my.bkt", "k", "http://my.bkt.s3.localhost:80/k", "my.bkt.s3.localhost", "/k");
-    /* An address cannot carry a bucket, whatever was asked for. */
+    /* An IP address cannot contain a bucket, whatever the setting is. */
     check((struct pl_s3_endpoint_config){.endpoint_url = "http://[::1]:9000",
                                          .region = "r",
                                          .style = PL_S3_STYLE_VIRTUAL},

@@ -128,15 +128,15 @@ END_TEST
 
 #define KEYS(access) "aws_access_key_id = " access "\naws_secret_access_key = S\n"
 
-/* botocore takes the same credentials in each of these cases, or refuses, or uses a source that we do not support: a
- * container's role never replaces it. */
+/* In each of these cases botocore takes the same credentials, or refuses, or uses a source that we do not support. A
+ * container's role never replaces them. */
 START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
 {
     static const struct {
-        const char *keys, *config, *profile; /* NULL: not there, not set */
+        const char *keys, *config, *profile; /* NULL: the file does not exist, the variable is not set */
         enum pl_status status;
-        const char *word;  /* in the message; or the access key, NULL: the container's are asked for */
-        const char *token; /* with the key */
+        const char *word;  /* a word of the message, or the access key; NULL: the container's credentials are used */
+        const char *token; /* the token that belongs to the key */
     } cases[] = {
         {NULL, "[default]\nregion = eu-west-1\nsso_session = mine\n", NULL, PL_UNSUPPORTED, "'sso_session'", NULL},
         {NULL, "[profile p]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = q\n[profile q]\n" KEYS("Q"), "p",
@@ -249,7 +249,7 @@ START_TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
     ck_assert_ptr_nonnull(strstr(error.cause, "AWS_ROLE_ARN"));
     ck_assert_ok(pl_environment_set(environment, "AWS_ROLE_ARN", "arn:aws:iam::1:role/r", &error), &error);
     ck_assert_ok(pl_credentials_new(environment, &options, NULL, &credentials, &error), &error);
-    ck_assert_ptr_null(pl_credentials_key(credentials)->access_key); /* not the profile's */
+    ck_assert_ptr_null(pl_credentials_key(credentials)->access_key); /* the profile's credentials are not used */
     pl_credentials_free(credentials);
     ck_assert_ok(pl_environment_set(environment, "AWS_ENDPOINT_URL_STS", "ftp://sts.example", &error), &error);
     ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);

@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 
 static atomic_bool wild_inodes;
-static char part_path[PATH_MAX]; /* the one that was last looked for */
+static char part_path[PATH_MAX]; /* the path that was looked up last */
 
-/* The C library's, but for file systems on which a file has another number each time. */
+/* Replaces lstat() of the C library, for file systems on which a file gets another number each time. */
 int lstat(const char *restrict path, struct stat *restrict info)
 {
     static atomic_uint calls;
@@ -36,7 +36,7 @@ static void call_once(void (**function)(void))
     }
 }
 
-/* The C library's, but what another process may do in between is done in between. */
+/* Replaces rename() of the C library: between two calls it does what another process may do. */
 int rename(const char *from, const char *to)
 {
     call_once(&before_rename);
@@ -49,7 +49,7 @@ int flock(int fd, int operation)
     return (int)syscall(SYS_flock, fd, operation);
 }
 
-/* Download an object without bytes, for which no server is asked, to `path`. */
+/* Downloads an object without bytes, which needs no request, to `path`. */
 static enum pl_status download_nothing(const char *path, struct pl_error *error)
 {
     const struct pl_s3_options options = {.endpoint_url = "http://127.0.0.1:1", .credentials = {.anonymous = true}};
@@ -108,7 +108,7 @@ END_TEST
 
 START_TEST(long_names_that_begin_alike_are_told_apart)
 {
-    /* Of the same ETag, which same bytes have, and with the same CRC-32C. */
+    /* Two contents with the same CRC-32C. Their ETags are made equal too. */
     static const char *const ends[] = {"ccaoacux", "wcjifoae"};
     struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;

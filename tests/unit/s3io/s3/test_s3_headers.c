@@ -11,7 +11,7 @@ START_TEST(what_cannot_be_encrypted_so_is_refused_by_name)
 {
     static const struct {
         struct pl_s3_encryption encryption;
-        const char *refused; /* NULL: it is fine */
+        const char *refused; /* NULL: it is accepted */
     } cases[] = {
         {{.algorithm = NULL}, NULL},
         {{.algorithm = "AES256"}, NULL},
@@ -40,7 +40,7 @@ START_TEST(what_cannot_be_encrypted_so_is_refused_by_name)
 }
 END_TEST
 
-/* All lines of `headers`, each with a '|' after it. */
+/* Returns all lines of `headers`, each with a '|' after it. */
 static const char *joined(const struct pl_s3_headers *headers, char *text, size_t bytes)
 {
     size_t length = 0;

@@ -60,7 +60,7 @@ START_TEST(encoded_keys_are_decoded)
                  &error);
     ck_assert_str_eq(listing.items[0].key, "a\x01 +/\xe1\x88\xb4");
     ck_assert_str_eq(listing.items[1].key, "d\n/");
-    /* A server that does not know the encoding says nothing about it. */
+    /* A server that does not support the encoding does not mention it. */
     ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%41+</Key><Size>1</Size></Contents></ListBucketResult>",
                        &listing, &next, &error),
                  &error);
@@ -149,7 +149,7 @@ START_TEST(error_documents_are_read)
 }
 END_TEST
 
-/* A page with one key, or none, and the token `next` of the page after it; NULL: it is the last. */
+/* Takes a page with one key or none, and the token `next` of the next page; NULL: it is the last page. */
 static enum pl_status take_page(struct pl_s3_pages *pages, const char *key, const char *next, int64_t now_s,
                                 struct pl_error *error)
 {
@@ -203,7 +203,7 @@ START_TEST(pages_are_waited_for_while_keys_come)
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = 10 * PL_NS_PER_S};
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(take_page(&pages, NULL, "1", 1000, &error), &error); /* which may have taken long */
+    ck_assert_ok(take_page(&pages, NULL, "1", 1000, &error), &error); /* even if this has taken long */
     ck_assert_ok(take_page(&pages, NULL, "2", 1009, &error), &error);
     ck_assert_ok(take_page(&pages, "b", "3", 1100, &error), &error);
     ck_assert_ok(take_page(&pages, "b", "4", 1105, &error), &error);

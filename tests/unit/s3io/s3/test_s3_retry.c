@@ -80,7 +80,7 @@ START_TEST(repetitions_share_a_quota)
     for (int i = 0; i < 100; i++) {
         ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, begin_ns), 0);
     }
-    for (int i = 1; i <= 1000; i++) { /* a second for each, one after the other */
+    for (int i = 1; i <= 1000; i++) { /* one failure per second, one after the other */
         ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, begin_ns), i * PL_NS_PER_S);
     }
     ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, begin_ns + 1001 * PL_NS_PER_S), 0);
@@ -99,7 +99,7 @@ START_TEST(successes_fill_the_quota_and_no_more)
     pl_s3_retry_quota_put(&retry_quota, 3);
     ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, 0), 0);
     ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, 0), PL_NS_PER_S);
-    for (int i = 0; i < 101; i++) { /* time fills it no further either */
+    for (int i = 0; i < 101; i++) { /* more time does not add more tokens */
         ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, 9000 * PL_NS_PER_S), i < 100 ? 0 : PL_NS_PER_S);
     }
 }

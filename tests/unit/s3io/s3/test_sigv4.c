@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/s3/sigv4.c. */
-/* AWS's published suite (sigv4_suite.json says where it is from) and the examples of S3's documentation. */
+/* AWS's published test suite (sigv4_suite.json names its origin), and the examples of S3's documentation. */
 #include "base/json/python_json.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -18,7 +18,7 @@ struct suite_case {
     const char *name;
     struct pl_sigv4_key key;
     bool normalize, sign_body, late_token;
-    char *text; /* of the request, cut into its parts */
+    char *text; /* the text of the request, which is split into its parts */
     const char *method, *path, *query, *body;
     struct pl_sigv4_header headers[MAX_HEADERS];
     size_t header_count;
@@ -49,7 +49,13 @@ static void add_header(struct suite_case *suite_case, const char *name, const ch
     suite_case->headers[suite_case->header_count++] = (struct pl_sigv4_header){name, value};
 }
 
-/* Cut "METHOD TARGET HTTP/1.1\nName:value\n folded\n\nbody" in place. */
+/*
+ * Splits "METHOD TARGET HTTP/1.1
+ * Name:value
+ * folded
+ *
+ * body" in place.
+ */
 static void parse_request(struct suite_case *suite_case)
 {
     char *line = suite_case->text, *end, *version;
@@ -74,7 +80,7 @@ static void parse_request(struct suite_case *suite_case)
     for (line = end ? end + 1 : version; *line; line = end + 1) {
         char *colon;
 
-        /* A folded line belongs to the one before. */
+        /* A folded line belongs to the line before it. */
         for (end = strchr(line, '\n'); end && (end[1] == ' ' || end[1] == '\t');) {
             end = strchr(end + 1, '\n');
         }
