@@ -12,10 +12,11 @@
  * naming both sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have
  * submitted, that is noticed at once and every waiting tensor fails, naming which ranks submitted what.
  *
- * Device memory: sums and broadcasts take it where the world has a device. They begin after what the operation's stream
- * has been given before the submission, whenever ranks agree on them, small sums in one fusion buffer between a kernel
- * that packs and one that unpacks, and are done when every stream may use the data. They run in a world of their own,
- * which all ranks make when they agree on the first one; meanwhile, and while they run, ranks agree on other names.
+ * Device memory: sums (also scattered ones) and broadcasts take it where the world has a device. They begin after what
+ * the operation's stream has been given before the submission, whenever ranks agree on them, small sums in one fusion
+ * buffer between a kernel that packs and one that unpacks, and are done when every stream may use the data. They run in
+ * a world of their own, which all ranks make when they agree on the first one; meanwhile, and while they run, ranks
+ * agree on other names.
  *
  * Threads  one thread at a time per engine, which uses its world alone while a round or an operation is under way;
  *          service.h is for more threads.
@@ -50,7 +51,7 @@ typedef uint64_t pl_named_handle;
  *   ALLGATHER       shape           new memory: all ranks' rows (dimension 0), in rank order
  *   ALLTOALL        shape           new memory: splits[r] rows go to rank r; NULL: shape[0] / n to each
  *   REDUCE_SCATTER  shape           new memory: this rank's rows; where shape[0] does not divide, the first ranks get
- *                   one more
+ *                   one more. Device memory: recv, this rank's rows
  *   BARRIER                         nothing; done when every rank has submitted it
  *
  * ALLGATHER, ALLTOALL and REDUCE_SCATTER need at least one dimension; no dimensions mean one element.
@@ -71,7 +72,8 @@ struct pl_named_op {
     int root;
     unsigned dims;
     uint64_t shape[PL_NAMED_MAX_DIMS];
-    enum pl_memory memory;  /* the memory of both buffers; PL_MEMORY_DEVICE for ALLREDUCE and BROADCAST only */
+    /* the memory of both buffers; PL_MEMORY_DEVICE for ALLREDUCE, BROADCAST and REDUCE_SCATTER only */
+    enum pl_memory memory;
     const uint64_t *splits; /* [n], ALLTOALL; copied */
     const void *send;
     void *recv;

@@ -145,6 +145,20 @@ struct received {
     int ranks;
 };
 
+/* Resizes the output of a REDUCE_SCATTER in a GPU's memory to this rank's rows; the set must keep its ranks. */
+static bool make_room(const struct pl_named_op *op, PyObject *tensor, PyObject *output, int set,
+                      struct pl_completion *completion)
+{
+    int ranks = horovod_process_set_size(set), rank = horovod_process_set_rank(set);
+    uint64_t rows = op->dims > 0 ? op->shape[0] : 0;
+
+    if (ranks < 1 || rank < 0) {
+        return true; /* the submission says what is wrong */
+    }
+    completion->ranks = ranks;
+    return pl_torch_tensor_resize(output, rows / (uint64_t)ranks + ((uint64_t)rank < rows % (uint64_t)ranks), tensor);
+}
+
 /* Submit one operation, or as a group those on the lists of `staged`, which may differ in shape and type. */
 static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject *name, int set,
                                const struct pl_torch_staged *staged, const struct received *received, bool listed,
@@ -186,7 +200,9 @@ static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject
 
         ops[i] = op;
         if (tensor && output && (op.memory != PL_MEMORY_DEVICE || pl_torch_place(&ops[i], tensor, output, &gpu)) &&
-            pl_torch_tensor_pointer(tensor, &send) && pl_torch_tensor_shape(tensor, &ops[i])) {
+            pl_torch_tensor_pointer(tensor, &send) && pl_torch_tensor_shape(tensor, &ops[i]) &&
+            (op.kind != PL_REDUCE_SCATTER || ops[i].memory != PL_MEMORY_DEVICE ||
+             make_room(&ops[i], tensor, output, set, &handle->completion))) {
             ops[i].send = send;
             (void)(pl_torch_tensor_pointer(output, &ops[i].recv) && grouped &&
                    pl_torch_tensor_dtype(tensor, &ops[i].dtype));
@@ -237,7 +253,8 @@ static bool find_place(const struct pl_named_op *op, const char **ret_why)
         *ret_why = pl_state_why_copied();
         pl_state_release();
     }
-    return !*ret_why && (op->kind == PL_BROADCAST || (op->kind == PL_ALLREDUCE && op->op != PL_ADASUM));
+    return !*ret_why && (op->kind == PL_BROADCAST ||
+                         ((op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER) && op->op != PL_ADASUM));
 }
 
 /* Horovod's Python has looked at one tensor, a group's first, which is contiguous and lies in host memory but for

@@ -66,6 +66,15 @@ static enum pl_status make_result(struct pl_named *named, struct pl_named_item *
     return PL_OK;
 }
 
+/* Turns rows into elements. */
+static void fill_counts(uint64_t *counts, uint64_t *recv_counts, uint64_t ranks, uint64_t row_elems)
+{
+    for (uint64_t i = 0; i < ranks; i++) {
+        counts[i] *= row_elems;
+        recv_counts[i] *= row_elems;
+    }
+}
+
 /*
  * Fills the counts, in elements, of the kinds whose ranks have different numbers of rows. `counts` and `recv_counts`
  * are [n].
@@ -103,15 +112,21 @@ static enum pl_status describe_rows(struct pl_named *named, const struct pl_name
         rows = counts[own];
         pl_named_describe_sum(named, definition, named->ranks, collective);
     }
+    if (collective->memory == PL_MEMORY_DEVICE) { /* a REDUCE_SCATTER, whose memory the caller has given */
+        item->result.rows = rows;
+        collective->count = rows * row_elems;
+        if (definition->shape[0] % ranks) {
+            fill_counts(counts, recv_counts, ranks, row_elems);
+            collective->counts = counts;
+        }
+        return PL_OK;
+    }
     PL_TRY(make_result(named, item,
                        collective->kind == PL_ALLGATHER  ? counts
                        : collective->kind == PL_ALLTOALL ? recv_counts
                                                          : NULL,
                        rows, row_elems * pl_dtype_bytes(collective->dtype), reterr));
-    for (uint64_t i = 0; i < ranks; i++) {
-        counts[i] *= row_elems;
-        recv_counts[i] *= row_elems;
-    }
+    fill_counts(counts, recv_counts, ranks, row_elems);
     collective->counts = counts;
     collective->recv_counts = collective->kind == PL_ALLTOALL ? recv_counts : NULL;
     collective->recv = item->result.data;

@@ -165,6 +165,13 @@ def rank():
                 hvd.horovod_torch_wait_and_clear(function("allreduce", kind)(tensor, output, 1, b"scaled", SUM, 0.5, 4.0, 0))
                 check(output.values(), [2.0 * value for value in total(kind, 64, step)], kind, "scaled")
                 check(tensor.values(), give(kind, 64, r, step), kind, "the input of a scaled sum")
+            for rows in (n, 3 * n, 2 * n + 1):  # of three elements; the first ranks get what does not divide
+                all_of = total(kind, 3 * rows, step)
+                tensor, output = Tensor(driver, kind, give(kind, 3 * rows, r, step), (rows, 3)), Tensor(driver, kind)
+                hvd.horovod_torch_wait_and_clear(function("reducescatter", kind)(tensor, output, b"scatter", SUM, 0, 1.0, 1.0))
+                own = [rows // n + (q < rows % n) for q in range(n)]
+                assert output.size() == (own[r], 3), output.size()
+                check(output.values(), all_of[3 * sum(own[:r]):3 * sum(own[:r + 1])], kind, "scatter", rows)
         for kind in CODES:
             tensor, output = Tensor(driver, kind, give(kind, 77, r, step)), Tensor(driver, kind, [0] * 77)
             hvd.horovod_torch_wait_and_clear(function("broadcast", kind)(tensor, output, n - 1, b"broadcast", 0))

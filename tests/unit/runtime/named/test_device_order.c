@@ -269,7 +269,11 @@ static void skips(struct pl_world *world, void *argument, char failure[RANKS_TEX
 
 START_TEST(each_event_and_each_wait_for_one_is_needed)
 {
+#ifndef __SANITIZE_THREAD__ /* which would rightly report what a missing wait leads to */
     ck_assert_ranks_on(1, 1, NULL, skips, NULL);
+#else
+    (void)skips;
+#endif
 }
 END_TEST
 
