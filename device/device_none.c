@@ -7,6 +7,7 @@
 #include "device/kernel_private.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -192,6 +193,17 @@ enum pl_status pl_device_pieces_new(struct pl_device *device, const struct pl_de
                                     struct pl_device_pieces **ret_pieces, struct pl_error *reterr)
 {
     return none(reterr);
+}
+
+bool pl_device_is_built(void)
+{
+    return false;
+}
+
+bool pl_device_is_loadable(char reason[PL_DEVICE_REASON_BYTES])
+{
+    snprintf(reason, PL_DEVICE_REASON_BYTES, "this program was built without CUDA");
+    return false;
 }
 
 enum pl_status pl_device_pieces_reserve(struct pl_device *device, size_t most, uint64_t most_elems,

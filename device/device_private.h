@@ -5,6 +5,17 @@
 
 #include "device/device.h"
 
+enum { PL_DEVICE_REASON_BYTES = 200 };
+
+/**
+ * Whether this program was built with CUDA and finds a driver, which is loaded but not started: devices that become
+ * visible later are seen. If not, `reason` is a sentence.
+ */
+bool pl_device_is_loadable(char reason[PL_DEVICE_REASON_BYTES]);
+
+/** Whether this program was built with CUDA. */
+bool pl_device_is_built(void);
+
 /** Opens device `ordinal`. Two handles of one device use the same context. PL_INVALID: there are fewer devices. */
 enum pl_status pl_device_open(int ordinal, struct pl_device **ret_device, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -105,6 +105,25 @@ enum pl_status pl_device_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *re
     return PL_OK;
 }
 
+bool pl_device_is_built(void)
+{
+    return true;
+}
+
+bool pl_device_is_loadable(char reason[PL_DEVICE_REASON_BYTES])
+{
+    void *library = dlopen(driver_library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
+    if (!library) {
+        const char *why = dlerror();
+
+        snprintf(reason, PL_DEVICE_REASON_BYTES, "no NVIDIA driver (%s)", why ? why : driver_library);
+        return false;
+    }
+    dlclose(library);
+    return true;
+}
+
 void pl_device_cuda_unload(struct pl_cuda *cuda)
 {
     if (cuda->library) {

@@ -68,6 +68,22 @@ void pl_service_free(struct pl_service *service);
 enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
                                  struct pl_completion *completion, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Lets this rank submit operations in the memory of the GPU that CUDA counts as `ordinal` in this process; without it a
+ * service takes device memory only where its world has a device. The first call opens the GPU, later ones compare the
+ * number. Not collective.
+ *
+ * Errors   PL_INVALID: another GPU than the rank's first. Those of pl_device_count().
+ */
+enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Releases what the service has on the GPU while CUDA is still there: for a program whose exit handlers run. What is in
+ * flight there keeps it. No operation in device memory may be submitted afterwards. Waits a second at most for a thread
+ * that is inside a collective.
+ */
+void pl_service_release_device(struct pl_service *service);
+
 /** Submits operations that start together or not at all, see pl_named_submit_group(). */
 enum pl_status pl_service_submit_group(struct pl_service *service, int set, const char *base,
                                        const struct pl_named_op *ops, size_t count, struct pl_completion *completion,

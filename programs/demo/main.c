@@ -32,8 +32,8 @@
 #include <unistd.h>
 
 #define MARK ".paceline-demo" /* in a tree that a demo has made, which the next one may replace */
-#define TRAIN_DIGITS "2000"
-#define TEST_DIGITS "1000"
+#define TRAIN_DIGITS "1500"
+#define TEST_DIGITS "500"
 
 enum { FOLDER_MODE = 0755, FILE_MODE = 0644, MOST_FILE_BYTES = 256 << 20, MOST_METRICS_BYTES = 1 << 20 };
 

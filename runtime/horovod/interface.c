@@ -4,6 +4,7 @@
 #include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "device/device_private.h"
 #include "runtime/horovod/communicators.h"
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/interpreter.h"
@@ -241,7 +242,7 @@ bool horovod_ccl_built(void)
 
 bool horovod_cuda_built(void)
 {
-    return false;
+    return pl_device_is_built();
 }
 
 bool horovod_rocm_built(void)

@@ -6,10 +6,13 @@
 #include "base/environment.h"
 #include "base/knob.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "collectives/bootstrap.h"
 #include "collectives/core/backend.h"
 #include "collectives/core/ranks.h"
 #include "collectives/world_private.h"
+#include "device/device_private.h"
+#include "runtime/compare_lines.h"
 #include "runtime/horovod/communicators.h"
 #include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/timeline.h"
@@ -36,6 +39,7 @@ static struct {
         struct pl_runtime *runtime;
         struct pl_bootstrap *members; /* those of this init, where they are not the job's */
     } synced;
+    char why_copied[PL_DEVICE_REASON_BYTES + 32]; /* set before the service, equal on all ranks; "": they stay there */
 } state = {.changing = PTHREAD_MUTEX_INITIALIZER, .leave_ns = -1, .lock = PTHREAD_RWLOCK_INITIALIZER};
 
 struct pl_service *pl_state_hold(void)
@@ -46,6 +50,11 @@ struct pl_service *pl_state_hold(void)
         return NULL;
     }
     return state.synced.service;
+}
+
+const char *pl_state_why_copied(void)
+{
+    return state.why_copied[0] ? state.why_copied : NULL;
 }
 
 void pl_state_release(void)
@@ -222,6 +231,37 @@ static enum pl_status start_timeline(const struct pl_runtime *runtime, struct pl
     return pl_timeline_start(path, mark_cycles, reterr);
 }
 
+/*
+ * Finds out whether tensors on a GPU can stay there: only if all ranks have a driver. CUDA does not start here, because
+ * programs choose devices after init, and fork.
+ */
+static enum pl_status find_drivers(struct pl_world *world, struct pl_error *reterr)
+{
+    char own[PL_DEVICE_REASON_BYTES] = "";
+    PL_AUTO_FREE void *all = pl_memory_new((size_t)pl_world_size(world), sizeof(own), reterr);
+
+    if (!all) {
+        return PL_MEMORY;
+    }
+    state.why_copied[0] = '\0';
+    if (strcmp(pl_world_setting(world, "device"), "off") == 0) {
+        strcpy(state.why_copied, "the setting device is off");
+        return PL_OK;
+    }
+    if (pl_device_is_loadable(own)) {
+        own[0] = '\0';
+    }
+    PL_TRY(pl_compare_gather(world, own, &all, sizeof(own), reterr));
+    for (int rank = pl_world_size(world) - 1; rank >= 0; rank--) {
+        const char *why = (const char *)all + (size_t)rank * sizeof(own);
+
+        if (*why) {
+            snprintf(state.why_copied, sizeof(state.why_copied), "rank %d: %s", pl_world_global_rank(world, rank), why);
+        }
+    }
+    return PL_OK;
+}
+
 static enum pl_status start(const struct pl_state_members *members, struct pl_error *reterr)
 {
     const struct pl_named_options options = {
@@ -242,6 +282,9 @@ static enum pl_status start(const struct pl_state_members *members, struct pl_er
     }
     if (status == PL_OK) {
         status = start_timeline(runtime, reterr);
+    }
+    if (status == PL_OK) {
+        status = find_drivers(pl_runtime_world(runtime), reterr);
     }
     if (status == PL_OK) {
         status = pl_service_new(pl_runtime_world(runtime), &options, &service, reterr);
@@ -290,7 +333,9 @@ void pl_state_stop(void)
             state.pid = -1;
         } else if (interpreter == PL_INTERPRETER_RUNS || !lasts_to_end()) {
             stop();
-        } /* else when the exit status is known */
+        } else { /* the rest when the exit status is known; CUDA and NCCL may be gone by then */
+            pl_service_release_device(state.synced.service);
+        }
         if (interpreter != PL_INTERPRETER_RUNS && !lasts_to_end()) {
             free_bootstrap(&state.job);
         }

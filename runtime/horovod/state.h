@@ -39,7 +39,8 @@ void pl_state_stop(void);
 struct pl_service *pl_state_hold(void);
 void pl_state_release(void);
 
-/** Call it between hold and release. */
+/** Returns why tensors on a GPU are copied to host memory, or NULL. Call this and the next between hold and release. */
+const char *pl_state_why_copied(void);
 const struct pl_runtime *pl_state_runtime(void);
 
 #endif

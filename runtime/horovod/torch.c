@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module horovod.torch.mpi_lib_v2 that Horovod's own Python calls for torch's tensors in host memory. */
+/* The module horovod.torch.mpi_lib_v2 that Horovod's own Python calls for torch's tensors. */
 #define Py_LIMITED_API 0x03080000
 #include <Python.h>
 
+#include "runtime/horovod/torch_stage.h"
 #include "runtime/horovod/torch_tensor.h"
 
 #include "base/dtype.h"
@@ -138,31 +139,16 @@ static struct handle **find(PyObject *arguments)
     return at;
 }
 
-/* What an operation works on in place of a tensor and its output; `target`: the output, where it is to be copied there
- * afterwards, or None. Of several, lists. */
-struct staged {
-    PyObject *tensor, *output, *target;
-};
-
 /* Of an ALLTOALL: the tensor for the numbers of rows that come, and how many ranks the set has. */
 struct received {
     PyObject *tensor;
     int ranks;
 };
 
-/* A new reference to the object, or to one of a sequence. */
-static PyObject *member(PyObject *objects, bool listed, Py_ssize_t at)
-{
-    if (listed) {
-        return PySequence_GetItem(objects, at);
-    }
-    Py_INCREF(objects);
-    return objects;
-}
-
 /* Submit one operation, or as a group those on the lists of `staged`, which may differ in shape and type. */
 static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject *name, int set,
-                               const struct staged *staged, const struct received *received, bool listed, bool grouped)
+                               const struct pl_torch_staged *staged, const struct received *received, bool listed,
+                               bool grouped)
 {
     Py_ssize_t count = listed ? PyList_Size(staged->tensor) : 1;
     struct pl_error error = PL_ERROR_NONE;
@@ -171,6 +157,7 @@ static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject
     struct pl_named_op *ops;
     struct pl_service *service;
     struct handle *handle;
+    int gpu = -1;
 
     if (count < 0) {
         return NULL;
@@ -193,16 +180,19 @@ static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject
         PyErr_NoMemory();
     }
     for (Py_ssize_t i = 0; i < count && status == PL_OK && !PyErr_Occurred(); i++) {
-        PyObject *tensor = member(staged->tensor, listed, i), *output = member(staged->output, listed, i);
+        PyObject *tensor = pl_torch_member(staged->tensor, listed, i),
+                 *output = pl_torch_member(staged->output, listed, i);
         void *send = NULL;
 
         ops[i] = op;
-        if (tensor && output && pl_torch_tensor_pointer(tensor, &send) && pl_torch_tensor_shape(tensor, &ops[i])) {
+        if (tensor && output && (op.memory != PL_MEMORY_DEVICE || pl_torch_place(&ops[i], tensor, output, &gpu)) &&
+            pl_torch_tensor_pointer(tensor, &send) && pl_torch_tensor_shape(tensor, &ops[i])) {
             ops[i].send = send;
             (void)(pl_torch_tensor_pointer(output, &ops[i].recv) && grouped &&
                    pl_torch_tensor_dtype(tensor, &ops[i].dtype));
-            status =
-                handle->factors && !PyErr_Occurred() ? pl_factors_before(&handle->factors[i], &ops[i], &error) : PL_OK;
+            status = handle->factors && ops[i].memory != PL_MEMORY_DEVICE && !PyErr_Occurred()
+                         ? pl_factors_before(&handle->factors[i], &ops[i], &error)
+                         : PL_OK;
         }
         Py_XDECREF(tensor);
         Py_XDECREF(output);
@@ -214,6 +204,9 @@ static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject
         return PyErr_Occurred() ? NULL : raise_uninitialised();
     }
     ops[0].name = name_of(name, kind, text);
+    if (status == PL_OK && gpu >= 0) {
+        status = pl_service_use_device(service, gpu, &error);
+    }
     if (status == PL_OK) {
         status = grouped ? pl_service_submit_group(service, set, ops[0].name, ops, (size_t)count, &handle->completion,
                                                    &error)
@@ -224,77 +217,27 @@ static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject
     return give_number(handle, status, &error);
 }
 
-/* Elements that share their memory have one value each to get. */
-static bool check_in_place(PyObject *tensor, const char *kind, Py_ssize_t at)
+static bool warn_of_copies(const char *why, const char *kind)
 {
-    bool distinct;
-
-    if (!pl_torch_tensor_is_distinct(tensor, &distinct)) {
-        return false;
-    }
-    if (!distinct) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: several elements of tensor %zd share their memory, as expand() makes them, and cannot be "
-                     "reduced in place: give its clone() or contiguous()",
-                     kind, at);
-    }
-    return distinct;
-}
-
-/* All of it, or an exception. */
-static bool stage(struct staged *staged, PyObject *tensor, PyObject *output, const struct pl_named_op *op,
-                  const char *kind, Py_ssize_t at, bool *was_far)
-{
-    bool in_place = op->kind == PL_ALLREDUCE || op->kind == PL_BROADCAST;
-
-    staged->tensor = pl_torch_tensor_pack(tensor, was_far);
-    if (!staged->tensor || (staged->tensor != tensor && tensor == output && !check_in_place(tensor, kind, at))) {
-        return false;
-    }
-    if (output == tensor || (staged->tensor != tensor && in_place)) {
-        staged->output = staged->tensor;
-        Py_INCREF(staged->output);
-    } else {
-        staged->output = pl_torch_tensor_pack(output, was_far);
-    }
-    staged->target = staged->output == output ? Py_None : output;
-    Py_INCREF(staged->target);
-    return staged->output;
-}
-
-/* Stage the tensors of a group, or one, into the lists of `all`. */
-static bool stage_all(const struct staged *all, PyObject *tensors, PyObject *outputs, const struct pl_named_op *op,
-                      const char *kind, bool grouped, bool *was_far)
-{
-    Py_ssize_t count = grouped ? PySequence_Size(tensors) : 1;
-    bool good = count >= 0;
-
-    for (Py_ssize_t i = 0; i < count && good; i++) {
-        PyObject *tensor = member(tensors, grouped, i), *output = tensor ? member(outputs, grouped, i) : NULL;
-        struct staged one = {0};
-
-        good = output && stage(&one, tensor, output, op, kind, i, was_far) &&
-               PyList_Append(all->tensor, one.tensor) == 0 && PyList_Append(all->output, one.output) == 0 &&
-               PyList_Append(all->target, one.target) == 0;
-        Py_XDECREF(one.target);
-        Py_XDECREF(one.output);
-        Py_XDECREF(one.tensor);
-        Py_XDECREF(output);
-        Py_XDECREF(tensor);
-    }
-    return good;
-}
-
-static bool warn_of_copies(void)
-{
-    if (!torch.warned && PyErr_WarnEx(PyExc_RuntimeWarning,
-                                      "Paceline's module for torch works in host memory: tensors on a GPU are copied "
-                                      "there and back",
-                                      1) != 0) {
+    if (!torch.warned &&
+        PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tensors on a GPU are copied to host memory and back: %s%s",
+                         why ? why : "Paceline does this for ", why ? "" : kind) != 0) {
         return false;
     }
     torch.warned = true;
     return true;
+}
+
+/* Whether an operation's tensors on a GPU stay there; else `*ret_why` is a reason that holds for all operations, or
+ * NULL. */
+static bool find_place(const struct pl_named_op *op, const char **ret_why)
+{
+    *ret_why = NULL;
+    if (pl_state_hold()) {
+        *ret_why = pl_state_why_copied();
+        pl_state_release();
+    }
+    return !*ret_why && (op->kind == PL_BROADCAST || (op->kind == PL_ALLREDUCE && op->op != PL_ADASUM));
 }
 
 /* Horovod's Python has looked at one tensor, a group's first, which is contiguous and lies in host memory but for
@@ -302,17 +245,23 @@ static bool warn_of_copies(void)
 static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
                         PyObject *outputs, const struct received *received, int how)
 {
-    bool grouped = how & GROUPED, was_far = false;
+    bool grouped = how & GROUPED, was_far = false, stays = false;
+    const char *why = NULL;
     PyObject *number = NULL;
-    struct staged all;
+    struct pl_torch_staged all;
 
     if (how == ONE) {
-        all = (struct staged){tensors, outputs, NULL};
+        all = (struct pl_torch_staged){tensors, outputs, NULL};
         return submit_staged(op, kind, name, set, &all, received, false, false);
     }
-    all = (struct staged){PyList_New(0), PyList_New(0), PyList_New(0)};
-    if (all.tensor && all.output && all.target && stage_all(&all, tensors, outputs, &op, kind, grouped, &was_far) &&
-        (!was_far || warn_of_copies())) {
+    if (how & ON_GPU) {
+        stays = find_place(&op, &why);
+    }
+    op.memory = stays ? PL_MEMORY_DEVICE : PL_MEMORY_HOST;
+    all = (struct pl_torch_staged){PyList_New(0), PyList_New(0), PyList_New(0)};
+    if (all.tensor && all.output && all.target &&
+        pl_torch_stage_all(&all, tensors, outputs, &op, kind, grouped, &was_far) &&
+        (!was_far || warn_of_copies(why, op.op == PL_ADASUM ? "Adasum" : kind))) {
         number = submit_staged(op, kind, name, set, &all, received, true, grouped);
     }
     Py_XDECREF(all.target);
@@ -440,7 +389,7 @@ static bool read_packed_splits(PyObject *splits, int set, int ranks, uint64_t **
 static bool read_splits(PyObject *splits, int set, int ranks, uint64_t **ret_splits)
 {
     bool was_far = false;
-    PyObject *packed = pl_torch_tensor_pack(splits, &was_far);
+    PyObject *packed = pl_torch_tensor_pack(splits, false, &was_far);
     bool good = packed && read_packed_splits(packed, set, ranks, ret_splits);
 
     Py_XDECREF(packed);
@@ -490,6 +439,10 @@ static PyObject *join(PyObject *module, PyObject *arguments)
         }
         handle_free(handle);
         return raise_uninitialised();
+    }
+    if (device >= 0 && !pl_state_why_copied()) {
+        /* it may take part in sums of the others on GPUs; where it cannot, those say so */
+        (void)!pl_service_use_device(service, device, NULL);
     }
     status = pl_service_submit_join(service, &handle->completion, &error);
     pl_state_release();
@@ -576,7 +529,7 @@ static bool fill_packed_received(PyObject *received, const struct pl_named_resul
 static bool fill_received(PyObject *received, const struct pl_named_result *result, int ranks)
 {
     bool was_far = false;
-    PyObject *packed = pl_torch_tensor_pack(received, &was_far); /* `received` itself where it lies there */
+    PyObject *packed = pl_torch_tensor_pack(received, false, &was_far); /* `received` itself where it lies there */
     bool good = packed && fill_packed_received(packed, result, ranks) &&
                 (packed == received || pl_torch_tensor_unpack(received, packed, true));
 
@@ -598,9 +551,9 @@ static bool fill_all(const struct handle *handle)
         return good;
     }
     for (size_t i = 0; i < handle->count && good && (handle->results[i].data || handle->targets); i++) {
-        PyObject *output = member(handle->outputs, handle->listed, (Py_ssize_t)i);
-        PyObject *input = member(handle->inputs, handle->listed, (Py_ssize_t)i);
-        PyObject *target = handle->targets ? member(handle->targets, handle->listed, (Py_ssize_t)i) : NULL;
+        PyObject *output = pl_torch_member(handle->outputs, handle->listed, (Py_ssize_t)i);
+        PyObject *input = pl_torch_member(handle->inputs, handle->listed, (Py_ssize_t)i);
+        PyObject *target = handle->targets ? pl_torch_member(handle->targets, handle->listed, (Py_ssize_t)i) : NULL;
 
         good = output && input && (!handle->results[i].data || fill(output, input, &handle->results[i]));
         if (good && target && target != Py_None) {

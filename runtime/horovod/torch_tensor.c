@@ -12,7 +12,7 @@
 
 /* Names of attributes. */
 static struct {
-    PyObject *data_ptr, *size, *stride, *resize, *dtype, *cpu, *contiguous;
+    PyObject *data_ptr, *size, *stride, *resize, *dtype, *cpu, *contiguous, *is_cuda, *get_device;
 } names;
 
 bool pl_torch_tensor_init(void)
@@ -24,6 +24,8 @@ bool pl_torch_tensor_init(void)
     names.dtype = PyUnicode_InternFromString("dtype");
     names.cpu = PyUnicode_InternFromString("cpu");
     names.contiguous = PyUnicode_InternFromString("contiguous");
+    names.is_cuda = PyUnicode_InternFromString("is_cuda");
+    names.get_device = PyUnicode_InternFromString("get_device");
     return !PyErr_Occurred();
 }
 
@@ -95,13 +97,62 @@ bool pl_torch_tensor_resize(PyObject *tensor, uint64_t rows, PyObject *like)
     return done;
 }
 
-PyObject *pl_torch_tensor_pack(PyObject *tensor, bool *was_far)
+bool pl_torch_tensor_gpu(PyObject *tensor, int *ret_gpu)
 {
-    PyObject *host = PyObject_CallMethodObjArgs(tensor, names.cpu, NULL);
+    PyObject *is_cuda = PyObject_GetAttr(tensor, names.is_cuda), *number = NULL;
+    int far = is_cuda ? PyObject_IsTrue(is_cuda) : -1;
+
+    *ret_gpu = -1;
+    if (far == 1) {
+        number = PyObject_CallMethodObjArgs(tensor, names.get_device, NULL);
+        *ret_gpu = number ? (int)PyLong_AsLong(number) : -1;
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(is_cuda);
+    return !PyErr_Occurred();
+}
+
+/* The stream's address as torch's C module gives it; NULL: this torch has no such function. */
+static PyObject *raw_stream(int gpu)
+{
+    PyObject *module = PyImport_ImportModule("torch._C");
+    PyObject *function = module ? PyObject_GetAttrString(module, "_cuda_getCurrentRawStream") : NULL;
+    PyObject *stream = function ? PyObject_CallFunction(function, "i", gpu) : NULL;
+
+    if (module && !function) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(function);
+    Py_XDECREF(module);
+    return stream;
+}
+
+bool pl_torch_stream(int gpu, void **ret_stream)
+{
+    PyObject *number = raw_stream(gpu);
+
+    if (!number && !PyErr_Occurred()) {
+        PyObject *module = PyImport_ImportModule("torch.cuda");
+        PyObject *stream = module ? PyObject_CallMethod(module, "current_stream", "i", gpu) : NULL;
+
+        number = stream ? PyObject_GetAttrString(stream, "cuda_stream") : NULL;
+        Py_XDECREF(stream);
+        Py_XDECREF(module);
+    }
+    if (number) {
+        *ret_stream = PyLong_AsVoidPtr(number);
+    }
+    Py_XDECREF(number);
+    return !PyErr_Occurred();
+}
+
+PyObject *pl_torch_tensor_pack(PyObject *tensor, bool stays, bool *was_far)
+{
+    PyObject *host = stays ? tensor : PyObject_CallMethodObjArgs(tensor, names.cpu, NULL);
     PyObject *packed = host ? PyObject_CallMethodObjArgs(host, names.contiguous, NULL) : NULL;
 
     *was_far = *was_far || (host && host != tensor);
-    Py_XDECREF(host);
+    Py_XDECREF(stays ? NULL : host);
     return packed;
 }
 

@@ -17,7 +17,7 @@ typedef struct _object PyObject; /* declared here because not every compiler her
 /** Must be called once, before all other functions. */
 bool pl_torch_tensor_init(void);
 
-/** Returns the address of the data of a tensor in host memory. */
+/** Returns the address of the data of a tensor. */
 bool pl_torch_tensor_pointer(PyObject *tensor, void **ret_pointer);
 
 /** Reads the shape. Dimensions beyond the room of an operation are multiplied into one. */
@@ -30,10 +30,17 @@ bool pl_torch_tensor_dtype(PyObject *tensor, enum pl_dtype *ret_dtype);
 bool pl_torch_tensor_resize(PyObject *tensor, uint64_t rows, PyObject *like);
 
 /**
- * Returns the elements as a contiguous tensor in host memory: a copy, or a new reference to `tensor` if it is one
- * already. Sets `*was_far` if the elements were in other memory than the host's.
+ * Returns the elements as a contiguous tensor in host memory, or with `stays` in the memory where they are: a copy, or
+ * a new reference to `tensor` if it is one already. Sets `*was_far` if they were copied from other memory than the
+ * host's.
  */
-PyObject *pl_torch_tensor_pack(PyObject *tensor, bool *was_far);
+PyObject *pl_torch_tensor_pack(PyObject *tensor, bool stays, bool *was_far);
+
+/** Finds the number of the GPU that holds the elements, as CUDA counts it in this process; -1: host memory. */
+bool pl_torch_tensor_gpu(PyObject *tensor, int *ret_gpu);
+
+/** Finds the CUDA stream on which the calling thread's work for that GPU runs. */
+bool pl_torch_stream(int gpu, void **ret_stream);
 
 /** Copies the elements of `packed` into `tensor`. With `resizes`, `tensor` gets the shape of `packed`. */
 bool pl_torch_tensor_unpack(PyObject *tensor, PyObject *packed, bool resizes);

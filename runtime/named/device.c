@@ -390,12 +390,9 @@ void pl_named_device_done(struct pl_named *named)
         next = batch->next;
         pl_named_batch_free(named, batch);
     }
+    device->first = device->last = NULL;
     pl_named_buffers_done(device->device, &device->buffers);
-    if (device->pack) {
-        pl_device_stream_free(device->device, device->pack);
-    }
-    if (device->unpack) {
-        pl_device_stream_free(device->device, device->unpack);
-    }
+    pl_device_stream_free(device->device, PL_TAKE(device->pack));
+    pl_device_stream_free(device->device, PL_TAKE(device->unpack));
     pl_named_device_world_done(device);
 }

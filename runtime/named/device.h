@@ -27,7 +27,7 @@ enum pl_status pl_named_device_fuse(struct pl_named *named, struct pl_named_entr
  */
 enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Cancels all batches, and releases what the engine has on the device. */
+/** Cancels all batches, and releases what the engine has on the device. It may be called twice. */
 void pl_named_device_done(struct pl_named *named);
 
 #endif

@@ -49,6 +49,11 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
     return PL_OK;
 }
 
+void pl_named_use_device(struct pl_named *named, struct pl_device *device)
+{
+    named->device.device = named->device.events.device = device;
+}
+
 int pl_named_ranks(const struct pl_named *named)
 {
     return named->ranks;

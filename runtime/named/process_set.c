@@ -139,6 +139,7 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
         if (set->ranks[i] == pl_world_rank(sets->world)) {
             PL_TRY(pl_world_new_sub(sets->world, set->ranks, set->count, &set->world, reterr));
             PL_TRY(pl_named_new(set->world, &sets->options, &set->named, reterr));
+            pl_named_use_device(set->named, sets->sets[0].named->device.device);
             pl_named_link(sets->sets[0].named, set->named);
             return PL_OK;
         }

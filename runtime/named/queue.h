@@ -23,6 +23,9 @@ enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool gro
                               size_t count, struct pl_named_ready **ready_at, pl_named_handle *ret_handle,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Lets the engine take operations in the memory of `device`, which must outlive it; NULL: in host memory only. */
+void pl_named_use_device(struct pl_named *named, struct pl_device *device);
+
 /** Returns the failure of the world, PL_CANCELLED after a shutdown, else PL_OK. */
 enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 

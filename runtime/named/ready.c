@@ -7,24 +7,6 @@
 
 #include <stdlib.h>
 
-void pl_named_events_init(struct pl_named_events *events, struct pl_device *device)
-{
-    events->device = device;
-    pthread_mutex_init(&events->order, NULL);
-    pthread_mutex_init(&events->lock, NULL);
-}
-
-void pl_named_events_done(struct pl_named_events *events)
-{
-    for (struct pl_named_ready *ready = events->synced.spare, *next; ready; ready = next) {
-        next = ready->next;
-        pl_device_event_free(events->device, ready->event);
-        free(ready);
-    }
-    pthread_mutex_destroy(&events->lock);
-    pthread_mutex_destroy(&events->order);
-}
-
 static struct pl_named_ready *take_spare(struct pl_named_events *events)
 {
     struct pl_named_ready *ready;
@@ -36,6 +18,30 @@ static struct pl_named_ready *take_spare(struct pl_named_events *events)
     }
     pthread_mutex_unlock(&events->lock);
     return ready;
+}
+
+void pl_named_events_init(struct pl_named_events *events, struct pl_device *device)
+{
+    events->device = device;
+    pthread_mutex_init(&events->order, NULL);
+    pthread_mutex_init(&events->lock, NULL);
+}
+
+void pl_named_events_clear(struct pl_named_events *events)
+{
+    struct pl_named_ready *ready;
+
+    while ((ready = take_spare(events))) {
+        pl_device_event_free(events->device, ready->event);
+        free(ready);
+    }
+}
+
+void pl_named_events_done(struct pl_named_events *events)
+{
+    pl_named_events_clear(events);
+    pthread_mutex_destroy(&events->lock);
+    pthread_mutex_destroy(&events->order);
 }
 
 static void put_spare(struct pl_named_ready *ready)

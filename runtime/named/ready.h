@@ -39,7 +39,10 @@ struct pl_named_events {
 
 void pl_named_events_init(struct pl_named_events *events, struct pl_device *device);
 
-/** Releases the spare events. None may be in use. */
+/** Releases the spare events. */
+void pl_named_events_clear(struct pl_named_events *events);
+
+/** The end of it. No event may be in use. */
 void pl_named_events_done(struct pl_named_events *events);
 
 /**

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "runtime/named/queue.h"
 #include "runtime/named/service_private.h"
 
@@ -128,6 +129,7 @@ enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_opti
     concurrent.concurrent = true;
     service->world = world;
     pthread_mutex_init(&service->lock, NULL);
+    pthread_mutex_init(&service->opening, NULL);
     pthread_cond_init(&service->changed, NULL);
     pthread_cond_init(&service->work, NULL);
     status = pl_process_sets_new(world, &concurrent, &service->sets, reterr);
@@ -159,11 +161,7 @@ static void stop_thread(struct pl_service *service)
     }
 }
 
-/*
- * Makes this thread the leader and lets the service's own thread end. Returns false if another thread was inside a
- * collective, perhaps with the lock, until the deadline.
- */
-static bool take_lead(struct pl_service *service, int64_t deadline_ns)
+bool pl_service_take_lead(struct pl_service *service, bool stops, int64_t deadline_ns)
 {
     bool leads = false;
 
@@ -171,9 +169,11 @@ static bool take_lead(struct pl_service *service, int64_t deadline_ns)
         if (pthread_mutex_trylock(&service->lock) == 0) {
             leads = !service->synced.leads;
             service->synced.leads = true;
-            service->synced.stop = true;
             service->synced.aborts_until_ns = deadline_ns;
-            pthread_cond_signal(&service->work);
+            if (stops) {
+                service->synced.stop = true;
+                pthread_cond_signal(&service->work);
+            }
             pthread_mutex_unlock(&service->lock);
         }
         if (!leads) {
@@ -181,6 +181,15 @@ static bool take_lead(struct pl_service *service, int64_t deadline_ns)
         }
     }
     return leads;
+}
+
+void pl_service_leave_lead(struct pl_service *service)
+{
+    pthread_mutex_lock(&service->lock);
+    service->synced.leads = false;
+    service->synced.aborts_until_ns = 0;
+    pthread_cond_broadcast(&service->changed);
+    pthread_mutex_unlock(&service->lock);
 }
 
 /* Joins the service's own thread, which was told to end. */
@@ -199,18 +208,17 @@ void pl_service_abort(struct pl_service *service, const struct pl_error *why)
     const int64_t deadline_ns = pl_deadline_after_ns(PL_NS_PER_S);
     struct pl_named *named = service->all;
 
-    if (!take_lead(service, deadline_ns)) {
+    if (!pl_service_take_lead(service, true, deadline_ns)) {
         return;
     }
     do {
+        if (named->device.world) {
+            pl_world_revoke(named->device.world, why);
+        }
         pl_world_revoke(named->world, why);
         named = named->sibling;
     } while (named != service->all);
-    pthread_mutex_lock(&service->lock);
-    service->synced.leads = false;
-    service->synced.aborts_until_ns = 0;
-    pthread_cond_broadcast(&service->changed);
-    pthread_mutex_unlock(&service->lock);
+    pl_service_leave_lead(service);
     join_thread(service, deadline_ns);
 }
 
@@ -225,6 +233,8 @@ void pl_service_free(struct pl_service *service)
     pl_error_set(&error, PL_CANCELLED, "the named tensors were freed");
     pl_service_end_all(service, &error);
     pl_process_sets_free(service->sets);
+    pl_device_close(service->device);
+    pthread_mutex_destroy(&service->opening);
     pthread_cond_destroy(&service->work);
     pthread_cond_destroy(&service->changed);
     pthread_mutex_destroy(&service->lock);

@@ -39,6 +39,9 @@ struct pl_service_item {
 };
 
 struct pl_service {
+    pthread_mutex_t opening;  /* held while a device is opened; guards the two below */
+    struct pl_device *device; /* the one that pl_service_use_device() has opened; NULL: none */
+    bool is_released;
     struct pl_world *world;
     /* written by the leader with the lock held; read by the leader, or with the lock held */
     struct pl_process_sets *sets;
@@ -80,6 +83,15 @@ struct pl_service {
  * something moves. Returns whether something moved. The caller leads, and does not hold the lock.
  */
 bool pl_service_step(struct pl_service *service, bool block);
+
+/**
+ * Makes the calling thread the leader. Returns false if another thread was inside a collective, perhaps with the lock,
+ * until the deadline. `stops`: the service's own thread is to end.
+ */
+bool pl_service_take_lead(struct pl_service *service, bool stops, int64_t deadline_ns);
+
+/** Leads no longer. */
+void pl_service_leave_lead(struct pl_service *service);
 
 /** Ends every item in flight with the status of `error`. */
 void pl_service_end_all(struct pl_service *service, const struct pl_error *error);

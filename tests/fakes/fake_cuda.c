@@ -180,11 +180,25 @@ void fake_cuda_order(const char *order)
     } else if (strncmp(order, "skip=", 5) == 0 &&
                sscanf(order + 5, "%47[^:]:%ld", fake.skip.name, &fake.skip.at) == 2) {
         fake.skip.calls = 0;
+    } else if (strncmp(order, "fail=", 5) == 0 &&
+               sscanf(order + 5, "%47[^:]:%ld", fake.late_fail.name, &fake.late_fail.at) == 2) {
+        fake.late_fail.calls = 0;
     } else {
         die(order);
     }
     pthread_cond_broadcast(&fake.changed);
     pthread_mutex_unlock(&fake.lock);
+}
+
+bool fake_cuda_has_come(void)
+{
+    bool come;
+
+    pthread_mutex_lock(&fake.lock);
+    come = (fake.skip.at && fake.skip.calls >= fake.skip.at) ||
+           (fake.late_fail.at && fake.late_fail.calls >= fake.late_fail.at);
+    pthread_mutex_unlock(&fake.lock);
+    return come;
 }
 
 bool fake_skips(const char *name)
@@ -228,6 +242,9 @@ CUresult fake_enter(const char *name)
         if (strcmp(fake.fails[i].name, name) == 0 && ++fake.fails[i].calls == fake.fails[i].at) {
             return fake.fails[i].code;
         }
+    }
+    if (strcmp(fake.late_fail.name, name) == 0 && ++fake.late_fail.calls == fake.late_fail.at) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (fake.lost_after && fake.calls > fake.lost_after) {
         return CUDA_ERROR_UNKNOWN;

@@ -63,8 +63,12 @@ bool fake_cuda_has_context(void);
  *   let_copies_go        (with delay_us, without which the call would not return)
  *   skip=NAME:N          from now on the Nth call of cuEventRecord or cuStreamWaitEvent does nothing: what a program
  *                        without that call would do
+ *   fail=NAME:N          from now on the Nth call of the function fails, with CUDA_ERROR_OUT_OF_MEMORY
  */
 void fake_cuda_order(const char *order);
+
+/** Whether the call that the last order skip or fail names has come. Exported by the fake driver. */
+bool fake_cuda_has_come(void);
 
 /** How often the calling thread has called the function `name`; NULL: any function. Exported by the fake driver. */
 long fake_cuda_calls(const char *name);

@@ -103,7 +103,7 @@ struct fake_cuda {
     bool leaks;
     bool holds_copies;
     struct fake_fail fails[MAX_FAILS];
-    struct fake_fail skip;
+    struct fake_fail skip, late_fail; /* of orders */
     int fail_count;
     long calls;
     long launches;

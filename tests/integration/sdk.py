@@ -4,9 +4,9 @@
 
 Each SDK is installed into an environment of its own, with its telemetry off by its own configuration. Both call `docker
 compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts in the image as it is, which has
-no Python, and a Python script in one made from it, which has Debian's torch. README.md's estimator and trainer run as
-they stand there, but for the image's name, the places of code and data, and the kind and number of processors; so do
-those of examples/pytorch. With the word `full`: what the others show on another number of hosts.
+no Python, and a Python script in one made from it, which has Debian's torch. The estimator and the trainer of
+docs/sdk.md run as they stand there, but for the image's name, the places of code and data, and the kind and number of
+processors; so do those of examples/pytorch. With the word `full`: what the others show on another number of hosts.
 """
 import json
 import os
@@ -89,7 +89,7 @@ sys.stdout.write(line + ' '.join(sys.argv[1:] + sorted(channels)) + '\\n')  # in
 '''
 
 # Both run their cases one after the other, each after a line "--- NAME", and say "--- ended" or why not. A case is a
-# piece of README.md, or what it is made of.
+# piece of docs/sdk.md, or what it is made of.
 V3 = '''
 import json, sys, traceback
 from sagemaker.core.training.configs import Compute, InputData, SourceCode
@@ -98,8 +98,8 @@ from sagemaker.train.model_trainer import Mode
 root = sys.argv[1]
 def train(case):
     local = {'training_mode': Mode.LOCAL_CONTAINER, 'local_container_root': f"{root}/{case['name']}", 'role': 'arn:aws:iam::111111111111:role/x'}
-    if 'readme' in case:
-        return exec(case['readme'], {'local': local})
+    if 'page' in case:
+        return exec(case['page'], {'local': local})
     kind, how = case['distributed'] or (None, None)
     ModelTrainer(training_image=case['image'], source_code=SourceCode(source_dir=root + '/src', **case['source']) if case['source'] else None,
                  distributed=getattr(distributed, kind)(**how) if kind else None, hyperparameters=case['hyperparameters'],
@@ -115,8 +115,8 @@ def train(case):
     session = LocalSession()
     session.config = {'local': {'local_code': True, 'container_root': f"{root}/{case['name']}"}}
     local = {'sagemaker_session': session, 'output_path': f"file://{root}/{case['name']}", 'role': 'arn:aws:iam::111111111111:role/x'}
-    if 'readme' in case:
-        return exec(case['readme'], {'local': local})
+    if 'page' in case:
+        return exec(case['page'], {'local': local})
     Estimator(image_uri=case['image'], instance_type='local', instance_count=case['hosts'], hyperparameters=case['hyperparameters'], **local,
               ).fit({name: 'file://' + place for name, place in case['channels'].items()})
 '''
@@ -224,13 +224,13 @@ def lines(hosts, ranks, options, process_1='paceline'):
                   for i in range(hosts) for j in range(ranks or 1))
 
 
-def readme(word, replaced):
-    """README.md's piece of Python that has the word."""
-    pieces = [piece for piece in re.findall(r'^```python\n(.*?)^```', (SOURCE / 'README.md').read_text(), flags=re.M | re.S) if word in piece]
-    expect(len(pieces) == 1, f'README.md has {len(pieces)} pieces of Python with {word}, not 1')
+def page(word, replaced):
+    """The piece of Python in docs/sdk.md that has the word."""
+    pieces = [piece for piece in re.findall(r'^```python\n(.*?)^```', (SOURCE / 'docs/sdk.md').read_text(), flags=re.M | re.S) if word in piece]
+    expect(len(pieces) == 1, f'docs/sdk.md has {len(pieces)} pieces of Python with {word}, not 1')
     piece = pieces[0]
     for old, new in replaced.items():
-        expect(piece.count(old) >= 1, f"README.md's piece with {word} has no {old}")
+        expect(piece.count(old) >= 1, f"the piece of docs/sdk.md with {word} has no {old}")
         piece = piece.replace(old, new)
     return piece
 
@@ -260,15 +260,15 @@ def cases(root):
     hyper = {'epochs': 3, 'name': "it's"}
     options = "--epochs 3 --name it's"
     places = {'"ACCOUNT.dkr.ecr.REGION.amazonaws.com/paceline:latest"': repr(PYTHON_IMAGE), '"src"': repr(f'{root}/src'), 'role=role': '**local'}
-    old = readme('from sagemaker.pytorch', {**places, '"processes_per_host": 8': '"processes_per_host": 2', 'ml.c5.4xlarge': 'local',
+    old = page('from sagemaker.pytorch', {**places, '"processes_per_host": 8': '"processes_per_host": 2', 'ml.c5.4xlarge': 'local',
                                             's3://BUCKET/mnist/train': f'file://{root}/data/training', 's3://BUCKET/mnist/test': f'file://{root}/data/testing'})
-    new = readme('import ModelTrainer', {**places, 'process_count_per_node=8': 'process_count_per_node=2', 'ml.c5.4xlarge': 'local_cpu',
+    new = page('import ModelTrainer', {**places, 'process_count_per_node=8': 'process_count_per_node=2', 'ml.c5.4xlarge': 'local_cpu',
                                          's3://BUCKET/mnist/': f'{root}/data/'})
     return {
         'v2': [
             (case('estimator', 1, hyperparameters=mpi, channels=tools), lines(1, 2, '--epochs 3')),
-            (case('estimator-2', 2, readme=old), lines(2, 2, '--epochs 5 testing training')),
-            (case('example-v2', 2, readme=example('v2', {'"ml.c5.xlarge"': '"local"'})), []),
+            (case('estimator-2', 2, page=old), lines(2, 2, '--epochs 5 testing training')),
+            (case('example-v2', 2, page=example('v2', {'"ml.c5.xlarge"': '"local"'})), []),
         ],
         'v3': [
             (case('plain', 1, hyperparameters={**hyper, 'sagemaker_program': PROGRAMS + 'run.sh'}, channels=tools), lines(1, 0, options)),
@@ -279,8 +279,8 @@ def cases(root):
             (case('command-2', 2, source={'command': './run.sh "$SM_MASTER_ADDR:$SM_HOST_COUNT"'}), lines(2, 0, 'algo-1:2')),
             (case('mpi', 1, source=program, distributed=('MPI', {'process_count_per_node': 2})), lines(1, 2, '')),
             (case('mpi-2', 2, source=program, distributed=('MPI', {'process_count_per_node': 2}), hyperparameters=hyper), lines(2, 2, options)),
-            (case('readme-2', 2, PYTHON_IMAGE, readme=new), lines(2, 2, '--epochs 5 testing training')),
-            (case('example-v3', 2, readme=example('v3', {'"ml.c5.xlarge"': '"local_cpu"', ', enable_managed_spot_training=True': ''})), []),
+            (case('page-2', 2, PYTHON_IMAGE, page=new), lines(2, 2, '--epochs 5 testing training')),
+            (case('example-v3', 2, page=example('v3', {'"ml.c5.xlarge"': '"local_cpu"', ', enable_managed_spot_training=True': ''})), []),
             (case('torchrun', 1, PYTHON_IMAGE, source={'entry_script': 'train.py'}, distributed=('Torchrun', {'process_count_per_node': 2})), lines(1, 2, '')),
             (case('torchrun-2', 2, PYTHON_IMAGE, source={'entry_script': 'train.py'}, distributed=('Torchrun', {'process_count_per_node': 2}),
                   hyperparameters=hyper), lines(2, 2, options)),

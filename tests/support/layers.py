@@ -78,7 +78,7 @@ GUARDED_HEADERS = {
     r"mpi\.h": r"_mpi\.c$",
     r"nccl\.h": r"_nccl\.[ch]$",
     r"cuda.*\.h|cudnn.*\.h|cublas.*\.h|nvrtc\.h|nvml\.h": r"_(cuda|nccl)\.(c|h|cu|cuh)$",
-    r"Python\.h": r"^runtime/horovod/torch(_tensor)?\.c$",
+    r"Python\.h": r"^runtime/horovod/torch(_stage|_tensor)?\.c$",
     r"curl/.*": r"^s3io/http/[a-z0-9_]+\.c$",
     r"elfutils/.*": r"^programs/stacks/unwind\.c$",
     r"(?:cjson/)?cJSON.*\.h": r"^(base/json/json|examples/synthetic/gradient_list)\.c$",

@@ -272,6 +272,89 @@ START_TEST(each_event_and_each_wait_for_one_is_needed)
 }
 END_TEST
 
+/* ---- faults ---- */
+
+struct fault {
+    const char *name;
+    long number;
+    struct pl_error errors[2]; /* of the ranks */
+};
+
+static enum pl_status try_steps(struct bench *bench, int rank, int ranks, struct pl_error *reterr)
+{
+    for (int step = 0; step < 2; step++) {
+        pl_named_handle handles[5];
+
+        for (size_t t = 0; t < PL_ARRAY_ITEMS(handles); t++) {
+            PL_TRY(submit(bench, t, rank, step, &handles[t], reterr));
+        }
+        for (size_t t = 0; t < PL_ARRAY_ITEMS(handles); t++) {
+            bool right;
+
+            PL_TRY(pl_named_wait(bench->named, handles[t], NULL, reterr));
+            PL_TRY(is_right(bench, t, 0, ranks, step, &right, reterr));
+            if (!right) {
+                return pl_error_set(reterr, PL_CORRUPT, "step %d: tensor %zu has other values", step, t);
+            }
+        }
+    }
+    return PL_OK;
+}
+
+static void fails(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct fault *fault = argument;
+    struct bench bench = {0};
+    int rank = pl_world_rank(world);
+    char order[64];
+
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    RANKS_OK(pl_barrier(world, &error)); /* what a rank opens does not fail */
+    if (rank == 0) {
+        snprintf(order, sizeof(order), "fail=%s:%ld", fault->name, fault->number);
+        device_order(order);
+    }
+    RANKS_OK(pl_barrier(world, &error));
+    fault->errors[rank].status = try_steps(&bench, rank, pl_world_size(world), &fault->errors[rank]);
+    bench_close(&bench);
+}
+
+/*
+ * Each of these calls fails once, every `stride`th of them: ranks get an error, or, where the call is part of a
+ * backend's making, right values from the next backend; nothing hangs and nothing is left.
+ */
+START_TEST(a_call_that_fails_is_an_error)
+{
+    static const char *const names[] = {"cuEventCreate",  "cuEventRecord", "cuStreamWaitEvent", "cuMemAlloc_v2",
+                                        "cuMemHostAlloc", "cuMemcpyAsync", "cuLaunchKernel",    "cuStreamCreate"};
+    const char *all = getenv("PACELINE_TEST_ALL");
+    long stride = all ? 1 : 9, said = 0;
+    bool (*has_come)(void) = NULL;
+    void *found = device_fake("fake_cuda_has_come");
+
+    memcpy(&has_come, &found, sizeof(found));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names) && has_come; i++) {
+        bool come = true;
+
+        for (long number = 1 + (long)i % stride; come; number += stride) {
+            struct fault fault = {.name = names[i], .number = number};
+
+            ck_assert_ranks_on(2, 2, NULL, fails, &fault);
+            come = has_come();
+            device_order("fail=none:1");
+            ck_assert_msg(fault.errors[0].status != PL_CORRUPT && fault.errors[1].status != PL_CORRUPT,
+                          "call %ld of %s fails: %s %s", number, names[i], fault.errors[0].cause,
+                          fault.errors[1].cause);
+            said += come && (fault.errors[0].status != PL_OK || fault.errors[1].status != PL_OK);
+            ck_assert_msg(come || (fault.errors[0].status == PL_OK && fault.errors[1].status == PL_OK),
+                          "without a fault: %s %s", fault.errors[0].cause, fault.errors[1].cause);
+        }
+    }
+    ck_assert_msg(said > 0 || !has_come, "no rank has said that a call fails");
+}
+END_TEST
+
 UNIT_MAIN_AFTER("runtime/device_order", device_prepare(), ranks_agree_while_a_batch_is_under_way,
                 a_batch_takes_few_calls, other_tensors_in_each_step_take_no_more_memory,
-                each_event_and_each_wait_for_one_is_needed)
+                each_event_and_each_wait_for_one_is_needed, a_call_that_fails_is_an_error)

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A service's GPU, where its world has none: opened for the first operation there, released before CUDA goes. */
+#include "base/clock.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
+#include "runtime/named/device.h"
+#include "runtime/named/queue.h"
+#include "runtime/named/service_private.h"
+
+/* Opens the device for all engines. */
+static enum pl_status open_device(struct pl_service *service, int ordinal, struct pl_error *reterr)
+{
+    struct pl_named *named = service->all;
+
+    PL_TRY(pl_device_open(ordinal, &service->device, reterr));
+    pthread_mutex_lock(&service->lock); /* submissions and changes of the sets look at the engines */
+    do {
+        pl_named_use_device(named, service->device);
+        named = named->sibling;
+    } while (named != service->all);
+    pthread_mutex_unlock(&service->lock);
+    return PL_OK;
+}
+
+enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, struct pl_error *reterr)
+{
+    const struct pl_device *device;
+    enum pl_status status = PL_OK;
+
+    pthread_mutex_lock(&service->opening);
+    device = service->all->device.device;
+    if (service->is_released) {
+        status = pl_error_set(reterr, PL_CANCELLED, "the process ends: its GPU was released");
+    } else if (!device) {
+        status = open_device(service, ordinal, reterr);
+    } else if (pl_device_info(device)->ordinal != ordinal) {
+        status = pl_error_set(reterr, PL_INVALID,
+                              "a tensor on GPU %d, but this rank's operations are on GPU %d: a rank uses one GPU",
+                              ordinal, pl_device_info(device)->ordinal);
+    }
+    pthread_mutex_unlock(&service->opening);
+    return status;
+}
+
+void pl_service_release_device(struct pl_service *service)
+{
+    struct pl_named *named = service->all;
+
+    if (!pl_service_take_lead(service, false, pl_deadline_after_ns(PL_NS_PER_S))) {
+        return;
+    }
+    pthread_mutex_lock(&service->opening);
+    do {
+        if (!named->device.first && !named->device.maker) {
+            pl_named_device_done(named);
+            pl_named_events_clear(&named->device.events);
+        }
+        named = named->sibling;
+    } while (named != service->all);
+    service->is_released = true;
+    pthread_mutex_unlock(&service->opening);
+    pl_service_leave_lead(service);
+}

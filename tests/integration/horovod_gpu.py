@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The module for torch with tensors on GPUs: each operation of each type, on the tests' driver, whose memory the host cannot touch.
+
+    horovod_gpu.py           starts all cases: 1 and 2 ranks, with a GPU each and a shared one, with and without NCCL
+    horovod_gpu.py --rank    one rank, under mpirun
+
+A tensor is a plain object here: the module needs no torch, only what it asks a tensor. What the program's stream makes comes late.
+"""
+import array
+import ctypes
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+import types
+import warnings
+
+BUILD = os.environ["PACELINE_BUILD"]
+LIBRARY = f"{BUILD}/programs/libpaceline-horovod.so"
+MODULE = f"{BUILD}/programs/libpaceline-horovod-torch.so"
+AVERAGE, SUM, MIN, MAX, PRODUCT = 0, 1, 3, 4, 5  # Horovod's numbers
+CODES = {"Int": ("int32", "i"), "Long": ("int64", "q"), "Float": ("float32", "f"), "Double": ("float64", "d"), "Byte": ("uint8", "B"), "Char": ("int8", "b"),
+         "Short": ("int16", "h")}
+STEPS = 3
+
+
+class Driver:
+    """Device 0's or 1's memory and one stream, by the driver's own functions."""
+
+    def __init__(self, ordinal):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        self.ordinal = ordinal
+        self.stream, context = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
+        self.call("cuCtxSetCurrent", context)
+        self.call("cuStreamCreate", ctypes.byref(self.stream), 1)
+
+    def call(self, name, *arguments):
+        result = getattr(self.cuda, name)(*arguments)
+        assert result == 0, f"{name}: {result}"
+
+    def memory(self, size):
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(size, 1)))
+        return address.value
+
+    def copy(self, to, source, size):
+        self.call("cuMemcpyAsync", ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size), self.stream)
+
+    def wait(self):
+        while self.cuda.cuStreamQuery(self.stream):
+            pass
+
+
+class Tensor:
+    """What the module asks of a tensor on a GPU. A way to host memory is none of it."""
+    is_cuda = True
+
+    def __init__(self, driver, kind, values=(), shape=None):
+        self.driver, self.kind, (self.dtype, self.code) = driver, kind, ("torch." + CODES[kind][0], CODES[kind][1])
+        self.shape = (len(values),) if shape is None else shape
+        self.host = array.array(self.code, values)
+        self.room = len(self.host) * self.host.itemsize
+        self.address = driver.memory(self.room)
+        if values:
+            driver.copy(self.address, self.host.buffer_info()[0], self.room)
+
+    def data_ptr(self):
+        return self.address
+
+    def size(self):
+        return self.shape
+
+    def get_device(self):
+        return self.driver.ordinal
+
+    def contiguous(self):
+        return self
+
+    def resize_(self, shape):
+        count = 1
+        for extent in shape:
+            count *= extent
+        self.shape = tuple(shape)
+        if count * self.host.itemsize > self.room:
+            self.room = count * self.host.itemsize
+            self.address = self.driver.memory(self.room)
+        return self
+
+    def values(self):
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        host = array.array(self.code, [0] * count)
+        self.driver.copy(host.buffer_info()[0], self.address, count * host.itemsize)
+        self.driver.wait()
+        return list(host)
+
+
+def load():
+    library = ctypes.CDLL(LIBRARY, mode=ctypes.RTLD_GLOBAL)
+    loader = importlib.machinery.ExtensionFileLoader("mpi_lib_v2", MODULE)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("mpi_lib_v2", MODULE, loader=loader))
+    loader.exec_module(module)
+    return library, module
+
+
+def pretend_torch(driver, raw):
+    """Modules of torch's names with the current stream, in the newer form or in the one that all versions have."""
+    torch, c, cuda = types.ModuleType("torch"), types.ModuleType("torch._C"), types.ModuleType("torch.cuda")
+    torch.__path__ = []
+    if raw:
+        c._cuda_getCurrentRawStream = lambda gpu: driver.stream.value
+    cuda.current_stream = lambda gpu: types.SimpleNamespace(cuda_stream=driver.stream.value)
+    sys.modules.update({"torch": torch, "torch._C": c, "torch.cuda": cuda})
+
+
+def rank():
+    warnings.simplefilter("error")  # a copy to host memory is a warning
+    driver = None
+    library, hvd = load()
+    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
+    n, r = library.horovod_size(), library.horovod_rank()
+    driver = Driver(r % int(os.environ["TEST_GPUS"]))
+    pretend_torch(driver, raw=os.environ["TEST_RAW"] == "1")
+    assert library.horovod_cuda_built() and not library.horovod_nccl_built()
+
+    def function(name, kind):
+        return getattr(hvd, f"horovod_torch_{name}_async_torch_cuda_{kind}Tensor")
+
+    def check(found, expected, *about):
+        assert found == expected, (*about, found[:8], "differ from", expected[:8])
+
+    def give(kind, count, rank, step):
+        return [(i * 3 + rank * 5 + step) % 7 + 1 for i in range(count)]
+
+    def total(kind, count, step, op=SUM):
+        parts = [give(kind, count, q, step) for q in range(n)]
+        return [{SUM: sum, MIN: min, MAX: max}[op](column) for column in zip(*parts)]
+
+    for step in range(STEPS):
+        for kind in ("Int", "Long", "Float", "Double"):
+            handles = []
+            for t in range(12):  # ranks submit in different orders, and the stream is late with each tensor
+                t = t if r % 2 else 11 - t
+                tensor = Tensor(driver, kind, give(kind, 100 * t + 1, r, step))
+                output = tensor if t % 2 else Tensor(driver, kind, [0] * (100 * t + 1))
+                handles.append((t, output, function("allreduce", kind)(tensor, output, 1, f"{kind}.{t}".encode(), SUM, 1.0, 1.0, 0), tensor))
+            for t, output, handle, _ in handles:
+                hvd.horovod_torch_wait_and_clear(handle)
+                check(output.values(), total(kind, 100 * t + 1, step), kind, t, step)
+            for op in (MIN, MAX):
+                tensor = Tensor(driver, kind, give(kind, 50, r, step))
+                hvd.horovod_torch_wait_and_clear(function("allreduce", kind)(tensor, tensor, 1, b"extreme", op, 1.0, 1.0, 0))
+                check(tensor.values(), total(kind, 50, step, op), kind, op)
+            group = [Tensor(driver, kind, give(kind, 10 * t + 3, r, step)) for t in range(5)]
+            hvd.horovod_torch_wait_and_clear(function("grouped_allreduce", kind)(group, group, 1, b"group", SUM, 1.0, 1.0, 0))
+            for t, tensor in enumerate(group):
+                check(tensor.values(), total(kind, 10 * t + 3, step), kind, "group", t)
+            if kind in ("Float", "Double"):
+                tensor, output = Tensor(driver, kind, give(kind, 64, r, step)), Tensor(driver, kind, [0] * 64)
+                hvd.horovod_torch_wait_and_clear(function("allreduce", kind)(tensor, output, 1, b"scaled", SUM, 0.5, 4.0, 0))
+                check(output.values(), [2.0 * value for value in total(kind, 64, step)], kind, "scaled")
+                check(tensor.values(), give(kind, 64, r, step), kind, "the input of a scaled sum")
+        for kind in CODES:
+            tensor, output = Tensor(driver, kind, give(kind, 77, r, step)), Tensor(driver, kind, [0] * 77)
+            hvd.horovod_torch_wait_and_clear(function("broadcast", kind)(tensor, output, n - 1, b"broadcast", 0))
+            check(output.values(), give(kind, 77, n - 1, step), kind, "broadcast")
+    other = Tensor(driver, "Float", [1.0])
+    other.get_device = lambda: driver.ordinal + 1
+    try:
+        function("allreduce", "Float")(other, other, 1, b"elsewhere", SUM, 1.0, 1.0, 0)
+    except ValueError as error:
+        assert f"GPU {driver.ordinal + 1}" in str(error) and f"GPU {driver.ordinal}" in str(error), error
+    else:
+        raise AssertionError("a tensor on a second GPU was taken")
+    if os.environ["TEST_LEAVES"] == "1":
+        library.horovod_shutdown()
+    print("rank", r, "is right", flush=True)
+
+
+def main():
+    for ranks, gpus, nccl in ((1, 1, True), (2, 1, False), (2, 2, False), (2, 2, True)):
+        fakes = f"{BUILD}/tests/fakes"
+        environment = {**os.environ, "TEST_GPUS": str(gpus), "TEST_RAW": str(int(nccl)), "TEST_LEAVES": str(int(ranks == 2)),
+                       "FAKE_CUDA": f"devices={gpus},delay_us=20", "LD_LIBRARY_PATH": f"{fakes}/{'nccl' if nccl else 'no_nccl'}:{fakes}"}
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), sys.executable, __file__, "--rank"]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+        if done.returncode != 0 or done.stdout.count("is right") != ranks:
+            sys.exit(f"{ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
+    print("each operation was right")
+
+
+if __name__ == "__main__":
+    rank() if sys.argv[1:] == ["--rank"] else main()
