@@ -3,10 +3,10 @@
 """Versions 2 and 3 of the SageMaker SDK, unchanged and from PyPI, train on the image in local container mode.
 
 Each SDK is installed into an environment of its own, with its telemetry off by its own configuration. Both call `docker
-compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts in the image as it is, which has no
-Python, and a Python script in one made from it, which has Debian's torch. The estimator and the trainer of docs/sdk.md run as they
-stand there, and so do those of examples/pytorch, but for the image's name, the places of code and data, and the kind and number of processors. With the word
-`full`: what the others show on another number of hosts.
+compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts in the image as it is, which has
+no Python, and a Python script in one made from it, which has Debian's torch. The estimator and the trainer of
+docs/sdk.md run as they stand there, but for the image's name, the places of code and data, and the kind and number of
+processors; so do those of examples/pytorch. With the word `full`: what the others show on another number of hosts.
 """
 import json
 import os
