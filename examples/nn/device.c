@@ -77,7 +77,7 @@ static void log_why_cpu(struct pl_world *world)
 
     if (pl_world_rank(world) == 0 && strcmp(pl_world_setting(world, "device"), "off") != 0 &&
         pl_device_count(&count, &why) != PL_OK) {
-        pl_log(PL_LOG_WARNING, "training on the CPU: %s", why.cause);
+        pl_log(PL_LOG_INFO, "training on the CPU: %s", why.cause);
     }
 }
 
