@@ -596,7 +596,7 @@ def main():
         assert "was compiled" in run(PACELINE, "horovod", "--python", python, expect=1)
         assert open(module).read() == "compiled"
         run(PACELINE, "horovod", "install", "--force", "--python", python)
-        assert "no longer on Paceline" in run(PACELINE, "horovod", "remove", "--python", python)
+        assert "no longer runs on Paceline" in run(PACELINE, "horovod", "remove", "--python", python)
         assert not glob.glob(f"{os.path.dirname(module)}/*paceline*") and not glob.glob(f"{folder}/venv/lib/*/site-packages/paceline_horovod*") and not os.path.lexists(module)
         assert "has no module of Paceline's" in run(PACELINE, "horovod", "remove", "--python", python, expect=1)
         assert "not there: paceline horovod" in run(PACELINE, "horovod", "check", "--python", python, expect=1)

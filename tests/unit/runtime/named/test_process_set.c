@@ -122,7 +122,7 @@ static void busy_body(struct rank *self)
             expect_ok(pl_named_submit(named, &op, &handle, &error));
         }
         expect(pl_process_sets_remove(sets, set, &error) == PL_INVALID &&
-                   strstr(error.cause, "set 1 stays: 'late' is under way on rank"),
+                   strstr(error.cause, "process set 1 cannot be removed: 'late' is under way on rank"),
                "%s", error.cause);
     }
     if (self->rank < 2) {
