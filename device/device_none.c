@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A build without CUDA: counting and opening devices return that error. The other functions exist only for the linker:
- * without a device they cannot be called. */
+/* A build without CUDA: the functions that count and open devices report that CUDA is missing. The other functions
+ * exist only for the linker: without a device they cannot be called. */
 #include "device/choose.h"
 #include "device/device_private.h"
 #include "device/kernel.h"

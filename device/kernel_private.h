@@ -20,8 +20,8 @@ enum pl_status pl_device_pieces_reserve(struct pl_device *device, size_t most, u
                                         struct pl_device_pieces **ret_pieces, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Fills such a list, by a copy on `stream`. All work with its earlier contents has ended, and it has room: otherwise
- * PL_LIMIT.
+ * Fills such a list, by a copy on `stream`. The caller ensures that all work with its earlier contents has ended.
+ * Errors  PL_LIMIT: the list has too little room.
  */
 enum pl_status pl_device_pieces_fill(struct pl_device_pieces *pieces, const struct pl_device_piece *list, size_t count,
                                      void *stream, struct pl_error *reterr) PL_MUST_CHECK;

@@ -80,7 +80,7 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
 static bool enter_release(struct pl_device *device, const char *what)
 {
     if (pl_device_cuda_is_late(device)) {
-        pl_log(PL_LOG_DEBUG, "%s is left to the end of the process, since the device's work has not ended", what);
+        pl_log(PL_LOG_DEBUG, "%s is skipped until the process ends, because the device's work has not ended", what);
         return false;
     }
     PL_CUDA_LET(device, cuCtxSetCurrent(device->context), what);

@@ -66,7 +66,7 @@ struct pl_stop {
     struct pl_world *world;
     struct pl_request *request; /* the allreduce of the last call; NULL if it has completed or there was no call */
     int32_t own;                /* whether this rank was asked to stop when the allreduce began */
-    int32_t any;                /* whether any rank was, once the allreduce has completed */
+    int32_t any;                /* whether any rank was asked; valid after the allreduce has completed */
 };
 
 enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, struct pl_error *reterr)

@@ -12,9 +12,9 @@
 
 enum {
     PL_WORLD_MAX_BACKENDS = 7,
-    /* Polls before a wait first reads the clock, which costs about as much as 20 polls of a shared word. From then
-     * on it reads the clock after each poll, since a poll may take milliseconds if MPI or another process has the
-     * CPU. */
+    /* The number of polls before a wait first reads the clock. A reading costs about as much as 20 polls of a shared
+     * word. From then on the wait reads the clock after each poll, since a poll may take milliseconds if MPI or another
+     * process has the CPU. */
     PL_POLLS_BEFORE_CLOCK = 64,
 };
 

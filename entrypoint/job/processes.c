@@ -94,7 +94,7 @@ static bool is_like_here(const struct pl_job *job, const struct pl_python_json *
            strcmp(pl_python_json_text(type), job->instance_type) == 0;
 }
 
-/* Fill host_processes for the hosts of each group. Hosts without a group get the number of this host. */
+/* Fill host_processes for the hosts of each group. Hosts without a group get as many processes as this host. */
 static void fill_hosts(struct pl_job *job, const struct pl_python_json *counts)
 {
     const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;

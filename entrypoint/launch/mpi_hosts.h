@@ -10,9 +10,9 @@
 #include "entrypoint/launch/plan.h"
 
 /**
- * Begin plan->argv with mpirun, its hosts and its number of processes. If only a host itself knows its number, this
- * host's number of devices stands in for it. `oversubscribe` allows more processes than there is room for; otherwise
- * this is PL_INVALID, unless the number of a host is not known yet.
+ * Begin plan->argv with mpirun, its hosts and its number of processes. If only a host itself knows how many processes
+ * it runs, the plan assumes this host's number of devices. `oversubscribe` allows more processes than there is room
+ * for; otherwise this is PL_INVALID, unless the number of a host is not known yet.
  */
 enum pl_status pl_mpi_hosts_add(const struct pl_job *job, bool oversubscribe, struct pl_launch_plan *plan,
                                 struct pl_error *reterr) PL_MUST_CHECK;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    REASON_BYTES = 400, /* with the text before it: ssh prints this many bytes of the reason */
+    REASON_BYTES = 400, /* that ssh prints of the reason, PL_DISCONNECT_BEGIN included */
     DISCONNECT = 1,     /* SSH_MSG_DISCONNECT, */
     BY_APPLICATION = 11 /* and its reason code, SSH_DISCONNECT_BY_APPLICATION */
 };

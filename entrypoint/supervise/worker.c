@@ -518,7 +518,7 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
         }
         if (pl_deadline_passed(next_log_ns)) {
             pl_log(PL_LOG_INFO, "waiting for the master host %s%s", master_host(supervisor),
-                   state->joined ? ", which waits for other hosts or prepares" : "");
+                   state->joined ? ", which is waiting for other hosts or preparing its program" : "");
             next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
         }
         PL_TRY(pl_supervise_poll(supervisor, next_log_ns < deadline_ns ? next_log_ns : deadline_ns, reterr));

@@ -196,7 +196,7 @@ static bool reach(struct pl_check_ranks *check)
         pl_check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
         MPI_Irecv(&decision, 1, MPI_BYTE, 0, TAG_DECISION, MPI_COMM_WORLD, &request);
         while (!pl_check_wait_until(&request, pl_deadline_after_ns(4 * REACH_NS)) || !decision) {
-            pause(); /* rank 0 reports the problem and mpirun ends the others; or the alarm does */
+            pause(); /* rank 0 reports the problem, then mpirun ends this process; otherwise the alarm ends it */
         }
         free(received);
         return true;

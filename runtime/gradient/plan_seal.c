@@ -133,7 +133,7 @@ static enum pl_status check(const struct pl_plan *plan, struct pl_error *reterr)
         (!plan->device || pl_dtype_bytes(options->gradient_dtype) != sizeof(uint16_t) ||
          !pl_dtype_is_float(options->gradient_dtype))) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "%s: gradients of %s: float32, and in device memory float16 and bfloat16, are possible",
+                            "%s: gradients cannot be %s: expected float32, or float16 or bfloat16 in device memory",
                             plan->name, pl_dtype_text(options->gradient_dtype));
     }
     return PL_OK;

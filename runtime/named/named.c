@@ -128,8 +128,9 @@ static enum pl_status check_splits(const struct pl_named *named, const struct pl
     }
     for (int i = 0; i < named->ranks; i++) {
         if (__builtin_add_overflow(sum, op->splits[i], &sum) || sum > op->shape[0]) {
-            return pl_error_set(reterr, PL_INVALID, "'%s': the splits up to rank %d are more than the %llu rows", name,
-                                i, (unsigned long long)op->shape[0]);
+            return pl_error_set(reterr, PL_INVALID,
+                                "'%s': the splits of ranks 0 to %d add up to more than the tensor's %llu rows", name, i,
+                                (unsigned long long)op->shape[0]);
         }
     }
     return PL_OK;

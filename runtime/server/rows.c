@@ -17,7 +17,7 @@ enum { LEAST_ROW_BYTES = sizeof(int64_t) + sizeof(float), MOST_ROWS = PL_SERVER_
 
 _Static_assert(sizeof(int64_t) + PL_SERVER_MOST_COLUMNS * sizeof(float) <= PL_SERVER_ROWS_BYTES, "a row has room");
 
-/* A request of a worker of this host, which sends one request at a time. */
+/* A request of one worker of this host. A worker sends one request at a time. */
 struct request {
     enum pl_server_rows what;
     uint64_t table;

@@ -46,8 +46,8 @@ static enum pl_status find_next_head(struct pl_record_reader *reader, size_t byt
         if (begins_record(window->data)) {
             return PL_OK;
         }
-        /* Heads are at multiples of four bytes in the stream. If the position is odd, this returns to a multiple of
-         * four. */
+        /* Heads are at multiples of four bytes in the stream. If the position is not one, this skips to the
+         * next one. */
         bytes = 4 - (size_t)(window->offset_bytes & 3);
     }
 }

@@ -221,7 +221,7 @@ static enum pl_status time_way(struct model *model, enum way way, int steps, dou
         PL_TRY(step(model, way, &sum, reterr));
     }
     us = (double)(pl_clock_now_ns() - start_ns) / (double)PL_NS_PER_US / steps;
-    if (sum == 12345.678f) { /* never true, but the compiler cannot know that and has to read */
+    if (sum == 12345.678f) { /* never true, but the compiler cannot know that, so it keeps the loads */
         us = 0;
     }
     MPI_Allreduce(MPI_IN_PLACE, &us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);

@@ -100,7 +100,7 @@ COPY --from=$image /opt/paceline /opt/paceline
 D
   said=$(in_base bare '/opt/paceline/install; echo code $?')
   for words in "install openmpi-bin" "install openssh-client" "install openssh-server" "libcurl.so.4" "code 1"; do says "$said" "$words"; done
-  # What the base has is not shadowed, and what it lacks is not seen by others.
+  # Libraries of the base stay in use; those that Paceline adds are visible to Paceline's programs only.
   says "$(in_base bare '/opt/paceline/install --no-mpi --no-ssh >/dev/null && ls /opt/paceline/lib/linked | grep -cE "^lib(c|z|zstd)\.so"; ldconfig -p | grep -c carried;
     for tool in s3 stacks unpack index feed; do paceline $tool --help >/dev/null 2>&1; test $? -le 2 || echo $tool fails; done; echo end' | tr '\n' ' ')" '^0 0 end $'
 }

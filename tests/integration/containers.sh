@@ -289,7 +289,7 @@ two_builds_have_the_same_files() {
   diff "$work/first" "$work/second" || fail "two builds of one tree have other files"
 }
 
-# The pods of examples/kubernetes/job.yaml: its script and its files, the capabilities that it names, a secret, and no key in the image.
+# Runs the pods of examples/kubernetes/job.yaml with its script, files, capabilities and a secret, in an image without a key.
 two_pods_train_without_keys_in_the_image() {
   local yaml=$PACELINE_SOURCE/examples/kubernetes/job.yaml job=$work/pods name
   mkdir -p "$job/image"

@@ -24,7 +24,7 @@ static double rate_of(int step)
     return 0.03125 / (1 + step);
 }
 
-/* ---- saved, and gone on with other servers, or with ranks ---- */
+/* ---- a saved state is resumed with another number of servers, or in a job of ranks ---- */
 
 struct resumed {
     const struct pl_optimizer_options *optimizer;
