@@ -185,14 +185,16 @@ expect_code algo-2 0
 case_end algo-1 algo-2
 
 secret_case() { # secret_case NAME PEER_WAIT_S SECRET_1 SECRET_2: keys from a file in a channel, none in the image
-  local number
+  local number wait_s=$2
   case_begin "$1"
-  cluster_environment=("PACELINE_PEER_WAIT_S=$2" "PACELINE_SSH_DIR=/nonexistent" "PACELINE_SSH_SECRET=/opt/ml/input/data/secret/key" "TRAINING_JOB_NAME=job-1")
+  cluster_environment=("" "PACELINE_SSH_DIR=/nonexistent" "PACELINE_SSH_SECRET=/opt/ml/input/data/secret/key" "TRAINING_JOB_NAME=job-1")
   shift 2
   for number in 1 2; do
     job_config algo-$number "algo-1 algo-2" 2
     mkdir -p "$cluster/algo-$number/ml/input/data/secret"
     echo "$1" >"$cluster/algo-$number/ml/input/data/secret/key"
+    # The worker waits longer: its sshd is there when the master gives up, and the reason is the key, not the port.
+    cluster_environment[0]=PACELINE_PEER_WAIT_S=$((wait_s + 10 * (number - 1)))
     host_start algo-$number "$paceline" -- "$probe"
     shift
   done
