@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""paceline info, paceline bench and the benchmark of a step on the driver for tests, as processes: their output about device memory, and correct sums."""
+"""paceline info, paceline bench and the benchmark of a step on the driver for tests, as processes: their output about device memory, and correct sums.
+
+Also what is run by hand on other machines: tests/gpu.sh and tests/bench/many_ranks.py.
+"""
+import importlib.util
 import json
 import os
 import pathlib
@@ -49,9 +53,32 @@ def bench():
     says(run("libexec/paceline/paceline-bench", *words, fake="no_device", status=1), "no GPU is used")
     says(run("libexec/paceline/paceline-bench", *words, PACELINE_DEVICE="off", status=1), "no GPU is used")
     mistakes = {"--bound": "without --peer and --bound", "--max-bytes=1MB": "--max-bytes is '1MB', expected", "--pears": "there is no option --pears (did you mean '--peer'?)",
-                "--pairs": "--pairs needs a value", "alreduce": "expected only the word allreduce, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
+                "--pairs": "--pairs needs a value", "alreduce": "expected one operation, allreduce, allgather or broadcast, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
     for word, wanted in mistakes.items():
         says(run("libexec/paceline/paceline-bench", *words, word, status=2), wanted)
+
+
+def many_ranks():
+    """A row for each operation, with right values; the placement of ranks on processors that this machine does not have."""
+    path = SOURCE / "tests/bench/many_ranks.py"
+    with tempfile.TemporaryDirectory() as folder:
+        kept = pathlib.Path(folder) / "kept.json"
+        done = subprocess.run([path, "--build", BUILD, "--ranks", "3", "--max-bytes", "64", "--repeats", "1", "--loop-ms", "0.1", "--json", kept], text=True, timeout=500,
+                              capture_output=True)
+        print(done.stdout, done.stderr)
+        assert done.returncode == 0, done.returncode
+        rows = json.loads(kept.read_text())["rows"]
+    assert [(row["operation"], row["ranks"], row["bytes"]) for row in rows] == [("allreduce", 3, 64), ("allgather", 3, 64), ("broadcast", 3, 64)], rows
+    assert all(len(row[f"{buffers}_{what}"]) == 1 for row in rows for buffers in ("arena", "private") for what in ("us", "ratio")), rows
+    says(done.stdout, "| 64 B | ", "reading other memory: ", "throttled while this ran: ", "allgather, 3 ranks")
+
+    spec = importlib.util.spec_from_file_location("many_ranks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    groups = [[0, 1, 2, 3], [4, 5, 6, 7]]  # two L3 caches; 8 to 15 are the cores' other threads
+    places = [module.placements(ranks, list(range(8)), list(range(8, 16)), groups) for ranks in (2, 8, 12, 17)]
+    assert places == [{"one L3": [4, 5], "spread over L3s": [0, 4]}, {"spread over L3s": [0, 4, 1, 5, 2, 6, 3, 7]}, {"threads of cores too": list(range(12))},
+                      {"more ranks than processors": None}], places
 
 
 def report(work, step_rows):
@@ -132,5 +159,6 @@ def script():
 
 info()
 bench()
+many_ranks()
 step()
 script()
