@@ -21,6 +21,7 @@
 #   examples     mnist and cifar10 on the GPU against the CPU; two and four processes on one GPU
 #   torch        images a second beside PyTorch
 #   python       examples/python/paceline.py with PyTorch's tensors on the GPU, one rank and two that share it
+#   horovod      Horovod's own Python with PyTorch's tensors on the GPU, up to four ranks that share it: values, training, figures, ends
 #   conformance  the collectives' conformance matrix between processes, in the card's memory
 #   sanitizer    compute-sanitizer's memcheck and racecheck over the kernels
 #
@@ -28,8 +29,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-steps=(unit kernels step sharing examples torch python conformance sanitizer)
-declare -A most=([build]=420 [unit]=120 [kernels]=90 [step]=60 [sharing]=120 [examples]=180 [torch]=240 [python]=60 [conformance]=60 [sanitizer]=180) # seconds
+steps=(unit kernels step sharing examples torch python horovod conformance sanitizer)
+declare -A most=([build]=420 [unit]=120 [kernels]=90 [step]=60 [sharing]=120 [examples]=180 [torch]=240 [python]=60 [horovod]=240 [conformance]=60 [sanitizer]=180) # seconds
 build=$root/build-gpu packages= json= limit=0 only=()
 
 . tests/support/carried.sh
@@ -214,6 +215,17 @@ python_binding() {
   fi
   return $code
 }
+horovod_tensors() {
+  [ $mpi = enabled ] || { echo "no Open MPI"; return 77; }
+  [ -e "$build/programs/libpaceline-horovod-torch.so" ] || { echo "the module for torch was not built: no Python.h"; return 77; }
+  export LD_LIBRARY_PATH=$inherited
+  if [ -d "$packages/python" ]; then # a copy, because links are put into it
+    rm -rf "$work/python"
+    cp -a "$packages/python" "$work/python" && export PYTHONPATH=$work/python${PYTHONPATH:+:$PYTHONPATH}
+  fi
+  "$build/entrypoint/paceline" horovod install --python python3 || { echo "no Horovod for python3; --pack brings it along"; return 77; }
+  "$root/tests/integration/horovod_device.py" --json "$work/horovod.json"
+}
 gradients=$root/examples/synthetic/resnet50.json
 bench_step() { "$build/tests/bench/step_device" --gradients "$gradients" --json "$work/step_device.json"; }
 bench_kernels() { "$build/tests/bench/bench_device" --gradients "$gradients" --json "$work/bench_device.json"; }
@@ -250,6 +262,7 @@ if step build compile; then
   ! wanted examples || step examples "$root/tests/integration/gpu_examples.py" --json "$work/examples.json"
   ! wanted torch || step torch env "LD_LIBRARY_PATH=$loads" "$root/tests/bench/torch_peer.py" --build "$build" --libraries "${LD_LIBRARY_PATH:-}" --rounds 2 --json "$work/torch.json"
   ! wanted python || step python python_binding
+  ! wanted horovod || step horovod horovod_tensors
   ! wanted conformance || step conformance conformance
   ! wanted sanitizer || step sanitizer sanitize
 fi

@@ -87,6 +87,9 @@ def report(work, step_rows):
                {"case": "scale float32, 4 MiB", "of_peak": 0.93, "of_copy": 0.85}, {"case": "AdamW, float32 gradients, 4 MiB", "of_peak": 0.91, "of_copy": 0.92}]
     (work / "bench_device.json").write_text("".join(json.dumps(row) + "\n" for row in kernels) + '{"case": "pack, 16 tens')
     (work / "examples.json").write_text('{"model": "mnist", "ranks": 1, "accuracy": 0.5, "cpu": 0.9}\n{"model": "mnist", "ranks": 2, "accuracy": 0.9, "cpu": 0.91}\n')
+    (work / "horovod.json").write_text('{"case": "speed", "ranks": 1, "sixteen_ms": 9.0, "through_host_ms": 9.5, "whole_ms": 2.0, "copy_ms": 1.9}\n'
+                                       '{"case": "speed", "ranks": 2, "sixteen_ms": 1.25, "through_host_ms": 28.0, "whole_ms": 2.0, "copy_ms": 1.0}\n'
+                                       '{"case": "backward", "ranks": 1, "added": 0.04, "async_completion": "0"}\n')
     (work / "kernels.end").write_text("the last words\n")
     (work / "steps.tsv").write_text("build\tpassed\t30\tdone\nkernels\tFAILED\t90\tstopped after 90 s: \t\r\xc3\n", encoding="latin-1")
     done = subprocess.run([SOURCE / "tests/bench/gpu_report.py", work, work / "results.json", "A card", "torch: none"], text=True, capture_output=True)
@@ -96,9 +99,10 @@ def report(work, step_rows):
     says(done.stdout, "A card, ", "kernels      FAILED      90 s  stopped after 90 s", "left out     torch: none", "| the ceiling | 4300 GB/s |  |",
          "| at least 85% of it (scale float32, 4 MiB), 89% of the ceiling (pack, 16 tensors, 4 MiB) | NO |",
          "| at least 92% of it (AdamW, float32 gradients, 4 MiB), 91% of the ceiling (AdamW, float32 gradients, 4 MiB) |  |", "| 2: 0.900, CPU 0.910 |  |",
+         "| 1.5 ms | 1.25 ms | yes |", "| 28.00 ms |  |", "| 90 % | 95% | yes |", "| 3 % longer | +4.0% | NO |", "| 1 % longer | not measured |  |",
          f"| 20 us | {host:.1f} us | {'yes' if host < 20 else 'NO'} |", f"| 1 % | {overhead:+.2%} | {'yes' if overhead < 0.01 else 'NO'} |", "| not measured |  |")
     kept = json.loads((work / "results.json").read_text())
-    assert [step["name"] for step in kept["steps"]] == ["build", "kernels"] and kept["figures"]["bench_device"] == kernels, kept
+    assert [step["name"] for step in kept["steps"]] == ["build", "kernels"] and kept["figures"]["bench_device"] == kernels, kept["figures"]
     assert "log" not in kept["steps"][0] and kept["steps"][1]["log"] == ["the last words"], kept
     with (work / "examples.json").open("a") as figures:
         figures.write('{"model": "mnist", "ranks": 4, "accuracy": 0.9, "cpu": 0.91}\n')
