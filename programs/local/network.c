@@ -2,6 +2,7 @@
 /* The network of hosts in namespaces. */
 #include "programs/local/network.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 
 #include <arpa/inet.h>
@@ -13,13 +14,19 @@
 #include <linux/veth.h>
 #include <net/if.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BRIDGE "sw0"
+
+#define WORK_NS (30 * PL_NS_PER_S)
 
 enum { MESSAGE_BYTES = 512, ANSWER_BYTES = 4096 };
 
@@ -46,38 +53,6 @@ static enum pl_status make_bridge(struct pl_error *reterr)
         return pl_error_errno(reterr, "make a bridge between the hosts");
     }
     return set_up(fd, BRIDGE, reterr);
-}
-
-/* Enters the network namespace `fd`; `*ret_own_fd` leads back. */
-static enum pl_status enter(int fd, int *ret_own_fd, struct pl_error *reterr)
-{
-    *ret_own_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (*ret_own_fd < 0) {
-        return pl_error_errno(reterr, "open '/proc/self/ns/net'");
-    }
-    return fd < 0 || setns(fd, CLONE_NEWNET) == 0 ? PL_OK : pl_error_errno(reterr, "enter the network of the hosts");
-}
-
-static enum pl_status go_back(int own_fd, enum pl_status status, struct pl_error *reterr)
-{
-    if (setns(own_fd, CLONE_NEWNET) != 0 && status == PL_OK) {
-        return pl_error_errno(reterr, "leave the network of the hosts");
-    }
-    return status;
-}
-
-enum pl_status pl_local_network_new(int *ret_fd, struct pl_error *reterr)
-{
-    PL_AUTO_CLOSE int own_fd = -1;
-    enum pl_status status;
-
-    PL_TRY(enter(-1, &own_fd, reterr));
-    if (unshare(CLONE_NEWNET) != 0) {
-        return pl_error_errno(reterr, "make a network namespace");
-    }
-    *ret_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-    status = *ret_fd >= 0 ? make_bridge(reterr) : pl_error_errno(reterr, "open '/proc/self/ns/net'");
-    return go_back(own_fd, status, reterr);
 }
 
 struct message {
@@ -170,20 +145,95 @@ static enum pl_status plug(unsigned number, pid_t pid, struct pl_error *reterr)
     return set_up(fd, name, reterr);
 }
 
-enum pl_status pl_local_network_plug(int network_fd, unsigned number, pid_t pid, struct pl_error *reterr)
+/* What a process of its own does in the network of the hosts: this process could not come back from there unless it is
+ * root. `network_fd` is -1 for a new network with a bridge. */
+static enum pl_status work(int network_fd, unsigned number, pid_t pid, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int own_fd = -1;
-
-    PL_TRY(enter(network_fd, &own_fd, reterr));
-    return go_back(own_fd, plug(number, pid, reterr), reterr);
+    if (network_fd < 0) {
+        return unshare(CLONE_NEWNET) == 0 ? make_bridge(reterr) : pl_error_errno(reterr, "make a network namespace");
+    }
+    return setns(network_fd, CLONE_NEWNET) == 0 ? plug(number, pid, reterr)
+                                                : pl_error_errno(reterr, "enter the network of the hosts");
 }
 
-enum pl_status pl_local_network_set_up_lo(struct pl_error *reterr)
+/* The worker tells how it went, and then ends when its input does. */
+_Noreturn static void be_worker(int network_fd, unsigned number, pid_t pid, int input_fd, int output_fd)
 {
-    PL_AUTO_CLOSE int fd = -1;
+    struct pl_error error = PL_ERROR_NONE;
+    char none;
 
-    PL_TRY(open_socket(&fd, reterr));
-    return set_up(fd, "lo", reterr);
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    error.status = work(network_fd, number, pid, &error);
+    if (pl_file_write_fd(output_fd, &error, sizeof(error), "a report", NULL) != PL_OK) {
+        _exit(EXIT_FAILURE);
+    }
+    _exit(read(input_fd, &none, 1) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+static enum pl_status read_report(int fd, pid_t worker, int *ret_fd, struct pl_error *reterr)
+{
+    struct pl_error error;
+    char path[64];
+    size_t bytes;
+
+    PL_TRY(pl_file_read_some(fd, &error, sizeof(error), pl_deadline_after_ns(WORK_NS), "the report of a network",
+                             &bytes, reterr));
+    if (bytes != sizeof(error)) {
+        return pl_error_set(reterr, PL_FAILED, "the process that makes the network of the hosts ended");
+    }
+    if (error.status != PL_OK) {
+        if (reterr) {
+            *reterr = error;
+        }
+        return error.status;
+    }
+    if (!ret_fd) {
+        return PL_OK;
+    }
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)worker);
+    *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '%s'", path);
+}
+
+static enum pl_status run_worker(int network_fd, unsigned number, pid_t pid, int *ret_fd, struct pl_error *reterr)
+{
+    int input[2], output[2];
+    enum pl_status status;
+    pid_t worker;
+
+    if (pipe2(input, O_CLOEXEC) != 0) {
+        return pl_error_errno(reterr, "make a pipe");
+    }
+    if (pipe2(output, O_CLOEXEC) != 0) {
+        status = pl_error_errno(reterr, "make a pipe");
+        close(input[0]);
+        close(input[1]);
+        return status;
+    }
+    worker = fork();
+    if (worker == 0) {
+        close(input[1]);
+        close(output[0]);
+        be_worker(network_fd, number, pid, input[0], output[1]);
+    }
+    close(input[0]);
+    close(output[1]);
+    status = worker < 0 ? pl_error_errno(reterr, "start a process") : read_report(output[0], worker, ret_fd, reterr);
+    close(input[1]);
+    close(output[0]);
+    while (worker > 0 && waitpid(worker, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+}
+
+enum pl_status pl_local_network_new(int *ret_fd, struct pl_error *reterr)
+{
+    return run_worker(-1, 0, 0, ret_fd, reterr);
+}
+
+enum pl_status pl_local_network_plug(int network_fd, unsigned number, pid_t pid, struct pl_error *reterr)
+{
+    return run_worker(network_fd, number, pid, NULL, reterr);
 }
 
 static enum pl_status set_address(int fd, unsigned long what, const char *text, struct pl_error *reterr)

@@ -14,7 +14,7 @@
 
 #include <sys/types.h>
 
-/** Makes the namespace of the bridge. The caller has one thread; it stays in its own namespace. */
+/** Makes the namespace of the bridge, by a process of its own. */
 enum pl_status pl_local_network_new(int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Makes eth0 in the network namespace of process `pid`, and plugs its cable into the bridge. */
@@ -22,8 +22,5 @@ enum pl_status pl_local_network_plug(int network_fd, unsigned number, pid_t pid,
 
 /** In the host: sets lo and eth0 up. */
 enum pl_status pl_local_network_set_up(unsigned number, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** In a host with a network of its own but without others: sets lo up. */
-enum pl_status pl_local_network_set_up_lo(struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

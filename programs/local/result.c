@@ -178,6 +178,9 @@ static void print_reason(const struct pl_local *local, const struct pl_local_hos
     pl_text_append(&reason, "AlgorithmError: ");
     if (pl_local_path(local, &path, NULL, "%s/output/failure", host->name) == PL_OK &&
         pl_file_read(path.data, MOST_FAILURE_BYTES, &failure, &bytes, NULL) == PL_OK) {
+        while (bytes > 0 && (failure[bytes - 1] == '\n' || failure[bytes - 1] == ' ')) {
+            bytes--;
+        }
         pl_text_append_n(&reason, failure, bytes);
         pl_text_append(&reason, ", ");
     }
