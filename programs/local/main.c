@@ -2,8 +2,8 @@
 /*
  * paceline local [OPTION...] [-- PROGRAM [ARGUMENT...]]
  *
- * Runs a training job on this machine as SageMaker would: lays out /opt/ml for each host, starts `paceline train` there,
- * prints the log, packs the model, and tells how the job ended. The exit code is the job's.
+ * Runs a training job on this machine as SageMaker would: lays out /opt/ml for each host, starts `paceline train`
+ * there, prints the log, packs the model, and tells how the job ended. The exit code is the job's.
  */
 #include "base/clock.h"
 #include "base/environment.h"
