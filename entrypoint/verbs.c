@@ -30,7 +30,7 @@ static const struct pl_verb_option bench_options[] = {
      "and "
      "--bound"},
     {"--peer", "mpi|mpi-best",
-     "beside MPI_Allreduce; mpi-best: the fastest of whole and cut into pieces of 64 KiB to 4 MiB"},
+     "beside MPI's own operation; mpi-best: the fastest of MPI_Allreduce whole and cut into pieces of 64 KiB to 4 MiB"},
     {"--alone", NULL, "the operation alone, without rewriting and reading the buffers around it"},
     {"--bound", NULL, "also the time of reading and writing every rank's buffer once, as the limit"},
     {"--wire", "float16|bfloat16", "narrow float32 between hosts"},
@@ -285,8 +285,9 @@ const struct pl_verb pl_verbs[] = {
     {.name = "bench",
      .program = "paceline-bench",
      .summary = "measure the collectives",
-     .arguments = "allreduce [OPTION...]",
-     .text = "With several ranks: mpirun -n N paceline bench allreduce [OPTION...]",
+     .arguments = "allreduce|allgather|broadcast [OPTION...]",
+     .text = "With several ranks: mpirun -n N paceline bench allreduce [OPTION...]\n"
+             "Sizes are those of the result on each rank.",
      OPTIONS(bench_options),
      .examples = "mpirun -n 2 paceline bench allreduce --min-bytes 64 --max-bytes 64MiB --peer mpi"},
     {.name = "server",

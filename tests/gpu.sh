@@ -21,6 +21,7 @@
 #   examples     mnist and cifar10 on the GPU against the CPU; two and four processes on one GPU
 #   torch        images a second beside PyTorch
 #   python       examples/python/paceline.py with PyTorch's tensors on the GPU, one rank and two that share it
+#   horovod      Horovod's own Python with PyTorch's tensors on the GPU, up to four ranks that share it: values, training, figures, ends
 #   conformance  the collectives' conformance matrix between processes, in the card's memory
 #   sanitizer    compute-sanitizer's memcheck and racecheck over the kernels
 #
@@ -28,30 +29,11 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-steps=(unit kernels step sharing examples torch python conformance sanitizer)
-declare -A most=([build]=420 [unit]=120 [kernels]=90 [step]=60 [sharing]=120 [examples]=180 [torch]=240 [python]=60 [conformance]=60 [sanitizer]=180) # seconds
+steps=(unit kernels step sharing examples torch python horovod conformance sanitizer)
+declare -A most=([build]=420 [unit]=120 [kernels]=90 [step]=60 [sharing]=120 [examples]=180 [torch]=240 [python]=60 [horovod]=240 [conformance]=60 [sanitizer]=180) # seconds
 build=$root/build-gpu packages= json= limit=0 only=()
 
-# What apt would install on a machine that has nothing, without what every machine with a compiler has.
-pack() {
-  local folder=$1 list library
-  local own='libc6|libc-|linux-libc-dev|gcc|g\+\+|cpp|libgcc|libstdc|binutils|libbinutils|lib.*san[0-9]|perl|libperl|dpkg|debconf|cdebconf|coreutils|tar$'
-  own+='|openssh|gfortran|libgfortran-|auto|m4$|make$|passwd|adduser|debianutils|libctf|libisl|libmpc|libmpfr|libgmp|libgprofng|libcc1|libpam|libaudit'
-  own+='|python3|libpython3|media-types|libselinux|libsemanage|libsepol|libgdbm|libdb5|libtinfo|mawk|libcrypt|libx[^m]|libX|libjs-'
-  mkdir -p "$folder/debs" || return
-  list=$(tests/support/packages.sh list build test | grep -vE '^(gcc|libc6-dev|python3|git|openssh.*|iproute2|procps|util-linux|openssl|curl|libfaketime|spin)$')
-  list=$(apt-get -s -o Dir::State::status=/dev/null --no-install-recommends install $list | awk '/^Inst /{print $2}' | grep -vE "^($own)")
-  (cd "$folder/debs" && apt-get download -qq $list) || return
-  for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$folder" || return; done
-  [ ! -d "$folder/lib" ] || { cp -a "$folder/lib/." "$folder/usr/lib" && rm -rf "$folder/lib"; } || return # one place, as where /lib is a link
-  find "$folder/usr" -type l -lname '/*' -printf '%p %l\n' | while read -r link target; do # to where it lies now, not to this machine's
-    ln -sfr "$folder${target/#\/lib/\/usr\/lib}" "$link"
-  done
-  rm -rf "$folder/debs" "$folder"/usr/share/{doc,man,locale,lintian,bug} "$folder"/usr/lib/*/{fortran,openblas-pthread/*.a}
-  find "$folder/usr/lib" -name '*.a' | while read -r library; do [ ! -e "${library%.a}.so" ] || rm "$library"; done # what is linked is shared
-  ln -sf mpirun.openmpi "$folder/usr/bin/mpirun" # what update-alternatives does
-  du -sh "$folder"
-}
+. tests/support/carried.sh
 
 while [ $# -gt 0 ]; do
   case $1 in
@@ -61,7 +43,7 @@ while [ $# -gt 0 ]; do
     --json) json=$(realpath -m "${2:?--json FILE}"); shift ;;
     --limit) limit=${2:?--limit SECONDS}; shift ;;
     --list) echo "${steps[*]}"; exit 0 ;;
-    --pack) pack "$(realpath -m "${2:?--pack DIR}")"; exit ;;
+    --pack) carried_pack "$(realpath -m "${2:?--pack DIR}")"; exit ;;
     *) sed -n '3,29s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
   esac
   shift
@@ -92,29 +74,9 @@ export OMPI_MCA_plm_rsh_agent= PRTE_MCA_plm_ssh_agent= # one machine needs no ss
 left_out=()
 loads=${LD_LIBRARY_PATH:-} # the machine's own; PyTorch brings its libraries along, and a cuDNN of two versions' parts works for nobody
 
-# use DIR...: headers, libraries and pkg-config files below DIR are found by the compiler, the linker and the loader.
-use() {
-  local folder
-  for folder in "$1/include" "$1/include/x86_64-linux-gnu"; do
-    export C_INCLUDE_PATH=$folder${C_INCLUDE_PATH:+:$C_INCLUDE_PATH} CPLUS_INCLUDE_PATH=$folder${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}
-  done
-  for folder in "$1/lib" "$1/lib64" "$1/lib/x86_64-linux-gnu" "$1/lib/x86_64-linux-gnu/openblas-pthread"; do
-    [ ! -d "$folder" ] || export LIBRARY_PATH=$folder${LIBRARY_PATH:+:$LIBRARY_PATH} LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  done
-}
-if [ -n "$packages" ]; then
-  use "$packages/usr"
-  if ! command -v meson >/dev/null; then
-    export PYTHONPATH=$packages/usr/lib/python3/dist-packages${PYTHONPATH:+:$PYTHONPATH} # Ninja calls Meson too
-    meson() { python3 -m mesonbuild.mesonmain "$@"; }
-  fi
-  export PATH=$PATH:$packages/usr/bin OPAL_PREFIX=$packages/usr
-  libraries=$packages/usr/lib/x86_64-linux-gnu
-  export PKG_CONFIG_PATH=$libraries/pkgconfig:$libraries/openblas-pthread/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
-  export PKG_CONFIG_SYSROOT_DIR=$packages
-fi
+[ -z "$packages" ] || carried_use_all "$packages"
 inherited=${LD_LIBRARY_PATH:-} # and what the caller had in it
-use "$cuda"
+carried_use "$cuda"
 
 # from_python NAME HEADER [FOLDER]: Python's packages carry these libraries without the names that a linker looks for.
 from_python() {
@@ -132,7 +94,7 @@ END
     ln -sf "$library" "$work/$1/lib/"
     ln -sf "$library" "$work/$1/lib/$(basename "$library" | sed 's/\.so.*/.so/')"
   done
-  use "$work/$1"
+  carried_use "$work/$1"
 }
 from_python cublas cublas_v2.h cu13
 from_python cudnn cudnn.h
@@ -253,6 +215,17 @@ python_binding() {
   fi
   return $code
 }
+horovod_tensors() {
+  [ $mpi = enabled ] || { echo "no Open MPI"; return 77; }
+  [ -e "$build/programs/libpaceline-horovod-torch.so" ] || { echo "the module for torch was not built: no Python.h"; return 77; }
+  export LD_LIBRARY_PATH=$inherited
+  if [ -d "$packages/python" ]; then # a copy, because links are put into it
+    rm -rf "$work/python"
+    cp -a "$packages/python" "$work/python" && export PYTHONPATH=$work/python${PYTHONPATH:+:$PYTHONPATH}
+  fi
+  "$build/entrypoint/paceline" horovod install --python python3 || { echo "no Horovod for python3; --pack brings it along"; return 77; }
+  "$root/tests/integration/horovod_device.py" --json "$work/horovod.json"
+}
 gradients=$root/examples/synthetic/resnet50.json
 bench_step() { "$build/tests/bench/step_device" --gradients "$gradients" --json "$work/step_device.json"; }
 bench_kernels() { "$build/tests/bench/bench_device" --gradients "$gradients" --json "$work/bench_device.json"; }
@@ -289,6 +262,7 @@ if step build compile; then
   ! wanted examples || step examples "$root/tests/integration/gpu_examples.py" --json "$work/examples.json"
   ! wanted torch || step torch env "LD_LIBRARY_PATH=$loads" "$root/tests/bench/torch_peer.py" --build "$build" --libraries "${LD_LIBRARY_PATH:-}" --rounds 2 --json "$work/torch.json"
   ! wanted python || step python python_binding
+  ! wanted horovod || step horovod horovod_tensors
   ! wanted conformance || step conformance conformance
   ! wanted sanitizer || step sanitizer sanitize
 fi

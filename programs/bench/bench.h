@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "collectives/bootstrap.h"
+#include "collectives/collective.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,6 +21,7 @@ enum pl_bench_peer { PEER_NONE, PEER_MPI, PEER_MPI_BEST };
 enum pl_bench_buffers { BUFFERS_ARENA, BUFFERS_PRIVATE, BUFFERS_DEVICE };
 
 struct pl_bench_options {
+    enum pl_kind kind; /* PL_ALLREDUCE, PL_ALLGATHER or PL_BROADCAST (from rank 0) */
     uint64_t min_bytes;
     uint64_t max_bytes;
     uint64_t factor;
@@ -40,10 +42,10 @@ struct pl_bench {
     struct pl_world *world;
     int rank;
     int size;
-    void *ours;   /* buffer of the kind that is measured */
-    void *theirs; /* the peer's buffer, private memory */
-    uint64_t count;
-    uint64_t bytes;
+    void *ours;               /* buffer of the kind that is measured */
+    void *theirs;             /* the peer's buffer, private memory */
+    uint64_t count;           /* elements of struct pl_collective */
+    uint64_t bytes;           /* of the result on each rank */
     struct pl_device *device; /* NULL for host memory */
     void *stream;
     bool slow; /* one operation lasts so long that an untimed one before each loop would only cost time */
@@ -77,8 +79,14 @@ enum pl_status pl_bench_device_copy(struct pl_bench *bench, void *to, const void
 /** Initialise MPI as a plain MPI program would, so that the peer does not pay for thread support. False without MPI. */
 bool pl_bench_peer_start(void);
 
-/** Run MPI_Allreduce of a sum, in place, in calls of at most `piece_bytes`. False if MPI has no such type or fails. */
-bool pl_bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint64_t piece_bytes);
+/** Whether MPI can sum this type. */
+bool pl_bench_peer_has(enum pl_dtype dtype);
+
+/**
+ * Run MPI's operation of the benchmark's kind on `data`, in place: MPI_Allreduce of a sum and MPI_Bcast in calls of at
+ * most `piece_bytes`, MPI_Allgather in one. False if MPI fails.
+ */
+bool pl_bench_peer_run(const struct pl_bench *bench, void *data, uint64_t piece_bytes);
 
 void pl_bench_peer_end(void);
 

@@ -7,11 +7,16 @@ bool pl_bench_peer_start(void)
     return false;
 }
 
-bool pl_bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint64_t piece_bytes)
+bool pl_bench_peer_has(enum pl_dtype dtype)
 {
-    (void)data;
-    (void)count;
     (void)dtype;
+    return false;
+}
+
+bool pl_bench_peer_run(const struct pl_bench *bench, void *data, uint64_t piece_bytes)
+{
+    (void)bench;
+    (void)data;
     (void)piece_bytes;
     return false;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the options of paceline-bench. */
+#include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "collectives/collective.h"
@@ -114,17 +115,33 @@ enum pl_status pl_bench_options_parse(int argc, char **argv, struct pl_bench_opt
         {"alone", 0, NULL, 'a'},        {"bound", 0, NULL, 'B'},     {"wire", 1, NULL, 'w'},
         {"reproducible", 0, NULL, 'r'}, {"pairs", 1, NULL, 'n'},     {"loop-ms", 1, NULL, 'l'},
         {"threads", 1, NULL, 'T'},      {"json", 0, NULL, 'j'},      {NULL, 0, NULL, 0}};
+    static const enum pl_kind kinds[] = {PL_ALLREDUCE, PL_ALLGATHER, PL_BROADCAST};
     enum pl_status status;
+    bool found = false;
     int letter;
 
     while ((status = pl_options_next(argc, argv, "", table, &letter, reterr)) == PL_OK) {
         PL_TRY(take_option(options, letter, optarg, reterr));
     }
     PL_TRY(status == PL_END ? PL_OK : status);
-    if (optind + 1 != argc || strcmp(argv[optind], "allreduce") != 0) {
+    for (size_t i = 0; optind + 1 == argc && i < PL_ARRAY_ITEMS(kinds); i++) {
+        if (strcmp(argv[optind], pl_kind_text(kinds[i])) == 0) {
+            options->kind = kinds[i];
+            found = true;
+        }
+    }
+    if (!found) {
         return pl_error_set(reterr, PL_INVALID,
-                            "expected only the word allreduce, found '%s'; --help lists the options",
+                            "expected one operation, allreduce, allgather or broadcast, found '%s'; --help lists the "
+                            "options",
                             optind < argc ? argv[argc - 1] : "");
+    }
+    if (options->kind != PL_ALLREDUCE &&
+        (options->flags || options->bound || options->buffers == BUFFERS_DEVICE || options->peer == PEER_MPI_BEST)) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "--wire, --reproducible, --bound, --peer mpi-best and device buffers are for allreduce, "
+                            "not for %s",
+                            pl_kind_text(options->kind));
     }
     if (options->min_bytes > options->max_bytes) {
         return pl_error_set(reterr, PL_INVALID, "--min-bytes is above --max-bytes");

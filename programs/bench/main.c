@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-bench allreduce: measures the cost of an allreduce, checks it and compares it with MPI's own.
+ * paceline-bench allreduce|allgather|broadcast: measures the cost of a collective, checks it and compares it with MPI's
+ * own. A size is that of the result on each rank, and all three work in place.
  *
- * The cost is measured inside produce + allreduce + consume: every rank rewrites its buffer, reduces, and reads the
- * result; the time of the same loop without the allreduce is subtracted. If an allreduce leaves lines in the wrong
- * cache, this cost includes the time to fetch them, which a loop of the allreduce alone would not show. Loops of this
- * library and of the peer alternate, and each figure is the median over the pairs.
+ * The cost is measured inside produce + collective + consume: every rank rewrites what it contributes, takes part, and
+ * reads the result; the time of the same loop without the collective is subtracted. If a collective leaves lines in the
+ * wrong cache, this cost includes the time to fetch them, which a loop of the collective alone would not show. Loops of
+ * this library and of the peer alternate, and each figure is the median over the pairs.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -64,24 +65,43 @@ static uint32_t consume(const void *data, uint64_t bytes)
 
 enum what { DO_NOTHING, DO_OURS, DO_PEER };
 
+/* The bytes that a rank contributes to the result, which begin at `*ret_offset_bytes` of it. */
+static uint64_t contribution_bytes(const struct pl_bench *bench, int rank, uint64_t *ret_offset_bytes)
+{
+    uint64_t bytes = bench->bytes;
+
+    *ret_offset_bytes = 0;
+    if (bench->options->kind == PL_ALLGATHER) {
+        bytes /= (uint64_t)bench->size;
+        *ret_offset_bytes = bytes * (uint64_t)rank;
+    } else if (bench->options->kind == PL_BROADCAST && rank != 0) {
+        bytes = 0;
+    }
+    return bytes;
+}
+
 static void run_once(struct pl_bench *bench, enum what what, void *data, uint64_t piece_bytes, bool alone)
 {
     static _Thread_local volatile uint32_t sink;
-    struct pl_collective c = {
-        .kind = PL_ALLREDUCE, .dtype = bench->options->dtype, .count = bench->count, .flags = bench->options->flags};
+    struct pl_collective c = {.kind = bench->options->kind,
+                              .dtype = bench->options->dtype,
+                              .count = bench->count,
+                              .flags = bench->options->flags};
     struct pl_error error = PL_ERROR_NONE;
+    uint64_t offset_bytes = 0;
+    uint64_t own_bytes = contribution_bytes(bench, bench->rank, &offset_bytes);
 
     if (!alone) {
-        produce(data, bench->bytes, bench->rank);
+        produce((char *)data + offset_bytes, own_bytes, bench->rank);
     }
     if (what == DO_OURS) {
-        c.send = data;
+        c.send = (char *)data + offset_bytes;
         c.recv = data;
         if (pl_collective_run(bench->world, &c, &error) != PL_OK) {
-            fail(&error, "allreduce");
+            fail(&error, pl_kind_text(bench->options->kind));
         }
-    } else if (what == DO_PEER && !pl_bench_peer_allreduce(data, bench->count, bench->options->dtype, piece_bytes)) {
-        pl_log(PL_LOG_ERROR, "MPI_Allreduce failed");
+    } else if (what == DO_PEER && !pl_bench_peer_run(bench, data, piece_bytes)) {
+        pl_log(PL_LOG_ERROR, "MPI's %s failed", pl_kind_text(bench->options->kind));
         exit(1);
     }
     if (!alone) {
@@ -210,14 +230,35 @@ static void copy(struct pl_bench *bench, void *to, const void *from)
     }
 }
 
+/* The value of element i of the result. */
+static int result_of(const struct pl_bench *bench, uint64_t i)
+{
+    enum pl_dtype dtype = bench->options->dtype;
+    int sum = 0;
+
+    if (bench->options->kind == PL_ALLGATHER) {
+        return input_of(dtype, (int)(i / bench->count), i);
+    }
+    if (bench->options->kind == PL_BROADCAST) {
+        return input_of(dtype, 0, i);
+    }
+    for (int r = 0; r < bench->size; r++) {
+        sum += input_of(dtype, r, i);
+    }
+    return dtype == PL_BOOL ? sum > 0 : sum;
+}
+
 static uint64_t count_wrong(struct pl_bench *bench)
 {
     enum pl_dtype dtype = bench->options->dtype;
     size_t item = pl_dtype_bytes(dtype);
     char *data = bench->device ? bench->theirs : bench->ours;
-    uint64_t wrong = 0;
+    uint64_t offset_bytes = 0, elems = bench->bytes / item;
+    uint64_t own_elems = contribution_bytes(bench, bench->rank, &offset_bytes) / item;
+    uint64_t first = offset_bytes / item, wrong = 0;
 
-    for (uint64_t i = 0; i < bench->count; i++) {
+    memset(data, 0x5a, bench->bytes);
+    for (uint64_t i = first; i < first + own_elems; i++) {
         put_value(dtype, data, i, input_of(dtype, bench->rank, i));
     }
     if (bench->device) {
@@ -227,14 +268,10 @@ static uint64_t count_wrong(struct pl_bench *bench)
     } else {
         run_once(bench, DO_OURS, data, 0, true);
     }
-    for (uint64_t i = 0; i < bench->count; i++) {
+    for (uint64_t i = 0; i < elems; i++) {
         char expected[8];
-        int sum = 0;
 
-        for (int r = 0; r < bench->size; r++) {
-            sum += input_of(dtype, r, i);
-        }
-        put_value(dtype, expected, 0, dtype == PL_BOOL ? sum > 0 : sum);
+        put_value(dtype, expected, 0, result_of(bench, i));
         wrong += memcmp(expected, data + i * item, item) != 0;
     }
     return (uint64_t)(slowest(bench, (double)wrong) + 0.5);
@@ -346,17 +383,19 @@ static void print_result(const struct pl_bench *bench, const struct result *resu
 {
     const struct pl_bench_options *options = bench->options;
     double algbw = (double)bench->bytes / (result->time_us * 1e3);
-    double busbw = algbw * 2 * (bench->size - 1) / bench->size;
+    double share = (double)(bench->size - 1) / bench->size;
+    double busbw = options->kind == PL_BROADCAST ? algbw : algbw * share * (options->kind == PL_ALLREDUCE ? 2 : 1);
 
     if (bench->rank != 0) {
         return;
     }
     if (options->json) {
-        printf("{\"bytes\": %" PRIu64 ", \"ranks\": %d, \"hosts\": %d, \"type\": \"%s\", \"buffers\": \"%s\", "
+        printf("{\"operation\": \"%s\", \"bytes\": %" PRIu64
+               ", \"ranks\": %d, \"hosts\": %d, \"type\": \"%s\", \"buffers\": \"%s\", "
                "\"time_us\": %.3f, \"busbw_gbs\": %.4f, "
                "\"wrong\": %" PRIu64,
-               bench->bytes, bench->size, pl_world_cross_size(bench->world), pl_dtype_text(options->dtype),
-               buffers_text(options), result->time_us, busbw, result->wrong);
+               pl_kind_text(options->kind), bench->bytes, bench->size, pl_world_cross_size(bench->world),
+               pl_dtype_text(options->dtype), buffers_text(options), result->time_us, busbw, result->wrong);
         if (options->peer != PEER_NONE) {
             printf(", \"peer_time_us\": %.3f, \"ratio\": %.3f", result->peer_us, result->ratio);
         }
@@ -366,8 +405,9 @@ static void print_result(const struct pl_bench *bench, const struct result *resu
         }
         printf("}\n");
     } else {
-        printf("%12" PRIu64 " %12" PRIu64 " %8s %12.2f %8.3f %8.3f %7" PRIu64, bench->bytes, bench->count,
-               pl_dtype_text(options->dtype), result->time_us, algbw, busbw, result->wrong);
+        printf("%12" PRIu64 " %12" PRIu64 " %8s %12.2f %8.3f %8.3f %7" PRIu64, bench->bytes,
+               bench->bytes / pl_dtype_bytes(options->dtype), pl_dtype_text(options->dtype), result->time_us, algbw,
+               busbw, result->wrong);
         if (options->peer != PEER_NONE) {
             printf(" %12.2f %6.2f", result->peer_us, result->ratio);
         }
@@ -384,9 +424,10 @@ static void print_head(const struct pl_bench *bench)
     int hosts = pl_world_cross_size(bench->world);
 
     if (bench->rank == 0 && !bench->options->json) {
-        printf("# %d ranks on %d host%s, %s buffers, %s; bandwidths in GB/s, times in us\n", bench->size, hosts,
-               hosts == 1 ? "" : "s", buffers_text(bench->options),
-               bench->options->alone ? "operation alone" : "cost in produce + allreduce + consume");
+        printf("# %s, %d ranks on %d host%s, %s buffers, %s; bandwidths in GB/s, times in us\n",
+               pl_kind_text(bench->options->kind), bench->size, hosts, hosts == 1 ? "" : "s",
+               buffers_text(bench->options),
+               bench->options->alone ? "operation alone" : "cost between writing the input and reading the result");
         printf("#       size        count     type         time    algbw    busbw  #wrong%s%s\n",
                bench->options->peer != PEER_NONE ? "    peer_time  ratio" : "",
                bench->options->bound ? "        bound  share" : "");
@@ -444,8 +485,10 @@ static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct pl_bench_
     for (uint64_t bytes = options->min_bytes;; bytes *= options->factor) {
         struct result result = {0};
 
-        bench.count = bytes / pl_dtype_bytes(options->dtype);
-        bench.bytes = bench.count * pl_dtype_bytes(options->dtype);
+        uint64_t parts = options->kind == PL_ALLGATHER ? (uint64_t)bench.size : 1;
+
+        bench.count = bytes / pl_dtype_bytes(options->dtype) / parts;
+        bench.bytes = bench.count * pl_dtype_bytes(options->dtype) * parts;
         if (bench.count > 0) {
             measure(&bench, &result);
             print_result(&bench, &result);
@@ -542,7 +585,7 @@ int main(int argc, char **argv)
         if (!start_mpi(&options) || pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK) {
             fail(&error, "MPI");
         }
-        if (options.peer != PEER_NONE && !pl_bench_peer_allreduce(&(uint64_t){0}, 1, options.dtype, 8)) {
+        if (options.peer != PEER_NONE && !pl_bench_peer_has(options.dtype)) {
             pl_log(PL_LOG_ERROR, "--peer: MPI has no %s", pl_dtype_text(options.dtype));
             return PL_EXIT_USAGE;
         }

@@ -7,7 +7,7 @@
  * one that the others wait for; a collective costs the time from the median of the other ranks' starts to its start.
  * Hosts are put on one clock by the ends of these collectives, which all ranks reach at nearly the same time.
  *
- * Test  tests/unit/programs/test_summary.c, tests/integration/trace.py
+ * Test  tests/unit/programs/test_summary.c, tests/integration/lifecycle.py
  */
 #ifndef PL_PROGRAMS_TRACE_SUMMARY_H
 #define PL_PROGRAMS_TRACE_SUMMARY_H

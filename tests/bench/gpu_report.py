@@ -65,6 +65,10 @@ def measured(figures, passed):
     hidden = [row for row in figures.get("synthetic", []) if row["ranks"] > 1]
     shared = [row for row in figures.get("examples", []) if row["ranks"] > 1]
     apart = any(abs(row["accuracy"] - row["cpu"]) > 0.02 for row in shared)
+    horovod = figures.get("horovod", [])
+    pairs = [row for row in horovod if row.get("ranks") == 2]
+    alone = [{"of_copy": row["copy_ms"] / row["whole_ms"]} for row in horovod if "whole_ms" in row and row["ranks"] == 1]
+    added = {row["async_completion"]: row for row in horovod if "added" in row}
     return [
         ("copy, device to device, read plus written", "the ceiling", number(bench, "peak_gb_s", None, "{:.0f} GB/s")[0], None),
         ("pack, unpack, cast, scale, buckets of 4, 16, 64 and 256 MiB", "90 % of a copy of as many bytes", *least([row for row in moves if "MiB" in row["case"]], whole)),
@@ -77,6 +81,12 @@ def measured(figures, passed):
         ("MNIST, two and four processes on one GPU", "the CPU's accuracy",
          "; ".join(f"{row['ranks']}: {row['accuracy']:.3f}, CPU {row['cpu']:.3f}" for row in shared) or None,
          False if apart else True if {row["ranks"] for row in shared} == {2, 4} else None),
+        ("Horovod's Python, 64 MiB in 16 tensors, two processes on one GPU", "1.5 ms", *number(pairs, "sixteen_ms", 1.5, "{:.2f} ms")),
+        ("the same through host memory", "", number(pairs, "through_host_ms", None, "{:.2f} ms")[0], None),
+        ("one tensor of 64 MiB, one rank, against a copy on the device", "90 %", f"{alone[0]['of_copy']:.0%}" if alone else None,
+         alone[0]["of_copy"] >= 0.9 if alone else None),
+        ("a training step with DistributedOptimizer, one rank", "3 % longer", *number([added["0"]] if "0" in added else [], "added", 0.03, "{:+.1%}")),
+        ("the same with HOROVOD_ENABLE_ASYNC_COMPLETION=1", "1 % longer", *number([added["1"]] if "1" in added else [], "added", 0.01, "{:+.1%}")),
         ("MNIST, images/s, ours / PyTorch's, batch 64 and 1024", "", rates(torch, "mnist"), None),
         ("CIFAR-10, images/s, ours / PyTorch's, batch 64 and 1024", "", rates(torch, "cifar10"), None),
     ]

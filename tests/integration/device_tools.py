@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""paceline info, paceline bench and the benchmark of a step on the driver for tests, as processes: their output about device memory, and correct sums."""
+"""paceline info, paceline bench and the benchmark of a step on the driver for tests, as processes: their output about device memory, and correct sums.
+
+Also what is run by hand on other machines: tests/gpu.sh and tests/bench/many_ranks.py.
+"""
+import importlib.util
 import json
 import os
 import pathlib
@@ -49,9 +53,32 @@ def bench():
     says(run("libexec/paceline/paceline-bench", *words, fake="no_device", status=1), "no GPU is used")
     says(run("libexec/paceline/paceline-bench", *words, PACELINE_DEVICE="off", status=1), "no GPU is used")
     mistakes = {"--bound": "without --peer and --bound", "--max-bytes=1MB": "--max-bytes is '1MB', expected", "--pears": "there is no option --pears (did you mean '--peer'?)",
-                "--pairs": "--pairs needs a value", "alreduce": "expected only the word allreduce, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
+                "--pairs": "--pairs needs a value", "alreduce": "expected one operation, allreduce, allgather or broadcast, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
     for word, wanted in mistakes.items():
         says(run("libexec/paceline/paceline-bench", *words, word, status=2), wanted)
+
+
+def many_ranks():
+    """A row for each operation, with right values; the placement of ranks on processors that this machine does not have."""
+    path = SOURCE / "tests/bench/many_ranks.py"
+    with tempfile.TemporaryDirectory() as folder:
+        kept = pathlib.Path(folder) / "kept.json"
+        done = subprocess.run([path, "--build", BUILD, "--ranks", "3", "--max-bytes", "64", "--repeats", "1", "--loop-ms", "0.1", "--json", kept], text=True, timeout=500,
+                              capture_output=True)
+        print(done.stdout, done.stderr)
+        assert done.returncode == 0, done.returncode
+        rows = json.loads(kept.read_text())["rows"]
+    assert [(row["operation"], row["ranks"], row["bytes"]) for row in rows] == [("allreduce", 3, 64), ("allgather", 3, 64), ("broadcast", 3, 64)], rows
+    assert all(len(row[f"{buffers}_{what}"]) == 1 for row in rows for buffers in ("arena", "private") for what in ("us", "ratio")), rows
+    says(done.stdout, "| 64 B | ", "reading other memory: ", "throttled while this ran: ", "allgather, 3 ranks")
+
+    spec = importlib.util.spec_from_file_location("many_ranks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    groups = [[0, 1, 2, 3], [4, 5, 6, 7]]  # two L3 caches; 8 to 15 are the cores' other threads
+    places = [module.placements(ranks, list(range(8)), list(range(8, 16)), groups) for ranks in (2, 8, 12, 17)]
+    assert places == [{"one L3": [4, 5], "spread over L3s": [0, 4]}, {"spread over L3s": [0, 4, 1, 5, 2, 6, 3, 7]}, {"threads of cores too": list(range(12))},
+                      {"more ranks than processors": None}], places
 
 
 def report(work, step_rows):
@@ -60,6 +87,9 @@ def report(work, step_rows):
                {"case": "scale float32, 4 MiB", "of_peak": 0.93, "of_copy": 0.85}, {"case": "AdamW, float32 gradients, 4 MiB", "of_peak": 0.91, "of_copy": 0.92}]
     (work / "bench_device.json").write_text("".join(json.dumps(row) + "\n" for row in kernels) + '{"case": "pack, 16 tens')
     (work / "examples.json").write_text('{"model": "mnist", "ranks": 1, "accuracy": 0.5, "cpu": 0.9}\n{"model": "mnist", "ranks": 2, "accuracy": 0.9, "cpu": 0.91}\n')
+    (work / "horovod.json").write_text('{"case": "speed", "ranks": 1, "sixteen_ms": 9.0, "through_host_ms": 9.5, "whole_ms": 2.0, "copy_ms": 1.9}\n'
+                                       '{"case": "speed", "ranks": 2, "sixteen_ms": 1.25, "through_host_ms": 28.0, "whole_ms": 2.0, "copy_ms": 1.0}\n'
+                                       '{"case": "backward", "ranks": 1, "added": 0.04, "async_completion": "0"}\n')
     (work / "kernels.end").write_text("the last words\n")
     (work / "steps.tsv").write_text("build\tpassed\t30\tdone\nkernels\tFAILED\t90\tstopped after 90 s: \t\r\xc3\n", encoding="latin-1")
     done = subprocess.run([SOURCE / "tests/bench/gpu_report.py", work, work / "results.json", "A card", "torch: none"], text=True, capture_output=True)
@@ -69,9 +99,10 @@ def report(work, step_rows):
     says(done.stdout, "A card, ", "kernels      FAILED      90 s  stopped after 90 s", "left out     torch: none", "| the ceiling | 4300 GB/s |  |",
          "| at least 85% of it (scale float32, 4 MiB), 89% of the ceiling (pack, 16 tensors, 4 MiB) | NO |",
          "| at least 92% of it (AdamW, float32 gradients, 4 MiB), 91% of the ceiling (AdamW, float32 gradients, 4 MiB) |  |", "| 2: 0.900, CPU 0.910 |  |",
+         "| 1.5 ms | 1.25 ms | yes |", "| 28.00 ms |  |", "| 90 % | 95% | yes |", "| 3 % longer | +4.0% | NO |", "| 1 % longer | not measured |  |",
          f"| 20 us | {host:.1f} us | {'yes' if host < 20 else 'NO'} |", f"| 1 % | {overhead:+.2%} | {'yes' if overhead < 0.01 else 'NO'} |", "| not measured |  |")
     kept = json.loads((work / "results.json").read_text())
-    assert [step["name"] for step in kept["steps"]] == ["build", "kernels"] and kept["figures"]["bench_device"] == kernels, kept
+    assert [step["name"] for step in kept["steps"]] == ["build", "kernels"] and kept["figures"]["bench_device"] == kernels, kept["figures"]
     assert "log" not in kept["steps"][0] and kept["steps"][1]["log"] == ["the last words"], kept
     with (work / "examples.json").open("a") as figures:
         figures.write('{"model": "mnist", "ranks": 4, "accuracy": 0.9, "cpu": 0.91}\n')
@@ -132,5 +163,6 @@ def script():
 
 info()
 bench()
+many_ranks()
 step()
 script()

@@ -48,7 +48,7 @@ __attribute__((noinline)) static void *serve_here(void *argument)
     return argument;
 }
 
-static void stand_with_threads(void)
+__attribute__((noinline)) static void stand_with_threads(void)
 {
     pthread_t thread;
 
