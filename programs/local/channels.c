@@ -99,7 +99,7 @@ static enum pl_status spawn(const struct pl_local *local, const char *const *arg
     setup.environment = pl_environment_strings(local->environment);
     setup.signals = &local->signals;
     setup.own_group = true;
-    setup.death_signal = SIGKILL;
+    setup.death_signal = SIGTERM; /* a feeder removes its FIFOs then */
     return pl_process_spawn(&setup, ret_pid, reterr);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Starts the hosts of a job. A plain host is a process with SAGEMAKER_BASE_DIR. A host in namespaces has its own
- * processes, host name, /opt/ml, /tmp, /run, /dev/shm and /etc/hosts, from two hosts on its own network, and ends with its
- * first process, which ends with this program.
+ * processes, host name, /opt/ml, /tmp, /run, /dev/shm and /etc/hosts, from two hosts on its own network, and ends
+ * with its first process, which ends with this program.
  *
  * Test  tests/integration/local.sh
  */

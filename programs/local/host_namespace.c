@@ -108,8 +108,8 @@ static enum pl_status show_list(const char *list, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Libraries for communication keep files in /tmp under the names of host and process, which hosts of other jobs have too:
- * the host has a new /tmp, with those folders of the machine's that the job names. */
+/* Libraries for communication keep files in /tmp under the names of host and process, which hosts of other jobs have
+ * too: the host has a new /tmp, with those folders of the machine's that the job names. */
 static enum pl_status cover_tmp(const struct pl_local *local, const char *const *argv, struct pl_error *reterr)
 {
     static const char *const lists[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};

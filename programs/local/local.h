@@ -2,8 +2,8 @@
 /**
  * What the parts of `paceline local` share: the run of a job on hosts of this machine.
  *
- * The folder FOLDER/NAME holds the lock of the run, `algo-N`, which is /opt/ml of host N while the job runs, `algo-N.log`,
- * and at the end model.tar.gz and output.tar.gz.
+ * The folder FOLDER/NAME holds the lock of the run, `algo-N`, which is /opt/ml of host N while the job runs,
+ * `algo-N.log`, and at the end model.tar.gz and output.tar.gz.
  */
 #ifndef PL_PROGRAMS_LOCAL_LOCAL_H
 #define PL_PROGRAMS_LOCAL_LOCAL_H

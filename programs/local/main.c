@@ -2,8 +2,8 @@
 /*
  * paceline local [OPTION...] [-- PROGRAM [ARGUMENT...]]
  *
- * Runs a training job on this machine as SageMaker would: lays out /opt/ml for each host, starts `paceline train` there,
- * prints the log, packs the model, and tells how the job ended. The exit code is the job's.
+ * Runs a training job on this machine as SageMaker would: lays out /opt/ml for each host, starts `paceline train`
+ * there, prints the log, packs the model, and tells how the job ended. The exit code is the job's.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -308,6 +308,35 @@ static void give_to_owner(const struct pl_local *local, const char *folder)
     }
 }
 
+static bool is_below(const char *path, const char *folder)
+{
+    const size_t length = strlen(folder);
+
+    return strncmp(path, folder, length) == 0 && path[length] == '/';
+}
+
+/* A mount needs a folder, and none is made outside of those that are the hosts' own. */
+static enum pl_status check_checkpoints(const struct pl_local *local, struct pl_error *reterr)
+{
+    const char *path = local->job->checkpoint_path;
+
+    if (!path || strcmp(path, "/opt/ml/checkpoints") == 0) {
+        return PL_OK;
+    }
+    if (local->kind == PL_LOCAL_PLAIN) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "CheckpointConfig.LocalPath is '%s', expected /opt/ml/checkpoints: a plain host has no "
+                            "other",
+                            path);
+    }
+    return is_below(path, "/opt/ml") || is_below(path, "/tmp") || is_below(path, "/run") || access(path, F_OK) == 0
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID,
+                              "CheckpointConfig.LocalPath is '%s', and this machine has no such folder: make it, or "
+                              "name one below /opt/ml",
+                              path);
+}
+
 /* One run of the job, from its trees to its end. */
 static enum pl_status run_once(struct pl_local *local, struct pl_error *reterr)
 {
@@ -319,6 +348,7 @@ static enum pl_status run_once(struct pl_local *local, struct pl_error *reterr)
 static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
 {
     PL_TRY(pl_local_tree_name_hosts(local, reterr));
+    PL_TRY(check_checkpoints(local, reterr));
     PL_TRY(pl_local_channels_check(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
     PL_TRY(write_secret(local, reterr));

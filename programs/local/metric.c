@@ -22,7 +22,7 @@ struct metric {
     uint64_t count;
     double last, least, most;
     char first[SHOWN_BYTES + 1];
-    bool gave_up;      /* a search took too many steps; said once */
+    bool ended_early;  /* a search took too many steps; said once */
     unsigned nearness; /* how many letters of the expression's beginning the nearest line has */
     char nearest[SHOWN_BYTES + 1];
 };
@@ -140,8 +140,8 @@ static void search(struct pl_local_metrics *metrics, struct metric *metric, cons
     if (got > 0 && pcre2_substring_copy_bynumber(found, 1, (PCRE2_UCHAR *)text, &bytes) == 0 &&
         pl_text_number(text, &value)) {
         take(metric, value, line, length);
-    } else if (got != PCRE2_ERROR_NOMATCH && got < 0 && !metric->gave_up) {
-        metric->gave_up = true;
+    } else if (got != PCRE2_ERROR_NOMATCH && got < 0 && !metric->ended_early) {
+        metric->ended_early = true;
         pl_log(PL_LOG_WARNING, "metric '%s': the search of a line took more than %d steps and was given up",
                metric->name, (int)MOST_STEPS);
     } else if (metric->count == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Finds the values of a job's metrics in the lines of its log, by the regular expressions of MetricDefinitions (PCRE2). Of
- * each metric it keeps the last value, the least, the greatest, the count and the first line.
+ * Finds the values of a job's metrics in the lines of its log, by the regular expressions of MetricDefinitions
+ * (PCRE2). Of each metric it keeps the last value, the least, the greatest, the count and the first line.
  *
  * Test  tests/integration/local.sh
  */

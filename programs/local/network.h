@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The network of hosts in namespaces: a bridge in a network namespace of its own, which ends with the last descriptor of
- * it, and for each host a cable to the bridge. Host N has the address 10.78.0.N on eth0. The machine's own network is not
- * touched.
+ * The network of hosts in namespaces: a bridge in a network namespace of its own, which ends with the last
+ * descriptor of it, and for each host a cable to the bridge. Host N has the address 10.78.0.N on eth0. The
+ * machine's own network is not touched.
  *
  * Source  rtnetlink(7), linux/if_link.h (veth), linux/if_bridge.h.
  * Test    tests/integration/local.sh

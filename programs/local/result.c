@@ -137,9 +137,7 @@ static enum pl_status pack(const struct pl_local *local, const char *part, const
     if (!out) {
         return pl_error_set(reterr, PL_MEMORY, "no memory for an archive");
     }
-    if (archive_write_add_filter_gzip(out) != ARCHIVE_OK ||
-        archive_write_set_format_pax_restricted(out) != ARCHIVE_OK ||
-        archive_write_set_options(out, "hdrcharset=BINARY") != ARCHIVE_OK ||
+    if (archive_write_add_filter_gzip(out) != ARCHIVE_OK || archive_write_set_format_gnutar(out) != ARCHIVE_OK ||
         archive_write_open_filename(out, path.data) != ARCHIVE_OK) {
         return raise_archive(out, name, reterr);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The end of a job as SageMaker shows it: packs the models and outputs of all hosts, and prints the status, the failure's
- * reason, times, metrics and files.
+ * The end of a job as SageMaker shows it: packs the models and outputs of all hosts, and prints the status, the
+ * failure's reason, times, metrics and files.
  *
  * Test  tests/integration/local.sh
  */

@@ -94,7 +94,8 @@ static void read_output(struct pl_local *local, struct pl_local_host *host)
 static bool takes_term(pid_t pid)
 {
     const uint64_t bit = UINT64_C(1) << (SIGTERM - 1);
-    PL_AUTO_FREE char *status = pl_proc_read(pid, "status", MOST_STATUS_BYTES, NULL);
+    size_t bytes = 0;
+    PL_AUTO_FREE char *status = pl_proc_read(pid, "status", MOST_STATUS_BYTES, &bytes);
 
     return !status ||
            ((pl_text_field_number(status, "SigBlk", 16, 0) | pl_text_field_number(status, "SigCgt", 16, 0)) & bit) != 0;

@@ -6,8 +6,8 @@
 #include "programs/local/local.h"
 
 /**
- * Starts every host and waits for the end of all. Sets `local->end` and each host's code. After it, also after an error,
- * nothing that it started runs.
+ * Starts every host and waits for the end of all. Sets `local->end` and each host's code. After it, also after an
+ * error, nothing that it started runs.
  */
 enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
