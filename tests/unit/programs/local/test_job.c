@@ -164,9 +164,9 @@ START_TEST(each_broken_rule_is_refused_at_its_place)
         JOB("\"InputDataConfig\": [{\"ChannelName\": \"a\", " SOURCE(", \"InstanceGroupNames\": [\"g\"]") "}]"),
         "channel 'a': the job has no instance group 'g'");
     check_refused(JOB("\"StoppingCondition\": {\"MaxRuntimeInSeconds\": 0}"),
-                  "2:45: StoppingCondition.MaxRuntimeInSeconds: expected 1 to 1073741824, found 0");
+                  "2:46: StoppingCondition.MaxRuntimeInSeconds: expected 1 to 1073741824, found 0");
     check_refused(JOB("\"StoppingCondition\": {\"MaxRuntimeInSeconds\": 1.5}"),
-                  "2:45: StoppingCondition.MaxRuntimeInSeconds: expected a whole number");
+                  "2:46: StoppingCondition.MaxRuntimeInSeconds: expected a whole number");
     check_refused(JOB("\"StoppingCondition\": {\"MaxWaitTimeInSeconds\": 9}"),
                   "StoppingCondition.MaxWaitTimeInSeconds needs EnableManagedSpotTraining true");
     check_refused(JOB("\"EnableManagedSpotTraining\": true,\n"
