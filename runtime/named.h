@@ -12,11 +12,11 @@
  * naming both sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have
  * submitted, that is noticed at once and every waiting tensor fails, naming which ranks submitted what.
  *
- * Device memory: sums (also scattered ones) and broadcasts take it where the world has a device. They begin after what
- * the operation's stream has been given before the submission, whenever ranks agree on them, small sums in one fusion
- * buffer between a kernel that packs and one that unpacks, and are done when every stream may use the data. They run in
- * a world of their own, which all ranks make when they agree on the first one; meanwhile, and while they run, ranks
- * agree on other names.
+ * Device memory: every operation takes it where the world has a device. It begins after what the operation's stream
+ * has been given before the submission, whenever ranks agree on it, small sums in one fusion
+ * buffer between a kernel that packs and one that unpacks, and is done when every stream may use the data. These
+ * operations run in a world of their own, which all ranks make when they agree on the first one; meanwhile, and while
+ * they run, ranks agree on other names.
  *
  * Threads  one thread at a time per engine, which uses its world alone while a round or an operation is under way;
  *          service.h is for more threads.
@@ -72,8 +72,7 @@ struct pl_named_op {
     int root;
     unsigned dims;
     uint64_t shape[PL_NAMED_MAX_DIMS];
-    /* the memory of both buffers; PL_MEMORY_DEVICE for ALLREDUCE, BROADCAST and REDUCE_SCATTER only */
-    enum pl_memory memory;
+    enum pl_memory memory;  /* of both buffers, or of send and of the memory that is made */
     const uint64_t *splits; /* [n], ALLTOALL; copied */
     const void *send;
     void *recv;
@@ -86,13 +85,24 @@ struct pl_named_op {
 
 /** The result of an operation that makes new memory. Zero for the other kinds. */
 struct pl_named_result {
-    void *data; /* belongs to the caller, who frees it */
+    void *data; /* belongs to the caller, who frees it; with `buffer` the engine's, valid until it is given back */
     uint64_t rows;
     uint64_t bytes;
-    uint64_t *rows_of_rank; /* [n], number of rows from each rank (ALLGATHER, ALLTOALL); the caller frees it */
+    uint64_t *rows_of_rank;         /* [n], number of rows from each rank (ALLGATHER, ALLTOALL); the caller frees it */
+    struct pl_named_buffer *buffer; /* `data` is device memory of the engine; NULL: it is host memory */
 };
 
+/** Frees the memory of a result, or gives device memory back, which nothing may read any more. */
 void pl_named_result_done(struct pl_named_result *result);
+
+/**
+ * Copies a result in device memory to `to`, on `stream` of the caller, and gives the memory back: the engine uses it
+ * again when the copy has ended. Any thread may call it, also beside calls of the engine.
+ *
+ * Errors  PL_CANCELLED: the engine has ended, and its memory is released. Those of device.h.
+ */
+enum pl_status pl_named_result_move(struct pl_named_result *result, void *to, void *stream,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The divisor of an average while some ranks have joined. */
 enum pl_named_divisor {

@@ -54,7 +54,8 @@ _Op = _struct("_Op", name=ctypes.c_char_p, kind=ctypes.c_int, dtype=ctypes.c_int
               prescale=ctypes.c_double, postscale=ctypes.c_double, root=ctypes.c_int, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS,
               memory=ctypes.c_int, splits=ctypes.POINTER(ctypes.c_uint64), send=ctypes.c_void_p, recv=ctypes.c_void_p,
               stream=ctypes.c_void_p)
-_Result = _struct("_Result", data=ctypes.c_void_p, rows=ctypes.c_uint64, bytes=ctypes.c_uint64, rows_of_rank=ctypes.POINTER(ctypes.c_uint64))
+_Result = _struct("_Result", data=ctypes.c_void_p, rows=ctypes.c_uint64, bytes=ctypes.c_uint64, rows_of_rank=ctypes.POINTER(ctypes.c_uint64),
+                  buffer=ctypes.c_void_p)
 _PlanTensor = _struct("_PlanTensor", name=ctypes.c_char_p, count_elems=ctypes.c_uint64, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS,
                       offset_elems=ctypes.c_uint64, value=ctypes.c_void_p, gradient=ctypes.c_void_p)
 _Optimizer = _struct("_Optimizer", kind=ctypes.c_int, momentum=ctypes.c_double, nesterov=ctypes.c_bool, weight_decay=ctypes.c_double,

@@ -253,8 +253,7 @@ static bool find_place(const struct pl_named_op *op, const char **ret_why)
         *ret_why = pl_state_why_copied();
         pl_state_release();
     }
-    return !*ret_why && (op->kind == PL_BROADCAST ||
-                         ((op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER) && op->op != PL_ADASUM));
+    return !*ret_why && op->op != PL_ADASUM;
 }
 
 /* Horovod's Python has looked at one tensor, a group's first, which is contiguous and lies in host memory but for
@@ -509,13 +508,33 @@ static PyObject *poll(PyObject *module, PyObject *arguments)
     return PyLong_FromLong(done);
 }
 
+/* Copies a result on the GPU, in the order of the calling thread's stream: what it gives that stream next sees it. */
+static bool fill_on_gpu(PyObject *output, void *data, struct pl_named_result *result)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    void *stream = NULL;
+    int gpu;
+
+    if (!pl_torch_tensor_gpu(output, &gpu) || !pl_torch_stream(gpu, &stream)) {
+        return false;
+    }
+    if (pl_named_result_move(result, data, stream, &error) != PL_OK) {
+        raise_error(PyExc_RuntimeError, &error);
+        return false;
+    }
+    return true;
+}
+
 /* Put what a rank got into its output. */
-static bool fill(PyObject *output, PyObject *input, const struct pl_named_result *result)
+static bool fill(PyObject *output, PyObject *input, struct pl_named_result *result)
 {
     void *data = NULL;
 
     if (!pl_torch_tensor_resize(output, result->rows, input) || !pl_torch_tensor_pointer(output, &data)) {
         return false;
+    }
+    if (result->buffer) {
+        return fill_on_gpu(output, data, result);
     }
     Py_BEGIN_ALLOW_THREADS if (result->bytes > 0)
     {
@@ -555,7 +574,7 @@ static bool fill_received(PyObject *received, const struct pl_named_result *resu
 }
 
 /* What the operations of `handle` made, into its outputs; those that are reduced in place have it already. */
-static bool fill_all(const struct handle *handle)
+static bool fill_all(struct handle *handle)
 {
     void *data = NULL;
     bool good = true;
@@ -571,10 +590,11 @@ static bool fill_all(const struct handle *handle)
         PyObject *output = pl_torch_member(handle->outputs, handle->listed, (Py_ssize_t)i);
         PyObject *input = pl_torch_member(handle->inputs, handle->listed, (Py_ssize_t)i);
         PyObject *target = handle->targets ? pl_torch_member(handle->targets, handle->listed, (Py_ssize_t)i) : NULL;
+        bool made = handle->results[i].data;
 
-        good = output && input && (!handle->results[i].data || fill(output, input, &handle->results[i]));
+        good = output && input && (!made || fill(output, input, &handle->results[i]));
         if (good && target && target != Py_None) {
-            good = pl_torch_tensor_unpack(target, output, handle->results[i].data);
+            good = pl_torch_tensor_unpack(target, output, made);
         }
         Py_XDECREF(target);
         Py_XDECREF(output);

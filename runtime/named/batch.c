@@ -180,6 +180,9 @@ void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
         }
         pl_named_observed(named, PL_NAMED_ENDED, item->entry, named->rank, false);
         if (item->local) {
+            if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
+                pl_named_buffer_give(PL_TAKE(batch->buffer), &item->result);
+            }
             named->slots[item->local->slot].results[item->local->member] = item->result;
             memset(&item->result, 0, sizeof(item->result));
             pl_named_end_local(named, item->local, PL_OK, NULL);

@@ -22,6 +22,21 @@ static uint64_t round_up(uint64_t bytes)
     return rounded;
 }
 
+/* Whether nobody uses the buffer. */
+static enum pl_status find_idle(struct pl_named_buffer *buffer, bool *ret_idle, struct pl_error *reterr)
+{
+    enum pl_status status = PL_OK;
+
+    pthread_mutex_lock(&buffer->lock);
+    *ret_idle = !buffer->busy && !buffer->synced.given;
+    if (*ret_idle && buffer->synced.read) {
+        status = pl_device_event_done(buffer->device, buffer->synced.event, ret_idle, reterr);
+        buffer->synced.read = !*ret_idle;
+    }
+    pthread_mutex_unlock(&buffer->lock);
+    return status;
+}
+
 enum pl_status pl_named_buffer_take(struct pl_device *device, struct pl_named_buffer **buffers, uint64_t bytes,
                                     struct pl_named_buffer **ret_buffer, struct pl_error *reterr)
 {
@@ -29,8 +44,11 @@ enum pl_status pl_named_buffer_take(struct pl_device *device, struct pl_named_bu
     enum pl_status status;
 
     for (struct pl_named_buffer *buffer = *buffers; buffer; buffer = buffer->next) {
-        if (!buffer->busy && buffer->bytes >= bytes && (!best || buffer->bytes < best->bytes)) {
-            best = buffer;
+        bool idle = false;
+
+        if (buffer->bytes >= bytes && (!best || buffer->bytes < best->bytes)) {
+            PL_TRY(find_idle(buffer, &idle, reterr));
+            best = idle ? buffer : best;
         }
     }
     if (!best) {
@@ -38,12 +56,14 @@ enum pl_status pl_named_buffer_take(struct pl_device *device, struct pl_named_bu
         if (!best) {
             return PL_MEMORY;
         }
+        best->device = device;
         best->bytes = round_up(bytes);
         status = pl_device_alloc(device, best->bytes, &best->memory, reterr);
         if (status != PL_OK) {
             free(best);
             return status;
         }
+        pthread_mutex_init(&best->lock, NULL);
         best->next = *buffers;
         *buffers = best;
     }
@@ -92,15 +112,86 @@ enum pl_status pl_named_buffer_fill(struct pl_device *device, struct pl_named_bu
     return PL_OK;
 }
 
+void pl_named_buffer_give(struct pl_named_buffer *buffer, struct pl_named_result *result)
+{
+    pthread_mutex_lock(&buffer->lock);
+    buffer->busy = false;
+    buffer->synced.given = true;
+    pthread_mutex_unlock(&buffer->lock);
+    result->buffer = buffer;
+    result->data = buffer->memory;
+}
+
+static void buffer_free(struct pl_named_buffer *buffer)
+{
+    pthread_mutex_destroy(&buffer->lock);
+    free(buffer);
+}
+
+void pl_named_buffer_return(struct pl_named_buffer *buffer)
+{
+    bool orphaned;
+
+    if (buffer) {
+        pthread_mutex_lock(&buffer->lock);
+        buffer->synced.given = false;
+        orphaned = !buffer->memory;
+        pthread_mutex_unlock(&buffer->lock);
+        if (orphaned) {
+            buffer_free(buffer);
+        }
+    }
+}
+
+/* Copies with the lock held. */
+static enum pl_status move(struct pl_named_buffer *buffer, void *to, uint64_t bytes, void *stream,
+                           struct pl_error *reterr)
+{
+    struct pl_device *device = buffer->device;
+
+    if (!buffer->memory) {
+        return pl_error_set(reterr, PL_CANCELLED,
+                            "the result in device memory was released, because the named tensors were shut down "
+                            "before it was taken");
+    }
+    if (!buffer->synced.event) {
+        PL_TRY(pl_device_event_new(device, false, &buffer->synced.event, reterr));
+    }
+    PL_TRY(pl_device_copy(device, to, buffer->memory, bytes, stream, reterr));
+    PL_TRY(pl_device_event_record(device, buffer->synced.event, stream, reterr));
+    buffer->synced.read = true;
+    return PL_OK;
+}
+
+enum pl_status pl_named_result_move(struct pl_named_result *result, void *to, void *stream, struct pl_error *reterr)
+{
+    struct pl_named_buffer *buffer = PL_TAKE(result->buffer);
+    enum pl_status status;
+
+    result->data = NULL;
+    pthread_mutex_lock(&buffer->lock);
+    status = move(buffer, to, result->bytes, stream, reterr);
+    pthread_mutex_unlock(&buffer->lock);
+    pl_named_buffer_return(buffer);
+    return status;
+}
+
 void pl_named_buffers_done(struct pl_device *device, struct pl_named_buffer **buffers)
 {
     while (*buffers) {
         struct pl_named_buffer *buffer = *buffers;
+        bool given;
 
         *buffers = buffer->next;
         pl_device_pieces_free(buffer->in);
         pl_device_pieces_free(buffer->out);
-        pl_device_release(device, buffer->memory);
-        free(buffer);
+        pthread_mutex_lock(&buffer->lock);
+        pl_device_release(device, PL_TAKE(buffer->memory));
+        pl_device_event_free(device, PL_TAKE(buffer->synced.event));
+        given = buffer->synced.given;
+        pthread_mutex_unlock(&buffer->lock);
+        if (!given) {
+            buffer_free(buffer);
+        }
     }
 }

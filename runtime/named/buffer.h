@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Device memory of an engine, kept for reuse: what many tensors are packed into, and what stands for the tensors of a
- * rank that has joined. A buffer is taken while an operation needs it; once as much was in use as the program ever
- * needs, nothing is allocated any more, whatever the sizes and addresses are. Internal to runtime/.
+ * Device memory of an engine, kept for reuse: what many tensors are packed into, what stands for the tensors of a rank
+ * that has joined, and the results of operations that make new memory. A buffer is taken while an operation needs it;
+ * once as much was in use as the program ever needs, nothing is allocated any more, whatever the sizes and addresses
+ * are. Internal to runtime/.
  *
- * Threads  one at a time.
+ * Threads  one at a time; what the caller of an engine does with a result, any.
  */
 #ifndef PL_RUNTIME_NAMED_BUFFER_H
 #define PL_RUNTIME_NAMED_BUFFER_H
 
 #include "base/dtype.h"
 #include "device/kernel.h"
+#include "runtime/named.h"
+
+#include <pthread.h>
 
 enum {
     PL_NAMED_BUFFER_ALIGN_BYTES = 256, /* each tensor in a buffer is aligned for the kernels */
@@ -18,11 +22,18 @@ enum {
 };
 
 struct pl_named_buffer {
-    void *memory;
+    struct pl_device *device;
     uint64_t bytes;
-    bool busy;
+    void *memory;                      /* NULL after the engine's end, while `given` */
+    bool busy;                         /* an operation uses it */
     struct pl_device_pieces *in, *out; /* the lists of what is packed and unpacked; NULL before the first use */
     struct pl_named_buffer *next;
+    pthread_mutex_t lock; /* guards `memory` and the following, once it was given */
+    struct {
+        bool given; /* the caller has it, as a result */
+        bool read;  /* the caller's stream may still read it, until `event` is reached */
+        void *event;
+    } synced;
 };
 
 /** Takes a buffer of at least `bytes`. */
@@ -41,7 +52,13 @@ enum pl_status pl_named_buffer_fill(struct pl_device *device, struct pl_named_bu
                                     enum pl_dtype dtype, enum pl_op op, void *stream, int64_t deadline_ns,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Releases all buffers. */
+/** Hands a buffer that is busy to the caller as a result: from now on it is only `given`. */
+void pl_named_buffer_give(struct pl_named_buffer *buffer, struct pl_named_result *result);
+
+/** The caller gives the buffer of a result back, after the end of its engine too. NULL is fine. */
+void pl_named_buffer_return(struct pl_named_buffer *buffer);
+
+/** Releases all buffers. Of those that are given, the memory: the caller still returns them. */
 void pl_named_buffers_done(struct pl_device *device, struct pl_named_buffer **buffers);
 
 #endif

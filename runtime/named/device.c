@@ -177,19 +177,28 @@ static enum pl_status pack(struct pl_named_device *device, struct pl_named_batch
     return pl_device_pack(batch->buffer->in, dtype, batch->buffer->memory, dtype, 1.0, device->pack, reterr);
 }
 
-/* Gives the batch of a joined rank a buffer in place of tensors, and a fused one its buffer. */
+/* Whether the engine has to provide the memory: of fused tensors, of a joined rank, of a result that it makes. */
+static bool needs_buffer(const struct pl_named_batch *batch)
+{
+    return batch->fused || !batch->items[0].local || pl_named_makes_memory(batch->collective.kind);
+}
+
+/* Gives a batch its buffer. */
 static enum pl_status prepare(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
     struct pl_collective *collective = &batch->collective;
 
     PL_TRY(open_streams(device, reterr));
-    PL_TRY(pl_named_buffer_take(device->device, &device->buffers, collective->count * pl_dtype_bytes(collective->dtype),
+    PL_TRY(pl_named_buffer_take(device->device, &device->buffers,
+                                pl_named_makes_memory(collective->kind)
+                                    ? batch->items[0].result.bytes
+                                    : collective->count * pl_dtype_bytes(collective->dtype),
                                 &batch->buffer, reterr));
     device->fused += batch->fused;
     collective->stream = device->pack;
     collective->recv = batch->buffer->memory;
-    if (collective->kind == PL_BROADCAST) {
+    if (collective->kind == PL_BROADCAST || pl_named_makes_memory(collective->kind)) {
         return PL_OK;
     }
     collective->send = collective->recv;
@@ -211,7 +220,7 @@ static enum pl_status post_queued(struct pl_named *named, bool *ret_moved, struc
         if (batch->fused && device->fused == MOST_FUSED) {
             break;
         }
-        if (batch->fused || !batch->items[0].local) {
+        if (needs_buffer(batch)) {
             PL_TRY(prepare(named, batch, reterr));
         }
         PL_TRY(pl_collective_post(device->world, &batch->collective, &batch->request, reterr));

@@ -29,6 +29,12 @@ struct pl_named_local {
     struct pl_named_local *next; /* next in the queue of operations that are not announced yet */
 };
 
+/** Whether an operation's result has a size that only the engine knows, and so memory that the engine makes. */
+static inline bool pl_named_makes_memory(enum pl_kind kind)
+{
+    return kind == PL_ALLGATHER || kind == PL_ALLTOALL;
+}
+
 /** The operations of one handle. */
 struct pl_named_slot {
     bool used;
@@ -69,7 +75,7 @@ struct pl_named_batch {
     struct pl_collective collective; /* what is to be posted */
     uint64_t *counts;                /* memory of the collective's counts */
     char *name;                      /* that of the collective, if it is not one entry's */
-    struct pl_named_buffer *buffer;  /* fused tensors, or what stands for those of a joined rank */
+    struct pl_named_buffer *buffer;  /* fused tensors, what stands for those of a joined rank, or the result */
     struct pl_named_ready *end;      /* the event after the tensors were unpacked */
     size_t count;
     struct pl_named_item items[];

@@ -181,11 +181,12 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     if (status != PL_OK) {
         return pl_error_set(reterr, status, "'%s': %s", name, error.cause);
     }
-    if (op->memory == PL_MEMORY_DEVICE && (!named->device.device || makes_memory) &&
-        (!named->device.device || op->kind != PL_REDUCE_SCATTER || !op->recv)) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': %s in device memory: %s", name, pl_kind_text(op->kind),
-                            named->device.device ? "only allreduce, broadcast, and reduce_scatter into recv take it"
-                                                 : "this world has no device");
+    if (op->memory == PL_MEMORY_DEVICE && !named->device.device) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': %s in device memory: this world has no device", name,
+                            pl_kind_text(op->kind));
+    }
+    if (op->memory == PL_MEMORY_DEVICE && op->kind == PL_REDUCE_SCATTER && !op->recv) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': reduce_scatter in device memory needs recv", name);
     }
     return op->kind == PL_ALLTOALL ? check_splits(named, op, name, reterr) : PL_OK;
 }

@@ -9,7 +9,11 @@
 
 void pl_named_result_done(struct pl_named_result *result)
 {
-    free(result->data);
+    if (result->buffer) {
+        pl_named_buffer_return(result->buffer);
+    } else {
+        free(result->data);
+    }
     free(result->rows_of_rank);
     memset(result, 0, sizeof(*result));
 }

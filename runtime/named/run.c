@@ -43,18 +43,23 @@ static enum pl_status describe_allreduce(struct pl_named *named, const struct pl
     return PL_OK;
 }
 
-/* Allocates memory for the result, and `rows_of_rank` if several ranks send rows. */
+/*
+ * Allocates memory for the result, and `rows_of_rank` if several ranks send rows. Device memory is taken later, from
+ * the engine's buffers.
+ */
 static enum pl_status make_result(struct pl_named *named, struct pl_named_item *item, const uint64_t *rows_of_rank,
-                                  uint64_t rows, uint64_t row_bytes, struct pl_error *reterr)
+                                  uint64_t rows, uint64_t row_bytes, bool on_device, struct pl_error *reterr)
 {
     if (__builtin_mul_overflow(rows, row_bytes, &item->result.bytes)) {
         return pl_error_set(reterr, PL_LIMIT, "'%s': %llu rows of %llu bytes", item->entry->name,
                             (unsigned long long)rows, (unsigned long long)row_bytes);
     }
     item->result.rows = rows;
-    item->result.data = pl_memory_new(item->result.bytes, 1, reterr);
-    if (!item->result.data) {
-        return PL_MEMORY;
+    if (!on_device) {
+        item->result.data = pl_memory_new(item->result.bytes, 1, reterr);
+        if (!item->result.data) {
+            return PL_MEMORY;
+        }
     }
     if (rows_of_rank) {
         item->result.rows_of_rank = pl_memory_new((size_t)named->ranks, sizeof(uint64_t), reterr);
@@ -112,7 +117,8 @@ static enum pl_status describe_rows(struct pl_named *named, const struct pl_name
         rows = counts[own];
         pl_named_describe_sum(named, definition, named->ranks, collective);
     }
-    if (collective->memory == PL_MEMORY_DEVICE) { /* a REDUCE_SCATTER, whose memory the caller has given */
+    if (collective->memory == PL_MEMORY_DEVICE &&
+        collective->kind == PL_REDUCE_SCATTER) { /* into the caller's memory */
         item->result.rows = rows;
         collective->count = rows * row_elems;
         if (definition->shape[0] % ranks) {
@@ -125,7 +131,8 @@ static enum pl_status describe_rows(struct pl_named *named, const struct pl_name
                        collective->kind == PL_ALLGATHER  ? counts
                        : collective->kind == PL_ALLTOALL ? recv_counts
                                                          : NULL,
-                       rows, row_elems * pl_dtype_bytes(collective->dtype), reterr));
+                       rows, row_elems * pl_dtype_bytes(collective->dtype), collective->memory == PL_MEMORY_DEVICE,
+                       reterr));
     fill_counts(counts, recv_counts, ranks, row_elems);
     collective->counts = counts;
     collective->recv_counts = collective->kind == PL_ALLTOALL ? recv_counts : NULL;

@@ -26,6 +26,29 @@ CODES = {"Int": ("int32", "i"), "Long": ("int64", "q"), "Float": ("float32", "f"
 STEPS = 3
 
 
+class HostTensor:
+    """Integers in host memory, as splits are."""
+    is_cuda, dtype = False, "torch.int32"
+
+    def __init__(self, values):
+        self.host, self.again = array.array("i", values), ([],)
+
+    def data_ptr(self):
+        return self.host.buffer_info()[0]
+
+    def size(self):
+        return (len(self.host),)
+
+    def resize_(self, shape):
+        self.host = array.array("i", [0] * shape[0])
+        return self
+
+    def contiguous(self):
+        return self
+
+    cpu = contiguous
+
+
 class Driver:
     """Device 0's or 1's memory and one stream, by the driver's own functions."""
 
@@ -98,6 +121,24 @@ class Tensor:
         self.driver.copy(host.buffer_info()[0], self.address, count * host.itemsize)
         self.driver.wait()
         return list(host)
+
+
+class SplitsTensor(Tensor):
+    """Integers on a GPU, which the module may copy: it has to know them."""
+
+    def __init__(self, driver, values=()):
+        super().__init__(driver, "Int", values)
+        self.again = (driver,)
+
+    def cpu(self):
+        return HostTensor(self.values())
+
+    def detach(self):
+        return self
+
+    def copy_(self, packed):
+        self.host = packed.host
+        self.driver.copy(self.address, packed.data_ptr(), len(packed.host) * 4)
 
 
 def load():
@@ -176,6 +217,25 @@ def rank():
             tensor, output = Tensor(driver, kind, give(kind, 77, r, step)), Tensor(driver, kind, [0] * 77)
             hvd.horovod_torch_wait_and_clear(function("broadcast", kind)(tensor, output, n - 1, b"broadcast", 0))
             check(output.values(), give(kind, 77, n - 1, step), kind, "broadcast")
+        for kind in CODES:
+            rows = [q + step for q in range(n)]  # of two elements, on each rank; none on some
+            inputs = [Tensor(driver, kind, give(kind, 2 * rows[r], r, step + t), (rows[r], 2)) for t in range(3)]
+            outputs = [Tensor(driver, kind) for _ in inputs]
+            handles = [function("allgather", kind)(inputs[0], outputs[0], f"gather.{kind}".encode(), 0),
+                       function("grouped_allgather", kind)(inputs[1:], outputs[1:], b"gathers", 0)]
+            for handle in handles:
+                hvd.horovod_torch_wait_and_clear(handle)
+            for t, output in enumerate(outputs):
+                assert output.size() == (sum(rows), 2), output.size()
+                check(output.values(), [value for q in range(n) for value in give(kind, 2 * rows[q], q, step + t)], kind, "gather", t)
+            for splits in (HostTensor([q + 1 for q in range(n)]), SplitsTensor(driver, [q + 1 for q in range(n)]), HostTensor([])):
+                own = [[q + 1 for q in range(n)] if len(splits.host) else [2] * n] * n
+                count = sum(own[r])
+                tensor, output, received = Tensor(driver, kind, give(kind, count, r, step)), Tensor(driver, kind), type(splits)(*splits.again)
+                hvd.horovod_torch_wait_and_clear(function("alltoall", kind)(tensor, splits, output, received, b"alltoall", 0))
+                assert list(received.cpu().host) == [own[q][r] for q in range(n)], list(received.cpu().host)
+                check(output.values(), [value for q in range(n) for value in give(kind, sum(own[q]), q, step)[sum(own[q][:r]):sum(own[q][:r + 1])]],
+                      kind, "alltoall", len(splits.host))
     other = Tensor(driver, "Float", [1.0])
     other.get_device = lambda: driver.ordinal + 1
     try:

@@ -364,6 +364,106 @@ START_TEST(a_broadcast_gives_every_device_the_roots_values)
 }
 END_TEST
 
+/* Row `row` that rank `from` has for rank `to`. */
+static int64_t row_of(int from, int to, int row, int step)
+{
+    return ((from * 8 + to) * 8 + row) * 8 + step;
+}
+
+/* Lists the rows that the ranks have for `to`: rank r has r + 1. Returns how many there are. */
+static int list_rows(int64_t *rows, int first, int last, int to, int step)
+{
+    int count = 0;
+
+    for (int from = first; from <= last; from++) {
+        for (int row = 0; row <= from; row++) {
+            rows[count++] = row_of(from, to, row, step);
+        }
+    }
+    return count;
+}
+
+/* ALLGATHER and ALLTOALL, whose results are read where they are, or moved behind a stream's earlier work. */
+static void makes_memory(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { MOST_ROWS = 64 };
+    int rank = pl_world_rank(world), ranks = pl_world_size(world);
+    struct pl_named_result results[2] = {{0}}, last = {0};
+    uint64_t splits[8];
+    struct pl_error said = PL_ERROR_NONE;
+    struct bench bench = {0};
+    int64_t rows[MOST_ROWS], found[MOST_ROWS];
+    int joined;
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    for (int step = 0; step < 6; step++) {
+        struct pl_named_op gather = op_of(&bench, 1, "gather"), scatter = op_of(&bench, 4, "scatter");
+        pl_named_handle handles[2];
+        int count = 0, own;
+
+        gather.kind = PL_ALLGATHER;
+        scatter.kind = PL_ALLTOALL;
+        gather.dtype = scatter.dtype = PL_INT64;
+        own = list_rows((int64_t *)(void *)bench.host[1], rank, rank, 0, step);
+        for (int to = 0; to < ranks; to++) {
+            splits[to] = (uint64_t)rank + 1;
+            count += list_rows((int64_t *)(void *)bench.host[4] + count, rank, rank, to, step);
+        }
+        gather.shape[0] = (uint64_t)own;
+        scatter.shape[0] = (uint64_t)count;
+        scatter.splits = splits;
+        RANKS_OK(pl_device_copy(device, bench.send[1], bench.host[1], (uint64_t)own * 8, bench.stream, &error));
+        RANKS_OK(pl_device_copy(device, bench.send[4], bench.host[4], (uint64_t)count * 8, bench.stream, &error));
+        RANKS_OK(pl_named_submit(bench.named, &gather, &handles[0], &error));
+        RANKS_OK(pl_named_submit(bench.named, &scatter, &handles[1], &error));
+        for (int i = 0; i < 2; i++) {
+            const void *at = bench.recv[i];
+            int wanted = list_rows(rows, 0, ranks - 1, i == 0 ? 0 : rank, step);
+
+            RANKS_OK(pl_named_wait(bench.named, handles[i], &results[i], &error));
+            RANKS_NEED(results[i].buffer && results[i].rows == (uint64_t)wanted, "%d rows, not %d",
+                       (int)results[i].rows, wanted);
+            RANKS_NEED(results[i].rows_of_rank[ranks - 1] == (uint64_t)ranks, "the last rank's rows differ");
+            if (step % 2 == 0) {
+                RANKS_OK(pl_named_result_move(&results[i], bench.recv[i], bench.stream, &error));
+            } else {
+                at = results[i].data;
+            }
+            RANKS_OK(pl_device_copy(device, found, at, (uint64_t)wanted * 8, bench.stream, &error));
+            RANKS_OK(pl_device_stream_finish(device, bench.stream, PL_DEADLINE_NEVER, &error));
+            RANKS_NEED(memcmp(found, rows, (size_t)wanted * 8) == 0, "step %d: rows of operation %d differ", step, i);
+            pl_named_result_done(&results[i]);
+        }
+    }
+    if (rank > 0) { /* it has no rows, and takes part */
+        struct pl_named_op gather = op_of(&bench, 1, "rest");
+
+        gather.kind = PL_ALLGATHER;
+        gather.shape[0] = 1;
+        RANKS_OK(pl_named_run(bench.named, &gather, &last, &error));
+        RANKS_NEED(last.rows == (uint64_t)ranks - 1, "%d rows without the rank that joined", (int)last.rows);
+    }
+    RANKS_OK(pl_named_join(bench.named, &joined, &error));
+    pl_named_free(bench.named);
+    bench.named = NULL;
+    if (last.buffer) {
+        RANKS_NEED(pl_named_result_move(&last, bench.recv[0], bench.stream, &said) == PL_CANCELLED,
+                   "a result outlived its engine");
+        pl_named_result_done(&last);
+    }
+    bench_close(&bench);
+}
+
+START_TEST(rows_that_are_gathered_stay_in_device_memory)
+{
+    run(1, makes_memory);
+    run(2, makes_memory);
+    run(3, makes_memory);
+}
+END_TEST
+
 static void disagrees(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_error said = PL_ERROR_NONE;
@@ -388,10 +488,11 @@ static void disagrees(struct pl_world *world, void *argument, char failure[RANKS
         RANKS_NEED(pl_named_wait(bench.named, group, NULL, &said) == PL_MISMATCH, "no mismatch of a group: %s",
                    said.cause);
         RANKS_NEED(strstr(said.cause, "'group.1of2'") && strstr(said.cause, "in device memory"), "'%s'", said.cause);
-        op.kind = PL_ALLGATHER;
+        op.kind = PL_REDUCE_SCATTER;
         op.memory = PL_MEMORY_DEVICE;
         op.send = bench.send[0];
-        RANKS_NEED(pl_named_run(bench.named, &op, NULL, &said) == PL_UNSUPPORTED, "allgather was taken");
+        op.recv = NULL;
+        RANKS_NEED(pl_named_run(bench.named, &op, NULL, &said) == PL_UNSUPPORTED, "reduce_scatter had no recv");
     }
     bench_close(&bench);
 }
@@ -408,5 +509,5 @@ UNIT_MAIN_AFTER("runtime/device_named", device_prepare(), sums_of_many_tensors_a
                 tensors_of_one_sum_may_come_from_several_streams, a_submission_asks_the_driver_twice,
                 a_rank_that_joined_gives_nothing_on_the_device,
                 tensors_that_different_ranks_have_are_not_one_on_the_device, what_rounding_leaves_stays_with_its_tensor,
-                a_broadcast_gives_every_device_the_roots_values,
+                a_broadcast_gives_every_device_the_roots_values, rows_that_are_gathered_stay_in_device_memory,
                 host_and_device_memory_under_one_name_is_said_on_every_rank)
