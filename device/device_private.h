@@ -96,6 +96,12 @@ enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool 
 enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to, double *ret_ms,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Adds `change` to the number of worlds on this device that have kernels of their own and not all ranks of the job.
+ * Returns the new number.
+ */
+int pl_device_subset_worlds(struct pl_device *device, int change);
+
 /** Waits until the work that `event` has recorded has ended. Returns at once if it has recorded nothing yet. */
 enum pl_status pl_device_event_finish(struct pl_device *device, void *event, int64_t deadline_ns,
                                       struct pl_error *reterr) PL_MUST_CHECK;

@@ -211,6 +211,16 @@ enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error
     return status;
 }
 
+int pl_device_subset_worlds(struct pl_device *device, int change)
+{
+    int worlds;
+
+    pthread_mutex_lock(&device->lock);
+    worlds = device->synced.subset_worlds += change;
+    pthread_mutex_unlock(&device->lock);
+    return worlds;
+}
+
 bool pl_device_cuda_is_late(struct pl_device *device)
 {
     struct pl_late *late = &device->synced.late;

@@ -91,6 +91,7 @@ struct pl_device {
         char text[PL_ERROR_CAUSE_BYTES];
         struct pl_kernels *kernels; /* NULL before their first use, which loads them */
         struct pl_late late;
+        int subset_worlds; /* see pl_device_subset_worlds() */
     } synced;
 };
 

@@ -185,7 +185,7 @@ static enum pl_status twice(const struct pl_json *document, const cJSON *object,
 
     append_path(document, object, &path);
     append_name(name, &path);
-    return pl_error_set(reterr, PL_INVALID, "%s: %.*s%s: expected each name once, found it twice", document->source,
+    return pl_error_set(reterr, PL_INVALID, "%s: %.*s%s: expected each key once, found it twice", document->source,
                         MAX_PATH_BYTES, pl_text_string(&path), path.length > MAX_PATH_BYTES ? "..." : "");
 }
 

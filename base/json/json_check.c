@@ -33,8 +33,8 @@ static enum pl_status fail_found(const struct check *check, const char *place, e
     unsigned line, column;
 
     pl_text_place_find(check->text, place, &line, &column);
-    return pl_error_set(check->reterr, status, "%s:%u:%u: expected %s, found %s", check->source, line, column, expected,
-                        found);
+    return pl_error_set(check->reterr, status, "%s, line %u, column %u: expected %s, found %s%s", check->source, line,
+                        column, expected, found, pl_text_place_hint(check->text, place, check->end));
 }
 
 static enum pl_status fail(const struct check *check, const char *place, const char *expected)
@@ -260,7 +260,7 @@ static enum pl_status check_name(struct check *check, const char *expected)
     PL_TRY(check_string(check));
     skip_blanks(check);
     if (!next_is(check, ':')) {
-        return fail(check, check->at, "':' after a name");
+        return fail(check, check->at, "':' after a key");
     }
     check->at++;
     return PL_OK;
@@ -282,7 +282,7 @@ static enum pl_status check_opening(struct check *check, bool *ret_empty)
         return PL_OK;
     }
     check->in_object[check->depth++] = is_object;
-    return is_object ? check_name(check, "a name in double quotes or '}'") : PL_OK;
+    return is_object ? check_name(check, "a key (a name in double quotes) or '}'") : PL_OK;
 }
 
 /* Checks a value up to its end, or up to its first item. */
@@ -324,7 +324,7 @@ static enum pl_status check_closings(struct check *check, bool *ret_more)
         if (next_is(check, ',')) {
             check->at++;
             *ret_more = true;
-            return is_object ? check_name(check, "a name in double quotes") : PL_OK;
+            return is_object ? check_name(check, "a key (a name in double quotes)") : PL_OK;
         }
         if (!next_is(check, is_object ? '}' : ']')) {
             return fail(check, check->at, is_object ? "',' or '}'" : "',' or ']'");

@@ -47,16 +47,17 @@ static enum pl_status fail(struct reader *reader, const char *place, const char 
     char text[PL_TEXT_PLACE_FOUND_BYTES];
 
     locate(reader, place);
-    return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected %s, found %s", reader->source, reader->line,
-                        reader->column, expected, pl_text_place_found(place, reader->end, text));
+    return pl_error_set(reader->reterr, PL_INVALID, "%s, line %u, column %u: expected %s, found %s%s", reader->source,
+                        reader->line, reader->column, expected, pl_text_place_found(place, reader->end, text),
+                        pl_text_place_hint(reader->text, place, reader->end));
 }
 
 static enum pl_status fail_limit(struct reader *reader, const char *place, enum pl_status status, const char *what,
                                  long limit)
 {
     locate(reader, place);
-    return pl_error_set(reader->reterr, status, "%s:%u:%u: expected at most %ld %s, found more", reader->source,
-                        reader->line, reader->column, limit, what);
+    return pl_error_set(reader->reterr, status, "%s, line %u, column %u: expected at most %ld %s, found more",
+                        reader->source, reader->line, reader->column, limit, what);
 }
 
 /* Refuses the duplicate name at `place`, quoted as in the text; reader->at is after its colon. */
@@ -69,7 +70,7 @@ static enum pl_status fail_twice(struct reader *reader, const char *place)
     }
     length = length > PL_TEXT_PLACE_FOUND_BYTES ? pl_text_whole_bytes(place, PL_TEXT_PLACE_FOUND_BYTES) : length;
     locate(reader, place);
-    return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected each name once, found %.*s twice",
+    return pl_error_set(reader->reterr, PL_INVALID, "%s, line %u, column %u: expected each key once, found %.*s twice",
                         reader->source, reader->line, reader->column, (int)length, place);
 }
 
@@ -181,8 +182,9 @@ static enum pl_status read_string(struct reader *reader, char **ret_text)
         bytes = reader->inner && is_surrogate(run, reader->end) ? 3 : pl_text_character_bytes(run, reader->end);
         if (bytes == 0) {
             locate(reader, run);
-            return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected UTF-8 text, found the byte 0x%02x",
-                                reader->source, reader->line, reader->column, byte);
+            return pl_error_set(reader->reterr, PL_INVALID,
+                                "%s, line %u, column %u: expected UTF-8 text, found the byte 0x%02x", reader->source,
+                                reader->line, reader->column, byte);
         }
         pl_text_append_n(&text, run, bytes);
         reader->at += bytes;
@@ -278,7 +280,7 @@ static enum pl_status read_name(struct reader *reader, const char *expected, cha
     PL_TRY(read_string(reader, ret_name));
     skip_blanks(reader);
     if (reader->at >= reader->end || *reader->at != ':') {
-        status = fail(reader, reader->at, "':' after a name");
+        status = fail(reader, reader->at, "':' after a key");
         free(*ret_name);
         *ret_name = NULL;
         return status;
@@ -306,7 +308,8 @@ static enum pl_status read_children(struct reader *reader, int depth, struct pl_
         skip_blanks(reader);
         place = reader->at;
         if (is_object) {
-            PL_TRY(read_name(reader, first ? "a name in double quotes or '}'" : "a name in double quotes", &name));
+            PL_TRY(read_name(
+                reader, first ? "a key (a name in double quotes) or '}'" : "a key (a name in double quotes)", &name));
             if (reader->unique && pl_python_json_member(node, name)) {
                 return fail_twice(reader, place);
             }
@@ -368,8 +371,8 @@ static enum pl_status parse(struct reader *reader, struct pl_python_json **ret_r
     reader->at = reader->column_at = reader->text;
     reader->line = reader->column = 1;
     if (next_is(reader, "\xEF\xBB\xBF")) {
-        return pl_error_set(reader->reterr, PL_INVALID, "%s:1:1: expected a value, found a byte order mark",
-                            reader->source);
+        return pl_error_set(reader->reterr, PL_INVALID,
+                            "%s, line 1, column 1: expected a value, found a byte order mark", reader->source);
     }
     PL_TRY(read_value(reader, 0, &root));
     skip_blanks(reader);

@@ -43,3 +43,16 @@ const char *pl_text_place_found(const char *place, const char *end, char text[PL
     snprintf(text, PL_TEXT_PLACE_FOUND_BYTES, "'%.*s'", length, place);
     return text;
 }
+
+const char *pl_text_place_hint(const char *text, const char *place, const char *end)
+{
+    const char *before = place;
+
+    if (place >= end || (*place != '}' && *place != ']')) {
+        return "";
+    }
+    while (before > text && (before[-1] == ' ' || before[-1] == '\t' || before[-1] == '\n' || before[-1] == '\r')) {
+        before--;
+    }
+    return before > text && before[-1] == ',' ? ": remove the comma before it" : "";
+}

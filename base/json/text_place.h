@@ -16,4 +16,7 @@ void pl_text_place_find(const char *text, const char *place, unsigned *ret_line,
  */
 const char *pl_text_place_found(const char *place, const char *end, char text[PL_TEXT_PLACE_FOUND_BYTES]);
 
+/** Returns ": remove the comma before it" if a list or object ends at `place` after a comma; otherwise "". */
+const char *pl_text_place_hint(const char *text, const char *place, const char *end);
+
 #endif

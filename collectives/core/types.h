@@ -91,7 +91,8 @@ struct pl_world {
     bool owns_bootstrap;
     int rank;
     int size;
-    unsigned part; /* see pl_event */
+    unsigned part;  /* see pl_event */
+    bool is_subset; /* some ranks of the job are not in it */
     struct pl_device *device;
     struct pl_world *host_world; /* see pl_world_host_world() */
     struct pl_topology topology;

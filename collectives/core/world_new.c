@@ -247,6 +247,7 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     world->device = options->device;
     world->rank = bootstrap->rank;
     world->size = bootstrap->size;
+    world->is_subset = parent && (parent->is_subset || bootstrap->size < parent->size);
     if (parent && !inner) {
         world->observer = parent->observer;
         world->part = atomic_fetch_add(&sub_world_count, 1) + 1;

@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/types.h"
 #include "device/device_private.h"
 
 #include <dlfcn.h>
@@ -125,6 +126,10 @@ enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, in
 
     PL_TRY(share_id(nccl, world, comm_rank, deadline_ns, &id, reterr));
     config.blocking = 0;
+    nccl->is_subset = world->is_subset;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 17, 0) /* whose header has the member first */
+    config.maxCTAs = world->is_subset ? PL_NCCL_SUBSET_CTAS : config.maxCTAs;
+#endif
     status = pl_gpu_nccl_check(
         nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, comm_rank, &config), "joining", reterr);
     while (status == PL_OK) {

@@ -16,6 +16,10 @@
 /* ncclBfloat16: NCCL has it since 2.10, but its header for C only since 2.24. */
 #define PL_NCCL_BFLOAT16 ((ncclDataType_t)9)
 
+/* CTAs, at most, of each kernel of a communicator that has not all ranks of the job. Kernels of several communicators
+ * then fit on a device beside each other, and none waits for ever for one that another rank has launched first. */
+enum { PL_NCCL_SUBSET_CTAS = 4 };
+
 #define PL_NCCL_FUNCTIONS(X)                                                                                           \
     X(GetVersion)                                                                                                      \
     X(GetUniqueId)                                                                                                     \
@@ -44,6 +48,7 @@ struct pl_nccl {
 #undef PL_NCCL_MEMBER
     int version; /* e.g. 22809 for 2.28.9 */
     ncclComm_t comm;
+    bool is_subset;           /* of the job's ranks; set when it joins */
     struct pl_device *device; /* device of the communicator; the caller sets it before it joins */
 };
 

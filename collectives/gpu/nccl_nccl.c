@@ -14,6 +14,8 @@
  * the next backend: see exact().
  */
 #include "base/clock.h"
+#include "base/environment.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/bootstrap/bootstrap_private.h"
@@ -40,6 +42,11 @@ static const int64_t NAP_NS = 50 * PL_NS_PER_US;
  * the messages that it sent before. */
 static const int64_t GRACE_NS = PL_NS_PER_S;
 static const int64_t LAST_QUERY_NS = 100 * PL_NS_PER_MS;
+
+enum { MULTI_RANK_VERSION = 23000 }; /* NCCL 2.30 */
+
+/* Sets of ranks whose kernels NCCL can run beside each other on one device; the job's ranks are one of them. */
+enum { SETS_WITHOUT_WARNING = 4 };
 
 enum { WORD_COMPARISON = 1, WORD_AFTER }; /* words after the event of stream_events.h */
 
@@ -488,32 +495,50 @@ static int waits_for(void *state, const struct pl_request *request)
 
 /* ---- init and free ---- */
 
+/* Whether NCCL was told to take several ranks on one GPU, which it can from 2.30 on. */
+static bool takes_shared_devices(const struct pl_nccl *library)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    return library->version >= MULTI_RANK_VERSION && pl_environment_new(&environment, NULL) == PL_OK &&
+           strcmp(pl_environment_get_or(environment, "NCCL_MULTI_RANK_GPU_ENABLE", "0"), "1") == 0;
+}
+
 static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
     struct pl_nccl library;
     int size = pl_world_size(world);
+    bool is_loaded, may_share;
 
     if (size == 1) {
         strcpy(reason, "one rank alone");
         return false;
     }
+    is_loaded = pl_gpu_nccl_load(&library, reason);
+    may_share = is_loaded && takes_shared_devices(&library);
     for (int r = 0; r < size; r++) {
-        for (int other = 0; other < r; other++) {
+        for (int other = 0; other < r && !may_share; other++) {
             if (strcmp(pl_world_locality(world, r)->device, pl_world_locality(world, other)->device) == 0) {
-                snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks %d and %d share %s, but NCCL needs one GPU per rank",
-                         pl_world_global_rank(world, other), pl_world_global_rank(world, r),
-                         pl_world_locality(world, r)->device);
+                snprintf(
+                    reason, PL_BACKEND_REASON_BYTES,
+                    "ranks %d and %d share %s, but NCCL needs one GPU per rank; from 2.30 on it can share one: set "
+                    "NCCL_MULTI_RANK_GPU_ENABLE=1",
+                    pl_world_global_rank(world, other), pl_world_global_rank(world, r),
+                    pl_world_locality(world, r)->device);
                 return false;
             }
         }
     }
-    return pl_gpu_nccl_load(&library, reason);
+    return is_loaded;
 }
 
 static void free_nccl(void *state)
 {
     struct nccl *n = state;
 
+    if (n->library.comm && n->library.is_subset) {
+        pl_device_subset_worlds(n->device, -1);
+    }
     pl_gpu_nccl_leave(&n->library);
     pl_compare_calls_done(&n->comparisons);
     if (n->barrier_scratch) {
@@ -579,6 +604,14 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
         free_nccl(n);
         return status;
     }
+    if (n->library.is_subset && pl_device_subset_worlds(n->device, 1) == SETS_WITHOUT_WARNING) {
+        pl_log(
+            PL_LOG_WARNING,
+            "rank %d: more than %d sets of ranks use cuda:%d by NCCL; if operations of several sets run at the same "
+            "time, their kernels may not fit on the GPU and wait for each other for ever: use fewer sets on GPUs, or "
+            "wait for the operations of one set before those of the next",
+            pl_world_global_rank(world, n->rank), SETS_WITHOUT_WARNING, pl_world_locality(world, n->rank)->ordinal);
+    }
     *ret_state = n;
     return PL_OK;
 }
@@ -591,6 +624,9 @@ static void describe(void *state, struct pl_text *text)
                    n->library.version / 100 % 100, n->library.version % 100, n->size - 1);
     for (int comm_rank = 0; comm_rank < n->size; comm_rank++) {
         pl_text_printf(text, " %d", pl_world_ring_order(n->world)[comm_rank]);
+    }
+    if (n->library.is_subset) {
+        pl_text_printf(text, "; at most %d CTAs a kernel", PL_NCCL_SUBSET_CTAS);
     }
     pl_text_append(text, "\n  left to the backend device: reductions of int16 and bool, integer averages and factors, "
                          "minimum and maximum of floats,\n"

@@ -42,7 +42,7 @@ enum pl_status pl_config_wrong(const char *path, const struct pl_python_json *no
     if (pl_python_json_kind(node) != PL_PYTHON_JSON_NULL) {
         pl_python_json_print(node, PL_PYTHON_JSON_SPACED, &found);
     }
-    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s%sexpected %s, found %s%s%.*s%s", path,
+    return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: %s%sexpected %s, found %s%s%.*s%s", path,
                         pl_python_json_line(node), pl_python_json_column(node), name ? name : "", name ? ": " : "",
                         expected, pl_python_json_kind_text(pl_python_json_kind(node)), found.length > 0 ? " " : "",
                         SHOWN_BYTES, pl_text_string(&found), found.length > SHOWN_BYTES ? "..." : "");
@@ -56,9 +56,9 @@ enum pl_status pl_config_member(const char *path, const struct pl_python_json *o
 
     if (!node || (!required && pl_python_json_kind(node) == PL_PYTHON_JSON_NULL)) {
         if (required) {
-            return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: expected the key \"%s\" with %s, found none", path,
-                                pl_python_json_line(object), pl_python_json_column(object), name,
-                                pl_python_json_kind_text(kind));
+            return pl_error_set(
+                reterr, PL_INVALID, "%s, line %u, column %u: expected the key \"%s\" with %s, found none", path,
+                pl_python_json_line(object), pl_python_json_column(object), name, pl_python_json_kind_text(kind));
         }
         *ret_node = NULL;
         return PL_OK;

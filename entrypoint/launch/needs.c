@@ -33,9 +33,11 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
 enum pl_status pl_needs_keys_missing(const char *path, struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_NOT_FOUND,
-                        "this image has no ssh keys ('%.200s'), and the hosts of a job reach each other by ssh: set "
-                        "PACELINE_SSH_SECRET, or the hyperparameter paceline_ssh_secret, to a file of at least 32 "
-                        "bytes that is the same on all hosts; or build the image with keys (SSH_KEYS=yes)",
+                        "this image has no ssh keys ('%.200s'), and the hosts of a job reach each other by ssh: build "
+                        "the image with `docker build --build-arg SSH_KEYS=yes`; or put a file of at least 32 random "
+                        "bytes into a channel in File mode, which all hosts get, and set "
+                        "PACELINE_SSH_SECRET=/opt/ml/input/data/CHANNEL/FILE in the estimator's environment (or the "
+                        "hyperparameter paceline_ssh_secret)",
                         path);
 }
 

@@ -165,14 +165,14 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
     return pl_strv_add(&program->words, word, reterr);
 }
 
-/* Add to the error the path of a file of this name in a folder below: users often leave out the folder. Returns
- * `status`. */
+/* Add to the error which files there are: users often leave out a folder or mistype the name. Returns `status`. */
 static enum pl_status name_nearby(const struct pl_job *job, enum pl_status status, struct pl_error *reterr)
 {
-    char path[PATH_MAX];
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (pl_nearby_find(job->paths.code, job->program, path)) {
-        pl_error_context(reterr, "the code directory has '%.200s': use that path", path);
+    pl_nearby_describe(job->paths.code, job->program, &text);
+    if (text.length > 0) {
+        pl_error_context(reterr, "%s", pl_text_string(&text));
     }
     return status;
 }

@@ -51,7 +51,7 @@ static enum pl_status add_unpack(const struct pl_job *job, const char *source, b
 static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
-    PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE, what = PL_TEXT_NONE;
     struct pl_strv *argv = NULL;
 
     if (pl_companion_find(job->self_path, "paceline-s3", &companion, NULL) != PL_OK) {
@@ -63,7 +63,9 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_ste
     pl_text_printf(&file, "%s/paceline-%ld-source", pl_environment_get_or(job->process, "TMPDIR", "/tmp"),
                    (long)getpid());
     PL_TRY(pl_text_check(&file, reterr));
-    PL_TRY(pl_steps_add(steps, "fetching the code from S3", NULL, &argv, reterr));
+    pl_text_printf(&what, "fetching the code from %.300s", job->submit_uri);
+    PL_TRY(pl_text_check(&what, reterr));
+    PL_TRY(pl_steps_add(steps, pl_text_string(&what), NULL, &argv, reterr));
     PL_TRY(pl_strv_add_list(
         argv, (const char *const[]){companion, "--again", "cp", job->submit_uri, pl_text_string(&file), NULL}, reterr));
     return add_unpack(job, pl_text_string(&file), true, steps, reterr);

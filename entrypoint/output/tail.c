@@ -55,6 +55,33 @@ static size_t control_length(const char *text, size_t room)
     return room;
 }
 
+/* Shorten the list of versions in pip's message about a requirement that it cannot meet: the newest versions, at the
+ * list's end, tell most. Returns the new length. */
+static size_t keep_newest(char *line, size_t length)
+{
+    static const char mark[] = "(from versions: ", cut[] = "..., ";
+    char *list = memmem(line, length, mark, strlen(mark)), *kept;
+    size_t before;
+
+    if (!list) {
+        return length;
+    }
+    list += strlen(mark);
+    before = (size_t)(list - line) + strlen(cut);
+    if (before >= PL_TAIL_LINE_BYTES) {
+        return length;
+    }
+    kept = memmem(line + length - (PL_TAIL_LINE_BYTES - before), PL_TAIL_LINE_BYTES - before, ", ", 2);
+    if (!kept) {
+        return length;
+    }
+    kept += 2;
+    length -= (size_t)(kept - line);
+    memcpy(list, cut, strlen(cut));
+    memmove(line + before, kept, length);
+    return before + length;
+}
+
 /* Make `line` of `length` bytes safe to show, in place. Returns the new length. */
 static size_t clean_line(char *line, size_t length)
 {
@@ -80,6 +107,9 @@ static size_t clean_line(char *line, size_t length)
     pl_text_mask(line, to); /* also mask control characters that the removal of others has formed */
     while (to > 0 && (line[to - 1] == ' ' || line[to - 1] == '\t')) {
         to--;
+    }
+    if (to > PL_TAIL_LINE_BYTES) {
+        to = keep_newest(line, to);
     }
     if (to > PL_TAIL_LINE_BYTES) {
         to = PL_TAIL_LINE_BYTES - 3;

@@ -92,13 +92,45 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
     }
     if (exit_report->out_of_memory) {
         pl_text_append(text, exit_report->signalled && exit_report->code == SIGKILL
-                                 ? ": out of memory, the container's memory limit was reached; use fewer ranks on a "
-                                   "host, smaller batches or a larger instance"
-                                 : ": the container's memory limit was reached, and a process was killed");
+                                 ? ": out of memory, the kernel's OOM killer ended it (the container's count oom_kill "
+                                   "has risen); use fewer ranks on a host, smaller batches or a larger instance"
+                                 : ": out of memory, the kernel's OOM killer ended a process of the container (its "
+                                   "count oom_kill has risen); use smaller batches or a larger instance");
     }
     if (exit_report->note[0] != '\0') {
         pl_text_printf(text, ": %s", exit_report->note);
     }
+}
+
+static bool is_fault(int number)
+{
+    return number == SIGSEGV || number == SIGABRT || number == SIGBUS || number == SIGFPE || number == SIGILL;
+}
+
+/* Returns what to do next after a signal that says nothing about its cause; "" if the report says enough. A shim that
+ * was killed has told no program: mpirun may have killed it. */
+static const char *next_step(const struct pl_exit_report *exit_report)
+{
+    const bool is_plain = exit_report->note[0] == '\0' && !exit_report->out_of_memory;
+
+    if (!exit_report->signalled || !is_plain || exit_report->program[0] == '\0') {
+        return "";
+    }
+    if (exit_report->code == SIGKILL) {
+        return "Next: Paceline did not send SIGKILL, and has seen no kill for lack of memory in this container. If "
+               "MemoryUtilization in CloudWatch was near 100 %, take smaller batches, fewer ranks on a host or a "
+               "larger instance; otherwise look for what kills processes (kill -9 in a script, a tool, a person).\n";
+    }
+    if (!is_fault(exit_report->code) || strstr(exit_report->tail, "Fatal Python error")) {
+        return "";
+    }
+    return exit_report->code == SIGBUS
+               ? "Next: most often /dev/shm was full: docker run --shm-size, fewer loader workers. Otherwise set "
+                 "PYTHONFAULTHANDLER=1 in the estimator's environment (Python) or build with -g -fsanitize=address "
+                 "(C, C++): the next failure then prints the line.\n"
+               : "Next: the signal does not tell where the program was. Set PYTHONFAULTHANDLER=1 in the estimator's "
+                 "environment (Python) or build with -g -fsanitize=address (C, C++): the next failure then prints the "
+                 "line.\n";
 }
 
 static const char tail_heading[] = "Last lines of its stderr:\n";
@@ -228,7 +260,18 @@ static void print_cause(const struct pl_exit_report *exit_report, struct pl_text
     pl_text_printf(text, "on %s)\n", exit_report->host);
 }
 
-void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text)
+const char *pl_exit_report_stop_step(int number)
+{
+    return number == SIGTERM
+               ? "Next: SageMaker sends SIGTERM at StopTrainingJob, at the end of max_run (MaxRuntimeInSeconds) and "
+                 "when "
+                 "it takes a spot instance back. The next job resumes if the program saves to /opt/ml/checkpoints, "
+                 "loads from there, and the estimator sets checkpoint_s3_uri.\n"
+               : "";
+}
+
+void pl_exit_report_print(const struct pl_exit_report *exit_report, int stopped_by, size_t max_bytes,
+                          struct pl_text *text)
 {
     size_t start = text->length;
     const bool is_limit = exit_report->out_of_memory || exit_report->note[0] != '\0';
@@ -246,6 +289,9 @@ void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_b
     }
     pl_exit_report_sentence(exit_report, text);
     pl_text_append_char(text, '\n');
+    pl_text_append(text, stopped_by != 0         ? pl_exit_report_stop_step(stopped_by)
+                         : is_cause(exit_report) ? ""
+                                                 : next_step(exit_report));
     print_program(exit_report, is_cause(exit_report) && is_limit ? exit_report->cause : "", start, max_bytes, text);
 }
 
@@ -275,6 +321,7 @@ void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const c
         pl_text_append(text, ": ");
         pl_exit_report_sentence(exit_report, text);
         pl_text_append_char(text, '\n');
+        pl_text_append(text, next_step(exit_report));
     }
     print_program(&rest, "", start, max_bytes, text);
 }

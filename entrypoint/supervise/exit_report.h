@@ -77,9 +77,15 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
  * Prints the exception that ended it, with its place: "ValueError: bad data (train.py:31, rank 3 on algo-2)"; then the
  * sentence, the program, and as many of its last stderr lines as fit in `max_bytes` altogether. If the sentence names
  * a limit that was reached, or there is no exception, the sentence is first; a cause follows it unless the last lines
- * show it. For one of Paceline's own tools it prints only the tool's last line.
+ * show it. A line "Next: ..." follows the sentence where it says too little: after SIGKILL, after a fault such as
+ * SIGSEGV, and in a job that was stopped by the signal `stopped_by` (0: it was not). For one of Paceline's own tools it
+ * prints only the tool's last line.
  */
-void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text);
+void pl_exit_report_print(const struct pl_exit_report *exit_report, int stopped_by, size_t max_bytes,
+                          struct pl_text *text);
+
+/** What to do after a job was stopped by this signal: a line, or "". */
+const char *pl_exit_report_stop_step(int number);
 
 /**
  * The same for a preparation step: `what` the step does, then the cause. If no signal or limit ended it, and it has no

@@ -56,8 +56,12 @@ static void end_job(struct pl_supervisor *supervisor, const char *place)
         pl_log(PL_LOG_WARNING, "the job keeps running; with PACELINE_HANG_ACTION=end it ends");
         return;
     }
-    pl_supervise_fail(supervisor, "the job hangs, nothing has happened on any rank for %.0f s%s%.*s",
-                      hang_s(supervisor), place[0] != '\0' ? "; " : "", (int)strcspn(place, "\n"), place);
+    pl_supervise_fail(
+        supervisor,
+        "the job hangs, nothing has happened on any rank for %.0f s%s%.*s\n"
+        "Next: Paceline has ended the job (paceline_hang_action=end). \"A in B\" means: B has called A, and "
+        "A does not return. The log has the stacks of all ranks; see what that call waits for.",
+        hang_s(supervisor), place[0] != '\0' ? "; " : "", (int)strcspn(place, "\n"), place);
 }
 
 void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)

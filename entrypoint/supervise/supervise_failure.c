@@ -179,11 +179,15 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
         pl_text_printf(text, "%s %s; ", supervisor->suspended.name, supervisor->suspended.how);
     }
     if (supervisor->exit_report_known) {
-        pl_exit_report_print(&supervisor->exit_report, (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);
+        pl_exit_report_print(&supervisor->exit_report, supervisor->stop_number,
+                             (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);
     } else {
         pl_text_append(text, supervisor->reason);
         if (text->length > 0 && text->data[text->length - 1] != '\n') {
             pl_text_append_char(text, '\n');
+        }
+        if (!strstr(supervisor->reason, "\nNext: ")) { /* another host's report has it already */
+            pl_text_append(text, pl_exit_report_stop_step(supervisor->stop_number));
         }
     }
 }

@@ -130,7 +130,7 @@ static void note_sshd_end(struct pl_supervisor *supervisor, const struct pl_exit
     if (!is_beside(supervisor)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     } else if (!state->joined) {
-        pl_exit_report_print(exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+        pl_exit_report_print(exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
         pl_log(PL_LOG_WARNING,
                "this host is not linked to the others: %s. If one fails, the others do not notice; fix the cause, or "
                "set PACELINE_LINK=0 to accept this",

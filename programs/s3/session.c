@@ -13,8 +13,14 @@
 
 enum pl_status pl_tool_connect(struct pl_tool *tool, struct pl_error *reterr)
 {
+    enum pl_status status;
+
     PL_TRY(pl_environment_new(&tool->environment, reterr));
-    return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
+    status = pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
+    if (status == PL_NOT_FOUND && !tool->again) { /* a person calls it, not the entry point */
+        pl_error_context(reterr, "public data needs no credentials with --no-sign-request");
+    }
+    return status;
 }
 
 /*

@@ -270,9 +270,30 @@ enum pl_status pl_hosts_await(struct pl_hosts *hosts, int64_t deadline_ns, struc
     return PL_OK;
 }
 
+/* Returns the place that most programs have, the first one left out. */
+static const char *other_place(const struct pl_hosts *hosts)
+{
+    const char *found = "";
+    size_t most = 0;
+
+    for (size_t i = 1; i < hosts->count; i++) {
+        size_t count = 0;
+
+        for (size_t j = 1; j < hosts->count; j++) {
+            count += strcmp(hosts->programs[i].place, hosts->programs[j].place) == 0;
+        }
+        if (count > most) {
+            most = count;
+            found = hosts->programs[i].place;
+        }
+    }
+    return found;
+}
+
 void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
 {
     const struct pl_order_program *first = hosts->programs;
+    const bool is_elsewhere = hosts->count > 1 && strcmp(first->key, hosts->programs[1].key) != 0;
     size_t on_host = 0;
 
     for (size_t i = 0; i < hosts->count; i++) {
@@ -288,12 +309,15 @@ void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
     if (hosts->host_name) {
         pl_text_printf(text, " on host %s", first->host[0] != '\0' ? first->host : hosts->host_name);
     }
-    if (hosts->count > 1 && strcmp(first->key, hosts->programs[1].key) != 0) {
+    if (is_elsewhere) {
         pl_text_append(text, " stands elsewhere than the others");
     } else {
         pl_text_append(text, hosts->count > 1 ? " stands where others do" : " stands still");
     }
     pl_text_printf(text, ": %s", first->place);
+    if (is_elsewhere) {
+        pl_text_printf(text, "; %s: %s", hosts->count > 2 ? "most others" : "the other", other_place(hosts));
+    }
 }
 
 void pl_hosts_close(struct pl_hosts *hosts)

@@ -189,7 +189,7 @@ static enum pl_status replay_end(struct replay *replay, const struct pl_sweep_va
     return pl_sweep_value_wrong(&how, "completed, stopped, failed, lost or unseen", reterr);
 }
 
-/* Applies one line. Its errors begin with ":1:COLUMN: ". */
+/* Applies one line. Its errors begin with ", line 1, column COLUMN: ". */
 static enum pl_status replay_event(struct replay *replay, const char *line, size_t bytes, struct pl_error *reterr)
 {
     static const char *const names[] = {"start", "report", "end", "closed", NULL};
@@ -232,7 +232,7 @@ static void known_done(struct known *known)
 
 #define AUTO_KNOWN __attribute__((cleanup(known_done)))
 
-/* Reads a line with the identity of the sweep. Its errors begin with ":1:COLUMN: ". */
+/* Reads a line with the identity of the sweep. Its errors begin with ", line 1, column COLUMN: ". */
 static enum pl_status read_asked(const char *line, size_t bytes, struct known *known, struct pl_error *reterr)
 {
     static const char *const names[] = {"sweep", "fresh", "asked", "trials", "digest", NULL};
@@ -270,15 +270,18 @@ static bool begins_with(const struct pl_journal_line *line, const char *beginnin
     return strncmp(line->text, beginning, strlen(beginning)) == 0;
 }
 
-/* Puts the file and the line number before an error that begins with ":1:COLUMN: ". */
+/* Puts the file and the line number before an error, in place of ", line 1" if it begins so. */
 static enum pl_status at_line(const struct pl_sweep_journal *journal, const struct pl_journal_line *line,
                               enum pl_status status, const struct pl_error *error, struct pl_error *reterr)
 {
+    static const char first_line[] = ", line 1";
+    const bool is_in_line = strncmp(error->cause, first_line, strlen(first_line)) == 0;
+
     if (status == PL_OK) {
         return PL_OK;
     }
-    return pl_error_set(reterr, status, "%s:%zu:%s", journal->file.path, line->number,
-                        error->cause + (strncmp(error->cause, ":1:", 3) == 0 ? 3 : 0));
+    return pl_error_set(reterr, status, "%s, line %zu%s%s", journal->file.path, line->number, is_in_line ? "" : ": ",
+                        error->cause + (is_in_line ? strlen(first_line) : 0));
 }
 
 /* The first pass: checks the checksum of each line, and finds which sweep the journal belongs to. */

@@ -126,12 +126,12 @@ enum pl_status pl_journal_line_open(struct pl_journal_file *file, struct pl_jour
     return PL_OK;
 }
 
-/* Sets the error "PATH:LINE:COLUMN: expected `expected`, found `found`". */
+/* Sets the error "PATH, line LINE, column COLUMN: expected `expected`, found `found`". */
 static enum pl_status wrong_line(const struct pl_journal_file *file, const struct pl_journal_line *line, size_t column,
                                  const char *expected, const char *found, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_INVALID, "%s:%zu:%zu: expected %s, found %s", file->path, line->number, column,
-                        expected, found);
+    return pl_error_set(reterr, PL_INVALID, "%s, line %zu, column %zu: expected %s, found %s", file->path, line->number,
+                        column, expected, found);
 }
 
 /* Whether the first `bytes` of a line have the end of a complete line. */

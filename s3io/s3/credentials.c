@@ -210,8 +210,7 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
     return pl_error_set(
         reterr, PL_NOT_FOUND,
         "found no AWS credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE, profile "
-        "'%s', AWS_CONTAINER_CREDENTIALS_*_URI%s: set one of them, or on SageMaker give the job a role; `paceline s3` "
-        "reads public data with --no-sign-request",
+        "'%s', AWS_CONTAINER_CREDENTIALS_*_URI%s: set one of them, or on SageMaker give the job a role",
         pl_environment_get_or(environment, "AWS_PROFILE", "default"),
         options->allow_metadata ? ", instance metadata" : " (instance metadata is off)");
 }

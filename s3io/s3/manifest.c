@@ -23,7 +23,7 @@ void pl_manifest_done(struct pl_manifest *manifest)
 static enum pl_status wrong(const struct pl_python_json *node, const char *name, const char *what,
                             struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: expected %s", name, pl_python_json_line(node),
+    return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: expected %s", name, pl_python_json_line(node),
                         pl_python_json_column(node), what);
 }
 
@@ -77,7 +77,8 @@ enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *nam
     PL_TRY(take_string(prefix, name, &uri, reterr));
     status = pl_s3_uri_parse(uri, &manifest.bucket, &manifest.prefix, reterr);
     if (status != PL_OK) {
-        pl_error_context(reterr, "%s:%u:%u", name, pl_python_json_line(prefix), pl_python_json_column(prefix));
+        pl_error_context(reterr, "%s, line %u, column %u", name, pl_python_json_line(prefix),
+                         pl_python_json_column(prefix));
         return status;
     }
     for (const struct pl_python_json *item = pl_python_json_next(first); item; item = pl_python_json_next(item)) {

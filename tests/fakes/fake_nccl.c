@@ -556,7 +556,9 @@ API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 
 API ncclResult_t ncclGetVersion(int *version)
 {
-    *version = NCCL_VERSION_CODE;
+    const char *other = getenv("FAKE_NCCL_VERSION");
+
+    *version = other ? atoi(other) : NCCL_VERSION_CODE;
     return ncclSuccess;
 }
 
@@ -611,6 +613,16 @@ static void *join(void *argument)
     return NULL;
 }
 
+int fake_nccl_max_ctas(void);
+
+static _Atomic int last_max_ctas;
+
+/* The maxCTAs of the communicator that was made last. */
+API int fake_nccl_max_ctas(void)
+{
+    return atomic_load(&last_max_ctas);
+}
+
 API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
     const char *fault = getenv("FAKE_NCCL_FAULT");
@@ -627,6 +639,7 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
     need(comm->has_context(), "joining in a thread without a device");
     comm->rank = rank;
     comm->size = size;
+    atomic_store(&last_max_ctas, config->maxCTAs);
     comm->fault_rank = -1;
     sscanf(fault ? fault : "", "%15[a-z]:%d:%d", comm->fault, &comm->fault_rank, &comm->fault_number);
     strcpy(comm->path, "/dev/shm/paceline-fake-nccl-");

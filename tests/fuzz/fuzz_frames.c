@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             PL_BUG_IF(pl_link_frame_number(&frame, i, 1, 64, &number, NULL) == PL_OK && (number < 1 || number > 64));
         }
         if (pl_exit_report_receive(&frame, &exit_report, NULL) == PL_OK) {
-            pl_exit_report_print(&exit_report, 1024, &report);
+            pl_exit_report_print(&exit_report, 0, 1024, &report);
         }
         at += used;
         bytes -= used;

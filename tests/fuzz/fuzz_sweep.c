@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     size_t next = 0;
 
     if (pl_sweep_space_parse((const char *)data, bytes, "fuzz", &space, &error) != PL_OK) {
-        PL_BUG_IF(strncmp(error.cause, "fuzz:", 5) != 0);
+        PL_BUG_IF(strncmp(error.cause, "fuzz, line ", 11) != 0);
         return 0;
     }
     PL_BUG_IF(pl_sweep_space_parse((const char *)data, bytes, "fuzz", &again, &error) != PL_OK);

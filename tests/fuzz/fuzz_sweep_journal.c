@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         sweep_done(&again);
     } else {
         PL_BUG_IF(error.status != PL_INVALID && error.status != PL_LIMIT);
-        PL_BUG_IF(strncmp(error.cause, path, strlen(path)) != 0 || error.cause[strlen(path)] != ':');
+        PL_BUG_IF(strncmp(error.cause, path, strlen(path)) != 0 || error.cause[strlen(path)] != ',');
     }
     sweep_done(&first);
     return 0;

@@ -164,7 +164,7 @@ def a_shell_of_the_sdk_begins_one_job():
 
 def malformed_json():
     with Tree('{not json', {'run.sh': SHOW}) as tree:
-        refused(tree, 'hyperparameters.json:1:2: expected a name in double quotes', "found 'n'")
+        refused(tree, 'hyperparameters.json, line 1, column 2: expected a key (a name in double quotes)', "found 'n'")
 
 
 def missing_file():
@@ -175,7 +175,7 @@ def missing_file():
 
 def wrong_type():
     with Tree({}, resource={'current_host': 'algo-1', 'hosts': 'algo-1'}) as tree:
-        refused(tree, 'resourceconfig.json:1:37: hosts: expected a list, found a string "algo-1"')
+        refused(tree, 'resourceconfig.json, line 1, column 37: hosts: expected a list, found a string "algo-1"')
 
 
 def zero_processes():
@@ -252,7 +252,7 @@ def what_the_image_lacks_is_known_to_plan():
 
 def unknown_host():
     with Tree({'sagemaker_program': '/bin/true'}, resource={'current_host': 'algo-7', 'hosts': ['algo-1', 'algo-2']}) as tree:
-        refused(tree, 'resourceconfig.json:1:18', 'current_host', '"algo-7"')
+        refused(tree, 'resourceconfig.json, line 1, column 18', 'current_host', '"algo-7"')
 
 
 def a_fifo_in_place_of_a_file():

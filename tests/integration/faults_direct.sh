@@ -274,7 +274,7 @@ limit_case() { # limit_case NAME CONTROLLER LIMIT CODE WORDS CMD...
   case_end algo-1
 }
 limit_case "the memory limit kills the program" memory 64M 137 "was killed by signal 9 \(SIGKILL\): out of memory" tail /dev/zero
-limit_case "the memory limit kills what the program started" memory 64M 7 "exited with code 7: the container's memory limit was reached" \
+limit_case "the memory limit kills what the program started" memory 64M 7 "exited with code 7: out of memory, the kernel's OOM killer ended a process" \
   sh -c 'tail /dev/zero || exit 7'
 limit_case "the memory limit kills the shim" memory 64M 137 "was killed by signal 9 \(SIGKILL\): out of memory" \
   sh -c 'echo 1000 >/proc/$PPID/oom_score_adj; exec tail /dev/zero'

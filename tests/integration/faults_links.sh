@@ -255,7 +255,7 @@ for host in algo-1 algo-2; do
   wait_both 70
   for each in algo-1 algo-2; do
     expect_code $each 1
-    expect_failure $each "^host $host: /opt/ml/input/config/hyperparameters.json:2:1: expected"
+    expect_failure $each "^host $host: /opt/ml/input/config/hyperparameters.json, line 2, column 1: expected"
   done
   cmp -s "$cluster/algo-1/ml/output/failure" "$cluster/algo-2/ml/output/failure" || case_failed "the words of the hosts differ"
   expect_nobody

@@ -118,7 +118,7 @@ python_hangs stuck_in_a_loop 'stuck_in_a_loop \(ranks.py line [0-9]+\) in <modul
 python_hangs stuck_in_a_queue '.*get \(queue.py line [0-9]+\) in stuck_in_a_queue'
 python_hangs stuck_in_recv 'stuck_in_recv \(ranks.py'
 python_hangs stuck_in_an_import '.*join \(threading.py line [0-9]+\) in <module> \(circular.py'
-python_hangs stopped 'stopped$'
+python_hangs stopped 'stopped; most others: '
 
 # A program without ranks, whose own sitecustomize is imported as without the hook; and the job that only reports goes on.
 case_begin "a program alone, which is reported and goes on"

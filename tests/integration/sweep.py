@@ -209,7 +209,7 @@ def a_journal_goes_on_only_with_the_same_sweep():
     text = journal.read_text()
     journal.write_text(text.replace('"value": 7.0', '"value": 9.0'))
     job.run(code=1)
-    assert "sweep.journal:3:" in job.failure() and ": expected the checksum " in job.failure(), job.failure()
+    assert "sweep.journal, line 3, column " in job.failure() and ": expected the checksum " in job.failure(), job.failure()
     journal.write_text('{"sweep": 1, "specification": "{}"}\n')
     job.run(code=1)
     assert "found version 1, which an earlier Paceline wrote (paceline_sweep_fresh=1 starts a new sweep" in job.failure(), job.failure()

@@ -299,11 +299,12 @@ static enum pl_status read_seeds(const struct pl_sweep_value *root, struct pl_sw
     }
     PL_TRY(read_seed_values(&values, draft, reterr));
     if (is_in_space(draft, text)) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "%s:%u:%u: %s: expected the name of a hyperparameter that the space does not have, found "
-                            "\"%.60s\"",
-                            root->source, pl_python_json_line(seeds.node), pl_python_json_column(seeds.node),
-                            name.node ? name.path : seeds.path, text);
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "%s, line %u, column %u: %s: expected the name of a hyperparameter that the space does not have, found "
+            "\"%.60s\"",
+            root->source, pl_python_json_line(seeds.node), pl_python_json_column(seeds.node),
+            name.node ? name.path : seeds.path, text);
     }
     space->seed_name = pl_memory_string(text, reterr);
     draft->seed_name = space->seed_name;

@@ -76,7 +76,7 @@ enum pl_status pl_sweep_value_wrong(const struct pl_sweep_value *value, const ch
     PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
 
     append_found(value->node, &found);
-    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s%sexpected %s, found %s", value->source,
+    return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: %s%sexpected %s, found %s", value->source,
                         pl_python_json_line(place), pl_python_json_column(place), value->path,
                         value->path[0] != '\0' ? ": " : "", expected, pl_text_string(&found));
 }
@@ -137,7 +137,7 @@ static enum pl_status unknown(const struct pl_sweep_value *value, const char *co
     for (size_t i = 0; names[i]; i++) {
         pl_text_printf(&list, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
     }
-    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s is not known here: expected %s", value->source,
+    return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: %s is not known here: expected %s", value->source,
                         pl_python_json_line(value->node), pl_python_json_column(value->node), value->path,
                         pl_text_string(&list));
 }

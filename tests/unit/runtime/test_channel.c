@@ -94,11 +94,11 @@ START_TEST(a_configuration_that_is_read_in_two_ways_is_refused_with_its_place)
          "SM_INPUT_DATA_CONFIG: training.TrainingInputMode: expected a string, found the number 7"},
         {"{\"training\": [\"Pipe\"]}", "SM_INPUT_DATA_CONFIG: training: expected an object, found a list"},
         {"[]", "SM_INPUT_DATA_CONFIG: expected an object, found a list"},
-        {"{\"other\": {\"rate\": NaN}}", "SM_INPUT_DATA_CONFIG:1:20: expected a value, found 'N'"},
+        {"{\"other\": {\"rate\": NaN}}", "SM_INPUT_DATA_CONFIG, line 1, column 20: expected a value, found 'N'"},
         {"{\"training\": {\"a\": 1, \"a\": 2}}",
-         "SM_INPUT_DATA_CONFIG: training.a: expected each name once, found it twice"},
+         "SM_INPUT_DATA_CONFIG: training.a: expected each key once, found it twice"},
         {"{\"other\": {\"a\": \"\\ud800\"}}",
-         "SM_INPUT_DATA_CONFIG:1:18: expected both halves of a surrogate pair, found \\ud800"},
+         "SM_INPUT_DATA_CONFIG, line 1, column 18: expected both halves of a surrogate pair, found \\ud800"},
     };
     struct pl_channel_setup setup = {0};
 

@@ -87,68 +87,69 @@ END_TEST
 
 START_TEST(syntax_errors_name_line_column_expected_and_found)
 {
-    refused("{not json", "F:1:2: expected a name in double quotes or '}', found 'n'");
-    refused("{\"a\": 1,\n  \"b\" 2}", "F:2:7: expected ':' after a name, found '2'");
-    refused("[1, 2", "F:1:6: expected ',' or ']', found the end of the text");
-    refused("{\"a\": 1]", "F:1:8: expected ',' or '}', found ']'");
-    refused("[1}", "F:1:3: expected ',' or ']', found '}'");
-    refused("[1,]", "F:1:4: expected a value, found ']'");
-    refused("{\"a\":1,}", "F:1:8: expected a name in double quotes, found '}'");
-    refused("{,}", "F:1:2: expected a name in double quotes or '}', found ','");
-    refused("", "F:1:1: expected a value, found the end of the text");
-    refused("\n ", "F:2:2: expected a value, found the end of the text");
-    refused("[tru]", "F:1:2: expected a value, found 't'");
-    refused("True", "F:1:1: expected a value, found 'T'");
-    refused("\"abc", "F:1:5: expected a closing '\"', found the end of the text");
-    refused("\"\\x\"", "F:1:3: expected one of \" \\ / b f n r t u after '\\', found 'x'");
-    refused("\"\\", "F:1:3: expected one of \" \\ / b f n r t u after '\\', found the end of the text");
-    refused("\"\\u12g4\"", "F:1:6: expected four hex digits after '\\u', found 'g'");
-    refused("\"\\u12", "F:1:6: expected four hex digits after '\\u', found the end of the text");
+    refused("{not json", "F, line 1, column 2: expected a key (a name in double quotes) or '}', found 'n'");
+    refused("{\"a\": 1,\n  \"b\" 2}", "F, line 2, column 7: expected ':' after a key, found '2'");
+    refused("[1, 2", "F, line 1, column 6: expected ',' or ']', found the end of the text");
+    refused("{\"a\": 1]", "F, line 1, column 8: expected ',' or '}', found ']'");
+    refused("[1}", "F, line 1, column 3: expected ',' or ']', found '}'");
+    refused("[1,]", "F, line 1, column 4: expected a value, found ']': remove the comma before it");
+    refused("{\"a\":1,}",
+            "F, line 1, column 8: expected a key (a name in double quotes), found '}': remove the comma before it");
+    refused("{,}", "F, line 1, column 2: expected a key (a name in double quotes) or '}', found ','");
+    refused("", "F, line 1, column 1: expected a value, found the end of the text");
+    refused("\n ", "F, line 2, column 2: expected a value, found the end of the text");
+    refused("[tru]", "F, line 1, column 2: expected a value, found 't'");
+    refused("True", "F, line 1, column 1: expected a value, found 'T'");
+    refused("\"abc", "F, line 1, column 5: expected a closing '\"', found the end of the text");
+    refused("\"\\x\"", "F, line 1, column 3: expected one of \" \\ / b f n r t u after '\\', found 'x'");
+    refused("\"\\", "F, line 1, column 3: expected one of \" \\ / b f n r t u after '\\', found the end of the text");
+    refused("\"\\u12g4\"", "F, line 1, column 6: expected four hex digits after '\\u', found 'g'");
+    refused("\"\\u12", "F, line 1, column 6: expected four hex digits after '\\u', found the end of the text");
 }
 END_TEST
 
 START_TEST(nothing_may_follow_the_text)
 {
-    refused("{} x", "F:1:4: expected the end of the text, found 'x'");
-    refused("1 2", "F:1:3: expected the end of the text, found '2'");
-    refused("truefalse", "F:1:5: expected the end of the text, found 'f'");
-    refused("\"\xC3\xA9\" {}", "F:1:5: expected the end of the text, found '{'");
-    check_refused("{}\0", 3, "F:1:3: expected the end of the text, found the control character 0x00");
+    refused("{} x", "F, line 1, column 4: expected the end of the text, found 'x'");
+    refused("1 2", "F, line 1, column 3: expected the end of the text, found '2'");
+    refused("truefalse", "F, line 1, column 5: expected the end of the text, found 'f'");
+    refused("\"\xC3\xA9\" {}", "F, line 1, column 5: expected the end of the text, found '{'");
+    check_refused("{}\0", 3, "F, line 1, column 3: expected the end of the text, found the control character 0x00");
 }
 END_TEST
 
 START_TEST(numbers_that_are_none_are_refused)
 {
-    refused("007", "F:1:1: expected a number, found '007'");
-    refused("[1.]", "F:1:2: expected a number, found '1.'");
-    refused("-", "F:1:1: expected a number, found '-'");
-    refused("-01", "F:1:1: expected a number, found '-01'");
-    refused("1-2", "F:1:1: expected a number, found '1-2'");
-    refused("1e", "F:1:1: expected a number, found '1e'");
-    refused("1e+", "F:1:1: expected a number, found '1e+'");
-    refused("1.e5", "F:1:1: expected a number, found '1.e5'");
-    refused("--1", "F:1:1: expected a number, found '--1'");
-    refused("1.2.3", "F:1:1: expected a number, found '1.2.3'");
-    refused("+1", "F:1:1: expected a value, found '+'");
-    refused(".5", "F:1:1: expected a value, found '.'");
-    refused("0x10", "F:1:2: expected the end of the text, found 'x'");
-    refused("NaN", "F:1:1: expected a value, found 'N'");
-    refused("[Infinity]", "F:1:2: expected a value, found 'I'");
-    refused("-Infinity", "F:1:1: expected a number, found '-'");
-    refused("nan", "F:1:1: expected a value, found 'n'");
+    refused("007", "F, line 1, column 1: expected a number, found '007'");
+    refused("[1.]", "F, line 1, column 2: expected a number, found '1.'");
+    refused("-", "F, line 1, column 1: expected a number, found '-'");
+    refused("-01", "F, line 1, column 1: expected a number, found '-01'");
+    refused("1-2", "F, line 1, column 1: expected a number, found '1-2'");
+    refused("1e", "F, line 1, column 1: expected a number, found '1e'");
+    refused("1e+", "F, line 1, column 1: expected a number, found '1e+'");
+    refused("1.e5", "F, line 1, column 1: expected a number, found '1.e5'");
+    refused("--1", "F, line 1, column 1: expected a number, found '--1'");
+    refused("1.2.3", "F, line 1, column 1: expected a number, found '1.2.3'");
+    refused("+1", "F, line 1, column 1: expected a value, found '+'");
+    refused(".5", "F, line 1, column 1: expected a value, found '.'");
+    refused("0x10", "F, line 1, column 2: expected the end of the text, found 'x'");
+    refused("NaN", "F, line 1, column 1: expected a value, found 'N'");
+    refused("[Infinity]", "F, line 1, column 2: expected a value, found 'I'");
+    refused("-Infinity", "F, line 1, column 1: expected a number, found '-'");
+    refused("nan", "F, line 1, column 1: expected a value, found 'n'");
 }
 END_TEST
 
 START_TEST(numbers_that_a_double_cannot_hold_are_refused)
 {
-    refused("1e400", "F:1:1: expected a number that a double can hold, found '1e400'");
-    refused("{\"a\":-1E+309}", "F:1:6: expected a number that a double can hold, found '-1E+309'");
-    refused("9007199254740993",
-            "F:1:1: expected an integer of at most 2^53 (larger ones are given as text), found '9007199254740993'");
-    refused("-9007199254740993",
-            "F:1:1: expected an integer of at most 2^53 (larger ones are given as text), found '-9007199254740993'");
-    refused("[18446744073709551615]",
-            "F:1:2: expected an integer of at most 2^53 (larger ones are given as text), found '18446744073709551615'");
+    refused("1e400", "F, line 1, column 1: expected a number that a double can hold, found '1e400'");
+    refused("{\"a\":-1E+309}", "F, line 1, column 6: expected a number that a double can hold, found '-1E+309'");
+    refused("9007199254740993", "F, line 1, column 1: expected an integer of at most 2^53 (larger ones are given as "
+                                "text), found '9007199254740993'");
+    refused("-9007199254740993", "F, line 1, column 1: expected an integer of at most 2^53 (larger ones are given as "
+                                 "text), found '-9007199254740993'");
+    refused("[18446744073709551615]", "F, line 1, column 2: expected an integer of at most 2^53 (larger ones are given "
+                                      "as text), found '18446744073709551615'");
     ck_assert_double_eq(number_of("9007199254740992"), 9007199254740992.0);
     ck_assert_double_eq(number_of("-9007199254740992"), -9007199254740992.0);
     ck_assert_double_eq(number_of("1e17"), 1e17); /* not an integer, so no digit is lost */
@@ -170,25 +171,26 @@ START_TEST(a_number_of_many_digits_is_whole_or_refused)
     ck_assert_double_eq(number_of(exact), 0.1);
     snprintf(text, sizeof(text), "[%s1]", exact);
     ck_assert_int_eq(pl_json_parse(text, strlen(text), "F", &document, &error), PL_LIMIT);
-    ck_assert_str_eq(error.cause, "F:1:2: expected at most 63 bytes in a number, found more");
+    ck_assert_str_eq(error.cause, "F, line 1, column 2: expected at most 63 bytes in a number, found more");
 }
 END_TEST
 
 START_TEST(strings_that_c_or_utf8_cannot_hold_are_refused)
 {
-    refused("{\"a\": \"a\\u0000b\"}", "F:1:9: expected no U+0000 in a string, found \\u0000");
-    refused("{\"a\\u0000b\": 1}", "F:1:4: expected no U+0000 in a string, found \\u0000");
-    refused("\"\\ud800\"", "F:1:2: expected both halves of a surrogate pair, found \\ud800");
-    refused("\"\\udc00\"", "F:1:2: expected both halves of a surrogate pair, found \\udc00");
-    refused("\"\\ud83dx\\ude80\"", "F:1:2: expected both halves of a surrogate pair, found \\ud83d");
-    refused("\"\\ud83d\\u0041\"", "F:1:2: expected both halves of a surrogate pair, found \\ud83d");
-    refused("\"\n\"", "F:1:2: expected no raw control character in a string, found a line break");
-    check_refused("\"a\0b\"", 5,
-                  "F:1:3: expected no raw control character in a string, found the control character 0x00");
-    refused("\"\xFF\"", "F:1:2: expected UTF-8 text, found the byte 0xff");
-    refused("\"\xC0\x80\"", "F:1:2: expected UTF-8 text, found the byte 0xc0");
-    refused("\"\xED\xA0\x80\"", "F:1:2: expected UTF-8 text, found the byte 0xed");
-    refused("\"\xE2\x82\"", "F:1:2: expected UTF-8 text, found the byte 0xe2");
+    refused("{\"a\": \"a\\u0000b\"}", "F, line 1, column 9: expected no U+0000 in a string, found \\u0000");
+    refused("{\"a\\u0000b\": 1}", "F, line 1, column 4: expected no U+0000 in a string, found \\u0000");
+    refused("\"\\ud800\"", "F, line 1, column 2: expected both halves of a surrogate pair, found \\ud800");
+    refused("\"\\udc00\"", "F, line 1, column 2: expected both halves of a surrogate pair, found \\udc00");
+    refused("\"\\ud83dx\\ude80\"", "F, line 1, column 2: expected both halves of a surrogate pair, found \\ud83d");
+    refused("\"\\ud83d\\u0041\"", "F, line 1, column 2: expected both halves of a surrogate pair, found \\ud83d");
+    refused("\"\n\"", "F, line 1, column 2: expected no raw control character in a string, found a line break");
+    check_refused(
+        "\"a\0b\"", 5,
+        "F, line 1, column 3: expected no raw control character in a string, found the control character 0x00");
+    refused("\"\xFF\"", "F, line 1, column 2: expected UTF-8 text, found the byte 0xff");
+    refused("\"\xC0\x80\"", "F, line 1, column 2: expected UTF-8 text, found the byte 0xc0");
+    refused("\"\xED\xA0\x80\"", "F, line 1, column 2: expected UTF-8 text, found the byte 0xed");
+    refused("\"\xE2\x82\"", "F, line 1, column 2: expected UTF-8 text, found the byte 0xe2");
 }
 END_TEST
 
@@ -198,11 +200,11 @@ START_TEST(blanks_are_those_of_json)
     PL_AUTO_JSON struct pl_json *document = parsed(" \t\r\n[ 1 , 2 ]\n");
 
     ck_assert_ok(pl_json_expect(pl_json_root(document), PL_JSON_LIST, &error), &error);
-    refused("\v1", "F:1:1: expected a value, found the control character 0x0b");
-    refused("[1,\f2]", "F:1:4: expected a value, found the control character 0x0c");
-    check_refused("[1,\0 2]", 7, "F:1:4: expected a value, found the control character 0x00");
-    refused("\xEF\xBB\xBF{}", "F:1:1: expected a value, found a byte order mark");
-    refused("[1,\xC2\xA0 2]", "F:1:4: expected a value, found '\xC2\xA0'");
+    refused("\v1", "F, line 1, column 1: expected a value, found the control character 0x0b");
+    refused("[1,\f2]", "F, line 1, column 4: expected a value, found the control character 0x0c");
+    check_refused("[1,\0 2]", 7, "F, line 1, column 4: expected a value, found the control character 0x00");
+    refused("\xEF\xBB\xBF{}", "F, line 1, column 1: expected a value, found a byte order mark");
+    refused("[1,\xC2\xA0 2]", "F, line 1, column 4: expected a value, found '\xC2\xA0'");
 }
 END_TEST
 
@@ -222,16 +224,16 @@ START_TEST(a_name_that_is_listed_twice_is_refused)
 {
     PL_AUTO_TEXT struct pl_text wide = PL_TEXT_NONE;
 
-    refused("{\"a\": 1, \"a\": 1}", "F: a: expected each name once, found it twice");
-    refused("{\"a\": 1, \"\\u0061\": 2}", "F: a: expected each name once, found it twice");
+    refused("{\"a\": 1, \"a\": 1}", "F: a: expected each key once, found it twice");
+    refused("{\"a\": 1, \"\\u0061\": 2}", "F: a: expected each key once, found it twice");
     refused("{\"x\": [{}, {\"b\": {\"c\": 1, \"d\": 2, \"c\": 3}}]}",
-            "F: x[1].b.c: expected each name once, found it twice");
+            "F: x[1].b.c: expected each key once, found it twice");
     pl_text_append_char(&wide, '{');
     for (int i = 0; i < 1000; i++) {
         pl_text_printf(&wide, "\"n%d\":0,", i);
     }
     pl_text_append(&wide, "\"n500\":1}");
-    refused(pl_text_string(&wide), "F: n500: expected each name once, found it twice");
+    refused(pl_text_string(&wide), "F: n500: expected each key once, found it twice");
 }
 END_TEST
 
@@ -356,7 +358,7 @@ START_TEST(depth_values_and_bytes_are_bounded)
     memset(deep, '[', PL_JSON_MAX_DEPTH + 1);
     memset(deep + PL_JSON_MAX_DEPTH + 1, ']', PL_JSON_MAX_DEPTH + 1);
     ck_assert_int_eq(pl_json_parse(deep, sizeof(deep), "F", &document, &error), PL_LIMIT);
-    ck_assert_str_eq(error.cause, "F:1:129: expected at most 128 levels of nesting, found more");
+    ck_assert_str_eq(error.cause, "F, line 1, column 129: expected at most 128 levels of nesting, found more");
     deep[PL_JSON_MAX_DEPTH] = '0';
     ck_assert_ok(pl_json_parse(deep, sizeof(deep) - 1, "F", &document, &error), &error);
     value = pl_json_root(document);
@@ -369,7 +371,7 @@ START_TEST(depth_values_and_bytes_are_bounded)
     document = NULL;
     /* the text is not read, so it need not exist */
     ck_assert_int_eq(pl_json_parse(deep, (size_t)PL_JSON_MAX_BYTES + 1, "F", &document, &error), PL_LIMIT);
-    ck_assert_str_eq(error.cause, "F:1:1: expected at most 134217728 bytes, found more");
+    ck_assert_str_eq(error.cause, "F, line 1, column 1: expected at most 134217728 bytes, found more");
 }
 END_TEST
 
@@ -408,7 +410,7 @@ START_TEST(a_file_is_read_with_its_own_bound)
     ck_assert_int_eq(pl_json_read(path, 6, &document, &error), PL_LIMIT);
     scratch_write(&scratch, "f.json", "[1,\n 2", 6);
     ck_assert_int_eq(pl_json_read(path, 7, &document, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "f.json:2:3: expected ',' or ']'"));
+    ck_assert_ptr_nonnull(strstr(error.cause, "f.json, line 2, column 3: expected ',' or ']'"));
     ck_assert_int_eq(pl_json_read("/nonexistent/f.json", 7, &document, &error), PL_NOT_FOUND);
     ck_assert_ptr_null(document);
     scratch_done(&scratch);

@@ -58,17 +58,19 @@ END_TEST
 
 START_TEST(errors_name_line_column_expected_and_found)
 {
-    ck_assert_str_eq(printed("{not json", 0), "!F:1:2: expected a name in double quotes or '}', found 'n'");
-    ck_assert_str_eq(printed("{\"a\": 1,\n  \"b\" 2}", 0), "!F:2:7: expected ':' after a name, found '2'");
-    ck_assert_str_eq(printed("[1, 2", 0), "!F:1:6: expected ',' or ']', found the end of the text");
-    ck_assert_str_eq(printed("", 0), "!F:1:1: expected a value, found the end of the text");
-    ck_assert_str_eq(printed("007", 0), "!F:1:2: expected the end of the text, found '0'");
-    ck_assert_str_eq(printed("\"\xC3\xA9\" x", 0), "!F:1:5: expected the end of the text, found 'x'");
+    ck_assert_str_eq(printed("{not json", 0),
+                     "!F, line 1, column 2: expected a key (a name in double quotes) or '}', found 'n'");
+    ck_assert_str_eq(printed("{\"a\": 1,\n  \"b\" 2}", 0), "!F, line 2, column 7: expected ':' after a key, found '2'");
+    ck_assert_str_eq(printed("[1, 2", 0), "!F, line 1, column 6: expected ',' or ']', found the end of the text");
+    ck_assert_str_eq(printed("", 0), "!F, line 1, column 1: expected a value, found the end of the text");
+    ck_assert_str_eq(printed("007", 0), "!F, line 1, column 2: expected the end of the text, found '0'");
+    ck_assert_str_eq(printed("\"\xC3\xA9\" x", 0), "!F, line 1, column 5: expected the end of the text, found 'x'");
     ck_assert_str_eq(printed("\"\n\"", 0),
-                     "!F:1:2: expected no raw control character inside a string, found a line break");
-    ck_assert_str_eq(printed("\"\\u12g4\"", 0), "!F:1:6: expected four hex digits after '\\u', found 'g'");
-    ck_assert_str_eq(printed("\"\xFF\"", 0), "!F:1:2: expected UTF-8 text, found the byte 0xff");
-    ck_assert_str_eq(printed("\xEF\xBB\xBF{}", 0), "!F:1:1: expected a value, found a byte order mark");
+                     "!F, line 1, column 2: expected no raw control character inside a string, found a line break");
+    ck_assert_str_eq(printed("\"\\u12g4\"", 0),
+                     "!F, line 1, column 6: expected four hex digits after '\\u', found 'g'");
+    ck_assert_str_eq(printed("\"\xFF\"", 0), "!F, line 1, column 2: expected UTF-8 text, found the byte 0xff");
+    ck_assert_str_eq(printed("\xEF\xBB\xBF{}", 0), "!F, line 1, column 1: expected a value, found a byte order mark");
 }
 END_TEST
 
@@ -253,7 +255,7 @@ START_TEST(a_strict_text_is_json_to_the_letter_and_has_each_name_once)
     static const struct {
         const char *text, *told;
     } wrong[] = {
-        {"{\"a\": {\"b\": 1,\n \"b\": 2}}", "F:2:2: expected each name once, found \"b\" twice"},
+        {"{\"a\": {\"b\": 1,\n \"b\": 2}}", "F, line 2, column 2: expected each key once, found \"b\" twice"},
         {"[NaN]", NULL},
         {"\"\\u0000\"", NULL},
         {"1e400", NULL},

@@ -11,6 +11,8 @@
 #include "tests/support/device_ranks.h"
 #include "tests/support/unit.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <math.h>
 
 enum { COUNT = 1003 };
@@ -551,6 +553,57 @@ START_TEST(the_setting_backend_chooses_among_those_for_devices)
 }
 END_TEST
 
+/* A set of ranks has a communicator of few CTAs. Each counts on the device until it goes. */
+static void make_subsets(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { SETS = 4 };
+    static const int some[] = {0, 2};
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD), *found = dlsym(library, "fake_nccl_max_ctas");
+    int (*max_ctas)(void) = NULL;
+    struct pl_world *sets[SETS];
+    struct conformance conformance = {.counts = counts + 2, .count_count = 1, .device = true};
+
+    (void)argument;
+    dlclose(library);
+    memcpy(&max_ctas, &found, sizeof(found));
+    RANKS_NEED(max_ctas() == INT_MIN, "%d CTAs for all ranks", max_ctas());
+    RANKS_OK(pl_barrier(world, &error));
+    for (int i = 0; i < SETS && pl_world_rank(world) != 1; i++) {
+        RANKS_OK(pl_world_new_sub(world, some, 2, &sets[i], &error));
+        RANKS_NEED(max_ctas() == 4, "%d CTAs for some ranks", max_ctas());
+        RANKS_NEED(pl_device_subset_worlds(pl_world_device(world), 0) == i + 1, "the set does not count");
+        device_ranks_say(sets[i], "ranks 0 1; at most 4 CTAs a kernel", failure);
+        conformance_run(sets[i], &conformance);
+        RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
+    }
+    RANKS_OK(pl_barrier(world, &error));
+    for (int i = 0; i < SETS && pl_world_rank(world) != 1; i++) {
+        pl_world_free(sets[i]);
+    }
+    RANKS_NEED(pl_device_subset_worlds(pl_world_device(world), 0) == 0, "a set still counts");
+}
+
+START_TEST(sets_of_ranks_have_few_ctas)
+{
+    ck_assert_ranks_on(3, 3, NULL, make_subsets, NULL);
+}
+END_TEST
+
+START_TEST(ranks_share_a_device_where_nccl_was_told_to)
+{
+    char on[] = "backend nccl: on\n", off[] = "backend nccl: off, ranks 0 and 1 share ";
+
+    ck_assert_ranks_on(2, 1, NULL, device_ranks_say, off);
+    ck_assert_int_eq(setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1), 0);
+    ck_assert_ranks_on(2, 1, NULL, device_ranks_say, off); /* NCCL is too old for it */
+    ck_assert_int_eq(setenv("FAKE_NCCL_VERSION", "23000", 1), 0);
+    ck_assert_ranks_on(2, 1, NULL, say_and_conform, on);
+    ck_assert_int_eq(unsetenv("NCCL_MULTI_RANK_GPU_ENABLE"), 0);
+    ck_assert_ranks_on(2, 1, NULL, device_ranks_say, off);
+    ck_assert_int_eq(unsetenv("FAKE_NCCL_VERSION"), 0);
+}
+END_TEST
+
 START_TEST(a_rank_without_memory_for_a_part_is_named_at_once)
 {
     check_device_alloc_budget();
@@ -565,6 +618,7 @@ UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_
           a_disagreement_is_reported_on_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
           a_lost_device_ends_all_ranks_with_rank_host_and_device, the_ranks_of_other_hosts_report_a_fault_at_once,
           the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,
-          the_setting_backend_chooses_among_those_for_devices, a_rank_without_memory_for_a_part_is_named_at_once,
+          the_setting_backend_chooses_among_those_for_devices, sets_of_ranks_have_few_ctas,
+          ranks_share_a_device_where_nccl_was_told_to, a_rank_without_memory_for_a_part_is_named_at_once,
           a_kernel_that_hangs_ends_all_ranks_in_time /* the last test: its device is unusable in this process
                                                       * afterwards */)

@@ -270,29 +270,34 @@ START_TEST(faults_name_file_place_and_what_was_expected)
     static const struct {
         const char *source, *distributed, *cause;
     } faults[] = {
-        {"[]", "{}", "sourcecode.json:1:1: expected an object, found a list []"},
-        {"{\"command\":\n 3}", "{}", "sourcecode.json:2:2: command: expected a string, found an integer 3"},
+        {"[]", "{}", "sourcecode.json, line 1, column 1: expected an object, found a list []"},
+        {"{\"command\":\n 3}", "{}",
+         "sourcecode.json, line 2, column 2: command: expected a string, found an integer 3"},
         {"{\"entry_script\": [\"a\"]}", "{}",
-         "sourcecode.json:1:18: entry_script: expected a string, found a list [\"a\"]"},
+         "sourcecode.json, line 1, column 18: entry_script: expected a string, found a list [\"a\"]"},
         {"{\"command\": \"x\", \"args\": \"y\"}", "{}",
-         "sourcecode.json:1:26: args: expected a list, found a string \"y\""},
+         "sourcecode.json, line 1, column 26: args: expected a list, found a string \"y\""},
         {"{\"command\": \"x\", \"args\": [null]}", "{}",
-         "sourcecode.json:1:27: expected a string or a number as an argument of the command, found null"},
-        {"{\"command\": \"x\"", "{}", "sourcecode.json:1:16: expected ',' or '}', found the end of the text"},
-        {script, "3", "distributed.json:1:1: expected an object, found an integer 3"},
+         "sourcecode.json, line 1, column 27: expected a string or a number as an argument of the command, found null"},
+        {"{\"command\": \"x\"", "{}",
+         "sourcecode.json, line 1, column 16: expected ',' or '}', found the end of the text"},
+        {script, "3", "distributed.json, line 1, column 1: expected an object, found an integer 3"},
         {script, "{\"nodes\": 3}",
-         "distributed.json:1:1: expected the settings of MPI (with mpi_additional_options), of Torchrun (with smp) or "
+         "distributed.json, line 1, column 1: expected the settings of MPI (with mpi_additional_options), of Torchrun "
+         "(with smp) or "
          "none, found an object {\"nodes\": 3}"},
         {script, "{\"process_count_per_node\": 1.5, \"smp\": null}",
-         "distributed.json:1:28: process_count_per_node: expected the processes of one host, a whole number from 1 to "
+         "distributed.json, line 1, column 28: process_count_per_node: expected the processes of one host, a whole "
+         "number from 1 to "
          "65536, or null, found a float 1.5"},
         {script, "{\"process_count_per_node\": \"-1\", \"smp\": null}",
-         "distributed.json:1:28: process_count_per_node: expected the processes of one host, a whole number from 1 to "
+         "distributed.json, line 1, column 28: process_count_per_node: expected the processes of one host, a whole "
+         "number from 1 to "
          "65536, or null, found a string \"-1\""},
         {script, "{\"mpi_additional_options\": \"-x A\"}",
-         "distributed.json:1:28: mpi_additional_options: expected a list, found a string \"-x A\""},
+         "distributed.json, line 1, column 28: mpi_additional_options: expected a list, found a string \"-x A\""},
         {script, "{\"mpi_additional_options\": [1]}",
-         "distributed.json:1:29: expected an option of mpirun as a string, found an integer 1"},
+         "distributed.json, line 1, column 29: expected an option of mpirun as a string, found an integer 1"},
         {script, "{\"mpi_additional_options\": [\"-x\"]}",
          "mpi_additional_options of distributed.json: expected a variable after the last -x, such as NAME or "
          "NAME=VALUE"},

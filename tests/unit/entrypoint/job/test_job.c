@@ -53,28 +53,34 @@ START_TEST(faults_in_files_name_file_line_column_and_what_was_expected)
 
     tree_setup(&tree);
     write_resource(&tree, "{\"current_host\": \"algo-1\",\n \"hosts\": \"algo-1\"}");
-    ck_assert_str_eq(cause(&tree),
-                     "/input/config/resourceconfig.json:2:11: hosts: expected a list, found a string \"algo-1\"");
-    write_resource(&tree, "{\"hosts\": [\"algo-1\"]}");
     ck_assert_str_eq(
         cause(&tree),
-        "/input/config/resourceconfig.json:1:1: expected the key \"current_host\" with a string, found none");
+        "/input/config/resourceconfig.json, line 2, column 11: hosts: expected a list, found a string \"algo-1\"");
+    write_resource(&tree, "{\"hosts\": [\"algo-1\"]}");
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json, line 1, column 1: expected the key "
+                                   "\"current_host\" with a string, found none");
     write_resource(&tree, "{\"current_host\": \"algo-9\", \"hosts\": [\"algo-1\"]}");
-    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:18: current_host: expected one of the names in "
-                                   "\"hosts\", found a string \"algo-9\"");
-    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": []}");
     ck_assert_str_eq(cause(&tree),
-                     "/input/config/resourceconfig.json:1:37: hosts: expected 1 to 4096 host names, found a list []");
+                     "/input/config/resourceconfig.json, line 1, column 18: current_host: expected one of the names in "
+                     "\"hosts\", found a string \"algo-9\"");
+    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": []}");
+    ck_assert_str_eq(
+        cause(&tree),
+        "/input/config/resourceconfig.json, line 1, column 37: hosts: expected 1 to 4096 host names, found a list []");
     write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\", 2]}");
-    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:48: expected a host name, found an integer 2");
+    ck_assert_str_eq(cause(&tree),
+                     "/input/config/resourceconfig.json, line 1, column 48: expected a host name, found an integer 2");
     write_resource(&tree, "[1]");
-    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:1: expected an object, found a list [1]");
+    ck_assert_str_eq(cause(&tree),
+                     "/input/config/resourceconfig.json, line 1, column 1: expected an object, found a list [1]");
     tree_write(&tree, "input/config/resourceconfig.json", "null");
     ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:1: expected an object, found null");
-    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"]");
     ck_assert_str_eq(cause(&tree),
-                     "/input/config/resourceconfig.json:1:47: expected ',' or '}', found the end of the text");
+                     "/input/config/resourceconfig.json, line 1, column 1: expected an object, found null");
+    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"]");
+    ck_assert_str_eq(
+        cause(&tree),
+        "/input/config/resourceconfig.json, line 1, column 47: expected ',' or '}', found the end of the text");
     tree_done(&tree);
 }
 END_TEST

@@ -129,8 +129,8 @@ START_TEST(the_jobs_checkpoint_directory_is_the_runtimes_unless_it_is_set)
     ck_assert_str_eq(pl_environment_get(set, name), "/mine");
     tree_write(&tree, file, "{\"LocalPath\": \"state\"}");
     ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-    ck_assert_ptr_nonnull(
-        strstr(tree.error.cause, ":1:15: LocalPath: expected an absolute path, found a string \"state\""));
+    ck_assert_ptr_nonnull(strstr(
+        tree.error.cause, ", line 1, column 15: LocalPath: expected an absolute path, found a string \"state\""));
     tree_done(&tree);
 }
 END_TEST

@@ -138,7 +138,7 @@ START_TEST(a_program_in_a_folder_below_is_named)
     ck_assert_str_eq(tree.error.context, "the code directory has 'src/deep/main.py': use that path");
     tree_write(&tree, "code/other/main.py", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_str_eq(tree.error.context, "");
+    ck_assert_str_eq(tree.error.context, "the code directory has 'other/main.py', 'src/deep/main.py', 'train.py'");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "bin/run.sh");
     tree_write(&tree, "code/scripts/run.sh", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
@@ -147,6 +147,30 @@ START_TEST(a_program_in_a_folder_below_is_named)
 }
 END_TEST
 
+START_TEST(of_the_files_that_are_there_the_nearest_names_are_listed_first)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "trian.py");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_str_eq(tree.error.context, "the code directory has 'train.py'");
+    tree_write(&tree, "code/model.py", "");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_str_eq(tree.error.context, "the code directory has 'train.py', 'model.py'");
+    tree_write(&tree, "code/data/a.py", "");
+    tree_write(&tree, "code/data/b.py", "");
+    tree_write(&tree, "code/data/c.py", "");
+    tree_write(&tree, "code/src/trial.py", "");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_str_eq(tree.error.context, "the code directory has 'src/trial.py', 'train.py', 'data/a.py', 'data/b.py', "
+                                         "'data/c.py' and others");
+    tree_done(&tree);
+}
+END_TEST
+
 UNIT_MAIN("entrypoint/needs", a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_it,
           debians_torchrun_is_refused_unless_pip_may_bring_another, a_link_that_the_job_needs_takes_ssh,
-          a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named)
+          a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named,
+          of_the_files_that_are_there_the_nearest_names_are_listed_first)

@@ -84,6 +84,26 @@ START_TEST(a_long_line_is_cut_visibly)
 }
 END_TEST
 
+START_TEST(of_pips_long_list_of_versions_the_newest_stay)
+{
+    char text[PL_TAIL_LINE_BYTES + 2], version[32];
+
+    add("ERROR: Could not find a version that satisfies the requirement torch==99 (from versions: ");
+    for (int i = 0; i < 200; i++) {
+        snprintf(version, sizeof(version), "%s1.%d.0", i == 0 ? "" : ", ", i);
+        add(version);
+    }
+    add(")\n");
+    ck_assert_uint_le(pl_tail_lines(&tail, text, sizeof(text)), PL_TAIL_LINE_BYTES + 1);
+    ck_assert_msg(
+        strncmp(text,
+                "ERROR: Could not find a version that satisfies the requirement torch==99 (from versions: ..., 1.",
+                94) == 0,
+        "%s", text);
+    ck_assert_ptr_nonnull(strstr(text, ", 1.198.0, 1.199.0)\n"));
+}
+END_TEST
+
 START_TEST(nothing_fits_into_nothing)
 {
     char text[4] = "xyz";
@@ -98,4 +118,4 @@ END_TEST
 UNIT_MAIN("entrypoint/tail", the_last_lines_are_kept_in_order, a_line_without_an_end_counts,
           a_progress_bar_keeps_its_last_state, colours_controls_and_broken_utf8_do_not_reach_the_text,
           eight_bit_controls_and_what_a_colour_between_two_bytes_makes_do_not_reach_the_text,
-          a_long_line_is_cut_visibly, nothing_fits_into_nothing)
+          a_long_line_is_cut_visibly, of_pips_long_list_of_versions_the_newest_stay, nothing_fits_into_nothing)

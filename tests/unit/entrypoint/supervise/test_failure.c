@@ -265,14 +265,16 @@ START_TEST(the_sentence_names_rank_host_and_cause)
     pl_exit_report_sentence(&exit_report, &text);
     ck_assert_str_eq(
         pl_text_string(&text),
-        "rank 1 on host algo-2 exited with code 3: the container's memory limit was reached, and a process was killed");
+        "rank 1 on host algo-2 exited with code 3: out of memory, the kernel's OOM killer ended a process of the "
+        "container (its count oom_kill has risen); use smaller batches or a larger instance");
     pl_text_clear(&text);
     exit_report.signalled = true;
     exit_report.code = 9;
     pl_exit_report_sentence(&exit_report, &text);
     ck_assert_str_eq(pl_text_string(&text), "rank 1 on host algo-2 was killed by signal 9 (SIGKILL): out of memory, "
-                                            "the container's memory limit was reached; use fewer ranks on a host, "
-                                            "smaller batches or a larger instance");
+                                            "the kernel's OOM killer ended it (the container's count oom_kill has "
+                                            "risen); use fewer ranks on a host, smaller batches or a larger "
+                                            "instance");
 }
 END_TEST
 
@@ -286,12 +288,57 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
         snprintf(exit_report.tail + strlen(exit_report.tail), sizeof(exit_report.tail) - strlen(exit_report.tail),
                  "stderr line %d\n", i);
     }
-    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
     ck_assert_uint_gt(text.length, PL_FAILURE_SHOWN_BYTES - 40);
     ck_assert_ptr_eq(strstr(text.data, "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"),
                      text.data);
     ck_assert_str_eq(text.data + text.length - strlen("stderr line 89\n"), "stderr line 89\n");
+}
+END_TEST
+
+static void expect_next(const struct pl_exit_report *exit_report, int stopped_by, const char *wanted)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    const char *next;
+
+    pl_exit_report_print(exit_report, stopped_by, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
+    next = strstr(pl_text_string(&text), "\nNext: ");
+    if (wanted) {
+        ck_assert_msg(next && strncmp(next + 1, wanted, strlen(wanted)) == 0, "%s", pl_text_string(&text));
+    } else {
+        ck_assert_msg(!next, "%s", pl_text_string(&text));
+    }
+}
+
+START_TEST(a_signals_end_is_followed_by_what_to_do_next)
+{
+    struct pl_exit_report exit_report;
+
+    fill(&exit_report);
+    expect_next(&exit_report, 0, NULL);
+    expect_next(&exit_report, SIGTERM, "Next: SageMaker sends SIGTERM at StopTrainingJob");
+    expect_next(&exit_report, SIGINT, NULL);
+    exit_report.signalled = true;
+    exit_report.code = SIGKILL;
+    expect_next(&exit_report, 0, "Next: Paceline did not send SIGKILL");
+    expect_next(&exit_report, SIGTERM, "Next: SageMaker sends SIGTERM at StopTrainingJob");
+    exit_report.out_of_memory = true; /* the sentence has it all */
+    expect_next(&exit_report, 0, NULL);
+    exit_report.out_of_memory = false;
+    strcpy(exit_report.note, "it had not ended when it was asked to");
+    expect_next(&exit_report, 0, NULL);
+    exit_report.note[0] = '\0';
+    exit_report.code = SIGSEGV;
+    expect_next(&exit_report, 0, "Next: the signal does not tell where the program was. Set PYTHONFAULTHANDLER=1");
+    strcpy(exit_report.tail, "Fatal Python error: Segmentation fault\n"); /* the handler is on */
+    expect_next(&exit_report, 0, NULL);
+    exit_report.tail[0] = '\0';
+    exit_report.code = SIGBUS;
+    expect_next(&exit_report, 0, "Next: most often /dev/shm was full");
+    exit_report.program[0] = '\0'; /* its shim was killed, perhaps by mpirun */
+    expect_next(&exit_report, 0, NULL);
 }
 END_TEST
 
@@ -307,7 +354,7 @@ START_TEST(the_exception_with_its_place_stands_first)
     strcpy(exit_report.cause, "ValueError: bad data");
     strcpy(exit_report.place, "train.py:31");
     strcpy(exit_report.tail, "[rank1]: ValueError: bad data\nchatter\n");
-    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     snprintf(wanted, sizeof(wanted), "ValueError: bad data (train.py:31, rank 1 on algo-2)\n%s%s", rest,
              exit_report.tail);
     ck_assert_str_eq(pl_text_string(&text), wanted);
@@ -316,7 +363,7 @@ START_TEST(the_exception_with_its_place_stands_first)
     }
     exit_report.place[0] = '\0';
     pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     snprintf(wanted, sizeof(wanted), "ValueError: bad data (rank 1 on algo-2)\n%s^^^", rest);
     ck_assert_msg(strncmp(pl_text_string(&text), wanted, strlen(wanted)) == 0, "%s", pl_text_string(&text));
     ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
@@ -325,7 +372,7 @@ START_TEST(the_exception_with_its_place_stands_first)
     exit_report.tail[0] = '\0';
     strcpy(exit_report.place, "train.py:31");
     pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_str_eq(pl_text_string(&text), "ValueError: bad data (train.py:31, on algo-2)\n"
                                             "the program on host algo-2 exited with code 3\n"
                                             "Program: /opt/ml/code/train\n");
@@ -341,30 +388,30 @@ START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
     fill(&exit_report);
     strcpy(exit_report.cause, cause);
     strcpy(exit_report.note, "the disk is full under /opt/ml/model");
-    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_str_eq(pl_text_string(&text),
                      "rank 1 on host algo-2 exited with code 3: the disk is full under /opt/ml/model\n"
                      "ValueError: bad value 3\nProgram: /opt/ml/code/train\n");
     strcpy(exit_report.tail, "ValueError: bad value 3\n"); /* the tail shows the cause */
     pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_str_eq(pl_text_string(&text),
                      "rank 1 on host algo-2 exited with code 3: the disk is full under /opt/ml/model\n"
                      "Program: /opt/ml/code/train\nLast lines of its stderr:\nValueError: bad value 3\n");
     exit_report.note[0] = exit_report.tail[0] = '\0';
     exit_report.signalled = true; /* then the exception need not be the cause, */
     pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
     exit_report.code = SIGABRT; /* but after abort() it is */
     pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_ptr_eq(strstr(pl_text_string(&text), cause), pl_text_string(&text));
     exit_report.signalled = false;
     exit_report.source = PL_EXIT_SOURCE_LAUNCHER; /* mpirun prints the exceptions of its ranks */
     exit_report.rank = -1;
     pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
 }
 END_TEST
@@ -414,9 +461,13 @@ START_TEST(a_steps_failure_begins_with_its_cause)
     exit_report.signalled = true;
     exit_report.code = 9;
     strcpy(exit_report.tail, "Collecting x\n");
-    expect_step(&exit_report, "bringing the code into place: the command on host algo-1 was killed by signal 9 "
-                              "(SIGKILL)\nProgram: /usr/bin/python3 -m pip install .\n"
-                              "Last lines of its stderr:\nCollecting x\n");
+    expect_step(&exit_report,
+                "bringing the code into place: the command on host algo-1 was killed by signal 9 "
+                "(SIGKILL)\nNext: Paceline did not send SIGKILL, and has seen no kill for lack of memory "
+                "in this container. If MemoryUtilization in CloudWatch was near 100 %, take smaller "
+                "batches, fewer ranks on a host or a larger instance; otherwise look for what kills "
+                "processes (kill -9 in a script, a tool, a person).\nProgram: /usr/bin/python3 -m pip install .\n"
+                "Last lines of its stderr:\nCollecting x\n");
 }
 END_TEST
 
@@ -450,6 +501,7 @@ UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
           directories_in_the_files_places_are_renamed, a_link_is_replaced_not_followed,
           a_program_that_clears_the_directory_does_not_take_the_report_with_it,
           a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
-          the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
-          the_exception_with_its_place_stands_first, an_exception_is_not_first_where_something_else_is_the_cause,
-          a_steps_failure_begins_with_its_cause, an_exit_report_travels_unchanged)
+          the_sentence_names_rank_host_and_cause, a_signals_end_is_followed_by_what_to_do_next,
+          the_report_fits_and_ends_with_the_newest_lines, the_exception_with_its_place_stands_first,
+          an_exception_is_not_first_where_something_else_is_the_cause, a_steps_failure_begins_with_its_cause,
+          an_exit_report_travels_unchanged)

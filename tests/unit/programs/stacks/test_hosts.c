@@ -155,16 +155,18 @@ END_TEST
 START_TEST(one_sentence_says_who_stands_elsewhere)
 {
     struct pl_hosts hosts = PL_HOSTS_NONE;
+    char elsewhere[] = "read";
     char host[] = "algo-2", key[] = "R\na", other_key[] = "R\nb", place[] = "queue", name[] = "algo-1", here[] = "";
     struct pl_order_program programs[2] = {{.host = host, .rank = 2, .key = key, .place = place},
-                                           {.host = here, .rank = 0, .key = other_key, .place = place}};
+                                           {.host = here, .rank = 0, .key = other_key, .place = elsewhere}};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     hosts.programs = programs;
     hosts.host_name = name;
     hosts.count = 2;
     pl_hosts_describe(&hosts, &text);
-    ck_assert_str_eq(pl_text_string(&text), "rank 2 on host algo-2 stands elsewhere than the others: queue");
+    ck_assert_str_eq(pl_text_string(&text),
+                     "rank 2 on host algo-2 stands elsewhere than the others: queue; the other: read");
     pl_text_clear(&text);
     programs[0].host = here;
     programs[1].key = key;
@@ -175,7 +177,8 @@ START_TEST(one_sentence_says_who_stands_elsewhere)
     programs[0].pid = 7;
     programs[1].key = other_key;
     pl_hosts_describe(&hosts, &text);
-    ck_assert_str_eq(pl_text_string(&text), "process 7 on host algo-1 stands elsewhere than the others: queue");
+    ck_assert_str_eq(pl_text_string(&text),
+                     "process 7 on host algo-1 stands elsewhere than the others: queue; the other: read");
     pl_text_clear(&text);
     hosts.count = 1;
     pl_hosts_describe(&hosts, &text);

@@ -317,21 +317,22 @@ START_TEST(a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone)
         const char *text, *told;
     } wrong[] = {
         {"{\"start\": 0, \"host\": null}\n{\"start\": 0, \"host\": \"a\"}\n",
-         ":3:11: start: expected a trial that waits or pauses at this point, found 0"},
+         ", line 3, column 11: start: expected a trial that waits or pauses at this point, found 0"},
         {"{\"end\": 1, \"how\": \"completed\", \"seconds\": 0, \"reason\": null}\n",
-         ":2:9: end: expected a trial that runs at this point, found 1"},
-        {"{\"start\": 5, \"host\": null}\n", ":2:11: start: expected a whole number from 0 to 4, found 5"},
+         ", line 2, column 9: end: expected a trial that runs at this point, found 1"},
+        {"{\"start\": 5, \"host\": null}\n",
+         ", line 2, column 11: start: expected a whole number from 0 to 4, found 5"},
         {"{\"start\": 0, \"host\": null}\n{\"report\": 0, \"step\": 1, \"value\": \"x\"}\n",
-         ":3:35: value: expected a number, found \"x\""},
+         ", line 3, column 35: value: expected a number, found \"x\""},
         {"{\"start\": 0, \"host\": null}\n{\"end\": 0, \"how\": \"well\", \"seconds\": 0, \"reason\": null}\n",
-         ":3:19: how: expected completed, stopped, failed, lost or unseen, found \"well\""},
-        {"{\"start\": [0}\n{\"closed\": true}\n", ":2:13: expected ',' or ']', found '}'"},
+         ", line 3, column 19: how: expected completed, stopped, failed, lost or unseen, found \"well\""},
+        {"{\"start\": [0}\n{\"closed\": true}\n", ", line 2, column 13: expected ',' or ']', found '}'"},
         {"{\"closed\": true}\n{\"start\": 0, \"host\": null}\n",
-         ":3:11: start: expected a trial that waits or pauses at this point, found 0"},
-        {"{}\n", ":2:1: expected an object with start, report, end or closed, found an object"},
-        {"{\"begin\": 1}\n", ":2:11: begin is not known here: expected start, report, end or closed"},
-        {"\n", ":2:1: expected a value, found '}'"},
-        {"{\"asked\": 1}\n", ":2:11: asked: expected an object, found 1"},
+         ", line 3, column 11: start: expected a trial that waits or pauses at this point, found 0"},
+        {"{}\n", ", line 2, column 1: expected an object with start, report, end or closed, found an object"},
+        {"{\"begin\": 1}\n", ", line 2, column 11: begin is not known here: expected start, report, end or closed"},
+        {"\n", ", line 2, column 1: expected a value, found '}'"},
+        {"{\"asked\": 1}\n", ", line 2, column 11: asked: expected an object, found 1"},
     };
     struct scratch scratch = scratch_in_memory();
     char path[PATH_MAX], told[2 * PATH_MAX];
@@ -366,9 +367,9 @@ START_TEST(a_file_of_another_kind_or_version_is_refused_and_left_alone_until_a_n
         const char *text, *told;
     } wrong[] = {
         {"{\"sweep\": 1, \"specification\": \"{}\"}\n",
-         ":1:11: expected a journal of version 2, found version 1, which an earlier Paceline wrote"},
-        {"weights", ":1:1: expected the journal of a sweep, found something else"},
-        {"\n", ":1:1: expected the journal of a sweep, found something else"},
+         ", line 1, column 11: expected a journal of version 2, found version 1, which an earlier Paceline wrote"},
+        {"weights", ", line 1, column 1: expected the journal of a sweep, found something else"},
+        {"\n", ", line 1, column 1: expected the journal of a sweep, found something else"},
     };
     struct scratch scratch = scratch_in_memory();
     char path[PATH_MAX], folder[PATH_MAX], told[2 * PATH_MAX];
@@ -441,7 +442,7 @@ static void check_refused(const struct scratch *scratch, const void *data, size_
         ck_abort_msg("%s at byte %zu was not refused", what, at);
     }
     if (strncmp(sweep.error.cause, path, strlen(path)) != 0 ||
-        sscanf(sweep.error.cause + strlen(path), ":%u:%u: expected ", &line, &column) != 2) {
+        sscanf(sweep.error.cause + strlen(path), ", line %u, column %u: expected ", &line, &column) != 2) {
         ck_abort_msg("%s at byte %zu is told without its place: %s", what, at, sweep.error.cause);
     }
     sweep_done(&sweep);

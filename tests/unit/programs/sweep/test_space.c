@@ -125,125 +125,153 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
     static const struct {
         const char *text, *told;
     } wrong[] = {
-        {"", "S:1:1: expected a value, found the end of the text"},
-        {"[]", "S:1:1: expected an object, found a list"},
-        {HEAD "\"space\": {\"a\": [1, 2]}", "S:1:61: expected ',' or '}', found the end of the text"},
-        {HEAD "\"space\": {\"a\": [1],\n \"a\": [2]}}", "S:2:2: expected each name once, found \"a\" twice"},
-        {HEAD SPACE ", \"sead\": 1}",
-         "S:1:71: sead is not known here: expected space, search, trials, seed, metric, goal, scheduler, seeds, "
-         "processes, slots, max_failed, trial_time_s or model"},
-        {HEAD "\"seed\": 1}", "S:1:1: space: expected an object with at least one hyperparameter, found nothing"},
-        {HEAD "\"space\": {}}", "S:1:48: space: expected an object with at least one hyperparameter, found an object"},
-        {HEAD "\"space\": {\"a\": 1}}",
-         "S:1:54: space.a: expected a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or "
-         "{\"log\": [...]}, found 1"},
+        {"", "S, line 1, column 1: expected a value, found the end of the text"},
+        {"[]", "S, line 1, column 1: expected an object, found a list"},
+        {HEAD "\"space\": {\"a\": [1, 2]}", "S, line 1, column 61: expected ',' or '}', found the end of the text"},
+        {HEAD "\"space\": {\"a\": [1],\n \"a\": [2]}}",
+         "S, line 2, column 2: expected each key once, found \"a\" twice"},
+        {HEAD SPACE ", \"sead\": 1}", "S, line 1, column 71: sead is not known here: expected space, search, trials, "
+                                      "seed, metric, goal, scheduler, seeds, "
+                                      "processes, slots, max_failed, trial_time_s or model"},
+        {HEAD "\"seed\": 1}",
+         "S, line 1, column 1: space: expected an object with at least one hyperparameter, found nothing"},
+        {HEAD "\"space\": {}}",
+         "S, line 1, column 48: space: expected an object with at least one hyperparameter, found an object"},
+        {HEAD "\"space\": {\"a\": 1}}", "S, line 1, column 54: space.a: expected a list of values, or {\"choice\": "
+                                        "[...]}, {\"int\": [...]}, {\"float\": [...]} or "
+                                        "{\"log\": [...]}, found 1"},
         {HEAD "\"space\": {\"a\": {\"int\": [1, 2], \"log\": [1, 2]}}}",
-         "S:1:54: space.a: expected a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or "
+         "S, line 1, column 54: space.a: expected a list of values, or {\"choice\": [...]}, {\"int\": [...]}, "
+         "{\"float\": [...]} or "
          "{\"log\": [...]}, found an object"},
         {HEAD "\"space\": {\"a\": {\"uniform\": [1, 2]}}}",
-         "S:1:66: space.a.uniform is not known here: expected choice, int, float or log"},
+         "S, line 1, column 66: space.a.uniform is not known here: expected choice, int, float or log"},
         {HEAD "\"space\": {\"b c\": []}}",
-         "S:1:56: space[\"b c\"]: expected a list with at least one value, found a list"},
+         "S, line 1, column 56: space[\"b c\"]: expected a list with at least one value, found a list"},
         {HEAD "\"space\": {\"a\": [1, [2]]}}",
-         "S:1:58: space.a[1]: expected a number, a string, true or false, found a list"},
+         "S, line 1, column 58: space.a[1]: expected a number, a string, true or false, found a list"},
         {HEAD "\"space\": {\"a\": [null]}}",
-         "S:1:55: space.a[0]: expected a number, a string, true or false, found null"},
-        {HEAD "\"space\": {\"sagemaker_program\": [1]}}",
-         "S:1:70: space.sagemaker_program: expected the name of a hyperparameter of the program, not sagemaker_* or "
-         "paceline_*, found a list"},
+         "S, line 1, column 55: space.a[0]: expected a number, a string, true or false, found null"},
+        {HEAD "\"space\": {\"sagemaker_program\": [1]}}", "S, line 1, column 70: space.sagemaker_program: expected the "
+                                                          "name of a hyperparameter of the program, not sagemaker_* or "
+                                                          "paceline_*, found a list"},
         {HEAD "\"space\": {\"a\": {\"int\": [2, 1]}}}",
-         "S:1:62: space.a.int: expected low not above high, found a list"},
+         "S, line 1, column 62: space.a.int: expected low not above high, found a list"},
         {HEAD "\"space\": {\"a\": {\"int\": [1, 2.5]}}}",
-         "S:1:66: space.a.int[1]: expected a whole number from -9007199254740992 to 9007199254740992, found 2.5"},
-        {HEAD "\"space\": {\"a\": {\"int\": [1, 2, 2]}}}", "S:1:62: space.a.int: expected [low, high], found a list"},
+         "S, line 1, column 66: space.a.int[1]: expected a whole number from -9007199254740992 to 9007199254740992, "
+         "found 2.5"},
+        {HEAD "\"space\": {\"a\": {\"int\": [1, 2, 2]}}}",
+         "S, line 1, column 62: space.a.int: expected [low, high], found a list"},
         {HEAD "\"space\": {\"a\": {\"float\": [1, 2]}}}",
-         "S:1:64: space.a.float: expected [low, high, points] in a grid, found a list"},
+         "S, line 1, column 64: space.a.float: expected [low, high, points] in a grid, found a list"},
         {HEAD "\"space\": {\"a\": {\"float\": [1, 1, 2]}}}",
-         "S:1:64: space.a.float: expected low below high, found a list"},
+         "S, line 1, column 64: space.a.float: expected low below high, found a list"},
         {HEAD "\"space\": {\"a\": {\"float\": [1, 2, 1]}}}",
-         "S:1:71: space.a.float[2]: expected a whole number from 2 to 10000, found 1"},
+         "S, line 1, column 71: space.a.float[2]: expected a whole number from 2 to 10000, found 1"},
         {HEAD "\"space\": {\"a\": {\"float\": [-1e308, 1e308, 2]}}}",
-         "S:1:64: space.a.float: expected a range of finite length, found a list"},
+         "S, line 1, column 64: space.a.float: expected a range of finite length, found a list"},
         {HEAD "\"space\": {\"a\": {\"log\": [0, 1, 2]}}}",
-         "S:1:62: space.a.log: expected low above 0, and high / low finite, found a list"},
+         "S, line 1, column 62: space.a.log: expected low above 0, and high / low finite, found a list"},
         {HEAD "\"space\": {\"a\": {\"log\": [1e-300, 1e300, 2]}}}",
-         "S:1:62: space.a.log: expected low above 0, and high / low finite, found a list"},
+         "S, line 1, column 62: space.a.log: expected low above 0, and high / low finite, found a list"},
         {HEAD "\"search\": \"random\", \"trials\": 2, \"space\": {\"a\": {\"log\": [1, 2, 3]}}}",
-         "S:1:95: space.a.log: expected [low, high], found a list"},
+         "S, line 1, column 95: space.a.log: expected [low, high], found a list"},
         {HEAD "\"search\": \"random\", " SPACE "}",
-         "S:1:1: trials: expected a whole number from 1 to 9007199254740992, found nothing"},
-        {HEAD "\"trials\": 2, " SPACE "}", "S:1:49: trials: expected no number of trials: it follows from the "
-                                           "space unless \"search\" is \"random\", found 2"},
+         "S, line 1, column 1: trials: expected a whole number from 1 to 9007199254740992, found nothing"},
+        {HEAD "\"trials\": 2, " SPACE "}",
+         "S, line 1, column 49: trials: expected no number of trials: it follows from the "
+         "space unless \"search\" is \"random\", found 2"},
         {HEAD "\"search\": \"bayes\", " SPACE "}",
-         "S:1:49: search: expected \"grid\", \"random\" or \"list\", found \"bayes\""},
-        {HEAD "\"search\": \"list\", " SPACE "}",
-         "S:1:66: space: expected a list with at least one object, because \"search\" is \"list\", found an object"},
+         "S, line 1, column 49: search: expected \"grid\", \"random\" or \"list\", found \"bayes\""},
+        {HEAD "\"search\": \"list\", " SPACE "}", "S, line 1, column 66: space: expected a list with at least one "
+                                                  "object, because \"search\" is \"list\", found an object"},
         {HEAD "\"search\": \"list\", \"space\": [{\"a\": 1}, 2]}",
-         "S:1:77: space[1]: expected an object with the hyperparameters of a trial, found 2"},
+         "S, line 1, column 77: space[1]: expected an object with the hyperparameters of a trial, found 2"},
         {HEAD "\"search\": \"list\", \"space\": [{\"a\": [1]}]}",
-         "S:1:73: space[0].a: expected a number, a string, true or false, found a list"},
-        {HEAD "\"seed\": -1, " SPACE "}", "S:1:47: seed: expected a whole number from 0 to 9007199254740992, found -1"},
-        {HEAD SPACE ", \"seeds\": []}", "S:1:72: seeds: expected a list with at least one seed, found a list"},
-        {HEAD SPACE ", \"seeds\": [1, 2, 1]}", "S:1:79: seeds[2]: expected each seed once, found 1"},
+         "S, line 1, column 73: space[0].a: expected a number, a string, true or false, found a list"},
+        {HEAD "\"seed\": -1, " SPACE "}",
+         "S, line 1, column 47: seed: expected a whole number from 0 to 9007199254740992, found -1"},
+        {HEAD SPACE ", \"seeds\": []}",
+         "S, line 1, column 72: seeds: expected a list with at least one seed, found a list"},
+        {HEAD SPACE ", \"seeds\": [1, 2, 1]}", "S, line 1, column 79: seeds[2]: expected each seed once, found 1"},
         {HEAD SPACE ", \"seeds\": {\"name\": \"a\", \"values\": [1]}}",
-         "S:1:72: seeds.name: expected the name of a hyperparameter that the space does not have, found \"a\""},
-        {HEAD SPACE ", \"seeds\": {\"value\": [1]}}", "S:1:82: seeds.value is not known here: expected name or values"},
+         "S, line 1, column 72: seeds.name: expected the name of a hyperparameter that the space does not have, found "
+         "\"a\""},
+        {HEAD SPACE ", \"seeds\": {\"value\": [1]}}",
+         "S, line 1, column 82: seeds.value is not known here: expected name or values"},
         {"{\"goal\": \"minimize\", " SPACE "}",
-         "S:1:1: metric: expected a name, or {\"name\": ..., \"regex\": ...}, found nothing"},
-        {"{\"metric\": \"m\", " SPACE "}", "S:1:1: goal: expected \"maximize\" or \"minimize\", found nothing"},
+         "S, line 1, column 1: metric: expected a name, or {\"name\": ..., \"regex\": ...}, found nothing"},
+        {"{\"metric\": \"m\", " SPACE "}",
+         "S, line 1, column 1: goal: expected \"maximize\" or \"minimize\", found nothing"},
         {"{\"metric\": \"m\", \"goal\": \"max\", " SPACE "}",
-         "S:1:25: goal: expected \"maximize\" or \"minimize\", found \"max\""},
+         "S, line 1, column 25: goal: expected \"maximize\" or \"minimize\", found \"max\""},
         {"{\"metric\": \"seconds\", \"goal\": \"maximize\", " SPACE "}",
-         "S:1:12: metric: expected a different name: this one is a standard member of trials.jsonl, found \"seconds\""},
+         "S, line 1, column 12: metric: expected a different name: this one is a standard member of trials.jsonl, "
+         "found \"seconds\""},
         {"{\"metric\": \"\", \"goal\": \"maximize\", " SPACE "}",
-         "S:1:12: metric: expected a name of 1 to 100 bytes, found \"\""},
+         "S, line 1, column 12: metric: expected a name of 1 to 100 bytes, found \"\""},
         {"{\"metric\": \"a\\nb\", \"goal\": \"maximize\", " SPACE "}",
-         "S:1:12: metric: expected a name without control characters, found \"a\\nb\""},
+         "S, line 1, column 12: metric: expected a name without control characters, found \"a\\nb\""},
         {"{\"metric\": \"a\\u009bb\", \"goal\": \"maximize\", " SPACE "}",
-         "S:1:12: metric: expected a name without control characters, found \"a\\u009bb\""},
+         "S, line 1, column 12: metric: expected a name without control characters, found \"a\\u009bb\""},
         {"{\"metric\": {\"name\": \"m\"}, \"goal\": \"maximize\", " SPACE "}",
-         "S:1:12: metric.regex: expected a string, found nothing"},
-        {REGEX("m=\\\\d+"), "S:1:79: metric.regex: expected [0-9] in place of \\d, found \"m=\\\\d+\""},
-        {REGEX("m=([\\\\d.]+)"), "S:1:79: metric.regex: expected [0-9] in place of \\d, found \"m=([\\\\d.]+)\""},
-        {REGEX("(\\\\w+)"), "S:1:79: metric.regex: expected [A-Za-z0-9_] in place of \\w, found \"(\\\\w+)\""},
-        {REGEX("\\\\s(1)"), "S:1:79: metric.regex: expected [[:space:]] in place of \\s, found \"\\\\s(1)\""},
-        {REGEX("\\\\b(1)"), "S:1:79: metric.regex: expected no backslash before a letter or digit (this is POSIX's "
-                            "grammar), found \"\\\\b(1)\""},
-        {REGEX("m=(.*?);"), "S:1:79: metric.regex: expected no *? or +?, which do not exist here: for (.*?); write "
-                            "([^;]*);, found \"m=(.*?);\""},
-        {REGEX("(?:a)(1)"), "S:1:79: metric.regex: expected no (?...): a group is (...) here, found \"(?:a)(1)\""},
-        {REGEX("(1"), "S:1:79: metric.regex: expected an extended regular expression (Unmatched ( or \\(), found "
-                      "\"(1\""},
-        {REGEX("([0-9]++++++++++++++++)"), "S:1:79: metric.regex: expected a regular expression with fewer nested "
-                                           "repeats, found \"([0-9]++++++++++++++++)\""},
+         "S, line 1, column 12: metric.regex: expected a string, found nothing"},
+        {REGEX("m=\\\\d+"), "S, line 1, column 79: metric.regex: expected [0-9] in place of \\d, found \"m=\\\\d+\""},
+        {REGEX("m=([\\\\d.]+)"),
+         "S, line 1, column 79: metric.regex: expected [0-9] in place of \\d, found \"m=([\\\\d.]+)\""},
+        {REGEX("(\\\\w+)"),
+         "S, line 1, column 79: metric.regex: expected [A-Za-z0-9_] in place of \\w, found \"(\\\\w+)\""},
+        {REGEX("\\\\s(1)"),
+         "S, line 1, column 79: metric.regex: expected [[:space:]] in place of \\s, found \"\\\\s(1)\""},
+        {REGEX("\\\\b(1)"),
+         "S, line 1, column 79: metric.regex: expected no backslash before a letter or digit (this is POSIX's "
+         "grammar), found \"\\\\b(1)\""},
+        {REGEX("m=(.*?);"),
+         "S, line 1, column 79: metric.regex: expected no *? or +?, which do not exist here: for (.*?); write "
+         "([^;]*);, found \"m=(.*?);\""},
+        {REGEX("(?:a)(1)"),
+         "S, line 1, column 79: metric.regex: expected no (?...): a group is (...) here, found \"(?:a)(1)\""},
+        {REGEX("(1"),
+         "S, line 1, column 79: metric.regex: expected an extended regular expression (Unmatched ( or \\(), found "
+         "\"(1\""},
+        {REGEX("([0-9]++++++++++++++++)"),
+         "S, line 1, column 79: metric.regex: expected a regular expression with fewer nested "
+         "repeats, found \"([0-9]++++++++++++++++)\""},
         {REGEX("((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)"),
-         "S:1:79: metric.regex: expected a regular expression with fewer nested repeats, found "
+         "S, line 1, column 79: metric.regex: expected a regular expression with fewer nested repeats, found "
          "\"((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)\""},
-        {REGEX("((a{100}){3,100})"), "S:1:79: metric.regex: expected a regular expression with fewer nested repeats, "
-                                     "found \"((a{100}){3,100})\""},
-        {REGEX("[0-9]+"), "S:1:79: metric.regex: expected a group around the number, ([0-9.]+), found \"[0-9]+\""},
-        {HEAD SPACE ", \"scheduler\": \"asha\"}", "S:1:76: scheduler: expected \"none\", {\"asha\": {...}} or "
-                                                  "{\"median\": {...}}, found \"asha\""},
-        {HEAD SPACE ", \"scheduler\": {}}", "S:1:76: scheduler: expected \"none\", {\"asha\": {...}} or {\"median\": "
-                                            "{...}}, found an object"},
+        {REGEX("((a{100}){3,100})"),
+         "S, line 1, column 79: metric.regex: expected a regular expression with fewer nested repeats, "
+         "found \"((a{100}){3,100})\""},
+        {REGEX("[0-9]+"),
+         "S, line 1, column 79: metric.regex: expected a group around the number, ([0-9.]+), found \"[0-9]+\""},
+        {HEAD SPACE ", \"scheduler\": \"asha\"}",
+         "S, line 1, column 76: scheduler: expected \"none\", {\"asha\": {...}} or "
+         "{\"median\": {...}}, found \"asha\""},
+        {HEAD SPACE ", \"scheduler\": {}}",
+         "S, line 1, column 76: scheduler: expected \"none\", {\"asha\": {...}} or {\"median\": "
+         "{...}}, found an object"},
         {HEAD SPACE ", \"scheduler\": {\"hyperband\": {}}}",
-         "S:1:90: scheduler.hyperband is not known here: expected asha or median"},
+         "S, line 1, column 90: scheduler.hyperband is not known here: expected asha or median"},
         {HEAD SPACE ", \"scheduler\": {\"asha\": {\"fctor\": 3}}}",
-         "S:1:95: scheduler.asha.fctor is not known here: expected step, min, max or factor"},
+         "S, line 1, column 95: scheduler.asha.fctor is not known here: expected step, min, max or factor"},
         {HEAD SPACE ", \"scheduler\": {\"asha\": {\"factor\": 1}}}",
-         "S:1:96: scheduler.asha.factor: expected a whole number from 2 to 1000000, found 1"},
+         "S, line 1, column 96: scheduler.asha.factor: expected a whole number from 2 to 1000000, found 1"},
         {HEAD SPACE ", \"scheduler\": {\"asha\": {\"min\": 4, \"max\": 4}}}",
-         "S:1:103: scheduler.asha.max: expected a whole number from 5 to 9007199254740992, found 4"},
+         "S, line 1, column 103: scheduler.asha.max: expected a whole number from 5 to 9007199254740992, found 4"},
         {HEAD SPACE ", \"scheduler\": {\"median\": {\"step\": \"e\"}}}",
-         "S:1:96: scheduler.median.step: expected a group around the number, ([0-9.]+), found \"e\""},
+         "S, line 1, column 96: scheduler.median.step: expected a group around the number, ([0-9.]+), found \"e\""},
         {HEAD SPACE ", \"scheduler\": {\"median\": {\"max\": 4}}}",
-         "S:1:95: scheduler.median.max is not known here: expected step, min or least_trials"},
-        {HEAD SPACE ", \"processes\": 0}", "S:1:76: processes: expected a whole number from 1 to 4096, found 0"},
-        {HEAD SPACE ", \"slots\": 1.5}", "S:1:72: slots: expected a whole number from 1 to 4096, found 1.5"},
-        {HEAD SPACE ", \"max_failed\": 50}", "S:1:77: max_failed: expected a number from 0 to 1, found 50"},
-        {HEAD SPACE ", \"model\": 0}", "S:1:72: model: expected true or false, found 0"},
+         "S, line 1, column 95: scheduler.median.max is not known here: expected step, min or least_trials"},
+        {HEAD SPACE ", \"processes\": 0}",
+         "S, line 1, column 76: processes: expected a whole number from 1 to 4096, found 0"},
+        {HEAD SPACE ", \"slots\": 1.5}",
+         "S, line 1, column 72: slots: expected a whole number from 1 to 4096, found 1.5"},
+        {HEAD SPACE ", \"max_failed\": 50}",
+         "S, line 1, column 77: max_failed: expected a number from 0 to 1, found 50"},
+        {HEAD SPACE ", \"model\": 0}", "S, line 1, column 72: model: expected true or false, found 0"},
         {HEAD SPACE ", \"trial_time_s\": 0}",
-         "S:1:79: trial_time_s: expected a number of seconds above 0 and at most ten years, found 0"},
+         "S, line 1, column 79: trial_time_s: expected a number of seconds above 0 and at most ten years, found 0"},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
@@ -393,7 +421,7 @@ START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
     tree_env(&tree, "PACELINE_SWEEP", " {\"metric\": 1}"); /* the variable takes precedence */
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "paceline_sweep:1:2: space: expected"));
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "paceline_sweep, line 1, column 2: space: expected"));
     tree_env(&tree, "PACELINE_SWEEP", "");
     tree_hyperparameters(&tree, "{\"paceline_sweep\": null}");
     ck_assert_ok(tree_job(&tree), &tree.error);

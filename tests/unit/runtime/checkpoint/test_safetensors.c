@@ -205,7 +205,7 @@ START_TEST(a_header_that_is_wrong_is_told_with_the_place)
                                      "found the number -4"},
         {"{" TENSOR("a", 0, 4.5) "}", "header: a.data_offsets[1]: expected a whole number from 0 to 9007199254740992, "
                                       "found the number 4.5"},
-        {"{" TENSOR("a", 0, 4) "," TENSOR("a", 4, 8) "}", "header: a: expected each name once, found it twice"},
+        {"{" TENSOR("a", 0, 4) "," TENSOR("a", 4, 8) "}", "header: a: expected each key once, found it twice"},
         {"{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", "header: a.dtype: expected a string, found nothing"},
         {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,4]}}", "header: a.shape: expected a list, found nothing"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0]}}",
@@ -222,8 +222,8 @@ START_TEST(a_header_that_is_wrong_is_told_with_the_place)
          "header: a.shape[1]: expected a dimension of a tensor that 64 bits can count, found the number 4096"},
         {"{\"a\":7}", "header: a: expected an object, found the number 7"},
         {"[]", "header: expected an object, found a list"},
-        {"{\"a\":007}", "header:1:6: expected a number, found '007'"},
-        {"{\"a\\u0000b\":{}}", "header:1:4: expected no U+0000 in a string, found \\u0000"},
+        {"{\"a\":007}", "header, line 1, column 6: expected a number, found '007'"},
+        {"{\"a\\u0000b\":{}}", "header, line 1, column 4: expected no U+0000 in a string, found \\u0000"},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
@@ -310,7 +310,8 @@ START_TEST(a_header_beyond_the_bounds_of_json_is_over_a_limit_and_not_corrupt)
     }
     ck_assert_int_eq(open_made(pl_text_string(&header), 0, &file, &error), PL_LIMIT);
     ck_assert_ptr_nonnull(
-        strstr(error.cause, "made.safetensors': header:1:133: expected at most 128 levels of nesting, found more"));
+        strstr(error.cause,
+               "made.safetensors': header, line 1, column 133: expected at most 128 levels of nesting, found more"));
     ck_assert_ptr_null(file);
 }
 END_TEST

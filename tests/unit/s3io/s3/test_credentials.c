@@ -86,9 +86,9 @@ START_TEST(an_answer_that_json_readers_could_take_in_two_ways_is_refused)
         const char *text, *cause;
     } cases[] = {
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"SecretAccessKey\":\"other\"}",
-         "credentials: SecretAccessKey: expected each name once, found it twice"},
+         "credentials: SecretAccessKey: expected each key once, found it twice"},
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\\u0000x\"}",
-         "credentials:1:40: expected no U+0000 in a string, found \\u0000"},
+         "credentials, line 1, column 40: expected no U+0000 in a string, found \\u0000"},
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":[\"S\"]}",
          "credentials: SecretAccessKey: expected a string, found a list"},
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":7}",
@@ -96,7 +96,7 @@ START_TEST(an_answer_that_json_readers_could_take_in_two_ways_is_refused)
         {"{\"accesskeyid\":\"A\",\"SecretAccessKey\":\"S\"}",
          "the credentials service answered without credentials: no code: no message"},
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\"} more",
-         "credentials:1:43: expected the end of the text, found 'm'"},
+         "credentials, line 1, column 43: expected the end of the text, found 'm'"},
         {"[]", "credentials: expected an object, found a list"},
     };
 

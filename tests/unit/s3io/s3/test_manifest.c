@@ -46,7 +46,7 @@ START_TEST(broken_manifests_are_refused_with_a_place)
         char text[1200];
 
         ck_assert_msg(parse(bad[i], &manifest, &error) == PL_INVALID, "%s", bad[i]);
-        ck_assert_msg(strstr(pl_error_text(&error, text, sizeof(text)), "m:1:"), "%s: %s", bad[i], text);
+        ck_assert_msg(strstr(pl_error_text(&error, text, sizeof(text)), "m, line 1, column "), "%s: %s", bad[i], text);
     }
 }
 END_TEST
