@@ -63,6 +63,27 @@ static const struct pl_verb_option demo_options[] = {
     {"--processes", "N", "training processes (2)"},
 };
 
+static const struct pl_verb_option local_options[] = {
+    {"--job", "FILE", "the body of CreateTrainingJob; - is standard input; the other options edit it"},
+    {"--save-job", "FILE", "write the edited body there, and start nothing"},
+    {"--name", "NAME", "TrainingJobName (from the clock)"},
+    {"--hosts", "N", "number of hosts (1)"},
+    {"--processes-per-host", "N", "start the program by mpirun, N times on each host"},
+    {"--channel", "NAME=FROM[:WORD]",
+     "a folder or s3:// prefix as a channel; words: pipe, fastfile, sharded, recordio, shuffle=SEED, manifest=FILE, "
+     "augmented=NAMES"},
+    {"--hyperparameter", "NAME=VALUE", "a hyperparameter"},
+    {"--environment", "NAME=VALUE", "an environment variable of the job"},
+    {"--metric", "NAME=REGEX", "a metric: the expression's first group is its value in a line of the log"},
+    {"--max-run", "SECONDS", "MaxRuntimeInSeconds: stop the job then"},
+    {"--stop", "SECONDS", "rehearse StopTrainingJob after so long"},
+    {"--spot", "SECONDS", "rehearse a spot stop after so long: the job starts again with nothing but its checkpoints"},
+    {"--stop-time", "SECONDS", "from SIGTERM to SIGKILL (120)"},
+    {"--kind", "plain|namespaces", "the kind of the hosts (namespaces where this machine allows them)"},
+    {"--keep", NULL, "leave the trees of the hosts"},
+    {"--folder", "DIR", "where the job's folder is made (paceline-local)"},
+};
+
 static const struct pl_verb_option feed_options[] = {
     {"--epochs", "N", "stop after N epochs (default: go on until told to stop)"},
     {"--first", "N", "begin with epoch N (0)"},
@@ -192,6 +213,17 @@ const struct pl_verb pl_verbs[] = {
              "neither network nor GPU.",
      OPTIONS(demo_options),
      .examples = "paceline demo\ndocker run --rm -v \"$PWD/job:/opt/ml\" paceline demo --keep /opt/ml"},
+    {.name = "local",
+     .program = "paceline-local",
+     .summary = "run a training job on this machine as SageMaker would",
+     .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]",
+     .text = "Lay out /opt/ml for each host, start `paceline train` there, print the log with the host's name before "
+             "each line, pack model.tar.gz and output.tar.gz, and tell the status, the reason of a failure, the times "
+             "and the metrics. Control-C stops the job as StopTrainingJob does, a second one kills it. The exit code "
+             "is the job's; docs/local.md tells what is not imitated.",
+     OPTIONS(local_options),
+     .examples = "paceline local --hosts 2 --channel training=data --hyperparameter epochs=3 -- ./train\n"
+                 "paceline local --job job.json --stop 30"},
     {.name = "sweep",
      .program = "paceline-sweep",
      .summary = "print the trials of a job that trains several models",

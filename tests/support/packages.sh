@@ -17,7 +17,7 @@ set -euo pipefail
 packages_of() {
   case $1 in
     build) echo "gcc g++ libc6-dev meson ninja-build pkgconf libopenmpi-dev openmpi-bin libcurl4-openssl-dev \
-      libarchive-dev libcjson-dev libexpat1-dev libzstd-dev libisal-dev libopenblas-dev libssl-dev libdw-dev \
+      libarchive-dev libcjson-dev libexpat1-dev libzstd-dev libisal-dev libopenblas-dev libssl-dev libdw-dev libpcre2-dev \
       python3-dev" ;;
     test) echo "check spin python3 git openssh-server openssh-client iproute2 nftables procps util-linux openssl curl libfaketime" ;;
     format) echo "clang-format-14 shellcheck" ;;
@@ -25,7 +25,7 @@ packages_of() {
     torch) echo "python3-torch" ;;
     peers) echo "mpich libmpich-dev python3-torch" ;;
     image) echo "openmpi-bin openssh-server openssh-client ca-certificates libcurl4 libarchive13 libcjson1 libexpat1 \
-      libzstd1 libisal2 libssl3 libdw1" ;;
+      libzstd1 libisal2 libssl3 libdw1 libpcre2-8-0" ;;
     examples) echo "libopenblas0-pthread" ;;
     cuda) echo "g++" ;;
     prefix) echo "patchelf" ;;

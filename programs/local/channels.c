@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes a job's channels: links, folders, and FIFOs with their feeders. */
+#include "programs/local/channels.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "entrypoint/supervise/process.h"
+#include "programs/local/files.h"
+#include "programs/local/tree.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FIFO_NS (310 * PL_NS_PER_S) /* the feeder itself gives a list 300 s */
+#define NAP_NS (2 * PL_NS_PER_MS)
+
+enum { FOLDER_MODE = 0755, FIFO_MODE = 0600, MOST_FEED_WORDS = 16 };
+
+static bool is_remote(const struct pl_local_channel *channel)
+{
+    return strncmp(channel->from, "s3://", 5) == 0;
+}
+
+static enum pl_status check_fifos(const struct pl_local *local, const char *channel, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    PL_TRY(pl_local_path(local, &path, reterr, "fifo"));
+    unlink(path.data);
+    if (mkfifo(path.data, FIFO_MODE) != 0) {
+        return pl_error_errno(reterr, "make a FIFO in '%s', which Pipe mode of the channel '%s' needs", local->folder,
+                              channel);
+    }
+    unlink(path.data);
+    return PL_OK;
+}
+
+static bool is_fetched(const struct pl_local_channel *channel)
+{
+    return is_remote(channel) && channel->mode != PL_LOCAL_PIPE; /* the feeder reads S3 by itself */
+}
+
+static enum pl_status check_one(const struct pl_local *local, const struct pl_local_channel *channel, char **ret_source,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
+    struct stat info;
+
+    if (channel->kind != PL_LOCAL_FROM_FOLDER && channel->mode != PL_LOCAL_PIPE) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "channel '%s': a manifest is read in Pipe mode only: add :pipe, or name a folder",
+                            channel->name);
+    }
+    if (channel->mode == PL_LOCAL_PIPE) {
+        PL_TRY(check_fifos(local, channel->name, reterr));
+    }
+    if (is_fetched(channel)) {
+        PL_TRY(pl_local_path(local, &folder, reterr, "input/%s", channel->name));
+        return pl_text_take(&folder, ret_source, reterr);
+    }
+    if (is_remote(channel)) {
+        *ret_source = pl_memory_string(channel->from, reterr);
+        return *ret_source ? PL_OK : PL_MEMORY;
+    }
+    *ret_source = realpath(channel->from, NULL);
+    if (!*ret_source || stat(*ret_source, &info) != 0) {
+        return pl_error_errno(reterr, "channel '%s': find '%s'", channel->name, channel->from);
+    }
+    return channel->kind != PL_LOCAL_FROM_FOLDER || S_ISDIR(info.st_mode)
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID, "channel '%s': '%s' is not a folder", channel->name, channel->from);
+}
+
+enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *reterr)
+{
+    local->sources = pl_memory_new(local->job->channel_count + 1, sizeof(*local->sources), reterr);
+    PL_TRY(local->sources ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < local->job->channel_count; i++) {
+        PL_TRY(check_one(local, &local->job->channels[i], &local->sources[i], reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status spawn(const struct pl_local *local, const char *const *argv, pid_t *ret_pid,
+                            struct pl_error *reterr)
+{
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+
+    setup.argv = argv;
+    setup.environment = pl_environment_strings(local->environment);
+    setup.signals = &local->signals;
+    setup.own_group = true;
+    setup.death_signal = SIGTERM; /* a feeder removes its FIFOs then */
+    return pl_process_spawn(&setup, ret_pid, reterr);
+}
+
+/* Waits for a program that prepares the job; Control-C ends it. */
+static enum pl_status await(const struct pl_local *local, pid_t program, const char *channel, struct pl_error *reterr)
+{
+    struct pollfd signal_fd = {.fd = local->signals.fd, .events = POLLIN};
+    bool stopped = false, is_signal;
+    int status, code;
+    pid_t ended;
+
+    while ((ended = waitpid(program, &status, WNOHANG)) == 0) {
+        const int number = pl_signals_next(&local->signals);
+
+        if (number == 0) {
+            poll(&signal_fd, 1, -1); /* `paceline s3` limits its own waits */
+        } else if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT) {
+            kill(program, stopped ? SIGKILL : SIGTERM);
+            stopped = true;
+        }
+    }
+    if (stopped) {
+        return pl_error_set(reterr, PL_CANCELLED, "stopped while the channel '%s' was fetched", channel);
+    }
+    code = ended == program ? pl_process_status_code(status, &is_signal) : 1;
+    return code == 0 ? PL_OK : pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fetched, see above", channel);
+}
+
+enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < local->job->channel_count; i++) {
+        const struct pl_local_channel *channel = &local->job->channels[i];
+        pid_t program;
+
+        if (!is_fetched(channel)) {
+            continue;
+        }
+        PL_TRY(pl_file_make_dirs(local->sources[i], FOLDER_MODE, reterr));
+        PL_TRY(spawn(
+            local,
+            (const char *const[]){local->paceline, "s3", "cp", "--recursive", channel->from, local->sources[i], NULL},
+            &program, reterr));
+        PL_TRY(await(local, program, channel->name, reterr));
+    }
+    return PL_OK;
+}
+
+/* The number of hosts that have the channel, and which of them the host `index` is. */
+static void count_hosts(const struct pl_local *local, const struct pl_local_channel *channel, size_t index,
+                        size_t *ret_rank, size_t *ret_count)
+{
+    *ret_rank = *ret_count = 0;
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        const bool has = pl_local_tree_has_channel(local, i, channel);
+
+        *ret_rank += has && i < index;
+        *ret_count += has;
+    }
+}
+
+static enum pl_status link_shard(const struct pl_local *local, const struct pl_local_channel *channel, size_t index,
+                                 const char *folder, const char *place, struct pl_error *reterr)
+{
+    PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
+    PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE, to = PL_TEXT_NONE;
+    size_t rank, count;
+
+    count_hosts(local, channel, index, &rank, &count);
+    PL_TRY(pl_local_files_list(folder, false, &files, reterr));
+    for (size_t i = rank; i < files.count; i += count) {
+        pl_text_clear(&from);
+        pl_text_clear(&to);
+        pl_text_printf(&from, "%s%s/%s", local->kind == PL_LOCAL_NAMESPACES ? PL_LOCAL_SHARDED "/" : "",
+                       local->kind == PL_LOCAL_NAMESPACES ? channel->name : folder, files.paths[i]);
+        pl_text_printf(&to, "%s/%s", place, files.paths[i]);
+        PL_TRY(pl_text_check(&from, reterr));
+        PL_TRY(pl_text_check(&to, reterr));
+        PL_TRY(pl_file_make_parents(to.data, FOLDER_MODE, reterr));
+        if (symlink(from.data, to.data) != 0) {
+            return pl_error_errno(reterr, "make the link '%s'", to.data);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status lay_out(const struct pl_local *local, size_t number, size_t index, struct pl_error *reterr)
+{
+    const struct pl_local_channel *channel = &local->job->channels[number];
+    const char *folder = local->sources[number];
+    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
+
+    if (channel->mode == PL_LOCAL_PIPE) {
+        return PL_OK; /* its FIFOs are the feeder's */
+    }
+    PL_TRY(pl_local_path(local, &place, reterr, "%s/input/data/%s", local->hosts[index].name, channel->name));
+    if (local->kind == PL_LOCAL_PLAIN && !channel->sharded) {
+        return symlink(folder, place.data) == 0 ? PL_OK : pl_error_errno(reterr, "make the link '%s'", place.data);
+    }
+    PL_TRY(pl_file_make_dirs(place.data, FOLDER_MODE, reterr));
+    return channel->sharded ? link_shard(local, channel, index, folder, place.data, reterr) : PL_OK;
+}
+
+enum pl_status pl_local_channels_lay_out(const struct pl_local *local, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        for (size_t j = 0; j < local->job->channel_count; j++) {
+            if (pl_local_tree_has_channel(local, i, &local->job->channels[j])) {
+                PL_TRY(lay_out(local, j, i, reterr));
+            }
+        }
+    }
+    return PL_OK;
+}
+
+/* SageMaker makes the first epoch's FIFO before the program starts. */
+static enum pl_status await_fifo(pid_t feeder, const char *channel, const char *place, struct pl_error *reterr)
+{
+    const int64_t deadline_ns = pl_deadline_after_ns(FIFO_NS);
+    PL_AUTO_TEXT struct pl_text fifo = PL_TEXT_NONE;
+    siginfo_t ended = {.si_pid = 0};
+
+    pl_text_printf(&fifo, "%s_0", place);
+    PL_TRY(pl_text_check(&fifo, reterr));
+    while (access(fifo.data, F_OK) != 0) {
+        if (waitid(P_PID, (id_t)feeder, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0) {
+            return pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fed, see above", channel);
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "channel '%s': no FIFO '%s' after %d s", channel, fifo.data,
+                                (int)(FIFO_NS / PL_NS_PER_S));
+        }
+        pl_clock_nap(NAP_NS, deadline_ns);
+    }
+    return PL_OK;
+}
+
+static enum pl_status feed(struct pl_local *local, size_t number, size_t index, struct pl_error *reterr)
+{
+    const struct pl_local_channel *channel = &local->job->channels[number];
+    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
+    const char *argv[MOST_FEED_WORDS];
+    char seed[24], shard[48];
+    size_t count = 0, rank, hosts;
+
+    argv[count++] = local->paceline;
+    argv[count++] = "feed";
+    argv[count++] = "--quiet";
+    if (channel->kind == PL_LOCAL_FROM_MANIFEST) {
+        argv[count++] = "--manifest";
+    } else if (channel->kind == PL_LOCAL_FROM_AUGMENTED) {
+        argv[count++] = "--augmented";
+        argv[count++] = channel->attributes;
+    }
+    if (channel->recordio && channel->kind != PL_LOCAL_FROM_AUGMENTED) { /* its records are wrapped anyway */
+        argv[count++] = "--recordio";
+    }
+    if (channel->is_gzip) {
+        argv[count++] = "--decompress";
+    }
+    if (channel->is_shuffled) {
+        snprintf(seed, sizeof(seed), "%" PRIu64, channel->shuffle_seed);
+        argv[count++] = "--shuffle";
+        argv[count++] = seed;
+    }
+    if (channel->sharded) {
+        count_hosts(local, channel, index, &rank, &hosts);
+        snprintf(shard, sizeof(shard), "%zu/%zu", rank, hosts);
+        argv[count++] = "--shard";
+        argv[count++] = shard;
+    }
+    PL_TRY(pl_local_path(local, &place, reterr, "%s/input/data/%s", local->hosts[index].name, channel->name));
+    argv[count++] = local->sources[number];
+    argv[count++] = place.data;
+    argv[count] = NULL;
+    PL_TRY(spawn(local, argv, &local->feeds[local->feed_count], reterr));
+    local->feed_count++;
+    return await_fifo(local->feeds[local->feed_count - 1], channel->name, place.data, reterr);
+}
+
+enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *reterr)
+{
+    free(local->feeds);
+    local->feed_count = 0;
+    local->feeds = pl_memory_new(local->job->hosts * local->job->channel_count + 1, sizeof(*local->feeds), reterr);
+    PL_TRY(local->feeds ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        for (size_t j = 0; j < local->job->channel_count; j++) {
+            const struct pl_local_channel *channel = &local->job->channels[j];
+
+            if (channel->mode == PL_LOCAL_PIPE && pl_local_tree_has_channel(local, i, channel)) {
+                PL_TRY(feed(local, j, i, reterr));
+            }
+        }
+    }
+    return PL_OK;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The channels of a job: what hosts see below input/data. A folder of this machine is seen as it is, read-only in
+ * namespaces and by a link on a plain host; a sharded one as links to every n-th file; one in Pipe mode is written by
+ * `paceline feed`.
+ *
+ * Test  tests/integration/local.sh
+ */
+#ifndef PL_PROGRAMS_LOCAL_CHANNELS_H
+#define PL_PROGRAMS_LOCAL_CHANNELS_H
+
+#include "programs/local/local.h"
+
+/** Where hosts in namespaces see the folders to which the links of sharded channels lead. */
+#define PL_LOCAL_SHARDED "/run/paceline-channels"
+
+/** Checks, before the first host starts, that every channel's data is there, and fills `local->sources`. */
+enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Fetches what lies on S3 into FOLDER/NAME/input, once for all hosts. */
+enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Makes the channels in the trees. */
+enum pl_status pl_local_channels_lay_out(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Starts `paceline feed` for each host and channel in Pipe mode. */
+enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

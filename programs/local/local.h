@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What the parts of `paceline local` share: the run of a job on hosts of this machine.
+ *
+ * The folder FOLDER/NAME holds the lock of the run, `algo-N`, which is /opt/ml of host N while the job runs,
+ * `algo-N.log`, and at the end model.tar.gz and output.tar.gz.
+ */
+#ifndef PL_PROGRAMS_LOCAL_LOCAL_H
+#define PL_PROGRAMS_LOCAL_LOCAL_H
+
+#include "base/environment.h"
+#include "base/text.h"
+#include "entrypoint/supervise/signals.h"
+#include "programs/local/job.h"
+#include "programs/local/metric.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+enum {
+    PL_LOCAL_MOST_HOSTS = 250, /* the addresses of one network */
+    PL_LOCAL_LINE_BYTES = 64 * 1024,
+};
+
+enum pl_local_kind { PL_LOCAL_AUTO, PL_LOCAL_PLAIN, PL_LOCAL_NAMESPACES };
+
+enum pl_local_end {
+    PL_LOCAL_RUNS,
+    PL_LOCAL_ENDS,  /* every host ended by itself */
+    PL_LOCAL_STOP,  /* Control-C, SIGTERM or --stop */
+    PL_LOCAL_LIMIT, /* MaxRuntimeInSeconds */
+    PL_LOCAL_SPOT,  /* --spot */
+    PL_LOCAL_FAILS, /* a host failed, and the others were stopped */
+};
+
+struct pl_local_host {
+    char name[16];        /* algo-N */
+    char tree[PATH_MAX];  /* its /opt/ml, seen from this machine */
+    char group[72];       /* of the instance */
+    const char *instance; /* its type; borrowed */
+    pid_t pid;            /* its first process; 0 before it starts and after its end */
+    int output_fd;        /* -1 after the end of the output */
+    FILE *log;
+    size_t ready; /* bytes of an unfinished line */
+    char line[PL_LOCAL_LINE_BYTES];
+    int code; /* the exit code, or 128 + the signal's number */
+    bool started, killed;
+};
+
+struct pl_local {
+    const struct pl_local_view *job;
+    enum pl_local_kind kind;
+    bool keep, colour;
+    bool has_code;         /* the job names a program, whose code is the caller's directory */
+    char folder[PATH_MAX]; /* FOLDER/NAME, absolute */
+    char cwd[PATH_MAX];    /* the caller's directory, which is the code of the job */
+    char *paceline;        /* the front binary */
+    char **sources; /* of each channel: the folder with its data, as this machine sees it, or the address on S3 */
+    struct pl_environment *environment;
+    struct pl_signals signals;
+    int lock_fd, network_fd;
+    struct pl_local_host *hosts;
+    pid_t *feeds;
+    size_t feed_count;
+    struct pl_local_metrics *metrics;
+    uint64_t stop_ns, spot_ns, stop_time_ns; /* of the options; 0: none. stop_time_ns: from SIGTERM to SIGKILL */
+    enum pl_local_end end;
+    int64_t begin_ns, run_ns, ended_ns, packed_ns;
+};
+
+/** Appends FOLDER/NAME/`format`. */
+enum pl_status pl_local_path(const struct pl_local *local, struct pl_text *path, struct pl_error *reterr,
+                             const char *format, ...) PL_PRINTF(4, 5) PL_MUST_CHECK;
+
+#endif

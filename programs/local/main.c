@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline local [OPTION...] [-- PROGRAM [ARGUMENT...]]
+ *
+ * Runs a training job on this machine as SageMaker would: lays out /opt/ml for each host, starts `paceline train`
+ * there, prints the log, packs the model, and tells how the job ended. The exit code is the job's.
+ */
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "entrypoint/launch/companion.h"
+#include "entrypoint/supervise/process.h"
+#include "entrypoint/verbs.h"
+#include "programs/local/channels.h"
+#include "programs/local/host.h"
+#include "programs/local/result.h"
+#include "programs/local/run.h"
+#include "programs/local/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define LEAST_FREE_BYTES (UINT64_C(64) << 20)
+
+enum { FOLDER_MODE = 0755, SECRET_MODE = 0600, SECRET_BYTES = 32, MOST_SECONDS = 10 * 86400, STOP_S = 120 };
+
+struct options {
+    struct pl_local_job *job;
+    const char *folder, *save;
+    uint64_t processes;
+    bool help;
+};
+
+static enum pl_status take_seconds(const char *name, const char *text, uint64_t *ret_ns, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *digits = pl_memory_string(text, reterr);
+    const size_t length = strlen(text);
+    double seconds;
+
+    PL_TRY(digits ? PL_OK : PL_MEMORY);
+    if (length > 1 && digits[length - 1] == 's') { /* 30s is 30 */
+        digits[length - 1] = '\0';
+    }
+    PL_TRY(pl_options_real(name, digits, 0.001, MOST_SECONDS, &seconds, reterr));
+    *ret_ns = (uint64_t)(seconds * (double)PL_NS_PER_S);
+    return PL_OK;
+}
+
+static enum pl_status take_kind(const char *text, enum pl_local_kind *ret_kind, struct pl_error *reterr)
+{
+    if (strcmp(text, "plain") == 0) {
+        *ret_kind = PL_LOCAL_PLAIN;
+    } else if (strcmp(text, "namespaces") == 0) {
+        *ret_kind = PL_LOCAL_NAMESPACES;
+    } else {
+        return pl_error_set(reterr, PL_INVALID, "--kind is '%s', expected plain or namespaces", text);
+    }
+    return PL_OK;
+}
+
+static enum pl_status take_option(struct pl_local *local, struct options *options, int option, struct pl_error *reterr)
+{
+    uint64_t number;
+
+    switch (option) {
+    case 'h':
+        options->help = true;
+        return PL_OK;
+    case 'n':
+        return pl_local_job_set_name(options->job, optarg, reterr);
+    case 'H':
+        PL_TRY(pl_options_whole("hosts", optarg, 1, PL_LOCAL_MOST_HOSTS, &number, reterr));
+        return pl_local_job_set_hosts(options->job, number, reterr);
+    case 'p':
+        return pl_options_whole("processes-per-host", optarg, 1, 1024, &options->processes, reterr);
+    case 'c':
+        return pl_local_job_add_channel(options->job, optarg, reterr);
+    case 'y':
+        return pl_local_job_add_hyperparameter(options->job, optarg, reterr);
+    case 'e':
+        return pl_local_job_add_environment(options->job, optarg, reterr);
+    case 'm':
+        return pl_local_job_add_metric(options->job, optarg, reterr);
+    case 'r':
+        PL_TRY(take_seconds("max-run", optarg, &number, reterr));
+        number /= (uint64_t)PL_NS_PER_S;
+        return pl_local_job_set_max_run(options->job, number > 0 ? number : 1, reterr);
+    case 's':
+        return take_seconds("stop", optarg, &local->stop_ns, reterr);
+    case 'S':
+        return take_seconds("spot", optarg, &local->spot_ns, reterr);
+    case 't':
+        return take_seconds("stop-time", optarg, &local->stop_time_ns, reterr);
+    case 'k':
+        return take_kind(optarg, &local->kind, reterr);
+    case 'K':
+        local->keep = true;
+        return PL_OK;
+    case 'f':
+        options->folder = optarg;
+        return PL_OK;
+    case 'w':
+        options->save = optarg;
+        return PL_OK;
+    default:
+        return PL_OK; /* the job's file, which was read first */
+    }
+}
+
+static const struct option table[] = {{"help", no_argument, NULL, 'h'},
+                                      {"job", required_argument, NULL, 'j'},
+                                      {"save-job", required_argument, NULL, 'w'},
+                                      {"name", required_argument, NULL, 'n'},
+                                      {"hosts", required_argument, NULL, 'H'},
+                                      {"processes-per-host", required_argument, NULL, 'p'},
+                                      {"channel", required_argument, NULL, 'c'},
+                                      {"hyperparameter", required_argument, NULL, 'y'},
+                                      {"environment", required_argument, NULL, 'e'},
+                                      {"metric", required_argument, NULL, 'm'},
+                                      {"max-run", required_argument, NULL, 'r'},
+                                      {"stop", required_argument, NULL, 's'},
+                                      {"spot", required_argument, NULL, 'S'},
+                                      {"stop-time", required_argument, NULL, 't'},
+                                      {"kind", required_argument, NULL, 'k'},
+                                      {"keep", no_argument, NULL, 'K'},
+                                      {"folder", required_argument, NULL, 'f'},
+                                      {NULL, 0, NULL, 0}};
+
+/* The job's file comes first, wherever its option is: the others edit it. */
+static enum pl_status read_job(int argc, char **argv, struct options *options, struct pl_error *reterr)
+{
+    enum pl_status status;
+    int option;
+
+    PL_TRY(pl_local_job_new(&options->job, reterr));
+    while ((status = pl_options_next(argc, argv, "h", table, &option, reterr)) == PL_OK) {
+        if (option == 'j') {
+            PL_TRY(pl_local_job_read(options->job, optarg, reterr));
+        }
+    }
+    return status == PL_END ? PL_OK : status;
+}
+
+static enum pl_status add_processes(struct options *options, struct pl_error *reterr)
+{
+    char text[80];
+
+    if (options->processes == 0) {
+        return PL_OK;
+    }
+    PL_TRY(pl_local_job_add_hyperparameter(options->job, "sagemaker_mpi_enabled=true", reterr));
+    snprintf(text, sizeof(text), "sagemaker_mpi_num_of_processes_per_host=%u", (unsigned)options->processes);
+    return pl_local_job_add_hyperparameter(options->job, text, reterr);
+}
+
+static enum pl_status read_options(int argc, char **argv, struct pl_local *local, struct options *options,
+                                   struct pl_error *reterr)
+{
+    enum pl_status status;
+    int option;
+
+    PL_TRY(read_job(argc, argv, options, reterr));
+    optind = 0; /* glibc reads the command line from its beginning again */
+    while ((status = pl_options_next(argc, argv, "h", table, &option, reterr)) == PL_OK) {
+        PL_TRY(take_option(local, options, option, reterr));
+    }
+    if (status != PL_END || options->help) {
+        return status == PL_END ? PL_OK : status;
+    }
+    PL_TRY(add_processes(options, reterr));
+    if (optind < argc && strcmp(argv[optind - 1], "--") != 0) {
+        return pl_error_set(reterr, PL_INVALID, "found '%s', expected an option, or -- before the program",
+                            argv[optind]);
+    }
+    if (optind < argc) {
+        PL_TRY(pl_local_job_set_words(options->job, argv + optind, (size_t)(argc - optind), reterr));
+    }
+    PL_TRY(pl_local_job_check(options->job, &local->job, reterr));
+    return pl_local_metrics_new(local->job->metrics, local->job->metric_count, &local->metrics, reterr);
+}
+
+static void say_ignored(const struct pl_local *local)
+{
+    PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < local->job->ignored_count; i++) {
+        pl_text_printf(&names, "%s%s", i > 0 ? ", " : "", local->job->ignored[i]);
+    }
+    if (names.length > 0) {
+        pl_log(PL_LOG_INFO, "without a meaning here: %s", pl_text_string(&names));
+    }
+    if (local->job->image) {
+        pl_log(PL_LOG_INFO, "the program runs with the files of this machine, not with those of the image %s",
+               local->job->image);
+    }
+}
+
+static bool names_program(const struct pl_local_view *job)
+{
+    for (size_t i = 0; i < job->hyperparameter_count; i++) {
+        if (strcmp(job->hyperparameters[i].name, "sagemaker_program") == 0) {
+            return true;
+        }
+    }
+    return job->argument_words + job->entrypoint_words > 0;
+}
+
+/* The lock lies beside the trees, and ends with this process. */
+static enum pl_status lock(struct pl_local *local, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    PL_TRY(pl_local_path(local, &path, reterr, "lock"));
+    local->lock_fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (local->lock_fd < 0) {
+        return pl_error_errno(reterr, "open '%s'", path.data);
+    }
+    if (flock(local->lock_fd, LOCK_EX | LOCK_NB) == 0) {
+        return PL_OK;
+    }
+    return errno == EWOULDBLOCK
+               ? pl_error_set(reterr, PL_INVALID, "a job with the name '%s' runs in '%s': give this one another --name",
+                              local->job->name, local->folder)
+               : pl_error_errno(reterr, "lock '%s'", path.data);
+}
+
+static enum pl_status open_folder(struct pl_local *local, const struct options *options, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct statvfs room;
+
+    if (!getcwd(local->cwd, sizeof(local->cwd))) {
+        return pl_error_errno(reterr, "find the current folder");
+    }
+    pl_text_printf(&path, "%s/%s", options->folder, local->job->name);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_file_make_dirs(path.data, FOLDER_MODE, reterr));
+    if (!realpath(path.data, local->folder) || statvfs(local->folder, &room) != 0) {
+        return pl_error_errno(reterr, "find '%s'", path.data);
+    }
+    if ((uint64_t)room.f_bavail * room.f_frsize < LEAST_FREE_BYTES) {
+        return pl_error_set(reterr, PL_LIMIT, "the disk of '%s' has less than %d MiB free", local->folder,
+                            (int)(LEAST_FREE_BYTES >> 20));
+    }
+    return lock(local, reterr);
+}
+
+/* Hosts know each other by ssh keys that they derive from this secret. */
+static enum pl_status write_secret(const struct pl_local *local, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    unsigned char secret[SECRET_BYTES];
+
+    if (local->job->hosts == 1) {
+        return PL_OK;
+    }
+    if (getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret)) {
+        return pl_error_errno(reterr, "make a secret");
+    }
+    PL_TRY(pl_local_path(local, &path, reterr, "secret"));
+    return pl_file_write_atomic(path.data, secret, sizeof(secret), SECRET_MODE, reterr);
+}
+
+static enum pl_status open_logs(struct pl_local *local, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+        PL_TRY(pl_local_path(local, &path, reterr, "%s.log", local->hosts[i].name));
+        local->hosts[i].log = fopen(path.data, "we");
+        if (!local->hosts[i].log) {
+            return pl_error_errno(reterr, "open '%s'", path.data);
+        }
+    }
+    return PL_OK;
+}
+
+static uid_t owner_user;
+static gid_t owner_group;
+
+static int give_one(const char *path, const struct stat *info, int type, struct FTW *place)
+{
+    const int code = lchown(path, owner_user, owner_group);
+
+    return code == 0 || (info && type && place) ? 0 : code; /* go on: as many files as possible are given */
+}
+
+/* Of root's files nobody else could remove those: they become the owner's of the folder above. */
+static void give_to_owner(const struct pl_local *local, const char *folder)
+{
+    struct stat above;
+
+    if (geteuid() == 0 && stat(local->cwd, &above) == 0 && above.st_uid != 0) {
+        owner_user = above.st_uid;
+        owner_group = above.st_gid;
+        nftw(folder, give_one, 16, FTW_PHYS);
+    }
+}
+
+static bool is_below(const char *path, const char *folder)
+{
+    const size_t length = strlen(folder);
+
+    return strncmp(path, folder, length) == 0 && path[length] == '/';
+}
+
+/* A mount needs a folder, and none is made outside of those that are the hosts' own. */
+static enum pl_status check_checkpoints(const struct pl_local *local, struct pl_error *reterr)
+{
+    const char *path = local->job->checkpoint_path;
+
+    if (!path || strcmp(path, "/opt/ml/checkpoints") == 0) {
+        return PL_OK;
+    }
+    if (local->kind == PL_LOCAL_PLAIN) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "CheckpointConfig.LocalPath is '%s', expected /opt/ml/checkpoints: a plain host has no "
+                            "other",
+                            path);
+    }
+    return is_below(path, "/opt/ml") || is_below(path, "/tmp") || is_below(path, "/run") || access(path, F_OK) == 0
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID,
+                              "CheckpointConfig.LocalPath is '%s', and this machine has no such folder: make it, or "
+                              "name one below /opt/ml",
+                              path);
+}
+
+/* One run of the job, from its trees to its end. */
+static enum pl_status run_once(struct pl_local *local, struct pl_error *reterr)
+{
+    PL_TRY(pl_local_tree_write(local, reterr));
+    PL_TRY(pl_local_channels_lay_out(local, reterr));
+    return pl_local_run(local, reterr);
+}
+
+static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
+{
+    PL_TRY(pl_local_tree_name_hosts(local, reterr));
+    PL_TRY(check_checkpoints(local, reterr));
+    PL_TRY(pl_local_channels_check(local, reterr));
+    PL_TRY(pl_local_channels_fetch(local, reterr));
+    PL_TRY(write_secret(local, reterr));
+    PL_TRY(open_logs(local, reterr));
+    PL_TRY(run_once(local, reterr));
+    if (local->end == PL_LOCAL_SPOT) {
+        pl_log(PL_LOG_INFO, "the job starts again, with new trees and its checkpoints");
+        local->spot_ns = 0;
+        PL_TRY(run_once(local, reterr));
+    }
+    PL_TRY(pl_local_result_pack(local, reterr));
+    pl_local_result_print(local);
+    return PL_OK;
+}
+
+static enum pl_status run_all(struct pl_local *local, const struct options *options, int *ret_code,
+                              struct pl_error *reterr)
+{
+    const struct pl_local_host *failed;
+    enum pl_status status;
+    char text[64];
+
+    local->begin_ns = pl_clock_now_ns();
+    local->has_code = names_program(local->job);
+    local->colour = isatty(STDOUT_FILENO) && !pl_environment_own("NO_COLOR");
+    PL_TRY(pl_environment_new(&local->environment, reterr));
+    PL_TRY(pl_companion_find_paceline(&local->paceline, reterr));
+    local->hosts = pl_memory_new(local->job->hosts, sizeof(*local->hosts), reterr);
+    PL_TRY(local->hosts ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_signals_open(&local->signals, reterr));
+    pl_process_adopt_orphans();
+    PL_TRY(open_folder(local, options, reterr));
+    PL_TRY(pl_local_hosts_choose(local, reterr));
+    say_ignored(local);
+    pl_log(PL_LOG_INFO, "job %s on %s, in %s", local->job->name, pl_local_hosts_describe(local, text), local->folder);
+    status = run_job(local, reterr);
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        if (local->hosts[i].log) {
+            fclose(local->hosts[i].log);
+        }
+    }
+    pl_local_tree_remove(local);
+    give_to_owner(local, options->folder);
+    *ret_code = pl_local_run_code(local, &failed);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static struct pl_local local; /* the lines of its hosts are too large for the stack */
+    struct options options = {.folder = "paceline-local"};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+    char text[1200];
+    int code = 0;
+
+    local.lock_fd = local.network_fd = -1;
+    local.signals = PL_SIGNALS_NONE;
+    local.stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
+    pl_log_open("paceline local");
+    if (read_options(argc, argv, &local, &options, &error) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
+        return PL_EXIT_USAGE;
+    }
+    if (options.help) {
+        pl_verbs_print_help("local", stdout);
+        return EXIT_SUCCESS;
+    }
+    if (options.save) {
+        status = pl_local_job_save(options.job, options.save, &error);
+    } else {
+        status = run_all(&local, &options, &code, &error);
+    }
+    if (status != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
+    }
+    pl_local_job_free(options.job);
+    return status == PL_OK ? code : status == PL_INVALID || status == PL_NOT_FOUND ? PL_EXIT_USAGE : EXIT_FAILURE;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the values of a job's metrics in the lines of its log. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+
+#include "programs/local/metric.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN_BYTES = 160, NUMBER_BYTES = 64, MOST_STEPS = 1000000 /* of a search in one line */ };
+
+struct metric {
+    const char *name, *expression;
+    pcre2_code *code;
+    uint64_t count;
+    double last, least, most;
+    char first[SHOWN_BYTES + 1];
+    bool ended_early;  /* a search took too many steps; said once */
+    unsigned nearness; /* how many letters of the expression's beginning the nearest line has */
+    char nearest[SHOWN_BYTES + 1];
+};
+
+struct pl_local_metrics {
+    pcre2_match_context *context;
+    size_t count;
+    struct metric metrics[];
+};
+
+static enum pl_status compile(struct metric *metric, struct pl_error *reterr)
+{
+    PCRE2_SIZE at = 0;
+    PCRE2_UCHAR words[160];
+    uint32_t groups = 0;
+    int code = 0;
+
+    metric->code = pcre2_compile((PCRE2_SPTR)metric->expression, PCRE2_ZERO_TERMINATED, 0, &code, &at, NULL);
+    if (!metric->code) {
+        pcre2_get_error_message(code, words, sizeof(words));
+        return pl_error_set(reterr, PL_INVALID, "metric '%s': the expression '%s' is wrong at character %zu: %s",
+                            metric->name, metric->expression, at + 1, (const char *)words);
+    }
+    pcre2_pattern_info(metric->code, PCRE2_INFO_CAPTURECOUNT, &groups);
+    return groups > 0 ? PL_OK
+                      : pl_error_set(reterr, PL_INVALID,
+                                     "metric '%s': the expression '%s' has no group: expected ( ) around the number",
+                                     metric->name, metric->expression);
+}
+
+enum pl_status pl_local_metrics_new(const struct pl_local_pair *pairs, size_t count,
+                                    struct pl_local_metrics **ret_metrics, struct pl_error *reterr)
+{
+    struct pl_local_metrics *metrics = pl_memory_new(1, sizeof(*metrics) + count * sizeof(metrics->metrics[0]), reterr);
+    enum pl_status status = PL_OK;
+
+    if (!metrics) {
+        return PL_MEMORY;
+    }
+    metrics->context = pcre2_match_context_create(NULL);
+    if (!metrics->context) {
+        status = pl_error_set(reterr, PL_MEMORY, "no memory for metrics");
+    } else {
+        pcre2_set_match_limit(metrics->context, MOST_STEPS);
+    }
+    for (size_t i = 0; status == PL_OK && i < count; i++) {
+        metrics->metrics[i] = (struct metric){.name = pairs[i].name, .expression = pairs[i].value};
+        metrics->count = i + 1;
+        status = compile(&metrics->metrics[i], reterr);
+    }
+    if (status != PL_OK) {
+        pl_local_metrics_free(metrics);
+        return status;
+    }
+    *ret_metrics = metrics;
+    return PL_OK;
+}
+
+static void copy_line(char to[SHOWN_BYTES + 1], const char *line, size_t length)
+{
+    const size_t bytes = pl_text_whole_bytes(line, length < SHOWN_BYTES ? length : SHOWN_BYTES);
+
+    memcpy(to, line, bytes);
+    to[bytes] = '\0';
+    pl_text_mask(to, bytes);
+}
+
+/* Counts the letters and digits that the expression begins with and that the line has in this order. */
+static void compare(struct metric *metric, const char *line, size_t length)
+{
+    unsigned nearness = 0;
+    const char *at = line;
+
+    for (const char *letter = metric->expression; *letter != '\0'; letter++) {
+        const bool is_plain = (*letter >= 'a' && *letter <= 'z') || (*letter >= 'A' && *letter <= 'Z') ||
+                              (*letter >= '0' && *letter <= '9');
+        const char *found = is_plain ? memchr(at, *letter, length - (size_t)(at - line)) : at;
+
+        if (!found) {
+            break;
+        }
+        nearness += is_plain;
+        at = found + is_plain;
+    }
+    if (nearness > metric->nearness) {
+        metric->nearness = nearness;
+        copy_line(metric->nearest, line, length);
+    }
+}
+
+static void take(struct metric *metric, double value, const char *line, size_t length)
+{
+    if (metric->count == 0) {
+        copy_line(metric->first, line, length);
+        metric->least = metric->most = value;
+    }
+    metric->count++;
+    metric->last = value;
+    metric->least = fmin(metric->least, value);
+    metric->most = fmax(metric->most, value);
+}
+
+static void search(struct pl_local_metrics *metrics, struct metric *metric, const char *line, size_t length)
+{
+    pcre2_match_data *found = pcre2_match_data_create_from_pattern(metric->code, NULL);
+    char text[NUMBER_BYTES];
+    PCRE2_SIZE bytes = sizeof(text);
+    double value;
+    int got;
+
+    if (!found) {
+        return;
+    }
+    got = pcre2_match(metric->code, (PCRE2_SPTR)line, length, 0, 0, found, metrics->context);
+    if (got > 0 && pcre2_substring_copy_bynumber(found, 1, (PCRE2_UCHAR *)text, &bytes) == 0 &&
+        pl_text_number(text, &value)) {
+        take(metric, value, line, length);
+    } else if (got != PCRE2_ERROR_NOMATCH && got < 0 && !metric->ended_early) {
+        metric->ended_early = true;
+        pl_log(PL_LOG_WARNING, "metric '%s': the search of a line took more than %d steps and was given up",
+               metric->name, (int)MOST_STEPS);
+    } else if (metric->count == 0) {
+        compare(metric, line, length);
+    }
+    pcre2_match_data_free(found);
+}
+
+void pl_local_metrics_read(struct pl_local_metrics *metrics, const char *line, size_t length)
+{
+    for (size_t i = 0; i < metrics->count; i++) {
+        search(metrics, &metrics->metrics[i], line, length);
+    }
+}
+
+void pl_local_metrics_print(const struct pl_local_metrics *metrics, FILE *out)
+{
+    for (size_t i = 0; i < metrics->count; i++) {
+        const struct metric *metric = &metrics->metrics[i];
+
+        if (metric->count > 0) {
+            fprintf(out, "Metric %s: last %.9g, lowest %.9g, highest %.9g, %" PRIu64 " value%s; first in: %s\n",
+                    metric->name, metric->last, metric->least, metric->most, metric->count,
+                    metric->count == 1 ? "" : "s", metric->first);
+        } else {
+            pl_log(PL_LOG_WARNING, "metric '%s': no line of the log matches '%s'%s%s", metric->name, metric->expression,
+                   metric->nearness > 0 ? "; the nearest line: " : "", metric->nearest);
+        }
+    }
+}
+
+void pl_local_metrics_free(struct pl_local_metrics *metrics)
+{
+    for (size_t i = 0; metrics && i < metrics->count; i++) {
+        pcre2_code_free(metrics->metrics[i].code);
+    }
+    if (metrics) {
+        pcre2_match_context_free(metrics->context);
+    }
+    free(metrics);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Finds the values of a job's metrics in the lines of its log, by the regular expressions of MetricDefinitions
+ * (PCRE2). Of each metric it keeps the last value, the least, the greatest, the count and the first line.
+ *
+ * Test  tests/integration/local.sh
+ */
+#ifndef PL_PROGRAMS_LOCAL_METRIC_H
+#define PL_PROGRAMS_LOCAL_METRIC_H
+
+#include "programs/local/job.h"
+
+#include <stdio.h>
+
+struct pl_local_metrics;
+
+/** Errors: PL_INVALID if an expression does not compile, with the place in it. `pairs` stays the caller's. */
+enum pl_status pl_local_metrics_new(const struct pl_local_pair *pairs, size_t count,
+                                    struct pl_local_metrics **ret_metrics, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Searches a line of `length` bytes. */
+void pl_local_metrics_read(struct pl_local_metrics *metrics, const char *line, size_t length);
+
+/** Prints a line for each metric with a value, and warns of each one without. */
+void pl_local_metrics_print(const struct pl_local_metrics *metrics, FILE *out);
+
+void pl_local_metrics_free(struct pl_local_metrics *metrics);
+
+#endif

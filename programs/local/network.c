@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The network of hosts in namespaces. */
+#include "programs/local/network.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <linux/sockios.h>
+#include <linux/veth.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BRIDGE "sw0"
+
+#define WORK_NS (30 * PL_NS_PER_S)
+
+enum { MESSAGE_BYTES = 512, ANSWER_BYTES = 4096 };
+
+static enum pl_status open_socket(int *ret_fd, struct pl_error *reterr)
+{
+    *ret_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open a socket");
+}
+
+static enum pl_status set_up(int fd, const char *name, struct pl_error *reterr)
+{
+    struct ifreq request = {.ifr_flags = IFF_UP | IFF_RUNNING};
+
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    return ioctl(fd, SIOCSIFFLAGS, &request) == 0 ? PL_OK : pl_error_errno(reterr, "set the interface %s up", name);
+}
+
+static enum pl_status make_bridge(struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = -1;
+
+    PL_TRY(open_socket(&fd, reterr));
+    if (ioctl(fd, SIOCBRADDBR, BRIDGE) != 0) {
+        return pl_error_errno(reterr, "make a bridge between the hosts");
+    }
+    return set_up(fd, BRIDGE, reterr);
+}
+
+struct message {
+    union {
+        struct nlmsghdr header;
+        char bytes[MESSAGE_BYTES];
+    };
+};
+
+/* Adds an attribute and returns it; `bytes` may be 0 for one that holds others. */
+static struct rtattr *add(struct message *message, unsigned short type, const void *data, size_t bytes)
+{
+    struct rtattr *attribute = (struct rtattr *)(void *)(message->bytes + NLMSG_ALIGN(message->header.nlmsg_len));
+
+    PL_BUG_IF(NLMSG_ALIGN(message->header.nlmsg_len) + RTA_SPACE(bytes) > MESSAGE_BYTES);
+    attribute->rta_type = type;
+    attribute->rta_len = (unsigned short)RTA_LENGTH(bytes);
+    if (bytes > 0) {
+        memcpy(RTA_DATA(attribute), data, bytes);
+    }
+    message->header.nlmsg_len = (unsigned)(NLMSG_ALIGN(message->header.nlmsg_len) + RTA_SPACE(bytes));
+    return attribute;
+}
+
+static void end(const struct message *message, struct rtattr *attribute)
+{
+    attribute->rta_len = (unsigned short)(message->bytes + message->header.nlmsg_len - (const char *)attribute);
+}
+
+/* A cable: the end `name` here, the end eth0 in the network of `pid`. */
+static void describe_cable(struct message *message, const char *name, unsigned pid)
+{
+    const struct ifinfomsg none = {.ifi_family = AF_UNSPEC};
+    struct rtattr *info, *data, *peer;
+
+    memset(message, 0, sizeof(*message));
+    message->header.nlmsg_len = NLMSG_LENGTH(sizeof(none));
+    message->header.nlmsg_type = RTM_NEWLINK;
+    message->header.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+    add(message, IFLA_IFNAME, name, strlen(name) + 1);
+    info = add(message, IFLA_LINKINFO, NULL, 0);
+    add(message, IFLA_INFO_KIND, "veth", sizeof("veth") - 1);
+    data = add(message, IFLA_INFO_DATA, NULL, 0);
+    peer = add(message, VETH_INFO_PEER, &none, sizeof(none));
+    add(message, IFLA_IFNAME, "eth0", sizeof("eth0"));
+    add(message, IFLA_NET_NS_PID, &pid, sizeof(pid));
+    end(message, peer);
+    end(message, data);
+    end(message, info);
+}
+
+static enum pl_status send_message(const struct message *message, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    struct {
+        struct nlmsghdr header;
+        struct nlmsgerr error;
+        char rest[ANSWER_BYTES];
+    } answer;
+    ssize_t bytes;
+
+    if (fd < 0 || send(fd, message->bytes, message->header.nlmsg_len, 0) < 0) {
+        return pl_error_errno(reterr, "ask the kernel for a network interface");
+    }
+    bytes = recv(fd, &answer, sizeof(answer), 0); /* the kernel has answered within send() */
+    if (bytes < (ssize_t)(sizeof(answer.header) + sizeof(answer.error.error)) ||
+        answer.header.nlmsg_type != NLMSG_ERROR) {
+        return pl_error_set(reterr, PL_SYSTEM, "the kernel's answer to a request for a network interface is too short");
+    }
+    errno = -answer.error.error;
+    return answer.error.error == 0 ? PL_OK : pl_error_errno(reterr, "make the network interface of a host");
+}
+
+static enum pl_status plug(unsigned number, pid_t pid, struct pl_error *reterr)
+{
+    struct ifreq request = {.ifr_ifindex = 0};
+    PL_AUTO_CLOSE int fd = -1;
+    struct message message;
+    char name[IFNAMSIZ];
+
+    snprintf(name, sizeof(name), "p%u", number);
+    describe_cable(&message, name, (unsigned)pid);
+    PL_TRY(send_message(&message, reterr));
+    PL_TRY(open_socket(&fd, reterr));
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", BRIDGE);
+    request.ifr_ifindex = (int)if_nametoindex(name);
+    if (request.ifr_ifindex == 0 || ioctl(fd, SIOCBRADDIF, &request) != 0) {
+        return pl_error_errno(reterr, "plug the cable %s into the bridge", name);
+    }
+    return set_up(fd, name, reterr);
+}
+
+/* What a process of its own does in the network of the hosts: this process could not come back from there unless it is
+ * root. `network_fd` is -1 for a new network with a bridge. */
+static enum pl_status work(int network_fd, unsigned number, pid_t pid, struct pl_error *reterr)
+{
+    if (network_fd < 0) {
+        return unshare(CLONE_NEWNET) == 0 ? make_bridge(reterr) : pl_error_errno(reterr, "make a network namespace");
+    }
+    return setns(network_fd, CLONE_NEWNET) == 0 ? plug(number, pid, reterr)
+                                                : pl_error_errno(reterr, "enter the network of the hosts");
+}
+
+/* The worker tells how it went, and then ends when its input does. */
+_Noreturn static void be_worker(int network_fd, unsigned number, pid_t pid, int input_fd, int output_fd)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char none;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    error.status = work(network_fd, number, pid, &error);
+    if (pl_file_write_fd(output_fd, &error, sizeof(error), "a report", NULL) != PL_OK) {
+        _exit(EXIT_FAILURE);
+    }
+    _exit(read(input_fd, &none, 1) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+static enum pl_status read_report(int fd, pid_t worker, int *ret_fd, struct pl_error *reterr)
+{
+    struct pl_error error;
+    char path[64];
+    size_t bytes;
+
+    PL_TRY(pl_file_read_some(fd, &error, sizeof(error), pl_deadline_after_ns(WORK_NS), "the report of a network",
+                             &bytes, reterr));
+    if (bytes != sizeof(error)) {
+        return pl_error_set(reterr, PL_FAILED, "the process that makes the network of the hosts ended");
+    }
+    if (error.status != PL_OK) {
+        if (reterr) {
+            *reterr = error;
+        }
+        return error.status;
+    }
+    if (!ret_fd) {
+        return PL_OK;
+    }
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)worker);
+    *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '%s'", path);
+}
+
+static enum pl_status run_worker(int network_fd, unsigned number, pid_t pid, int *ret_fd, struct pl_error *reterr)
+{
+    int input[2], output[2];
+    enum pl_status status;
+    pid_t worker;
+
+    if (pipe2(input, O_CLOEXEC) != 0) {
+        return pl_error_errno(reterr, "make a pipe");
+    }
+    if (pipe2(output, O_CLOEXEC) != 0) {
+        status = pl_error_errno(reterr, "make a pipe");
+        close(input[0]);
+        close(input[1]);
+        return status;
+    }
+    worker = fork();
+    if (worker == 0) {
+        close(input[1]);
+        close(output[0]);
+        be_worker(network_fd, number, pid, input[0], output[1]);
+    }
+    close(input[0]);
+    close(output[1]);
+    status = worker < 0 ? pl_error_errno(reterr, "start a process") : read_report(output[0], worker, ret_fd, reterr);
+    close(input[1]);
+    close(output[0]);
+    while (worker > 0 && waitpid(worker, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+}
+
+enum pl_status pl_local_network_new(int *ret_fd, struct pl_error *reterr)
+{
+    return run_worker(-1, 0, 0, ret_fd, reterr);
+}
+
+enum pl_status pl_local_network_plug(int network_fd, unsigned number, pid_t pid, struct pl_error *reterr)
+{
+    return run_worker(network_fd, number, pid, NULL, reterr);
+}
+
+static enum pl_status set_address(int fd, unsigned long what, const char *text, struct pl_error *reterr)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    struct ifreq request = {.ifr_ifindex = 0};
+
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "eth0");
+    inet_pton(AF_INET, text, &address.sin_addr);
+    memcpy(&request.ifr_addr, &address, sizeof(address));
+    return ioctl(fd, what, &request) == 0 ? PL_OK : pl_error_errno(reterr, "give eth0 the address %s", text);
+}
+
+enum pl_status pl_local_network_set_up(unsigned number, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = -1;
+    char address[32];
+
+    PL_TRY(open_socket(&fd, reterr));
+    PL_TRY(set_up(fd, "lo", reterr));
+    snprintf(address, sizeof(address), "10.78.0.%u", number);
+    PL_TRY(set_address(fd, SIOCSIFADDR, address, reterr));
+    PL_TRY(set_address(fd, SIOCSIFNETMASK, "255.255.255.0", reterr));
+    return set_up(fd, "eth0", reterr);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packs a job's results and prints its end. */
+#include "programs/local/result.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "programs/local/files.h"
+#include "programs/local/run.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { COPY_BYTES = 64 * 1024, MOST_FAILURE_BYTES = 1 << 20 };
+
+static void free_archive(struct archive **archive)
+{
+    archive_write_free(*archive);
+}
+
+static void free_entry(struct archive_entry **entry)
+{
+    archive_entry_free(*entry);
+}
+
+static enum pl_status raise_archive(struct archive *out, const char *name, struct pl_error *reterr)
+{
+    const char *words = archive_error_string(out);
+
+    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_ARCHIVE, archive_errno(out), "pack '%s': %s", name,
+                          words ? words : "libarchive gives no reason");
+}
+
+static enum pl_status pack_data(struct archive *out, const char *path, off_t left, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char data[COPY_BYTES];
+
+    if (fd < 0) {
+        return pl_error_errno(reterr, "open '%s'", path);
+    }
+    while (left > 0) {
+        const ssize_t bytes = read(fd, data, left < COPY_BYTES ? (size_t)left : COPY_BYTES);
+
+        if (bytes <= 0) {
+            return bytes == 0 ? pl_error_set(reterr, PL_FAILED, "'%s' became shorter while it was packed", path)
+                              : pl_error_errno(reterr, "read '%s'", path);
+        }
+        if (archive_write_data(out, data, (size_t)bytes) != bytes) {
+            return raise_archive(out, path, reterr);
+        }
+        left -= bytes;
+    }
+    return PL_OK;
+}
+
+static enum pl_status pack_file(struct archive *out, const char *folder, const char *name, struct pl_error *reterr)
+{
+    __attribute__((cleanup(free_entry))) struct archive_entry *entry = archive_entry_new();
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    char link[PATH_MAX];
+    struct stat info;
+    ssize_t length;
+
+    pl_text_printf(&path, "%s/%s", folder, name);
+    PL_TRY(pl_text_check(&path, reterr));
+    if (!entry || lstat(path.data, &info) != 0) {
+        return pl_error_errno(reterr, "read '%s'", path.data);
+    }
+    archive_entry_copy_stat(entry, &info);
+    archive_entry_set_pathname(entry, name);
+    if (S_ISLNK(info.st_mode)) {
+        length = readlink(path.data, link, sizeof(link) - 1);
+        link[length > 0 ? length : 0] = '\0';
+        archive_entry_set_symlink(entry, link);
+    }
+    if (archive_write_header(out, entry) != ARCHIVE_OK) {
+        return raise_archive(out, name, reterr);
+    }
+    return S_ISREG(info.st_mode) ? pack_data(out, path.data, info.st_size, reterr) : PL_OK;
+}
+
+static bool has_packed(const struct pl_local_files *all, size_t count, const char *name)
+{
+    for (size_t host = 0; host < count; host++) {
+        for (size_t i = 0; i < all[host].count; i++) {
+            if (strcmp(all[host].paths[i], name) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Packs what the host `index` has below `part`, but for the names that earlier hosts have. */
+static enum pl_status pack_host(const struct pl_local *local, struct archive *out, size_t index, const char *part,
+                                struct pl_local_files *all, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
+    size_t twice = 0;
+
+    PL_TRY(pl_local_path(local, &folder, reterr, "%s/%s", local->hosts[index].name, part));
+    if (access(folder.data, F_OK) != 0) {
+        pl_log(PL_LOG_WARNING, "%s has no folder '%s' at the end of the job", local->hosts[index].name, part);
+        return PL_OK;
+    }
+    PL_TRY(pl_local_files_list(folder.data, true, &all[index], reterr));
+    for (size_t i = 0; i < all[index].count; i++) {
+        const char *name = all[index].paths[i];
+
+        if (!has_packed(all, index, name)) {
+            PL_TRY(pack_file(out, folder.data, name, reterr));
+        } else if (twice++ == 0) {
+            pl_log(PL_LOG_WARNING, "%s: '%s' of %s exists on an earlier host too, and SageMaker keeps one of them",
+                   part, name, local->hosts[index].name);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status pack(const struct pl_local *local, const char *part, const char *name, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_local_files *all = pl_memory_new(local->job->hosts, sizeof(*all), reterr);
+    __attribute__((cleanup(free_archive))) struct archive *out = archive_write_new();
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    enum pl_status status = PL_OK;
+
+    PL_TRY(all ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_local_path(local, &path, reterr, "%s", name));
+    if (!out) {
+        return pl_error_set(reterr, PL_MEMORY, "no memory for an archive");
+    }
+    if (archive_write_add_filter_gzip(out) != ARCHIVE_OK || archive_write_set_format_gnutar(out) != ARCHIVE_OK ||
+        archive_write_open_filename(out, path.data) != ARCHIVE_OK) {
+        return raise_archive(out, name, reterr);
+    }
+    for (size_t i = 0; status == PL_OK && i < local->job->hosts; i++) {
+        status = pack_host(local, out, i, part, all, reterr);
+    }
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        pl_local_files_done(&all[i]);
+    }
+    if (status == PL_OK && archive_write_close(out) != ARCHIVE_OK) {
+        status = raise_archive(out, name, reterr);
+    }
+    return status;
+}
+
+enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *reterr)
+{
+    PL_TRY(pack(local, "model", "model.tar.gz", reterr));
+    PL_TRY(pack(local, "output/data", "output.tar.gz", reterr));
+    local->packed_ns = pl_clock_now_ns();
+    return PL_OK;
+}
+
+static double seconds(int64_t from_ns, int64_t to_ns)
+{
+    return (double)(to_ns - from_ns) / (double)PL_NS_PER_S;
+}
+
+/* Prints the failure file of the host as SageMaker shows it. */
+static void print_reason(const struct pl_local *local, const struct pl_local_host *host)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, reason = PL_TEXT_NONE;
+    PL_AUTO_FREE char *failure = NULL;
+    size_t bytes = 0;
+
+    pl_text_append(&reason, "AlgorithmError: ");
+    if (pl_local_path(local, &path, NULL, "%s/output/failure", host->name) == PL_OK &&
+        pl_file_read(path.data, MOST_FAILURE_BYTES, &failure, &bytes, NULL) == PL_OK) {
+        while (bytes > 0 && (failure[bytes - 1] == '\n' || failure[bytes - 1] == ' ')) {
+            bytes--;
+        }
+        pl_text_append_n(&reason, failure, bytes);
+        pl_text_append(&reason, ", ");
+    }
+    pl_text_printf(&reason, "exit code: %d", host->code);
+    bytes =
+        pl_text_whole_bytes(reason.data, reason.length < PL_LOCAL_REASON_BYTES ? reason.length : PL_LOCAL_REASON_BYTES);
+    if (!reason.failed) {
+        pl_text_mask(reason.data, bytes);
+        printf("FailureReason (%s): %.*s\n", host->name, (int)bytes, reason.data);
+    }
+}
+
+static void print_archive(const struct pl_local *local, const char *what, const char *name)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct stat info;
+
+    if (pl_local_path(local, &path, NULL, "%s", name) == PL_OK && stat(path.data, &info) == 0) {
+        printf("%s: %s (%.1f MB)\n", what, path.data, (double)info.st_size / 1e6);
+    }
+}
+
+void pl_local_result_print(const struct pl_local *local)
+{
+    static const char *const ends[] = {[PL_LOCAL_STOP] = "Stopped",
+                                       [PL_LOCAL_LIMIT] = "Stopped (MaxRuntimeExceeded)",
+                                       [PL_LOCAL_SPOT] = "Interrupted"};
+    const struct pl_local_host *failed;
+    const int code = pl_local_run_code(local, &failed);
+    const char *status = ends[local->end] ? ends[local->end] : code == 0 ? "Completed" : "Failed";
+
+    printf("\nStatus: %s\n", status);
+    if (failed && !ends[local->end]) {
+        print_reason(local, failed);
+    }
+    printf("Seconds: preparation %.1f, program %.1f, end %.1f\n", seconds(local->begin_ns, local->run_ns),
+           seconds(local->run_ns, local->ended_ns), seconds(local->ended_ns, local->packed_ns));
+    fflush(stdout);
+    pl_local_metrics_print(local->metrics, stdout);
+    print_archive(local, "Model", "model.tar.gz");
+    print_archive(local, "Output", "output.tar.gz");
+    printf("Logs: %s/algo-*.log\n", local->folder);
+    if (local->keep) {
+        printf("Trees: %s/algo-*\n", local->folder);
+    }
+    fflush(stdout);
+}

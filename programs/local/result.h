@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The end of a job as SageMaker shows it: packs the models and outputs of all hosts, and prints the status, the
+ * failure's reason, times, metrics and files.
+ *
+ * Test  tests/integration/local.sh
+ */
+#ifndef PL_PROGRAMS_LOCAL_RESULT_H
+#define PL_PROGRAMS_LOCAL_RESULT_H
+
+#include "programs/local/local.h"
+
+enum { PL_LOCAL_REASON_BYTES = 1024 }; /* SageMaker's limit of FailureReason */
+
+/** Packs model.tar.gz and output.tar.gz. A name that two hosts wrote is a warning; the first host's file is packed. */
+enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_local_result_print(const struct pl_local *local);
+
+#endif

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a job on its hosts: starts them, copies their output, passes stops on. */
+#include "programs/local/run.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/proc/proc.h"
+#include "entrypoint/supervise/process.h"
+#include "programs/local/channels.h"
+#include "programs/local/host.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CATCH_NS (5 * PL_NS_PER_S)   /* how long a host's first process may take to handle SIGTERM */
+#define OTHERS_NS (30 * PL_NS_PER_S) /* after a failure, how long the other hosts may take to end by themselves */
+#define NAP_NS (5 * PL_NS_PER_MS)
+#define FEED_NS (10 * PL_NS_PER_S)
+
+enum { READ_BYTES = 16 * 1024, MOST_STATUS_BYTES = 8192, COLOURS = 6 };
+
+struct run {
+    struct pl_local *local;
+    int64_t kill_ns, others_ns;         /* deadlines */
+    int64_t stop_ns, limit_ns, spot_ns; /* when to stop, and why */
+    bool killed;
+};
+
+static void print_line(struct pl_local *local, struct pl_local_host *host, size_t bytes)
+{
+    const int number = (int)(host - local->hosts);
+
+    if (local->colour) {
+        printf("\033[3%dm[%s]\033[0m ", 1 + number % COLOURS, host->name);
+    } else {
+        printf("[%s] ", host->name);
+    }
+    fwrite(host->line, 1, bytes, stdout);
+    putchar('\n');
+    fwrite(host->line, 1, bytes, host->log);
+    putc('\n', host->log);
+    pl_local_metrics_read(local->metrics, host->line, bytes);
+}
+
+/* Prints the whole lines, and a line that is too long in pieces. */
+static void print_lines(struct pl_local *local, struct pl_local_host *host)
+{
+    char *end;
+
+    while ((end = memchr(host->line, '\n', host->ready))) {
+        const size_t bytes = (size_t)(end - host->line);
+
+        print_line(local, host, bytes > 0 && end[-1] == '\r' ? bytes - 1 : bytes);
+        host->ready -= bytes + 1;
+        memmove(host->line, end + 1, host->ready);
+    }
+    if (host->ready == sizeof(host->line)) {
+        print_line(local, host, host->ready);
+        host->ready = 0;
+    }
+}
+
+static void read_output(struct pl_local *local, struct pl_local_host *host)
+{
+    for (;;) {
+        const ssize_t bytes = read(host->output_fd, host->line + host->ready, sizeof(host->line) - host->ready);
+
+        if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) {
+            break;
+        }
+        if (bytes <= 0) {
+            if (host->ready > 0) {
+                print_line(local, host, host->ready);
+                host->ready = 0;
+            }
+            pl_file_close_at(&host->output_fd);
+            break;
+        }
+        host->ready += (size_t)bytes;
+        print_lines(local, host);
+    }
+    fflush(stdout);
+    fflush(host->log);
+}
+
+/* Linux drops a signal that the first process of a host neither handles nor blocks. */
+static bool takes_term(pid_t pid)
+{
+    const uint64_t bit = UINT64_C(1) << (SIGTERM - 1);
+    size_t bytes = 0;
+    PL_AUTO_FREE char *status = pl_proc_read(pid, "status", MOST_STATUS_BYTES, &bytes);
+
+    return !status ||
+           ((pl_text_field_number(status, "SigBlk", 16, 0) | pl_text_field_number(status, "SigCgt", 16, 0)) & bit) != 0;
+}
+
+static void signal_hosts(struct pl_local *local, int number)
+{
+    const int64_t deadline_ns = pl_deadline_after_ns(CATCH_NS);
+
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        struct pl_local_host *host = &local->hosts[i];
+
+        while (number == SIGTERM && host->pid > 0 && !takes_term(host->pid) && !pl_deadline_passed(deadline_ns)) {
+            pl_clock_nap(NAP_NS, deadline_ns);
+        }
+        if (host->pid > 0) {
+            kill(host->pid, number);
+            host->killed = host->killed || number == SIGKILL;
+        }
+    }
+}
+
+static void kill_hosts(struct run *run)
+{
+    run->killed = true;
+    run->kill_ns = PL_DEADLINE_NEVER;
+    signal_hosts(run->local, SIGKILL);
+}
+
+static void stop(struct run *run, enum pl_local_end why, const char *words)
+{
+    struct pl_local *local = run->local;
+
+    if (local->end != PL_LOCAL_RUNS) {
+        return;
+    }
+    pl_log(PL_LOG_INFO, "%s: SIGTERM to every host, SIGKILL after %.0f s", words,
+           (double)local->stop_time_ns / (double)PL_NS_PER_S);
+    local->end = why;
+    run->stop_ns = run->limit_ns = run->spot_ns = run->others_ns = PL_DEADLINE_NEVER;
+    run->kill_ns = pl_deadline_after_ns((int64_t)local->stop_time_ns);
+    signal_hosts(local, SIGTERM);
+}
+
+static void take_signals(struct run *run)
+{
+    int number;
+
+    while ((number = pl_signals_next(&run->local->signals)) != 0) {
+        if (number != SIGINT && number != SIGTERM && number != SIGHUP && number != SIGQUIT) {
+            continue;
+        }
+        if (run->local->end == PL_LOCAL_RUNS) {
+            stop(run, PL_LOCAL_STOP, "stopping the job; a second Control-C kills it");
+        } else {
+            pl_log(PL_LOG_INFO, "killing the job");
+            kill_hosts(run);
+        }
+    }
+}
+
+static void note_end(struct run *run, pid_t pid, int status)
+{
+    struct pl_local *local = run->local;
+
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        struct pl_local_host *host = &local->hosts[i];
+
+        if (host->pid == pid) {
+            bool is_signal;
+            const int code = pl_process_status_code(status, &is_signal);
+
+            host->pid = 0;
+            host->code = is_signal ? 128 + code : code;
+            if (host->code != 0 && run->others_ns == PL_DEADLINE_NEVER && local->end == PL_LOCAL_RUNS) {
+                run->others_ns = pl_deadline_after_ns(OTHERS_NS);
+            }
+        }
+    }
+    for (size_t i = 0; i < local->feed_count; i++) {
+        if (local->feeds[i] == pid) {
+            local->feeds[i] = local->feeds[--local->feed_count];
+        }
+    }
+}
+
+/* Kills what a plain host has left, which would keep its output open. */
+static void kill_left(struct pl_local *local)
+{
+    if (local->kind == PL_LOCAL_PLAIN && local->hosts[0].pid == 0) {
+        pl_process_signal_children(SIGKILL, local->feeds, local->feed_count);
+    }
+}
+
+static void reap(struct run *run)
+{
+    int status;
+    pid_t ended;
+
+    while ((ended = waitpid(-1, &status, WNOHANG)) > 0) {
+        note_end(run, ended, status);
+    }
+    kill_left(run->local);
+}
+
+static bool is_over(const struct pl_local *local)
+{
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        if (local->hosts[i].pid > 0 || local->hosts[i].output_fd >= 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void check_deadlines(struct run *run)
+{
+    if (pl_deadline_passed(run->kill_ns)) {
+        pl_log(PL_LOG_WARNING, "the job did not end within %.0f s: SIGKILL to every host",
+               (double)run->local->stop_time_ns / (double)PL_NS_PER_S);
+        kill_hosts(run);
+    }
+    if (pl_deadline_passed(run->others_ns)) {
+        stop(run, PL_LOCAL_FAILS, "a host has failed, and the others go on");
+    }
+    if (pl_deadline_passed(run->limit_ns)) {
+        stop(run, PL_LOCAL_LIMIT, "the job has run for its longest time");
+    }
+    if (pl_deadline_passed(run->spot_ns)) {
+        stop(run, PL_LOCAL_SPOT, "rehearsing a spot stop");
+    }
+    if (pl_deadline_passed(run->stop_ns)) {
+        stop(run, PL_LOCAL_STOP, "rehearsing StopTrainingJob");
+    }
+}
+
+static int64_t next_deadline(const struct run *run)
+{
+    const int64_t all[] = {run->kill_ns, run->others_ns, run->limit_ns, run->spot_ns, run->stop_ns};
+    int64_t next_ns = PL_DEADLINE_NEVER;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(all); i++) {
+        next_ns = all[i] < next_ns ? all[i] : next_ns;
+    }
+    return next_ns;
+}
+
+static void wait_for_end(struct run *run, struct pollfd *waits)
+{
+    struct pl_local *local = run->local;
+    const size_t hosts = local->job->hosts;
+
+    for (;;) {
+        take_signals(run);
+        reap(run);
+        if (is_over(local)) {
+            return;
+        }
+        for (size_t i = 0; i < hosts; i++) {
+            waits[i] = (struct pollfd){.fd = local->hosts[i].output_fd, .events = POLLIN};
+        }
+        waits[hosts] = (struct pollfd){.fd = local->signals.fd, .events = POLLIN};
+        poll(waits, hosts + 1, pl_deadline_poll_ms(next_deadline(run)));
+        for (size_t i = 0; i < hosts; i++) {
+            if (waits[i].fd >= 0 && waits[i].revents != 0) {
+                read_output(local, &local->hosts[i]);
+            }
+        }
+        check_deadlines(run);
+    }
+}
+
+/* Ends the feeders, which remove their FIFOs, and all that may still run. */
+static void end_all(struct pl_local *local)
+{
+    const int64_t deadline_ns = pl_deadline_after_ns(FEED_NS);
+    int status;
+    pid_t ended;
+
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        if (local->hosts[i].pid > 0) {
+            kill(local->hosts[i].pid, SIGKILL);
+        }
+    }
+    for (size_t i = 0; i < local->feed_count; i++) {
+        kill(local->feeds[i], SIGTERM);
+    }
+    while ((ended = waitpid(-1, &status, WNOHANG)) >= 0 || errno == EINTR) {
+        if (ended == 0) {
+            if (pl_deadline_passed(deadline_ns)) {
+                pl_process_signal_children(SIGKILL, NULL, 0);
+            }
+            pl_clock_nap(NAP_NS, PL_DEADLINE_NEVER);
+        }
+    }
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        local->hosts[i].pid = 0;
+        pl_file_close_at(&local->hosts[i].output_fd);
+    }
+    local->feed_count = 0;
+}
+
+/* What the first process of each host runs: the image's entry point and its arguments, as containers have them. */
+static enum pl_status make_words(const struct pl_local *local, const char ***ret_words, struct pl_error *reterr)
+{
+    const struct pl_local_view *job = local->job;
+    const char **words = pl_memory_new(job->entrypoint_words + job->argument_words + 4, sizeof(*words), reterr);
+    size_t count = 0;
+
+    PL_TRY(words ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < job->entrypoint_words; i++) {
+        words[count++] = job->entrypoint[i];
+    }
+    if (job->entrypoint_words == 0) {
+        words[count++] = local->paceline;
+        if (job->argument_words == 0) {
+            words[count++] = "train";
+        } else if (strcmp(job->arguments[0], "train") != 0 && strcmp(job->arguments[0], "--") != 0) {
+            words[count++] = "--";
+        }
+    }
+    for (size_t i = 0; i < job->argument_words; i++) {
+        words[count++] = job->arguments[i];
+    }
+    *ret_words = words;
+    return PL_OK;
+}
+
+/* A host in namespaces is started by execve(), which wants a path. */
+static enum pl_status find_first(const struct pl_local *local, const char **words, char **ret_path,
+                                 struct pl_error *reterr)
+{
+    PL_TRY(pl_file_find_program(words[0], pl_environment_get(local->environment, "PATH"), ret_path, reterr));
+    words[0] = *ret_path;
+    return PL_OK;
+}
+
+static enum pl_status start_all(struct pl_local *local, const char *const *words, struct pl_error *reterr)
+{
+    PL_TRY(pl_local_channels_feed(local, reterr));
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        PL_TRY(pl_local_host_start(local, i, words, reterr));
+    }
+    return PL_OK;
+}
+
+static int64_t after(uint64_t ns)
+{
+    return ns > 0 ? pl_deadline_after_ns((int64_t)ns) : PL_DEADLINE_NEVER;
+}
+
+enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pollfd *waits = pl_memory_new(local->job->hosts + 1, sizeof(*waits), reterr);
+    PL_AUTO_FREE const char **words = NULL;
+    PL_AUTO_FREE char *first = NULL;
+    struct run run = {.local = local, .kill_ns = PL_DEADLINE_NEVER, .others_ns = PL_DEADLINE_NEVER};
+    enum pl_status status;
+
+    PL_TRY(waits ? PL_OK : PL_MEMORY);
+    PL_TRY(make_words(local, &words, reterr));
+    PL_TRY(find_first(local, words, &first, reterr));
+    local->end = PL_LOCAL_RUNS;
+    local->run_ns = pl_clock_now_ns();
+    status = start_all(local, words, reterr);
+    run.stop_ns = after(local->stop_ns);
+    run.spot_ns = after(local->spot_ns);
+    run.limit_ns = after(local->job->max_run_s * (uint64_t)PL_NS_PER_S);
+    if (status == PL_OK) {
+        wait_for_end(&run, waits);
+    }
+    if (local->end == PL_LOCAL_RUNS) {
+        local->end = PL_LOCAL_ENDS;
+    }
+    local->ended_ns = pl_clock_now_ns();
+    end_all(local);
+    return status;
+}
+
+int pl_local_run_code(const struct pl_local *local, const struct pl_local_host **ret_host)
+{
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        if (local->hosts[i].code != 0) {
+            *ret_host = &local->hosts[i];
+            return local->hosts[i].code;
+        }
+    }
+    *ret_host = NULL;
+    return 0;
+}

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# `paceline local`: a plain host and hosts in namespaces see the tree that SageMaker lays out; the log, the exit code, the status, the reason of a
+# failure and the metrics are those of the job; a stop, a limit and a spot stop reach it; nothing is left when it is killed.
+set -euo pipefail
+paceline=$PACELINE_BUILD/entrypoint/paceline
+work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-local-test-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "FAILED: $*"; [ ! -e log ] || cat log; exit 1; }
+step() { echo "[$SECONDS s] $*"; }
+# Runs a job; its exit code is $code, what it prints is in the file log.
+job() { code=0; "$paceline" local "$@" >log 2>&1 </dev/null || code=$?; }
+# Waits until the line is in the log of the job that runs in the background.
+await() { until grep -q "$1" log; do kill -0 $job || fail "the job ended before '$1'"; [ $SECONDS -lt 500 ] || fail "no '$1'"; sleep 0.05; done; }
+
+mkdir data
+for i in 1 2 3 4 5; do echo "record $i" >data/file-$i; done
+cat >program <<'END'
+#!/bin/sh
+echo "loss=0.5 and host=$(hostname)"
+echo "loss=0.25 at the end"
+cat /proc/self/mountinfo >/dev/null
+ls "$SM_CHANNEL_TRAINING" | tr '\n' ' '
+echo "are the files"
+echo here >"$SM_MODEL_DIR/model-of-$SM_CURRENT_HOST"
+echo here >"$SM_OUTPUT_DATA_DIR/same"
+exit "${CODE:-0}"
+END
+chmod +x program
+
+step "bad input is told before a host starts"
+job --hosts 0 -- true && [ $code = 2 ] && grep -q "hosts is '0'" log || fail "--hosts 0: code $code"
+job --channel training=missing -- true && [ $code != 0 ] && grep -q "'training'.*'missing'" log || fail "a missing folder: code $code"
+job --channel training=data --channel training=data -- true && [ $code = 2 ] && grep -q training log || fail "a channel twice: code $code"
+job --kind plain --hosts 2 -- true && [ $code = 2 ] && grep -q "found 2 hosts" log || fail "two plain hosts: code $code"
+job --metric 'loss=loss=(' -- true && [ $code = 2 ] && grep -q "metric 'loss'" log || fail "a wrong expression: code $code"
+job --none && [ $code = 2 ] || fail "an unknown option: code $code"
+! find . -name algo-1.log | grep -q . || fail "a host started: $(find .)"
+
+step "a plain host"
+job --kind plain --name plain --channel training=data --metric 'loss=loss=([0-9.]+)' --metric 'accuracy=accuracy=([0-9.]+)' --keep -- ./program
+[ $code = 0 ] || fail "it ended with $code"
+grep -q '^\[algo-1\] loss=0.5 and host=' log || fail "no line with the host's name"
+grep -q '^Status: Completed$' log || fail "no status"
+grep -qF 'Metric loss: last 0.25, lowest 0.25, highest 0.5, 2 values; first in: loss=0.5' log || fail "another metric"
+grep -qF "metric 'accuracy': no line of the log matches" log || fail "no warning of a metric without a value"
+tar tzf paceline-local/plain/model.tar.gz | grep -qx model-of-algo-1 || fail "no model"
+[ -L paceline-local/plain/algo-1/input/data/training ] || fail "the channel is no link"
+for name in hyperparameters resourceconfig inputdataconfig; do python3 -m json.tool paceline-local/plain/algo-1/input/config/$name.json >/dev/null || fail "$name.json"; done
+SAGEMAKER_BASE_DIR=$PWD/paceline-local/plain/algo-1 "$paceline" env >env.json && grep -q '"SM_CHANNEL_TRAINING"' env.json || fail "Paceline does not read the tree"
+
+step "a failure"
+job --kind plain --name failing --environment CODE=7 --channel training=data -- ./program
+[ $code != 0 ] && grep -q '^Status: Failed$' log && grep -q 'FailureReason (algo-1): AlgorithmError: .*7' log || fail "code $code"
+[ ! -e paceline-local/failing/algo-1 ] && [ -s paceline-local/failing/algo-1.log ] || fail "it kept $(ls paceline-local/failing)"
+
+step "a name in use, Control-C, and a stop"
+"$paceline" local --kind plain --name used -- sh -c 'trap "echo stopped; exit 0" TERM; echo runs; while :; do sleep 0.1; done' >log 2>&1 &
+job=$!
+await '^\[algo-1\] runs'
+code=0
+"$paceline" local --kind plain --name used -- true >second.log 2>&1 || code=$?
+[ $code = 2 ] && grep -q "a job with the name 'used' runs" second.log || { cat second.log; fail "a name in use: code $code"; }
+kill -INT $job
+code=0
+wait $job || code=$?
+grep -q '^\[algo-1\] stopped' log && grep -q '^Status: Stopped$' log || fail "Control-C: code $code"
+job --kind plain --name stopping --stop 1 -- sh -c 'trap "echo stopped; exit 0" TERM; while :; do sleep 0.1; done'
+grep -q '^\[algo-1\] stopped' log && grep -q '^Status: Stopped$' log || fail "--stop: code $code"
+job --kind plain --name limit --max-run 1 --stop-time 1 -- sh -c 'trap "" TERM; while :; do sleep 0.1; done'
+grep -q '^Status: Stopped (MaxRuntimeExceeded)$' log && [ $code != 0 ] || fail "--max-run: code $code"
+
+step "Pipe mode"
+job --kind plain --name pipe --channel training=data:pipe -- sh -c 'cat "$SAGEMAKER_BASE_DIR/input/data/training_0" "$SAGEMAKER_BASE_DIR/input/data/training_1"'
+[ $code = 0 ] && [ "$(grep -c '^\[algo-1\] record' log)" = 10 ] || fail "two epochs of 5 records: code $code"
+
+[ "$(id -u)" = 0 ] || { echo "SKIP: the rest needs root"; exit 77; }
+unshare --mount --pid --fork --net true 2>/dev/null || { echo "SKIP: this machine allows no namespaces"; exit 77; }
+
+step "hosts in namespaces: read-only data, shards, names that two hosts wrote"
+job --name one --channel training=data -- sh -c 'hostname; touch /opt/ml/input/data/training/new'
+[ $code != 0 ] && grep -q "^\[algo-1\] algo-1$" log && grep -q "Read-only file system" log || fail "code $code"
+job --name two --hosts 2 --channel training=data:sharded -- ./program
+[ $code = 0 ] || fail "two hosts ended with $code"
+grep -q '^\[algo-1\] file-1 file-3 file-5 are the files' log && grep -q '^\[algo-2\] file-2 file-4 are the files' log || fail "other shards"
+[ "$(tar tzf paceline-local/two/model.tar.gz | sort | tr '\n' ' ')" = "model-of-algo-1 model-of-algo-2 " ] || fail "another model"
+grep -q "'same' of algo-2 exists on an earlier host too" log || fail "no warning of a name that two hosts wrote"
+job --name half --hosts 2 -- sh -c 'getent hosts algo-1 algo-2; [ "$(hostname)" = algo-2 ] || exit 3; exec sleep 1000'
+[ $code = 3 ] && grep -q 'FailureReason (algo-1): .*exited with code 3' log || fail "one of two hosts fails: code $code"
+grep -q '^\[algo-2\] 10.78.0.1 *algo-1' log || fail "algo-2 knows no address of algo-1"
+
+step "a spot stop: the second run has the checkpoints of the first, and nothing else"
+job --name spot --spot 1 -- sh -c 'cat /opt/ml/checkpoints/step 2>/dev/null && [ ! -e /opt/ml/model/left ] && exit 0; echo left >/opt/ml/model/left
+  trap "echo went on >/opt/ml/checkpoints/step; exit 0" TERM; while :; do sleep 0.1; done'
+[ $code = 0 ] && grep -q '^\[algo-1\] went on' log && grep -q '^Status: Completed$' log || fail "code $code"
+
+step "SIGKILL leaves nothing"
+for hosts in 1 2; do
+  "$paceline" local --name killed --hosts $hosts --channel training=data:pipe -- sh -c "echo runs; exec sleep 10$hosts$$" >log 2>&1 &
+  job=$!
+  await '\] runs'
+  kill -KILL $job
+  wait $job 2>/dev/null || true
+  until ! pgrep -f "sleep 10$hosts$$" >/dev/null && ! pgrep -f "feed .*$work" >/dev/null; do [ $SECONDS -lt 500 ] || fail "processes are left"; sleep 0.05; done
+  ! grep -q "$work" /proc/mounts || fail "a mount is left"
+  ! ip link show sw0 >/dev/null 2>&1 || fail "a bridge is left"
+  job --name killed -- true
+  [ $code = 0 ] || fail "the next run of the name ended with $code"
+done
+
+command -v mpirun >/dev/null || { echo "no mpirun: MNIST was not trained"; exit 77; }
+step "MNIST on two hosts"
+mkdir training testing
+cp "$PACELINE_SOURCE"/tests/data/mnist/train-* training
+cp "$PACELINE_SOURCE"/tests/data/mnist/t10k-* testing
+job --name mnist --hosts 2 --processes-per-host 1 --channel training=training --channel testing=testing --hyperparameter epochs=1 \
+  --metric 'accuracy=test_accuracy=([0-9.]+)'
+[ $code = 0 ] || fail "it ended with $code"
+accuracy=$(sed -n 's/^Metric accuracy: last \([0-9.]*\),.*/\1/p' log)
+awk -v accuracy="${accuracy:-0}" 'BEGIN { exit !(accuracy > 0.9) }' || fail "the accuracy is '$accuracy'"
+tar tzf paceline-local/mnist/model.tar.gz | grep -qx model.safetensors || fail "no model"
