@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the files of a job's description share. Internal to programs/local/job*.c. */
+#ifndef PL_PROGRAMS_LOCAL_JOB_PRIVATE_H
+#define PL_PROGRAMS_LOCAL_JOB_PRIVATE_H
+
+#include "base/json/json.h"
+#include "programs/local/job.h"
+
+struct pl_local_text {
+    struct pl_local_text *next;
+    char bytes[];
+};
+
+/* What a channel has beside its view. */
+struct pl_local_channel_data {
+    const char *groups[5];
+    bool by_option;
+};
+
+/* The sizes of the lists are the limits of the API, which are checked before anything is added. */
+struct pl_local_job {
+    struct pl_local_view view;
+    struct pl_json *document; /* NULL without a file */
+    struct pl_local_text *texts;
+    struct pl_local_pair hyperparameters[100], environment[100], metrics[40];
+    struct pl_local_channel channels[20];
+    struct pl_local_channel_data channel_data[20];
+    struct pl_local_group groups[5];
+    const char *entrypoint[100], *arguments[100];
+    const char *ignored[64];
+};
+
+#endif
