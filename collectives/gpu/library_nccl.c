@@ -193,6 +193,7 @@ static void *run_abort(void *argument)
 
     /* else NCCL would make a context on the first device for this thread */
     (void)!pl_device_enter(async_abort->device, NULL);
+    pl_device_pass_captures(async_abort->device);
     atomic_store(&async_abort->state, LEAVING);
     async_abort->abort(async_abort->comm); /* result ignored: the reason for the abort is reported already */
     if (atomic_exchange(&async_abort->state, LEFT) == FORGOTTEN) {
