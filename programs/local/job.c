@@ -471,8 +471,6 @@ enum pl_status pl_local_job_set_words(struct pl_local_job *job, char *const *wor
     PL_TRY(pl_local_limits_check_number("AlgorithmSpecification.ContainerArguments", "the command", (int64_t)count,
                                         reterr));
     for (size_t i = 0; i < count; i++) {
-        PL_TRY(
-            pl_local_limits_check_text("AlgorithmSpecification.ContainerArguments[]", "the command", words[i], reterr));
         PL_TRY(keep(job, words[i], &job->arguments[i], reterr));
     }
     job->view.argument_words = count;

@@ -8,7 +8,7 @@
  * pl_local_job_check(), after which every member below is filled and within SageMaker's limits.
  *
  * Ownership  the job owns all its texts; they are valid until pl_local_job_free().
- * Errors     PL_INVALID names FILE:LINE:COLUMN and the path of the key, or the option, with what was expected and found.
+ * Errors     PL_INVALID names FILE:LINE:COLUMN and the path of the key, or the option, with what was expected.
  * Test       tests/unit/programs/local/test_job.c, tests/integration/local_job.py
  */
 #ifndef PL_PROGRAMS_LOCAL_JOB_H
@@ -88,11 +88,10 @@ enum pl_status pl_local_job_set_hosts(struct pl_local_job *job, uint64_t hosts, 
 enum pl_status pl_local_job_add_hyperparameter(struct pl_local_job *job, const char *pair, struct pl_error *reterr);
 enum pl_status pl_local_job_add_environment(struct pl_local_job *job, const char *pair, struct pl_error *reterr);
 enum pl_status pl_local_job_add_metric(struct pl_local_job *job, const char *pair, struct pl_error *reterr);
-/** NAME=FROM[:pipe|fastfile|sharded|recordio|shuffle=SEED|manifest=FILE|augmented=NAMES]...; a name twice is refused. */
+/** NAME=FROM[:WORD...]: pipe, fastfile, sharded, recordio, shuffle=SEED, manifest=FILE, augmented=NAMES. */
 enum pl_status pl_local_job_add_channel(struct pl_local_job *job, const char *channel, struct pl_error *reterr);
 enum pl_status pl_local_job_set_max_run(struct pl_local_job *job, uint64_t seconds, struct pl_error *reterr);
-/** The words after --: the program and its arguments (they become the hyperparameter sagemaker_program where the first
- * names a file, and ContainerArguments otherwise; see docs/local.md). */
+/** The words after --, which become ContainerArguments. */
 enum pl_status pl_local_job_set_words(struct pl_local_job *job, char *const *words, size_t count,
                                       struct pl_error *reterr);
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "programs/local/job_private.h"
+#include "programs/local/limits.h"
 
 #include <string.h>
 
@@ -189,6 +190,10 @@ enum pl_status pl_local_job_save(struct pl_local_job *job, const char *path, str
     PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
     struct pl_json_writer writer = PL_JSON_WRITER(&json);
 
+    for (size_t i = 0; i < job->view.argument_words; i++) { /* a longer command runs here all the same */
+        PL_TRY(pl_local_limits_check_text("AlgorithmSpecification.ContainerArguments[]", "the command",
+                                          job->arguments[i], reterr));
+    }
     role = job->document ? pl_json_member(root, "RoleArn") : root;
     output = job->document ? pl_json_member(root, "OutputDataConfig") : root;
     pl_json_write_object(&writer, NULL);

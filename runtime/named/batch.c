@@ -14,36 +14,6 @@ const char *pl_named_collective_name(const struct pl_named_entry *entry)
     return entry->anonymous ? NULL : entry->name;
 }
 
-/* The bits of the neutral elements of product, minimum and maximum. That of a sum is zero. */
-static const struct {
-    uint64_t one, largest, smallest;
-} neutral[PL_DTYPE_COUNT] = {
-    [PL_FLOAT32] = {0x3f800000, 0x7f800000, 0xff800000},
-    [PL_FLOAT64] = {UINT64_C(0x3ff0000000000000), UINT64_C(0x7ff0000000000000), UINT64_C(0xfff0000000000000)},
-    [PL_FLOAT16] = {0x3c00, 0x7c00, 0xfc00},
-    [PL_BFLOAT16] = {0x3f80, 0x7f80, 0xff80},
-    [PL_INT8] = {1, INT8_MAX, 0x80},
-    [PL_INT16] = {1, INT16_MAX, 0x8000},
-    [PL_INT32] = {1, INT32_MAX, 0x80000000},
-    [PL_INT64] = {1, INT64_MAX, UINT64_C(1) << 63},
-    [PL_UINT8] = {1, UINT8_MAX, 0},
-    [PL_BOOL] = {1, 1, 0},
-};
-
-/* The bytes of an element are little-endian. */
-void pl_named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
-{
-    size_t elem_bytes = pl_dtype_bytes(dtype);
-    uint64_t bits = op == PL_PRODUCT ? neutral[dtype].one
-                    : op == PL_MIN   ? neutral[dtype].largest
-                    : op == PL_MAX   ? neutral[dtype].smallest
-                                     : 0;
-
-    for (uint64_t i = 0; i < elems; i++) {
-        memcpy((char *)data + i * elem_bytes, &bits, elem_bytes);
-    }
-}
-
 void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_definition *definition, int contributors,
                            struct pl_collective *collective)
 {

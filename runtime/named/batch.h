@@ -11,9 +11,6 @@
  */
 const char *pl_named_collective_name(const struct pl_named_entry *entry);
 
-/** Fills host memory with `elems` elements that do not change a result of `op`. */
-void pl_named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op);
-
 /** Fills the fields of a reduction over the tensors of `contributors` ranks, except the buffers. */
 void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_definition *definition, int contributors,
                            struct pl_collective *collective);

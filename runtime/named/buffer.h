@@ -61,4 +61,7 @@ void pl_named_buffer_return(struct pl_named_buffer *buffer);
 /** Releases all buffers. Of those that are given, the memory: the caller still returns them. */
 void pl_named_buffers_done(struct pl_device *device, struct pl_named_buffer **buffers);
 
+/** Fills host memory with `elems` elements that do not change a result of `op`. */
+void pl_named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op);
+
 #endif
