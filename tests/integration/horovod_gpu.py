@@ -4,6 +4,7 @@
 
     horovod_gpu.py           starts all cases: 1 and 2 ranks, with a GPU each and a shared one, with and without NCCL
     horovod_gpu.py --rank    one rank, under mpirun
+    horovod_gpu.py --killed  one rank of two of which the second dies
 
 A tensor is a plain object here: the module needs no torch, only what it asks a tensor. What the program's stream makes comes late.
 """
@@ -12,6 +13,7 @@ import ctypes
 import importlib.machinery
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import types
@@ -246,20 +248,58 @@ def rank():
         raise AssertionError("a tensor on a second GPU was taken")
     if os.environ["TEST_LEAVES"] == "1":
         library.horovod_shutdown()
+        assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init after shutdown"
+        tensor = Tensor(driver, "Float", give("Float", 10, r, 0))
+        hvd.horovod_torch_wait_and_clear(function("allreduce", "Float")(tensor, tensor, 1, b"again", SUM, 1.0, 1.0, 0))
+        check(tensor.values(), total("Float", 10, 0), "after shutdown() and init()")
     print("rank", r, "is right", flush=True)
+
+
+def start(what, ranks, gpus, nccl, options):
+    fakes = f"{BUILD}/tests/fakes"
+    environment = {**os.environ, "TEST_GPUS": str(gpus), "TEST_RAW": str(int(nccl)), "TEST_LEAVES": str(int(ranks == 2)),
+                   "FAKE_CUDA": f"devices={gpus},delay_us=20", "LD_LIBRARY_PATH": f"{fakes}/{'nccl' if nccl else 'no_nccl'}:{fakes}"}
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *options, sys.executable, __file__, what]
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+
+
+def killed():
+    """A sum whose part of the last rank never comes, because its device hangs: that rank dies in it, and the others are told."""
+    library, hvd = load()
+    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
+    r, last = library.horovod_rank(), library.horovod_size() - 1
+    driver = Driver(r % int(os.environ["TEST_GPUS"]))
+    pretend_torch(driver, raw=True)
+    group = [Tensor(driver, "Float", [1.0] * 100) for _ in range(2)]
+    add = hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
+    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"first", SUM, 1.0, 1.0, 0))
+    if r == last:
+        driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
+    handle = add(group, group, 1, b"second", SUM, 1.0, 1.0, 0)
+    if r == last:
+        for _ in range(1000):
+            assert not hvd.horovod_torch_poll(handle), "a sum without this rank's part has ended"
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        hvd.horovod_torch_wait_and_clear(handle)
+    except RuntimeError as error:
+        assert f"rank {last}" in str(error) and "second" in str(error), f"the error does not name the rank and the operation: {error}"
+        print("the error names the rank", flush=True)
+        os._exit(0)
+    raise AssertionError("a sum without a dead rank's part was taken")
 
 
 def main():
     for ranks, gpus, nccl in ((1, 1, True), (2, 1, False), (2, 2, False), (2, 2, True)):
-        fakes = f"{BUILD}/tests/fakes"
-        environment = {**os.environ, "TEST_GPUS": str(gpus), "TEST_RAW": str(int(nccl)), "TEST_LEAVES": str(int(ranks == 2)),
-                       "FAKE_CUDA": f"devices={gpus},delay_us=20", "LD_LIBRARY_PATH": f"{fakes}/{'nccl' if nccl else 'no_nccl'}:{fakes}"}
-        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), sys.executable, __file__, "--rank"]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+        done = start("--rank", ranks, gpus, nccl, [])
         if done.returncode != 0 or done.stdout.count("is right") != ranks:
             sys.exit(f"{ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
+    for gpus, nccl in ((1, False), (2, True)):
+        done = start("--killed", 2, gpus, nccl, ["--enable-recovery"])  # else mpirun ends the other rank
+        if done.stdout.count("the error names the rank") != 1:
+            sys.exit(f"a rank is killed, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
     print("each operation was right")
 
 
 if __name__ == "__main__":
-    rank() if sys.argv[1:] == ["--rank"] else main()
+    {"--rank": rank, "--killed": killed}.get(sys.argv[-1], main)()
