@@ -91,8 +91,19 @@ job --name half --hosts 2 -- sh -c 'getent hosts algo-1 algo-2; [ "$(hostname)" 
 grep -q '^\[algo-2\] 10.78.0.1 *algo-1' log || fail "algo-2 knows no address of algo-1"
 
 step "a spot stop: the second run has the checkpoints of the first, and nothing else"
-job --name spot --spot 1 -- sh -c 'cat /opt/ml/checkpoints/step 2>/dev/null && [ ! -e /opt/ml/model/left ] && exit 0; echo left >/opt/ml/model/left
-  trap "echo went on >/opt/ml/checkpoints/step; exit 0" TERM; while :; do sleep 0.1; done'
+cat >saves <<'END'
+#!/bin/sh
+if [ -e /opt/ml/checkpoints/step ]; then
+  cat /opt/ml/checkpoints/step
+  [ ! -e /opt/ml/model/left ]
+  exit
+fi
+echo left >/opt/ml/model/left
+trap "echo went on >/opt/ml/checkpoints/step; exit 0" TERM
+while :; do sleep 0.1; done
+END
+chmod +x saves
+job --name spot --spot 1 -- ./saves
 [ $code = 0 ] && grep -q '^\[algo-1\] went on' log && grep -q '^Status: Completed$' log || fail "code $code"
 
 step "SIGKILL leaves nothing"

@@ -21,6 +21,7 @@ installed libcjson1,
 installed libopenblas0-pthread, libblas.so.3, liblapack.so.3
 installed libssl3t64, libssl3 (= 3.5.7)
 installed libdw1t64, libdw1 (= 0.192-4)
+installed libpcre2-8-0, libpcre2-8-0t64 (= 10.46-1)
 LIST
 SH
 chmod +x "$scratch/dpkg-query"
