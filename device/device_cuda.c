@@ -131,7 +131,7 @@ static enum pl_status describe(struct pl_device *device, struct pl_error *reterr
 
 static enum pl_status open_device(struct pl_device *device, struct pl_error *reterr)
 {
-    int count = 0;
+    int count = 0, least;
 
     PL_TRY(pl_device_cuda_load(&device->cuda, reterr));
     PL_CUDA_TRY(device, cuDeviceGetCount(&count), reterr, "cannot count the devices");
@@ -143,7 +143,10 @@ static enum pl_status open_device(struct pl_device *device, struct pl_error *ret
     PL_TRY(describe(device, reterr));
     PL_CUDA_TRY(device, cuDevicePrimaryCtxRetain(&device->context, device->number), reterr, "cannot use the device");
     PL_TRY(pl_device_enter(device, reterr));
-    PL_CUDA_TRY(device, cuStreamCreate(&device->service, CU_STREAM_NON_BLOCKING), reterr, "cannot make a stream");
+    PL_CUDA_TRY(device, cuCtxGetStreamPriorityRange(&least, &device->urgent), reterr,
+                "cannot ask for the priorities of streams");
+    PL_CUDA_TRY(device, cuStreamCreateWithPriority(&device->service, CU_STREAM_NON_BLOCKING, 0), reterr,
+                "cannot make a stream");
     return PL_OK;
 }
 

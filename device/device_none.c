@@ -116,6 +116,25 @@ enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream,
     return none(reterr);
 }
 
+enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_stream, struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
+enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
+int pl_device_pass_captures(struct pl_device *device)
+{
+    return 0;
+}
+
+void pl_device_heed_captures(struct pl_device *device, int heeded)
+{
+}
+
 void pl_device_stream_free(struct pl_device *device, void *stream)
 {
 }

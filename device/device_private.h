@@ -60,6 +60,26 @@ void pl_device_event_free(struct pl_device *device, void *event);
 enum pl_status pl_device_event_record(struct pl_device *device, void *event, void *stream,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Makes a stream whose work goes before that of others: for what other ranks wait for. */
+enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_stream,
+                                           struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Records `event` in a stream of the program.
+ *
+ * Errors   PL_INVALID: the stream is captured into a CUDA graph. The event would draw our streams into the capture.
+ */
+enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * From now on calls of this thread do not end the captures of CUDA graphs that other threads, or this one, have begun:
+ * a query of an event would, and so would an allocation. Returns the mode for pl_device_heed_captures(), which ends
+ * that; a thread of ours keeps it.
+ */
+int pl_device_pass_captures(struct pl_device *device);
+void pl_device_heed_captures(struct pl_device *device, int heeded);
+
 /** Lets later work on `stream` wait for the work that `event` has recorded. */
 enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, void *event,
                                      struct pl_error *reterr) PL_MUST_CHECK;

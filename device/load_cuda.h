@@ -38,7 +38,10 @@
     X(cuPointerGetAttribute)                                                                                           \
     X(cuMemcpyAsync)                                                                                                   \
     X(cuMemsetD8Async)                                                                                                 \
-    X(cuStreamCreate)                                                                                                  \
+    X(cuCtxGetStreamPriorityRange)                                                                                     \
+    X(cuStreamCreateWithPriority)                                                                                      \
+    X(cuStreamIsCapturing)                                                                                             \
+    X(cuThreadExchangeStreamCaptureMode)                                                                               \
     X(cuStreamDestroy_v2)                                                                                              \
     X(cuStreamQuery)                                                                                                   \
     X(cuStreamWaitEvent)                                                                                               \
@@ -79,6 +82,7 @@ struct pl_device {
     struct pl_device_info info;
     CUdevice number;
     CUcontext context;
+    int urgent;                 /* the highest priority of a stream */
     CUstream service;           /* stream for work that is waited for at once */
     int64_t service_timeout_ns; /* timeout of that work: longer than a working device needs to fill its own memory */
     pthread_mutex_t lock;

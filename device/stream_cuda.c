@@ -10,14 +10,57 @@
 /* A wait first spins, then sleeps for an eighth of the time that it has waited. */
 enum { SPIN_NS = 50 * 1000, SHORTEST_NAP_NS = 20 * 1000, LONGEST_NAP_NS = 500 * 1000, NAPS_OF_WAITED = 8 };
 
-enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream, struct pl_error *reterr)
+static enum pl_status new_stream(struct pl_device *device, int priority, void **ret_stream, struct pl_error *reterr)
 {
     CUstream stream = NULL;
 
     PL_TRY(pl_device_enter(device, reterr));
-    PL_CUDA_TRY(device, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), reterr, "cannot make a stream");
+    PL_CUDA_TRY(device, cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority), reterr,
+                "cannot make a stream");
     *ret_stream = stream;
     return PL_OK;
+}
+
+enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream, struct pl_error *reterr)
+{
+    return new_stream(device, 0, ret_stream, reterr);
+}
+
+enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_stream, struct pl_error *reterr)
+{
+    return new_stream(device, device->urgent, ret_stream, reterr);
+}
+
+enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
+{
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result;
+
+    PL_TRY(pl_device_enter(device, reterr));
+    result = device->cuda.cuStreamIsCapturing(stream, &capture);
+    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+        (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE)) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "the stream is captured into a CUDA graph, which cannot hold an exchange between ranks: "
+                            "end the capture before, or call this on another stream");
+    }
+    PL_CUDA_TRY(device, cuEventRecord(event, stream), reterr, "cannot record an event");
+    return PL_OK;
+}
+
+int pl_device_pass_captures(struct pl_device *device)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    PL_CUDA_LET(device, cuThreadExchangeStreamCaptureMode(&mode), "passing beside captures");
+    return (int)mode;
+}
+
+void pl_device_heed_captures(struct pl_device *device, int heeded)
+{
+    CUstreamCaptureMode mode = (CUstreamCaptureMode)heeded;
+
+    PL_CUDA_LET(device, cuThreadExchangeStreamCaptureMode(&mode), "heeding captures");
 }
 
 /* Notes that `stream` or `event` is about to be released. */

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "collectives/core/types.h"
+#include "device/device_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,10 @@ static void *advance_requests(void *progress_at)
     struct pl_world *world = progress->world;
     int64_t nap_ns = NAP_SHORTEST_NS;
     int64_t moved_ns = pl_clock_now_ns();
+
+    if (world->device) {
+        pl_device_pass_captures(world->device);
+    }
 
     for (;;) {
         struct mark before, after;

@@ -35,7 +35,8 @@ bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]
     size_t at = 0;
 
     if (!library) {
-        snprintf(reason, PL_BACKEND_REASON_BYTES, "NCCL cannot be loaded: %s", dlerror());
+        snprintf(reason, PL_BACKEND_REASON_BYTES,
+                 "NCCL cannot be loaded: %s; install libnccl2, or name its folder in LD_LIBRARY_PATH", dlerror());
         return false;
     }
     *nccl = (struct pl_nccl){.version = 0};
@@ -138,7 +139,10 @@ enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, in
             break;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            status = pl_error_set(reterr, PL_TIMEOUT, "NCCL, joining: not all ranks have come before the deadline");
+            status = pl_error_set(
+                reterr, PL_TIMEOUT,
+                "NCCL, joining: not all ranks have come before the deadline: see the other ranks' logs, and "
+                "NCCL_DEBUG=INFO");
         }
         pl_clock_nap(NAP_NS, deadline_ns);
     }
@@ -189,6 +193,7 @@ static void *run_abort(void *argument)
 
     /* else NCCL would make a context on the first device for this thread */
     (void)!pl_device_enter(async_abort->device, NULL);
+    pl_device_pass_captures(async_abort->device);
     atomic_store(&async_abort->state, LEAVING);
     async_abort->abort(async_abort->comm); /* result ignored: the reason for the abort is reported already */
     if (atomic_exchange(&async_abort->state, LEFT) == FORGOTTEN) {

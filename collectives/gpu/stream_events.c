@@ -10,7 +10,7 @@
 enum pl_status pl_stream_events_init(struct pl_stream_events *stream, struct pl_device *device, struct pl_error *reterr)
 {
     *stream = (struct pl_stream_events){.device = device};
-    return pl_device_stream_new(device, &stream->stream, reterr);
+    return pl_device_stream_new_urgent(device, &stream->stream, reterr);
 }
 
 void pl_stream_events_done(struct pl_stream_events *stream)

@@ -182,8 +182,11 @@ static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, s
     madvise(region->base, region->bytes, MADV_HUGEPAGE);
     code = pl_file_allocate(fd, (off_t)offset, (off_t)region->piece_bytes);
     if (code != 0) {
-        return pl_error_raise(reterr, code == ENOSPC || code == ENOMEM ? PL_MEMORY : PL_SYSTEM, PL_DOMAIN_ERRNO, code,
-                              "allocate %zu bytes of shared memory", region->piece_bytes);
+        return pl_error_raise(
+            reterr, code == ENOSPC || code == ENOMEM ? PL_MEMORY : PL_SYSTEM, PL_DOMAIN_ERRNO, code,
+            "allocate %zu bytes of shared memory: start fewer ranks on this host, or give the container more "
+            "memory",
+            region->piece_bytes);
     }
     if (region->piece_bytes % HUGE_BYTES == 0) {
         region->huge_pages = madvise(region->base + offset, region->piece_bytes, MADV_COLLAPSE) == 0;

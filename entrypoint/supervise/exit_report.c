@@ -102,17 +102,34 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
     }
 }
 
+/*
+ * Whether the exception is the first thing to know. An exception before a signal's end is most often one that was
+ * handled; abort() is how some libraries end. What mpirun and its daemons print are exceptions of ranks, which report
+ * their own. A limit that was reached is a deeper cause.
+ */
+static bool is_cause(const struct pl_exit_report *exit_report)
+{
+    return exit_report->cause[0] != '\0' && (!exit_report->signalled || exit_report->code == SIGABRT) &&
+           exit_report->source != PL_EXIT_SOURCE_LAUNCHER && exit_report->source != PL_EXIT_SOURCE_DAEMON;
+}
+
 static bool is_fault(int number)
 {
     return number == SIGSEGV || number == SIGABRT || number == SIGBUS || number == SIGFPE || number == SIGILL;
 }
 
-/* Returns what to do next after a signal that says nothing about its cause; "" if the report says enough. A shim that
+/* Returns what to do next after a missing module or a signal that says nothing about its cause; "" if the report says
+ * enough. A shim that
  * was killed has told no program: mpirun may have killed it. */
 static const char *next_step(const struct pl_exit_report *exit_report)
 {
+    static const char no_module[] = "ModuleNotFoundError: ";
     const bool is_plain = exit_report->note[0] == '\0' && !exit_report->out_of_memory;
 
+    if (is_plain && !exit_report->signalled && strncmp(exit_report->cause, no_module, strlen(no_module)) == 0) {
+        return "Next: name its package in requirements.txt in source_dir, or install it in the image; a module of your "
+               "own must lie in source_dir.\n";
+    }
     if (!exit_report->signalled || !is_plain || exit_report->program[0] == '\0') {
         return "";
     }
@@ -121,7 +138,7 @@ static const char *next_step(const struct pl_exit_report *exit_report)
                "MemoryUtilization in CloudWatch was near 100 %, take smaller batches, fewer ranks on a host or a "
                "larger instance; otherwise look for what kills processes (kill -9 in a script, a tool, a person).\n";
     }
-    if (!is_fault(exit_report->code) || strstr(exit_report->tail, "Fatal Python error")) {
+    if (!is_fault(exit_report->code) || is_cause(exit_report) || strstr(exit_report->tail, "Fatal Python error")) {
         return "";
     }
     return exit_report->code == SIGBUS
@@ -220,30 +237,20 @@ static bool is_own_tool(const struct pl_exit_report *exit_report)
     return strncmp(name ? name + 1 : exit_report->program, "paceline-", strlen("paceline-")) == 0;
 }
 
-/* Cut the line to the words that one of our own tools prints after its name and "error:". Returns false if the line has
- * another form. */
+/* Cut the line to the words that one of our own tools prints after its name, such as "paceline s3", and "error:".
+ * Returns false if the line has another form. */
 static bool own_words(const char **line_at, size_t *bytes_at)
 {
-    static const char mark[] = ": error: ";
-    const char *error = memmem(*line_at, *bytes_at, mark, strlen(mark));
+    static const char mark[] = ": error: ", front[] = "paceline ";
+    const char *error = memmem(*line_at, *bytes_at, mark, strlen(mark)), *name = *line_at;
 
-    if (!error || memchr(*line_at, ' ', (size_t)(error - *line_at))) {
+    name += strncmp(name, front, strlen(front)) == 0 ? strlen(front) : 0;
+    if (!error || memchr(name, ' ', (size_t)(error - name))) {
         return false;
     }
     *bytes_at -= (size_t)(error - *line_at) + strlen(mark);
     *line_at = error + strlen(mark);
     return true;
-}
-
-/*
- * Whether the exception is the first thing to know. An exception before a signal's end is most often one that was
- * handled; abort() is how some libraries end. What mpirun and its daemons print are exceptions of ranks, which report
- * their own. A limit that was reached is a deeper cause.
- */
-static bool is_cause(const struct pl_exit_report *exit_report)
-{
-    return exit_report->cause[0] != '\0' && (!exit_report->signalled || exit_report->code == SIGABRT) &&
-           exit_report->source != PL_EXIT_SOURCE_LAUNCHER && exit_report->source != PL_EXIT_SOURCE_DAEMON;
 }
 
 /* "ValueError: bad data (train.py:31, rank 3 on algo-2)"; a program has no name beside its host's. */
@@ -289,9 +296,7 @@ void pl_exit_report_print(const struct pl_exit_report *exit_report, int stopped_
     }
     pl_exit_report_sentence(exit_report, text);
     pl_text_append_char(text, '\n');
-    pl_text_append(text, stopped_by != 0         ? pl_exit_report_stop_step(stopped_by)
-                         : is_cause(exit_report) ? ""
-                                                 : next_step(exit_report));
+    pl_text_append(text, stopped_by != 0 ? pl_exit_report_stop_step(stopped_by) : next_step(exit_report));
     print_program(exit_report, is_cause(exit_report) && is_limit ? exit_report->cause : "", start, max_bytes, text);
 }
 

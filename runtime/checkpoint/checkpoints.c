@@ -292,6 +292,9 @@ static void *writer_main(void *argument)
 {
     struct pl_checkpoints *c = argument;
 
+    if (c->device) {
+        pl_device_pass_captures(c->device);
+    }
     c->write_status =
         c->device ? pl_device_stream_finish(c->device, c->stream, c->copy_deadline_ns, &c->write_error) : PL_OK;
     if (c->write_status == PL_OK) {

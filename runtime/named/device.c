@@ -116,9 +116,9 @@ enum pl_status pl_named_device_fuse(struct pl_named *named, struct pl_named_entr
 static enum pl_status open_streams(struct pl_named_device *device, struct pl_error *reterr)
 {
     if (!device->pack) {
-        PL_TRY(pl_device_stream_new(device->device, &device->pack, reterr));
+        PL_TRY(pl_device_stream_new_urgent(device->device, &device->pack, reterr));
     }
-    return device->unpack ? PL_OK : pl_device_stream_new(device->device, &device->unpack, reterr);
+    return device->unpack ? PL_OK : pl_device_stream_new_urgent(device->device, &device->unpack, reterr);
 }
 
 /*
@@ -363,12 +363,15 @@ enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved,
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
     bool moved = false;
+    int heeded;
 
     if (!device->first) {
         device->moved_ns = 0;
         return PL_OK;
     }
+    heeded = pl_device_pass_captures(device->device); /* the thread may be one of the program's */
     status = progress(named, &moved, &error);
+    pl_device_heed_captures(device->device, heeded);
     *ret_moved = *ret_moved || moved;
     if (status != PL_OK) {
         if (device->world) {

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "runtime/compare_lines.h"
 
 #include <stdatomic.h>
@@ -27,6 +28,7 @@ static void *make(void *maker_at)
 {
     struct pl_named_maker *maker = maker_at;
     struct pl_error own = PL_ERROR_NONE;
+    int heeded = maker->device ? pl_device_pass_captures(maker->device) : 0; /* it may be a thread of the program */
 
     maker->status = pl_world_new_twin(maker->parent, maker->device, &maker->world, &maker->error);
     if (maker->status == PL_OK) {
@@ -38,6 +40,9 @@ static void *make(void *maker_at)
     if (maker->status != PL_OK) {
         pl_world_free(maker->world);
         maker->world = NULL;
+    }
+    if (maker->device) {
+        pl_device_heed_captures(maker->device, heeded);
     }
     atomic_store(&maker->done, true);
     return NULL;

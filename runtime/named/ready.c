@@ -105,7 +105,7 @@ enum pl_status pl_named_ready_mark(struct pl_named_events *events, const struct 
     ready->users = users;
     pthread_mutex_lock(&events->order); /* otherwise the later of two threads could get the lower number */
     ready->number = ++events->numbers;
-    status = pl_device_event_record(events->device, ready->event, ready->stream, reterr);
+    status = pl_device_stream_record(events->device, ready->event, ready->stream, reterr);
     pthread_mutex_unlock(&events->order);
     if (status != PL_OK) {
         put_spare(ready);

@@ -120,7 +120,11 @@ static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_n
             return pl_error_errno(reterr, "open FIFO '%s'", path);
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s' did not appear before the deadline", path);
+            return pl_error_set(
+                reterr, PL_TIMEOUT,
+                "FIFO '%s' did not appear before the deadline: check the channel's name, and that its input mode is "
+                "Pipe (input_mode in the SDK)",
+                path);
         }
         if (poll(fds, 3, pl_deadline_poll_ms(look_ns < deadline_ns ? look_ns : deadline_ns)) < 0 && errno != EINTR) {
             return pl_error_errno(reterr, "waiting for FIFO '%s'", path);
@@ -166,7 +170,10 @@ static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_n
             return fifo->writer_seen
                        ? pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no data after byte %llu before the deadline",
                                       fifo->head.name, (unsigned long long)fifo->head.offset_bytes)
-                       : pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no writer came before the deadline",
+                       : pl_error_set(reterr, PL_TIMEOUT,
+                                      "FIFO '%s': no writer came before the deadline: SageMaker writes it in Pipe "
+                                      "Mode; on a machine of "
+                                      "your own start `paceline feed`",
                                       fifo->head.name);
         }
     }

@@ -172,7 +172,8 @@ enum pl_status pl_record_find_recordio(struct pl_record_reader *reader, bool che
         if (!reader->options.skip_corrupt) {
             return pl_record_corrupt(reader, reterr,
                                      cut ? "the input ends inside a record"
-                                         : "expected the head of a RecordIO record, found other data");
+                                         : "expected the head of a RecordIO record, found other data; upload the file "
+                                           "again, or name its real format");
         }
         /* If the damage is in the length of this record, there may be whole records before the end of the input. */
         PL_TRY(find_next_head(reader, window->available < 4 ? window->available : 4, deadline_ns, reterr));

@@ -64,8 +64,9 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
         }
         if (!head_is_good(window->data)) {
             if (!reader->options.skip_corrupt) {
-                return pl_record_corrupt(
-                    reader, reterr, "the checksum of the length is wrong: the file is damaged or not a TFRecord file");
+                return pl_record_corrupt(reader, reterr,
+                                         "the checksum of the length is wrong: the file is damaged or not a TFRecord "
+                                         "file; upload it again, or name its real format");
             }
             PL_TRY(find_next_head(reader, deadline_ns, reterr));
             continue;
@@ -92,8 +93,9 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
             return PL_OK;
         }
         if (!reader->options.skip_corrupt) {
-            return pl_record_corrupt(reader, reterr, "the checksum of the data is %08x, the stored one %08x", computed,
-                                     stored);
+            return pl_record_corrupt(reader, reterr,
+                                     "the checksum of the data is %08x, the stored one %08x; upload the file again",
+                                     computed, stored);
         }
         pl_record_skip_bytes(reader, (size_t)*ret_framed_bytes);
         reader->next_index++;

@@ -52,7 +52,8 @@ static enum pl_status append_aws_host(const struct pl_s3_endpoint_config *endpoi
 {
     if (strspn(endpoint_config->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(endpoint_config->region) ||
         !*endpoint_config->region) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is not an AWS region", endpoint_config->region);
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not an AWS region: set AWS_REGION to one such as us-east-1",
+                            endpoint_config->region);
     }
     pl_text_printf(text, "%s%s.%s%s.amazonaws.com%s", service, endpoint_config->fips ? "-fips" : "",
                    endpoint_config->dual_stack ? "dualstack." : "", endpoint_config->region,
@@ -74,7 +75,11 @@ static enum pl_status split_endpoint(const char *url, bool *ret_plain, struct pl
         *ret_plain = true;
         at = url + 7;
     } else {
-        return pl_error_set(reterr, PL_INVALID, "the endpoint '%s' is neither an https:// nor an http:// URL", url);
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "the endpoint '%s' is neither an https:// nor an http:// URL: set AWS_ENDPOINT_URL to one such as "
+            "https://s3.us-east-1.amazonaws.com",
+            url);
     }
     length = strcspn(at, "/");
     if (length == 0 || strpbrk(url, "?#@ \t\r\n\\")) {

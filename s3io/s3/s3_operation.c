@@ -332,6 +332,33 @@ static enum pl_s3_retry_action classify_head(const struct pl_s3_operation *opera
     return action;
 }
 
+/* Returns what the user can do about an error response that is final; NULL if that is not known. */
+static const char *next_step(int status, const char *code)
+{
+    static const struct {
+        const char *code, *text;
+    } steps[] = {
+        {"NoSuchBucket", "check the bucket's name"},
+        {"NoSuchKey", "check the key: `paceline s3 ls` lists what is there"},
+        {"InvalidAccessKeyId",
+         "AWS does not know these keys: check AWS_ACCESS_KEY_ID, or let the job's role give them"},
+        {"SignatureDoesNotMatch", "the secret key does not belong to the access key: check AWS_SECRET_ACCESS_KEY"},
+        {"RequestTimeTooSkewed", "set this machine's clock, for example by NTP"},
+        {"ExpiredToken", "fetch new credentials"},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(steps); i++) {
+        if (strcmp(code, steps[i].code) == 0) {
+            return steps[i].text;
+        }
+    }
+    if (status == 403 && (code[0] == '\0' || strcmp(code, "AccessDenied") == 0)) {
+        return "allow s3:GetObject, s3:PutObject and s3:ListBucket there in the policy of the role; a key of KMS needs "
+               "kms:Decrypt and kms:GenerateDataKey";
+    }
+    return NULL;
+}
+
 static void on_error(struct pl_s3_operation *operation, const struct pl_s3_error_document *document)
 {
     struct pl_s3_client *client = operation->client;
@@ -340,6 +367,7 @@ static void on_error(struct pl_s3_operation *operation, const struct pl_s3_error
     const char *region = head->region[0] ? head->region : document->region;
     enum pl_status status = pl_s3_retry_status(head->status, document->code);
     struct pl_error error = PL_ERROR_NONE;
+    const char *next;
 
     if (head->status == 412) {
         pl_error_raise(&error, status, PL_DOMAIN_HTTP, 412, "the object changed while it was read (ETag was %.60s)",
@@ -389,6 +417,10 @@ static void on_error(struct pl_s3_operation *operation, const struct pl_s3_error
             return;
         }
         break;
+    }
+    next = action == PL_S3_REGION ? NULL : next_step(head->status, document->code);
+    if (next) {
+        pl_error_context(&error, "%s", next);
     }
     fail(operation, status, &error);
 }

@@ -32,6 +32,9 @@
  * context; calls in a context that has ended; copies from or to memory that is partly a piece's; memory whose pages are
  * pinned already.
  *
+ * Captures are those of the mode GLOBAL, and make no graph: a query of an event or a stream, or an allocation, in a
+ * thread that has not chosen another mode ends them.
+ *
  * A process that opens its own memory's handle gets CUDA_ERROR_INVALID_CONTEXT, as from the driver. Objects of an
  * unusable context (lost, or after a kernel's error) can still be released, though the calls return errors.
  */
@@ -66,6 +69,9 @@ bool fake_cuda_has_context(void);
  *   fail=NAME:N          from now on the Nth call of the function fails, with CUDA_ERROR_OUT_OF_MEMORY
  */
 void fake_cuda_order(const char *order);
+
+/** How many streams of the calling thread's context have the highest priority. Exported by the fake driver. */
+int fake_cuda_urgent_streams(void);
 
 /** Whether the call that the last order skip or fail names has come. Exported by the fake driver. */
 bool fake_cuda_has_come(void);

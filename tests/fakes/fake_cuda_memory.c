@@ -168,6 +168,9 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr *memory, size_t bytes)
     int fd;
 
     ENTER(__func__)
+    if (fake_beside_captures(context) != CUDA_SUCCESS) {
+        LEAVE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     if (bytes == 0) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }

@@ -37,8 +37,10 @@ struct CUstream_st {
     pthread_t thread;
     bool threaded;
     bool busy;
-    bool stuck;  /* its present work never ends */
-    bool hangs;  /* its queued work will never end */
+    bool stuck;    /* its present work never ends */
+    bool hangs;    /* its queued work will never end */
+    bool captures; /* into a graph; what was given to it since is dropped */
+    int priority;
     bool closed; /* the thread ends when nothing is left */
 };
 
@@ -71,6 +73,7 @@ struct CUctx_st {
     bool hangs;        /* a kernel or fill has hung */
     uint64_t used_bytes;
     int allocations;
+    bool is_capture_broken; /* by a call that may not be made beside it */
     struct CUstream_st standard;
     struct CUstream_st *streams;
     struct CUevent_st *events;
@@ -157,7 +160,8 @@ void fake_wait_for_device(struct CUctx_st *context, const char *name);
     } while (0)
 
 /* Call all of these with the lock held. */
-bool fake_skips(const char *name); /* whether this call of the function is to do nothing */
+CUresult fake_beside_captures(struct CUctx_st *context); /* a call that ends a capture, unless its thread passes them */
+bool fake_skips(const char *name);                       /* whether this call of the function is to do nothing */
 /* NULL: the context's own stream; a stream that does not exist ends the test */
 CUstream fake_stream(struct CUctx_st *context, CUstream stream);
 CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *work);

@@ -265,13 +265,29 @@ void fake_end_context(struct CUctx_st *context)
     }
 }
 
-CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
+enum { HIGHEST_PRIORITY = -5 };
+
+CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     ENTER(__func__)
-    if (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) {
+    *least = 0;
+    *greatest = HIGHEST_PRIORITY;
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+    ENTER(__func__)
+    if (flags & ~(unsigned)CU_STREAM_NON_BLOCKING || priority > 0 || priority < HIGHEST_PRIORITY) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
     *stream = calloc(1, sizeof(**stream));
+    (*stream)->priority = priority;
     (*stream)->context = context;
     (*stream)->next = context->streams;
     context->streams = *stream;
@@ -299,6 +315,9 @@ CUresult CUDAAPI cuStreamQuery(CUstream stream)
 {
     ENTER(__func__)
     stream = fake_stream(context, stream);
+    if (fake_beside_captures(context) != CUDA_SUCCESS) {
+        LEAVE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     LEAVE(stream->first || stream->busy || stream->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
@@ -339,6 +358,77 @@ static CUresult add_guest(CUstream stream, void (*work)(void *argument, bool run
 int fake_cuda_run(void *stream, void (*work)(void *argument, bool runs), void *argument)
 {
     return (int)add_guest(stream, work, argument);
+}
+
+int fake_cuda_urgent_streams(void)
+{
+    int count = 0;
+
+    pthread_mutex_lock(&fake.lock);
+    for (struct CUstream_st *stream = fake_context() ? fake_context()->streams : NULL; stream; stream = stream->next) {
+        count += stream->priority == HIGHEST_PRIORITY;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return count;
+}
+
+/* ---- captures, always in the mode GLOBAL ---- */
+
+static _Thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+CUresult fake_beside_captures(struct CUctx_st *context)
+{
+    bool captures = false;
+
+    for (struct CUstream_st *stream = context->streams; stream; stream = stream->next) {
+        captures = captures || stream->captures;
+    }
+    if (!captures || capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
+        return CUDA_SUCCESS;
+    }
+    context->is_capture_broken = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    CUstreamCaptureMode before = capture_mode;
+    CUresult result = fake_enter(__func__);
+
+    if (result == CUDA_SUCCESS) {
+        capture_mode = *mode;
+        *mode = before;
+    }
+    LEAVE(result);
+}
+
+CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
+{
+    ENTER(__func__)
+    if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL || !stream) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    fake_stream(context, stream)->captures = true;
+    context->is_capture_broken = false;
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    ENTER(__func__)
+    *status = !fake_stream(context, stream)->captures ? CU_STREAM_CAPTURE_STATUS_NONE
+              : context->is_capture_broken            ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                                      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    LEAVE(CUDA_SUCCESS);
+}
+
+/* Makes no graph. */
+CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    ENTER(__func__)
+    fake_stream(context, stream)->captures = false;
+    *graph = NULL;
+    LEAVE(context->is_capture_broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
 }
 
 /* ---- events ---- */
@@ -385,6 +475,9 @@ CUresult CUDAAPI cuEventQuery(CUevent event)
 {
     ENTER(__func__)
     find_event(event);
+    if (fake_beside_captures(context) != CUDA_SUCCESS) {
+        LEAVE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     LEAVE(event->latest && !event->latest->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 

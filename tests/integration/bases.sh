@@ -3,7 +3,7 @@
 # Paceline in images of other people's: their bases with `COPY --from=paceline /opt/paceline` and its `install`, and the Debian package. In each an MPI job
 # with two ranks and a Python program run. Bases: Debian 12 with Open MPI of its own, the layouts of python:3-slim (Python in /usr/local), of conda (all
 # in /opt/conda) and of AWS's images (Open MPI in /opt/amazon/openmpi, not in PATH), the last one also with two hosts. What is missing is said.
-# With the word `full`: Debian 13, Debian 11 (too old), and a Horovod job on 12 and 13.
+# With the word `full`: Debian 13, Debian 11 (too old), and a Horovod and a torchrun job on 12 and 13. `only CHECK...`: these checks, such as debian_12.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/containers.sh"
 container_engine
@@ -57,6 +57,15 @@ hvd.init()
 print("sum", hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist(), "of", hvd.size())
 P
 
+cat >"$work/code/torchrun_job.py" <<'P'
+import torch
+import torch.distributed as distributed
+distributed.init_process_group("gloo")
+one = torch.ones(1)
+distributed.all_reduce(one)
+print("sum", int(one), "of", distributed.get_world_size())
+P
+
 # job BASE NAME HYPERPARAMETERS [ENGINE_OPTIONS...]: on one host; its log is $work/BASE-NAME.log.
 job() {
   local base=$1 name=$1-$2 hyperparameters=$3
@@ -83,6 +92,9 @@ $apt python3 openmpi-bin openssh-client openssh-server
 D
   jobs_run debian12 /usr/bin/python3
   says "$(in_base debian12 'paceline info')" '^ +keys: +yes$'
+  # Each carried library is named with its package, version and licences, and has the package's text.
+  says "$(in_base debian12 'cd /opt/paceline; for file in lib/carried/*; do set -- $(grep "^${file##*/} " share/paceline/third-parties.txt)
+    test $# -ge 4 && test -s share/paceline/copyright/$2 || echo $file: $*; done; ls lib/carried | grep -c libcurl; echo end' | tr '\n' ' ')" '^1 end $'
   # Once more, moved, and without what it needs.
   says "$(in_base debian12 'set -e; ls -l /etc/paceline/ssh >/tmp/1; /opt/paceline/install >/tmp/log; ls -l /etc/paceline/ssh | cmp - /tmp/1; cp -r /opt/paceline /srv/p
     /opt/paceline/install --remove; test ! -e /usr/local/bin/paceline; test ! -e /usr/local/share/paceline; /srv/p/install; paceline info; pkg=/usr/local/lib/pkgconfig/paceline.pc
@@ -216,26 +228,34 @@ D
     'the base has no libexpat.so.1, and the one in /opt/paceline/lib/carried needs GLIBC_2\.3[2-9]: install libexpat1.*code 1'
 }
 
-horovod_runs() {
-  local release
+# Debian 12's own torchrun does not work with its Python: tests/support/torchrun.py stands for it there.
+horovod_and_torchrun_run_on() { # RELEASE
+  local release=$1 torchrun
   python3 -m pip download -q --no-deps --no-binary :all: -d "$work" horovod==0.28.1 >"$work/pip.log" 2>&1 ||
-    { echo "horovod_runs: left out: $(tail -n 1 "$work/pip.log")"; return; }
-  for release in 12 13; do
-    mkdir -p "$work/horovod$release" && cp "$work"/horovod-0.28.1.tar.gz "$work/horovod$release"
-    base "horovod$release" alone <<D
+    { echo "horovod_and_torchrun_run_on $1: left out: $(tail -n 1 "$work/pip.log")"; return; }
+  "$engine" image inspect "$image-debian$release" >/dev/null 2>&1 || { echo "horovod_and_torchrun_run_on $1: left out: there is no base"; return; }
+  mkdir -p "$work/horovod$release" && cp "$work"/horovod-0.28.1.tar.gz "$PACELINE_SOURCE/tests/support/torchrun.py" "$work/horovod$release"
+  [ "$release" != 12 ] || torchrun="RUN { echo '#!/usr/bin/python3' && cat /tmp/torchrun.py; } >/usr/local/bin/torchrun && chmod 755 /usr/local/bin/torchrun"
+  base "horovod$release" alone <<D
 FROM $image-debian$release
-$apt python3-torch python3-numpy python3-pip python3-setuptools python3-wheel python3-cloudpickle python3-psutil python3-yaml python3-packaging
-COPY horovod-0.28.1.tar.gz /tmp/
+$apt python3-torch python3-numpy python3-cffi python3-pip python3-setuptools python3-wheel python3-cloudpickle python3-psutil python3-yaml python3-packaging
+COPY horovod-0.28.1.tar.gz torchrun.py /tmp/
 RUN HOROVOD_SKIP_COMPILE=1 pip3 install --break-system-packages --no-index --no-deps --no-build-isolation /tmp/horovod-0.28.1.tar.gz && paceline horovod install
+${torchrun:-}
 D
-    job "horovod$release" job "{\"sagemaker_program\": \"horovod_job.py\", $mpi}"
-    [ "$(grep -c 'sum \[2.0, 2.0, 2.0\] of 2' "$work/horovod$release-job.log")" = 2 ] || { cat "$work/horovod$release-job.log"; fail "Horovod on Debian $release"; }
-  done
+  job "horovod$release" job "{\"sagemaker_program\": \"horovod_job.py\", $mpi}"
+  [ "$(grep -c 'sum \[2.0, 2.0, 2.0\] of 2' "$work/horovod$release-job.log")" = 2 ] || { cat "$work/horovod$release-job.log"; fail "Horovod on Debian $release"; }
+  job "horovod$release" torchrun '{"sagemaker_program": "torchrun_job.py", "sagemaker_torch_distributed_enabled": "true"}'
+  grep -q 'sum 1 of 1' "$work/horovod$release-torchrun.log" || { cat "$work/horovod$release-torchrun.log"; fail "torchrun on Debian $release"; }
 }
+horovod_and_torchrun_run() { horovod_and_torchrun_run_on 12; horovod_and_torchrun_run_on 13; }
 
 build "$image" "$PACELINE_SOURCE"
 checks="debian_12 what_is_missing_is_said python_in_usr_local all_in_conda openmpi_of_amazon the_debian_package"
-case ${1:-main} in full) checks="debian_12 debian_13 debian_11_is_too_old horovod_runs" ;; esac
+case ${1:-main} in
+full) checks="debian_12 debian_13 debian_11_is_too_old horovod_and_torchrun_run" ;;
+only) checks=${*:2} ;;
+esac
 for check in $checks; do
   step "$check"
   "$check"

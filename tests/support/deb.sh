@@ -13,7 +13,7 @@ trap 'rm -rf "$package"' EXIT
 chmod 755 "$package"
 mkdir -p "$package/DEBIAN" "$package/opt" "$folder"
 cp -a "$root/opt/paceline" "$package/opt"
-rm -rf "$package"/opt/paceline/lib/{carried,linked}
+rm -rf "$package"/opt/paceline/{lib/{carried,linked},share/paceline/{third-parties.txt,copyright}}
 
 # The names of the packages that have the libraries. What only some of the programs need is left to the base, and `install` says so.
 libraries() {

@@ -33,11 +33,33 @@ carry() {
     path=$(ldconfig -p | sed -nE "s|^\s*${name//./\\.} .*=> (/.*)|\1|p" | head -n 1)
     echo "$name $path"
     ldd "$path" | sed -nE 's|^\s*(\S+) => (/\S+) .*|\1 \2|p'
-  done | sort -u | while read -r name path; do
+  done | sort -u | tee /tmp/carried.txt | while read -r name path; do
     case $name in
       libc.so.* | libm.so.* | libdl.so.* | librt.so.* | libpthread.so.* | libresolv.so.* | libgcc_s.so.* | libstdc++.so.*) ;;
       *) install -m 644 "$path" "/out$prefix/lib/carried/$name" ;;
     esac
+  done
+}
+
+# The package of an installed file. dpkg knows a file below /usr/lib by one of two names.
+package_of() { { dpkg -S "$1" || dpkg -S "/usr$1" || dpkg -S "${1#/usr}"; } 2>/dev/null | head -n 1 | cut -d : -f 1; }
+
+# share/paceline/third-parties.txt names the carried libraries with package, version and licences; share/paceline/copyright has the packages' own texts.
+# "FILE PATH" lines on standard input.
+name_third_parties() {
+  local name path package version licences share=/out$prefix/share/paceline
+  mkdir -p "$share/copyright"
+  echo "Libraries of others in $prefix/lib/carried: file, Debian package, version, and each licence that the package's source"
+  echo "names, its tests and build files included. The full texts are in $prefix/share/paceline/copyright/PACKAGE. The image's"
+  echo "other packages have theirs in /usr/share/doc/PACKAGE/copyright."
+  echo
+  sort -u | while read -r name path; do
+    [ -e "/out$prefix/lib/carried/$name" ] || continue
+    package=$(package_of "$path")
+    version=$(dpkg-query -W -f '${Version}' "$package")
+    install -m 644 "/usr/share/doc/$package/copyright" "$share/copyright/$package"
+    licences=$(sed -nE 's/^License: *([^ ].*)/\1/p' "$share/copyright/$package" | sort -u | paste -sd ';' | sed 's/;/; /g')
+    printf '%s  %s  %s  %s\n' "$name" "$package" "$version" "${licences:-see the full text}"
   done
 }
 
@@ -57,6 +79,7 @@ if [ "${1:-}" = build ]; then
     patchelf --set-rpath "$(patchelf --print-rpath "$file" | sed 's/..*/&:/')\$ORIGIN/$(realpath -m --relative-to="$folder" /out$prefix/lib/linked)" "$file"
   done
   carry
+  name_third_parties </tmp/carried.txt >/out$prefix/share/paceline/third-parties.txt
   for file in /out$prefix/lib/carried/*; do patchelf --set-rpath '$ORIGIN/../linked' "$file"; done
   exit
 fi

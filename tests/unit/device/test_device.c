@@ -520,8 +520,8 @@ END_TEST
 
 START_TEST(what_was_begun_is_undone_when_opening_fails)
 {
-    static const char *const orders[] = {"leaks,fail=cuStreamCreate:1", "leaks,fail=cuDevicePrimaryCtxRetain:1",
-                                         "leaks,fail=cuDeviceGetName:1"};
+    static const char *const orders[] = {"leaks,fail=cuStreamCreateWithPriority:1",
+                                         "leaks,fail=cuDevicePrimaryCtxRetain:1", "leaks,fail=cuDeviceGetName:1"};
 
     for (size_t i = 0; i < 3; i++) {
         pid_t child = fork();

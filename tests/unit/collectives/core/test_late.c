@@ -55,9 +55,9 @@ static enum pl_status post(struct pl_world *world, int number, int64_t timeout_n
 
 static void compare_words(struct attempt *attempt, int rank, int number, const struct pl_error *told)
 {
-    char expected[60], text[RANKS_TEXT_BYTES - 100];
+    char expected[80], text[RANKS_TEXT_BYTES - 100];
 
-    snprintf(expected, sizeof(expected), "(still waiting for rank %d)", late_in(number));
+    snprintf(expected, sizeof(expected), "(still waiting for rank %d; with paceline_hang_s set, ", late_in(number));
     if (told->status == PL_TIMEOUT && strstr(pl_error_text(told, text, sizeof(text)), expected)) {
         return;
     }

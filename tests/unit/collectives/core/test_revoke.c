@@ -163,7 +163,8 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
         pthread_barrier_wait(all_informed);
     }
     RANKS_NEED(status == PL_TIMEOUT, "%s: %s", pl_status_name(status), told.cause);
-    RANKS_NEED(strstr(text, scratch) && strstr(text, "(still waiting for rank 1)"), "%s", text);
+    RANKS_NEED(strstr(text, scratch) && strstr(text, "(still waiting for rank 1; with paceline_hang_s set, "), "%s",
+               text);
     RANKS_NEED(rank == 0 || strncmp(text, "rank 0 has given up: ", 21) == 0, "%s", text);
 }
 

@@ -337,6 +337,15 @@ START_TEST(a_signals_end_is_followed_by_what_to_do_next)
     exit_report.tail[0] = '\0';
     exit_report.code = SIGBUS;
     expect_next(&exit_report, 0, "Next: most often /dev/shm was full");
+    exit_report.code = SIGABRT;
+    strcpy(exit_report.cause, "ValueError: bad data"); /* abort() after an exception */
+    expect_next(&exit_report, 0, NULL);
+    exit_report.signalled = false;
+    expect_next(&exit_report, 0, NULL);
+    strcpy(exit_report.cause, "ModuleNotFoundError: No module named 'x'");
+    expect_next(&exit_report, 0, "Next: name its package in requirements.txt");
+    exit_report.signalled = true;
+    exit_report.code = SIGBUS;
     exit_report.program[0] = '\0'; /* its shim was killed, perhaps by mpirun */
     expect_next(&exit_report, 0, NULL);
 }
@@ -436,6 +445,9 @@ START_TEST(a_steps_failure_begins_with_its_cause)
     expect_step(&exit_report,
                 "bringing the code into place on host algo-1: /opt/a.tar: the entry 'l' is refused: it is "
                 "a symbolic link (exit code 1)\n");
+    strcpy(exit_report.tail, "paceline s3: error: cp: found no AWS credentials\n");
+    expect_step(&exit_report,
+                "bringing the code into place on host algo-1: cp: found no AWS credentials (exit code 1)\n");
     strcpy(exit_report.program, "/usr/bin/python3 -m pip install .");
     strcpy(exit_report.tail, "Collecting x\nERROR: No matching distribution found for x\n");
     expect_step(&exit_report,

@@ -76,6 +76,71 @@ START_TEST(ranks_agree_while_a_batch_is_under_way)
 }
 END_TEST
 
+/* ---- captures of CUDA graphs, and priorities ---- */
+
+enum { CAPTURE_GLOBAL = 0 }; /* the driver's number of the mode that other threads' calls may end */
+
+/* A captured stream is refused, and operations on others go on beside its capture. */
+static void captures(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world), ranks = pl_world_size(world);
+    void *at = device_fake("cuStreamBeginCapture_v2"), *stream, *graph;
+    enum pl_status refused, status = PL_OK;
+    int (*begin)(void *stream, int mode) = NULL;
+    int (*end)(void *stream, void **ret_graph) = NULL;
+    int (*urgent)(void) = NULL;
+    struct pl_error told = PL_ERROR_NONE, beside = PL_ERROR_NONE;
+    pl_named_handle handles[2], none;
+    struct bench bench = {0};
+    struct pl_named_op op;
+
+    (void)argument;
+    memcpy(&begin, &at, sizeof(begin));
+    at = device_fake("cuStreamEndCapture");
+    memcpy(&end, &at, sizeof(end));
+    at = device_fake("fake_cuda_urgent_streams");
+    memcpy(&urgent, &at, sizeof(urgent));
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    RANKS_OK(pl_device_stream_new(device, &stream, &error));
+    RANKS_OK(pl_barrier(world, &error)); /* what opens a bench allocates, which ends captures */
+    RANKS_NEED(begin(stream, CAPTURE_GLOBAL) == 0, "no capture begins");
+    RANKS_OK(pl_barrier(world, &error));
+    op = op_of(&bench, 3, "captured");
+    op.stream = stream;
+    refused = pl_named_submit(bench.named, &op, &none, &told);
+    for (size_t i = 0; i < 2 && status == PL_OK; i++) {
+        status = submit(&bench, 3 * i, rank, 0, &handles[i], &beside);
+    }
+    for (size_t i = 0; i < 2 && status == PL_OK; i++) {
+        status = pl_named_wait(bench.named, handles[i], NULL, &beside);
+    }
+    RANKS_NEED(status == PL_OK, "beside a capture: %s", beside.cause);
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_NEED(end(stream, &graph) == 0, "the capture was ended by a call that is no part of it");
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_NEED(refused == PL_INVALID && strstr(told.cause, "captured into a CUDA graph"), "%s: %s",
+               pl_status_name(refused), told.cause);
+    for (size_t i = 0; i < 2; i++) {
+        bool right;
+
+        RANKS_OK(is_right(&bench, 3 * i, 0, ranks, 0, &right, &error));
+        RANKS_NEED(right, "tensor %zu is wrong", 3 * i);
+    }
+    RANKS_NEED(!urgent || urgent() >= 3, "%d streams have the highest priority: that of the backend, and two that pack",
+               urgent ? urgent() : 0);
+    RANKS_OK(pl_barrier(world, &error));
+    pl_device_stream_free(device, stream);
+    bench_close(&bench);
+}
+
+START_TEST(a_captured_stream_is_refused_and_no_capture_is_ended)
+{
+    run(1, captures);
+    run(2, captures);
+}
+END_TEST
+
 /* ---- calls and memory ---- */
 
 static long calls_of(const char *const *names, size_t count)
@@ -129,8 +194,9 @@ END_TEST
 static void changes_groups(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { LONG_STEPS = 45, OFFSETS = 16 };
-    static const char *const names[] = {"cuMemAlloc_v2", "cuMemFree_v2",   "cuMemHostAlloc",
-                                        "cuMemFreeHost", "cuStreamCreate", "cuStreamDestroy_v2"};
+    static const char *const names[] = {
+        "cuMemAlloc_v2",     "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuStreamCreateWithPriority",
+        "cuStreamDestroy_v2"};
     int rank = pl_world_rank(world), ranks = pl_world_size(world);
     struct bench bench = {0};
     long before = 0, events = 0;
@@ -331,8 +397,9 @@ static void fails(struct pl_world *world, void *argument, char failure[RANKS_TEX
  */
 START_TEST(a_call_that_fails_is_an_error)
 {
-    static const char *const names[] = {"cuEventCreate",  "cuEventRecord", "cuStreamWaitEvent", "cuMemAlloc_v2",
-                                        "cuMemHostAlloc", "cuMemcpyAsync", "cuLaunchKernel",    "cuStreamCreate"};
+    static const char *const names[] = {
+        "cuEventCreate",  "cuEventRecord", "cuStreamWaitEvent", "cuMemAlloc_v2",
+        "cuMemHostAlloc", "cuMemcpyAsync", "cuLaunchKernel",    "cuStreamCreateWithPriority"};
     const char *all = getenv("PACELINE_TEST_ALL");
     long stride = all ? 1 : 9, said = 0;
     bool (*has_come)(void) = NULL;
@@ -361,5 +428,6 @@ START_TEST(a_call_that_fails_is_an_error)
 END_TEST
 
 UNIT_MAIN_AFTER("runtime/device_order", device_prepare(), ranks_agree_while_a_batch_is_under_way,
-                a_batch_takes_few_calls, other_tensors_in_each_step_take_no_more_memory,
-                each_event_and_each_wait_for_one_is_needed, a_call_that_fails_is_an_error)
+                a_captured_stream_is_refused_and_no_capture_is_ended, a_batch_takes_few_calls,
+                other_tensors_in_each_step_take_no_more_memory, each_event_and_each_wait_for_one_is_needed,
+                a_call_that_fails_is_an_error)

@@ -424,7 +424,7 @@ static void *write_all(void *argument)
 START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
 {
     struct scratch scratch = scratch_new();
-    char path[PATH_MAX], fifo[PATH_MAX], after[100];
+    char path[PATH_MAX], fifo[PATH_MAX], after[200];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
     struct writer writer = {.path = scratch_path(&scratch, "training_0", fifo), .build = make_object(0)};
@@ -440,7 +440,8 @@ START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
     writer.build.bytes++;
     writer.build.data[last + 12] ^= 1; /* a writer whose last record is damaged */
     ck_assert_int_eq(pthread_create(&writer.thread, NULL, write_all, &writer), 0);
-    snprintf(after, sizeof(after), ": record %d at byte %zu: the checksum of the data is %08x, the stored one %08x",
+    snprintf(after, sizeof(after),
+             ": record %d at byte %zu: the checksum of the data is %08x, the stored one %08x; upload the file again",
              PER_OBJECT - 1, last, build_masked(writer.build.data + last + 12, 4),
              build_masked((const unsigned char *)"0:12", 4));
     expect_on_all(&scratch, &channel, PL_CORRUPT, "", after);
@@ -458,9 +459,14 @@ START_TEST(all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts)
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
     int fd;
 
-    expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", " did not appear before the deadline");
+    expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ",
+                  " did not appear before the deadline: check the channel's name, and that its input mode is Pipe "
+                  "(input_mode in the SDK)");
     ck_assert_int_eq(mkfifo(scratch_path(&scratch, "training_0", fifo), 0600), 0);
-    expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", ": no writer came before the deadline");
+    expect_on_all(
+        &scratch, &channel, PL_TIMEOUT, "FIFO ",
+        ": no writer came before the deadline: SageMaker writes it in Pipe Mode; on a machine of your own start "
+        "`paceline feed`");
     fd = open(fifo, O_RDWR | O_CLOEXEC); /* keeps the three bytes, and does not wait for a reader */
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, "abc", 3), 3);
