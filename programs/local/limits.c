@@ -80,6 +80,8 @@ const struct pl_local_limit pl_local_limits[] = {
     {"ResourceConfig.TrainingPlanArn", PL_LOCAL_IGNORED},
     {"ResourceConfig.InstancePlacementConfig", PL_LOCAL_IGNORED},
     {"ResourceConfig.InstancePreferences", PL_LOCAL_IGNORED},
+    {"ResourceConfig.SelectedInstanceType", PL_LOCAL_IGNORED},
+    {"ResourceConfig.SelectedInstanceCount", PL_LOCAL_IGNORED},
     {"StoppingCondition", PL_LOCAL_OBJECT},
     {"StoppingCondition.MaxRuntimeInSeconds", PL_LOCAL_WHOLE, 1, MOST_WHOLE},
     {"StoppingCondition.MaxWaitTimeInSeconds", PL_LOCAL_WHOLE, 1, MOST_WHOLE},

@@ -66,7 +66,7 @@ struct pl_local {
     struct pl_local_metrics *metrics;
     uint64_t stop_ns, spot_ns, stop_time_ns; /* of the options; 0: none. stop_time_ns: from SIGTERM to SIGKILL */
     enum pl_local_end end;
-    int64_t begin_ns, run_ns, ended_ns, packed_ns;
+    int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: of SIGTERM */
 };
 
 /** Appends FOLDER/NAME/`format`. */

@@ -354,10 +354,12 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(write_secret(local, reterr));
     PL_TRY(open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
+    pl_local_result_say_stop(local);
     if (local->end == PL_LOCAL_SPOT) {
         pl_log(PL_LOG_INFO, "the job starts again, with new trees and its checkpoints");
         local->spot_ns = 0;
         PL_TRY(run_once(local, reterr));
+        pl_local_result_say_stop(local);
     }
     PL_TRY(pl_local_result_pack(local, reterr));
     pl_local_result_print(local);

@@ -201,6 +201,26 @@ static void print_archive(const struct pl_local *local, const char *what, const 
     }
 }
 
+void pl_local_result_say_stop(const struct pl_local *local)
+{
+    const double taken_s = seconds(local->stopped_ns, local->ended_ns);
+    size_t killed = 0;
+
+    if (local->end != PL_LOCAL_STOP && local->end != PL_LOCAL_SPOT && local->end != PL_LOCAL_LIMIT) {
+        return;
+    }
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        killed += local->hosts[i].killed;
+    }
+    if (killed > 0) {
+        pl_log(PL_LOG_WARNING,
+               "stop: %zu of %zu hosts were killed %.1f s after SIGTERM: what they had not saved is lost", killed,
+               local->job->hosts, taken_s);
+    } else {
+        pl_log(PL_LOG_INFO, "stop: every host ended by itself, the last one %.1f s after SIGTERM", taken_s);
+    }
+}
+
 void pl_local_result_print(const struct pl_local *local)
 {
     static const char *const ends[] = {[PL_LOCAL_STOP] = "Stopped",

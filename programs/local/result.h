@@ -15,6 +15,9 @@ enum { PL_LOCAL_REASON_BYTES = 1024 }; /* SageMaker's limit of FailureReason */
 /** Packs model.tar.gz and output.tar.gz. A name that two hosts wrote is a warning; the first host's file is packed. */
 enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Tells in one sentence what the hosts made of a stop; nothing if there was none. */
+void pl_local_result_say_stop(const struct pl_local *local);
+
 void pl_local_result_print(const struct pl_local *local);
 
 #endif

@@ -135,6 +135,7 @@ static void stop(struct run *run, enum pl_local_end why, const char *words)
     pl_log(PL_LOG_INFO, "%s: SIGTERM to every host, SIGKILL after %.0f s", words,
            (double)local->stop_time_ns / (double)PL_NS_PER_S);
     local->end = why;
+    local->stopped_ns = pl_clock_now_ns();
     run->stop_ns = run->limit_ns = run->spot_ns = run->others_ns = PL_DEADLINE_NEVER;
     run->kill_ns = pl_deadline_after_ns((int64_t)local->stop_time_ns);
     signal_hosts(local, SIGTERM);

@@ -69,6 +69,7 @@ grep -q '^\[algo-1\] stopped' log && grep -q '^Status: Stopped$' log || fail "Co
 job --kind plain --name stopping --stop 1 -- sh -c 'trap "echo stopped; exit 0" TERM; while :; do sleep 0.1; done'
 grep -q '^\[algo-1\] stopped' log && grep -q '^Status: Stopped$' log || fail "--stop: code $code"
 job --kind plain --name limit --max-run 1 --stop-time 1 -- sh -c 'trap "" TERM; while :; do sleep 0.1; done'
+grep -q 'stop: 1 of 1 hosts were killed' log || fail "no sentence about the kill"
 grep -q '^Status: Stopped (MaxRuntimeExceeded)$' log && [ $code != 0 ] || fail "--max-run: code $code"
 
 step "Pipe mode"
@@ -90,6 +91,14 @@ job --name half --hosts 2 -- sh -c 'getent hosts algo-1 algo-2; [ "$(hostname)" 
 [ $code = 3 ] && grep -q 'FailureReason (algo-1): .*exited with code 3' log || fail "one of two hosts fails: code $code"
 grep -q '^\[algo-2\] 10.78.0.1 *algo-1' log || fail "algo-2 knows no address of algo-1"
 
+step "where namespaces are refused"
+refused=(setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin)
+"${refused[@]}" "$paceline" local --name refused -- true >log 2>&1 || fail "one host ended with $?"
+grep -q "this machine refuses namespaces" log && grep -q "on a plain host" log || fail "one host: another message"
+code=0
+"${refused[@]}" "$paceline" local --name refused --hosts 2 -- true >log 2>&1 || code=$?
+[ $code = 1 ] && grep -q "refuses namespaces: .*--hosts 1" log || fail "two hosts: code $code"
+
 step "a spot stop: the second run has the checkpoints of the first, and nothing else"
 cat >saves <<'END'
 #!/bin/sh
@@ -104,6 +113,7 @@ while :; do sleep 0.1; done
 END
 chmod +x saves
 job --name spot --spot 1 -- ./saves
+grep -q 'stop: every host ended by itself' log || fail "no sentence about the stop"
 [ $code = 0 ] && grep -q '^\[algo-1\] went on' log && grep -q '^Status: Completed$' log || fail "code $code"
 
 step "SIGKILL leaves nothing"
