@@ -172,8 +172,8 @@ static enum pl_status link_shard(const struct pl_local *local, const struct pl_l
     for (size_t i = rank; i < files.count; i += count) {
         pl_text_clear(&from);
         pl_text_clear(&to);
-        pl_text_printf(&from, "%s%s/%s", local->kind == PL_LOCAL_NAMESPACES ? PL_LOCAL_SHARDED "/" : "",
-                       local->kind == PL_LOCAL_NAMESPACES ? channel->name : folder, files.paths[i]);
+        pl_text_printf(&from, "%s%s/%s", local->kind != PL_LOCAL_PLAIN ? PL_LOCAL_SHARDED "/" : "",
+                       local->kind != PL_LOCAL_PLAIN ? channel->name : folder, files.paths[i]);
         pl_text_printf(&to, "%s/%s", place, files.paths[i]);
         PL_TRY(pl_text_check(&from, reterr));
         PL_TRY(pl_text_check(&to, reterr));

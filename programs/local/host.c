@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"
+#include "programs/local/host_container.h"
 #include "programs/local/network.h"
 
 #include <ctype.h>
@@ -105,6 +106,9 @@ enum pl_status pl_local_hosts_choose(struct pl_local *local, struct pl_error *re
     char text[160];
     int code = 0;
 
+    if (local->kind == PL_LOCAL_CONTAINERS) {
+        return pl_local_containers_prepare(local, reterr);
+    }
     if (local->kind == PL_LOCAL_PLAIN && hosts > 1) {
         return pl_error_set(reterr, PL_INVALID, "--kind plain has one host, found %zu hosts", hosts);
     }
@@ -134,6 +138,11 @@ const char *pl_local_hosts_describe(const struct pl_local *local, char text[stat
     if (local->kind == PL_LOCAL_PLAIN) {
         return "a plain host";
     }
+    if (local->kind == PL_LOCAL_CONTAINERS) {
+        snprintf(text, 64, "%zu container%s of %.40s", local->job->hosts, local->job->hosts == 1 ? "" : "s",
+                 strrchr(local->engine, '/') ? strrchr(local->engine, '/') + 1 : local->engine);
+        return text;
+    }
     snprintf(text, 64, "%zu host%s in namespaces%s", local->job->hosts, local->job->hosts == 1 ? "" : "s",
              geteuid() == 0 ? "" : " of this user");
     return text;
@@ -160,12 +169,13 @@ static enum pl_status make_environment(const struct pl_local *local, const struc
     PL_TRY(pl_environment_set(environment, "AWS_REGION", region, reterr));
     if (local->kind == PL_LOCAL_PLAIN) {
         PL_TRY(pl_environment_set(environment, "SAGEMAKER_BASE_DIR", host->tree, reterr));
-    } else {
+    } else if (local->kind == PL_LOCAL_NAMESPACES) {
         PL_TRY(pl_environment_set(environment, "HOSTNAME", host->name, reterr));
     }
     if (local->job->hosts > 1) {
         PL_TRY(pl_local_path(local, &text, reterr, "secret"));
-        PL_TRY(pl_environment_set(environment, "PACELINE_SSH_SECRET", text.data, reterr));
+        PL_TRY(pl_environment_set(environment, "PACELINE_SSH_SECRET",
+                                  local->kind == PL_LOCAL_CONTAINERS ? PL_LOCAL_CONTAINER_SECRET : text.data, reterr));
     }
     for (size_t i = 0; i < local->job->environment_count; i++) {
         PL_TRY(
@@ -191,6 +201,25 @@ static enum pl_status start_plain(struct pl_local *local, struct pl_local_host *
     setup.own_group = true;
     setup.death_signal = SIGTERM; /* it ends its ranks, which SIGKILL would leave */
     return pl_process_spawn(&setup, &host->pid, reterr);
+}
+
+/* The client of the engine, which passes SIGTERM on. Its environment has the job's variables. */
+static enum pl_status start_container(struct pl_local *local, size_t index, const char *const *argv,
+                                      const struct pl_environment *environment, int output_fd, int null_fd,
+                                      struct pl_error *reterr)
+{
+    PL_AUTO_CONTAINER_WORDS char **words = NULL;
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+
+    PL_TRY(pl_local_container_words(local, index, argv, environment, &words, reterr));
+    setup.argv = (const char *const *)words;
+    setup.environment = pl_environment_strings(environment);
+    setup.signals = &local->signals;
+    setup.stdin_fd = null_fd;
+    setup.stdout_fd = setup.stderr_fd = output_fd;
+    setup.own_group = true;
+    setup.death_signal = SIGTERM;
+    return pl_process_spawn(&setup, &local->hosts[index].pid, reterr);
 }
 
 /* Runs in the new process, which has namespaces of its own. */
@@ -277,6 +306,8 @@ enum pl_status pl_local_host_start(struct pl_local *local, size_t index, const c
     PL_TRY(pl_file_set_nonblock(host->output_fd, true, reterr));
     if (local->kind == PL_LOCAL_PLAIN) {
         PL_TRY(start_plain(local, host, argv, pl_environment_strings(environment), output_fd, null_fd, reterr));
+    } else if (local->kind == PL_LOCAL_CONTAINERS) {
+        PL_TRY(start_container(local, index, argv, environment, output_fd, null_fd, reterr));
     } else {
         PL_TRY(start_namespaces(local, index, argv, pl_environment_strings(environment), output_fd, null_fd, reterr));
     }

@@ -21,9 +21,10 @@
 enum {
     PL_LOCAL_MOST_HOSTS = 250, /* the addresses of one network */
     PL_LOCAL_LINE_BYTES = 64 * 1024,
+    PL_LOCAL_MOST_ENGINE_OPTIONS = 64,
 };
 
-enum pl_local_kind { PL_LOCAL_AUTO, PL_LOCAL_PLAIN, PL_LOCAL_NAMESPACES };
+enum pl_local_kind { PL_LOCAL_AUTO, PL_LOCAL_PLAIN, PL_LOCAL_NAMESPACES, PL_LOCAL_CONTAINERS };
 
 enum pl_local_end {
     PL_LOCAL_RUNS,
@@ -52,10 +53,14 @@ struct pl_local {
     const struct pl_local_view *job;
     enum pl_local_kind kind;
     bool keep, colour;
-    bool has_code;         /* the job names a program, whose code is the caller's directory */
-    char folder[PATH_MAX]; /* FOLDER/NAME, absolute */
-    char cwd[PATH_MAX];    /* the caller's directory, which is the code of the job */
-    char *paceline;        /* the front binary */
+    bool has_code;           /* the job names a program, whose code is the caller's directory */
+    char folder[PATH_MAX];   /* FOLDER/NAME, absolute */
+    char cwd[PATH_MAX];      /* the caller's directory, which is the code of the job */
+    char *paceline;          /* the front binary */
+    const char *engine_name; /* as an option has it; NULL: podman or docker, whichever is there */
+    char *engine;
+    const char *engine_options[PL_LOCAL_MOST_ENGINE_OPTIONS];
+    size_t engine_option_count;
     char **sources; /* of each channel: the folder with its data, as this machine sees it, or the address on S3 */
     struct pl_environment *environment;
     struct pl_signals signals;

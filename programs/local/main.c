@@ -16,6 +16,7 @@
 #include "entrypoint/verbs.h"
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
+#include "programs/local/host_container.h"
 #include "programs/local/result.h"
 #include "programs/local/run.h"
 #include "programs/local/tree.h"
@@ -104,6 +105,19 @@ static enum pl_status take_option(struct pl_local *local, struct options *option
         return take_seconds("stop-time", optarg, &local->stop_time_ns, reterr);
     case 'k':
         return take_kind(optarg, &local->kind, reterr);
+    case 'i':
+        local->kind = PL_LOCAL_CONTAINERS;
+        return pl_local_job_set_image(options->job, optarg, reterr);
+    case 'E':
+        local->engine_name = optarg;
+        return PL_OK;
+    case 'o':
+        if (local->engine_option_count == PL_LOCAL_MOST_ENGINE_OPTIONS) {
+            return pl_error_set(reterr, PL_INVALID, "--engine-option is given more than %d times",
+                                PL_LOCAL_MOST_ENGINE_OPTIONS);
+        }
+        local->engine_options[local->engine_option_count++] = optarg;
+        return PL_OK;
     case 'K':
         local->keep = true;
         return PL_OK;
@@ -133,6 +147,9 @@ static const struct option table[] = {{"help", no_argument, NULL, 'h'},
                                       {"spot", required_argument, NULL, 'S'},
                                       {"stop-time", required_argument, NULL, 't'},
                                       {"kind", required_argument, NULL, 'k'},
+                                      {"image", required_argument, NULL, 'i'},
+                                      {"engine", required_argument, NULL, 'E'},
+                                      {"engine-option", required_argument, NULL, 'o'},
                                       {"keep", no_argument, NULL, 'K'},
                                       {"folder", required_argument, NULL, 'f'},
                                       {NULL, 0, NULL, 0}};
@@ -200,8 +217,10 @@ static void say_ignored(const struct pl_local *local)
     if (names.length > 0) {
         pl_log(PL_LOG_INFO, "without a meaning here: %s", pl_text_string(&names));
     }
-    if (local->job->image) {
-        pl_log(PL_LOG_INFO, "the program runs with the files of this machine, not with those of the image %s",
+    if (local->job->image && local->kind != PL_LOCAL_CONTAINERS) {
+        pl_log(PL_LOG_INFO,
+               "the program runs with the files of this machine, not with those of the image %s; --image IMAGE "
+               "runs it in containers",
                local->job->image);
     }
 }
@@ -320,7 +339,7 @@ static enum pl_status check_checkpoints(const struct pl_local *local, struct pl_
 {
     const char *path = local->job->checkpoint_path;
 
-    if (!path || strcmp(path, "/opt/ml/checkpoints") == 0) {
+    if (!path || strcmp(path, "/opt/ml/checkpoints") == 0 || local->kind == PL_LOCAL_CONTAINERS) {
         return PL_OK;
     }
     if (local->kind == PL_LOCAL_PLAIN) {
@@ -342,7 +361,8 @@ static enum pl_status run_once(struct pl_local *local, struct pl_error *reterr)
 {
     PL_TRY(pl_local_tree_write(local, reterr));
     PL_TRY(pl_local_channels_lay_out(local, reterr));
-    return pl_local_run(local, reterr);
+    PL_TRY(pl_local_run(local, reterr));
+    return local->kind == PL_LOCAL_CONTAINERS ? pl_local_containers_give_back(local, reterr) : PL_OK;
 }
 
 static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
@@ -391,6 +411,9 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
         if (local->hosts[i].log) {
             fclose(local->hosts[i].log);
         }
+    }
+    if (local->kind == PL_LOCAL_CONTAINERS) {
+        pl_local_containers_remove(local);
     }
     pl_local_tree_remove(local);
     give_to_owner(local, options->folder);

@@ -10,6 +10,7 @@
 #include "entrypoint/supervise/process.h"
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
+#include "programs/local/host_container.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -112,7 +113,11 @@ static void signal_hosts(struct pl_local *local, int number)
             pl_clock_nap(NAP_NS, deadline_ns);
         }
         if (host->pid > 0) {
-            kill(host->pid, number);
+            if (number == SIGKILL && local->kind == PL_LOCAL_CONTAINERS) {
+                pl_local_container_kill(local, i); /* the client ends with its container */
+            } else {
+                kill(host->pid, number);
+            }
             host->killed = host->killed || number == SIGKILL;
         }
     }
@@ -358,7 +363,9 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
 
     PL_TRY(waits ? PL_OK : PL_MEMORY);
     PL_TRY(make_words(local, &words, reterr));
-    PL_TRY(find_first(local, words, &first, reterr));
+    if (local->kind != PL_LOCAL_CONTAINERS) { /* its program is the image's */
+        PL_TRY(find_first(local, words, &first, reterr));
+    }
     local->end = PL_LOCAL_RUNS;
     local->run_ns = pl_clock_now_ns();
     status = start_all(local, words, reterr);

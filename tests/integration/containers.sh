@@ -315,6 +315,53 @@ two_pods_train_without_keys_in_the_image() {
 }
 
 # examples/ci/smoke.sh accepts an image that works, and rejects images that do not.
+# until_containers COUNT PROCESS: waits until so many containers carry the label of this `paceline local`.
+until_containers() {
+  local begin_s=$SECONDS
+  until [ "$("$engine" ps --quiet --filter "label=paceline-local=$2" | wc -l)" = "$1" ]; do
+    [ $((SECONDS - begin_s)) -lt 300 ] || { "$engine" ps; fail "there are not $1 containers of paceline local"; }
+    sleep 0.2
+  done
+}
+
+paceline_local_runs_jobs_in_containers() {
+  local call=("$PACELINE_BUILD/entrypoint/paceline" local --engine "$engine" --folder "$work/local") log=$work/local.log process code
+  mkdir -p "$work/shards"
+  echo one >"$work/shards/a"
+  echo two >"$work/shards/b"
+  if "${call[@]}" --image nosuch:1 -- true >"$log" 2>&1 || ! grep -q "there is no image 'nosuch:1' here" "$log"; then
+    cat "$log"
+    fail "an image that is absent is not told"
+  fi
+  # Two hosts with MPI, which find each other and share no keys but by the secret; a shard each; models of both are packed.
+  "${call[@]}" --image "$image" --name two --hosts 2 --processes-per-host 2 --channel "training=$work/shards:sharded" -- sh -c \
+    'echo "rank $OMPI_COMM_WORLD_RANK has $(cat /opt/ml/input/data/training/*)"; : >"/opt/ml/model/$OMPI_COMM_WORLD_RANK"' >"$log" 2>&1 ||
+    { cat "$log"; fail "two containers do not train"; }
+  for words in "rank 1 has one" "rank 3 has two" "Status: Completed"; do grep -q "$words" "$log" || { cat "$log"; fail "the log lacks '$words'"; }; done
+  [ "$(tar -tzf "$work/local/two/model.tar.gz" | grep -c '^[0-3]$')" = 4 ] || fail "the models of both hosts are not packed"
+  # Data is read-only, variables arrive, and the exit code is the program's.
+  code=0
+  "${call[@]}" --image "$image" --name fails --environment "WORD=a b" --channel "training=$work/shards:fastfile" -- sh -c \
+    'echo "here is $WORD"; touch /opt/ml/input/data/training/c; exit 3' >"$log" 2>&1 || code=$?
+  [ "$code" = 3 ] && grep -q "here is a b" "$log" && grep -q "Read-only file system" "$log" && [ ! -e "$work/shards/c" ] ||
+    { cat "$log"; fail "a failing program in a container: exit code $code"; }
+  # A program that ignores SIGTERM is killed. The job's file names an entry point of its own.
+  printf '%s' '{"TrainingJobName": "stubborn", "AlgorithmSpecification": {"TrainingInputMode": "File", "ContainerEntrypoint": ["sh", "-c"],
+    "ContainerArguments": ["trap \"\" TERM; echo ready; while :; do sleep 0.1; done"]}}' >"$work/stubborn.json"
+  "${call[@]}" --image "$image" --job "$work/stubborn.json" --stop 3 --stop-time 2 >"$log" 2>&1 || true
+  grep -q "Status: Stopped" "$log" && grep -q "1 of 1 hosts were killed" "$log" || { cat "$log"; fail "a program that ignores SIGTERM"; }
+  # After SIGKILL of a call its containers end, and the next call removes what is left and names it.
+  "${call[@]}" --image "$image" --name killed --hosts 2 -- sleep 1000 >"$log" 2>&1 &
+  process=$!
+  until_containers 2 $process
+  kill -KILL $process
+  wait $process || true
+  until_containers 0 $process
+  "${call[@]}" --image "$image" --name after -- true >"$log" 2>&1 || { cat "$log"; fail "a job after a killed one"; }
+  grep -q "removed the network paceline-local-$process" "$log" || { cat "$log"; fail "the network of a killed call is not removed"; }
+  [ -z "$("$engine" ps --all --quiet --filter label=paceline-local)" ] || fail "a container is left"
+}
+
 the_smoke_test_tells_good_images_from_bad_ones() {
   local smoke=$PACELINE_SOURCE/examples/ci/smoke.sh name
   mkdir -p "$work/smoke/code"
@@ -346,7 +393,7 @@ mkdir -p "$work/digits"
 step "engine $engine"
 the_image_is_built
 "$engine" network create "$network" >/dev/null
-checks="no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs"
+checks="no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs paceline_local_runs_jobs_in_containers"
 case ${1:-main} in
   long) checks="the_smoke_test_tells_good_images_from_bad_ones two_pods_train_without_keys_in_the_image a_python_program_runs_in_an_image_of_its_own an_image_without_examples_has_no_openblas_and_asks_for_a_program without_keys_hosts_say_what_to_do_and_a_secret_is_enough" ;;
   full) checks=two_builds_have_the_same_files ;;
