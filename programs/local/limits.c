@@ -14,7 +14,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH_BYTES = 256, SHOWN_BYTES = 400, NAME_SHOWN_BYTES = 64, VALUE_SHOWN_BYTES = 80, MOST_WHOLE = 1 << 30 };
+/* A key longer than MOST_KEY_BYTES is in no row, also when it is cut. */
+enum {
+    MOST_KEY_BYTES = 128,
+    PATH_BYTES = 256,
+    SHOWN_BYTES = 400,
+    NAME_SHOWN_BYTES = 64,
+    VALUE_SHOWN_BYTES = 80,
+    MOST_WHOLE = 1 << 30
+};
 
 #define S3_ADDRESS "(https|s3)://([^/]+)/?(.*)"
 #define MODES "Pipe File FastFile"
@@ -366,15 +374,15 @@ static enum pl_status check_members(struct walk *walk, struct pl_json_value obje
     at = skip_blanks(at + 1);
     for (struct pl_json_value member = pl_json_first(object); pl_json_exists(member); member = pl_json_next(member)) {
         const char *name = pl_json_name(member), *key = at;
-        char path[PATH_BYTES], step[NAME_SHOWN_BYTES + 2];
+        char path[PATH_BYTES + MOST_KEY_BYTES + 2], step[MOST_KEY_BYTES + 2];
         const char *value;
 
-        snprintf(path, sizeof(path), "%s%s%s", walk->path, *walk->path ? "." : "", name);
+        snprintf(path, sizeof(path), "%s%s%.*s", walk->path, *walk->path ? "." : "", MOST_KEY_BYTES, name);
         if (!find_row(path)) {
             return refuse_key(walk, key, name, reterr);
         }
         value = skip_blanks(skip_blanks(skip_string(at)) + 1);
-        snprintf(step, sizeof(step), "%s%s", *walk->path ? "." : "", name);
+        snprintf(step, sizeof(step), "%s%.*s", *walk->path ? "." : "", MOST_KEY_BYTES, name);
         PL_TRY(check_below(walk, member, value, step, step, reterr));
         at = skip_blanks(skip_value(value));
         at = skip_blanks(at + (*at == ','));
