@@ -119,24 +119,24 @@ static bool is_fault(int number)
 }
 
 /* Returns what to do next after a missing module or a signal that says nothing about its cause; "" if the report says
- * enough. A shim that
- * was killed has told no program: mpirun may have killed it. */
+ * enough. A shim that was killed has told no program: mpirun may have killed it. */
 static const char *next_step(const struct pl_exit_report *exit_report)
 {
     static const char no_module[] = "ModuleNotFoundError: ";
     const bool is_plain = exit_report->note[0] == '\0' && !exit_report->out_of_memory;
 
     if (is_plain && !exit_report->signalled && strncmp(exit_report->cause, no_module, strlen(no_module)) == 0) {
-        return "Next: name its package in requirements.txt in source_dir, or install it in the image; a module of your "
-               "own must lie in source_dir.\n";
+        return "Next: check the spelling; then name its package in requirements.txt in source_dir, or install it in "
+               "the image; a module of your own must lie in source_dir.\n";
     }
     if (!exit_report->signalled || !is_plain || exit_report->program[0] == '\0') {
         return "";
     }
     if (exit_report->code == SIGKILL) {
-        return "Next: Paceline did not send SIGKILL, and has seen no kill for lack of memory in this container. If "
-               "MemoryUtilization in CloudWatch was near 100 %, take smaller batches, fewer ranks on a host or a "
-               "larger instance; otherwise look for what kills processes (kill -9 in a script, a tool, a person).\n";
+        return "Next: Paceline did not send SIGKILL, and no process of this container was killed for lack of memory; "
+               "the instance as a whole may still have run out of it. If MemoryUtilization in CloudWatch was near "
+               "100 %, take smaller batches, fewer ranks on a host or a larger instance; otherwise look for what kills "
+               "processes (kill -9 in a script, a tool, a person).\n";
     }
     if (!is_fault(exit_report->code) || is_cause(exit_report) || strstr(exit_report->tail, "Fatal Python error")) {
         return "";

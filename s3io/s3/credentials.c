@@ -210,7 +210,8 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
     return pl_error_set(
         reterr, PL_NOT_FOUND,
         "found no AWS credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE, profile "
-        "'%s', AWS_CONTAINER_CREDENTIALS_*_URI%s: set one of them, or on SageMaker give the job a role",
+        "'%s', AWS_CONTAINER_CREDENTIALS_*_URI%s. On SageMaker the job's role is there by "
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI: look for what clears the environment; elsewhere set one of them",
         pl_environment_get_or(environment, "AWS_PROFILE", "default"),
         options->allow_metadata ? ", instance metadata" : " (instance metadata is off)");
 }

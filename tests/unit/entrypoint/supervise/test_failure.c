@@ -343,7 +343,7 @@ START_TEST(a_signals_end_is_followed_by_what_to_do_next)
     exit_report.signalled = false;
     expect_next(&exit_report, 0, NULL);
     strcpy(exit_report.cause, "ModuleNotFoundError: No module named 'x'");
-    expect_next(&exit_report, 0, "Next: name its package in requirements.txt");
+    expect_next(&exit_report, 0, "Next: check the spelling; then name its package in requirements.txt");
     exit_report.signalled = true;
     exit_report.code = SIGBUS;
     exit_report.program[0] = '\0'; /* its shim was killed, perhaps by mpirun */
@@ -475,8 +475,9 @@ START_TEST(a_steps_failure_begins_with_its_cause)
     strcpy(exit_report.tail, "Collecting x\n");
     expect_step(&exit_report,
                 "bringing the code into place: the command on host algo-1 was killed by signal 9 "
-                "(SIGKILL)\nNext: Paceline did not send SIGKILL, and has seen no kill for lack of memory "
-                "in this container. If MemoryUtilization in CloudWatch was near 100 %, take smaller "
+                "(SIGKILL)\nNext: Paceline did not send SIGKILL, and no process of this container was "
+                "killed for lack of memory; the instance as a whole may still have run out of it. If "
+                "MemoryUtilization in CloudWatch was near 100 %, take smaller "
                 "batches, fewer ranks on a host or a larger instance; otherwise look for what kills "
                 "processes (kill -9 in a script, a tool, a person).\nProgram: /usr/bin/python3 -m pip install .\n"
                 "Last lines of its stderr:\nCollecting x\n");
