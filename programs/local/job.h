@@ -8,7 +8,7 @@
  * pl_local_job_check(), after which every member below is filled and within SageMaker's limits.
  *
  * Ownership  the job owns all its texts; they are valid until pl_local_job_free().
- * Errors     PL_INVALID names FILE:LINE:COLUMN and the path of the key, or the option, with what was expected.
+ * Errors     PL_INVALID names file, line, column and the path of the key, or the option, with what was expected.
  * Test       tests/unit/programs/local/test_job.c, tests/integration/local_job.py
  */
 #ifndef PL_PROGRAMS_LOCAL_JOB_H

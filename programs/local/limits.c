@@ -309,7 +309,7 @@ static enum pl_status refuse(const struct walk *walk, const char *at, const char
     unsigned line, column;
 
     pl_text_place_find(walk->text, at, &line, &column);
-    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s%s%s", walk->source, line, column, walk->shown,
+    return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: %s%s%s", walk->source, line, column, walk->shown,
                         *walk->shown ? ": " : "", what);
 }
 

@@ -40,7 +40,7 @@ typedef enum pl_status pl_local_ignored_fn(void *context, const char *path, stru
 /**
  * Checks all of a document, whose text is `text`.
  *
- * Errors  PL_INVALID: "SOURCE:LINE:COLUMN: PATH: expected ..., found ..."
+ * Errors  PL_INVALID: "SOURCE, line L, column C: PATH: expected ..., found ..."
  */
 enum pl_status pl_local_limits_check(const struct pl_json *document, const char *text, const char *source,
                                      pl_local_ignored_fn *ignored, void *context,

@@ -54,8 +54,8 @@ def a_set_user_id_bit_is_dropped():
 
 
 def configurations_of_other_kinds():
-    for text, place in (("{}".encode("utf-16"), ""), (b"", ""), (b"{\"a\": 1}\0", ":1:9"), (b"[]", ":1:1"), (b"{\"a\": \"\xff\"}", ":1:"),
-                        (b"{\"a\": " + b"[" * 200 + b"]" * 200 + b"}", ":1:"), (b"{\"a\": 1}" + b" " * 20 * MIB + b"x", "")):
+    for text, place in (("{}".encode("utf-16"), ""), (b"", ""), (b"{\"a\": 1}\0", ", line 1, column 9"), (b"[]", ", line 1, column 1"), (b"{\"a\": \"\xff\"}", ", line 1"),
+                        (b"{\"a\": " + b"[" * 200 + b"]" * 200 + b"}", ", line 1"), (b"{\"a\": 1}" + b" " * 20 * MIB + b"x", "")):
         with Tree() as tree:
             tree.write("input/config/hyperparameters.json", text)
             refused(tree, "hyperparameters.json" + place)

@@ -43,21 +43,29 @@ static enum pl_status read_text(struct pl_local_job *job, const char *text, stru
     return status;
 }
 
-/* The text must be refused with `expected` after the file's name. */
+/* The text must be refused with `expected`: LINE:COLUMN: and the words after it, or the words alone. */
 static void check_refused(const char *text, const char *expected)
 {
     struct pl_local_job *job = made();
     struct pl_error error = PL_ERROR_NONE;
     const struct pl_local_view *view;
     enum pl_status status = read_text(job, text, &error);
+    char place[PL_ERROR_CAUSE_BYTES];
     const char *found;
 
     if (status == PL_OK) {
         status = pl_local_job_check(job, &view, &error);
     }
     ck_assert_int_eq(status, PL_INVALID);
-    found = strstr(error.cause, "job.json:");
-    ck_assert_str_eq(found ? found + strlen("job.json:") : error.cause, expected);
+    found = strstr(error.cause, "job.json, line ");
+    if (found) {
+        unsigned line = 0, column = 0;
+        int rest = 0;
+
+        ck_assert_int_eq(sscanf(found, "job.json, line %u, column %u: %n", &line, &column, &rest), 2);
+        snprintf(place, sizeof(place), "%u:%u: %s", line, column, found + rest);
+    }
+    ck_assert_str_eq(found ? place : error.cause, expected);
     pl_local_job_free(job);
 }
 
