@@ -13,10 +13,10 @@
  * submitted, that is noticed at once and every waiting tensor fails, naming which ranks submitted what.
  *
  * Device memory: every operation takes it where the world has a device. It begins after what the operation's stream
- * has been given before the submission, whenever ranks agree on it, small sums in one fusion
- * buffer between a kernel that packs and one that unpacks, and is done when every stream may use the data. These
- * operations run in a world of their own, which all ranks make when they agree on the first one; meanwhile, and while
- * they run, ranks agree on other names.
+ * has been given before the submission, whenever ranks agree on it, and is done when every stream may use the data.
+ * Small sums go together in one fusion buffer, between a kernel that packs and one that unpacks. These operations run
+ * in a world of their own, which all ranks make when they agree on the first one; meanwhile, and while they run, ranks
+ * agree on other names.
  *
  * Threads  one thread at a time per engine, which uses its world alone while a round or an operation is under way;
  *          service.h is for more threads.

@@ -2,6 +2,7 @@
 /* Writes strict JSON; digits and escapes are printed by python_json_print.c. */
 #include "base/json/json_write.h"
 
+#include "base/file.h"
 #include "base/json/python_json.h"
 
 #include <inttypes.h>
@@ -183,4 +184,13 @@ enum pl_status pl_json_write_end(const struct pl_json_writer *writer, struct pl_
                             *writer->wrong_name ? "' is" : "");
     }
     return pl_text_check(writer->text, reterr);
+}
+
+enum pl_status pl_json_write_file(const struct pl_json_writer *writer, const char *path, mode_t mode,
+                                  struct pl_error *reterr)
+{
+    PL_TRY(pl_json_write_end(writer, reterr));
+    pl_text_append_char(writer->text, '\n');
+    PL_TRY(pl_text_check(writer->text, reterr));
+    return pl_file_write_atomic(path, writer->text->data, writer->text->length, mode, reterr);
 }

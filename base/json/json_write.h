@@ -23,6 +23,8 @@
 #include "base/json/json.h"
 #include "base/text.h"
 
+#include <sys/types.h>
+
 struct pl_json_writer {
     struct pl_text *text;
     unsigned depth;
@@ -57,5 +59,9 @@ void pl_json_write_value(struct pl_json_writer *writer, const char *name, struct
 
 /** Ends the text. Errors: PL_INVALID if a number was not finite or too large, or a text was not UTF-8; PL_MEMORY. */
 enum pl_status pl_json_write_end(const struct pl_json_writer *writer, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Ends the text with a line break and writes it to the file `path`, as pl_file_write_atomic() does. */
+enum pl_status pl_json_write_file(const struct pl_json_writer *writer, const char *path, mode_t mode,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

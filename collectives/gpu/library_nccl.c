@@ -127,7 +127,6 @@ enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, in
 
     PL_TRY(share_id(nccl, world, comm_rank, deadline_ns, &id, reterr));
     config.blocking = 0;
-    nccl->is_subset = world->is_subset;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 17, 0) /* whose header has the member first */
     config.maxCTAs = world->is_subset ? PL_NCCL_SUBSET_CTAS : config.maxCTAs;
 #endif

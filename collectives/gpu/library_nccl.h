@@ -48,7 +48,6 @@ struct pl_nccl {
 #undef PL_NCCL_MEMBER
     int version; /* e.g. 22809 for 2.28.9 */
     ncclComm_t comm;
-    bool is_subset;           /* of the job's ranks; set when it joins */
     struct pl_device *device; /* device of the communicator; the caller sets it before it joins */
 };
 

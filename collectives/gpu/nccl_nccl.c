@@ -498,10 +498,9 @@ static int waits_for(void *state, const struct pl_request *request)
 /* Whether NCCL was told to take several ranks on one GPU, which it can from 2.30 on. */
 static bool takes_shared_devices(const struct pl_nccl *library)
 {
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    const char *word = pl_environment_own("NCCL_MULTI_RANK_GPU_ENABLE");
 
-    return library->version >= MULTI_RANK_VERSION && pl_environment_new(&environment, NULL) == PL_OK &&
-           strcmp(pl_environment_get_or(environment, "NCCL_MULTI_RANK_GPU_ENABLE", "0"), "1") == 0;
+    return library->version >= MULTI_RANK_VERSION && word && strcmp(word, "1") == 0;
 }
 
 static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
@@ -536,7 +535,7 @@ static void free_nccl(void *state)
 {
     struct nccl *n = state;
 
-    if (n->library.comm && n->library.is_subset) {
+    if (n->library.comm && n->world->is_subset) {
         pl_device_subset_worlds(n->device, -1);
     }
     pl_gpu_nccl_leave(&n->library);
@@ -604,7 +603,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
         free_nccl(n);
         return status;
     }
-    if (n->library.is_subset && pl_device_subset_worlds(n->device, 1) == SETS_WITHOUT_WARNING) {
+    if (n->world->is_subset && pl_device_subset_worlds(n->device, 1) == SETS_WITHOUT_WARNING) {
         pl_log(
             PL_LOG_WARNING,
             "rank %d: more than %d sets of ranks use cuda:%d by NCCL; if operations of several sets run at the same "
@@ -625,7 +624,7 @@ static void describe(void *state, struct pl_text *text)
     for (int comm_rank = 0; comm_rank < n->size; comm_rank++) {
         pl_text_printf(text, " %d", pl_world_ring_order(n->world)[comm_rank]);
     }
-    if (n->library.is_subset) {
+    if (n->world->is_subset) {
         pl_text_printf(text, "; at most %d CTAs a kernel", PL_NCCL_SUBSET_CTAS);
     }
     pl_text_append(text, "\n  left to the backend device: reductions of int16 and bool, integer averages and factors, "

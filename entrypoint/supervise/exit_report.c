@@ -271,8 +271,8 @@ const char *pl_exit_report_stop_step(int number)
 {
     return number == SIGTERM
                ? "Next: SageMaker sends SIGTERM at StopTrainingJob, at the end of max_run (MaxRuntimeInSeconds) and "
-                 "when "
-                 "it takes a spot instance back. The next job resumes if the program saves to /opt/ml/checkpoints, "
+                 "when it takes a spot instance back. The next job resumes if the program saves to "
+                 "/opt/ml/checkpoints, "
                  "loads from there, and the estimator sets checkpoint_s3_uri.\n"
                : "";
 }

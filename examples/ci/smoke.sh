@@ -45,7 +45,7 @@ cleanup() {
   [ ${#containers[@]} = 0 ] || "$engine" rm -f "${containers[@]}" >/dev/null 2>&1 || true
   "$engine" network rm "$network" >/dev/null 2>&1 || true
   # The containers' user owns what the jobs have written, and may be another user than this one.
-  "$engine" run --rm -v "$work:/work" --entrypoint sh "$image" -c 'rm -rf /work/*' >/dev/null 2>&1 || true
+  "$engine" run --rm -v "$work:/mnt" --entrypoint sh "$image" -c 'rm -rf /mnt/*' >/dev/null 2>&1 || true
   rm -rf "$work"
 }
 trap cleanup EXIT

@@ -143,16 +143,13 @@ static enum pl_status make_folder(struct demo *demo, struct pl_error *reterr)
 }
 
 static enum pl_status write_json(const struct demo *demo, const char *name, const struct pl_json_writer *writer,
-                                 struct pl_text *json, struct pl_error *reterr)
+                                 struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    PL_TRY(pl_json_write_end(writer, reterr));
-    pl_text_append_char(json, '\n');
-    PL_TRY(pl_text_check(json, reterr));
     pl_text_printf(&path, "%s/input/config/%s", demo->tree, name);
     PL_TRY(pl_text_check(&path, reterr));
-    return pl_file_write_atomic(path.data, json->data, json->length, FILE_MODE, reterr);
+    return pl_json_write_file(writer, path.data, FILE_MODE, reterr);
 }
 
 /* Writes all hyperparameters as texts, as SageMaker does. */
@@ -171,7 +168,7 @@ static enum pl_status write_hyperparameters(const struct demo *demo, struct pl_e
     pl_json_write_text(&writer, "sagemaker_mpi_enabled", "true");
     pl_json_write_text(&writer, "sagemaker_mpi_num_of_processes_per_host", processes);
     pl_json_write_close(&writer);
-    return write_json(demo, "hyperparameters.json", &writer, &json, reterr);
+    return write_json(demo, "hyperparameters.json", &writer, reterr);
 }
 
 static enum pl_status write_hosts(const struct demo *demo, struct pl_error *reterr)
@@ -186,7 +183,7 @@ static enum pl_status write_hosts(const struct demo *demo, struct pl_error *rete
     pl_json_write_close(&writer);
     pl_json_write_text(&writer, "network_interface_name", "eth0");
     pl_json_write_close(&writer);
-    return write_json(demo, "resourceconfig.json", &writer, &json, reterr);
+    return write_json(demo, "resourceconfig.json", &writer, reterr);
 }
 
 static enum pl_status write_channels(const struct demo *demo, struct pl_error *reterr)
@@ -204,7 +201,7 @@ static enum pl_status write_channels(const struct demo *demo, struct pl_error *r
         pl_json_write_close(&writer);
     }
     pl_json_write_close(&writer);
-    return write_json(demo, "inputdataconfig.json", &writer, &json, reterr);
+    return write_json(demo, "inputdataconfig.json", &writer, reterr);
 }
 
 static enum pl_status write_tree(const struct demo *demo, struct pl_error *reterr)

@@ -185,41 +185,43 @@ static enum pl_status make_environment(const struct pl_local *local, const struc
     return PL_OK;
 }
 
-static enum pl_status start_plain(struct pl_local *local, struct pl_local_host *host, const char *const *argv,
-                                  char *const *environment, int output_fd, int null_fd, struct pl_error *reterr)
+/* Starts a host's first process beside this one: of a plain host, or the client of a container engine. */
+static enum pl_status spawn(const struct pl_local *local, struct pl_local_host *host, const char *const *argv,
+                            char *const *environment, const char *cwd, int output_fd, int null_fd,
+                            struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_TEXT struct pl_text code = PL_TEXT_NONE;
 
-    PL_TRY(pl_local_path(local, &code, reterr, "%s/code", host->name));
     setup.argv = argv;
     setup.environment = environment;
-    setup.cwd = local->has_code ? code.data : host->tree;
+    setup.cwd = cwd;
     setup.signals = &local->signals;
     setup.stdin_fd = null_fd;
     setup.stdout_fd = setup.stderr_fd = output_fd;
     setup.own_group = true;
-    setup.death_signal = SIGTERM; /* it ends its ranks, which SIGKILL would leave */
+    setup.death_signal = SIGTERM; /* it ends its ranks or its container, which SIGKILL would leave */
     return pl_process_spawn(&setup, &host->pid, reterr);
 }
 
-/* The client of the engine, which passes SIGTERM on. Its environment has the job's variables. */
-static enum pl_status start_container(struct pl_local *local, size_t index, const char *const *argv,
+static enum pl_status start_plain(const struct pl_local *local, struct pl_local_host *host, const char *const *argv,
+                                  char *const *environment, int output_fd, int null_fd, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text code = PL_TEXT_NONE;
+
+    PL_TRY(pl_local_path(local, &code, reterr, "%s/code", host->name));
+    return spawn(local, host, argv, environment, local->has_code ? code.data : host->tree, output_fd, null_fd, reterr);
+}
+
+/* The engine's client passes SIGTERM on. Its environment has the job's variables. */
+static enum pl_status start_container(const struct pl_local *local, size_t index, const char *const *argv,
                                       const struct pl_environment *environment, int output_fd, int null_fd,
                                       struct pl_error *reterr)
 {
     PL_AUTO_CONTAINER_WORDS char **words = NULL;
-    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
     PL_TRY(pl_local_container_words(local, index, argv, environment, &words, reterr));
-    setup.argv = (const char *const *)words;
-    setup.environment = pl_environment_strings(environment);
-    setup.signals = &local->signals;
-    setup.stdin_fd = null_fd;
-    setup.stdout_fd = setup.stderr_fd = output_fd;
-    setup.own_group = true;
-    setup.death_signal = SIGTERM;
-    return pl_process_spawn(&setup, &local->hosts[index].pid, reterr);
+    return spawn(local, &local->hosts[index], (const char *const *)words, pl_environment_strings(environment), NULL,
+                 output_fd, null_fd, reterr);
 }
 
 /* Runs in the new process, which has namespaces of its own. */

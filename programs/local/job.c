@@ -164,7 +164,8 @@ static enum pl_status read_channel(struct pl_local_job *job, struct pl_json_valu
     struct pl_local_channel_data *data = &job->channel_data[job->view.channel_count];
     struct pl_local_channel *channel = &job->channels[job->view.channel_count];
     struct pl_json_value source = member(object, "DataSource.S3DataSource");
-    const char *type = "S3Prefix", *distribution = "", *wrapper = "", *compression = "", *names[16];
+    const char *type = "S3Prefix", *distribution = "", *wrapper = "", *compression = "",
+               *names[PL_LOCAL_MOST_ATTRIBUTES];
     size_t name_count = 0;
     PL_AUTO_TEXT struct pl_text attributes = PL_TEXT_NONE;
 

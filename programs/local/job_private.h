@@ -5,6 +5,7 @@
 
 #include "base/json/json.h"
 #include "programs/local/job.h"
+#include "programs/local/limits.h"
 
 struct pl_local_text {
     struct pl_local_text *next;
@@ -13,7 +14,7 @@ struct pl_local_text {
 
 /* What a channel has beside its view. */
 struct pl_local_channel_data {
-    const char *groups[5];
+    const char *groups[PL_LOCAL_MOST_GROUPS];
     bool by_option;
 };
 
@@ -22,11 +23,12 @@ struct pl_local_job {
     struct pl_local_view view;
     struct pl_json *document; /* NULL without a file */
     struct pl_local_text *texts;
-    struct pl_local_pair hyperparameters[100], environment[100], metrics[40];
-    struct pl_local_channel channels[20];
-    struct pl_local_channel_data channel_data[20];
-    struct pl_local_group groups[5];
-    const char *entrypoint[100], *arguments[100];
+    struct pl_local_pair hyperparameters[PL_LOCAL_MOST_HYPERPARAMETERS], environment[PL_LOCAL_MOST_VARIABLES];
+    struct pl_local_pair metrics[PL_LOCAL_MOST_METRICS];
+    struct pl_local_channel channels[PL_LOCAL_MOST_CHANNELS];
+    struct pl_local_channel_data channel_data[PL_LOCAL_MOST_CHANNELS];
+    struct pl_local_group groups[PL_LOCAL_MOST_GROUPS];
+    const char *entrypoint[PL_LOCAL_MOST_WORDS], *arguments[PL_LOCAL_MOST_WORDS];
     const char *ignored[64];
 };
 

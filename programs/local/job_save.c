@@ -3,7 +3,6 @@
  * Writes a job as the body of CreateTrainingJob: what the file had, with what the options changed. What only an account
  * of AWS can give, and the file had not, stands there with REPLACE in its value.
  */
-#include "base/file.h"
 #include "base/json/json_write.h"
 #include "programs/local/job_private.h"
 #include "programs/local/limits.h"
@@ -13,6 +12,12 @@
 enum { FILE_MODE = 0644 };
 
 static const char bucket[] = "s3://REPLACE-BUCKET/";
+
+/* What the file has under this key; nothing without a file. */
+static struct pl_json_value old_value(const struct pl_local_job *job, const char *key)
+{
+    return job->document ? pl_json_member(pl_json_root(job->document), key) : (struct pl_json_value){NULL};
+}
 
 /* Writes the members of `object`, which may be missing, but for those whose names are in `names`. */
 static void write_others(struct pl_json_writer *writer, struct pl_json_value object, const char *const *names)
@@ -185,7 +190,6 @@ enum pl_status pl_local_job_save(struct pl_local_job *job, const char *path, str
     static const char *const ours[] = {
         "TrainingJobName", "HyperParameters",   "Environment", "AlgorithmSpecification", "InputDataConfig",
         "ResourceConfig",  "StoppingCondition", "RoleArn",     "OutputDataConfig",       NULL};
-    struct pl_json_value root = job->document ? pl_json_root(job->document) : (struct pl_json_value){NULL};
     struct pl_json_value role, output;
     PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
     struct pl_json_writer writer = PL_JSON_WRITER(&json);
@@ -194,8 +198,8 @@ enum pl_status pl_local_job_save(struct pl_local_job *job, const char *path, str
         PL_TRY(pl_local_limits_check_text("AlgorithmSpecification.ContainerArguments[]", "the command",
                                           job->arguments[i], reterr));
     }
-    role = job->document ? pl_json_member(root, "RoleArn") : root;
-    output = job->document ? pl_json_member(root, "OutputDataConfig") : root;
+    role = old_value(job, "RoleArn");
+    output = old_value(job, "OutputDataConfig");
     pl_json_write_object(&writer, NULL);
     pl_json_write_text(&writer, "TrainingJobName", job->view.name);
     if (pl_json_exists(role)) {
@@ -203,10 +207,10 @@ enum pl_status pl_local_job_save(struct pl_local_job *job, const char *path, str
     } else {
         pl_json_write_text(&writer, "RoleArn", "arn:aws:iam::000000000000:role/REPLACE-ROLE");
     }
-    write_algorithm(&writer, job, job->document ? pl_json_member(root, "AlgorithmSpecification") : root);
+    write_algorithm(&writer, job, old_value(job, "AlgorithmSpecification"));
     write_pairs(&writer, "HyperParameters", job->hyperparameters, job->view.hyperparameter_count);
     write_pairs(&writer, "Environment", job->environment, job->view.environment_count);
-    write_channels(&writer, job, job->document ? pl_json_member(root, "InputDataConfig") : root);
+    write_channels(&writer, job, old_value(job, "InputDataConfig"));
     if (pl_json_exists(output)) {
         pl_json_write_value(&writer, "OutputDataConfig", output);
     } else {
@@ -214,12 +218,9 @@ enum pl_status pl_local_job_save(struct pl_local_job *job, const char *path, str
         pl_json_write_text(&writer, "S3OutputPath", bucket);
         pl_json_write_close(&writer);
     }
-    write_resources(&writer, job, job->document ? pl_json_member(root, "ResourceConfig") : root);
-    write_stop(&writer, job, job->document ? pl_json_member(root, "StoppingCondition") : root);
-    write_others(&writer, root, ours);
+    write_resources(&writer, job, old_value(job, "ResourceConfig"));
+    write_stop(&writer, job, old_value(job, "StoppingCondition"));
+    write_others(&writer, job->document ? pl_json_root(job->document) : (struct pl_json_value){NULL}, ours);
     pl_json_write_close(&writer);
-    PL_TRY(pl_json_write_end(&writer, reterr));
-    pl_text_append_char(&json, '\n');
-    PL_TRY(pl_text_check(&json, reterr));
-    return pl_file_write_atomic(path, json.data, json.length, FILE_MODE, reterr);
+    return pl_json_write_file(&writer, path, FILE_MODE, reterr);
 }

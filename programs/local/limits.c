@@ -30,27 +30,27 @@ enum {
 /* Rows of one object stand together, and an object's row stands before them. */
 const struct pl_local_limit pl_local_limits[] = {
     {"TrainingJobName", PL_LOCAL_TEXT, 1, 63, .pattern = "[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", .required = true},
-    {"HyperParameters", PL_LOCAL_MAP, 0, 100},
+    {"HyperParameters", PL_LOCAL_MAP, 0, PL_LOCAL_MOST_HYPERPARAMETERS},
     {"HyperParameters{name}", PL_LOCAL_TEXT, 0, 256, .pattern = ".*"},
     {"HyperParameters{}", PL_LOCAL_TEXT, 0, 2500, .pattern = ".*"},
-    {"Environment", PL_LOCAL_MAP, 0, 100},
+    {"Environment", PL_LOCAL_MAP, 0, PL_LOCAL_MOST_VARIABLES},
     {"Environment{name}", PL_LOCAL_TEXT, 0, 512, .pattern = "[a-zA-Z_][a-zA-Z0-9_]*"},
     {"Environment{}", PL_LOCAL_TEXT, 0, 512, .pattern = "[\\S\\s]*"},
     {"AlgorithmSpecification", PL_LOCAL_OBJECT},
     {"AlgorithmSpecification.TrainingImage", PL_LOCAL_TEXT, 0, 255, .pattern = ".*"},
     {"AlgorithmSpecification.TrainingInputMode", PL_LOCAL_TEXT, .words = MODES, .required = true},
-    {"AlgorithmSpecification.MetricDefinitions", PL_LOCAL_LIST, 0, 40},
+    {"AlgorithmSpecification.MetricDefinitions", PL_LOCAL_LIST, 0, PL_LOCAL_MOST_METRICS},
     {"AlgorithmSpecification.MetricDefinitions[]", PL_LOCAL_OBJECT},
     {"AlgorithmSpecification.MetricDefinitions[].Name", PL_LOCAL_TEXT, 1, 255, .pattern = ".+", .required = true},
     {"AlgorithmSpecification.MetricDefinitions[].Regex", PL_LOCAL_TEXT, 1, 500, .pattern = ".+", .required = true},
-    {"AlgorithmSpecification.ContainerEntrypoint", PL_LOCAL_LIST, 1, 100},
+    {"AlgorithmSpecification.ContainerEntrypoint", PL_LOCAL_LIST, 1, PL_LOCAL_MOST_WORDS},
     {"AlgorithmSpecification.ContainerEntrypoint[]", PL_LOCAL_TEXT, 0, 256, .pattern = ".*"},
-    {"AlgorithmSpecification.ContainerArguments", PL_LOCAL_LIST, 1, 100},
+    {"AlgorithmSpecification.ContainerArguments", PL_LOCAL_LIST, 1, PL_LOCAL_MOST_WORDS},
     {"AlgorithmSpecification.ContainerArguments[]", PL_LOCAL_TEXT, 0, 256, .pattern = ".*"},
     {"AlgorithmSpecification.AlgorithmName", PL_LOCAL_IGNORED},
     {"AlgorithmSpecification.EnableSageMakerMetricsTimeSeries", PL_LOCAL_IGNORED},
     {"AlgorithmSpecification.TrainingImageConfig", PL_LOCAL_IGNORED},
-    {"InputDataConfig", PL_LOCAL_LIST, 1, 20},
+    {"InputDataConfig", PL_LOCAL_LIST, 1, PL_LOCAL_MOST_CHANNELS},
     {"InputDataConfig[]", PL_LOCAL_OBJECT},
     {"InputDataConfig[].ChannelName", PL_LOCAL_TEXT, 1, 64, .pattern = "[A-Za-z0-9\\.\\-_]+", .required = true},
     {"InputDataConfig[].DataSource", PL_LOCAL_OBJECT, .required = true},
@@ -61,9 +61,9 @@ const struct pl_local_limit pl_local_limits[] = {
      .required = true},
     {"InputDataConfig[].DataSource.S3DataSource.S3DataDistributionType", PL_LOCAL_TEXT,
      .words = "FullyReplicated ShardedByS3Key"},
-    {"InputDataConfig[].DataSource.S3DataSource.AttributeNames", PL_LOCAL_LIST, 0, 16},
+    {"InputDataConfig[].DataSource.S3DataSource.AttributeNames", PL_LOCAL_LIST, 0, PL_LOCAL_MOST_ATTRIBUTES},
     {"InputDataConfig[].DataSource.S3DataSource.AttributeNames[]", PL_LOCAL_TEXT, 1, 256, .pattern = ".+"},
-    {"InputDataConfig[].DataSource.S3DataSource.InstanceGroupNames", PL_LOCAL_LIST, 0, 5},
+    {"InputDataConfig[].DataSource.S3DataSource.InstanceGroupNames", PL_LOCAL_LIST, 0, PL_LOCAL_MOST_GROUPS},
     {"InputDataConfig[].DataSource.S3DataSource.InstanceGroupNames[]", PL_LOCAL_TEXT, 1, 64, .pattern = ".+"},
     {"InputDataConfig[].DataSource.S3DataSource.ModelAccessConfig", PL_LOCAL_IGNORED},
     {"InputDataConfig[].DataSource.S3DataSource.HubAccessConfig", PL_LOCAL_IGNORED},
@@ -77,7 +77,7 @@ const struct pl_local_limit pl_local_limits[] = {
     {"ResourceConfig", PL_LOCAL_OBJECT},
     {"ResourceConfig.InstanceType", PL_LOCAL_TEXT, 1, 64},
     {"ResourceConfig.InstanceCount", PL_LOCAL_WHOLE, 0, MOST_WHOLE},
-    {"ResourceConfig.InstanceGroups", PL_LOCAL_LIST, 0, 5},
+    {"ResourceConfig.InstanceGroups", PL_LOCAL_LIST, 0, PL_LOCAL_MOST_GROUPS},
     {"ResourceConfig.InstanceGroups[]", PL_LOCAL_OBJECT},
     {"ResourceConfig.InstanceGroups[].InstanceType", PL_LOCAL_TEXT, 1, 64, .required = true},
     {"ResourceConfig.InstanceGroups[].InstanceCount", PL_LOCAL_WHOLE, 0, MOST_WHOLE, .required = true},
@@ -233,6 +233,13 @@ static void compare_number(const struct pl_local_limit *row, int64_t value, stru
     }
 }
 
+/* Returns the error, or PL_OK if nothing is wrong. */
+static enum pl_status refuse_option(const char *where, const struct pl_text *wrong, struct pl_error *reterr)
+{
+    PL_TRY(pl_text_check(wrong, reterr));
+    return wrong->length == 0 ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: %s", where, pl_text_string(wrong));
+}
+
 enum pl_status pl_local_limits_check_text(const char *path, const char *where, const char *value,
                                           struct pl_error *reterr)
 {
@@ -241,8 +248,7 @@ enum pl_status pl_local_limits_check_text(const char *path, const char *where, c
 
     PL_BUG_IF(!row);
     compare_text(row, value, &wrong);
-    PL_TRY(pl_text_check(&wrong, reterr));
-    return wrong.length == 0 ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: %s", where, pl_text_string(&wrong));
+    return refuse_option(where, &wrong, reterr);
 }
 
 enum pl_status pl_local_limits_check_number(const char *path, const char *where, int64_t value, struct pl_error *reterr)
@@ -252,8 +258,7 @@ enum pl_status pl_local_limits_check_number(const char *path, const char *where,
 
     PL_BUG_IF(!row);
     compare_number(row, value, &wrong);
-    PL_TRY(pl_text_check(&wrong, reterr));
-    return wrong.length == 0 ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: %s", where, pl_text_string(&wrong));
+    return refuse_option(where, &wrong, reterr);
 }
 
 /* ---- a document ---- */

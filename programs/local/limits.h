@@ -12,6 +12,17 @@
 
 #include "base/json/json.h"
 
+/* Limits of the API's lists, by which a job's arrays have their sizes too. */
+enum {
+    PL_LOCAL_MOST_HYPERPARAMETERS = 100,
+    PL_LOCAL_MOST_VARIABLES = 100,
+    PL_LOCAL_MOST_METRICS = 40,
+    PL_LOCAL_MOST_CHANNELS = 20,
+    PL_LOCAL_MOST_ATTRIBUTES = 16,
+    PL_LOCAL_MOST_GROUPS = 5,
+    PL_LOCAL_MOST_WORDS = 100,
+};
+
 enum pl_local_limit_kind {
     PL_LOCAL_OBJECT,
     PL_LOCAL_LIST,

@@ -75,16 +75,13 @@ bool pl_local_tree_has_channel(const struct pl_local *local, size_t index, const
 }
 
 static enum pl_status write_json(const struct pl_local_host *host, const char *name,
-                                 const struct pl_json_writer *writer, struct pl_text *json, struct pl_error *reterr)
+                                 const struct pl_json_writer *writer, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    PL_TRY(pl_json_write_end(writer, reterr));
-    pl_text_append_char(json, '\n');
-    PL_TRY(pl_text_check(json, reterr));
     pl_text_printf(&path, "%s/input/config/%s", host->tree, name);
     PL_TRY(pl_text_check(&path, reterr));
-    return pl_file_write_atomic(path.data, json->data, json->length, FILE_MODE, reterr);
+    return pl_json_write_file(writer, path.data, FILE_MODE, reterr);
 }
 
 static enum pl_status write_hyperparameters(const struct pl_local *local, const struct pl_local_host *host,
@@ -98,7 +95,7 @@ static enum pl_status write_hyperparameters(const struct pl_local *local, const 
         pl_json_write_text(&writer, local->job->hyperparameters[i].name, local->job->hyperparameters[i].value);
     }
     pl_json_write_close(&writer);
-    return write_json(host, "hyperparameters.json", &writer, &json, reterr);
+    return write_json(host, "hyperparameters.json", &writer, reterr);
 }
 
 static int by_name(const void *a, const void *b)
@@ -149,7 +146,7 @@ static enum pl_status write_hosts(const struct pl_local *local, const struct pl_
     pl_json_write_close(&writer);
     pl_json_write_text(&writer, "network_interface_name", "eth0");
     pl_json_write_close(&writer);
-    return write_json(host, "resourceconfig.json", &writer, &json, reterr);
+    return write_json(host, "resourceconfig.json", &writer, reterr);
 }
 
 static enum pl_status write_channels(const struct pl_local *local, size_t index, struct pl_error *reterr)
@@ -175,7 +172,7 @@ static enum pl_status write_channels(const struct pl_local *local, size_t index,
         pl_json_write_close(&writer);
     }
     pl_json_write_close(&writer);
-    return write_json(&local->hosts[index], "inputdataconfig.json", &writer, &json, reterr);
+    return write_json(&local->hosts[index], "inputdataconfig.json", &writer, reterr);
 }
 
 /* What a host in namespaces has as mounts. */

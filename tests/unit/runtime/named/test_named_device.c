@@ -383,7 +383,7 @@ static int list_rows(int64_t *rows, int first, int last, int to, int step)
     return count;
 }
 
-/* ALLGATHER and ALLTOALL, whose results are read where they are, or moved behind a stream's earlier work. */
+/* ALLGATHER and ALLTOALL, whose results are read where they are, or copied after a stream's earlier work. */
 static void makes_memory(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { MOST_ROWS = 64 };
