@@ -12,6 +12,7 @@
 #include <linux/capability.h>
 #include <netinet/in.h>
 #include <pwd.h>
+#include <shadow.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,10 +79,18 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
         (const char *const[]){companion, secret, job->job_name ? job->job_name : "", rundir->path, NULL}, reterr);
 }
 
-/* Check the user: ssh needs a user with a name, and sshd needs one with a shell. Without them the hosts could not
- * connect. */
-static enum pl_status check_user(const struct passwd *user, struct pl_error *reterr)
+/* sshd refuses a user whose password begins with '!' where it can read that: in /etc/passwd, or, as root or with a
+ * readable file, in /etc/shadow. */
+static bool is_locked(const struct passwd *user)
 {
+    const struct spwd *shadow = getspnam(user->pw_name);
+
+    return (shadow ? shadow->sp_pwdp : user->pw_passwd)[0] == '!';
+}
+
+enum pl_status pl_sshd_check_user(struct pl_error *reterr)
+{
+    const struct passwd *user = getpwuid(geteuid());
     const char *shell = user && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
     const char *slash = strrchr(shell, '/');
     const char *name = slash ? slash + 1 : shell;
@@ -98,7 +107,12 @@ static enum pl_status check_user(const struct passwd *user, struct pl_error *ret
                             "expected a shell such as /bin/sh for '%.100s' in /etc/passwd, found '%.200s'",
                             user->pw_name, shell);
     }
-    return PL_OK;
+    return is_locked(user)
+               ? pl_error_set(reterr, PL_INVALID,
+                              "a job on several hosts needs sshd, which refuses a user whose password is locked: "
+                              "that of '%.100s' begins with '!'; root changes it by usermod -p '*' %.100s",
+                              user->pw_name, user->pw_name)
+               : PL_OK;
 }
 
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
@@ -106,13 +120,14 @@ enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, cons
 {
     const char *named = job->settings.ssh_dir ? job->settings.ssh_dir : PL_NEEDS_KEYS_DIR;
     const char *directory = job->settings.ssh_secret ? rundir->path : named;
-    const struct passwd *user = getpwuid(geteuid());
+    const struct passwd *user;
 
-    PL_TRY(check_user(user, reterr));
+    PL_TRY(pl_sshd_check_user(reterr));
     sshd->port = (int)job->settings.ssh_port;
-    sshd->user_name = pl_memory_string(user->pw_name, reterr);
+    user = getpwuid(geteuid());
+    sshd->user_name = user ? pl_memory_string(user->pw_name, reterr) : NULL;
     if (!sshd->user_name) {
-        return PL_MEMORY;
+        return user ? PL_MEMORY : pl_error_errno(reterr, "read the user's name again");
     }
     PL_TRY(key_path(directory, "id_ed25519", &sshd->user_key, reterr));
     return key_path(directory, "host_ed25519", &sshd->host_key, reterr);

@@ -27,6 +27,12 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
                                  struct pl_launch_plan_step *ret_step, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * Check that ssh can log in as this process's user: the user has a name and a login shell, and the password is not
+ * locked. Without these the hosts cannot connect. PL_INVALID tells what is missing.
+ */
+enum pl_status pl_sshd_check_user(struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Find the keys, the user and the port. PL_NOT_FOUND names a missing file and how to make it. PL_SYSTEM names a file
  * that may not be read, and its owner.
  */

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/ssh/sshd.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/local/host_container.h"
 #include "programs/local/network.h"
@@ -126,6 +127,10 @@ enum pl_status pl_local_hosts_choose(struct pl_local *local, struct pl_error *re
     local->kind = code != 0 || local->kind == PL_LOCAL_PLAIN ? PL_LOCAL_PLAIN : PL_LOCAL_NAMESPACES;
     if (local->kind == PL_LOCAL_PLAIN) {
         return PL_OK;
+    }
+    if (hosts > 1 && pl_sshd_check_user(reterr) != PL_OK) {
+        pl_error_context(reterr, "hosts in namespaces (--image IMAGE makes containers, with the image's own user)");
+        return PL_INVALID;
     }
     if (geteuid() != 0) {
         PL_TRY(enter_user_namespace(reterr));

@@ -16,6 +16,7 @@
  * process enters a user namespace in which only this user exists.
  *
  * Errors  PL_UNSUPPORTED: several hosts, and this machine refuses namespaces; it names what refuses them.
+ *         PL_INVALID: several hosts, and sshd accepts no login of this user.
  */
 enum pl_status pl_local_hosts_choose(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -91,6 +91,31 @@ job --name half --hosts 2 -- sh -c 'getent hosts algo-1 algo-2; [ "$(hostname)" 
 [ $code = 3 ] && grep -q 'FailureReason (algo-1): .*exited with code 3' log || fail "one of two hosts fails: code $code"
 grep -q '^\[algo-2\] 10.78.0.1 *algo-1' log || fail "algo-2 knows no address of algo-1"
 
+step "two hosts of an ordinary user are linked; a user that cannot log in is refused"
+# as_user PASSWORD SHELL WORDS... has a job of a user that this machine does not know.
+as_user() {
+  printf 'root:x:0:0::/root:/bin/sh\ntrainer:%s:4242:4242::/tmp:%s\n' "$1" "$2" >passwd
+  shift 2
+  code=0
+  unshare --mount sh -c 'mount --bind passwd /etc/passwd && cd user && exec setpriv --reuid=4242 --regid=4242 --clear-groups env HOME=/tmp "$@"' sh \
+    "$paceline" local "$@" >log 2>&1 </dev/null || code=$?
+}
+chmod 0711 .
+mkdir user
+chown 4242:4242 user
+if setpriv --reuid=4242 --regid=4242 --clear-groups unshare --user --mount true 2>/dev/null && setpriv --reuid=4242 --regid=4242 --clear-groups test -x "$paceline"; then
+  as_user x /bin/sh --hosts 2 --name half -- sh -c 'id -u; [ "$(hostname)" = algo-2 ] || exit 3; exec sleep 1000'
+  [ $code = 3 ] && grep -q '^\[algo-2\] 4242$' log && grep -q '^\[algo-2\] .*the program on host algo-1 exited with code 3' log || fail "an ordinary user: code $code"
+  as_user x /usr/sbin/nologin --hosts 2 --name refused -- true
+  [ $code = 2 ] && grep -q "expected a shell such as /bin/sh for 'trainer'.*/usr/sbin/nologin" log && grep -q -e '--image IMAGE' log || fail "no shell: code $code"
+  as_user '!' /bin/sh --hosts 2 --name refused -- true
+  [ $code = 2 ] && grep -q "whose password is locked: that of 'trainer' begins with '!'" log || fail "a locked password: code $code"
+  as_user '!' /bin/sh --name one -- true
+  [ $code = 0 ] || fail "one host needs no login: code $code"
+else
+  echo "hosts of an ordinary user were not tried: user 4242 makes no namespaces here, or does not reach $paceline"
+fi
+
 step "where namespaces are refused"
 refused=(setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin)
 "${refused[@]}" "$paceline" local --name refused -- true >log 2>&1 || fail "one host ended with $?"
