@@ -78,6 +78,8 @@ static const struct pl_verb_option local_options[] = {
     {"--max-run", "SECONDS", "MaxRuntimeInSeconds: stop the job then"},
     {"--stop", "SECONDS", "rehearse StopTrainingJob after so long"},
     {"--spot", "SECONDS", "rehearse a spot stop after so long: the job starts again with nothing but its checkpoints"},
+    {"--lose", "HOST@SECONDS", "rehearse the loss of a host: algo-2@30s switches algo-2 off after 30 s"},
+    {"--cut", "HOST@SECONDS,SECONDS", "rehearse a cut: algo-2@30s,5s unplugs its network after 30 s for 5 s"},
     {"--stop-time", "SECONDS", "from SIGTERM to SIGKILL (120)"},
     {"--image", "IMAGE", "run the hosts as containers of this image"},
     {"--engine", "PROGRAM", "the container engine (podman, else docker)"},

@@ -319,6 +319,7 @@ enum pl_status pl_local_host_start(struct pl_local *local, size_t index, const c
         PL_TRY(start_namespaces(local, index, argv, pl_environment_strings(environment), output_fd, null_fd, reterr));
     }
     host->started = true;
-    host->killed = false;
+    host->killed = host->lost = false;
+    host->code = 0;
     return PL_OK;
 }

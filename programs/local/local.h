@@ -35,6 +35,15 @@ enum pl_local_end {
     PL_LOCAL_FAILS, /* a host failed, and the others were stopped */
 };
 
+/* A host without power, or for some time without its network. */
+struct pl_local_outage {
+    unsigned number;          /* N of algo-N; 0: none */
+    uint64_t after_ns;        /* the start of the job */
+    uint64_t length_ns;       /* of a cut */
+    int64_t due_ns;           /* of its begin, then of its end */
+    int64_t begin_ns, end_ns; /* when it was done; 0 before */
+};
+
 struct pl_local_host {
     char name[16];        /* algo-N */
     char tree[PATH_MAX];  /* its /opt/ml, seen from this machine */
@@ -47,6 +56,7 @@ struct pl_local_host {
     char line[PL_LOCAL_LINE_BYTES];
     int code; /* the exit code, or 128 + the signal's number */
     bool started, killed;
+    bool lost; /* switched off by --lose */
 };
 
 struct pl_local {
@@ -70,6 +80,7 @@ struct pl_local {
     size_t feed_count;
     struct pl_local_metrics *metrics;
     uint64_t stop_ns, spot_ns, stop_time_ns; /* of the options; 0: none. stop_time_ns: from SIGTERM to SIGKILL */
+    struct pl_local_outage lose, cut;
     enum pl_local_end end;
     int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: of SIGTERM */
 };

@@ -17,6 +17,7 @@
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
 #include "programs/local/host_container.h"
+#include "programs/local/rehearse.h"
 #include "programs/local/result.h"
 #include "programs/local/run.h"
 #include "programs/local/tree.h"
@@ -34,7 +35,7 @@
 
 #define LEAST_FREE_BYTES (UINT64_C(64) << 20)
 
-enum { FOLDER_MODE = 0755, SECRET_MODE = 0600, SECRET_BYTES = 32, MOST_SECONDS = 10 * 86400, STOP_S = 120 };
+enum { FOLDER_MODE = 0755, SECRET_MODE = 0600, SECRET_BYTES = 32, STOP_S = 120 };
 
 struct options {
     struct pl_local_job *job;
@@ -42,21 +43,6 @@ struct options {
     uint64_t processes;
     bool help;
 };
-
-static enum pl_status take_seconds(const char *name, const char *text, uint64_t *ret_ns, struct pl_error *reterr)
-{
-    PL_AUTO_FREE char *digits = pl_memory_string(text, reterr);
-    const size_t length = strlen(text);
-    double seconds;
-
-    PL_TRY(digits ? PL_OK : PL_MEMORY);
-    if (length > 1 && digits[length - 1] == 's') { /* 30s is 30 */
-        digits[length - 1] = '\0';
-    }
-    PL_TRY(pl_options_real(name, digits, 0.001, MOST_SECONDS, &seconds, reterr));
-    *ret_ns = (uint64_t)(seconds * (double)PL_NS_PER_S);
-    return PL_OK;
-}
 
 static enum pl_status take_kind(const char *text, enum pl_local_kind *ret_kind, struct pl_error *reterr)
 {
@@ -94,15 +80,19 @@ static enum pl_status take_option(struct pl_local *local, struct options *option
     case 'm':
         return pl_local_job_add_metric(options->job, optarg, reterr);
     case 'r':
-        PL_TRY(take_seconds("max-run", optarg, &number, reterr));
+        PL_TRY(pl_local_rehearse_seconds("max-run", optarg, &number, reterr));
         number /= (uint64_t)PL_NS_PER_S;
         return pl_local_job_set_max_run(options->job, number > 0 ? number : 1, reterr);
     case 's':
-        return take_seconds("stop", optarg, &local->stop_ns, reterr);
+        return pl_local_rehearse_seconds("stop", optarg, &local->stop_ns, reterr);
     case 'S':
-        return take_seconds("spot", optarg, &local->spot_ns, reterr);
+        return pl_local_rehearse_seconds("spot", optarg, &local->spot_ns, reterr);
+    case 'l':
+        return pl_local_rehearse_read("lose", optarg, false, &local->lose, reterr);
+    case 'C':
+        return pl_local_rehearse_read("cut", optarg, true, &local->cut, reterr);
     case 't':
-        return take_seconds("stop-time", optarg, &local->stop_time_ns, reterr);
+        return pl_local_rehearse_seconds("stop-time", optarg, &local->stop_time_ns, reterr);
     case 'k':
         return take_kind(optarg, &local->kind, reterr);
     case 'i':
@@ -145,6 +135,8 @@ static const struct option table[] = {{"help", no_argument, NULL, 'h'},
                                       {"max-run", required_argument, NULL, 'r'},
                                       {"stop", required_argument, NULL, 's'},
                                       {"spot", required_argument, NULL, 'S'},
+                                      {"lose", required_argument, NULL, 'l'},
+                                      {"cut", required_argument, NULL, 'C'},
                                       {"stop-time", required_argument, NULL, 't'},
                                       {"kind", required_argument, NULL, 'k'},
                                       {"image", required_argument, NULL, 'i'},
@@ -375,6 +367,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
     pl_local_result_say_stop(local);
+    pl_local_rehearse_say(local);
     if (local->end == PL_LOCAL_SPOT) {
         pl_log(PL_LOG_INFO, "the job starts again, with new trees and its checkpoints");
         local->spot_ns = 0;
@@ -403,7 +396,9 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     PL_TRY(pl_signals_open(&local->signals, reterr));
     pl_process_adopt_orphans();
     PL_TRY(open_folder(local, options, reterr));
+    PL_TRY(pl_local_rehearse_check(local, reterr));
     PL_TRY(pl_local_hosts_choose(local, reterr));
+    PL_TRY(pl_local_rehearse_check(local, reterr));
     say_ignored(local);
     pl_log(PL_LOG_INFO, "job %s on %s, in %s", local->job->name, pl_local_hosts_describe(local, text), local->folder);
     status = run_job(local, reterr);
@@ -432,6 +427,7 @@ int main(int argc, char **argv)
 
     local.lock_fd = local.network_fd = -1;
     local.signals = PL_SIGNALS_NONE;
+    local.lose.due_ns = local.cut.due_ns = PL_DEADLINE_NEVER;
     local.stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
     pl_log_open("paceline local");
     if (read_options(argc, argv, &local, &options, &error) != PL_OK) {

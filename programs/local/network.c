@@ -36,12 +36,19 @@ static enum pl_status open_socket(int *ret_fd, struct pl_error *reterr)
     return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open a socket");
 }
 
-static enum pl_status set_up(int fd, const char *name, struct pl_error *reterr)
+static enum pl_status set_flags(int fd, const char *name, short flags, struct pl_error *reterr)
 {
-    struct ifreq request = {.ifr_flags = IFF_UP | IFF_RUNNING};
+    struct ifreq request = {.ifr_flags = flags};
 
     snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-    return ioctl(fd, SIOCSIFFLAGS, &request) == 0 ? PL_OK : pl_error_errno(reterr, "set the interface %s up", name);
+    return ioctl(fd, SIOCSIFFLAGS, &request) == 0
+               ? PL_OK
+               : pl_error_errno(reterr, "set the interface %s %s", name, flags != 0 ? "up" : "down");
+}
+
+static enum pl_status set_up(int fd, const char *name, struct pl_error *reterr)
+{
+    return set_flags(fd, name, IFF_UP | IFF_RUNNING, reterr);
 }
 
 static enum pl_status make_bridge(struct pl_error *reterr)
@@ -126,6 +133,21 @@ static enum pl_status send_message(const struct message *message, struct pl_erro
     return answer.error.error == 0 ? PL_OK : pl_error_errno(reterr, "make the network interface of a host");
 }
 
+static void name_cable(unsigned number, char text[static IFNAMSIZ])
+{
+    snprintf(text, IFNAMSIZ, "p%u", number);
+}
+
+static enum pl_status set_cable(unsigned number, bool is_in, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = -1;
+    char name[IFNAMSIZ];
+
+    name_cable(number, name);
+    PL_TRY(open_socket(&fd, reterr));
+    return set_flags(fd, name, is_in ? IFF_UP | IFF_RUNNING : 0, reterr);
+}
+
 static enum pl_status plug(unsigned number, pid_t pid, struct pl_error *reterr)
 {
     struct ifreq request = {.ifr_ifindex = 0};
@@ -133,7 +155,7 @@ static enum pl_status plug(unsigned number, pid_t pid, struct pl_error *reterr)
     struct message message;
     char name[IFNAMSIZ];
 
-    snprintf(name, sizeof(name), "p%u", number);
+    name_cable(number, name);
     describe_cable(&message, name, (unsigned)pid);
     PL_TRY(send_message(&message, reterr));
     PL_TRY(open_socket(&fd, reterr));
@@ -145,25 +167,35 @@ static enum pl_status plug(unsigned number, pid_t pid, struct pl_error *reterr)
     return set_up(fd, name, reterr);
 }
 
+struct task {
+    enum { NEW, PLUG, PULL_OUT, PLUG_IN_AGAIN } what;
+    int network_fd; /* but for a new network with a bridge */
+    unsigned number;
+    pid_t pid; /* of the host to plug in */
+};
+
 /* What a process of its own does in the network of the hosts: this process could not come back from there unless it is
- * root. `network_fd` is -1 for a new network with a bridge. */
-static enum pl_status work(int network_fd, unsigned number, pid_t pid, struct pl_error *reterr)
+ * root. */
+static enum pl_status work(const struct task *task, struct pl_error *reterr)
 {
-    if (network_fd < 0) {
+    if (task->what == NEW) {
         return unshare(CLONE_NEWNET) == 0 ? make_bridge(reterr) : pl_error_errno(reterr, "make a network namespace");
     }
-    return setns(network_fd, CLONE_NEWNET) == 0 ? plug(number, pid, reterr)
-                                                : pl_error_errno(reterr, "enter the network of the hosts");
+    if (setns(task->network_fd, CLONE_NEWNET) != 0) {
+        return pl_error_errno(reterr, "enter the network of the hosts");
+    }
+    return task->what == PLUG ? plug(task->number, task->pid, reterr)
+                              : set_cable(task->number, task->what == PLUG_IN_AGAIN, reterr);
 }
 
 /* The worker tells how it went, and then ends when its input does. */
-_Noreturn static void be_worker(int network_fd, unsigned number, pid_t pid, int input_fd, int output_fd)
+_Noreturn static void be_worker(const struct task *task, int input_fd, int output_fd)
 {
     struct pl_error error = PL_ERROR_NONE;
     char none;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    error.status = work(network_fd, number, pid, &error);
+    error.status = work(task, &error);
     if (pl_file_write_fd(output_fd, &error, sizeof(error), "a report", NULL) != PL_OK) {
         _exit(EXIT_FAILURE);
     }
@@ -195,7 +227,7 @@ static enum pl_status read_report(int fd, pid_t worker, int *ret_fd, struct pl_e
     return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '%s'", path);
 }
 
-static enum pl_status run_worker(int network_fd, unsigned number, pid_t pid, int *ret_fd, struct pl_error *reterr)
+static enum pl_status run_worker(const struct task *task, int *ret_fd, struct pl_error *reterr)
 {
     int input[2], output[2];
     enum pl_status status;
@@ -214,7 +246,7 @@ static enum pl_status run_worker(int network_fd, unsigned number, pid_t pid, int
     if (worker == 0) {
         close(input[1]);
         close(output[0]);
-        be_worker(network_fd, number, pid, input[0], output[1]);
+        be_worker(task, input[0], output[1]);
     }
     close(input[0]);
     close(output[1]);
@@ -228,12 +260,20 @@ static enum pl_status run_worker(int network_fd, unsigned number, pid_t pid, int
 
 enum pl_status pl_local_network_new(int *ret_fd, struct pl_error *reterr)
 {
-    return run_worker(-1, 0, 0, ret_fd, reterr);
+    return run_worker(&(struct task){.what = NEW}, ret_fd, reterr);
 }
 
 enum pl_status pl_local_network_plug(int network_fd, unsigned number, pid_t pid, struct pl_error *reterr)
 {
-    return run_worker(network_fd, number, pid, NULL, reterr);
+    return run_worker(&(struct task){.what = PLUG, .network_fd = network_fd, .number = number, .pid = pid}, NULL,
+                      reterr);
+}
+
+enum pl_status pl_local_network_set_cable(int network_fd, unsigned number, bool is_in, struct pl_error *reterr)
+{
+    return run_worker(
+        &(struct task){.what = is_in ? PLUG_IN_AGAIN : PULL_OUT, .network_fd = network_fd, .number = number}, NULL,
+        reterr);
 }
 
 static enum pl_status set_address(int fd, unsigned long what, const char *text, struct pl_error *reterr)

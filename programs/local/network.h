@@ -20,6 +20,10 @@ enum pl_status pl_local_network_new(int *ret_fd, struct pl_error *reterr) PL_MUS
 /** Makes eth0 in the network namespace of process `pid`, and plugs its cable into the bridge. */
 enum pl_status pl_local_network_plug(int network_fd, unsigned number, pid_t pid, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Pulls the cable of host `number` out of the bridge, or plugs it in again: frames are lost, and nobody is told. */
+enum pl_status pl_local_network_set_cable(int network_fd, unsigned number, bool is_in,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
+
 /** In the host: sets lo and eth0 up. */
 enum pl_status pl_local_network_set_up(unsigned number, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -11,6 +11,7 @@
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
 #include "programs/local/host_container.h"
+#include "programs/local/rehearse.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,6 +23,7 @@
 
 #define CATCH_NS (5 * PL_NS_PER_S)   /* how long a host's first process may take to handle SIGTERM */
 #define OTHERS_NS (30 * PL_NS_PER_S) /* after a failure, how long the other hosts may take to end by themselves */
+#define LOST_NS (120 * PL_NS_PER_S)  /* the same after --lose: a silent host counts as lost after some time */
 #define NAP_NS (5 * PL_NS_PER_MS)
 #define FEED_NS (10 * PL_NS_PER_S)
 
@@ -177,7 +179,7 @@ static void note_end(struct run *run, pid_t pid, int status)
             host->pid = 0;
             host->code = is_signal ? 128 + code : code;
             if (host->code != 0 && run->others_ns == PL_DEADLINE_NEVER && local->end == PL_LOCAL_RUNS) {
-                run->others_ns = pl_deadline_after_ns(OTHERS_NS);
+                run->others_ns = pl_deadline_after_ns(host->lost ? LOST_NS : OTHERS_NS);
             }
         }
     }
@@ -236,12 +238,13 @@ static void check_deadlines(struct run *run)
     if (pl_deadline_passed(run->stop_ns)) {
         stop(run, PL_LOCAL_STOP, "rehearsing StopTrainingJob");
     }
+    pl_local_rehearse_go_on(run->local);
 }
 
 static int64_t next_deadline(const struct run *run)
 {
     const int64_t all[] = {run->kill_ns, run->others_ns, run->limit_ns, run->spot_ns, run->stop_ns};
-    int64_t next_ns = PL_DEADLINE_NEVER;
+    int64_t next_ns = pl_local_rehearse_next(run->local);
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(all); i++) {
         next_ns = all[i] < next_ns ? all[i] : next_ns;
@@ -372,6 +375,7 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
     run.stop_ns = after(local->stop_ns);
     run.spot_ns = after(local->spot_ns);
     run.limit_ns = after(local->job->max_run_s * (uint64_t)PL_NS_PER_S);
+    pl_local_rehearse_begin(local);
     if (status == PL_OK) {
         wait_for_end(&run, waits);
     }
@@ -385,12 +389,14 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
 
 int pl_local_run_code(const struct pl_local *local, const struct pl_local_host **ret_host)
 {
+    *ret_host = NULL;
     for (size_t i = 0; i < local->job->hosts; i++) {
-        if (local->hosts[i].code != 0) {
-            *ret_host = &local->hosts[i];
-            return local->hosts[i].code;
+        const struct pl_local_host *host = &local->hosts[i];
+
+        /* The other hosts know why the job failed; a host that was switched off does not. */
+        if (host->code != 0 && (!*ret_host || ((*ret_host)->lost && !host->lost))) {
+            *ret_host = host;
         }
     }
-    *ret_host = NULL;
-    return 0;
+    return *ret_host ? (*ret_host)->code : 0;
 }

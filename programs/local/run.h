@@ -11,7 +11,10 @@
  */
 enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the first exit code that is not 0, in the order of the hosts; `*ret_host` is that host, or NULL. */
+/**
+ * Returns the first exit code that is not 0, in the order of the hosts, with a host that was switched off as the last;
+ * `*ret_host` is that host, or NULL.
+ */
 int pl_local_run_code(const struct pl_local *local, const struct pl_local_host **ret_host);
 
 #endif

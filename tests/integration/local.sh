@@ -36,6 +36,12 @@ job --channel training=data --channel training=data -- true && [ $code = 2 ] && 
 job --kind plain --hosts 2 -- true && [ $code = 2 ] && grep -q "found 2 hosts" log || fail "two plain hosts: code $code"
 job --metric 'loss=loss=(' -- true && [ $code = 2 ] && grep -q "metric 'loss'" log || fail "a wrong expression: code $code"
 job --none && [ $code = 2 ] || fail "an unknown option: code $code"
+job --lose algo-2@1 -- true && [ $code = 2 ] && grep -q "lose names algo-2, and the job has 1 host" log || fail "--lose of a missing host: code $code"
+job --lose algo-1@1s --kind plain -- true && [ $code = 2 ] && grep -q "this job has a plain host" log || fail "--lose of a plain host: code $code"
+job --lose algo-1@1s --image missing -- true && [ $code = 2 ] && grep -q "image has containers" log || fail "--lose of a container: code $code"
+job --lose algo-1 -- true && [ $code = 2 ] && grep -q "expected a host and a time such as algo-2@30s" log || fail "--lose without a time: code $code"
+job --hosts 2 --cut algo-2@1s -- true && [ $code = 2 ] && grep -q "such as algo-2@30s,5s" log || fail "--cut without a length: code $code"
+job --cut algo-1@1s,1s -- true && [ $code = 2 ] && grep -q "a single one has no network" log || fail "--cut of one host: code $code"
 ! find . -name algo-1.log | grep -q . || fail "a host started: $(find .)"
 
 step "a plain host"
@@ -90,6 +96,27 @@ grep -q "'same' of algo-2 exists on an earlier host too" log || fail "no warning
 job --name half --hosts 2 -- sh -c 'getent hosts algo-1 algo-2; [ "$(hostname)" = algo-2 ] || exit 3; exec sleep 1000'
 [ $code = 3 ] && grep -q 'FailureReason (algo-1): .*exited with code 3' log || fail "one of two hosts fails: code $code"
 grep -q '^\[algo-2\] 10.78.0.1 *algo-1' log || fail "algo-2 knows no address of algo-1"
+
+step "a host that is switched off, and one whose cable is out"
+job --name lost --hosts 2 --lose algo-2@3s --environment PACELINE_SILENCE_S=3 -- sh -c 'trap "echo ended" EXIT TERM; while :; do sleep 0.1; done'
+[ $code != 0 ] && grep -q '^Status: Failed$' log && ! grep -q '^\[algo-2\] ended' log || fail "--lose: code $code"
+if sed '/switched off/,$d' log | grep -q 'all 2 hosts are linked'; then
+  grep -Eq 'lose: algo-2 was switched off after 3 s; the job ended [0-9.]+ s later with exit code 1: host algo-2 went away: nothing was received' log || fail "--lose: another sentence"
+else # this machine is slow: the host went before the other one knew it
+  grep -Eq 'lose: algo-2 was switched off after 3 s; the (job ended|other hosts did not end)' log || fail "--lose: another sentence before the link"
+fi
+cat >changes <<'END'
+#!/bin/sh
+# On algo-2 it ends when the network has gone and come back, which the kernel counts.
+count() { ip -s -s -j link show eth0 | sed 's/.*"carrier_changes":\([0-9]*\).*/\1/'; }
+first=$(count)
+[ "$(hostname)" = algo-1 ] || until [ "$(count)" -ge $((first + 2)) ]; do sleep 0.1; done
+END
+chmod +x changes
+job --name cut --hosts 2 --cut algo-2@4,1s --max-run 300 -- ./changes
+[ $code = 0 ] && grep -Eq 'cut: algo-2 had no network for [1-9][0-9.]* s; the job went on$' log || fail "--cut: code $code"
+job --name early --hosts 2 --cut algo-2@1000,1s --lose algo-1@1000 -- true
+[ $code = 0 ] && grep -q 'cut: the network of algo-2 was not cut' log && grep -q 'lose: algo-1 was not switched off' log || fail "rehearsals that are not reached: code $code"
 
 step "two hosts of an ordinary user are linked; a user that cannot log in is refused"
 # as_user PASSWORD SHELL WORDS... has a job of a user that this machine does not know.

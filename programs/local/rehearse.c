@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Switches hosts off and cuts their network, and tells what the job made of that. */
+#include "programs/local/rehearse.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "programs/local/network.h"
+#include "programs/local/run.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SECONDS = 10 * 86400, MOST_FAILURE_BYTES = 1 << 20, MOST_REASON_BYTES = 300 };
+
+enum pl_status pl_local_rehearse_seconds(const char *name, const char *text, uint64_t *ret_ns, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *digits = pl_memory_string(text, reterr);
+    const size_t length = strlen(text);
+    double seconds;
+
+    PL_TRY(digits ? PL_OK : PL_MEMORY);
+    if (length > 1 && digits[length - 1] == 's') {
+        digits[length - 1] = '\0';
+    }
+    PL_TRY(pl_options_real(name, digits, 0.001, MOST_SECONDS, &seconds, reterr));
+    *ret_ns = (uint64_t)(seconds * (double)PL_NS_PER_S);
+    return PL_OK;
+}
+
+enum pl_status pl_local_rehearse_read(const char *name, const char *text, bool has_length,
+                                      struct pl_local_outage *ret_outage, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *words = pl_memory_string(text, reterr);
+    struct pl_local_outage outage = {.due_ns = PL_DEADLINE_NEVER};
+    char *at, *comma, *end = NULL;
+    unsigned long number;
+
+    PL_TRY(words ? PL_OK : PL_MEMORY);
+    at = strchr(words, '@');
+    comma = at ? strchr(at, ',') : NULL;
+    number = strncmp(words, "algo-", 5) == 0 && words[5] >= '1' && words[5] <= '9' ? strtoul(words + 5, &end, 10) : 0;
+    if (number == 0 || number > PL_LOCAL_MOST_HOSTS || !at || end != at || has_length == !comma) {
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a host and a time such as algo-2@30s%s", name,
+                            text, has_length ? ",5s" : "");
+    }
+    if (comma) {
+        *comma = '\0';
+        PL_TRY(pl_local_rehearse_seconds(name, comma + 1, &outage.length_ns, reterr));
+    }
+    PL_TRY(pl_local_rehearse_seconds(name, at + 1, &outage.after_ns, reterr));
+    outage.number = (unsigned)number;
+    *ret_outage = outage;
+    return PL_OK;
+}
+
+static enum pl_status check(const struct pl_local *local, const char *name, const struct pl_local_outage *outage,
+                            struct pl_error *reterr)
+{
+    if (outage->number == 0) {
+        return PL_OK;
+    }
+    if (outage->number > local->job->hosts) {
+        return pl_error_set(reterr, PL_INVALID, "--%s names algo-%u, and the job has %zu host%s", name, outage->number,
+                            local->job->hosts, local->job->hosts == 1 ? "" : "s");
+    }
+    if (local->kind == PL_LOCAL_PLAIN || local->kind == PL_LOCAL_CONTAINERS) {
+        return pl_error_set(reterr, PL_INVALID, "--%s needs hosts in namespaces, and %s", name,
+                            local->kind == PL_LOCAL_PLAIN ? "this job has a plain host" : "--image has containers");
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_local_rehearse_check(const struct pl_local *local, struct pl_error *reterr)
+{
+    PL_TRY(check(local, "lose", &local->lose, reterr));
+    PL_TRY(check(local, "cut", &local->cut, reterr));
+    return local->cut.number == 0 || local->job->hosts > 1
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID, "--cut needs two hosts: a single one has no network to cut");
+}
+
+void pl_local_rehearse_begin(struct pl_local *local)
+{
+    struct pl_local_outage *const outages[] = {&local->lose, &local->cut};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(outages); i++) {
+        outages[i]->due_ns =
+            outages[i]->number > 0 ? pl_deadline_after_ns((int64_t)outages[i]->after_ns) : PL_DEADLINE_NEVER;
+    }
+}
+
+int64_t pl_local_rehearse_next(const struct pl_local *local)
+{
+    return local->lose.due_ns < local->cut.due_ns ? local->lose.due_ns : local->cut.due_ns;
+}
+
+static struct pl_local_host *host_of(struct pl_local *local, const struct pl_local_outage *outage)
+{
+    return &local->hosts[outage->number - 1];
+}
+
+static void set_cable(const struct pl_local *local, const struct pl_local_outage *outage, bool is_in)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (local->job->hosts > 1 &&
+        pl_local_network_set_cable(local->network_fd, outage->number, is_in, &error) != PL_OK) {
+        pl_log_error(&error, "the network cable of algo-%u", outage->number);
+    }
+}
+
+/* The cable goes first: the end of a process would close its connections, which a host without power does not. */
+static void lose(struct pl_local *local)
+{
+    struct pl_local_host *host = host_of(local, &local->lose);
+
+    local->lose.due_ns = PL_DEADLINE_NEVER;
+    if (host->pid == 0) {
+        return;
+    }
+    pl_log(PL_LOG_INFO, "rehearsing the loss of a host: %s is switched off", host->name);
+    set_cable(local, &local->lose, false);
+    kill(host->pid, SIGKILL);
+    host->lost = true;
+    local->lose.begin_ns = pl_clock_now_ns();
+}
+
+static void cut(struct pl_local *local)
+{
+    struct pl_local_outage *outage = &local->cut;
+    const struct pl_local_host *host = host_of(local, outage);
+
+    outage->due_ns = PL_DEADLINE_NEVER;
+    if (host->pid == 0) {
+        return; /* with its processes its cable has gone */
+    }
+    if (outage->begin_ns > 0) {
+        set_cable(local, outage, true);
+        outage->end_ns = pl_clock_now_ns();
+        pl_log(PL_LOG_INFO, "%s has its network again", host->name);
+        return;
+    }
+    pl_log(PL_LOG_INFO, "rehearsing a cut cable: %s has no network for %g s", host->name,
+           (double)outage->length_ns / (double)PL_NS_PER_S);
+    set_cable(local, outage, false);
+    outage->begin_ns = pl_clock_now_ns();
+    outage->due_ns = pl_deadline_after_ns((int64_t)outage->length_ns);
+}
+
+void pl_local_rehearse_go_on(struct pl_local *local)
+{
+    if (pl_deadline_passed(local->lose.due_ns)) {
+        lose(local);
+    }
+    if (pl_deadline_passed(local->cut.due_ns)) {
+        cut(local);
+    }
+}
+
+/* Appends what the failed host says, in one line, or that it says nothing. */
+static void append_reason(const struct pl_local *local, const struct pl_local_host *host, struct pl_text *text)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_FREE char *failure = NULL;
+    size_t bytes;
+
+    if (pl_local_path(local, &path, NULL, "%s/output/failure", host->name) != PL_OK ||
+        pl_file_read(path.data, MOST_FAILURE_BYTES, &failure, NULL, NULL) != PL_OK) {
+        pl_text_printf(text, ": %s wrote no reason", host->name);
+        return;
+    }
+    bytes = strcspn(failure, "\n");
+    bytes = pl_text_whole_bytes(failure, bytes < MOST_REASON_BYTES ? bytes : MOST_REASON_BYTES);
+    pl_text_mask(failure, bytes);
+    pl_text_printf(text, ": %.*s", (int)bytes, failure);
+}
+
+static void append_end(const struct pl_local *local, int64_t begin_ns, struct pl_text *text)
+{
+    const double later_s = (double)(local->ended_ns - begin_ns) / (double)PL_NS_PER_S;
+    const struct pl_local_host *failed;
+    const int code = pl_local_run_code(local, &failed);
+
+    if (local->end == PL_LOCAL_FAILS) {
+        pl_text_printf(text, "the other hosts did not end by themselves, and were stopped %.1f s later",
+                       (double)(local->stopped_ns - begin_ns) / (double)PL_NS_PER_S);
+    } else if (local->end != PL_LOCAL_ENDS) {
+        pl_text_append(text, "the job went on until it was stopped");
+    } else if (code == 0) {
+        pl_text_append(text, "the job went on");
+    } else {
+        pl_text_printf(text, "the job ended %.1f s later with exit code %d", later_s, code);
+        append_reason(local, failed, text);
+    }
+}
+
+static void say_lose(const struct pl_local *local, const char *host)
+{
+    const double after_s = (double)local->lose.after_ns / (double)PL_NS_PER_S;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (local->lose.begin_ns == 0) {
+        pl_log(PL_LOG_WARNING, "lose: %s was not switched off: it ended within %g s", host, after_s);
+        return;
+    }
+    append_end(local, local->lose.begin_ns, &text);
+    pl_log(PL_LOG_INFO, "lose: %s was switched off after %g s; %s", host, after_s, pl_text_string(&text));
+}
+
+static void say_cut(const struct pl_local *local, const char *host)
+{
+    const struct pl_local_outage *cut = &local->cut;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (cut->begin_ns == 0) {
+        pl_log(PL_LOG_WARNING, "cut: the network of %s was not cut: it ended within %g s", host,
+               (double)cut->after_ns / (double)PL_NS_PER_S);
+        return;
+    }
+    append_end(local, cut->begin_ns, &text);
+    if (cut->end_ns > 0) {
+        pl_log(PL_LOG_INFO, "cut: %s had no network for %.1f s; %s", host,
+               (double)(cut->end_ns - cut->begin_ns) / (double)PL_NS_PER_S, pl_text_string(&text));
+    } else {
+        pl_log(PL_LOG_INFO, "cut: %s had no network from %g s on; %s", host,
+               (double)cut->after_ns / (double)PL_NS_PER_S, pl_text_string(&text));
+    }
+}
+
+void pl_local_rehearse_say(struct pl_local *local)
+{
+    if (local->lose.number > 0) {
+        say_lose(local, host_of(local, &local->lose)->name);
+    }
+    if (local->cut.number > 0) {
+        say_cut(local, host_of(local, &local->cut)->name);
+    }
+    local->lose = local->cut = (struct pl_local_outage){.due_ns = PL_DEADLINE_NEVER};
+}
