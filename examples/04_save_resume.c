@@ -41,7 +41,7 @@ static enum pl_status run(struct pl_error *reterr)
     PL_TRY(pl_checkpoints_load(checkpoints, &found, &state, reterr));
     PL_TRY(pl_stop_new(world, &stop, reterr));
     if (rank == 0) {
-        printf("from step %llu\n", (unsigned long long)state.step);
+        printf("%s after step %llu\n", found ? "resuming" : "beginning", (unsigned long long)state.step);
         fflush(stdout);
     }
 
@@ -60,7 +60,7 @@ static enum pl_status run(struct pl_error *reterr)
     PL_TRY(pl_checkpoints_save(checkpoints, &state, reterr)); /* rank 0 writes, in the background */
     PL_TRY(pl_checkpoints_flush(checkpoints, reterr));
     if (rank == 0) {
-        printf("%s at step %llu: slope=%a offset=%a\n", state.step < steps ? "stopped" : "done",
+        printf("%s after step %llu: slope=%a offset=%a\n", state.step < steps ? "stopped" : "done",
                (unsigned long long)state.step, (double)line->value[0], (double)line->value[1]);
     }
     pl_stop_free(stop);

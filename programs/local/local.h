@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include <time.h>
 
 enum {
     PL_LOCAL_MOST_HOSTS = 250, /* the addresses of one network */
@@ -42,6 +43,18 @@ struct pl_local_outage {
     uint64_t length_ns;       /* of a cut */
     int64_t due_ns;           /* of its begin, then of its end */
     int64_t begin_ns, end_ns; /* when it was done; 0 before */
+};
+
+/* What is known of a rehearsed spot stop. */
+struct pl_local_spot {
+    struct timespec begin; /* SIGTERM, on the clock of files */
+    bool is_second;        /* the second run */
+    bool was_killed;
+    size_t files;   /* that the first run wrote into the checkpoints after SIGTERM */
+    double taken_s; /* from SIGTERM to the last of them */
+    bool has_saved; /* a checkpoint of the runtime's is among them */
+    bool knows_last, has_resumed;
+    uint64_t saved_step, last_step, resumed_step;
 };
 
 struct pl_local_host {
@@ -81,6 +94,7 @@ struct pl_local {
     struct pl_local_metrics *metrics;
     uint64_t stop_ns, spot_ns, stop_time_ns; /* of the options; 0: none. stop_time_ns: from SIGTERM to SIGKILL */
     struct pl_local_outage lose, cut;
+    struct pl_local_spot spot;
     enum pl_local_end end;
     int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: of SIGTERM */
 };

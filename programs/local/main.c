@@ -20,6 +20,7 @@
 #include "programs/local/rehearse.h"
 #include "programs/local/result.h"
 #include "programs/local/run.h"
+#include "programs/local/spot.h"
 #include "programs/local/tree.h"
 
 #include <errno.h>
@@ -370,9 +371,13 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     pl_local_rehearse_say(local);
     if (local->end == PL_LOCAL_SPOT) {
         pl_log(PL_LOG_INFO, "the job starts again, with new trees and its checkpoints");
+        pl_local_spot_look(local);
         local->spot_ns = 0;
         PL_TRY(run_once(local, reterr));
         pl_local_result_say_stop(local);
+        pl_local_spot_say(local);
+    } else if (local->spot_ns > 0) {
+        pl_log(PL_LOG_WARNING, "spot stop: there was none, because the job ended before it");
     }
     PL_TRY(pl_local_result_pack(local, reterr));
     pl_local_result_print(local);

@@ -12,6 +12,7 @@
 #include "programs/local/host.h"
 #include "programs/local/host_container.h"
 #include "programs/local/rehearse.h"
+#include "programs/local/spot.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -50,6 +51,7 @@ static void print_line(struct pl_local *local, struct pl_local_host *host, size_
     fwrite(host->line, 1, bytes, host->log);
     putc('\n', host->log);
     pl_local_metrics_read(local->metrics, host->line, bytes);
+    pl_local_spot_read(local, host->line, bytes);
 }
 
 /* Prints the whole lines, and a line that is too long in pieces. */
@@ -143,6 +145,9 @@ static void stop(struct run *run, enum pl_local_end why, const char *words)
            (double)local->stop_time_ns / (double)PL_NS_PER_S);
     local->end = why;
     local->stopped_ns = pl_clock_now_ns();
+    if (why == PL_LOCAL_SPOT) {
+        pl_local_spot_begin(local);
+    }
     run->stop_ns = run->limit_ns = run->spot_ns = run->others_ns = PL_DEADLINE_NEVER;
     run->kill_ns = pl_deadline_after_ns((int64_t)local->stop_time_ns);
     signal_hosts(local, SIGTERM);

@@ -109,19 +109,19 @@ def save_resume(folder, program):
     with subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True) as first:
         log = ""
-        while "from step 0" not in log:
+        while "beginning after step 0" not in log:
             line = first.stdout.readline()
             assert line, f"the job ended by itself:\n{log}"
             log += line
         first.send_signal(signal.SIGTERM)
         log += first.communicate(timeout=LIMIT_S)[0]
     assert first.returncode == 0, f"a job that saved ended with {first.returncode}:\n{log}"
-    step = int(re.search(r"stopped at step (\d+)", log)[1])
+    step = int(re.search(r"stopped after step (\d+)", log)[1])
     shutil.copytree(folder / "stopped/checkpoints", folder / "resumed/checkpoints")
     log = start(folder / "resumed", program, steps=str(step + 1000))
-    assert f"from step {step}\n" in log, log
+    assert f"resuming after step {step}\n" in log, log
     straight = start(folder / "straight", program, steps=str(step + 1000))
-    ends = [re.search(rf"done at step {step + 1000}: .*", text)[0] for text in (log, straight)]
+    ends = [re.search(rf"done after step {step + 1000}: .*", text)[0] for text in (log, straight)]
     assert ends[0] == ends[1], f"resumed and straight runs differ: {ends}"
 
 

@@ -167,6 +167,36 @@ chmod +x saves
 job --name spot --spot 1 -- ./saves
 grep -q 'stop: every host ended by itself' log || fail "no sentence about the stop"
 [ $code = 0 ] && grep -q '^\[algo-1\] went on' log && grep -q '^Status: Completed$' log || fail "code $code"
+grep -Eq "spot stop: the job wrote 1 file to /opt/ml/checkpoints, the last one [0-9.]+ s after SIGTERM; the second run did not print 'resuming after step N'$" log || fail "another sentence"
+# tells NAME COMMANDS OPTION... has a spot stop of a program that runs COMMANDS before its loop, and says in its second run after which step it goes on.
+tells() { job --name "$1" --kind plain --spot 1 --max-run 300 "${@:3}" -- sh -c 'cd "$SAGEMAKER_BASE_DIR/checkpoints"; [ ! -e second ] || { echo "resuming after step 7, and on"; exit 0; }
+  touch second; '"$2; while :; do sleep 0.1; done"; }
+tells steps 'trap "echo stopped after step 9; echo {} >checkpoint-9.json; exit 0" TERM'
+[ $code = 0 ] && grep -Eq 'spot stop: rank 0 saved step 9 in [0-9.]+ s; the second run went on after step 7, 2 steps repeated$' log || fail "known steps: code $code"
+tells nothing 'trap "exit 0" TERM'
+[ $code = 0 ] && grep -q 'spot stop: the job wrote nothing to /opt/ml/checkpoints after SIGTERM; the second run went on after step 7$' log || fail "nothing saved: code $code"
+tells ignores 'trap "" TERM' --stop-time 1
+[ $code = 0 ] && grep -q 'spot stop: the job saved nothing until it was killed; the second run went on after step 7$' log || fail "SIGTERM ignored: code $code"
+job --name none --spot 1000 -- true
+[ $code = 0 ] && grep -q 'spot stop: there was none' log || fail "a spot stop that is not reached: code $code"
+
+step "a spot stop of the digit classifier: the model has the same bits as without it"
+"$PACELINE_BUILD/libexec/paceline/make_digits" digits 640 10 1
+digits() { job --name "$1" --channel training=digits/training --hyperparameter epochs=4 --hyperparameter batch_size=16 "${@:2}"; }
+digits whole
+[ $code = 0 ] || fail "the run without a stop ended with $code"
+took=$(sed -n 's/^Seconds: .*program \([0-9.]*\),.*/\1/p' log)
+for part in 2 3 5 10 20 40; do # a machine that halts may take longer or less: until the stop comes before the end
+  rm -rf paceline-local/halves
+  digits halves --spot "$(awk -v took="$took" -v part=$part 'BEGIN { print took / part }')"
+  [ $code = 0 ] || fail "the run with a stop ended with $code"
+  ! grep -q 'spot stop: there was none\|resuming after step 160,' log || continue
+  break
+done
+grep -Eq 'spot stop: rank 0 saved step ([0-9]+) in [0-9.]+ s; the second run went on after step \1, 0 steps repeated$' log || fail "no stop on the way"
+mkdir whole halves
+for name in whole halves; do tar xzf paceline-local/$name/model.tar.gz -C $name; done
+cmp whole/model.safetensors halves/model.safetensors || fail "the models differ"
 
 step "SIGKILL leaves nothing"
 for hosts in 1 2; do
