@@ -21,9 +21,9 @@ enum { MOST_STEPS = 100000 };
 static const int64_t SLICE_NS = PL_NS_PER_MS / 2;
 
 struct options {
-    const char *gradients, *device, *work;
-    double backward_ms;
-    uint64_t poll, steps, warmup, json;
+    const char *gradients, *device, *work, *late_as;
+    double backward_ms, late_percent;
+    uint64_t late_rank, poll, steps, warmup, json;
 };
 
 static const struct nn_option option_table[] = {
@@ -35,6 +35,10 @@ static const struct nn_option option_table[] = {
         "busy: the backward pass keeps the CPU, or every multiprocessor of the GPU, busy; timer: it leaves them idle"),
     NN_TEXT(struct options, device, "auto",
             "cpu; cuda: a GPU for each rank; cuda:N: GPU N for all ranks; auto: as the setting `device` says"),
+    NN_NUMBER(struct options, late_percent, "0", 0, 1000,
+              "one rank is late in each step by this part of the backward pass; 0: none is"),
+    NN_NUMBER(struct options, late_rank, "0", 0, INT32_MAX, "the rank that is late"),
+    NN_TEXT(struct options, late_as, "compute", "why it is late: it computes longer, waits for data, or must save"),
     NN_NUMBER(struct options, poll, "0", 0, 1,
               "1: on the CPU, call pl_plan_progress() twice per millisecond meanwhile; 0: only mark tensors ready"),
     NN_NUMBER(struct options, steps, "20", 1, MOST_STEPS, "timed steps of each kind"),
@@ -50,7 +54,7 @@ struct synthetic {
     struct gradient_list list;
     struct gpu *gpu; /* NULL on the CPU */
     struct pl_plan *plan;
-    bool busy;
+    bool busy, late; /* late: this rank is the one that is late */
     uint64_t step;
     /* [2 * tensors] the values that this rank writes into each tensor, then the values that it finds there */
     float *ends;
@@ -150,12 +154,29 @@ static enum pl_status begin_step(struct synthetic *s, double backward_ms, struct
     return backward_ms > 0.0 ? PL_OK : gpu_mark_all(s->gpu, reterr); /* the backward pass has one launch per tensor */
 }
 
+/* Makes this rank wait before its step, as for data or for a file, and gives the time its name in the trace. */
+static enum pl_status be_late(const struct synthetic *s, double ms, struct pl_error *reterr)
+{
+    const int64_t start_ns = pl_clock_now_ns(), end_ns = start_ns + (int64_t)(ms * (double)PL_NS_PER_MS);
+
+    PL_TRY(work_until(s, end_ns, false, reterr));
+    pl_trace_add(pl_runtime_trace(s->runtime), s->options.late_as, start_ns, pl_clock_now_ns());
+    return PL_OK;
+}
+
 /* Runs one step: tensors become ready from the last to the first, each when its share of the time is over. */
 static enum pl_status run_step(struct synthetic *s, double backward_ms, bool communicate, struct pl_error *reterr)
 {
-    int64_t start_ns = pl_clock_now_ns();
+    const double late_ms = s->late ? backward_ms * s->options.late_percent / 100.0 : 0.0;
+    int64_t start_ns;
     uint64_t done_elems = 0;
 
+    if (late_ms > 0.0 && strcmp(s->options.late_as, "compute") == 0) {
+        backward_ms += late_ms;
+    } else if (late_ms > 0.0) {
+        PL_TRY(be_late(s, late_ms, reterr));
+    }
+    start_ns = pl_clock_now_ns();
     PL_TRY(begin_step(s, backward_ms, reterr));
     for (size_t i = s->list.count; i-- > 0;) {
         int64_t before_ns = done_ns(s, backward_ms, done_elems), end_ns;
@@ -172,6 +193,9 @@ static enum pl_status run_step(struct synthetic *s, double backward_ms, bool com
         if (communicate) {
             PL_TRY(pl_plan_ready(s->plan, i, reterr));
         }
+    }
+    if (!s->gpu) {
+        pl_trace_add(pl_runtime_trace(s->runtime), "backward", start_ns, pl_clock_now_ns());
     }
     PL_TRY(communicate ? pl_plan_wait(s->plan, reterr) : PL_OK);
     return pl_plan_finish(s->plan, reterr);
@@ -296,6 +320,11 @@ static enum pl_status run(struct synthetic *s, struct pl_error *reterr)
     if (!s->busy && strcmp(s->options.work, "timer") != 0) {
         return pl_error_set(reterr, PL_INVALID, "--work is '%s', expected busy or timer", s->options.work);
     }
+    if (strcmp(s->options.late_as, "compute") != 0 && strcmp(s->options.late_as, "data") != 0 &&
+        strcmp(s->options.late_as, "save") != 0) {
+        return pl_error_set(reterr, PL_INVALID, "--late-as is '%s', expected compute, data or save",
+                            s->options.late_as);
+    }
     s->ms = pl_memory_new(s->options.steps, sizeof(double), reterr);
     if (!s->ms) {
         return PL_MEMORY;
@@ -308,6 +337,7 @@ static enum pl_status run(struct synthetic *s, struct pl_error *reterr)
     }
     PL_TRY(pl_runtime_start_on_device(NULL, device, &s->runtime, reterr));
     s->world = pl_runtime_world(s->runtime);
+    s->late = pl_world_rank(s->world) == (int)s->options.late_rank;
     PL_TRY(make_plan(s, reterr));
     PL_TRY(time_steps(s, 0.0, true, &result.communication_ms, reterr));
     backward_ms = s->options.backward_ms > 0.0 ? s->options.backward_ms : result.communication_ms;

@@ -12,7 +12,7 @@
 
 /* Below these shares of the time nobody is named: ranks are never exactly equal. */
 #define LEAST_WAITING_SHARE 0.05 /* of all the time that ranks waited */
-#define CULPRIT_SHARE 0.6        /* of the waiting, for which one rank or one host is named */
+#define CULPRIT_SHARE 0.6        /* of the waiting, for which one rank or one host is named; more where there are few */
 #define ONCE_SHARE 0.8           /* of a rank's waiting, which a single collective holds */
 #define LEAST_LATE_NS (20 * PL_NS_PER_US)
 #define LEAST_LATE_PART 50 /* a rank is late if it is late by this part of a usual step */
@@ -419,6 +419,17 @@ static const struct rank *most_waited_for(const struct summary *summary)
     return most;
 }
 
+/*
+ * Whether one of `count` ranks or hosts has so much of the waiting that it is named: CULPRIT_SHARE, and at least half
+ * way from an equal share to all of it, since one of two has more than half by chance.
+ */
+static bool is_culprit(const struct summary *summary, int64_t cost_ns, size_t count)
+{
+    const double half_way = (1.0 + 1.0 / (double)count) / 2;
+
+    return (double)cost_ns >= (half_way > CULPRIT_SHARE ? half_way : CULPRIT_SHARE) * (double)summary->cost_ns;
+}
+
 /* Returns the host whose ranks were waited for, if it is one and has several ranks; else -1. */
 static int host_waited_for(const struct summary *summary)
 {
@@ -432,7 +443,7 @@ static int host_waited_for(const struct summary *summary)
                 ranks++;
             }
         }
-        if (ranks > 1 && (double)cost_ns >= CULPRIT_SHARE * (double)summary->cost_ns) {
+        if (ranks > 1 && is_culprit(summary, cost_ns, (size_t)summary->hosts)) {
             return host;
         }
     }
@@ -463,7 +474,7 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
     if (share < 100 * LEAST_WAITING_SHARE) {
         pl_text_printf(summary->text,
                        "No rank held up the others: they waited %.1f %% of the time for the last rank.\n", share);
-    } else if ((double)rank->cost_ns >= CULPRIT_SHARE * (double)summary->cost_ns) {
+    } else if (is_culprit(summary, rank->cost_ns, summary->count)) {
         if ((double)rank->most_ns >= ONCE_SHARE * (double)rank->cost_ns) {
             say_once(summary, rank);
             return PL_OK;

@@ -254,7 +254,8 @@ without_keys_hosts_say_what_to_do_and_a_secret_is_enough() {
     image=$image-nokeys start "$host" --network "$network" --hostname "$host" -v "$work/keys/$host:/opt/ml" -v "$work/digits:/opt/ml/input/data:ro" -- train
     ends "$host" 120
     [ "$code" != 0 ] || fail "$host runs without keys"
-    for words in "this image has no ssh keys" PACELINE_SSH_SECRET; do
+    for words in "the training image that this job names has no ssh keys ('/etc/paceline/ssh/id_ed25519' is missing)" \
+      "the Dockerfile that builds this training image" "PACELINE_SSH_SECRET=.* that all hosts get$"; do
       grep -q -- "$words" "$work/keys/$host/output/failure" || fail "the failure file of $host lacks '$words'"
     done
     forget

@@ -235,7 +235,7 @@ def what_the_image_lacks_is_known_to_plan():
         keys = pathlib.Path(folder) / 'keys'
         env['PACELINE_SSH_DIR'] = str(keys)
         with Tree({'sagemaker_program': 'train.py', 'sagemaker_parameter_server_enabled': 'true'}, {'train.py': ''}, resource, env=env) as tree:
-            refused_alike(tree, f"this image has no ssh keys ('{keys}/id_ed25519')", 'PACELINE_SSH_SECRET', 'SSH_KEYS=yes')
+            refused_alike(tree, "the training image that this job names has no ssh keys ('", 'PACELINE_SSH_SECRET', 'the Dockerfile that builds this training image')
         keys.mkdir()
         (keys / 'id_ed25519').touch()
         if subprocess.run([python, '-c', 'import tensorflow'], stderr=subprocess.DEVNULL, check=False).returncode != 0:

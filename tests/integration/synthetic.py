@@ -43,6 +43,7 @@ assert (found["model"], found["tensors"], found["bytes"]) == ("resnet50", 161, 1
 text = run(1, "--steps", 1, "--backward-ms", 1)
 assert "digits: 1 rank(s) on 1 host(s), 8 tensors, 4.8 MB" in text and "bus bandwidth            0.000 GB/s" in text, text
 assert "--work is 'hard', expected busy or timer" in run(1, "--work", "hard", code=1)
+assert "--late-as is 'tired', expected compute, data or save" in run(1, "--late-as", "tired", code=1)
 assert "list.json" in run(1, "--gradients", "/nowhere/list.json", code=1)
 with open("/dev/full", "w", encoding="utf-8") as full:
     assert "write the result: No space left on device" in run(1, "--steps", 1, code=1, stdout=full)

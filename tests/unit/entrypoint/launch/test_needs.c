@@ -76,7 +76,10 @@ START_TEST(a_link_that_the_job_needs_takes_ssh)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(remove(scratch_path(&tree.scratch, "ssh/id_ed25519", path)), 0);
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_msg(strncmp(tree.error.cause, "this image has no ssh keys ('", 29) == 0, "%s", tree.error.cause);
+    ck_assert_msg(strstr(tree.error.cause, "the training image that this job names has no ssh keys ('") &&
+                      strstr(tree.error.cause, "the Dockerfile that builds this training image needs `RUN ") &&
+                      strstr(tree.error.cause, "in a channel in File mode that all hosts get"),
+                  "%s", tree.error.cause);
     tree_env(&tree, "PACELINE_SSH_SECRET", "/opt/ml/input/data/secret/key");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(remove(scratch_path(&tree.scratch, "bin/ssh", path)), 0);

@@ -53,6 +53,12 @@ static int64_t those_of_host_one(int rank, int step)
     return rank >= 2 && step % 2 == rank - 2 ? 15 : COMPUTES_MS;
 }
 
+/* Two late steps of host 1 for one of host 0, as it also happens by chance. */
+static int64_t host_one_more_often(int rank, int step)
+{
+    return step % 6 < 4 ? those_of_host_one(rank, step) : step % 2 == rank ? 15 : COMPUTES_MS;
+}
+
 static struct pl_trace *open_ring(struct job *job, int rank)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -177,6 +183,7 @@ START_TEST(the_rank_that_others_wait_for_is_named_with_the_reason)
                    "gradients).");
     expect_summary(job_of(1, one_after_the_other, NULL), "late by turns, no one rank: they waited 29 % of the time");
     expect_summary(job_of(2, those_of_host_one, NULL), "The ranks of host 1 were late by turns");
+    expect_summary(job_of(2, host_one_more_often, NULL), "The ranks were late by turns, no one rank");
 }
 END_TEST
 
