@@ -92,8 +92,8 @@ reasons() { # LAUNCHER PROGRAM HOSTS
       case $how-$2 in
       raise-*) [ "$code" != 0 ] && [ "$first" = "ValueError: bad data (mistake.py:32, rank $rank on $last)" ] || case_failed "$host: $first" ;;
       kill-*) [ "$code" != 0 ] && grep -q "^rank $rank on host $last was killed by signal 9 (SIGKILL)" <<<"$first" || case_failed "$host: $first" ;;
-      wait-lightning_ddp) # it has a handler of its own, after which its ranks end with 0
-        [ "$code" = 0 ] && [ -e "$cluster/$host/ml/output/success" ] || case_failed "$host: $code $first" ;;
+      wait-lightning_ddp) # it has a handler of its own, after which its ranks save and end with 0
+        [ "$code" = 0 ] && [ -e "$cluster/$host/ml/output/success" ] && [ -s "$cluster/algo-1/ml/checkpoints/stopped.ckpt" ] || case_failed "$host: $code $first" ;;
       wait-*) [ "$code" = 143 ] && grep -q "^the job was stopped by SIGTERM; .*rank [0-9]* on" <<<"$first" || case_failed "$host: $code $first" ;;
       esac
     done
