@@ -23,7 +23,8 @@ static bool begins_with(const char *text, size_t bytes, const char *beginning)
 /* "mpirun noticed that ...": the first word is the name by which it was started. */
 static bool begins_block(const char *line, size_t bytes)
 {
-    static const char primary[] = "Primary job  terminated normally, but ";
+    static const char *const beginnings[] = {"Primary job  terminated normally, but ",
+                                             "MPI_ABORT was invoked on rank "};
     static const char *const after_name[] = {" noticed that process rank ",
                                              " detected that one or more processes exited with non-zero status"};
     const size_t name = strcspn(line, " \n");
@@ -33,7 +34,12 @@ static bool begins_block(const char *line, size_t bytes)
             return true;
         }
     }
-    return begins_with(line, bytes, primary);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(beginnings); i++) {
+        if (begins_with(line, bytes, beginnings[i])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool has_tag(const char *line)

@@ -78,7 +78,7 @@ reasons() { # LAUNCHER PROGRAM HOSTS
   local how rank=$(($(wc -w <<<"$3") * 2 - 1)) last=${3##* } first code
   for how in raise kill wait; do
     case_begin "$2 by $1, rank $rank on $last: $how"
-    cluster_environment=(HOW=$how WHO=$rank PACELINE_STOP_S=30)
+    cluster_environment=(HOW=$how WHO=$rank)
     start "$@"
     if [ $how = wait ]; then
       for host in $3; do [ $1 = mpi ] || await_log $host 'rank [0-9] waits' $seconds; done
@@ -92,9 +92,8 @@ reasons() { # LAUNCHER PROGRAM HOSTS
       case $how-$2 in
       raise-*) [ "$code" != 0 ] && [ "$first" = "ValueError: bad data (mistake.py:32, rank $rank on $last)" ] || case_failed "$host: $first" ;;
       kill-*) [ "$code" != 0 ] && grep -q "^rank $rank on host $last was killed by signal 9 (SIGKILL)" <<<"$first" || case_failed "$host: $first" ;;
-      wait-lightning_ddp) # it has a handler of its own, whose ranks end with 0, or not within the time
-        [ "$code" = 0 ] && [ -e "$cluster/$host/ml/output/success" ] || { [ "$code" = 143 ] && grep -q "^the job was stopped by SIGTERM; rank [0-9]* on" <<<"$first"; } \
-          || case_failed "$host: $code $first" ;;
+      wait-lightning_ddp) # it has a handler of its own, after which its ranks save and end with 0
+        [ "$code" = 0 ] && [ -e "$cluster/$host/ml/output/success" ] && [ -s "$cluster/algo-1/ml/checkpoints/stopped.ckpt" ] || case_failed "$host: $code $first" ;;
       wait-*) [ "$code" = 143 ] && grep -q "^the job was stopped by SIGTERM; .*rank [0-9]* on" <<<"$first" || case_failed "$host: $code $first" ;;
       esac
     done

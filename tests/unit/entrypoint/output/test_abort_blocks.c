@@ -15,6 +15,14 @@
     DASHES "mpirun detected that one or more processes exited with non-zero status, thus causing\n"                    \
            "the job to be terminated. The first process to do so was:\n\n"                                             \
            "  Process name: [[41215,1],1]\n  Exit code:    1\n" DASHES
+#define ABORTED                                                                                                        \
+    DASHES "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD\nwith errorcode 1.\n\n"                     \
+           "NOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes.\n"                                     \
+           "You may or may not see output from other processes, depending on\n"                                        \
+           "exactly when Open MPI kills them.\n" DASHES
+#define ABORTED_5                                                                                                      \
+    DASHES "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD\n  Proc: [[41215,1],3]\n  Errorcode: 1\n\n" \
+           "NOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes.\n" DASHES
 #define SLOTS                                                                                                          \
     DASHES "There are not enough slots available in the system to satisfy the 20\nslots that were requested\n" DASHES
 
@@ -44,6 +52,9 @@ START_TEST(blocks_about_the_end_of_a_rank_are_left_out)
 {
     expect_left(PRIMARY, "");
     expect_left("before\n" NOTICED "after\n", "before\nafter\n");
+    expect_left("[1,3]<stderr>:ValueError: bad data\n" ABORTED "after\n",
+                "[1,3]<stderr>:ValueError: bad data\nafter\n");
+    expect_left(ABORTED_5, "");
     expect_left(PRIMARY "[1,0]<stderr>:last words\n" DETECTED, "[1,0]<stderr>:last words\n");
     expect_left(DASHES "prterun noticed that process rank 0 with PID 7 on node algo-1 exited\n" DASHES, "");
 }
