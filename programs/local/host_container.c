@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/local/channels.h"
+#include "programs/local/secret.h"
 #include "programs/local/tree.h"
 
 #include <errno.h>
@@ -328,7 +329,7 @@ static enum pl_status add_mounts(struct words *words, const struct pl_local *loc
     }
     if (local->job->hosts > 1) {
         PL_TRY(pl_local_path(local, &path, reterr, "secret"));
-        PL_TRY(add_mount(words, path.data, PL_LOCAL_CONTAINER_SECRET, true, reterr));
+        PL_TRY(add_mount(words, path.data, PL_LOCAL_SECRET_PATH, true, reterr));
     }
     if (checkpoints) {
         PL_TRY(pl_local_path(local, &path, reterr, "checkpoints"));

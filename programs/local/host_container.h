@@ -11,9 +11,6 @@
 
 #include "programs/local/local.h"
 
-/** Where a container finds the secret from which hosts derive their ssh keys. */
-#define PL_LOCAL_CONTAINER_SECRET "/run/paceline-secret"
-
 /**
  * Finds the engine and the image, removes what killed calls left, and makes the network of several hosts.
  *

@@ -20,6 +20,7 @@
 #include "programs/local/rehearse.h"
 #include "programs/local/result.h"
 #include "programs/local/run.h"
+#include "programs/local/secret.h"
 #include "programs/local/spot.h"
 #include "programs/local/tree.h"
 
@@ -29,14 +30,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #define LEAST_FREE_BYTES (UINT64_C(64) << 20)
 
-enum { FOLDER_MODE = 0755, SECRET_MODE = 0600, SECRET_BYTES = 32, STOP_S = 120 };
+enum { FOLDER_MODE = 0755, STOP_S = 120 };
 
 struct options {
     struct pl_local_job *job;
@@ -268,22 +268,6 @@ static enum pl_status open_folder(struct pl_local *local, const struct options *
     return lock(local, reterr);
 }
 
-/* Hosts know each other by ssh keys that they derive from this secret. */
-static enum pl_status write_secret(const struct pl_local *local, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    unsigned char secret[SECRET_BYTES];
-
-    if (local->job->hosts == 1) {
-        return PL_OK;
-    }
-    if (getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret)) {
-        return pl_error_errno(reterr, "make a secret");
-    }
-    PL_TRY(pl_local_path(local, &path, reterr, "secret"));
-    return pl_file_write_atomic(path.data, secret, sizeof(secret), SECRET_MODE, reterr);
-}
-
 static enum pl_status open_logs(struct pl_local *local, struct pl_error *reterr)
 {
     for (size_t i = 0; i < local->job->hosts; i++) {
@@ -364,7 +348,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(check_checkpoints(local, reterr));
     PL_TRY(pl_local_channels_check(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
-    PL_TRY(write_secret(local, reterr));
+    PL_TRY(pl_local_secret_make(local, reterr));
     PL_TRY(open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
     pl_local_result_say_stop(local);
@@ -400,6 +384,7 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     PL_TRY(local->hosts ? PL_OK : PL_MEMORY);
     PL_TRY(pl_signals_open(&local->signals, reterr));
     pl_process_adopt_orphans();
+    pl_local_secret_remove_left(options->folder);
     PL_TRY(open_folder(local, options, reterr));
     PL_TRY(pl_local_rehearse_check(local, reterr));
     PL_TRY(pl_local_hosts_choose(local, reterr));

@@ -61,6 +61,14 @@ job --kind plain --name failing --environment CODE=7 --channel training=data -- 
 [ $code != 0 ] && grep -q '^Status: Failed$' log && grep -q 'FailureReason (algo-1): AlgorithmError: .*7' log || fail "code $code"
 [ ! -e paceline-local/failing/algo-1 ] && [ -s paceline-local/failing/algo-1.log ] || fail "it kept $(ls paceline-local/failing)"
 
+step "the next call removes a secret that a killed one left, not that of one that runs"
+mkdir -p paceline-local/left
+touch paceline-local/left/lock paceline-local/left/secret
+flock paceline-local/left/lock "$paceline" local --kind plain --name other -- true >log 2>&1 || fail "it ended with $?"
+[ -e paceline-local/left/secret ] || fail "the secret of a call that runs is gone"
+job --kind plain --name other -- true
+[ $code = 0 ] && [ ! -e paceline-local/left/secret ] && grep -q "removed 'paceline-local/left/secret'" log || fail "code $code"
+
 step "a name in use, Control-C, and a stop"
 "$paceline" local --kind plain --name used -- sh -c 'trap "echo stopped; exit 0" TERM; echo runs; while :; do sleep 0.1; done' >log 2>&1 &
 job=$!
@@ -208,6 +216,7 @@ for hosts in 1 2; do
   until ! pgrep -f "sleep 10$hosts$$" >/dev/null && ! pgrep -f "feed .*$work" >/dev/null; do [ $SECONDS -lt 500 ] || fail "processes are left"; sleep 0.05; done
   ! grep -q "$work" /proc/mounts || fail "a mount is left"
   ! ip link show sw0 >/dev/null 2>&1 || fail "a bridge is left"
+  [ ! -e paceline-local/killed/secret ] || fail "the secret of the ssh keys is left"
   job --name killed -- true
   [ $code = 0 ] || fail "the next run of the name ended with $code"
 done
