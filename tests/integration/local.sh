@@ -69,6 +69,20 @@ flock paceline-local/left/lock "$paceline" local --kind plain --name other -- tr
 job --kind plain --name other -- true
 [ $code = 0 ] && [ ! -e paceline-local/left/secret ] && grep -q "removed 'paceline-local/left/secret'" log || fail "code $code"
 
+cat >wordy <<'END'
+#!/usr/bin/env python3
+import os
+open(os.environ["SAGEMAKER_BASE_DIR"] + "/output/failure", "w", encoding="utf-8").write("é€𝄞" * 1000)
+raise SystemExit(3)
+END
+chmod +x wordy
+job --kind plain --name wordy -- ./wordy
+python3 - <<'END' || fail "the FailureReason of a long text is another"
+[line] = [line for line in open("log", encoding="utf-8") if line.startswith("FailureReason (algo-1): ")]
+reason = line.split(": ", 1)[1].rstrip("\n")
+assert len(reason) == 1024 and reason == ("AlgorithmError: " + "é€𝄞" * 1000)[:1024], (len(reason), reason[:60], reason[-4:])
+END
+
 step "a name in use, Control-C, and a stop"
 "$paceline" local --kind plain --name used -- sh -c 'trap "echo stopped; exit 0" TERM; echo runs; while :; do sleep 0.1; done' >log 2>&1 &
 job=$!
