@@ -7,7 +7,7 @@
 #                              PACELINE_SSH_SECRET (docs/security.md), and two builds of one tree have the same files
 #   --build-arg COMMIT=...     the commit for `paceline --version` and the label org.opencontainers.image.revision; without
 #                              it `paceline --version` has what .git/HEAD says, and the label has "unknown"
-#   --build-arg EXAMPLES=no    without the example programs and OpenBLAS (45 MiB); a job must name its program then
+#   --build-arg EXAMPLES=no    without the example programs and OpenBLAS (51 MB); a job must name its program then
 #
 # A Debian package: docker build --target deb --output . .
 #

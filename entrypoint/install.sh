@@ -236,6 +236,5 @@ done
 cat <<W
 install: the Dockerfile goes on with these lines:
   ENV BASH_ENV=$prefix/share/paceline/bash-env.sh NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-  STOPSIGNAL SIGTERM
   ENTRYPOINT ["paceline"]
 W

@@ -57,35 +57,51 @@ static enum pl_status need_keys(const struct pl_job *job, struct pl_error *reter
                : pl_needs_keys_missing(pl_text_string(&path), reterr);
 }
 
-/* The script that Debian 12's python3-torch installs: of torch 1.13, for Python 3.11. */
-static bool is_broken_torchrun(const char *path)
+/* A torchrun of Debian's package python3-torch that works for nobody: what its script holds, and why. */
+static const struct broken_torchrun {
+    const char *python, *torch, *why;
+} broken_torchruns[] = {
+    {"python3.11\n", "'torch==1.13.", "1.13 and does not work with Python 3.11"},                /* Debian 12 */
+    {"python3.13\n", "'torch==2.6.0+debian'", "2.6 and does not work: that torch has no libuv"}, /* Debian 13 */
+};
+
+/* Returns what is wrong with the torchrun `path`, or NULL. */
+static const char *broken_torchrun(const char *path)
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     char text[256] = "";
     ssize_t bytes = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
 
     if (bytes <= 0) {
-        return false;
+        return NULL;
     }
     text[bytes] = '\0';
-    return strncmp(text, "#!", 2) == 0 && strstr(text, "python3.11\n") && strstr(text, "'torch==1.13.");
+    for (size_t i = 0; i < sizeof(broken_torchruns) / sizeof(broken_torchruns[0]); i++) {
+        const struct broken_torchrun *broken = &broken_torchruns[i];
+
+        if (strncmp(text, "#!", 2) == 0 && strstr(text, broken->python) && strstr(text, broken->torch)) {
+            return broken->why;
+        }
+    }
+    return NULL;
 }
 
 enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_program *program,
                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    static const char format[] = "%s is of Debian's package python3-torch 1.13 and does not work with Python 3.11: "
-                                 "install torch 2 from PyPI (pip3 install torch)";
+    static const char format[] = "%s is of Debian's package python3-torch %s: install torch 2 from PyPI (pip3 install "
+                                 "--upgrade torch)";
     PL_AUTO_FREE char *path = NULL;
+    const char *why;
 
     PL_TRY(pl_needs_tool(job, program, "torchrun", "build it with PyTorch, or name torch in requirements.txt", plan,
                          reterr));
     if (pl_file_find_program("torchrun", pl_environment_get(job->process, "PATH"), &path, NULL) != PL_OK ||
-        !is_broken_torchrun(path)) {
+        !(why = broken_torchrun(path))) {
         return PL_OK;
     }
-    return program->may_install ? pl_strv_printf(&plan->warnings, reterr, format, path)
-                                : pl_error_set(reterr, PL_UNSUPPORTED, format, path);
+    return program->may_install ? pl_strv_printf(&plan->warnings, reterr, format, path, why)
+                                : pl_error_set(reterr, PL_UNSUPPORTED, format, path, why);
 }
 
 enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_error *reterr)

@@ -9,6 +9,7 @@
 #include "entrypoint/supervise/process.h"
 #include "programs/local/host_container.h"
 #include "programs/local/network.h"
+#include "programs/local/secret.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -178,9 +179,7 @@ static enum pl_status make_environment(const struct pl_local *local, const struc
         PL_TRY(pl_environment_set(environment, "HOSTNAME", host->name, reterr));
     }
     if (local->job->hosts > 1) {
-        PL_TRY(pl_local_path(local, &text, reterr, "secret"));
-        PL_TRY(pl_environment_set(environment, "PACELINE_SSH_SECRET",
-                                  local->kind == PL_LOCAL_CONTAINERS ? PL_LOCAL_CONTAINER_SECRET : text.data, reterr));
+        PL_TRY(pl_environment_set(environment, "PACELINE_SSH_SECRET", PL_LOCAL_SECRET_PATH, reterr));
     }
     for (size_t i = 0; i < local->job->environment_count; i++) {
         PL_TRY(

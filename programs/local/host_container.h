@@ -11,9 +11,6 @@
 
 #include "programs/local/local.h"
 
-/** Where a container finds the secret from which hosts derive their ssh keys. */
-#define PL_LOCAL_CONTAINER_SECRET "/run/paceline-secret"
-
 /**
  * Finds the engine and the image, removes what killed calls left, and makes the network of several hosts.
  *
@@ -32,6 +29,9 @@ enum pl_status pl_local_container_words(const struct pl_local *local, size_t ind
 void pl_local_container_words_free(char ***words_at);
 
 #define PL_AUTO_CONTAINER_WORDS __attribute__((cleanup(pl_local_container_words_free)))
+
+/** The container of the host `index`. */
+void pl_local_container_name(size_t index, char text[static 64]);
 
 /** Kills the container of the host `index`; does not wait for that. */
 void pl_local_container_kill(const struct pl_local *local, size_t index);

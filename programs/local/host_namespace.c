@@ -6,6 +6,7 @@
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
 #include "programs/local/network.h"
+#include "programs/local/secret.h"
 #include "programs/local/tree.h"
 
 #include <errno.h>
@@ -238,6 +239,7 @@ static enum pl_status make_mounts(const struct pl_local *local, size_t index, co
         return pl_error_errno(reterr, "make this host's mounts its own");
     }
     PL_TRY(mount_memory("/run", "mode=0755", reterr));
+    PL_TRY(pl_local_secret_show(local, reterr));
     PL_TRY(mount_memory("/dev/shm", "mode=1777", reterr));
     PL_TRY(cover_tmp(local, argv, reterr));
     PL_TRY(make_mount_point(reterr));

@@ -23,6 +23,7 @@ enum {
     PL_LOCAL_MOST_HOSTS = 250, /* the addresses of one network */
     PL_LOCAL_LINE_BYTES = 64 * 1024,
     PL_LOCAL_MOST_ENGINE_OPTIONS = 64,
+    PL_LOCAL_SECRET_BYTES = 32,
 };
 
 enum pl_local_kind { PL_LOCAL_AUTO, PL_LOCAL_PLAIN, PL_LOCAL_NAMESPACES, PL_LOCAL_CONTAINERS };
@@ -88,6 +89,7 @@ struct pl_local {
     struct pl_environment *environment;
     struct pl_signals signals;
     int lock_fd, network_fd;
+    unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* of several hosts */
     struct pl_local_host *hosts;
     pid_t *feeds;
     size_t feed_count;

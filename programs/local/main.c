@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paceline local [OPTION...] [-- PROGRAM [ARGUMENT...]]
+ * paceline local shell [--folder DIR] [--name NAME] HOST [COMMAND [ARGUMENT...]]
  *
  * Runs a training job on this machine as SageMaker would: lays out /opt/ml for each host, starts `paceline train`
  * there, prints the log, packs the model, and tells how the job ended. The exit code is the job's.
@@ -20,6 +21,8 @@
 #include "programs/local/rehearse.h"
 #include "programs/local/result.h"
 #include "programs/local/run.h"
+#include "programs/local/secret.h"
+#include "programs/local/shell.h"
 #include "programs/local/spot.h"
 #include "programs/local/tree.h"
 
@@ -29,14 +32,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #define LEAST_FREE_BYTES (UINT64_C(64) << 20)
 
-enum { FOLDER_MODE = 0755, SECRET_MODE = 0600, SECRET_BYTES = 32, STOP_S = 120 };
+enum { FOLDER_MODE = 0755, STOP_S = 120 };
 
 struct options {
     struct pl_local_job *job;
@@ -238,8 +240,8 @@ static enum pl_status lock(struct pl_local *local, struct pl_error *reterr)
     if (local->lock_fd < 0) {
         return pl_error_errno(reterr, "open '%s'", path.data);
     }
-    if (flock(local->lock_fd, LOCK_EX | LOCK_NB) == 0) {
-        return PL_OK;
+    if (flock(local->lock_fd, LOCK_EX | LOCK_NB) == 0) { /* what an earlier call wrote there goes, see state.h */
+        return ftruncate(local->lock_fd, 0) == 0 ? PL_OK : pl_error_errno(reterr, "empty '%s'", path.data);
     }
     return errno == EWOULDBLOCK
                ? pl_error_set(reterr, PL_INVALID, "a job with the name '%s' runs in '%s': give this one another --name",
@@ -266,22 +268,6 @@ static enum pl_status open_folder(struct pl_local *local, const struct options *
                             (int)(LEAST_FREE_BYTES >> 20));
     }
     return lock(local, reterr);
-}
-
-/* Hosts know each other by ssh keys that they derive from this secret. */
-static enum pl_status write_secret(const struct pl_local *local, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    unsigned char secret[SECRET_BYTES];
-
-    if (local->job->hosts == 1) {
-        return PL_OK;
-    }
-    if (getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret)) {
-        return pl_error_errno(reterr, "make a secret");
-    }
-    PL_TRY(pl_local_path(local, &path, reterr, "secret"));
-    return pl_file_write_atomic(path.data, secret, sizeof(secret), SECRET_MODE, reterr);
 }
 
 static enum pl_status open_logs(struct pl_local *local, struct pl_error *reterr)
@@ -364,7 +350,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(check_checkpoints(local, reterr));
     PL_TRY(pl_local_channels_check(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
-    PL_TRY(write_secret(local, reterr));
+    PL_TRY(pl_local_secret_make(local, reterr));
     PL_TRY(open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
     pl_local_result_say_stop(local);
@@ -400,6 +386,7 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     PL_TRY(local->hosts ? PL_OK : PL_MEMORY);
     PL_TRY(pl_signals_open(&local->signals, reterr));
     pl_process_adopt_orphans();
+    pl_local_secret_remove_left(options->folder);
     PL_TRY(open_folder(local, options, reterr));
     PL_TRY(pl_local_rehearse_check(local, reterr));
     PL_TRY(pl_local_hosts_choose(local, reterr));
@@ -421,6 +408,24 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     return status;
 }
 
+static int exit_code(enum pl_status status, int code)
+{
+    return status == PL_OK ? code : status == PL_INVALID || status == PL_NOT_FOUND ? PL_EXIT_USAGE : EXIT_FAILURE;
+}
+
+static int run_shell(int argc, char **argv)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char text[1200];
+    int code = 0;
+    const enum pl_status status = pl_local_shell(argc, argv, &code, &error);
+
+    if (status != PL_OK) {
+        pl_log(PL_LOG_ERROR, "shell: %s", pl_error_text(&error, text, sizeof(text)));
+    }
+    return exit_code(status, code);
+}
+
 int main(int argc, char **argv)
 {
     static struct pl_local local; /* the lines of its hosts are too large for the stack */
@@ -435,6 +440,9 @@ int main(int argc, char **argv)
     local.lose.due_ns = local.cut.due_ns = PL_DEADLINE_NEVER;
     local.stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
     pl_log_open("paceline local");
+    if (argc > 1 && strcmp(argv[1], "shell") == 0) {
+        return run_shell(argc - 1, argv + 1);
+    }
     if (read_options(argc, argv, &local, &options, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
         return PL_EXIT_USAGE;
@@ -452,5 +460,5 @@ int main(int argc, char **argv)
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
     }
     pl_local_job_free(options.job);
-    return status == PL_OK ? code : status == PL_INVALID || status == PL_NOT_FOUND ? PL_EXIT_USAGE : EXIT_FAILURE;
+    return exit_code(status, code);
 }

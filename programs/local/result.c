@@ -166,6 +166,19 @@ static double seconds(int64_t from_ns, int64_t to_ns)
     return (double)(to_ns - from_ns) / (double)PL_NS_PER_S;
 }
 
+/* The bytes of the characters that SageMaker keeps. A byte that is no part of UTF-8 counts as one. */
+static size_t reason_bytes(const char *text, const char *end)
+{
+    const char *at = text;
+
+    for (int i = 0; i < PL_LOCAL_REASON_CHARACTERS && at < end; i++) {
+        const size_t bytes = pl_text_character_bytes(at, end);
+
+        at += bytes > 0 ? bytes : 1;
+    }
+    return (size_t)(at - text);
+}
+
 /* Prints the failure file of the host as SageMaker shows it. */
 static void print_reason(const struct pl_local *local, const struct pl_local_host *host)
 {
@@ -183,9 +196,8 @@ static void print_reason(const struct pl_local *local, const struct pl_local_hos
         pl_text_append(&reason, ", ");
     }
     pl_text_printf(&reason, "exit code: %d", host->code);
-    bytes =
-        pl_text_whole_bytes(reason.data, reason.length < PL_LOCAL_REASON_BYTES ? reason.length : PL_LOCAL_REASON_BYTES);
     if (!reason.failed) {
+        bytes = reason_bytes(reason.data, reason.data + reason.length);
         pl_text_mask(reason.data, bytes);
         printf("FailureReason (%s): %.*s\n", host->name, (int)bytes, reason.data);
     }

@@ -10,7 +10,7 @@
 
 #include "programs/local/local.h"
 
-enum { PL_LOCAL_REASON_BYTES = 1024 }; /* SageMaker's limit of FailureReason */
+enum { PL_LOCAL_REASON_CHARACTERS = 1024 }; /* SageMaker's limit of FailureReason */
 
 /** Packs model.tar.gz and output.tar.gz. A name that two hosts wrote is a warning; the first host's file is packed. */
 enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;

@@ -3,7 +3,8 @@
 # Paceline in images of other people's: their bases with `COPY --from=paceline /opt/paceline` and its `install`, and the Debian package. In each an MPI job
 # with two ranks and a Python program run. Bases: Debian 12 with Open MPI of its own, the layouts of python:3-slim (Python in /usr/local), of conda (all
 # in /opt/conda) and of AWS's images (Open MPI in /opt/amazon/openmpi, not in PATH), the last one also with two hosts. What is missing is said.
-# With the word `full`: Debian 13, Debian 11 (too old), and a Horovod and a torchrun job on 12 and 13. `only CHECK...`: these checks, such as debian_12.
+# With the word `full`: Debian 13, also with the package, Debian 11 (too old), and a Horovod and a torchrun job on every base: on Debian 12 with Debian's
+# torch, on the others with PyPI's, which is installed once for a build folder and mounted. `only CHECK...`: these checks, such as debian_12.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/containers.sh"
 container_engine
@@ -26,7 +27,6 @@ apt='RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y
 lines='COPY --from='$image' /opt/paceline /opt/paceline
 RUN /opt/paceline/install
 ENV BASH_ENV=/opt/paceline/share/paceline/bash-env.sh NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-STOPSIGNAL SIGTERM
 ENTRYPOINT ["paceline"]'
 
 # base NAME, its Dockerfile's lines on standard input, and files in $work/NAME: with the lines that docs/own-image.md has.
@@ -76,13 +76,19 @@ job() {
 }
 
 mpi='"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"'
+# jobs_run BASE PYTHON: an MPI job and a plain program of Python, and what `paceline info` says of the base, in words and as JSON.
 jobs_run() {
+  local said words
   job "$1" mpi "{\"sagemaker_program\": \"mpi.sh\", $mpi}"
   grep -q '"bytes": *64' "$work/$1-mpi.log" || { cat "$work/$1-mpi.log"; fail "$1: no measurement of 64 bytes"; }
   job "$1" plain '{"sagemaker_program": "plain.py", "epochs": "3"}'
   grep -qF "[[\"--epochs\", \"3\"], \"algo-1\", \"$2" "$work/ml/$1-plain/model/model.json" || fail "$1: $(cat "$work/ml/$1-plain/model/model.json")"
+  said=$(in_base "$1" 'paceline info && paceline info --json')
+  for words in "^ +program: +$2\$" '^ +version: +mpirun \(Open MPI\) [45]\.' '^ +sshd: +/' '^ +works: +yes$' "\"program\":\"$2\"" '"runtime":\{"works":true,'; do
+    says "$said" "$words"
+  done
 }
-in_base() { "$engine" run --rm --entrypoint sh "$image-$1" -c "exec 2>&1; $2"; }
+in_base() { "$engine" run --rm --entrypoint sh "${@:3}" "$image-$1" -c "exec 2>&1; $2"; } # BASE COMMANDS [ENGINE_OPTIONS...]
 says() { grep -qE -- "$2" <<<"$1" || fail "'$2' is missing in: $1"; }
 
 debian_12() {
@@ -180,23 +186,26 @@ D
   says "$("$engine" logs "$run_id-algo-1" 2>&1)" '"bytes": *64'
 }
 
-the_debian_package() {
-  local id
+# the_debian_package_runs_on NAME BASE: the package of the image's own base, installed by apt.
+the_debian_package_runs_on() {
+  local id name=$1
   build "$image-deb" "$PACELINE_SOURCE" --target deb
-  mkdir "$work/deb"
+  mkdir "$work/$name"
   id=$("$engine" create "$image-deb" none)
-  "$engine" cp "$id:/" "$work/deb" >/dev/null && "$engine" rm "$id" >/dev/null
-  base deb alone <<D
-FROM $base_image
+  "$engine" cp "$id:/" "$work/$name" >/dev/null && "$engine" rm "$id" >/dev/null
+  base "$name" alone <<D
+FROM $2
 COPY paceline_*.deb /tmp/
 $apt python3 /tmp/paceline_*.deb
 ENTRYPOINT ["paceline"]
 D
-  jobs_run deb /usr/bin/python3
-  says "$(in_base deb 'paceline info')" '^ +keys: +no$'
-  says "$(in_base deb 'ldd /opt/paceline/libexec/paceline/paceline-* /opt/paceline/lib/libpaceline.so.0 | grep -c "not found"; apt-get remove -y -qq paceline >/dev/null 2>&1
+  jobs_run "$name" /usr/bin/python3
+  says "$(in_base "$name" 'paceline info')" '^ +keys: +no$'
+  says "$(in_base "$name" 'ldd /opt/paceline/libexec/paceline/paceline-* /opt/paceline/lib/libpaceline.so.0 | grep -c "not found"; apt-get remove -y -qq paceline >/dev/null 2>&1
     ls -d /usr/local/bin/paceline /opt/paceline /etc/ld.so.conf.d/zz-paceline.conf 2>/dev/null | wc -l' | tr '\n' ' ')" '^0 0 $'
 }
+
+the_debian_package() { the_debian_package_runs_on deb "$base_image"; }
 
 # other RELEASE: Debian's own base of that name.
 other() {
@@ -216,6 +225,11 @@ D
   jobs_run debian13 /usr/bin/python3
 }
 
+the_debian_package_runs_on_13() {
+  other trixie || { echo "the_debian_package_runs_on_13: left out: there is no base"; return; }
+  the_debian_package_runs_on deb13 paceline-base:trixie
+}
+
 debian_11_is_too_old() {
   other bullseye || { echo "debian_11_is_too_old: left out: there is no base"; return; }
   base debian11 alone <<D
@@ -228,32 +242,85 @@ D
     'the base has no libexpat.so.1, and the one in /opt/paceline/lib/carried needs GLIBC_2\.3[2-9]: install libexpat1.*code 1'
 }
 
-# Debian 12's own torchrun does not work with its Python: tests/support/torchrun.py stands for it there.
-horovod_and_torchrun_run_on() { # RELEASE
-  local release=$1 torchrun
+# horovod_runs BASE [ENGINE_OPTIONS...], torchrun_runs BASE [ENGINE_OPTIONS...]: a job with two ranks.
+horovod_runs() {
+  job "$1" horovod "{\"sagemaker_program\": \"horovod_job.py\", $mpi}" "${@:2}"
+  [ "$(grep -c 'sum \[2.0, 2.0, 2.0\] of 2' "$work/$1-horovod.log")" = 2 ] || { cat "$work/$1-horovod.log"; fail "$1: Horovod"; }
+  step "$1: Horovod with $(torch_of "$@")"
+}
+torchrun_job='"sagemaker_program": "torchrun_job.py", "sagemaker_torch_distributed_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"'
+torchrun_runs() {
+  job "$1" torchrun "{$torchrun_job}" "${@:2}"
+  [ "$(grep -c 'sum 2 of 2' "$work/$1-torchrun.log")" = 2 ] || { cat "$work/$1-torchrun.log"; fail "$1: torchrun"; }
+  step "$1: torchrun with $(torch_of "$@")"
+}
+torch_of() { in_base "$1" 'python3 -c "import sys, torch; print(\"torch\", torch.__version__, \"in\", sys.executable)"' "${@:2}"; }
+
+# Debian's torch with Horovod. Its torchrun works neither in 12 nor in 13, which is said before the job starts. In 12 a patched one works.
+debians_torch() { # RELEASE
+  local release=$1 base=torch$1
   python3 -m pip download -q --no-deps --no-binary :all: -d "$work" horovod==0.28.1 >"$work/pip.log" 2>&1 ||
-    { echo "horovod_and_torchrun_run_on $1: left out: $(tail -n 1 "$work/pip.log")"; return; }
-  "$engine" image inspect "$image-debian$release" >/dev/null 2>&1 || { echo "horovod_and_torchrun_run_on $1: left out: there is no base"; return; }
-  mkdir -p "$work/horovod$release" && cp "$work"/horovod-0.28.1.tar.gz "$PACELINE_SOURCE/tests/support/torchrun.py" "$work/horovod$release"
-  [ "$release" != 12 ] || torchrun="RUN { echo '#!/usr/bin/python3' && cat /tmp/torchrun.py; } >/usr/local/bin/torchrun && chmod 755 /usr/local/bin/torchrun"
-  base "horovod$release" alone <<D
+    { echo "debians_torch $release: left out: $(tail -n 1 "$work/pip.log")"; return; }
+  "$engine" image inspect "$image-debian$release" >/dev/null 2>&1 || { echo "debians_torch $release: left out: there is no base"; return; }
+  mkdir -p "$work/$base" && cp "$work"/horovod-0.28.1.tar.gz "$work/$base"
+  base "$base" alone <<D
 FROM $image-debian$release
 $apt python3-torch python3-numpy python3-cffi python3-pip python3-setuptools python3-wheel python3-cloudpickle python3-psutil python3-yaml python3-packaging
-COPY horovod-0.28.1.tar.gz torchrun.py /tmp/
+COPY horovod-0.28.1.tar.gz /tmp/
 RUN HOROVOD_SKIP_COMPILE=1 pip3 install --break-system-packages --no-index --no-deps --no-build-isolation /tmp/horovod-0.28.1.tar.gz && paceline horovod install
-${torchrun:-}
 D
-  job "horovod$release" job "{\"sagemaker_program\": \"horovod_job.py\", $mpi}"
-  [ "$(grep -c 'sum \[2.0, 2.0, 2.0\] of 2' "$work/horovod$release-job.log")" = 2 ] || { cat "$work/horovod$release-job.log"; fail "Horovod on Debian $release"; }
-  job "horovod$release" torchrun '{"sagemaker_program": "torchrun_job.py", "sagemaker_torch_distributed_enabled": "true"}'
-  grep -q 'sum 1 of 1' "$work/horovod$release-torchrun.log" || { cat "$work/horovod$release-torchrun.log"; fail "torchrun on Debian $release"; }
+  horovod_runs "$base"
+  tree "$base-refused" algo-1 '["algo-1"]' "{$torchrun_job}"
+  if "$engine" run --rm --network none -v "$work/ml/$base-refused:/opt/ml" "$image-$base" train >"$work/refused.log" 2>&1 ||
+    ! grep -q "/usr/bin/torchrun is of Debian's package python3-torch .* pip3 install --upgrade torch" "$work/ml/$base-refused/output/failure"; then
+    cat "$work/refused.log"
+    fail "Debian $release: its own torchrun is not refused"
+  fi
+  [ "$release" = 12 ] || return 0
+  { echo '#!/usr/bin/python3' && cat "$PACELINE_SOURCE/tests/support/torchrun.py"; } >"$work/torchrun12"
+  chmod 755 "$work/torchrun12"
+  torchrun_runs "$base" -v "$work/torchrun12:/usr/local/bin/torchrun:ro"
 }
-horovod_and_torchrun_run() { horovod_and_torchrun_run_on 12; horovod_and_torchrun_run_on 13; }
+
+# PyPI's torch has several GB: it is mounted, so that no image has it. For another Python than that of the folder there is a second torch, which uses its
+# libraries. Horovod's folder is the base's own, since `paceline horovod install` writes to it.
+pypis_torch() { # BASE
+  local base=$1 python site version paths=/opt/horovod mounts other
+  "$engine" image inspect "$image-$base" >/dev/null 2>&1 || { echo "pypis_torch $base: left out: there is no base"; return; }
+  python=$(python3 "$PACELINE_SOURCE/tests/support/horovod_python.py" pytorch) || { echo "pypis_torch $base: left out: $python"; return; }
+  site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  HOROVOD_SKIP_COMPILE=1 "$python" -m pip install -q --target "$work/pypi-$base" --no-deps --no-build-isolation horovod==0.28.1 cloudpickle >"$work/pip.log" 2>&1 ||
+    { echo "pypis_torch $base: left out: $(tail -n 1 "$work/pip.log")"; return; }
+  printf '#!/usr/bin/env python3\nfrom torch.distributed.run import main\nmain()\n' >"$work/torchrun"
+  chmod 755 "$work/torchrun"
+  mounts=(-v "$site:/opt/site:ro" -v "$work/pypi-$base:/opt/horovod" -v "$work/torchrun:/usr/local/bin/torchrun:ro")
+  version=$(in_base "$base" 'python3 --version' | cut -d ' ' -f 2 | cut -d . -f 1,2)
+  if [ "$version" != "$("$python" --version | cut -d ' ' -f 2 | cut -d . -f 1,2)" ]; then
+    other=$PACELINE_BUILD/torch-$version
+    if [ ! -e "$other/complete" ]; then
+      "$python" -m pip install -q --target "$other" --upgrade --python-version "$version" --only-binary :all: --no-deps \
+        "torch==$("$python" -c 'from importlib.metadata import version; print(version("torch"))')" numpy >"$work/pip.log" 2>&1 ||
+        { echo "pypis_torch $base: left out: $(tail -n 1 "$work/pip.log")"; return; }
+      touch "$other/complete"
+    fi
+    mounts+=(-v "$other:/opt/other:ro")
+    paths+=:/opt/other
+  fi
+  mounts+=(-e "PYTHONPATH=$paths:/opt/site")
+  in_base "$base" 'paceline horovod install' "${mounts[@]}" >"$work/install.log" || { cat "$work/install.log"; fail "$base: paceline horovod install"; }
+  horovod_runs "$base" "${mounts[@]}"
+  torchrun_runs "$base" "${mounts[@]}"
+}
+horovod_and_torchrun_run() {
+  local base
+  for base in 12 13; do debians_torch $base; done
+  for base in slim conda amazon debian13; do pypis_torch $base; done
+}
 
 build "$image" "$PACELINE_SOURCE"
 checks="debian_12 what_is_missing_is_said python_in_usr_local all_in_conda openmpi_of_amazon the_debian_package"
 case ${1:-main} in
-full) checks="debian_12 debian_13 debian_11_is_too_old horovod_and_torchrun_run" ;;
+full) checks="debian_12 debian_13 the_debian_package_runs_on_13 debian_11_is_too_old python_in_usr_local all_in_conda openmpi_of_amazon horovod_and_torchrun_run" ;;
 only) checks=${*:2} ;;
 esac
 for check in $checks; do

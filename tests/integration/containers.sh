@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The image of the Dockerfile trains: alone, on two hosts, and in the trees of the SDK's two local modes. With the word `long`: a program in Python
 # in an image made from it, the smoke test for CI pipelines, the pods of a job on Kubernetes, an image without examples, and one without ssh keys. With
-# the word `full`: two builds of one tree have the same files.
+# the word `full`: two builds of one tree have the same files, and a scanner finds no secret in them.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/containers.sh"
 container_engine
@@ -290,6 +290,36 @@ two_builds_have_the_same_files() {
   diff "$work/first" "$work/second" || fail "two builds of one tree have other files"
 }
 
+# secrets_in IMAGE: a line for each secret that PyPI's detect-secrets finds in /etc, /opt and /usr/local. Lines of Debian's such as `passwd: files` in
+# /etc/nsswitch.conf, which it takes for passwords, are left out.
+secrets_in() {
+  local id folder=$work/scanned
+  mkdir "$folder"
+  id=$("$engine" create "$1" none)
+  "$engine" export "$id" | tar -x -C "$folder" etc opt usr/local
+  "$engine" rm "$id" >/dev/null
+  (cd "$folder" && "$work/scanner/bin/detect-secrets" scan --all-files etc opt usr/local) >"$work/found.json"
+  [ "$(find "$folder" -type f | wc -l)" -gt 300 ] || fail "$1 has few files"
+  rm -rf "$folder"
+  python3 -c 'import json, sys
+for file, secrets in json.load(sys.stdin)["results"].items():
+    for secret in secrets:
+        if secret["type"] != "Secret Keyword" or not file.startswith("etc/"):
+            print(file, secret["line_number"], secret["type"], sep=":")' <"$work/found.json"
+}
+
+a_scanner_finds_the_keys_and_nothing_without_them() {
+  local found
+  { python3 -m venv "$work/scanner" && "$work/scanner/bin/python" -m pip install -q detect-secrets==1.5.0; } >"$work/pip.log" 2>&1 ||
+    { echo "a_scanner_finds_the_keys_and_nothing_without_them: left out: $(tail -n 1 "$work/pip.log")"; return; }
+  found=$(secrets_in "$image")
+  [ "$found" = "etc/paceline/ssh/host_ed25519:1:Private Key"$'\n'"etc/paceline/ssh/id_ed25519:1:Private Key" ] || fail "with keys the scanner finds '$found'"
+  container_build "$image-nokeys" "$PACELINE_SOURCE" --build-arg SSH_KEYS=no >"$work/build.log" 2>&1 ||
+    { tail -n 40 "$work/build.log"; fail "the image without keys does not build"; }
+  found=$(secrets_in "$image-nokeys")
+  [ -z "$found" ] || fail "without keys the scanner finds '$found'"
+}
+
 # Runs the pods of examples/kubernetes/job.yaml with its script, files, capabilities and a secret, in an image without a key.
 two_pods_train_without_keys_in_the_image() {
   local yaml=$PACELINE_SOURCE/examples/kubernetes/job.yaml job=$work/pods name
@@ -397,7 +427,7 @@ the_image_is_built
 checks="no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs paceline_local_runs_jobs_in_containers"
 case ${1:-main} in
   long) checks="the_smoke_test_tells_good_images_from_bad_ones two_pods_train_without_keys_in_the_image a_python_program_runs_in_an_image_of_its_own an_image_without_examples_has_no_openblas_and_asks_for_a_program without_keys_hosts_say_what_to_do_and_a_secret_is_enough" ;;
-  full) checks=two_builds_have_the_same_files ;;
+  full) checks="two_builds_have_the_same_files a_scanner_finds_the_keys_and_nothing_without_them" ;;
 esac
 for check in $checks; do
   step "$check"

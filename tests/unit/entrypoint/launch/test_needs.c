@@ -40,7 +40,10 @@ END_TEST
 START_TEST(debians_torchrun_is_refused_unless_pip_may_bring_another)
 {
     static const char words[] = "/first/torchrun is of Debian's package python3-torch 1.13 and does not work with "
-                                "Python 3.11: install torch 2 from PyPI (pip3 install torch)";
+                                "Python 3.11: install torch 2 from PyPI (pip3 install --upgrade torch)";
+    static const char of_debian_13[] =
+        "/first/torchrun is of Debian's package python3-torch 2.6 and does not work: that "
+        "torch has no libuv: install torch 2 from PyPI";
     struct tree tree;
 
     tree_setup(&tree);
@@ -57,6 +60,13 @@ START_TEST(debians_torchrun_is_refused_unless_pip_may_bring_another)
     tree_write(&tree, "code/requirements.txt", "");
     tree_env(&tree, "PACELINE_INSTALL", "0");
     tree_write(&tree, "first/torchrun", "#!/usr/bin/python3.12\n# 'torch==1.13.0a0'\n");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    tree_write(
+        &tree, "first/torchrun",
+        "#!/usr/bin/python3.13\n# EASY-INSTALL-ENTRY-SCRIPT: 'torch==2.6.0+debian','console_scripts','torchrun'\n");
+    ck_assert_int_eq(tree_plan(&tree), PL_UNSUPPORTED);
+    ck_assert_msg(strstr(tree.error.cause, of_debian_13), "%s", tree.error.cause);
+    tree_write(&tree, "first/torchrun", "#!/usr/bin/python3.13\n# 'torch==2.6.0'\n");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }

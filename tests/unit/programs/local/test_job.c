@@ -160,6 +160,10 @@ START_TEST(each_broken_rule_is_refused_at_its_place)
     check_refused(JOB("\"Environment\": {\n  \"1A\": \"x\"}"),
                   "3:3: Environment: expected a text that matches [a-zA-Z_][a-zA-Z0-9_]*, found '1A' as a name");
     check_refused(JOB("\"InputDataConfig\": []"), "2:20: InputDataConfig: expected entries: 1 to 20, found 0");
+    check_refused(JOB("\"InputDataConfig\": [{\"ChannelName\": \"a\", \"DataSource\": {\n"
+                      "\"FileSystemDataSource\": {\"FileSystemId\": \"fs-1\"}}}]"),
+                  "3:25: InputDataConfig[0].DataSource.FileSystemDataSource: only S3 data sources are imitated: write "
+                  "an S3DataSource here; --channel NAME=DIR takes a folder in its place");
     check_refused(JOB("\"InputDataConfig\": [{\"ChannelName\": \"a\"}]"),
                   "2:21: InputDataConfig[0]: the key 'DataSource' is missing");
     check_refused(JOB("\"InputDataConfig\": [{\"ChannelName\": \"a\", \"InputMode\": \"Fast\", " SOURCE("") "}]"),
