@@ -213,9 +213,9 @@ const struct pl_verb pl_verbs[] = {
      .program = "paceline-demo",
      .summary = "train a digit classifier here, as a job would, to try Paceline",
      .arguments = "[OPTION...]",
-     .text = "Write the files of a job as SageMaker lays them out, with drawn digits as its data, and run `paceline "
-             "train` on them. At the end it prints the accuracy, where the model is, and how to go on. It needs "
-             "neither network nor GPU.",
+     .text = "Draw digits and run `paceline local` on them, which trains the classifier of the examples. At the end it "
+             "prints the accuracy, where the model is, and how to go on. The job's files stay as SageMaker lays them "
+             "out. It needs neither network nor GPU.",
      OPTIONS(demo_options),
      .examples = "paceline demo\ndocker run --rm -v \"$PWD/job:/opt/ml\" paceline demo --keep /opt/ml"},
     {.name = "local",
