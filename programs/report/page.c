@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a report as one HTML page. */
+#include "base/memory.h"
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/version.h"
 #include "programs/report/report.h"
@@ -13,10 +14,10 @@ enum { CURVE_WIDTH = 10000, CURVE_HEIGHT = 1000, MOST_ROWS = 100, CELL_BYTES = 4
 
 /* Colours have a contrast of 4.5 and more with what is behind them, light and dark: tests/integration/report.py. */
 static const char style[] =
-    ":root{color-scheme:light dark;--page:#f6f7f9;--card:#ffffff;--text:#16191d;--soft:#565e68;--line:#d9dde3;"
+    ":root{color-scheme:light dark;--page:#f6f7f9;--panel:#ffffff;--text:#16191d;--soft:#565e68;--line:#d9dde3;"
     "--accent:#0b5fa5;--good:#146c2e;--bad:#a8201a;--warn:#7a5200;--computes:#0b5fa5;--data:#b45309;--saves:#7c3aed;"
     "--waits:#c2c8d0;--moves:#0f766e}"
-    "@media(prefers-color-scheme:dark){:root{--page:#121417;--card:#1b1e23;--text:#e7eaee;--soft:#a4adb8;"
+    "@media(prefers-color-scheme:dark){:root{--page:#121417;--panel:#1b1e23;--text:#e7eaee;--soft:#a4adb8;"
     "--line:#343a43;--accent:#74b6f2;--good:#7ddb97;--bad:#ff9a92;--warn:#f0c368;--computes:#74b6f2;--data:#f0a04b;"
     "--saves:#b79bff;--waits:#4a525d;--moves:#4fc3b0}}"
     "*{box-sizing:border-box}"
@@ -26,11 +27,11 @@ static const char style[] =
     "h2{font-size:1.1rem;margin:0 0 .8rem}"
     "h3{font-size:1rem;margin:0;overflow-wrap:anywhere}"
     "p{margin:.4rem 0}"
-    "section,header{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:1.2rem;"
+    "section,header{background:var(--panel);border:1px solid var(--line);border-radius:10px;padding:1.2rem;"
     "margin:0 0 1rem}"
     ".status{font-weight:600}.Completed{color:var(--good)}.Failed{color:var(--bad)}.Stopped,.Interrupted{"
     "color:var(--warn)}"
-    ".soft,figcaption p,footer{color:var(--soft)}"
+    ".soft,figcaption p,footer{color:var(--soft)}.small{font-size:.85rem}"
     "pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.6rem 0 0;padding:.8rem;border:1px solid var(--line);"
     "border-radius:6px;font:.85rem/1.45 ui-monospace,monospace;background:var(--page)}"
     "dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.8rem;margin:1rem 0 0}"
@@ -51,7 +52,7 @@ static const char style[] =
     "table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}"
     "th,td{text-align:left;padding:.3rem .7rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}"
     "th{color:var(--soft);font-weight:600}"
-    ".number{text-align:right}"
+    ".number{text-align:right;white-space:nowrap}"
     ".wide{overflow-wrap:anywhere}"
     "summary{cursor:pointer;color:var(--accent);font-size:.85rem}"
     "ul{margin:.4rem 0;padding-left:1.2rem}li{overflow-wrap:anywhere;margin:.2rem 0}"
@@ -230,6 +231,9 @@ static void append_head(const struct pl_report *report, struct pl_text *html)
         }
         pl_text_append(html, "</p>\n");
     }
+    if (report->launch) {
+        append_element(html, "p", "soft", report->launch);
+    }
     if (reason) {
         append_element(html, "pre", NULL, reason);
     }
@@ -302,8 +306,7 @@ static void append_numbers(struct pl_text *html, const struct pl_series *series)
             row.last_x = series->stretches[k].last_x;
         }
         pl_text_append(html, "<tr>");
-        append_number_cell(html, row.first_x);
-        append_number_cell(html, row.last_x);
+        pl_text_printf(html, "<td class=\"number\">%.10g</td><td class=\"number\">%.10g</td>", row.first_x, row.last_x);
         append_number_cell(html, row.least);
         append_number_cell(html, row.most);
         append_number_cell(html, row.last);
@@ -332,8 +335,9 @@ static void append_series(struct pl_text *html, const struct pl_series *series)
     pl_text_printf(html, "<span>%.4g</span><span>%.4g</span><span>%.4g</span></div>\n", series->most,
                    series->least + (series->most - series->least) / 2, series->least);
     append_curve(html, series, &frame);
-    pl_text_printf(html, "<div class=\"x\"><span>%.6g</span><span>%.6g</span></div></div>\n", frame.left, frame.right);
-    pl_text_append(html, "<p class=\"soft wide\">First in: ");
+    pl_text_printf(html, "<div class=\"x\"><span>%.10g</span><span>%.10g</span></div></div>\n", frame.left,
+                   frame.right);
+    pl_text_append(html, "<p class=\"soft small wide\">First in: ");
     append_text(html, series->first_line);
     pl_text_append(html, "</p>\n");
     append_numbers(html, series);
@@ -345,12 +349,13 @@ static void append_metrics(const struct pl_report *report, struct pl_text *html)
     size_t shown = 0;
 
     begin_section(html, "Metrics");
-    pl_text_append(html, report->has_definitions
-                             ? "<p class=\"soft\">By the job's MetricDefinitions, from left to right over the step of "
-                               "the line (step=N), else over the number of the value.</p>\n"
-                             : "<p class=\"soft\">The job has no MetricDefinitions: these are the words NAME=NUMBER of "
-                               "its log, from left to right over the step of the line (step=N), else over the number "
-                               "of the value.</p>\n");
+    pl_text_append(html,
+                   report->has_definitions
+                       ? "<p class=\"soft small\">By the job's MetricDefinitions, from left to right over the step of "
+                         "the line (step=N), else over the number of the value.</p>\n"
+                       : "<p class=\"soft small\">The job has no MetricDefinitions: these are the words NAME=NUMBER of "
+                         "its log, from left to right over the step of the line (step=N), else over the number "
+                         "of the value.</p>\n");
     pl_text_append(html, "<div class=\"curves\">\n");
     for (size_t i = 0; i < report->series_count; i++) {
         if (report->series[i]->count > 0) {
@@ -413,7 +418,7 @@ static void append_ranks(const struct pl_report *report, struct pl_text *html)
     append_text(html, pl_text_string(&report->comparison));
     pl_text_append(html, "</p>\n");
     if (report->rank_count > 0) {
-        pl_text_append(html, "<p class=\"soft keys\">");
+        pl_text_append(html, "<p class=\"soft small keys\">");
         for (size_t i = 0; i < PL_ARRAY_ITEMS(share_names); i++) {
             pl_text_printf(html, "<span><i class=\"key %s\"></i>%s</span> ", share_names[i], share_titles[i]);
         }
@@ -529,7 +534,7 @@ static void append_all_settings(const struct pl_report *report, struct pl_text *
     size_t count;
 
     begin_section(html, "Hyperparameters and settings");
-    pl_text_append(html, "<p class=\"soft\">What the job sets; all else has its default.</p>\n");
+    pl_text_append(html, "<p class=\"soft small\">What the job sets; all else has its default.</p>\n");
     begin_table(html, names);
     count = append_settings(html, given, true);
     count += report->job ? append_settings(html, pl_json_member(job, "Environment"), true) : 0;

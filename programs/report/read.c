@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads what a job left: its description, logs, failure, traces and trials. */
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -38,8 +39,11 @@ static void add_note(struct pl_report_notes *notes, const char *text, size_t len
     const size_t bytes = pl_text_whole_bytes(text, length < NOTE_BYTES ? length : NOTE_BYTES);
 
     notes->all++;
-    if (notes->count < PL_REPORT_MOST_NOTES && (notes->texts[notes->count] = strndup(text, bytes)) != NULL) {
-        notes->count++;
+    if (notes->count < PL_REPORT_MOST_NOTES) {
+        char *copy = strndup(text, bytes);
+
+        notes->texts[notes->count] = copy;
+        notes->count += copy ? 1 : 0;
     }
 }
 
@@ -115,7 +119,8 @@ static void take_word(struct reader *reader, const char *name, size_t name_lengt
     struct pl_report *report = reader->report;
     struct pl_series *series = NULL;
 
-    if (name_length > PL_SERIES_NAME_BYTES || (name_length == 4 && strncmp(name, "step", 4) == 0)) {
+    if (name_length > PL_SERIES_NAME_BYTES || (name_length == 4 && strncmp(name, "step", 4) == 0) ||
+        (name_length == 5 && strncmp(name, "epoch", 5) == 0)) {
         return;
     }
     for (size_t i = 0; i < report->series_count && !series; i++) {
@@ -161,7 +166,18 @@ static void take_words(struct reader *reader, const char *line, size_t length)
 
 static bool has(const char *line, size_t length, const char *words)
 {
-    return memmem(line, length, words, strlen(words)) != NULL;
+    return memmem(line, length, words, strlen(words));
+}
+
+/* Of "paceline: version 0.2.0, mpi: 2 ranks on 2 hosts; this is algo-1, the master" what is true of all hosts. */
+static void take_launch(struct reader *reader, const char *line, size_t length)
+{
+    const char *end = memmem(line, length, "; this is ", strlen("; this is "));
+    const size_t skip = strlen("paceline: ");
+
+    if (!reader->report->launch && end) {
+        reader->report->launch = strndup(line + skip, (size_t)(end - line) - skip);
+    }
 }
 
 static void take_line(struct reader *reader, const char *line, size_t length)
@@ -171,6 +187,9 @@ static void take_line(struct reader *reader, const char *line, size_t length)
     }
     if (has(line, length, "resuming after step ")) {
         add_note(&reader->report->resumes, line, length);
+    }
+    if (strncmp(line, "paceline: version ", strlen("paceline: version ")) == 0) {
+        take_launch(reader, line, length);
     }
     if (reader->metrics) {
         pl_local_metrics_read(reader->metrics, line, length);
@@ -352,7 +371,7 @@ static enum pl_status name_job(struct reader *reader, struct pl_error *reterr)
         PL_TRY(pl_json_text_or(pl_json_member(pl_json_root(report->job), "TrainingJobName"), NULL, &name, reterr));
     }
     if (!name) {
-        name = getenv("TRAINING_JOB_NAME");
+        name = pl_environment_own("TRAINING_JOB_NAME");
     }
     if (!name || *name == '\0') {
         whole = realpath(reader->folder, NULL);
@@ -451,6 +470,7 @@ void pl_report_done(struct pl_report *report)
     pl_json_free(report->hyperparameters);
     free(report->name);
     free(report->failure);
+    free(report->launch);
     for (size_t i = 0; i < report->series_count; i++) {
         free(report->series[i]);
     }

@@ -30,6 +30,7 @@ struct pl_report {
     struct pl_json *hyperparameters;
     char *name;    /* of the job; else of the folder */
     char *failure; /* a failure file; NULL */
+    char *launch;  /* from the first line of the log: version, launcher, ranks and hosts; NULL */
     size_t hosts, logs;
     bool has_definitions; /* the job has MetricDefinitions */
     struct pl_series *series[PL_REPORT_MOST_SERIES];
