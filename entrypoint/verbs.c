@@ -89,6 +89,10 @@ static const struct pl_verb_option local_options[] = {
     {"--folder", "DIR", "where the job's folder is made (paceline-local)"},
 };
 
+static const struct pl_verb_option report_options[] = {
+    {"--output", "FILE", "where the page is written (DIR/report.html); - is standard output"},
+};
+
 static const struct pl_verb_option feed_options[] = {
     {"--epochs", "N", "stop after N epochs (default: go on until told to stop)"},
     {"--first", "N", "begin with epoch N (0)"},
@@ -231,6 +235,14 @@ const struct pl_verb pl_verbs[] = {
      OPTIONS(local_options),
      .examples = "paceline local --hosts 2 --channel training=data --hyperparameter epochs=3 -- ./train\n"
                  "paceline local --job job.json --stop 30\npaceline local shell algo-2 paceline stacks"},
+    {.name = "report",
+     .program = "paceline-report",
+     .summary = "write a page about a job: its metrics, ranks, trials and warnings",
+     .arguments = "[--output FILE] DIR",
+     .text = "DIR is the folder of a job of `paceline local`, which writes the page itself at the end, or a tree as "
+             "/opt/ml. The page is one HTML file that loads nothing else.",
+     OPTIONS(report_options),
+     .examples = "paceline report paceline-local/JOB\npaceline report --output page.html /opt/ml"},
     {.name = "sweep",
      .program = "paceline-sweep",
      .summary = "print the trials of a job that trains several models",

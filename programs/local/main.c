@@ -18,6 +18,7 @@
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
 #include "programs/local/host_container.h"
+#include "programs/local/page.h"
 #include "programs/local/rehearse.h"
 #include "programs/local/result.h"
 #include "programs/local/run.h"
@@ -366,6 +367,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
         pl_log(PL_LOG_WARNING, "spot stop: there was none, because the job ended before it");
     }
     PL_TRY(pl_local_result_pack(local, reterr));
+    pl_local_page_write(local);
     pl_local_result_print(local);
     return PL_OK;
 }
