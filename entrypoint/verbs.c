@@ -222,14 +222,16 @@ const struct pl_verb pl_verbs[] = {
     {.name = "local",
      .program = "paceline-local",
      .summary = "run a training job on this machine as SageMaker would",
-     .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]",
+     .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]\nshell [--name NAME] [--folder DIR] HOST [COMMAND...]",
      .text = "Lay out /opt/ml for each host, start `paceline train` there, print the log with the host's name before "
              "each line, pack model.tar.gz and output.tar.gz, and tell the status, the reason of a failure, the times "
              "and the metrics. Control-C stops the job as StopTrainingJob does, a second one kills it. The exit code "
-             "is the job's; docs/local.md tells what is not imitated.",
+             "is the job's; docs/local.md tells what is not imitated.\n\n"
+             "While a job runs, `paceline local shell algo-1` opens a shell in this host of it, or runs one command, "
+             "with the environment of the job's program.",
      OPTIONS(local_options),
      .examples = "paceline local --hosts 2 --channel training=data --hyperparameter epochs=3 -- ./train\n"
-                 "paceline local --job job.json --stop 30"},
+                 "paceline local --job job.json --stop 30\npaceline local shell algo-2 paceline stacks"},
     {.name = "sweep",
      .program = "paceline-sweep",
      .summary = "print the trials of a job that trains several models",

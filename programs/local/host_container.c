@@ -170,7 +170,7 @@ static void network_name(char text[static 64])
     snprintf(text, 64, LABEL "-%ld", (long)getpid());
 }
 
-static void container_name(size_t index, char text[static 64])
+void pl_local_container_name(size_t index, char text[static 64])
 {
     snprintf(text, 64, LABEL "-%ld-algo-%zu", (long)getpid(), index + 1);
 }
@@ -208,7 +208,7 @@ void pl_local_container_kill(const struct pl_local *local, size_t index)
     const char *const argv[] = {local->engine, "kill", name, NULL};
     pid_t pid;
 
-    container_name(index, name);
+    pl_local_container_name(index, name);
     setup.argv = argv;
     setup.environment = pl_environment_strings(local->environment);
     setup.signals = &local->signals;
@@ -226,7 +226,7 @@ void pl_local_containers_remove(const struct pl_local *local)
     char name[64];
 
     for (size_t i = 0; i < local->job->hosts; i++) {
-        container_name(i, name);
+        pl_local_container_name(i, name);
         /* Most have gone by --rm; what is still there belongs to a client that was killed. */
         if (local->hosts[i].started) {
             (void)!ask(local, (const char *const[]){"rm", "--force", name, NULL}, &said, NULL);
@@ -368,7 +368,7 @@ static enum pl_status add_all(struct words *words, const struct pl_local *local,
     const bool has_entry = local->job->entrypoint_words > 0;
     char name[64];
 
-    container_name(index, name);
+    pl_local_container_name(index, name);
     PL_TRY(add(words, reterr, "%s", local->engine));
     PL_TRY(add(words, reterr, "run"));
     PL_TRY(add(words, reterr, "--rm"));

@@ -30,6 +30,9 @@ void pl_local_container_words_free(char ***words_at);
 
 #define PL_AUTO_CONTAINER_WORDS __attribute__((cleanup(pl_local_container_words_free)))
 
+/** The container of the host `index`. */
+void pl_local_container_name(size_t index, char text[static 64]);
+
 /** Kills the container of the host `index`; does not wait for that. */
 void pl_local_container_kill(const struct pl_local *local, size_t index);
 
