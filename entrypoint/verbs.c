@@ -120,6 +120,7 @@ static const struct pl_verb_option horovod_options[] = {
 
 static const struct pl_verb_option s3_options[] = {
     {"--recursive", NULL, "everything below a prefix or directory"},
+    {"--manifest", NULL, "cp: FROM is a ManifestFile; copy the objects that it names into the directory TO"},
     {"--json", NULL, "ls: print one JSON object for each key or prefix"},
     {"--again", NULL, "copy also what is there already with the same size and time"},
     {"--quiet", NULL, "no progress line"},

@@ -322,7 +322,9 @@ static enum pl_status add_mounts(struct words *words, const struct pl_local *loc
 
         if (channel->mode != PL_LOCAL_PIPE && pl_local_tree_has_channel(local, index, channel)) {
             pl_text_clear(&path);
-            pl_text_printf(&path, channel->sharded ? PL_LOCAL_SHARDED "/%s" : "/opt/ml/input/data/%s", channel->name);
+            pl_text_printf(&path,
+                           pl_local_channel_is_linked(channel) ? PL_LOCAL_SHARDED "/%s" : "/opt/ml/input/data/%s",
+                           channel->name);
             PL_TRY(pl_text_check(&path, reterr));
             PL_TRY(add_mount(words, local->sources[i], path.data, true, reterr));
         }

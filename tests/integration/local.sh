@@ -16,6 +16,7 @@ await() { until grep -q "$1" log; do kill -0 $job || fail "the job ended before 
 
 mkdir data
 for i in 1 2 3 4 5; do echo "record $i" >data/file-$i; done
+echo '[{"prefix": "s3://bucket/"}, "file-5", "file-4", "file-1"]' >data.manifest
 cat >program <<'END'
 #!/bin/sh
 echo "loss=0.5 and host=$(hostname)"
@@ -118,6 +119,22 @@ step "Pipe mode"
 job --kind plain --name pipe --channel training=data:pipe -- sh -c 'cat "$SAGEMAKER_BASE_DIR/input/data/training_0" "$SAGEMAKER_BASE_DIR/input/data/training_1"'
 [ $code = 0 ] && [ "$(grep -c '^\[algo-1\] record' log)" = 10 ] || fail "two epochs of 5 records: code $code"
 
+step "manifests"
+mkdir deep && mkdir deep/sub && for i in 1 2 3; do echo "record $i" >deep/sub/f-$i; done
+echo '[{"prefix": "s3://bucket/data/"}, "sub/f-3", "sub/f-1", "sub/f-3"]' >some.manifest
+echo '[{"prefix": "s3://bucket/data/"}, "sub/f-4"]' >wrong.manifest
+echo '[{"prefix": "s3://bucket/data/"}, "../data/file-1"]' >outside.manifest
+job --kind plain --name manifest --channel training=deep:manifest=some.manifest -- sh -c 'cd "$SAGEMAKER_BASE_DIR/input/data/training" && find . -type l | sort | tr "\n" " " && cat sub/*'
+[ $code = 0 ] && grep -qF '[algo-1] ./sub/f-1 ./sub/f-3 record 1' log && grep -qx '\[algo-1\] record 3' log || fail "the files of a manifest: code $code"
+job --kind plain --name manifest --channel training=deep:pipe:manifest=some.manifest -- sh -c 'cat "$SAGEMAKER_BASE_DIR/input/data/training_0"'
+[ $code = 0 ] && [ "$(grep '^\[algo-1\] record' log)" = "[algo-1] record 1"$'\n'"[algo-1] record 3" ] || fail "a manifest in Pipe mode: code $code"
+for kind in wrong outside; do
+  job --kind plain --name manifest --channel training=deep:manifest=$kind.manifest -- true
+  [ $code = 2 ] && ! grep -q '^\[algo-1\]' log || fail "the $kind manifest: code $code"
+done
+job --kind plain --name manifest --channel training=deep:manifest=wrong.manifest -- true
+grep -q "'wrong.manifest' names 'sub/f-4', and '$work/deep' has no such file (channel 'training')" log || fail "another message of a file that is not there"
+
 [ "$(id -u)" = 0 ] || { echo "SKIP: the rest needs root"; exit 77; }
 unshare --mount --pid --fork --net true 2>/dev/null || { echo "SKIP: this machine allows no namespaces"; exit 77; }
 
@@ -129,6 +146,8 @@ job --name two --hosts 2 --channel training=data:sharded -- ./program
 grep -q '^\[algo-1\] file-1 file-3 file-5 are the files' log && grep -q '^\[algo-2\] file-2 file-4 are the files' log || fail "other shards"
 [ "$(tar tzf paceline-local/two/model.tar.gz | sort | tr '\n' ' ')" = "model-of-algo-1 model-of-algo-2 " ] || fail "another model"
 grep -q "'same' of algo-2 exists on an earlier host too" log || fail "no warning of a name that two hosts wrote"
+job --name manifest --hosts 2 --channel training=data:sharded:manifest=data.manifest -- ./program
+[ $code = 0 ] && grep -q '^\[algo-1\] file-1 file-5 are the files' log && grep -q '^\[algo-2\] file-4 are the files' log || fail "other shards of a manifest: code $code"
 job --name half --hosts 2 -- sh -c 'getent hosts algo-1 algo-2; [ "$(hostname)" = algo-2 ] || exit 3; exec sleep 1000'
 [ $code = 3 ] && grep -q 'FailureReason (algo-1): .*exited with code 3' log || fail "one of two hosts fails: code $code"
 grep -q '^\[algo-2\] 10.78.0.1 *algo-1' log || fail "algo-2 knows no address of algo-1"
