@@ -219,6 +219,20 @@ void pl_local_container_kill(const struct pl_local *local, size_t index)
     }
 }
 
+enum pl_status pl_local_container_lose(const struct pl_local *local, size_t index, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text said = PL_TEXT_NONE;
+    char name[64], network[64];
+
+    pl_local_container_name(index, name);
+    network_name(network);
+    if (local->job->hosts > 1) {
+        PL_TRY(
+            ask(local, (const char *const[]){"network", "disconnect", "--force", network, name, NULL}, &said, reterr));
+    }
+    return ask(local, (const char *const[]){"kill", name, NULL}, &said, reterr);
+}
+
 void pl_local_containers_remove(const struct pl_local *local)
 {
     PL_AUTO_TEXT struct pl_text said = PL_TEXT_NONE;
