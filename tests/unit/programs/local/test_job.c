@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/local/job.c, programs/local/job_save.c, programs/local/limits.c. */
+/* Covers programs/local/job/job.c, programs/local/job/job_save.c, programs/local/job/limits.c. */
 /* The description of a job: what is taken, and where a file that breaks one rule is refused. */
 #include "base/file.h"
 #include "base/memory.h"
-#include "programs/local/job.h"
+#include "programs/local/job/job.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The description of a job: read from the body of CreateTrainingJob, edited by options, checked. */
-#include "programs/local/job.h"
+#include "programs/local/job/job.h"
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "programs/local/job_private.h"
-#include "programs/local/limits.h"
+#include "programs/local/job/job_private.h"
+#include "programs/local/job/limits.h"
 
 #include <inttypes.h>
 #include <stdio.h>
