@@ -18,6 +18,12 @@ enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *ret
 /** Tells in one sentence what the hosts made of a stop; nothing if there was none. */
 void pl_local_result_say_stop(const struct pl_local *local);
 
+/** Completed, Failed, Stopped or Interrupted (a spot stop that nothing followed). */
+const char *pl_local_result_status(const struct pl_local *local);
+
+/** Appends the FailureReason as SageMaker cuts it; nothing if the job did not fail. Returns the host that it is of. */
+const struct pl_local_host *pl_local_result_reason(const struct pl_local *local, struct pl_text *reason);
+
 void pl_local_result_print(const struct pl_local *local);
 
 #endif

@@ -2,7 +2,7 @@
 /* The table of CreateTrainingJob's limits, and a walk over a document by it. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
-#include "programs/local/limits.h"
+#include "programs/local/job/limits.h"
 
 #include "base/json/text_place.h"
 #include "base/memory.h"
