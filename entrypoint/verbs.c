@@ -89,6 +89,10 @@ static const struct pl_verb_option local_options[] = {
     {"--folder", "DIR", "where the job's folder is made (paceline-local)"},
 };
 
+static const struct pl_verb_option report_options[] = {
+    {"--output", "FILE", "where the page is written (DIR/report.html); - is standard output"},
+};
+
 static const struct pl_verb_option feed_options[] = {
     {"--epochs", "N", "stop after N epochs (default: go on until told to stop)"},
     {"--first", "N", "begin with epoch N (0)"},
@@ -116,6 +120,7 @@ static const struct pl_verb_option horovod_options[] = {
 
 static const struct pl_verb_option s3_options[] = {
     {"--recursive", NULL, "everything below a prefix or directory"},
+    {"--manifest", NULL, "cp: FROM is a ManifestFile; copy the objects that it names into the directory TO"},
     {"--json", NULL, "ls: print one JSON object for each key or prefix"},
     {"--again", NULL, "copy also what is there already with the same size and time"},
     {"--quiet", NULL, "no progress line"},
@@ -213,22 +218,32 @@ const struct pl_verb pl_verbs[] = {
      .program = "paceline-demo",
      .summary = "train a digit classifier here, as a job would, to try Paceline",
      .arguments = "[OPTION...]",
-     .text = "Write the files of a job as SageMaker lays them out, with drawn digits as its data, and run `paceline "
-             "train` on them. At the end it prints the accuracy, where the model is, and how to go on. It needs "
-             "neither network nor GPU.",
+     .text = "Draw digits and run `paceline local` on them, which trains the classifier of the examples. At the end it "
+             "prints the accuracy, where the model is, and how to go on. The job's files stay as SageMaker lays them "
+             "out. It needs neither network nor GPU.",
      OPTIONS(demo_options),
      .examples = "paceline demo\ndocker run --rm -v \"$PWD/job:/opt/ml\" paceline demo --keep /opt/ml"},
     {.name = "local",
      .program = "paceline-local",
      .summary = "run a training job on this machine as SageMaker would",
-     .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]",
+     .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]\nshell [--name NAME] [--folder DIR] HOST [COMMAND...]",
      .text = "Lay out /opt/ml for each host, start `paceline train` there, print the log with the host's name before "
              "each line, pack model.tar.gz and output.tar.gz, and tell the status, the reason of a failure, the times "
              "and the metrics. Control-C stops the job as StopTrainingJob does, a second one kills it. The exit code "
-             "is the job's; docs/local.md tells what is not imitated.",
+             "is the job's; docs/local.md tells what is not imitated.\n\n"
+             "While a job runs, `paceline local shell algo-1` opens a shell in this host of it, or runs one command, "
+             "with the environment of the job's program.",
      OPTIONS(local_options),
      .examples = "paceline local --hosts 2 --channel training=data --hyperparameter epochs=3 -- ./train\n"
-                 "paceline local --job job.json --stop 30"},
+                 "paceline local --job job.json --stop 30\npaceline local shell algo-2 paceline stacks"},
+    {.name = "report",
+     .program = "paceline-report",
+     .summary = "write a page about a job: its metrics, ranks, trials and warnings",
+     .arguments = "[--output FILE] DIR",
+     .text = "DIR is the folder of a job of `paceline local`, which writes the page itself at the end, or a tree as "
+             "/opt/ml. The page is one HTML file that loads nothing else.",
+     OPTIONS(report_options),
+     .examples = "paceline report paceline-local/JOB\npaceline report --output page.html /opt/ml"},
     {.name = "sweep",
      .program = "paceline-sweep",
      .summary = "print the trials of a job that trains several models",

@@ -9,8 +9,8 @@
 #   --processes N   training processes (default: 2)
 #   --tree DIR      where the job's files and the model are (default: build/quickstart, which each run replaces)
 #
-# Installs missing packages (as root or through sudo, on Debian and Ubuntu), builds into build/, and runs `paceline demo`,
-# which at the end prints the accuracy, the model's path, and how to go on.
+# Installs missing packages (as root or through sudo, on Debian and Ubuntu), builds into build/, and runs `paceline demo`:
+# a call of `paceline local`, after which it prints the accuracy, the model's path, and how to go on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD

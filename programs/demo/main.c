@@ -2,15 +2,13 @@
 /*
  * paceline demo [OPTION...]
  *
- * Writes the tree of a job, as SageMaker lays it out, with drawn digits or MNIST's files as its channels, and runs
- * `paceline train` on it: two processes train the digit classifier of the examples. At the end it prints the accuracy,
- * the path of the model, and further commands to try.
+ * Draws digits or copies MNIST's files, and runs `paceline local` on them: two processes train the digit classifier of
+ * the examples. At the end it prints the accuracy, the path of the model, and further commands to try.
  */
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/json/json.h"
-#include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -32,10 +30,18 @@
 #include <unistd.h>
 
 #define MARK ".paceline-demo" /* in a tree that a demo has made, and that the next demo may replace */
+#define LOCAL "local"         /* what `paceline local` leaves: the packed results, the log */
+#define HOST LOCAL "/algo-1"
 #define TRAIN_DIGITS "1500"
 #define TEST_DIGITS "500"
 
-enum { FOLDER_MODE = 0755, FILE_MODE = 0644, MOST_FILE_BYTES = 256 << 20, MOST_METRICS_BYTES = 1 << 20 };
+enum {
+    FOLDER_MODE = 0755,
+    FILE_MODE = 0644,
+    MOST_FILE_BYTES = 256 << 20,
+    MOST_METRICS_BYTES = 1 << 20,
+    EMPTY_ENTRIES = 2
+};
 
 struct demo {
     const char *keep, *data; /* the values of the options; NULL if an option was not given */
@@ -91,30 +97,34 @@ static enum pl_status join(const char *folder, const char *name, struct pl_text 
     return pl_text_check(path, reterr);
 }
 
-/* Sets whether the folder is empty, and whether it is the tree of an earlier demo. */
-static enum pl_status look_into(const char *folder, bool *ret_empty, bool *ret_ours, struct pl_error *reterr)
+/* A folder with files that no demo has made is somebody else's. */
+static enum pl_status check_ours(const struct demo *demo, struct pl_error *reterr)
 {
-    PL_AUTO_DIRECTORY DIR *directory = opendir(folder);
-    const struct dirent *entry;
+    PL_AUTO_DIRECTORY DIR *directory = opendir(demo->tree);
+    PL_AUTO_TEXT struct pl_text mark = PL_TEXT_NONE;
+    int entries = 0;
 
     if (!directory) {
-        return pl_error_errno(reterr, "open the folder '%s'", folder);
+        return pl_error_errno(reterr, "open the folder '%s'", demo->tree);
     }
-    *ret_empty = true;
-    *ret_ours = false;
-    while ((entry = readdir(directory))) {
-        *ret_empty = *ret_empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
-        *ret_ours = *ret_ours || strcmp(entry->d_name, MARK) == 0;
+    PL_TRY(join(demo->tree, MARK, &mark, reterr));
+    while (readdir(directory)) {
+        entries++;
     }
-    return PL_OK;
+    return entries <= EMPTY_ENTRIES || access(mark.data, F_OK) == 0
+               ? PL_OK
+               : pl_error_set(
+                     reterr, PL_INVALID,
+                     "'%s' is not empty: expected a new folder, an empty folder, or a folder that an earlier demo made",
+                     demo->keep);
 }
 
 /* Finds or makes the folder of the tree, and removes what an earlier demo left in it. */
 static enum pl_status make_folder(struct demo *demo, struct pl_error *reterr)
 {
-    static const char *const parts[] = {"input", "model", "output"};
+    static const char *const parts[] = {"input", "model", "output", LOCAL};
+    static const char *const channels[] = {"input/data/training", "input/data/testing"};
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    bool empty = false, ours = false;
 
     if (!demo->keep) {
         pl_text_printf(&path, "%s/paceline-demo-XXXXXX", pl_environment_get_or(demo->environment, "TMPDIR", "/tmp"));
@@ -122,103 +132,24 @@ static enum pl_status make_folder(struct demo *demo, struct pl_error *reterr)
         if (!mkdtemp(path.data) || chmod(path.data, FOLDER_MODE) != 0) {
             return pl_error_errno(reterr, "make the folder '%s'", path.data);
         }
-        return realpath(path.data, demo->tree) ? PL_OK : pl_error_errno(reterr, "find '%s'", path.data);
+    } else {
+        PL_TRY(pl_file_make_dirs(demo->keep, FOLDER_MODE, reterr));
+        pl_text_append(&path, demo->keep);
     }
-    PL_TRY(pl_file_make_dirs(demo->keep, FOLDER_MODE, reterr));
-    if (!realpath(demo->keep, demo->tree)) {
-        return pl_error_errno(reterr, "find '%s'", demo->keep);
+    if (!realpath(path.data, demo->tree)) {
+        return pl_error_errno(reterr, "find '%s'", path.data);
     }
-    PL_TRY(look_into(demo->tree, &empty, &ours, reterr));
-    if (!empty && !ours) {
-        return pl_error_set(
-            reterr, PL_INVALID,
-            "'%s' is not empty: expected a new folder, an empty folder, or a folder that an earlier demo made",
-            demo->keep);
-    }
+    PL_TRY(check_ours(demo, reterr));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
         PL_TRY(join(demo->tree, parts[i], &path, reterr));
         pl_file_remove_tree(path.data);
     }
-    return PL_OK;
-}
-
-static enum pl_status write_json(const struct demo *demo, const char *name, const struct pl_json_writer *writer,
-                                 struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    pl_text_printf(&path, "%s/input/config/%s", demo->tree, name);
-    PL_TRY(pl_text_check(&path, reterr));
-    return pl_json_write_file(writer, path.data, FILE_MODE, reterr);
-}
-
-/* Writes all hyperparameters as texts, as SageMaker does. */
-static enum pl_status write_hyperparameters(const struct demo *demo, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
-    struct pl_json_writer writer = PL_JSON_WRITER(&json);
-    char epochs[24], processes[24];
-
-    snprintf(epochs, sizeof(epochs), "%" PRIu64, demo->epochs);
-    snprintf(processes, sizeof(processes), "%" PRIu64, demo->processes);
-    pl_json_write_object(&writer, NULL);
-    pl_json_write_text(&writer, "epochs", epochs);
-    pl_json_write_text(&writer, "batch-size", "32");
-    pl_json_write_text(&writer, "learning-rate", "0.02");
-    pl_json_write_text(&writer, "sagemaker_mpi_enabled", "true");
-    pl_json_write_text(&writer, "sagemaker_mpi_num_of_processes_per_host", processes);
-    pl_json_write_close(&writer);
-    return write_json(demo, "hyperparameters.json", &writer, reterr);
-}
-
-static enum pl_status write_hosts(const struct demo *demo, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
-    struct pl_json_writer writer = PL_JSON_WRITER(&json);
-
-    pl_json_write_object(&writer, NULL);
-    pl_json_write_text(&writer, "current_host", "algo-1");
-    pl_json_write_list(&writer, "hosts");
-    pl_json_write_text(&writer, NULL, "algo-1");
-    pl_json_write_close(&writer);
-    pl_json_write_text(&writer, "network_interface_name", "eth0");
-    pl_json_write_close(&writer);
-    return write_json(demo, "resourceconfig.json", &writer, reterr);
-}
-
-static enum pl_status write_channels(const struct demo *demo, struct pl_error *reterr)
-{
-    static const char *const channels[] = {"training", "testing"};
-    PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
-    struct pl_json_writer writer = PL_JSON_WRITER(&json);
-
-    pl_json_write_object(&writer, NULL);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(channels); i++) {
-        pl_json_write_object(&writer, channels[i]);
-        pl_json_write_text(&writer, "TrainingInputMode", "File");
-        pl_json_write_text(&writer, "S3DistributionType", "FullyReplicated");
-        pl_json_write_text(&writer, "RecordWrapperType", "None");
-        pl_json_write_close(&writer);
-    }
-    pl_json_write_close(&writer);
-    return write_json(demo, "inputdataconfig.json", &writer, reterr);
-}
-
-static enum pl_status write_tree(const struct demo *demo, struct pl_error *reterr)
-{
-    static const char *const folders[] = {"input/config", "input/data/training", "input/data/testing", "model",
-                                          "output"};
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(folders); i++) {
-        PL_TRY(join(demo->tree, folders[i], &path, reterr));
+        PL_TRY(join(demo->tree, channels[i], &path, reterr));
         PL_TRY(pl_file_make_dirs(path.data, FOLDER_MODE, reterr));
     }
     PL_TRY(join(demo->tree, MARK, &path, reterr));
-    PL_TRY(pl_file_write_atomic(path.data, "", 0, FILE_MODE, reterr));
-    PL_TRY(write_hyperparameters(demo, reterr));
-    PL_TRY(write_hosts(demo, reterr));
-    return write_channels(demo, reterr);
+    return pl_file_write_atomic(path.data, "", 0, FILE_MODE, reterr);
 }
 
 /* Waits for the program and forwards signals to it. As process 1 it also reaps orphans. */
@@ -232,7 +163,7 @@ static int await(const struct pl_signals *signals, pid_t program)
         pid_t ended;
 
         if (number == 0) {
-            poll(&signal_fd, 1, -1); /* `paceline train` limits its own waits */
+            poll(&signal_fd, 1, -1); /* both programs limit their own waits */
         } else if (number != SIGCHLD) {
             kill(program, number);
         }
@@ -314,6 +245,61 @@ static enum pl_status copy_data(const struct demo *demo, struct pl_error *reterr
                                      "'%s' has %d of MNIST's files: expected train-images-idx3-ubyte, "
                                      "train-labels-idx1-ubyte and the same with t10k-, plain or with .gz",
                                      demo->data, files);
+}
+
+/* Puts what the job has left where SageMaker has it, below the tree; where `paceline local` had it is a link then. */
+static enum pl_status move_results(const struct demo *demo, struct pl_error *reterr)
+{
+    static const char *const parts[] = {"input/config", "model", "output"};
+    PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE, to = PL_TEXT_NONE, host = PL_TEXT_NONE;
+
+    PL_TRY(join(demo->tree, HOST, &host, reterr));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
+        PL_TRY(join(host.data, parts[i], &from, reterr));
+        PL_TRY(join(demo->tree, parts[i], &to, reterr));
+        if (rename(from.data, to.data) != 0) {
+            return pl_error_errno(reterr, "move '%s' to '%s'", from.data, to.data);
+        }
+    }
+    pl_file_remove_tree(host.data);
+    return symlink("..", host.data) == 0 ? PL_OK : pl_error_errno(reterr, "make the link '%s'", host.data);
+}
+
+static enum pl_status run_job(const struct demo *demo, int *ret_code, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text training = PL_TEXT_NONE, testing = PL_TEXT_NONE;
+    char epochs[32], processes[32];
+
+    pl_text_printf(&training, "training=%s/input/data/training", demo->tree);
+    pl_text_printf(&testing, "testing=%s/input/data/testing", demo->tree);
+    PL_TRY(pl_text_check(&training, reterr));
+    PL_TRY(pl_text_check(&testing, reterr));
+    snprintf(epochs, sizeof(epochs), "epochs=%" PRIu64, demo->epochs);
+    snprintf(processes, sizeof(processes), "%" PRIu64, demo->processes);
+    return run(demo,
+               (const char *const[]){demo->paceline,
+                                     "local",
+                                     "--kind",
+                                     "plain",
+                                     "--keep",
+                                     "--folder",
+                                     demo->tree,
+                                     "--name",
+                                     LOCAL,
+                                     "--channel",
+                                     training.data,
+                                     "--channel",
+                                     testing.data,
+                                     "--processes-per-host",
+                                     processes,
+                                     "--hyperparameter",
+                                     epochs,
+                                     "--hyperparameter",
+                                     "batch-size=32",
+                                     "--hyperparameter",
+                                     "learning-rate=0.02",
+                                     NULL},
+               ret_code, reterr);
 }
 
 /* Reads the test accuracy from the last line of the program's metrics. */
@@ -410,17 +396,15 @@ static enum pl_status show(struct demo *demo, int *ret_code, struct pl_error *re
     }
     PL_TRY(pl_signals_open(&demo->signals, reterr));
     PL_TRY(make_folder(demo, reterr));
-    PL_TRY(write_tree(demo, reterr));
     PL_TRY(demo->data ? copy_data(demo, reterr) : draw_digits(demo, make_digits, reterr));
-    pl_log(PL_LOG_INFO, "the job's files are in %s; running paceline train on them", demo->tree);
-    PL_TRY(pl_environment_set(demo->environment, "SAGEMAKER_BASE_DIR", demo->tree, reterr));
     began_ns = pl_clock_now_ns();
-    PL_TRY(run(demo, (const char *const[]){demo->paceline, "train", NULL}, ret_code, reterr));
+    PL_TRY(run_job(demo, ret_code, reterr));
     if (*ret_code != 0) {
-        pl_log(PL_LOG_ERROR, "the job ended with code %d; the reason is above and in %s/output/failure", *ret_code,
-               demo->tree);
+        pl_log(PL_LOG_ERROR, "the job ended with code %d; the reason is above, and its files are in %s/" LOCAL,
+               *ret_code, demo->tree);
         return PL_OK;
     }
+    PL_TRY(move_results(demo, reterr));
     return report(demo, (double)(pl_clock_now_ns() - began_ns) / (double)PL_NS_PER_S, reterr);
 }
 

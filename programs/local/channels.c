@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/local/files.h"
+#include "programs/local/manifest.h"
 #include "programs/local/tree.h"
 
 #include <errno.h>
@@ -49,19 +50,44 @@ static bool is_fetched(const struct pl_local_channel *channel)
     return is_remote(channel) && channel->mode != PL_LOCAL_PIPE; /* the feeder reads S3 by itself */
 }
 
+bool pl_local_channel_is_linked(const struct pl_local_channel *channel)
+{
+    return channel->sharded || channel->manifest;
+}
+
+/* The files of a channel that is linked, as all its hosts together have them. */
+static enum pl_status list_files(const struct pl_local_channel *channel, const char *folder,
+                                 struct pl_local_files *files, struct pl_error *reterr)
+{
+    return channel->manifest ? pl_local_manifest_read(channel->manifest, folder, files, reterr)
+                             : pl_local_files_list(folder, false, files, reterr);
+}
+
+static enum pl_status check_manifest(const struct pl_local_channel *channel, const char *folder,
+                                     struct pl_error *reterr)
+{
+    PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
+
+    if (channel->manifest && pl_local_manifest_read(channel->manifest, folder, &files, reterr) != PL_OK) {
+        pl_error_context(reterr, "channel '%s'", channel->name);
+        return PL_INVALID;
+    }
+    return PL_OK;
+}
+
 static enum pl_status check_one(const struct pl_local *local, const struct pl_local_channel *channel, char **ret_source,
                                 struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
     struct stat info;
 
-    if (channel->kind != PL_LOCAL_FROM_FOLDER && channel->mode != PL_LOCAL_PIPE) {
-        return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "channel '%s': a manifest is read in Pipe mode only: add :pipe, or name a folder",
-                            channel->name);
-    }
     if (channel->mode == PL_LOCAL_PIPE) {
         PL_TRY(check_fifos(local, channel->name, reterr));
+    }
+    if (is_remote(channel) && channel->manifest) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "channel '%s': the manifest '%s' names files of a folder on this machine, found '%s'",
+                            channel->name, channel->manifest, channel->from);
     }
     if (is_fetched(channel)) {
         PL_TRY(pl_local_path(local, &folder, reterr, "input/%s", channel->name));
@@ -71,13 +97,19 @@ static enum pl_status check_one(const struct pl_local *local, const struct pl_lo
         *ret_source = pl_memory_string(channel->from, reterr);
         return *ret_source ? PL_OK : PL_MEMORY;
     }
+    if (channel->kind == PL_LOCAL_FROM_AUGMENTED) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "channel '%s': an augmented manifest is an object on S3, s3://BUCKET/KEY, found '%s'",
+                            channel->name, channel->from);
+    }
     *ret_source = realpath(channel->from, NULL);
     if (!*ret_source || stat(*ret_source, &info) != 0) {
         return pl_error_errno(reterr, "channel '%s': find '%s'", channel->name, channel->from);
     }
-    return channel->kind != PL_LOCAL_FROM_FOLDER || S_ISDIR(info.st_mode)
-               ? PL_OK
-               : pl_error_set(reterr, PL_INVALID, "channel '%s': '%s' is not a folder", channel->name, channel->from);
+    if (!S_ISDIR(info.st_mode)) {
+        return pl_error_set(reterr, PL_INVALID, "channel '%s': '%s' is not a folder", channel->name, channel->from);
+    }
+    return check_manifest(channel, *ret_source, reterr);
 }
 
 enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *reterr)
@@ -128,20 +160,54 @@ static enum pl_status await(const struct pl_local *local, pid_t program, const c
     return code == 0 ? PL_OK : pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fetched, see above", channel);
 }
 
+static enum pl_status link_one(const char *from, const char *folder, const char *name, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE, place = PL_TEXT_NONE;
+
+    pl_text_printf(&target, "%s/%s", from, name);
+    pl_text_printf(&place, "%s/%s", folder, name);
+    PL_TRY(pl_text_check(&target, reterr));
+    PL_TRY(pl_text_check(&place, reterr));
+    PL_TRY(pl_file_make_parents(place.data, FOLDER_MODE, reterr));
+    return symlink(target.data, place.data) == 0 ? PL_OK : pl_error_errno(reterr, "make the link '%s'", place.data);
+}
+
+/* Feeders, which run on the machine, read a folder of links in place of a manifest. */
+static enum pl_status link_for_feeders(const struct pl_local *local, const struct pl_local_channel *channel,
+                                       char **source_at, struct pl_error *reterr)
+{
+    PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
+    PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
+
+    PL_TRY(list_files(channel, *source_at, &files, reterr));
+    PL_TRY(pl_local_path(local, &folder, reterr, "input/%s", channel->name));
+    pl_file_remove_tree(folder.data);
+    for (size_t i = 0; i < files.count; i++) {
+        PL_TRY(link_one(*source_at, folder.data, files.paths[i], reterr));
+    }
+    free(*source_at);
+    *source_at = NULL;
+    return pl_text_take(&folder, source_at, reterr);
+}
+
 enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *reterr)
 {
     for (size_t i = 0; i < local->job->channel_count; i++) {
         const struct pl_local_channel *channel = &local->job->channels[i];
         pid_t program;
 
+        if (channel->manifest && channel->mode == PL_LOCAL_PIPE) {
+            PL_TRY(link_for_feeders(local, channel, &local->sources[i], reterr));
+        }
         if (!is_fetched(channel)) {
             continue;
         }
         PL_TRY(pl_file_make_dirs(local->sources[i], FOLDER_MODE, reterr));
-        PL_TRY(spawn(
-            local,
-            (const char *const[]){local->paceline, "s3", "cp", "--recursive", channel->from, local->sources[i], NULL},
-            &program, reterr));
+        PL_TRY(spawn(local,
+                     (const char *const[]){local->paceline, "s3", "cp",
+                                           channel->kind == PL_LOCAL_FROM_MANIFEST ? "--manifest" : "--recursive",
+                                           channel->from, local->sources[i], NULL},
+                     &program, reterr));
         PL_TRY(await(local, program, channel->name, reterr));
     }
     return PL_OK;
@@ -160,27 +226,22 @@ static void count_hosts(const struct pl_local *local, const struct pl_local_chan
     }
 }
 
-static enum pl_status link_shard(const struct pl_local *local, const struct pl_local_channel *channel, size_t index,
+static enum pl_status link_files(const struct pl_local *local, const struct pl_local_channel *channel, size_t index,
                                  const char *folder, const char *place, struct pl_error *reterr)
 {
     PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
-    PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE, to = PL_TEXT_NONE;
-    size_t rank, count;
+    PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE;
+    size_t rank = 0, count = 1;
 
-    count_hosts(local, channel, index, &rank, &count);
-    PL_TRY(pl_local_files_list(folder, false, &files, reterr));
+    if (channel->sharded) {
+        count_hosts(local, channel, index, &rank, &count);
+    }
+    pl_text_printf(&from, "%s%s", local->kind != PL_LOCAL_PLAIN ? PL_LOCAL_SHARDED "/" : "",
+                   local->kind != PL_LOCAL_PLAIN ? channel->name : folder);
+    PL_TRY(pl_text_check(&from, reterr));
+    PL_TRY(list_files(channel, folder, &files, reterr));
     for (size_t i = rank; i < files.count; i += count) {
-        pl_text_clear(&from);
-        pl_text_clear(&to);
-        pl_text_printf(&from, "%s%s/%s", local->kind != PL_LOCAL_PLAIN ? PL_LOCAL_SHARDED "/" : "",
-                       local->kind != PL_LOCAL_PLAIN ? channel->name : folder, files.paths[i]);
-        pl_text_printf(&to, "%s/%s", place, files.paths[i]);
-        PL_TRY(pl_text_check(&from, reterr));
-        PL_TRY(pl_text_check(&to, reterr));
-        PL_TRY(pl_file_make_parents(to.data, FOLDER_MODE, reterr));
-        if (symlink(from.data, to.data) != 0) {
-            return pl_error_errno(reterr, "make the link '%s'", to.data);
-        }
+        PL_TRY(link_one(from.data, place, files.paths[i], reterr));
     }
     return PL_OK;
 }
@@ -195,11 +256,11 @@ static enum pl_status lay_out(const struct pl_local *local, size_t number, size_
         return PL_OK; /* its FIFOs are the feeder's */
     }
     PL_TRY(pl_local_path(local, &place, reterr, "%s/input/data/%s", local->hosts[index].name, channel->name));
-    if (local->kind == PL_LOCAL_PLAIN && !channel->sharded) {
+    if (local->kind == PL_LOCAL_PLAIN && !pl_local_channel_is_linked(channel)) {
         return symlink(folder, place.data) == 0 ? PL_OK : pl_error_errno(reterr, "make the link '%s'", place.data);
     }
     PL_TRY(pl_file_make_dirs(place.data, FOLDER_MODE, reterr));
-    return channel->sharded ? link_shard(local, channel, index, folder, place.data, reterr) : PL_OK;
+    return pl_local_channel_is_linked(channel) ? link_files(local, channel, index, folder, place.data, reterr) : PL_OK;
 }
 
 enum pl_status pl_local_channels_lay_out(const struct pl_local *local, struct pl_error *reterr)
@@ -247,7 +308,7 @@ static enum pl_status feed(struct pl_local *local, size_t number, size_t index, 
     argv[count++] = local->paceline;
     argv[count++] = "feed";
     argv[count++] = "--quiet";
-    if (channel->kind == PL_LOCAL_FROM_MANIFEST) {
+    if (channel->kind == PL_LOCAL_FROM_MANIFEST && !channel->manifest) {
         argv[count++] = "--manifest";
     } else if (channel->kind == PL_LOCAL_FROM_AUGMENTED) {
         argv[count++] = "--augmented";

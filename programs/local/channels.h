@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The channels of a job: what hosts see below input/data. A folder of this machine is seen as it is, read-only in
- * namespaces and by a link on a plain host; a sharded one as links to every n-th file; one in Pipe mode is written by
- * `paceline feed`.
+ * namespaces and by a link on a plain host; a sharded one as links to every n-th file; a manifest as links to the files
+ * that it names; one in Pipe mode is written by `paceline feed`.
  *
  * Test  tests/integration/local.sh
  */
@@ -14,10 +14,13 @@
 /** Where hosts in namespaces see the folders to which the links of sharded channels lead. */
 #define PL_LOCAL_SHARDED "/run/paceline-channels"
 
+/** Whether hosts see the channel as links to some of its files: a shard, or those that a manifest names. */
+bool pl_local_channel_is_linked(const struct pl_local_channel *channel);
+
 /** Checks, before the first host starts, that every channel's data is there, and fills `local->sources`. */
 enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Fetches what lies on S3 into FOLDER/NAME/input, once for all hosts. */
+/** Fetches what lies on S3 into FOLDER/NAME/input, once for all hosts; links what Pipe mode reads by a manifest. */
 enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Makes the channels in the trees. */

@@ -13,7 +13,7 @@
 
 enum { MOST_DEPTH = 64 }; /* a link to a folder above would never end */
 
-static enum pl_status add(struct pl_local_files *files, const char *path, struct pl_error *reterr)
+enum pl_status pl_local_files_add(struct pl_local_files *files, const char *path, struct pl_error *reterr)
 {
     PL_TRY(pl_memory_grow(&files->paths, &files->capacity, files->count + 1, sizeof(*files->paths), reterr));
     files->paths[files->count] = pl_memory_string(path, reterr);
@@ -51,7 +51,7 @@ static enum pl_status list(struct pl_text *path, size_t below, bool links, int d
         if (S_ISDIR(info.st_mode)) {
             PL_TRY(list(path, below, links, depth + 1, files, reterr));
         } else if (S_ISREG(info.st_mode) || S_ISLNK(info.st_mode)) {
-            PL_TRY(add(files, path->data + below, reterr));
+            PL_TRY(pl_local_files_add(files, path->data + below, reterr));
         }
         path->length = length;
         path->data[length] = '\0';
@@ -66,6 +66,24 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*first, *second);
 }
 
+void pl_local_files_sort(struct pl_local_files *files)
+{
+    size_t kept = 0;
+
+    if (files->count == 0) {
+        return;
+    }
+    qsort(files->paths, files->count, sizeof(*files->paths), by_bytes);
+    for (size_t i = 1; i < files->count; i++) {
+        if (strcmp(files->paths[i], files->paths[kept]) == 0) {
+            free(files->paths[i]);
+        } else {
+            files->paths[++kept] = files->paths[i];
+        }
+    }
+    files->count = kept + 1;
+}
+
 enum pl_status pl_local_files_list(const char *folder, bool links, struct pl_local_files *files,
                                    struct pl_error *reterr)
 {
@@ -74,9 +92,7 @@ enum pl_status pl_local_files_list(const char *folder, bool links, struct pl_loc
     pl_text_append(&path, folder);
     PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(list(&path, path.length + 1, links, 0, files, reterr));
-    if (files->count > 0) {
-        qsort(files->paths, files->count, sizeof(*files->paths), by_bytes);
-    }
+    pl_local_files_sort(files);
     return PL_OK;
 }
 

@@ -170,7 +170,7 @@ static void network_name(char text[static 64])
     snprintf(text, 64, LABEL "-%ld", (long)getpid());
 }
 
-static void container_name(size_t index, char text[static 64])
+void pl_local_container_name(size_t index, char text[static 64])
 {
     snprintf(text, 64, LABEL "-%ld-algo-%zu", (long)getpid(), index + 1);
 }
@@ -208,7 +208,7 @@ void pl_local_container_kill(const struct pl_local *local, size_t index)
     const char *const argv[] = {local->engine, "kill", name, NULL};
     pid_t pid;
 
-    container_name(index, name);
+    pl_local_container_name(index, name);
     setup.argv = argv;
     setup.environment = pl_environment_strings(local->environment);
     setup.signals = &local->signals;
@@ -219,6 +219,20 @@ void pl_local_container_kill(const struct pl_local *local, size_t index)
     }
 }
 
+enum pl_status pl_local_container_lose(const struct pl_local *local, size_t index, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text said = PL_TEXT_NONE;
+    char name[64], network[64];
+
+    pl_local_container_name(index, name);
+    network_name(network);
+    if (local->job->hosts > 1) {
+        PL_TRY(
+            ask(local, (const char *const[]){"network", "disconnect", "--force", network, name, NULL}, &said, reterr));
+    }
+    return ask(local, (const char *const[]){"kill", name, NULL}, &said, reterr);
+}
+
 void pl_local_containers_remove(const struct pl_local *local)
 {
     PL_AUTO_TEXT struct pl_text said = PL_TEXT_NONE;
@@ -226,7 +240,7 @@ void pl_local_containers_remove(const struct pl_local *local)
     char name[64];
 
     for (size_t i = 0; i < local->job->hosts; i++) {
-        container_name(i, name);
+        pl_local_container_name(i, name);
         /* Most have gone by --rm; what is still there belongs to a client that was killed. */
         if (local->hosts[i].started) {
             (void)!ask(local, (const char *const[]){"rm", "--force", name, NULL}, &said, NULL);
@@ -322,7 +336,9 @@ static enum pl_status add_mounts(struct words *words, const struct pl_local *loc
 
         if (channel->mode != PL_LOCAL_PIPE && pl_local_tree_has_channel(local, index, channel)) {
             pl_text_clear(&path);
-            pl_text_printf(&path, channel->sharded ? PL_LOCAL_SHARDED "/%s" : "/opt/ml/input/data/%s", channel->name);
+            pl_text_printf(&path,
+                           pl_local_channel_is_linked(channel) ? PL_LOCAL_SHARDED "/%s" : "/opt/ml/input/data/%s",
+                           channel->name);
             PL_TRY(pl_text_check(&path, reterr));
             PL_TRY(add_mount(words, local->sources[i], path.data, true, reterr));
         }
@@ -366,7 +382,7 @@ static enum pl_status add_all(struct words *words, const struct pl_local *local,
     const bool has_entry = local->job->entrypoint_words > 0;
     char name[64];
 
-    container_name(index, name);
+    pl_local_container_name(index, name);
     PL_TRY(add(words, reterr, "%s", local->engine));
     PL_TRY(add(words, reterr, "run"));
     PL_TRY(add(words, reterr, "--rm"));

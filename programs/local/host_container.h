@@ -30,8 +30,15 @@ void pl_local_container_words_free(char ***words_at);
 
 #define PL_AUTO_CONTAINER_WORDS __attribute__((cleanup(pl_local_container_words_free)))
 
+/** The container of the host `index`. */
+void pl_local_container_name(size_t index, char text[static 64]);
+
 /** Kills the container of the host `index`; does not wait for that. */
 void pl_local_container_kill(const struct pl_local *local, size_t index);
+
+/** Takes the container of the host `index` off the network, so that its end closes no connection, and kills it. */
+enum pl_status pl_local_container_lose(const struct pl_local *local, size_t index,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Gives the files that a daemon of root has made in the job's folder to the caller, by a container of the same image:

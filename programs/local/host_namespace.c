@@ -158,7 +158,8 @@ static enum pl_status bind_channels(const struct pl_local *local, size_t index, 
         if (channel->mode == PL_LOCAL_PIPE || !pl_local_tree_has_channel(local, index, channel)) {
             continue;
         }
-        pl_text_printf(&place, channel->sharded ? PL_LOCAL_SHARDED "/%s" : "/opt/ml/input/data/%s", channel->name);
+        pl_text_printf(&place, pl_local_channel_is_linked(channel) ? PL_LOCAL_SHARDED "/%s" : "/opt/ml/input/data/%s",
+                       channel->name);
         PL_TRY(pl_text_check(&place, reterr));
         PL_TRY(bind_channel(local->sources[i], place.data, reterr));
     }

@@ -11,7 +11,7 @@
 #include "base/environment.h"
 #include "base/text.h"
 #include "entrypoint/supervise/signals.h"
-#include "programs/local/job.h"
+#include "programs/local/job/job.h"
 #include "programs/local/metric.h"
 
 #include <limits.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paceline local [OPTION...] [-- PROGRAM [ARGUMENT...]]
+ * paceline local shell [--folder DIR] [--name NAME] HOST [COMMAND [ARGUMENT...]]
  *
  * Runs a training job on this machine as SageMaker would: lays out /opt/ml for each host, starts `paceline train`
  * there, prints the log, packs the model, and tells how the job ended. The exit code is the job's.
@@ -17,10 +18,12 @@
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
 #include "programs/local/host_container.h"
+#include "programs/local/page.h"
 #include "programs/local/rehearse.h"
 #include "programs/local/result.h"
 #include "programs/local/run.h"
 #include "programs/local/secret.h"
+#include "programs/local/shell.h"
 #include "programs/local/spot.h"
 #include "programs/local/tree.h"
 
@@ -238,8 +241,8 @@ static enum pl_status lock(struct pl_local *local, struct pl_error *reterr)
     if (local->lock_fd < 0) {
         return pl_error_errno(reterr, "open '%s'", path.data);
     }
-    if (flock(local->lock_fd, LOCK_EX | LOCK_NB) == 0) {
-        return PL_OK;
+    if (flock(local->lock_fd, LOCK_EX | LOCK_NB) == 0) { /* what an earlier call wrote there goes, see state.h */
+        return ftruncate(local->lock_fd, 0) == 0 ? PL_OK : pl_error_errno(reterr, "empty '%s'", path.data);
     }
     return errno == EWOULDBLOCK
                ? pl_error_set(reterr, PL_INVALID, "a job with the name '%s' runs in '%s': give this one another --name",
@@ -364,6 +367,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
         pl_log(PL_LOG_WARNING, "spot stop: there was none, because the job ended before it");
     }
     PL_TRY(pl_local_result_pack(local, reterr));
+    pl_local_page_write(local);
     pl_local_result_print(local);
     return PL_OK;
 }
@@ -406,6 +410,24 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     return status;
 }
 
+static int exit_code(enum pl_status status, int code)
+{
+    return status == PL_OK ? code : status == PL_INVALID || status == PL_NOT_FOUND ? PL_EXIT_USAGE : EXIT_FAILURE;
+}
+
+static int run_shell(int argc, char **argv)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char text[1200];
+    int code = 0;
+    const enum pl_status status = pl_local_shell(argc, argv, &code, &error);
+
+    if (status != PL_OK) {
+        pl_log(PL_LOG_ERROR, "shell: %s", pl_error_text(&error, text, sizeof(text)));
+    }
+    return exit_code(status, code);
+}
+
 int main(int argc, char **argv)
 {
     static struct pl_local local; /* the lines of its hosts are too large for the stack */
@@ -420,6 +442,9 @@ int main(int argc, char **argv)
     local.lose.due_ns = local.cut.due_ns = PL_DEADLINE_NEVER;
     local.stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
     pl_log_open("paceline local");
+    if (argc > 1 && strcmp(argv[1], "shell") == 0) {
+        return run_shell(argc - 1, argv + 1);
+    }
     if (read_options(argc, argv, &local, &options, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
         return PL_EXIT_USAGE;
@@ -437,5 +462,5 @@ int main(int argc, char **argv)
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
     }
     pl_local_job_free(options.job);
-    return status == PL_OK ? code : status == PL_INVALID || status == PL_NOT_FOUND ? PL_EXIT_USAGE : EXIT_FAILURE;
+    return exit_code(status, code);
 }

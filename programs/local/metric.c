@@ -29,6 +29,8 @@ struct metric {
 
 struct pl_local_metrics {
     pcre2_match_context *context;
+    void (*found)(void *argument, size_t index, double value, const char *line, size_t length);
+    void *argument;
     size_t count;
     struct metric metrics[];
 };
@@ -140,6 +142,9 @@ static void search(struct pl_local_metrics *metrics, struct metric *metric, cons
     if (got > 0 && pcre2_substring_copy_bynumber(found, 1, (PCRE2_UCHAR *)text, &bytes) == 0 &&
         pl_text_number(text, &value)) {
         take(metric, value, line, length);
+        if (metrics->found) {
+            metrics->found(metrics->argument, (size_t)(metric - metrics->metrics), value, line, length);
+        }
     } else if (got != PCRE2_ERROR_NOMATCH && got < 0 && !metric->ended_early) {
         metric->ended_early = true;
         pl_log(PL_LOG_WARNING, "metric '%s': the search of a line took more than %d steps and was given up",
@@ -155,6 +160,14 @@ void pl_local_metrics_read(struct pl_local_metrics *metrics, const char *line, s
     for (size_t i = 0; i < metrics->count; i++) {
         search(metrics, &metrics->metrics[i], line, length);
     }
+}
+
+void pl_local_metrics_follow(struct pl_local_metrics *metrics,
+                             void (*found)(void *argument, size_t index, double value, const char *line, size_t length),
+                             void *argument)
+{
+    metrics->found = found;
+    metrics->argument = argument;
 }
 
 void pl_local_metrics_print(const struct pl_local_metrics *metrics, FILE *out)

@@ -8,7 +8,7 @@
 #ifndef PL_PROGRAMS_LOCAL_METRIC_H
 #define PL_PROGRAMS_LOCAL_METRIC_H
 
-#include "programs/local/job.h"
+#include "programs/local/job/job.h"
 
 #include <stdio.h>
 
@@ -20,6 +20,11 @@ enum pl_status pl_local_metrics_new(const struct pl_local_pair *pairs, size_t co
 
 /** Searches a line of `length` bytes. */
 void pl_local_metrics_read(struct pl_local_metrics *metrics, const char *line, size_t length);
+
+/** From now on each value is also given to `found`, with the metric's number. */
+void pl_local_metrics_follow(struct pl_local_metrics *metrics,
+                             void (*found)(void *argument, size_t index, double value, const char *line, size_t length),
+                             void *argument);
 
 /** Prints a line for each metric with a value, and warns of each one without. */
 void pl_local_metrics_print(const struct pl_local_metrics *metrics, FILE *out);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "programs/local/host_container.h"
 #include "programs/local/network.h"
 #include "programs/local/run.h"
 
@@ -67,17 +68,18 @@ static enum pl_status check(const struct pl_local *local, const char *name, cons
         return pl_error_set(reterr, PL_INVALID, "--%s names algo-%u, and the job has %zu host%s", name, outage->number,
                             local->job->hosts, local->job->hosts == 1 ? "" : "s");
     }
-    if (local->kind == PL_LOCAL_PLAIN || local->kind == PL_LOCAL_CONTAINERS) {
-        return pl_error_set(reterr, PL_INVALID, "--%s needs hosts in namespaces, and %s", name,
-                            local->kind == PL_LOCAL_PLAIN ? "this job has a plain host" : "--image has containers");
-    }
-    return PL_OK;
+    return local->kind == PL_LOCAL_PLAIN
+               ? pl_error_set(reterr, PL_INVALID, "--%s is not for a plain host, and this job has one", name)
+               : PL_OK;
 }
 
 enum pl_status pl_local_rehearse_check(const struct pl_local *local, struct pl_error *reterr)
 {
     PL_TRY(check(local, "lose", &local->lose, reterr));
     PL_TRY(check(local, "cut", &local->cut, reterr));
+    if (local->cut.number > 0 && local->kind == PL_LOCAL_CONTAINERS) {
+        return pl_error_set(reterr, PL_INVALID, "--cut needs hosts in namespaces, and --image has containers");
+    }
     return local->cut.number == 0 || local->job->hosts > 1
                ? PL_OK
                : pl_error_set(reterr, PL_INVALID, "--cut needs two hosts: a single one has no network to cut");
@@ -117,15 +119,21 @@ static void set_cable(const struct pl_local *local, const struct pl_local_outage
 static void lose(struct pl_local *local)
 {
     struct pl_local_host *host = host_of(local, &local->lose);
+    struct pl_error error = PL_ERROR_NONE;
 
     local->lose.due_ns = PL_DEADLINE_NEVER;
     if (host->pid == 0) {
         return;
     }
     pl_log(PL_LOG_INFO, "rehearsing the loss of a host: %s is switched off", host->name);
-    set_cable(local, &local->lose, false);
-    kill(host->pid, SIGKILL);
     host->lost = true;
+    if (local->kind != PL_LOCAL_CONTAINERS) {
+        set_cable(local, &local->lose, false);
+        kill(host->pid, SIGKILL);
+    } else if (pl_local_container_lose(local, local->lose.number - 1, &error) != PL_OK) {
+        pl_log_error(&error, "switching %s off", host->name);
+        return;
+    }
     local->lose.begin_ns = pl_clock_now_ns();
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Rehearsals of what happens to single hosts: a host is switched off, or its network cable is out for some time. Only
- * hosts in namespaces can do that.
+ * Rehearsals of what happens to single hosts: a host is switched off, or, in namespaces, its network cable is out for
+ * some time.
  *
- * Test  tests/integration/local.sh
+ * Test  tests/integration/local.sh, tests/integration/containers.sh
  */
 #ifndef PL_PROGRAMS_LOCAL_REHEARSE_H
 #define PL_PROGRAMS_LOCAL_REHEARSE_H

@@ -166,29 +166,47 @@ static double seconds(int64_t from_ns, int64_t to_ns)
     return (double)(to_ns - from_ns) / (double)PL_NS_PER_S;
 }
 
-/* Prints the failure file of the host as SageMaker shows it. */
-static void print_reason(const struct pl_local *local, const struct pl_local_host *host)
+/* The bytes of the characters that SageMaker keeps. A byte that is no part of UTF-8 counts as one. */
+static size_t reason_bytes(const char *text, const char *end)
 {
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, reason = PL_TEXT_NONE;
+    const char *at = text;
+
+    for (int i = 0; i < PL_LOCAL_REASON_CHARACTERS && at < end; i++) {
+        const size_t bytes = pl_text_character_bytes(at, end);
+
+        at += bytes > 0 ? bytes : 1;
+    }
+    return (size_t)(at - text);
+}
+
+const struct pl_local_host *pl_local_result_reason(const struct pl_local *local, struct pl_text *reason)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     PL_AUTO_FREE char *failure = NULL;
+    const struct pl_local_host *host;
     size_t bytes = 0;
 
-    pl_text_append(&reason, "AlgorithmError: ");
+    pl_local_run_code(local, &host);
+    if (!host || strcmp(pl_local_result_status(local), "Failed") != 0) {
+        return NULL;
+    }
+    pl_text_append(reason, "AlgorithmError: ");
     if (pl_local_path(local, &path, NULL, "%s/output/failure", host->name) == PL_OK &&
         pl_file_read(path.data, MOST_FAILURE_BYTES, &failure, &bytes, NULL) == PL_OK) {
         while (bytes > 0 && (failure[bytes - 1] == '\n' || failure[bytes - 1] == ' ')) {
             bytes--;
         }
-        pl_text_append_n(&reason, failure, bytes);
-        pl_text_append(&reason, ", ");
+        pl_text_append_n(reason, failure, bytes);
+        pl_text_append(reason, ", ");
     }
-    pl_text_printf(&reason, "exit code: %d", host->code);
-    bytes =
-        pl_text_whole_bytes(reason.data, reason.length < PL_LOCAL_REASON_BYTES ? reason.length : PL_LOCAL_REASON_BYTES);
-    if (!reason.failed) {
-        pl_text_mask(reason.data, bytes);
-        printf("FailureReason (%s): %.*s\n", host->name, (int)bytes, reason.data);
+    pl_text_printf(reason, "exit code: %d", host->code);
+    if (reason->failed) {
+        return NULL;
     }
+    reason->length = reason_bytes(reason->data, reason->data + reason->length);
+    reason->data[reason->length] = '\0';
+    pl_text_mask(reason->data, reason->length);
+    return host;
 }
 
 static void print_archive(const struct pl_local *local, const char *what, const char *name)
@@ -221,18 +239,30 @@ void pl_local_result_say_stop(const struct pl_local *local)
     }
 }
 
+const char *pl_local_result_status(const struct pl_local *local)
+{
+    const struct pl_local_host *failed;
+
+    switch (local->end) {
+    case PL_LOCAL_STOP:
+    case PL_LOCAL_LIMIT:
+        return "Stopped";
+    case PL_LOCAL_SPOT:
+        return "Interrupted";
+    default:
+        return pl_local_run_code(local, &failed) == 0 ? "Completed" : "Failed";
+    }
+}
+
 void pl_local_result_print(const struct pl_local *local)
 {
-    static const char *const ends[] = {[PL_LOCAL_STOP] = "Stopped",
-                                       [PL_LOCAL_LIMIT] = "Stopped (MaxRuntimeExceeded)",
-                                       [PL_LOCAL_SPOT] = "Interrupted"};
-    const struct pl_local_host *failed;
-    const int code = pl_local_run_code(local, &failed);
-    const char *status = ends[local->end] ? ends[local->end] : code == 0 ? "Completed" : "Failed";
+    PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    const struct pl_local_host *failed = pl_local_result_reason(local, &reason);
 
-    printf("\nStatus: %s\n", status);
-    if (failed && !ends[local->end]) {
-        print_reason(local, failed);
+    printf("\nStatus: %s%s\n", pl_local_result_status(local),
+           local->end == PL_LOCAL_LIMIT ? " (MaxRuntimeExceeded)" : "");
+    if (failed) {
+        printf("FailureReason (%s): %s\n", failed->name, reason.data);
     }
     printf("Seconds: preparation %.1f, program %.1f, end %.1f\n", seconds(local->begin_ns, local->run_ns),
            seconds(local->run_ns, local->ended_ns), seconds(local->ended_ns, local->packed_ns));
@@ -240,6 +270,9 @@ void pl_local_result_print(const struct pl_local *local)
     pl_local_metrics_print(local->metrics, stdout);
     print_archive(local, "Model", "model.tar.gz");
     print_archive(local, "Output", "output.tar.gz");
+    if (pl_local_path(local, &path, NULL, "report.html") == PL_OK && access(path.data, F_OK) == 0) {
+        printf("Report: %s\n", path.data);
+    }
     printf("Logs: %s/algo-*.log\n", local->folder);
     if (local->keep) {
         printf("Trees: %s/algo-*\n", local->folder);

@@ -10,13 +10,19 @@
 
 #include "programs/local/local.h"
 
-enum { PL_LOCAL_REASON_BYTES = 1024 }; /* SageMaker's limit of FailureReason */
+enum { PL_LOCAL_REASON_CHARACTERS = 1024 }; /* SageMaker's limit of FailureReason */
 
 /** Packs model.tar.gz and output.tar.gz. A name that two hosts wrote is a warning; the first host's file is packed. */
 enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Tells in one sentence what the hosts made of a stop; nothing if there was none. */
 void pl_local_result_say_stop(const struct pl_local *local);
+
+/** Completed, Failed, Stopped or Interrupted (a spot stop that nothing followed). */
+const char *pl_local_result_status(const struct pl_local *local);
+
+/** Appends the FailureReason as SageMaker cuts it; nothing if the job did not fail. Returns the host that it is of. */
+const struct pl_local_host *pl_local_result_reason(const struct pl_local *local, struct pl_text *reason);
 
 void pl_local_result_print(const struct pl_local *local);
 

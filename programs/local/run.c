@@ -13,6 +13,7 @@
 #include "programs/local/host_container.h"
 #include "programs/local/rehearse.h"
 #include "programs/local/spot.h"
+#include "programs/local/state.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -183,6 +184,7 @@ static void note_end(struct run *run, pid_t pid, int status)
 
             host->pid = 0;
             host->code = is_signal ? 128 + code : code;
+            pl_local_state_write(local);
             if (host->code != 0 && run->others_ns == PL_DEADLINE_NEVER && local->end == PL_LOCAL_RUNS) {
                 run->others_ns = pl_deadline_after_ns(host->lost ? LOST_NS : OTHERS_NS);
             }
@@ -353,6 +355,7 @@ static enum pl_status start_all(struct pl_local *local, const char *const *words
     for (size_t i = 0; i < local->job->hosts; i++) {
         PL_TRY(pl_local_host_start(local, i, words, reterr));
     }
+    pl_local_state_write(local);
     return PL_OK;
 }
 

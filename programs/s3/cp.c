@@ -39,8 +39,8 @@ static void moved(void *context, const char *name, uint64_t bytes)
     pl_tool_progress_move(context, name, bytes);
 }
 
-static enum pl_status download_all(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count,
-                                   struct pl_error *reterr)
+enum pl_status pl_tool_download(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count,
+                                struct pl_error *reterr)
 {
     struct pl_tool_progress progress;
     struct pl_s3_progress callback = {&progress, moved};
@@ -88,7 +88,7 @@ static enum pl_status download_one(struct pl_tool *tool, const char *uri, const 
     PL_TRY(status);
     fetch.object = object_of(bucket, key, &info);
     fetch.modified_s = info.modified_s;
-    status = download_all(tool, &fetch, 1, reterr);
+    status = pl_tool_download(tool, &fetch, 1, reterr);
     pl_s3_info_done(&info);
     return status;
 }
@@ -138,7 +138,7 @@ static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const
         }
     }
     if (status == PL_OK) {
-        status = download_all(tool, fetches, count, reterr);
+        status = pl_tool_download(tool, fetches, count, reterr);
     }
     for (size_t i = 0; i < count; i++) {
         free(names[i]);
@@ -422,6 +422,11 @@ enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr)
     if (!is_upload && !is_download) {
         return pl_error_set(reterr, PL_INVALID, "neither '%s' nor '%s' is an s3://BUCKET/KEY address", from, to);
     }
+    if (tool->manifest && (is_upload || tool->recursive || strcmp(to, "-") == 0)) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "--manifest copies an s3:// manifest's objects into a directory, and "
+                            "does not go with --recursive");
+    }
     if (tool->recursive &&
         ((is_upload && (is_download || !is_directory(from))) || (is_download && strcmp(to, "-") == 0))) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is not a directory; --recursive needs one",
@@ -430,6 +435,9 @@ enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr)
     if (is_download && strcmp(to, "-") == 0) {
         tool->arg_count = 1;
         return pl_tool_cat(tool, reterr);
+    }
+    if (tool->manifest) {
+        return pl_tool_cp_manifest(tool, from, to, reterr);
     }
     if (is_upload) {
         PL_TRY(pl_s3_headers_add_encryption(&tool->headers, &tool->encryption, reterr));

@@ -38,9 +38,11 @@ enum option_code {
     OPTION_BUCKET_KEY,
     OPTION_COPY_PROPS,
     OPTION_JSON,
+    OPTION_MANIFEST,
 };
 
 static const struct option long_options[] = {{"recursive", no_argument, NULL, OPTION_RECURSIVE},
+                                             {"manifest", no_argument, NULL, OPTION_MANIFEST},
                                              {"json", no_argument, NULL, OPTION_JSON},
                                              {"again", no_argument, NULL, OPTION_AGAIN},
                                              {"quiet", no_argument, NULL, OPTION_QUIET},
@@ -110,6 +112,9 @@ static enum pl_status take_option(struct pl_tool *tool, int option, const char *
     switch (option) {
     case OPTION_JSON:
         tool->json = true;
+        return PL_OK;
+    case OPTION_MANIFEST:
+        tool->manifest = true;
         return PL_OK;
     case OPTION_RECURSIVE:
         tool->recursive = true;

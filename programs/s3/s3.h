@@ -3,6 +3,7 @@
 #ifndef PL_PROGRAMS_S3_S3_H
 #define PL_PROGRAMS_S3_S3_H
 
+#include "s3io/s3/s3_copy.h"
 #include "s3io/s3/s3_get.h"
 #include "s3io/s3/s3_headers.h"
 #include "s3io/s3/s3_list.h"
@@ -12,7 +13,7 @@ struct pl_tool {
     struct pl_s3_client *client; /* NULL until pl_tool_connect() */
     struct pl_s3_options client_options;
     struct pl_s3_stream_options stream_options;
-    bool recursive, again, quiet, no_checksums, json;
+    bool recursive, manifest, again, quiet, no_checksums, json;
     struct pl_s3_encryption encryption; /* encryption of objects that are written */
     bool drop_properties, keep_tags;    /* options for an object that is copied to another */
     struct pl_s3_headers headers;       /* request headers for all of these options */
@@ -42,6 +43,14 @@ enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr) PL_MUST
 enum pl_status pl_tool_cat(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_tool_rm(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Downloads all of them, with a progress line. The list is reordered. */
+enum pl_status pl_tool_download(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Copies the objects that the manifest at `uri` names into the directory `target`, by their names in the manifest. */
+enum pl_status pl_tool_cp_manifest(struct pl_tool *tool, const char *uri, const char *target,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 enum { TOOL_AT_A_TIME = 5 };
 

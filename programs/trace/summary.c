@@ -495,20 +495,20 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
     return PL_OK;
 }
 
-static void print_table(const struct summary *summary)
+static struct pl_trace_rank shares_of(const struct summary *summary, const struct rank *rank)
 {
-    pl_text_append(summary->text, "\n  rank  host  computes  data  saves  waits for others  moves data  late\n");
-    for (size_t i = 0; i < summary->count; i++) {
-        const struct rank *rank = &summary->ranks[i];
-        const int64_t spans_ns = rank->span_ns[SPAN_DATA] + rank->span_ns[SPAN_SAVE];
+    const int64_t spans_ns = rank->span_ns[SPAN_DATA] + rank->span_ns[SPAN_SAVE], all_ns = summary->total_ns;
 
-        pl_text_printf(
-            summary->text, "  %4d  %4d  %6.1f %%  %2.0f %%  %3.0f %%  %14.1f %%  %8.1f %%  %4" PRIu64 "\n",
-            rank->ring.head.rank, rank->ring.head.host,
-            percent(rank->own_ns > spans_ns ? rank->own_ns - spans_ns : 0, summary->total_ns),
-            percent(rank->span_ns[SPAN_DATA], summary->total_ns), percent(rank->span_ns[SPAN_SAVE], summary->total_ns),
-            percent(rank->waiting_ns, summary->total_ns), percent(rank->moving_ns, summary->total_ns), rank->times);
-    }
+    return (struct pl_trace_rank){
+        .rank = rank->ring.head.rank,
+        .host = rank->ring.head.host,
+        .computes = percent(rank->own_ns > spans_ns ? rank->own_ns - spans_ns : 0, all_ns),
+        .data = percent(rank->span_ns[SPAN_DATA], all_ns),
+        .saves = percent(rank->span_ns[SPAN_SAVE], all_ns),
+        .waits = percent(rank->waiting_ns, all_ns),
+        .moves = percent(rank->moving_ns, all_ns),
+        .late = rank->times,
+    };
 }
 
 /* Appends the ranks whose newest collective is `sequence`, or with `others` those whose is not. Returns how many. */
@@ -582,8 +582,11 @@ static void say_missing(const struct summary *summary)
     }
 }
 
-static enum pl_status summarise(struct summary *summary, struct pl_error *reterr)
+static enum pl_status summarise(struct summary *summary, struct pl_trace_rank **ret_ranks, size_t *ret_count,
+                                struct pl_error *reterr)
 {
+    struct pl_trace_rank *ranks;
+
     PL_TRY(find_steps(summary, reterr));
     say_missing(summary);
     if (summary->steps < 2) {
@@ -602,22 +605,50 @@ static enum pl_status summarise(struct summary *summary, struct pl_error *reterr
                    summary->first, summary->first + summary->steps - 1, (double)summary->total_ns / PL_NS_PER_S);
     PL_TRY(say_who(summary, reterr));
     say_unfinished(summary);
-    print_table(summary);
+    ranks = pl_memory_new(summary->count, sizeof(*ranks), reterr);
+    PL_TRY(ranks ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < summary->count; i++) {
+        ranks[i] = shares_of(summary, &summary->ranks[i]);
+    }
+    *ret_ranks = ranks;
+    *ret_count = summary->count;
     return PL_OK;
 }
 
-enum pl_status pl_trace_summarise(const char *const *paths, size_t count, struct pl_text *text, struct pl_error *reterr)
+enum pl_status pl_trace_compare(const char *const *paths, size_t count, struct pl_text *text,
+                                struct pl_trace_rank **ret_ranks, size_t *ret_count, struct pl_error *reterr)
 {
     struct summary summary = {.count = count, .text = text};
     enum pl_status status = PL_MEMORY;
 
+    *ret_ranks = NULL;
+    *ret_count = 0;
     summary.ranks = pl_memory_new(count, sizeof(*summary.ranks), reterr);
     if (summary.ranks) {
         status = read_rings(&summary, paths, reterr);
     }
     if (status == PL_OK) {
-        status = summarise(&summary, reterr);
+        status = summarise(&summary, ret_ranks, ret_count, reterr);
     }
     free_ranks(&summary);
     return status == PL_OK ? pl_text_check(text, reterr) : status;
+}
+
+enum pl_status pl_trace_summarise(const char *const *paths, size_t count, struct pl_text *text, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_trace_rank *ranks = NULL;
+    size_t rank_count = 0;
+
+    PL_TRY(pl_trace_compare(paths, count, text, &ranks, &rank_count, reterr));
+    if (rank_count > 0) {
+        pl_text_append(text, "\n  rank  host  computes  data  saves  waits for others  moves data  late\n");
+    }
+    for (size_t i = 0; i < rank_count; i++) {
+        const struct pl_trace_rank *rank = &ranks[i];
+
+        pl_text_printf(text, "  %4d  %4d  %6.1f %%  %2.0f %%  %3.0f %%  %14.1f %%  %8.1f %%  %4" PRIu64 "\n",
+                       rank->rank, rank->host, rank->computes, rank->data, rank->saves, rank->waits, rank->moves,
+                       rank->late);
+    }
+    return pl_text_check(text, reterr);
 }

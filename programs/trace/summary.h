@@ -14,6 +14,23 @@
 
 #include "base/text.h"
 
+#include <stdint.h>
+
+/** Of one rank, as parts of the time from the first to the last common collective, in percent. */
+struct pl_trace_rank {
+    int rank, host;
+    double computes, data, saves, waits, moves; /* waits: for other ranks; moves: data, in collectives */
+    uint64_t late;                              /* how often the others waited for it */
+};
+
+/**
+ * Appends the sentences alone. `*ret_ranks`, in the order of the ranks, is the caller's to free; NULL with `*ret_count`
+ * 0 if there are too few collectives to compare. Errors: those of pl_trace_summarise().
+ */
+enum pl_status pl_trace_compare(const char *const *paths, size_t count, struct pl_text *text,
+                                struct pl_trace_rank **ret_ranks, size_t *ret_count,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * Appends sentences and a table for people. A rank that takes longer than the others is said to wait for data or to
  * save if its spans named "data" or "save" hold half of what it takes longer.

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The way of SageMaker's own toolkits beside Paceline's: the same program with two ranks on one host, whose last rank raises an exception in its third step.
+# The same program by AWS's toolkits and by Paceline in turns: two ranks on one host, of which the last one raises an exception in its third step.
 #
 #   PACELINE_BUILD=build tests/bench/toolkit.sh [ROUNDS [LAUNCHER:PROGRAM...]]      needs root, and PyPI for torch and the toolkits (several GB, once)
 #
 # LAUNCHER is torchrun or mpi, PROGRAM a file of tests/integration/pytorch. One JSON object per case and way: medians of the seconds from the start to the
-# first step and from the exception to the end of process 1, and the begin of the failure file. The ways take turns, and have the same Python and the same
-# namespaces. The toolkits are sagemaker-training 5.1.1 and sagemaker-pytorch-training 3.0.0, which AWS's PyTorch images start.
+# first step and from the exception to the end of process 1, and the beginning of the failure file. Both have the same Python and the
+# same namespaces. The toolkits are sagemaker-training 5.1.1 and sagemaker-pytorch-training 3.0.0, which AWS's PyTorch images start.
 set -euo pipefail
 PACELINE_SOURCE=${PACELINE_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 PACELINE_BUILD=$(realpath "${PACELINE_BUILD:-$PACELINE_SOURCE/build}")

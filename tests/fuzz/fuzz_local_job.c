@@ -2,7 +2,7 @@
 /* Bodies of CreateTrainingJob: what is accepted is within the limits, and what is saved is accepted again with the same
  * values. What is refused has a reason. */
 #include "base/file.h"
-#include "programs/local/job.h"
+#include "programs/local/job/job.h"
 #include "tests/support/fuzz.h"
 
 #include <limits.h>

@@ -381,15 +381,24 @@ paceline_local_runs_jobs_in_containers() {
     "ContainerArguments": ["trap \"\" TERM; echo ready; while :; do sleep 0.1; done"]}}' >"$work/stubborn.json"
   "${call[@]}" --image "$image" --job "$work/stubborn.json" --stop 3 --stop-time 2 >"$log" 2>&1 || true
   grep -q "Status: Stopped" "$log" && grep -q "1 of 1 hosts were killed" "$log" || { cat "$log"; fail "a program that ignores SIGTERM"; }
-  # After SIGKILL of a call its containers end, and the next call removes what is left and names it.
+  # A container that is switched off closes no connection.
+  if "${call[@]}" --image "$image" --name lost --hosts 2 --lose algo-2@8s --environment PACELINE_SILENCE_S=3 -- sleep 1000 >"$log" 2>&1 || ! grep -Eq \
+    'lose: algo-2 was switched off after 8 s; the (job ended [0-9.]+ s later with exit code 1: host algo-2 went away: nothing was received|other hosts did not)' "$log"; then
+    cat "$log"
+    fail "a container that is switched off"
+  fi
+  # A shell in a container. After SIGKILL of a call its containers end, and the next call removes what is left and names it.
   "${call[@]}" --image "$image" --name killed --hosts 2 -- sleep 1000 >"$log" 2>&1 &
   process=$!
   until_containers 2 $process
+  [ "$("$PACELINE_BUILD/entrypoint/paceline" local shell --folder "$work/local" algo-2 sh -c 'echo "$TRAINING_JOB_NAME on $(hostname)"')" = "killed on algo-2" ] ||
+    fail "another shell in a container: $(cat "$work/local/killed/lock")"
   kill -KILL $process
   wait $process || true
   until_containers 0 $process
   "${call[@]}" --image "$image" --name after -- true >"$log" 2>&1 || { cat "$log"; fail "a job after a killed one"; }
   grep -q "removed the network paceline-local-$process" "$log" || { cat "$log"; fail "the network of a killed call is not removed"; }
+  grep -q "removed '$work/local/killed/secret'" "$log" && [ ! -e "$work/local/killed/secret" ] || { cat "$log"; fail "the secret of a killed call is not removed"; }
   [ -z "$("$engine" ps --all --quiet --filter label=paceline-local)" ] || fail "a container is left"
 }
 

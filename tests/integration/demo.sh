@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `paceline demo`: two processes learn drawn digits in a folder of its own; the commands that it prints run as they are; it replaces the files of an
+# `paceline demo`: two processes learn drawn digits by `paceline local` in a folder of its own; the commands that it prints run as they are; it replaces the files of an
 # earlier demo and nobody else's; a stop reaches the job.
 set -euo pipefail
 paceline=$PACELINE_BUILD/entrypoint/paceline
@@ -18,8 +18,12 @@ TMPDIR=$work/tmp "$paceline" demo >first.log 2>&1 || { cat first.log; fail "the 
 cat first.log
 accuracy=$(sed -n 's/^Trained by 2 processes in .* accuracy \(0\.[0-9]*\|1\.000\) on digits.*/\1/p' first.log)
 awk -v accuracy="${accuracy:-0}" 'BEGIN { exit !(accuracy > 0.8) }' || fail "the accuracy is '$accuracy'"
-model=$(sed -n 's/^Model: \(.*\) ([0-9.]* MB)$/\1/p' first.log)
+model=$(sed -n 's/^Model: \(.*\) ([0-9.]* MB)$/\1/p' first.log | tail -n 1) # after that of paceline local
 [[ $model = "$work"/tmp/paceline-demo-*/model/model.safetensors && -s $model ]] || fail "the model is in '$model'"
+
+grep -q '^\[algo-1\] .*epoch=1 ' first.log && grep -qx "Status: Completed" first.log || fail "it is no job of paceline local"
+tree=${model%/model/*}
+tar tzf "$tree/local/model.tar.gz" | grep -qx model.safetensors && [ -s "$tree/local/algo-1/input/config/hyperparameters.json" ] || fail "the packed model or the paths of the log lead nowhere"
 
 step "the three commands that it prints"
 mapfile -t commands < <(sed -n '/^To go on:/,$s/^  \([^#].*\)/\1/p' first.log)
@@ -35,11 +39,12 @@ done
 
 step "other values; it replaces an earlier demo's files"
 echo old >job/model/old
+echo old >job/local/old
 "$paceline" demo --keep job --epochs 1 --processes 1 --data "$PACELINE_SOURCE/tests/data/mnist" >second.log 2>&1 || { cat second.log; fail "the second demo ended with $?"; }
 cat second.log
 grep -q "^Trained by 1 process in .* accuracy 0\.[0-9]* on" second.log || fail "no accuracy of one process"
 grep -q '"epochs": *"1"' job/input/config/hyperparameters.json || fail "the number of epochs is another"
-[ ! -e job/model/old ] || fail "the earlier demo's model is still there"
+[ ! -e job/model/old ] && [ ! -e job/local/old ] || fail "the earlier demo's model is still there"
 grep -q "^  SAGEMAKER_BASE_DIR='$work/job' .* -- COMMAND" second.log || fail "it names no way to run another program"
 
 step "it touches nobody else's files"

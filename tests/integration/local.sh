@@ -16,6 +16,7 @@ await() { until grep -q "$1" log; do kill -0 $job || fail "the job ended before 
 
 mkdir data
 for i in 1 2 3 4 5; do echo "record $i" >data/file-$i; done
+echo '[{"prefix": "s3://bucket/"}, "file-5", "file-4", "file-1"]' >data.manifest
 cat >program <<'END'
 #!/bin/sh
 echo "loss=0.5 and host=$(hostname)"
@@ -37,8 +38,8 @@ job --kind plain --hosts 2 -- true && [ $code = 2 ] && grep -q "found 2 hosts" l
 job --metric 'loss=loss=(' -- true && [ $code = 2 ] && grep -q "metric 'loss'" log || fail "a wrong expression: code $code"
 job --none && [ $code = 2 ] || fail "an unknown option: code $code"
 job --lose algo-2@1 -- true && [ $code = 2 ] && grep -q "lose names algo-2, and the job has 1 host" log || fail "--lose of a missing host: code $code"
-job --lose algo-1@1s --kind plain -- true && [ $code = 2 ] && grep -q "this job has a plain host" log || fail "--lose of a plain host: code $code"
-job --lose algo-1@1s --image missing -- true && [ $code = 2 ] && grep -q "image has containers" log || fail "--lose of a container: code $code"
+job --lose algo-1@1s --kind plain -- true && [ $code = 2 ] && grep -q "lose is not for a plain host" log || fail "--lose of a plain host: code $code"
+job --hosts 2 --cut algo-1@1s,1s --image missing -- true && [ $code = 2 ] && grep -q "image has containers" log || fail "--cut of a container: code $code"
 job --lose algo-1 -- true && [ $code = 2 ] && grep -q "expected a host and a time such as algo-2@30s" log || fail "--lose without a time: code $code"
 job --hosts 2 --cut algo-2@1s -- true && [ $code = 2 ] && grep -q "such as algo-2@30s,5s" log || fail "--cut without a length: code $code"
 job --cut algo-1@1s,1s -- true && [ $code = 2 ] && grep -q "a single one has no network" log || fail "--cut of one host: code $code"
@@ -69,6 +70,20 @@ flock paceline-local/left/lock "$paceline" local --kind plain --name other -- tr
 job --kind plain --name other -- true
 [ $code = 0 ] && [ ! -e paceline-local/left/secret ] && grep -q "removed 'paceline-local/left/secret'" log || fail "code $code"
 
+cat >wordy <<'END'
+#!/usr/bin/env python3
+import os
+open(os.environ["SAGEMAKER_BASE_DIR"] + "/output/failure", "w", encoding="utf-8").write("é€𝄞" * 1000)
+raise SystemExit(3)
+END
+chmod +x wordy
+job --kind plain --name wordy -- ./wordy
+python3 - <<'END' || fail "the FailureReason of a long text is another"
+[line] = [line for line in open("log", encoding="utf-8") if line.startswith("FailureReason (algo-1): ")]
+reason = line.split(": ", 1)[1].rstrip("\n")
+assert len(reason) == 1024 and reason == ("AlgorithmError: " + "é€𝄞" * 1000)[:1024], (len(reason), reason[:60], reason[-4:])
+END
+
 step "a name in use, Control-C, and a stop"
 "$paceline" local --kind plain --name used -- sh -c 'trap "echo stopped; exit 0" TERM; echo runs; while :; do sleep 0.1; done' >log 2>&1 &
 job=$!
@@ -86,9 +101,39 @@ job --kind plain --name limit --max-run 1 --stop-time 1 -- sh -c 'trap "" TERM; 
 grep -q 'stop: 1 of 1 hosts were killed' log || fail "no sentence about the kill"
 grep -q '^Status: Stopped (MaxRuntimeExceeded)$' log && [ $code != 0 ] || fail "--max-run: code $code"
 
+step "a shell in a plain host"
+shell() { "$paceline" local shell "$@" >shell.log 2>&1 </dev/null; }
+"$paceline" local --kind plain --name plain --channel training=data -- sh -c 'trap "exit 0" TERM; echo runs; while :; do sleep 0.1; done' >log 2>&1 &
+job=$!
+await '^\[algo-1\] runs'
+shell algo-1 sh -c 'echo "$TRAINING_JOB_NAME $SM_CHANNEL_TRAINING in $(basename "$(pwd -P)")"; exit 4' && fail "another exit code" || [ $? = 4 ] || fail "another exit code: $(cat shell.log)"
+grep -q "^plain $work/paceline-local/plain/algo-1/input/data/training in $(basename "$work")\$" shell.log || fail "another environment: $(cat shell.log)"
+shell --name plain algo-2 true && fail "a host that is not there" || grep -q "has no host 'algo-2' that runs; these run: algo-1" shell.log || fail "algo-2: $(cat shell.log)"
+shell --name other algo-1 true && fail "a job that does not run" || grep -q "no job with the name 'other' runs" shell.log || fail "another name: $(cat shell.log)"
+shell && fail "no host is named" || grep -q "shell needs a HOST" shell.log || fail "no host: $(cat shell.log)"
+kill -TERM $job
+wait $job || fail "the job ended with $?"
+shell algo-1 true && fail "the job has ended" || grep -q "no job of .paceline local. runs in the folder 'paceline-local'" shell.log || fail "no job: $(cat shell.log)"
+
 step "Pipe mode"
 job --kind plain --name pipe --channel training=data:pipe -- sh -c 'cat "$SAGEMAKER_BASE_DIR/input/data/training_0" "$SAGEMAKER_BASE_DIR/input/data/training_1"'
 [ $code = 0 ] && [ "$(grep -c '^\[algo-1\] record' log)" = 10 ] || fail "two epochs of 5 records: code $code"
+
+step "manifests"
+mkdir deep && mkdir deep/sub && for i in 1 2 3; do echo "record $i" >deep/sub/f-$i; done
+echo '[{"prefix": "s3://bucket/data/"}, "sub/f-3", "sub/f-1", "sub/f-3"]' >some.manifest
+echo '[{"prefix": "s3://bucket/data/"}, "sub/f-4"]' >wrong.manifest
+echo '[{"prefix": "s3://bucket/data/"}, "../data/file-1"]' >outside.manifest
+job --kind plain --name manifest --channel training=deep:manifest=some.manifest -- sh -c 'cd "$SAGEMAKER_BASE_DIR/input/data/training" && find . -type l | sort | tr "\n" " " && cat sub/*'
+[ $code = 0 ] && grep -qF '[algo-1] ./sub/f-1 ./sub/f-3 record 1' log && grep -qx '\[algo-1\] record 3' log || fail "the files of a manifest: code $code"
+job --kind plain --name manifest --channel training=deep:pipe:manifest=some.manifest -- sh -c 'cat "$SAGEMAKER_BASE_DIR/input/data/training_0"'
+[ $code = 0 ] && [ "$(grep '^\[algo-1\] record' log)" = "[algo-1] record 1"$'\n'"[algo-1] record 3" ] || fail "a manifest in Pipe mode: code $code"
+for kind in wrong outside; do
+  job --kind plain --name manifest --channel training=deep:manifest=$kind.manifest -- true
+  [ $code = 2 ] && ! grep -q '^\[algo-1\]' log || fail "the $kind manifest: code $code"
+done
+job --kind plain --name manifest --channel training=deep:manifest=wrong.manifest -- true
+grep -q "'wrong.manifest' names 'sub/f-4', and '$work/deep' has no such file (channel 'training')" log || fail "another message of a file that is not there"
 
 [ "$(id -u)" = 0 ] || { echo "SKIP: the rest needs root"; exit 77; }
 unshare --mount --pid --fork --net true 2>/dev/null || { echo "SKIP: this machine allows no namespaces"; exit 77; }
@@ -101,9 +146,23 @@ job --name two --hosts 2 --channel training=data:sharded -- ./program
 grep -q '^\[algo-1\] file-1 file-3 file-5 are the files' log && grep -q '^\[algo-2\] file-2 file-4 are the files' log || fail "other shards"
 [ "$(tar tzf paceline-local/two/model.tar.gz | sort | tr '\n' ' ')" = "model-of-algo-1 model-of-algo-2 " ] || fail "another model"
 grep -q "'same' of algo-2 exists on an earlier host too" log || fail "no warning of a name that two hosts wrote"
+job --name manifest --hosts 2 --channel training=data:sharded:manifest=data.manifest -- ./program
+[ $code = 0 ] && grep -q '^\[algo-1\] file-1 file-5 are the files' log && grep -q '^\[algo-2\] file-4 are the files' log || fail "other shards of a manifest: code $code"
 job --name half --hosts 2 -- sh -c 'getent hosts algo-1 algo-2; [ "$(hostname)" = algo-2 ] || exit 3; exec sleep 1000'
 [ $code = 3 ] && grep -q 'FailureReason (algo-1): .*exited with code 3' log || fail "one of two hosts fails: code $code"
 grep -q '^\[algo-2\] 10.78.0.1 *algo-1' log || fail "algo-2 knows no address of algo-1"
+
+step "a shell in a host in namespaces"
+"$paceline" local --name entered --hosts 2 -- sh -c 'trap "exit 0" TERM; echo "runs on $(hostname)"; while :; do sleep 0.1; done' >log 2>&1 &
+job=$!
+await 'runs on algo-1'
+await 'runs on algo-2'
+shell algo-2 sh -c 'echo "$(hostname) $SM_CURRENT_HOST"; ls -d /opt/ml/model; readlink /proc/self/ns/net; readlink /proc/1/ns/net' || fail "it ended with $?: $(cat shell.log)"
+[ "$(head -n 2 shell.log)" = "algo-2 algo-2
+/opt/ml/model" ] && [ "$(sed -n 3p shell.log)" = "$(sed -n 4p shell.log)" ] && [ "$(sed -n 3p shell.log)" != "$(readlink /proc/self/ns/net)" ] || fail "another place: $(cat shell.log)"
+shell algo-1 paceline stacks && grep -q '^host algo-2, process [0-9]*: ' shell.log || fail "paceline stacks: $(cat shell.log)"
+kill -TERM $job
+wait $job || fail "the job ended with $?"
 
 step "a host that is switched off, and one whose cable is out"
 job --name lost --hosts 2 --lose algo-2@3s --environment PACELINE_SILENCE_S=3 -- sh -c 'trap "echo ended" EXIT TERM; while :; do sleep 0.1; done'

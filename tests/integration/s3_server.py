@@ -227,6 +227,14 @@ def check_manifests():
     assert records(probe("augmented", "s3://bkt/augmented", 0, 1, -1, "class")) == [str(index).encode() for index in range(20)]
 
     tool("cp", "-", "s3://bkt/m.json", data=json.dumps([{"prefix": "s3://bkt/data/sh"}, *named]).encode())
+    with tempfile.TemporaryDirectory() as copies:
+        tool("cp", "--quiet", "--manifest", "s3://bkt/m.json", copies)
+        assert {path.name: path.read_bytes() for path in pathlib.Path(copies).iterdir()} == {name: objects["sh" + name] for name in named}
+        words = ["local", "--kind", "plain", "--folder", copies, "--channel", "data=:manifest=s3://bkt/m.json", "--", "sh", "-c"]
+        seen = tool(*words, 'ls "$SAGEMAKER_BASE_DIR/input/data/data"', program=os.environ["PACELINE_BUILD"] + "/entrypoint/paceline").decode()
+        assert [line.split()[1] for line in seen.splitlines() if line.startswith("[algo-1] ard-")] == sorted(set(named)), seen
+        tool("cp", "-", "s3://bkt/wrong.json", data=json.dumps([{"prefix": "s3://bkt/data/"}, "absent"]).encode())
+        assert "s3://bkt/data/absent, which the manifest names" in tool("cp", "--manifest", "s3://bkt/wrong.json", copies, code=1)
     assert fed("--manifest", "s3://bkt/m.json") == [b"".join(objects["sh" + name] for name in sorted(named))] * 2
     assert [records(epoch) for epoch in fed("--augmented", "source-ref,class", "s3://bkt/augmented")] == [want, want]
     shards = [[records(epoch) for epoch in fed("--augmented", "class", "--shuffle", "7", "--shard", f"{rank}/3", "s3://bkt/augmented")] for rank in range(3)]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints the table of `paceline local`'s limits as JSON, for tests/integration/local_job.py. */
 #include "base/json/json_write.h"
-#include "programs/local/limits.h"
+#include "programs/local/job/limits.h"
 
 #include <stdio.h>
 

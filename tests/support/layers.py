@@ -71,6 +71,8 @@ ARROWS = {
     # One verb per sub-room; they must not use each other.
     **{f"programs/{verb}": set() for verb in ("bench", "check", "demo", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "shell", "stacks",
                                               "sweep", "sync", "trace", "unpack", "world")},
+    # A report joins what two of them find out.
+    "programs/report": {"programs/local", "programs/trace"},
 }
 
 # header (as a pattern) -> files that may include it (a pattern of paths), besides tests

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/local/job.c, programs/local/job_save.c, programs/local/limits.c. */
+/* Covers programs/local/job/job.c, programs/local/job/job_save.c, programs/local/job/limits.c. */
 /* The description of a job: what is taken, and where a file that breaks one rule is refused. */
 #include "base/file.h"
 #include "base/memory.h"
-#include "programs/local/job.h"
+#include "programs/local/job/job.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
@@ -160,6 +160,10 @@ START_TEST(each_broken_rule_is_refused_at_its_place)
     check_refused(JOB("\"Environment\": {\n  \"1A\": \"x\"}"),
                   "3:3: Environment: expected a text that matches [a-zA-Z_][a-zA-Z0-9_]*, found '1A' as a name");
     check_refused(JOB("\"InputDataConfig\": []"), "2:20: InputDataConfig: expected entries: 1 to 20, found 0");
+    check_refused(JOB("\"InputDataConfig\": [{\"ChannelName\": \"a\", \"DataSource\": {\n"
+                      "\"FileSystemDataSource\": {\"FileSystemId\": \"fs-1\"}}}]"),
+                  "3:25: InputDataConfig[0].DataSource.FileSystemDataSource: only S3 data sources are imitated: write "
+                  "an S3DataSource here; --channel NAME=DIR takes a folder in its place");
     check_refused(JOB("\"InputDataConfig\": [{\"ChannelName\": \"a\"}]"),
                   "2:21: InputDataConfig[0]: the key 'DataSource' is missing");
     check_refused(JOB("\"InputDataConfig\": [{\"ChannelName\": \"a\", \"InputMode\": \"Fast\", " SOURCE("") "}]"),
@@ -238,18 +242,23 @@ START_TEST(options_win_over_the_file_and_a_channel_has_words_at_its_end)
     ck_assert_ok(pl_local_job_add_channel(job, "training=my:data:sharded:shuffle=5:pipe", &error), &error);
     ck_assert_ok(pl_local_job_add_channel(job, "list=x:manifest=m.json", &error), &error);
     ck_assert_ok(pl_local_job_add_channel(job, "far=s3://bucket/b", &error), &error);
+    ck_assert_ok(pl_local_job_add_channel(job, "named=:sharded:manifest=s3://bucket/m", &error), &error);
     ck_assert_int_eq(pl_local_job_add_channel(job, "training=twice", &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "--channel training is given twice");
     view = checked(job);
     ck_assert_uint_eq(view->hyperparameter_count, 2);
     ck_assert_str_eq(view->hyperparameters[1].value, "3=4");
     ck_assert_uint_eq(view->hosts, 2);
-    ck_assert_uint_eq(view->channel_count, 3);
+    ck_assert_uint_eq(view->channel_count, 4);
     ck_assert_str_eq(view->channels[0].from, "my:data");
     ck_assert(view->channels[0].sharded && view->channels[0].is_shuffled && view->channels[0].mode == PL_LOCAL_PIPE);
     ck_assert(view->channels[1].kind == PL_LOCAL_FROM_MANIFEST);
-    ck_assert_str_eq(view->channels[1].from, "m.json");
+    ck_assert_str_eq(view->channels[1].from, "x");
+    ck_assert_str_eq(view->channels[1].manifest, "m.json");
     ck_assert_str_eq(view->channels[2].from, "s3://bucket/b");
+    ck_assert_str_eq(view->channels[3].from, "s3://bucket/m");
+    ck_assert(view->channels[3].sharded && view->channels[3].kind == PL_LOCAL_FROM_MANIFEST);
+    ck_assert_ptr_null(view->channels[3].manifest);
     ck_assert_ptr_null(view->checkpoint_path); /* the file has no CheckpointConfig */
     pl_local_job_free(job);
 }

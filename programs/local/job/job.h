@@ -24,10 +24,11 @@ struct pl_local_job;
 enum pl_local_mode { PL_LOCAL_FILE, PL_LOCAL_FAST_FILE, PL_LOCAL_PIPE };
 enum pl_local_from { PL_LOCAL_FROM_FOLDER, PL_LOCAL_FROM_MANIFEST, PL_LOCAL_FROM_AUGMENTED };
 
-/** A channel. `from` is a folder or a file of this machine, or an s3:// address that must be fetched first. */
+/** A channel. `from` is a folder of this machine, or an s3:// address that must be fetched first. */
 struct pl_local_channel {
     const char *name;
-    const char *from; /* the folder or prefix; the manifest's file for the two manifests */
+    const char *from;     /* the folder or prefix; the address of a manifest that lies on S3 */
+    const char *manifest; /* a ManifestFile of this machine, which names files below the folder `from`; NULL */
     enum pl_local_from kind;
     enum pl_local_mode mode;
     bool sharded;     /* ShardedByS3Key: object i of the sorted names on host i mod n */

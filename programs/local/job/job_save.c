@@ -4,8 +4,8 @@
  * of AWS can give, and the file had not, stands there with REPLACE in its value.
  */
 #include "base/json/json_write.h"
-#include "programs/local/job_private.h"
-#include "programs/local/limits.h"
+#include "programs/local/job/job_private.h"
+#include "programs/local/job/limits.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 #define PL_PROGRAMS_LOCAL_JOB_PRIVATE_H
 
 #include "base/json/json.h"
-#include "programs/local/job.h"
-#include "programs/local/limits.h"
+#include "programs/local/job/job.h"
+#include "programs/local/job/limits.h"
 
 struct pl_local_text {
     struct pl_local_text *next;

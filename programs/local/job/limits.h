@@ -31,6 +31,7 @@ enum pl_local_limit_kind {
     PL_LOCAL_WHOLE,
     PL_LOCAL_BOOL,
     PL_LOCAL_IGNORED, /* valid, but without a meaning here; what is below it is not checked */
+    PL_LOCAL_REFUSED, /* valid, but not imitated; `words` says what to do */
 };
 
 struct pl_local_limit {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The description of a job: read from the body of CreateTrainingJob, edited by options, checked. */
-#include "programs/local/job.h"
+#include "programs/local/job/job.h"
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "programs/local/job_private.h"
-#include "programs/local/limits.h"
+#include "programs/local/job/job_private.h"
+#include "programs/local/job/limits.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -400,7 +400,8 @@ static enum pl_status take_word(struct pl_local_job *job, struct pl_local_channe
         }
     } else if (strncmp(word, manifest, sizeof(manifest) - 1) == 0) {
         channel->kind = PL_LOCAL_FROM_MANIFEST;
-        return keep(job, word + sizeof(manifest) - 1, &channel->from, reterr);
+        word += sizeof(manifest) - 1;
+        return keep(job, word, strncmp(word, "s3://", 5) == 0 ? &channel->from : &channel->manifest, reterr);
     } else if (strncmp(word, augmented, sizeof(augmented) - 1) == 0) {
         channel->kind = PL_LOCAL_FROM_AUGMENTED;
         return keep(job, word + sizeof(augmented) - 1, &channel->attributes, reterr);
@@ -408,6 +409,19 @@ static enum pl_status take_word(struct pl_local_job *job, struct pl_local_channe
         return PL_END;
     }
     return PL_OK;
+}
+
+/* Finds the colon before the last word. The address of a manifest has a colon of its own. */
+static char *find_last_word(char *text)
+{
+    static const char before[] = ":manifest=s3";
+    const size_t length = sizeof(before) - 1;
+    char *colon = strrchr(text, ':');
+
+    return colon && strncmp(colon, "://", 3) == 0 && (size_t)(colon - text) >= length &&
+                   memcmp(colon - length, before, length) == 0
+               ? colon - length
+               : colon;
 }
 
 enum pl_status pl_local_job_add_channel(struct pl_local_job *job, const char *text, struct pl_error *reterr)
@@ -427,7 +441,7 @@ enum pl_status pl_local_job_add_channel(struct pl_local_job *job, const char *te
         return PL_MEMORY;
     }
     /* The words stand at the end; the rest may have colons of its own, as s3:// has. */
-    while ((colon = strrchr(from, ':'))) {
+    while ((colon = find_last_word(from))) {
         enum pl_status status = take_word(job, &channel, colon + 1, reterr);
 
         if (status == PL_END) {

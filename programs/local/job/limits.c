@@ -2,7 +2,7 @@
 /* The table of CreateTrainingJob's limits, and a walk over a document by it. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
-#include "programs/local/limits.h"
+#include "programs/local/job/limits.h"
 
 #include "base/json/text_place.h"
 #include "base/memory.h"
@@ -26,6 +26,8 @@ enum {
 
 #define S3_ADDRESS "(https|s3)://([^/]+)/?(.*)"
 #define MODES "Pipe File FastFile"
+#define ONLY_S3                                                                                                        \
+    "only S3 data sources are imitated: write an S3DataSource here; --channel NAME=DIR takes a folder in its place"
 
 /* Rows of one object stand together, and an object's row stands before them. */
 const struct pl_local_limit pl_local_limits[] = {
@@ -54,6 +56,8 @@ const struct pl_local_limit pl_local_limits[] = {
     {"InputDataConfig[]", PL_LOCAL_OBJECT},
     {"InputDataConfig[].ChannelName", PL_LOCAL_TEXT, 1, 64, .pattern = "[A-Za-z0-9\\.\\-_]+", .required = true},
     {"InputDataConfig[].DataSource", PL_LOCAL_OBJECT, .required = true},
+    {"InputDataConfig[].DataSource.FileSystemDataSource", PL_LOCAL_REFUSED, .words = ONLY_S3},
+    {"InputDataConfig[].DataSource.DatasetSource", PL_LOCAL_REFUSED, .words = ONLY_S3},
     {"InputDataConfig[].DataSource.S3DataSource", PL_LOCAL_OBJECT, .required = true},
     {"InputDataConfig[].DataSource.S3DataSource.S3DataType", PL_LOCAL_TEXT,
      .words = "ManifestFile S3Prefix AugmentedManifestFile Converse", .required = true},
@@ -471,6 +475,9 @@ static enum pl_status check_value(struct walk *walk, struct pl_json_value value,
     PL_BUG_IF(!row);
     if (row->kind == PL_LOCAL_IGNORED) {
         return walk->ignored(walk->context, walk->path, reterr);
+    }
+    if (row->kind == PL_LOCAL_REFUSED) {
+        return refuse(walk, at, row->words, reterr);
     }
     if (pl_json_kind(value) != kinds[row->kind]) {
         pl_text_printf(&wrong, "expected %s, found %s", kind_text(row->kind), found_text(pl_json_kind(value)));

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* paceline report DIR: writes a page about the job that DIR is of. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "entrypoint/verbs.h"
+#include "programs/report/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_MODE = 0644 };
+
+static enum pl_status write_page(const char *folder, const char *output, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text html = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    static struct pl_report report;
+    enum pl_status status = pl_report_read(folder, &report, reterr);
+
+    if (status == PL_OK) {
+        pl_report_page(&report, &html);
+        status = pl_text_check(&html, reterr);
+    }
+    pl_report_done(&report);
+    PL_TRY(status);
+    if (output && strcmp(output, "-") == 0) {
+        return pl_file_write_fd(STDOUT_FILENO, html.data, html.length, "standard output", reterr);
+    }
+    pl_text_printf(&path, output ? "%s" : "%s/report.html", output ? output : folder);
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_file_write_atomic(path.data, html.data, html.length, FILE_MODE, reterr);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option table[] = {
+        {"help", no_argument, NULL, 'h'}, {"output", required_argument, NULL, 'o'}, {NULL, 0, NULL, 0}};
+    struct pl_error error = PL_ERROR_NONE;
+    const char *output = NULL;
+    enum pl_status status;
+    int option;
+
+    pl_log_open("paceline report");
+    while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK && option == 'o') {
+        output = optarg;
+    }
+    if (status == PL_OK) {
+        pl_verbs_print_help("report", stdout);
+        return EXIT_SUCCESS;
+    }
+    if (status == PL_INVALID || optind + 1 != argc) {
+        pl_log(PL_LOG_ERROR, "%s", status == PL_INVALID ? error.cause : "expected one folder of a job");
+        return PL_EXIT_USAGE;
+    }
+    if (write_page(argv[optind], output, &error) != PL_OK) {
+        pl_log_error(&error, "no report");
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}

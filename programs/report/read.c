@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads what a job left: its description, logs, failure, traces and trials. */
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "programs/local/files.h"
+#include "programs/local/metric.h"
+#include "programs/report/report.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MOST_JSON_BYTES = 4 << 20,
+    MOST_FAILURE_BYTES = 64 << 10,
+    MOST_NUMBER_BYTES = 40,
+    MOST_LINE_BYTES = 64 << 10,
+    MOST_HOSTS = 250,
+    MOST_RINGS = 4096,
+    NOTE_BYTES = 500,
+};
+
+struct reader {
+    const char *folder;
+    struct pl_report *report;
+    struct pl_local_pair *definitions;
+    size_t definition_count;
+    struct pl_local_metrics *metrics; /* of the definitions; NULL without */
+    char *rings[MOST_RINGS];
+};
+
+static void add_note(struct pl_report_notes *notes, const char *text, size_t length)
+{
+    const size_t bytes = pl_text_whole_bytes(text, length < NOTE_BYTES ? length : NOTE_BYTES);
+
+    notes->all++;
+    if (notes->count < PL_REPORT_MOST_NOTES) {
+        char *copy = strndup(text, bytes);
+
+        notes->texts[notes->count] = copy;
+        notes->count += copy ? 1 : 0;
+    }
+}
+
+static void add_problem(struct reader *reader, const struct pl_error *error)
+{
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    pl_error_text(error, text, sizeof(text));
+    add_note(&reader->report->problems, text, strlen(text));
+}
+
+static enum pl_status add_series(struct reader *reader, const char *name, size_t length, struct pl_series **ret_series,
+                                 struct pl_error *reterr)
+{
+    struct pl_series *series = pl_memory_new(1, sizeof(*series), reterr);
+
+    if (!series) {
+        return PL_MEMORY;
+    }
+    memcpy(series->name, name, length < PL_SERIES_NAME_BYTES ? length : PL_SERIES_NAME_BYTES);
+    reader->report->series[reader->report->series_count++] = series;
+    *ret_series = series;
+    return PL_OK;
+}
+
+/* Finds "step=N" in the line. */
+static bool find_step(const char *line, size_t length, double *ret_step)
+{
+    static const char name[] = "step=";
+    const char *at = memmem(line, length, name, sizeof(name) - 1);
+    char digits[20];
+    size_t count = 0;
+
+    for (at = at ? at + sizeof(name) - 1 : line + length;
+         at < line + length && isdigit((unsigned char)*at) && count < sizeof(digits) - 1; at++) {
+        digits[count++] = *at;
+    }
+    digits[count] = '\0';
+    return count > 0 && pl_text_number(digits, ret_step);
+}
+
+static void add_value(struct pl_series *series, double value, const char *line, size_t length)
+{
+    double x;
+
+    if (series->count == 0) {
+        const size_t bytes = pl_text_whole_bytes(line, length < PL_SERIES_LINE_BYTES ? length : PL_SERIES_LINE_BYTES);
+
+        memcpy(series->first_line, line, bytes);
+        series->first_line[bytes] = '\0';
+    }
+    if (!find_step(line, length, &x)) {
+        x = (double)(series->count + series->not_finite + 1);
+    }
+    pl_series_add(series, x, value);
+}
+
+static void take_definition(void *reader_at, size_t index, double value, const char *line, size_t length)
+{
+    struct reader *reader = reader_at;
+
+    add_value(reader->report->series[index], value, line, length);
+}
+
+static bool is_name(char letter)
+{
+    return isalnum((unsigned char)letter) || letter == '_' || letter == '.' || letter == '-' || letter == '/';
+}
+
+static void take_word(struct reader *reader, const char *name, size_t name_length, double value, const char *line,
+                      size_t length)
+{
+    struct pl_report *report = reader->report;
+    struct pl_series *series = NULL;
+
+    if (name_length > PL_SERIES_NAME_BYTES || (name_length == 4 && strncmp(name, "step", 4) == 0) ||
+        (name_length == 5 && strncmp(name, "epoch", 5) == 0)) {
+        return;
+    }
+    for (size_t i = 0; i < report->series_count && !series; i++) {
+        if (strncmp(report->series[i]->name, name, name_length) == 0 && report->series[i]->name[name_length] == '\0') {
+            series = report->series[i];
+        }
+    }
+    if (!series && report->series_count == PL_REPORT_MOST_SERIES) {
+        report->left_out++;
+    } else if (series || add_series(reader, name, name_length, &series, NULL) == PL_OK) {
+        add_value(series, value, line, length);
+    }
+}
+
+/* Takes each NAME=NUMBER of the line. */
+static void take_words(struct reader *reader, const char *line, size_t length)
+{
+    const char *end = line + length;
+
+    for (const char *at = memchr(line, '=', length); at; at = memchr(at, '=', (size_t)(end - at))) {
+        const char *name = at, *number = ++at;
+        char text[MOST_NUMBER_BYTES + 1];
+        size_t bytes = 0;
+        double value;
+
+        while (name > line && is_name(name[-1])) {
+            name--;
+        }
+        while (number + bytes < end && bytes <= MOST_NUMBER_BYTES && !isspace((unsigned char)number[bytes]) &&
+               number[bytes] != ',' && number[bytes] != ';') {
+            bytes++;
+        }
+        if (bytes == 0 || bytes > MOST_NUMBER_BYTES || name + 1 == number) {
+            continue;
+        }
+        memcpy(text, number, bytes);
+        text[bytes] = '\0';
+        if (pl_text_number(text, &value)) {
+            take_word(reader, name, (size_t)(number - 1 - name), value, line, length);
+        }
+    }
+}
+
+static bool has(const char *line, size_t length, const char *words)
+{
+    return memmem(line, length, words, strlen(words));
+}
+
+/* Of "paceline: version 0.2.0, mpi: 2 ranks on 2 hosts; this is algo-1, the master" what is true of all hosts. */
+static void take_launch(struct reader *reader, const char *line, size_t length)
+{
+    const char *end = memmem(line, length, "; this is ", strlen("; this is "));
+    const size_t skip = strlen("paceline: ");
+
+    if (!reader->report->launch && end) {
+        reader->report->launch = strndup(line + skip, (size_t)(end - line) - skip);
+    }
+}
+
+static void take_line(struct reader *reader, const char *line, size_t length)
+{
+    if (has(line, length, "warning: ")) {
+        add_note(&reader->report->warnings, line, length);
+    }
+    if (has(line, length, "resuming after step ")) {
+        add_note(&reader->report->resumes, line, length);
+    }
+    if (strncmp(line, "paceline: version ", strlen("paceline: version ")) == 0) {
+        take_launch(reader, line, length);
+    }
+    if (reader->metrics) {
+        pl_local_metrics_read(reader->metrics, line, length);
+    } else if (strncmp(line, "paceline: ", strlen("paceline: ")) != 0) {
+        take_words(reader, line, length);
+    }
+}
+
+static enum pl_status read_log(struct reader *reader, const char *path, struct pl_error *reterr)
+{
+    FILE *file = fopen(path, "re");
+    PL_AUTO_FREE char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length;
+    bool failed;
+
+    if (!file) {
+        return pl_error_errno(reterr, "open '%s'", path);
+    }
+    while ((length = getline(&line, &capacity, file)) >= 0) {
+        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
+            length--;
+        }
+        line[length] = '\0';
+        take_line(reader, line, (size_t)length < MOST_LINE_BYTES ? (size_t)length : MOST_LINE_BYTES);
+    }
+    failed = ferror(file) != 0;
+    fclose(file);
+    reader->report->logs++;
+    return failed ? pl_error_errno(reterr, "read '%s'", path) : PL_OK;
+}
+
+/* Appends FOLDER/`format`; with `format` "" the folder. */
+static enum pl_status path_of(struct pl_text *path, const char *folder, const char *name, struct pl_error *reterr)
+{
+    pl_text_clear(path);
+    pl_text_printf(path, *name != '\0' ? "%s/%s" : "%s", folder, name);
+    return pl_text_check(path, reterr);
+}
+
+/* Reads a file of JSON that may be missing. */
+static void read_json(struct reader *reader, const char *folder, const char *name, struct pl_json **ret_document)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = path_of(&path, folder, name, &error);
+
+    if (status == PL_OK && !*ret_document) {
+        status = pl_json_read(path.data, MOST_JSON_BYTES, ret_document, &error);
+    }
+    if (status != PL_OK && status != PL_NOT_FOUND) {
+        add_problem(reader, &error);
+    }
+}
+
+static void read_failure(struct reader *reader, const char *tree)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = path_of(&path, tree, "output/failure", &error);
+
+    if (status == PL_OK && !reader->report->failure) {
+        status = pl_file_read(path.data, MOST_FAILURE_BYTES, &reader->report->failure, NULL, &error);
+    }
+    if (status != PL_OK && status != PL_NOT_FOUND) {
+        add_problem(reader, &error);
+    }
+}
+
+static enum pl_status read_trials(struct reader *reader, const char *path, struct pl_error *reterr)
+{
+    struct pl_report *report = reader->report;
+    PL_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
+
+    PL_TRY(pl_file_read(path, PL_JSON_MAX_BYTES, &text, &bytes, reterr));
+    for (char *line = text, *end; line < text + bytes; line = end + 1) {
+        end = memchr(line, '\n', (size_t)(text + bytes - line));
+        end = end ? end : text + bytes;
+        report->all_trials += end > line;
+        if (end > line && report->trial_count < PL_REPORT_MOST_TRIALS) {
+            PL_TRY(pl_json_parse(line, (size_t)(end - line), path, &report->trials[report->trial_count], reterr));
+            report->trial_count++;
+        }
+    }
+    return PL_OK;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), end_length = strlen(end);
+
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+/* Takes rings, trials and logs below the tree's output/data. */
+static enum pl_status read_output(struct reader *reader, const char *tree, struct pl_error *reterr)
+{
+    PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
+    PL_AUTO_TEXT struct pl_text data = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    PL_TRY(path_of(&data, tree, "output/data", reterr));
+    if (access(data.data, F_OK) != 0) {
+        return PL_OK;
+    }
+    PL_TRY(pl_local_files_list(data.data, false, &files, reterr));
+    for (size_t i = 0; i < files.count; i++) {
+        enum pl_status status = PL_OK;
+
+        PL_TRY(path_of(&path, data.data, files.paths[i], reterr));
+        if (ends_with(files.paths[i], ".ring") && reader->report->rings < MOST_RINGS) {
+            PL_TRY(pl_text_take(&path, &reader->rings[reader->report->rings], reterr));
+            reader->report->rings++;
+        } else if (strcmp(files.paths[i], "trials.jsonl") == 0) {
+            status = read_trials(reader, path.data, &error);
+        } else if (strncmp(files.paths[i], "paceline-log-", strlen("paceline-log-")) == 0) {
+            status = read_log(reader, path.data, &error);
+        }
+        if (status != PL_OK) {
+            add_problem(reader, &error);
+        }
+    }
+    return PL_OK;
+}
+
+static void read_tree(struct reader *reader, const char *tree)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    read_json(reader, tree, "input/config/resourceconfig.json", &reader->report->config);
+    read_json(reader, tree, "input/config/hyperparameters.json", &reader->report->hyperparameters);
+    read_failure(reader, tree);
+    if (read_output(reader, tree, &error) != PL_OK) {
+        add_problem(reader, &error);
+    }
+}
+
+/* Makes a series for each of the job's MetricDefinitions, in their order. */
+static enum pl_status read_definitions(struct reader *reader, struct pl_error *reterr)
+{
+    struct pl_json_value list, item;
+    struct pl_series *series;
+    size_t count = 0;
+
+    if (!reader->report->job) {
+        return PL_OK;
+    }
+    list = pl_json_member(pl_json_root(reader->report->job), "MetricDefinitions");
+    count = pl_json_count(list);
+    if (count == 0) {
+        return PL_OK;
+    }
+    if (count > PL_REPORT_MOST_SERIES) {
+        return pl_json_wrong(list, "at most 40 definitions", reterr);
+    }
+    reader->definitions = pl_memory_new(count, sizeof(*reader->definitions), reterr);
+    PL_TRY(reader->definitions ? PL_OK : PL_MEMORY);
+    for (item = pl_json_first(list); pl_json_exists(item); item = pl_json_next(item)) {
+        struct pl_local_pair *pair = &reader->definitions[reader->definition_count++];
+
+        PL_TRY(pl_json_text(pl_json_member(item, "Name"), &pair->name, reterr));
+        PL_TRY(pl_json_text(pl_json_member(item, "Regex"), &pair->value, reterr));
+        PL_TRY(add_series(reader, pair->name, strlen(pair->name), &series, reterr));
+    }
+    PL_TRY(pl_local_metrics_new(reader->definitions, reader->definition_count, &reader->metrics, reterr));
+    pl_local_metrics_follow(reader->metrics, take_definition, reader);
+    reader->report->has_definitions = true;
+    return PL_OK;
+}
+
+static enum pl_status name_job(struct reader *reader, struct pl_error *reterr)
+{
+    struct pl_report *report = reader->report;
+    const char *name = NULL;
+    PL_AUTO_FREE char *whole = NULL;
+
+    if (report->job) {
+        PL_TRY(pl_json_text_or(pl_json_member(pl_json_root(report->job), "TrainingJobName"), NULL, &name, reterr));
+    }
+    if (!name) {
+        name = pl_environment_own("TRAINING_JOB_NAME");
+    }
+    if (!name || *name == '\0') {
+        whole = realpath(reader->folder, NULL);
+        name = whole ? whole : reader->folder;
+    }
+    report->name = pl_memory_string(name, reterr);
+    return report->name ? PL_OK : PL_MEMORY;
+}
+
+/* Reads algo-1, algo-2 and so on, as far as there is a log or a tree. */
+static void read_hosts(struct reader *reader)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    char name[32];
+
+    for (int host = 1; host <= MOST_HOSTS; host++) {
+        struct pl_error error = PL_ERROR_NONE;
+        bool found = false;
+
+        snprintf(name, sizeof(name), "algo-%d", host);
+        if (path_of(&path, reader->folder, name, &error) == PL_OK && access(path.data, F_OK) == 0) {
+            read_tree(reader, path.data);
+            found = true;
+        }
+        snprintf(name, sizeof(name), "algo-%d.log", host);
+        if (path_of(&path, reader->folder, name, &error) == PL_OK && access(path.data, F_OK) == 0) {
+            if (read_log(reader, path.data, &error) != PL_OK) {
+                add_problem(reader, &error);
+            }
+            found = true;
+        }
+        if (!found) {
+            return;
+        }
+        reader->report->hosts++;
+    }
+}
+
+static enum pl_status read_all(struct reader *reader, struct pl_error *reterr)
+{
+    struct pl_report *report = reader->report;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    read_json(reader, reader->folder, "job.json", &report->job);
+    PL_TRY(name_job(reader, reterr));
+    if (read_definitions(reader, &error) != PL_OK) {
+        add_problem(reader, &error);
+    }
+    read_hosts(reader);
+    PL_TRY(path_of(&path, reader->folder, "input/config", reterr));
+    if (report->hosts == 0 && access(path.data, F_OK) == 0) {
+        read_tree(reader, reader->folder);
+        report->hosts = report->config ? pl_json_count(pl_json_member(pl_json_root(report->config), "hosts")) : 1;
+    }
+    if (report->hosts == 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "'%s' is no folder of a job: expected algo-1 or algo-1.log there, as `paceline local` "
+                            "leaves them, or input/config, as in /opt/ml",
+                            reader->folder);
+    }
+    if (report->rings > 0 && pl_trace_compare((const char *const *)reader->rings, report->rings, &report->comparison,
+                                              &report->ranks, &report->rank_count, &error) != PL_OK) {
+        report->rings = 0;
+        add_problem(reader, &error);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_report_read(const char *folder, struct pl_report *report, struct pl_error *reterr)
+{
+    static struct reader reader; /* its list of rings is too large for the stack */
+    enum pl_status status;
+
+    reader = (struct reader){.folder = folder, .report = report};
+    status = read_all(&reader, reterr);
+    pl_local_metrics_free(reader.metrics);
+    free(reader.definitions);
+    for (size_t i = 0; i < MOST_RINGS; i++) {
+        free(reader.rings[i]);
+    }
+    return status;
+}
+
+static void free_notes(struct pl_report_notes *notes)
+{
+    for (size_t i = 0; i < notes->count; i++) {
+        free(notes->texts[i]);
+    }
+}
+
+void pl_report_done(struct pl_report *report)
+{
+    pl_json_free(report->job);
+    pl_json_free(report->config);
+    pl_json_free(report->hyperparameters);
+    free(report->name);
+    free(report->failure);
+    free(report->launch);
+    for (size_t i = 0; i < report->series_count; i++) {
+        free(report->series[i]);
+    }
+    free_notes(&report->warnings);
+    free_notes(&report->resumes);
+    free_notes(&report->problems);
+    pl_text_done(&report->comparison);
+    free(report->ranks);
+    for (size_t i = 0; i < report->trial_count; i++) {
+        pl_json_free(report->trials[i]);
+    }
+}

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`paceline report`: the page of a job of `paceline local`, of a tree, of a sweep and of a million steps.
+
+Each page is checked strictly: tags that close in their order, known attributes, nothing that is fetched, no script; names from outside stay text, and colours
+have a contrast of at least 4.5 (text) or 3 (areas) with what is behind them, light and dark.
+"""
+import html.parser
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+PACELINE = BUILD / "entrypoint/paceline"
+VOID = {"meta", "path", "polygon", "polyline", "rect"}
+TAGS = VOID | set("html head title style body main header section footer h1 h2 h3 p pre dl dt dd div figure figcaption span svg details summary table thead "
+                  "tbody tr th td ul li i".split())
+ATTRIBUTES = set("lang charset name content class viewbox preserveaspectratio aria-hidden d points x y width height scope".split())
+MOST_POINTS, MOST_BYTES = 2000, 500_000
+HOSTILE = '<script>alert("x")</script> \' " & \x1b[31m \u0085 </style> end'
+
+
+class Page(html.parser.HTMLParser):
+    """Reads a page, and refuses what is not in order in it."""
+
+    def __init__(self, path):
+        super().__init__(convert_charrefs=True)
+        raw = path.read_bytes()
+        self.bytes, self.open, self.texts, self.points = len(raw), [], [], []
+        self.text_of = {}
+        self.raw = raw.decode("utf-8")
+        assert self.raw.startswith("<!DOCTYPE html>\n"), self.raw[:100]
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", self.raw), "a control character"
+        self.feed(self.raw)
+        self.close()
+        assert not self.open, f"open at the end: {self.open}"
+        outside = re.sub(r"<style>.*?</style>", "", self.raw, flags=re.S)
+        assert "://" not in re.sub(r">[^<]*<", "><", outside) and "url(" not in self.raw and "@import" not in self.raw, "an address"
+
+    def handle_starttag(self, tag, attributes):
+        assert tag in TAGS, f"the tag {tag}"
+        for name, value in attributes:
+            assert name in ATTRIBUTES, f"the attribute {name} of {tag}"
+            if name == "points":
+                self.points.append(len(value.split()))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in VOID and tag != "meta", tag
+        self.handle_starttag(tag, attributes)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open}"
+        self.open.pop()
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.texts.append(data)
+            if self.open:
+                self.text_of.setdefault(self.open[-1], []).append(data)
+
+    def says(self, *words):
+        text = "".join(self.texts)
+        for word in words:
+            assert word in text, f"'{word}' is missing in {text}"
+
+
+def report(folder, code=0):
+    done = subprocess.run([PACELINE, "report", folder], text=True, capture_output=True, timeout=300)
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else Page(folder / "report.html")
+
+
+def luminance(colour):
+    parts = [int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)]
+    parts = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055)**2.4 for part in parts]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+def contrast(one, other):
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def check_colours(page):
+    schemes = [dict(re.findall(r"--(\w+):(#\w{6})", part)) for part in re.findall(r":root\{([^}]*)\}", page.raw)][:2]
+    assert len(schemes) == 2 and schemes[0].keys() == schemes[1].keys(), schemes
+    for scheme in schemes:
+        for behind in ("panel", "page"):
+            for text in ("text", "soft", "accent", "good", "bad", "warn"):
+                assert contrast(scheme[text], scheme[behind]) >= 4.5, (text, behind, scheme)
+        for area in ("computes", "data", "saves", "moves"):
+            assert contrast(scheme[area], scheme["panel"]) >= 3, (area, scheme)
+
+
+def local_job(folder):
+    """A job of `paceline local`, with metrics, a resume, a warning and a failure."""
+    (folder / "program").write_text("#!/bin/sh\nfor i in 1 2 3; do echo \"step=$((i * 10)) loss=0.${i}5\"; done\necho 'resuming after step 20'\n"
+                                    "echo 'trainer: warning: the rate is high'\necho 'loss=nan step=40'\n[ $SM_CURRENT_HOST = algo-1 ] || exit 0\nexit ${CODE:-0}\n")
+    (folder / "program").chmod(0o755)
+    words = ["--kind", "plain", "--metric", "train:loss=loss=([0-9.a-z]+)", "--metric", "never=accuracy=([0-9.]+)", "--hyperparameter", f"odd={HOSTILE[:40]}",
+             "--environment", "API_TOKEN=geheim", "--", "./program"]
+    for name, code in (("good", 0), ("bad", 7)):
+        done = subprocess.run([PACELINE, "local", "--name", name, "--environment", f"CODE={code}", *words], cwd=folder, text=True, capture_output=True, timeout=300,
+                              stdin=subprocess.DEVNULL)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert re.search(rf"^Report: .*paceline-local/{name}/report\.html$", done.stdout, re.M), done.stdout
+        page = Page(folder / f"paceline-local/{name}/report.html")
+        page.says(name, "train:loss", "last 0.35, lowest 0.15, highest 0.35, 3 values, and 1 that is no number", "No line of the log has a value of never.",
+                  "resuming after step 20", "trainer: warning: the rate is high", "direct: one program", "There are no traces", '<script>alert("x")')
+        assert "geheim" not in page.raw and "geheim" not in (folder / f"paceline-local/{name}/job.json").read_text(), "a secret is shown"
+        check_colours(page)
+        job = json.loads((folder / f"paceline-local/{name}/job.json").read_text())
+        assert job["TrainingJobStatus"] == ("Failed" if code else "Completed") and job["MetricDefinitions"][0]["Name"] == "train:loss", job
+        if code:
+            page.says("AlgorithmError: ", "exit code: 7")
+
+
+def million(folder):
+    folder.mkdir()
+    with (folder / "algo-1.log").open("w") as log:
+        log.writelines(f"step={i} loss={1000000 / (i + 1):.4f} rate={i % 97}\n" for i in range(1_000_000))
+    page = report(folder)
+    page.says("loss", "1000000 values", "highest 1e+06", "rate", "highest 96")
+    assert len(page.points) == 2 and all(1000 <= points <= MOST_POINTS for points in page.points), page.points
+    assert page.bytes <= MOST_BYTES, page.bytes
+
+
+def hostile(folder):
+    """Names, words and files from outside stay text, or are named as not readable."""
+    (folder / "input/config").mkdir(parents=True)
+    (folder / "output/data").mkdir(parents=True)
+    (folder / "input/config/resourceconfig.json").write_text('{"hosts": ["algo-1", "algo-2"], "current_host": "algo-1"}')
+    (folder / "input/config/hyperparameters.json").write_text(json.dumps({HOSTILE: HOSTILE, "password": "geheim", "deep": '{"a": 1}'}))
+    (folder / "output/failure").write_bytes(b"ValueError: " + HOSTILE.encode() + b" \xff\xfe broken\n")
+    (folder / "output/data/trials.jsonl").write_text(
+        "".join(json.dumps({"trial": i, "state": HOSTILE, "hyperparameters": {"lr": 0.1 * i, HOSTILE: [1, True, None]}, "accuracy": 0.5}) + "\n" for i in range(700)))
+    (folder / "output/data/trace.json.rank0.ring").write_bytes(b"no ring")
+    page = report(folder)
+    page.says("<script>alert", "ValueError: ", "?? broken", "Sweep: 700 trials", "The first 500 of 700 trials", "lr=0.1, ", "Not in this report", "trace.json.rank0.ring")
+    assert "<script" not in page.raw and "geheim" not in page.raw
+    (folder / "output/data/trials.jsonl").write_text('{"trial": 1}\nno JSON\n')
+    report(folder).says("Not in this report", "trials.jsonl")
+
+
+def refused(folder):
+    folder.mkdir()
+    assert "is no folder of a job: expected algo-1" in report(folder, 1)
+    assert "is no folder of a job" in report(folder / "missing", 1)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="paceline-report-") as name:
+        folder = pathlib.Path(name)
+        local_job(folder)
+        million(folder / "million")
+        hostile(folder / "hostile")
+        refused(folder / "empty")
+
+
+main()
