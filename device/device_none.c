@@ -126,6 +126,12 @@ enum pl_status pl_device_stream_record(struct pl_device *device, void *event, vo
     return none(reterr);
 }
 
+enum pl_status pl_device_stream_wait_outside(struct pl_device *device, void *stream, void *event,
+                                             struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
 int pl_device_pass_captures(struct pl_device *device)
 {
     return 0;

@@ -84,6 +84,14 @@ void pl_device_heed_captures(struct pl_device *device, int heeded);
 enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, void *event,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * The same for a stream of the program.
+ *
+ * Errors   PL_INVALID: the stream is captured into a CUDA graph. The event would be drawn into the capture.
+ */
+enum pl_status pl_device_stream_wait_outside(struct pl_device *device, void *stream, void *event,
+                                             struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Records `event` in `other`, and lets later work on `stream` wait for all earlier work on `other`. */
 enum pl_status pl_device_stream_follow(struct pl_device *device, void *stream, void *other, void *event,
                                        struct pl_error *reterr) PL_MUST_CHECK;

@@ -31,7 +31,8 @@ enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_
     return new_stream(device, device->urgent, ret_stream, reterr);
 }
 
-enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
+/* Makes the device's context current, and refuses a stream that is captured into a CUDA graph. */
+static enum pl_status enter_uncaptured(struct pl_device *device, void *stream, struct pl_error *reterr)
 {
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result;
@@ -44,7 +45,21 @@ enum pl_status pl_device_stream_record(struct pl_device *device, void *event, vo
                             "the stream is captured into a CUDA graph, which cannot hold an exchange between ranks: "
                             "end the capture before, or call this on another stream");
     }
+    return PL_OK;
+}
+
+enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
+{
+    PL_TRY(enter_uncaptured(device, stream, reterr));
     PL_CUDA_TRY(device, cuEventRecord(event, stream), reterr, "cannot record an event");
+    return PL_OK;
+}
+
+enum pl_status pl_device_stream_wait_outside(struct pl_device *device, void *stream, void *event,
+                                             struct pl_error *reterr)
+{
+    PL_TRY(enter_uncaptured(device, stream, reterr));
+    PL_CUDA_TRY(device, cuStreamWaitEvent(stream, event, 0), reterr, "cannot let a stream wait for an event");
     return PL_OK;
 }
 

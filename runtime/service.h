@@ -21,6 +21,7 @@
 #include "runtime/process_set.h"
 
 struct pl_service;
+struct pl_service_item;
 
 /**
  * How an operation ended: the caller's memory from the submission until then. Zero-initialise.
@@ -31,6 +32,12 @@ struct pl_service;
  */
 struct pl_completion {
     void (*call)(struct pl_completion *completion);
+    /*
+     * in: lets pl_service_follow() return before the end. Called once in place of an error of a wait, when the
+     * operation fails after that: nobody else tells the program, which counts on the result. Not called after
+     * pl_service_abort() and in pl_service_free(). It runs as `call` does, but may not free the completion.
+     */
+    void (*lost)(struct pl_completion *completion);
     /* in: room for one result per operation, set on success; NULL if the caller does not want them */
     struct pl_named_result *results;
     /* in: number of ranks for which the caller has made splits and room; it must be that of the set. 0 if there are
@@ -40,7 +47,9 @@ struct pl_completion {
     struct pl_error error;
     int last_joined_rank; /* out: of a join */
     bool has_leaked;      /* out, after a failure: the caller must not free the buffers, see pl_world_has_leaked() */
-    bool done;            /* used by the service */
+    /* used by the service */
+    bool done, is_launched, is_followed;
+    struct pl_service_item *launched;
 };
 
 /**
@@ -107,6 +116,21 @@ bool pl_service_test(struct pl_service *service, const struct pl_completion *com
  */
 enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion *completion,
                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns as soon as everything of an operation in device memory is given to the device, and lets what `stream` of the
+ * program is given later wait for its end there. Its name may be used again. False in `*ret_done`: buffers and
+ * completion still belong to the service, until pl_service_is_done(). Without `lost`, with host memory, and for kinds
+ * that make memory this is pl_service_wait().
+ *
+ * Errors   those of pl_service_wait(), with true in `*ret_done`. Otherwise the stream does not follow, and the
+ *          operation may be waited for again. PL_INVALID: the stream is captured into a CUDA graph. Those of device.h.
+ */
+enum pl_status pl_service_follow(struct pl_service *service, struct pl_completion *completion, void *stream,
+                                 bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns whether the operation has ended, as pl_service_test() does, and leaves the work to whoever does it. */
+bool pl_service_is_done(struct pl_service *service, const struct pl_completion *completion);
 
 /**
  * pl_process_sets_add() and pl_process_sets_remove() at a point that all ranks agree on, whatever else is under way.

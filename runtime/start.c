@@ -149,8 +149,9 @@ static bool counts(const struct pl_knobs *knobs, const char *name, size_t length
  */
 static void warn_without_effect(const struct pl_runtime *runtime, bool has_timeline)
 {
-    static const char timeline[] = "HOROVOD_TIMELINE";             /* and HOROVOD_TIMELINE_MARK_CYCLES */
-    static const char dynamic[] = "HOROVOD_DYNAMIC_PROCESS_SETS="; /* process sets are always dynamic */
+    static const char timeline[] = "HOROVOD_TIMELINE";                /* and HOROVOD_TIMELINE_MARK_CYCLES */
+    static const char dynamic[] = "HOROVOD_DYNAMIC_PROCESS_SETS=";    /* process sets are always dynamic */
+    static const char follows[] = "HOROVOD_ENABLE_ASYNC_COMPLETION="; /* for torch's tensors on a GPU */
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
     for (char *const *at = pl_environment_strings(runtime->environment); *at; at++) {
@@ -159,6 +160,7 @@ static void warn_without_effect(const struct pl_runtime *runtime, bool has_timel
         if (strlen(*at) > length + 1 &&
             (pl_knob_is_gone(*at, length) ||
              (strncmp(*at, "HOROVOD_", 8) == 0 && strncmp(*at, dynamic, sizeof(dynamic) - 1) != 0 &&
+              strncmp(*at, follows, sizeof(follows) - 1) != 0 &&
               !(has_timeline && strncmp(*at, timeline, sizeof(timeline) - 1) == 0) &&
               !counts(pl_world_knobs(runtime->world), *at, length)))) {
             pl_text_append(&names, names.length > 0 ? ", " : "");

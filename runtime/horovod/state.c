@@ -39,6 +39,7 @@ static struct {
         struct pl_runtime *runtime;
         struct pl_bootstrap *members; /* those of this init, where they are not the job's */
     } synced;
+    bool follows;                                 /* set before the service */
     char why_copied[PL_DEVICE_REASON_BYTES + 32]; /* set before the service, equal on all ranks; "": they stay there */
 } state = {.changing = PTHREAD_MUTEX_INITIALIZER, .leave_ns = -1, .lock = PTHREAD_RWLOCK_INITIALIZER};
 
@@ -55,6 +56,11 @@ struct pl_service *pl_state_hold(void)
 const char *pl_state_why_copied(void)
 {
     return state.why_copied[0] ? state.why_copied : NULL;
+}
+
+bool pl_state_follows(void)
+{
+    return state.follows;
 }
 
 void pl_state_release(void)
@@ -167,6 +173,19 @@ static bool is_of_another(void)
            error.code != pl_world_rank(world);
 }
 
+void pl_state_lost(struct pl_completion *completion)
+{
+    const struct pl_error *error = &completion->error;
+
+    pl_log_error(error, "an operation on a GPU failed after hvd.synchronize() had returned "
+                        "(HOROVOD_ENABLE_ASYNC_COMPLETION), so this process ends: its tensors are not what the program "
+                        "counts on");
+    if (error->domain == PL_DOMAIN_RANK && error->code != pl_world_rank(pl_runtime_world(state.synced.runtime))) {
+        pl_clock_nap(AFTER_ANOTHER_NS, PL_DEADLINE_NEVER); /* see end(); the program's stream waits meanwhile */
+    }
+    _exit(1); /* the functions of exit() may wait for the device, or save what is wrong */
+}
+
 /* The end of the process, by exit(3). With another status than 0 nobody is waited for. */
 static void end(int status, void *unused)
 {
@@ -231,6 +250,15 @@ static enum pl_status start_timeline(const struct pl_runtime *runtime, struct pl
     return pl_timeline_start(path, mark_cycles, reterr);
 }
 
+static enum pl_status read_follows(const struct pl_runtime *runtime, struct pl_error *reterr)
+{
+    static const char name[] = "HOROVOD_ENABLE_ASYNC_COMPLETION";
+    const char *text = pl_environment_get(pl_runtime_environment(runtime), name);
+
+    state.follows = false;
+    return text && *text ? pl_knob_read_bool(text, name, &state.follows, reterr) : PL_OK;
+}
+
 /*
  * Finds out whether tensors on a GPU can stay there: only if all ranks have a driver. CUDA does not start here, because
  * programs choose devices after init, and fork.
@@ -282,6 +310,9 @@ static enum pl_status start(const struct pl_state_members *members, struct pl_er
     }
     if (status == PL_OK) {
         status = start_timeline(runtime, reterr);
+    }
+    if (status == PL_OK) {
+        status = read_follows(runtime, reterr);
     }
     if (status == PL_OK) {
         status = find_drivers(pl_runtime_world(runtime), reterr);

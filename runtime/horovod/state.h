@@ -43,4 +43,13 @@ void pl_state_release(void);
 const char *pl_state_why_copied(void);
 const struct pl_runtime *pl_state_runtime(void);
 
+/** HOROVOD_ENABLE_ASYNC_COMPLETION: whether a wait for tensors on a GPU lets a stream follow, and returns. */
+bool pl_state_follows(void);
+
+/**
+ * Ends the process: what a stream of the program follows has failed, and the program counts on the result. The `lost`
+ * of a completion.
+ */
+void pl_state_lost(struct pl_completion *completion);
+
 #endif

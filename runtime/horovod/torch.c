@@ -30,6 +30,7 @@ struct handle {
     PyObject *targets;          /* where what `outputs` get is copied to, or None: nowhere; NULL: none is copied */
     PyObject *received;         /* ALLTOALL: the tensor for the numbers of rows that came */
     bool listed;                /* inputs, outputs and targets are sequences */
+    int gpu;                    /* the GPU whose stream follows it; -1: the host waits */
     size_t count;
     struct pl_factors *factors; /* [count]; NULL: there are none */
     struct pl_named_result results[];
@@ -39,8 +40,9 @@ struct handle {
 static struct {
     struct handle *chains[HANDLE_CHAINS];
     long numbers;
-    bool warned; /* that tensors on a GPU are copied */
-} torch;
+    struct handle *followed, **followed_end; /* what a stream follows and has not ended yet, the oldest first */
+    bool warned;                             /* that tensors on a GPU are copied */
+} torch = {.followed_end = &torch.followed};
 
 /* Horovod's Python makes a HorovodInternalError of a RuntimeError. */
 static PyObject *raise_error(PyObject *type, const struct pl_error *error)
@@ -94,6 +96,7 @@ static struct handle *handle_new(enum pl_kind kind, size_t count, PyObject *inpu
         return NULL;
     }
     handle->kind = kind;
+    handle->gpu = -1;
     handle->count = count;
     handle->completion.results = handle->results;
     Py_XINCREF(inputs);
@@ -103,19 +106,43 @@ static struct handle *handle_new(enum pl_kind kind, size_t count, PyObject *inpu
     return handle;
 }
 
+/* Frees what streams of the program followed and has ended. */
+static void free_followed(struct pl_service *service)
+{
+    while (torch.followed && (!service || pl_service_is_done(service, &torch.followed->completion))) {
+        struct handle *handle = torch.followed;
+
+        torch.followed = handle->next;
+        torch.followed_end = torch.followed ? torch.followed_end : &torch.followed;
+        handle_free(handle);
+    }
+}
+
+/* Keeps what a stream of the program follows, until it has ended. */
+static void keep_followed(struct handle *handle)
+{
+    handle->next = NULL;
+    *torch.followed_end = handle;
+    torch.followed_end = &handle->next;
+}
+
+static void enter(struct handle *handle)
+{
+    struct handle **chain = &torch.chains[handle->number % HANDLE_CHAINS];
+
+    handle->next = *chain;
+    *chain = handle;
+}
+
 /* The end of a call: the number of `handle`, or the error. */
 static PyObject *give_number(struct handle *handle, enum pl_status status, const struct pl_error *error)
 {
-    struct handle **chain;
-
     if (status != PL_OK) {
         handle_free(handle);
         return raise_error(status == PL_INVALID ? PyExc_ValueError : PyExc_RuntimeError, error);
     }
     handle->number = ++torch.numbers;
-    chain = &torch.chains[handle->number % HANDLE_CHAINS];
-    handle->next = *chain;
-    *chain = handle;
+    enter(handle);
     return PyLong_FromLong(handle->number);
 }
 
@@ -219,6 +246,9 @@ static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject
         free(ops);
         return PyErr_Occurred() ? NULL : raise_uninitialised();
     }
+    free_followed(service);
+    handle->gpu = pl_state_follows() ? gpu : -1;
+    handle->completion.lost = handle->gpu >= 0 ? pl_state_lost : NULL;
     ops[0].name = name_of(name, kind, text);
     if (status == PL_OK && gpu >= 0) {
         status = pl_service_use_device(service, gpu, &error);
@@ -573,8 +603,11 @@ static bool fill_received(PyObject *received, const struct pl_named_result *resu
     return good;
 }
 
-/* What the operations of `handle` made, into its outputs; those that are reduced in place have it already. */
-static bool fill_all(struct handle *handle)
+/*
+ * What the operations of `handle` made, into its outputs; those that are reduced in place have it already. Unless it
+ * `is_there`, it comes in the order of the calling thread's stream, and no memory was made for it.
+ */
+static bool fill_all(struct handle *handle, bool is_there)
 {
     void *data = NULL;
     bool good = true;
@@ -586,11 +619,11 @@ static bool fill_all(struct handle *handle)
         }
         return good;
     }
-    for (size_t i = 0; i < handle->count && good && (handle->results[i].data || handle->targets); i++) {
+    for (size_t i = 0; i < handle->count && good && ((is_there && handle->results[i].data) || handle->targets); i++) {
         PyObject *output = pl_torch_member(handle->outputs, handle->listed, (Py_ssize_t)i);
         PyObject *input = pl_torch_member(handle->inputs, handle->listed, (Py_ssize_t)i);
         PyObject *target = handle->targets ? pl_torch_member(handle->targets, handle->listed, (Py_ssize_t)i) : NULL;
-        bool made = handle->results[i].data;
+        bool made = is_there && handle->results[i].data;
 
         good = output && input && (!made || fill(output, input, &handle->results[i]));
         if (good && target && target != Py_None) {
@@ -604,43 +637,61 @@ static bool fill_all(struct handle *handle)
                                     : good;
 }
 
+/* Waits for the end of `handle`, or only lets `stream` follow it: `*ret_done` is false then. */
+static enum pl_status wait_for(struct handle *handle, void *stream, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_service *service = pl_state_hold();
+    enum pl_status status;
+
+    *ret_done = true;
+    if (!service) { /* everything ended when the service did */
+        *reterr = handle->completion.error;
+        return handle->completion.status;
+    }
+    status = pl_service_follow(service, &handle->completion, stream, ret_done, reterr);
+    pl_state_release();
+    for (size_t i = 0; i < handle->count && status == PL_OK && handle->factors; i++) {
+        pl_factors_after(&handle->factors[i], &handle->results[i]);
+    }
+    return status;
+}
+
 /* (handle): wait, and forget it. */
 static PyObject *wait_and_clear(PyObject *module, PyObject *arguments)
 {
     struct handle **at = find(arguments), *handle;
+    struct pl_error error = PL_ERROR_NONE;
     PyObject *result = NULL;
     enum pl_status status;
+    void *stream = NULL;
+    bool done;
 
     (void)module;
-    if (!at) {
+    if (!at || ((*at)->gpu >= 0 && !pl_torch_stream((*at)->gpu, &stream))) {
         return NULL;
     }
     handle = *at;
     *at = handle->next;
     Py_BEGIN_ALLOW_THREADS
     {
-        struct pl_service *service = pl_state_hold();
-
-        if (service) {
-            status = pl_service_wait(service, &handle->completion, NULL);
-            pl_state_release();
-        } else { /* everything ended when the service did */
-            status = handle->completion.status;
-        }
-        for (size_t i = 0; i < handle->count && status == PL_OK && handle->factors; i++) {
-            pl_factors_after(&handle->factors[i], &handle->results[i]);
-        }
+        status = wait_for(handle, stream, &done, &error);
     }
     Py_END_ALLOW_THREADS if (status != PL_OK)
     {
-        raise_error(PyExc_RuntimeError, &handle->completion.error);
+        raise_error(PyExc_RuntimeError, &error);
     }
-    else if (fill_all(handle))
+    else if (fill_all(handle, done))
     {
         result = Py_None;
         Py_INCREF(result);
     }
-    handle_free(handle);
+    if (done) {
+        handle_free(handle);
+    } else if (status != PL_OK) { /* the stream cannot follow: another may */
+        enter(handle);
+    } else {
+        keep_followed(handle);
+    }
     return result;
 }
 

@@ -101,6 +101,9 @@ void pl_named_batch_free(struct pl_named *named, struct pl_named_batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         struct pl_named_item *item = &batch->items[i];
 
+        if (item->local && item->local->is_detached) {
+            pl_named_local_free(item->local);
+        }
         free(leaked ? NULL : item->scratch);
         if (leaked) {
             item->result.data = NULL;
@@ -111,7 +114,7 @@ void pl_named_batch_free(struct pl_named *named, struct pl_named_batch *batch)
         batch->buffer->busy = false;
         named->device.fused -= batch->fused;
     }
-    pl_named_ready_drop(batch->end);
+    pl_named_ready_release(batch->end);
     free(batch->counts);
     free(batch->name);
     free(batch);
@@ -135,9 +138,21 @@ void pl_named_end_local(struct pl_named *named, struct pl_named_local *local, en
         slot->next_ended = named->first_ended;
         named->first_ended = local->slot + 1;
     }
+    if (local->is_detached) {
+        pl_named_local_free(local);
+        return;
+    }
     entry->local = NULL;
     pl_named_local_free(local);
     pl_named_table_drop_idle(&named->table, entry);
+}
+
+void pl_named_detach_local(struct pl_named *named, struct pl_named_local *local)
+{
+    PL_BUG_IF(!local->entry->known || local->entry->local != local);
+    pl_named_observed(named, PL_NAMED_ENDED, local->entry, named->rank, false); /* before the next one is announced */
+    local->is_detached = true;
+    local->entry->local = NULL;
 }
 
 void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
@@ -148,14 +163,16 @@ void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
         if (!item->entry) {
             continue;
         }
-        pl_named_observed(named, PL_NAMED_ENDED, item->entry, named->rank, false);
+        if (!item->local || !item->local->is_detached) {
+            pl_named_observed(named, PL_NAMED_ENDED, item->entry, named->rank, false);
+        }
         if (item->local) {
             if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
                 pl_named_buffer_give(PL_TAKE(batch->buffer), &item->result);
             }
             named->slots[item->local->slot].results[item->local->member] = item->result;
             memset(&item->result, 0, sizeof(item->result));
-            pl_named_end_local(named, item->local, PL_OK, NULL);
+            pl_named_end_local(named, PL_TAKE(item->local), PL_OK, NULL);
         } else {
             pl_named_table_drop_idle(&named->table, item->entry);
         }
@@ -167,7 +184,7 @@ void pl_named_batch_fail(struct pl_named *named, struct pl_named_batch *batch, e
                          const char *failure)
 {
     for (size_t i = 0; i < batch->count; i++) {
-        struct pl_named_local *local = batch->items[i].local;
+        struct pl_named_local *local = PL_TAKE(batch->items[i].local);
 
         if (local) {
             named->slots[local->slot].unagreed++; /* as it is counted for an operation that fails */

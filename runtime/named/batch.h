@@ -31,6 +31,12 @@ void pl_named_batch_free(struct pl_named *named, struct pl_named_batch *batch);
 void pl_named_end_local(struct pl_named *named, struct pl_named_local *local, enum pl_status status,
                         const char *failure);
 
+/**
+ * Frees the name of an operation for the next one before this one ends: a stream of the program follows the end. The
+ * entry must be known.
+ */
+void pl_named_detach_local(struct pl_named *named, struct pl_named_local *local);
+
 /** Call when the requests of `batch` have succeeded: hands over the results, and frees the batch. */
 void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch);
 

@@ -232,6 +232,13 @@ static enum pl_status post_queued(struct pl_named *named, bool *ret_moved, struc
 
 /* ---- what follows the request ---- */
 
+/* Records the event after the results, which are in the tensors by then. */
+static enum pl_status record_end(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
+{
+    PL_TRY(pl_named_ready_take(&device->events, &batch->end, reterr));
+    return pl_device_event_record(device->device, batch->end->event, device->unpack, reterr);
+}
+
 /* Unpacks the results into the tensors, behind the request. */
 static enum pl_status unpack(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
 {
@@ -240,22 +247,87 @@ static enum pl_status unpack(struct pl_named_device *device, struct pl_named_bat
     PL_TRY(pl_request_stream_wait(batch->request, device->unpack, reterr));
     PL_TRY(list_tensors(batch, true, batch->buffer->out, device->unpack, reterr));
     PL_TRY(pl_device_unpack(batch->buffer->out, dtype, batch->buffer->memory, dtype, 1.0, device->unpack, reterr));
-    PL_TRY(pl_named_ready_take(&device->events, &batch->end, reterr));
-    return pl_device_event_record(device->device, batch->end->event, device->unpack, reterr);
+    return record_end(device, batch, reterr);
+}
+
+/*
+ * Whether a stream of the program may follow the end of an operation. A result of which only the engine knows the size
+ * is handed over when it is there.
+ */
+static bool is_followed(const struct pl_named *named, const struct pl_named_local *local)
+{
+    return local && named->slots[local->slot].follows && local->entry->known &&
+           !pl_named_makes_memory((enum pl_kind)local->definition.kind);
+}
+
+static bool has_followed(const struct pl_named *named, const struct pl_named_batch *batch)
+{
+    bool has = false;
+
+    for (size_t i = 0; i < batch->count && !has; i++) {
+        has = is_followed(named, batch->items[i].local);
+    }
+    return has;
+}
+
+/* Records the end of a batch behind its request. */
+static enum pl_status mark_end(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
+{
+    PL_TRY(open_streams(device, reterr));
+    PL_TRY(pl_request_stream_wait(batch->request, device->unpack, reterr));
+    return record_end(device, batch, reterr);
+}
+
+/*
+ * Frees the names of the operations that are followed, and lists the handles of which everything is given to the device
+ * now. The latest end on the stream stands for all.
+ */
+static void list_launched(struct pl_named *named, const struct pl_named_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        struct pl_named_local *local = batch->items[i].local;
+        struct pl_named_slot *slot = is_followed(named, local) ? &named->slots[local->slot] : NULL;
+
+        if (!slot) {
+            continue;
+        }
+        pl_named_detach_local(named, local);
+        if (--slot->unlaunched == 0) {
+            pl_named_ready_share(batch->end);
+            slot->end = batch->end;
+            slot->next_launched = named->first_launched;
+            named->first_launched = local->slot + 1;
+        }
+    }
+}
+
+static enum pl_status launch(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
+{
+    bool follows = has_followed(named, batch);
+
+    if (batch->fused && batch->items[0].local) {
+        PL_TRY(unpack(&named->device, batch, reterr));
+    } else if (follows) {
+        PL_TRY(mark_end(&named->device, batch, reterr));
+    }
+    if (follows) {
+        list_launched(named, batch);
+    }
+    batch->stage = NAMED_LAUNCHED;
+    return PL_OK;
 }
 
 /* Advances the first batch's request, and with it all of them. */
-static enum pl_status launch_posted(struct pl_named_device *device, bool *ret_moved, struct pl_error *reterr)
+static enum pl_status launch_posted(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
 {
+    struct pl_named_device *device = &named->device;
+
     for (struct pl_named_batch *batch = device->first; batch && batch->stage != NAMED_QUEUED; batch = batch->next) {
         if (batch == device->first && !batch->ended) {
             PL_TRY(pl_request_test(batch->request, &batch->ended, reterr));
         }
         if (batch->stage == NAMED_POSTED && (batch->ended || pl_request_launched(batch->request))) {
-            if (batch->fused && batch->items[0].local) {
-                PL_TRY(unpack(device, batch, reterr));
-            }
-            batch->stage = NAMED_LAUNCHED;
+            PL_TRY(launch(named, batch, reterr));
             *ret_moved = true;
         }
     }
@@ -348,13 +420,24 @@ static enum pl_status progress(struct pl_named *named, bool *ret_moved, struct p
     }
     if (there) {
         PL_TRY(post_queued(named, ret_moved, reterr));
-        PL_TRY(launch_posted(&named->device, ret_moved, reterr));
+        PL_TRY(launch_posted(named, ret_moved, reterr));
         PL_TRY(end_launched(named, ret_moved, reterr));
         if (*ret_moved) { /* a buffer may be free now */
             PL_TRY(post_queued(named, ret_moved, reterr));
         }
     }
     return check_peers(named, *ret_moved, reterr);
+}
+
+/* Whether a stream of the program may follow a batch, and would go on with what it did not get. */
+static bool may_be_followed(const struct pl_named *named)
+{
+    bool may = false;
+
+    for (const struct pl_named_batch *batch = named->device.first; batch && !may; batch = batch->next) {
+        may = batch->stage == NAMED_LAUNCHED && has_followed(named, batch);
+    }
+    return may;
 }
 
 enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
@@ -376,7 +459,9 @@ enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved,
     if (status != PL_OK) {
         if (device->world) {
             status = pl_world_check_device(device->world, status, &error);
-            pl_world_revoke(device->world, &error);
+            if (!may_be_followed(named)) {
+                pl_world_revoke(device->world, &error);
+            }
         }
         if (device->first && device->first->items[0].entry) {
             pl_error_context(&error, "'%s' in device memory of rank %d", device->first->items[0].entry->name,
@@ -386,6 +471,13 @@ enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved,
         *reterr = error;
     }
     return status;
+}
+
+void pl_named_device_abort(struct pl_named *named)
+{
+    if (named->device.world && named->failure.status != PL_OK) {
+        pl_world_revoke(named->device.world, &named->failure);
+    }
 }
 
 void pl_named_device_done(struct pl_named *named)

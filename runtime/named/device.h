@@ -27,6 +27,12 @@ enum pl_status pl_named_device_fuse(struct pl_named *named, struct pl_named_entr
  */
 enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * After a failure of the engine: ends what runs on the device. pl_named_device_progress() leaves it to run where a
+ * stream of the program may follow it: the program must not go on with what it did not get.
+ */
+void pl_named_device_abort(struct pl_named *named);
+
 /** Cancels all batches, and releases what the engine has on the device. It may be called twice. */
 void pl_named_device_done(struct pl_named *named);
 

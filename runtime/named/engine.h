@@ -22,6 +22,7 @@ struct pl_named_local {
     uint64_t *row_counts; /* rows or splits, see pl_named_definition_row_counts() */
     uint64_t bytes;
     bool agreed;                  /* ranks have agreed on it, and its collective is under way */
+    bool is_detached;             /* its name may be used again: the batch has it, the entry has not */
     struct pl_named_ready *ready; /* device memory: the event of the submission */
     size_t slot;                  /* number of its handle */
     size_t member;                /* its index among the members of the handle */
@@ -44,6 +45,11 @@ struct pl_named_slot {
     size_t unagreed;   /* number of members that still need a round */
     size_t next_ended; /* next in the list of ended slots, as index + 1 */
     void *owner;       /* used by the service; NULL without a service */
+    /* Where the owner is told when everything is given to the device, before it has ended there. */
+    bool follows;
+    size_t unlaunched;          /* number of members that are not given to the device */
+    size_t next_launched;       /* next in the list of launched slots, as index + 1 */
+    struct pl_named_ready *end; /* the event after the last member, when all are given to the device; else NULL */
     enum pl_status status;
     char *failure;
     struct pl_named_result *results; /* [members] */
@@ -76,7 +82,7 @@ struct pl_named_batch {
     uint64_t *counts;                /* memory of the collective's counts */
     char *name;                      /* that of the collective, if it is not one entry's */
     struct pl_named_buffer *buffer;  /* fused tensors, what stands for those of a joined rank, or the result */
-    struct pl_named_ready *end;      /* the event after the tensors were unpacked */
+    struct pl_named_ready *end;      /* the event after the results; NULL: the request's end stands for it */
     size_t count;
     struct pl_named_item items[];
 };
@@ -162,6 +168,7 @@ struct pl_named {
     bool held;                /* a fence has ended: no round begins */
     uint64_t moves;           /* counts ended operations, so that a service sees progress */
     size_t first_ended;       /* first of the ended slots that have an owner, as index + 1 */
+    size_t first_launched;    /* first of the launched slots whose owner is to be told, as index + 1 */
     struct pl_named *sibling; /* next in the circular list of engines that make progress while this one waits */
 };
 

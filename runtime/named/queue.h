@@ -43,8 +43,11 @@ pl_named_handle pl_named_queue_handle(const struct pl_named *named, size_t slot)
 enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle handle, size_t *ret_slot,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Adds `handle` to the engine's list of ended slots when it ends. The caller empties that list. */
-void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner);
+/**
+ * Adds `handle` to the engine's list of ended slots when it ends, and with `follows` to that of launched slots when
+ * everything is given to the device. The caller empties these lists.
+ */
+void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner, bool follows);
 
 /** Returns how many operations were submitted with `handle`, or 0 if pl_named_wait() would not accept it. */
 size_t pl_named_members(const struct pl_named *named, pl_named_handle handle);

@@ -72,6 +72,7 @@ enum pl_status pl_named_ready_take(struct pl_named_events *events, struct pl_nam
             return status;
         }
     }
+    ready->users = 1;
     *ret_ready = ready;
     return PL_OK;
 }
@@ -113,6 +114,13 @@ enum pl_status pl_named_ready_mark(struct pl_named_events *events, const struct 
     }
     *ret_ready = ready;
     return PL_OK;
+}
+
+void pl_named_ready_share(struct pl_named_ready *ready)
+{
+    pthread_mutex_lock(&ready->events->lock);
+    ready->users++;
+    pthread_mutex_unlock(&ready->events->lock);
 }
 
 void pl_named_ready_release(struct pl_named_ready *ready)

@@ -16,13 +16,13 @@
 
 struct pl_named_events;
 
-/** An event of one submission, which all its operations in device memory share. */
+/** An event of one submission, which all its operations in device memory share, or one of a batch's end. */
 struct pl_named_ready {
     struct pl_named_events *events; /* where it is kept for reuse */
     void *event;
     void *stream;    /* the stream that it is recorded in */
     uint64_t number; /* of two events of one stream, the one with the higher number is the later one */
-    size_t users;    /* number of operations that have it */
+    size_t users;    /* number of operations, or of batches and completions, that have it */
     struct pl_named_ready *next;
 };
 
@@ -54,11 +54,14 @@ void pl_named_events_done(struct pl_named_events *events);
 enum pl_status pl_named_ready_mark(struct pl_named_events *events, const struct pl_named_op *ops, size_t count,
                                    struct pl_named_ready **ret_ready, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Takes an event that the caller records, and gives back by pl_named_ready_drop(). */
+/** Takes an event that the caller records. It has one user. */
 enum pl_status pl_named_ready_take(struct pl_named_events *events, struct pl_named_ready **ret_ready,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** One operation ends its use of the event, or all of them do. NULL is fine. */
+/** One more user. */
+void pl_named_ready_share(struct pl_named_ready *ready);
+
+/** One user ends its use of the event, or all of them do. NULL is fine. */
 void pl_named_ready_release(struct pl_named_ready *ready);
 void pl_named_ready_drop(struct pl_named_ready *ready);
 

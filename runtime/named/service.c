@@ -255,7 +255,8 @@ static void wake(struct pl_service *service)
 /* Queues `item` for the next leader. Call it under the lock. */
 static void push(struct pl_service *service, struct pl_service_item *item, uint64_t bytes)
 {
-    item->completion->done = false;
+    item->completion->done = item->completion->is_launched = item->completion->is_followed = false;
+    item->completion->launched = NULL;
     item->completion->status = PL_OK;
     *(service->synced.last ? &service->synced.last->next : &service->synced.first) = item;
     service->synced.last = item;
@@ -461,6 +462,16 @@ bool pl_service_test(struct pl_service *service, const struct pl_completion *com
     return done;
 }
 
+bool pl_service_is_done(struct pl_service *service, const struct pl_completion *completion)
+{
+    bool done;
+
+    pthread_mutex_lock(&service->lock);
+    done = completion->done;
+    pthread_mutex_unlock(&service->lock);
+    return done;
+}
+
 /* Naps after a step in which nothing has moved. Call it under the lock, which it releases meanwhile. */
 static void nap(struct pl_service *service)
 {
@@ -517,6 +528,29 @@ enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion 
         *reterr = completion->error;
     }
     return completion->status;
+}
+
+enum pl_status pl_service_follow(struct pl_service *service, struct pl_completion *completion, void *stream,
+                                 bool *ret_done, struct pl_error *reterr)
+{
+    enum pl_status status = PL_OK;
+
+    wait_until(service, &completion->is_launched);
+    pthread_mutex_lock(&service->lock); /* the leader takes the event back under it */
+    if (completion->launched) {
+        status = pl_device_stream_wait_outside(service->all->device.device, stream, completion->launched->end->event,
+                                               reterr);
+        completion->is_followed = status == PL_OK;
+    }
+    if (completion->is_followed && completion->launched->name) {
+        struct pl_service_item *item = completion->launched;
+
+        *pl_service_find_name(service, item) = item->next_of_name;
+        free(PL_TAKE(item->name));
+    }
+    *ret_done = !completion->is_followed && status == PL_OK;
+    pthread_mutex_unlock(&service->lock);
+    return *ret_done ? pl_service_wait(service, completion, reterr) : status;
 }
 
 static enum pl_status change_sets(struct pl_service *service, enum pl_service_kind kind, const int *ranks, int count,

@@ -26,6 +26,7 @@ struct pl_service_item {
     char *name;                   /* name of the operation, or of the group if `grouped`; NULL: numbered */
     uint64_t *splits;             /* splits of the operations, one after the other */
     struct pl_named_ready *ready; /* device memory: the event of the submission, until the engine takes it */
+    struct pl_named_ready *end;   /* device memory: the event of the end, while all of it is given to the device */
     const int *ranks;             /* ADD_SET */
     int rank_count;
     int *set; /* ADD_SET: output; REMOVE_SET: input */

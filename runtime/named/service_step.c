@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
+#include "runtime/named/device.h"
 #include "runtime/named/queue.h"
 #include "runtime/named/rounds.h"
 #include "runtime/named/service_private.h"
@@ -17,6 +18,7 @@ static const int64_t KEEP_NS = PL_NS_PER_MS;
 void pl_service_item_free(struct pl_service_item *item)
 {
     pl_named_ready_drop(item->ready);
+    pl_named_ready_release(item->end);
     free(item->name);
     free(item->splits);
     free(item);
@@ -112,7 +114,7 @@ static bool take(struct pl_service *service, struct pl_service_item ***end_at)
         }
         taken_append(service, item);
         if (item->kind == SERVICE_OPERATIONS) {
-            pl_named_set_owner(item->named, item->handle, item);
+            pl_named_set_owner(item->named, item->handle, item, item->completion->lost);
         }
     }
     for (struct pl_named *named = service->all; leaving;) {
@@ -161,10 +163,22 @@ static bool has_ended(const struct pl_service_item *item)
            pl_named_queue_find(item->named, item->handle, &slot, NULL) != PL_OK || item->named->slots[slot].undone == 0;
 }
 
+/* From now on no stream can follow `item`. */
+static void forget_launched(struct pl_service *service, struct pl_service_item *item)
+{
+    pthread_mutex_lock(&service->lock);
+    item->completion->launched = NULL;
+    pl_named_ready_release(PL_TAKE(item->end));
+    pthread_mutex_unlock(&service->lock);
+}
+
 static void end_operations(struct pl_service *service, struct pl_service_item *item, struct pl_service_item ***end_at)
 {
     item->completion->status =
         pl_named_wait(item->named, item->handle, item->completion->results, &item->completion->error);
+    if (item->end) { /* the set with its events may be removed before the item is reported */
+        forget_launched(service, item);
+    }
     item->completion->has_leaked = item->completion->status != PL_OK && pl_world_has_leaked(item->named->world);
     end_taken(service, item, end_at);
 }
@@ -194,6 +208,24 @@ static void collect(struct pl_service *service, struct pl_named *named, struct p
         next = item->next;
         end_operations(service, item, end_at);
     }
+}
+
+/* Lets threads that wait in pl_service_follow() go on. After a failure they learn of that. */
+static void collect_launched(struct pl_service *service, struct pl_named *named)
+{
+    if (named->first_launched && named->failure.status == PL_OK) {
+        pthread_mutex_lock(&service->lock);
+        for (size_t slot = named->first_launched; slot; slot = named->slots[slot - 1].next_launched) {
+            struct pl_service_item *item = named->slots[slot - 1].owner;
+
+            item->end = PL_TAKE(named->slots[slot - 1].end);
+            item->completion->launched = item;
+            item->completion->is_launched = true;
+        }
+        pthread_cond_broadcast(&service->changed);
+        pthread_mutex_unlock(&service->lock);
+    }
+    named->first_launched = 0;
 }
 
 /*
@@ -232,7 +264,7 @@ static void collect_others(struct pl_service *service, struct pl_service_item **
 /* Reports the ended items. Call it under the lock, which it releases for callbacks. */
 static void report(struct pl_service *service, struct pl_service_item *ended)
 {
-    struct pl_service_item *calls = NULL, **call_at = &calls, *next;
+    struct pl_service_item *calls = NULL, **call_at = &calls, *lost = NULL, **lost_at = &lost, *next;
 
     if (!ended) {
         return;
@@ -252,11 +284,14 @@ static void report(struct pl_service *service, struct pl_service_item *ended)
             service->synced.changing_sets = false;
         }
         service->synced.outstanding--;
+        item->completion->launched = NULL;
         if (item->completion->call) {
             service->synced.calls--;
             end(item, &call_at);
+        } else if (item->completion->is_followed && item->completion->status != PL_OK && !service->synced.stop) {
+            end(item, &lost_at);
         } else {
-            item->completion->done = true;
+            item->completion->done = item->completion->is_launched = true;
             pl_service_item_free(item);
         }
     }
@@ -265,6 +300,15 @@ static void report(struct pl_service *service, struct pl_service_item *ended)
     for (struct pl_service_item *item = calls; item; item = next) {
         next = item->next;
         item->completion->call(item->completion);
+        pl_service_item_free(item);
+    }
+    for (struct pl_service_item *item = lost; item; item = next) {
+        next = item->next;
+        item->completion->lost(item->completion);
+        pthread_mutex_lock(&service->lock);
+        item->completion->done = item->completion->is_launched = true;
+        pthread_cond_broadcast(&service->changed);
+        pthread_mutex_unlock(&service->lock);
         pl_service_item_free(item);
     }
 }
@@ -293,6 +337,7 @@ bool pl_service_step(struct pl_service *service, bool block)
          * begins after what is under way, except in device memory.
          */
         left = advance(named, block && named->sibling == named && !ended && !named->device.first) && left;
+        collect_launched(service, named);
         if (keeps_back(service, named, block)) {
             kept = true;
         } else {
@@ -310,6 +355,10 @@ bool pl_service_step(struct pl_service *service, bool block)
         service->reported_ns = 0;
     }
     report(service, ended);
+    do { /* what streams of the program follow was reported as lost */
+        pl_named_device_abort(named);
+        named = named->sibling;
+    } while (named != service->all);
     if (left) {
         pthread_mutex_lock(&service->lock);
         service->synced.left = true;

@@ -5,6 +5,8 @@
     horovod_gpu.py           starts all cases: 1 and 2 ranks, with a GPU each and a shared one, with and without NCCL
     horovod_gpu.py --rank    one rank, under mpirun
     horovod_gpu.py --killed  one rank of two of which the second dies
+    horovod_gpu.py --follows one rank with HOROVOD_ENABLE_ASYNC_COMPLETION=1: a wait returns before the end
+    horovod_gpu.py --lost    one rank of two with it, of which the second dies after the wait has returned
 
 A tensor is a plain object here: the module needs no torch, only what it asks a tensor. What the program's stream makes comes late.
 """
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import types
 import warnings
+import weakref
 
 BUILD = os.environ["PACELINE_BUILD"]
 LIBRARY = f"{BUILD}/programs/libpaceline-horovod.so"
@@ -255,9 +258,9 @@ def rank():
     print("rank", r, "is right", flush=True)
 
 
-def start(what, ranks, gpus, nccl, options):
+def start(what, ranks, gpus, nccl, options, **more):
     fakes = f"{BUILD}/tests/fakes"
-    environment = {**os.environ, "TEST_GPUS": str(gpus), "TEST_RAW": str(int(nccl)), "TEST_LEAVES": str(int(ranks == 2)),
+    environment = {**os.environ, **more, "TEST_GPUS": str(gpus), "TEST_NCCL": str(int(nccl)), "TEST_RAW": str(int(nccl)), "TEST_LEAVES": str(int(ranks == 2)),
                    "FAKE_CUDA": f"devices={gpus},delay_us=20", "LD_LIBRARY_PATH": f"{fakes}/{'nccl' if nccl else 'no_nccl'}:{fakes}"}
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *options, sys.executable, __file__, what]
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
@@ -289,7 +292,120 @@ def killed():
     raise AssertionError("a sum without a dead rank's part was taken")
 
 
+def follows():
+    """A wait does not wait for the device: what is submitted here cannot begin before the waits have returned. Tensors are kept until the end."""
+    library, hvd = load()
+    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
+    n, r = library.horovod_size(), library.horovod_rank()
+    driver = Driver(r % int(os.environ["TEST_GPUS"]))
+    pretend_torch(driver, raw=True)
+    add, wait = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor, hvd.horovod_torch_wait_and_clear
+    scatter, gather = hvd.horovod_torch_reducescatter_async_torch_cuda_FloatTensor, hvd.horovod_torch_allgather_async_torch_cuda_FloatTensor
+    spread, group_add = hvd.horovod_torch_broadcast_async_torch_cuda_FloatTensor, hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
+    can_hold = n == 1 or os.environ["TEST_NCCL"] == "1"  # else the host takes part in the exchange
+    host = ctypes.c_void_p()
+    driver.call("cuMemHostAlloc", ctypes.byref(host), ctypes.c_size_t(4096), 0)
+
+    def give(count, rank, step):
+        return [float((i * 3 + rank * 5 + step) % 7 + 1) for i in range(count)]
+
+    def total(count, step):
+        return [sum(column) for column in zip(*(give(count, q, step) for q in range(n)))]
+
+    for step in range(6):
+        held = can_hold and step % 2 == 1  # the first step makes worlds and memory
+        if held:
+            driver.cuda.fake_cuda_order(b"hold_copies")
+        tensors = [Tensor(driver, "Float", [0.0] * 100) for _ in range(8)]
+        sources = [Tensor(driver, "Float", give(100, r, step)) for _ in range(8)]
+        if held:
+            driver.copy(host.value, tensors[0].address, 4)  # nothing of the stream's later work begins
+        for tensor, source in zip(tensors, sources):
+            driver.copy(tensor.address, source.address, 400)
+        outputs = [Tensor(driver, "Float", [0.0] * 100) for _ in range(2)]
+        part = Tensor(driver, "Float")
+        handles = [add(tensors[0], outputs[0], 1, b"add", SUM, 1.0, 1.0, 0), add(tensors[1], tensors[1], 1, b"in place", SUM, 1.0, 1.0, 0),
+                   group_add(tensors[2:5], tensors[2:5], 1, b"group", SUM, 1.0, 1.0, 0), spread(tensors[5], outputs[1], n - 1, b"spread", 0),
+                   scatter(tensors[6], part, b"part", SUM, 0, 1.0, 1.0)]
+        watched = weakref.ref(tensors[0])
+        for handle in handles:
+            assert not held or not hvd.horovod_torch_poll(handle), "poll() tells of an end that was not reached"
+            wait(handle)
+        tensors[0] = None
+        wait(add(outputs[0], outputs[0], 1, b"add", SUM, 1.0, 1.0, 0))  # the same name, before the end of the one before
+        if held:
+            assert watched(), "a tensor is freed although the device has not read it"
+            driver.cuda.fake_cuda_order(b"let_copies_go")
+        first, own = r * (100 // n) + min(r, 100 % n), 100 // n + (r < 100 % n)
+        for found, expected in [(outputs[0], [n * value for value in total(100, step)]), (outputs[1], give(100, n - 1, step)), (part, total(100, step)[first:first + own]),
+                                *((tensor, total(100, step)) for tensor in tensors[1:5])]:
+            values = found.values()
+            assert values == expected, ("step", step, values[:8], "differ from", expected[:8])
+        output = Tensor(driver, "Float")  # its size is known late: this wait lasts until the end
+        wait(gather(tensors[7], output, b"gather", 0))
+        assert output.values() == [value for q in range(n) for value in give(100, q, step)], "the gathered values differ"
+        wait(add(outputs[0], outputs[0], 1, b"later", SUM, 1.0, 1.0, 0))
+        while watched():  # each call frees what has ended by then
+            wait(add(outputs[0], outputs[0], 1, b"later", SUM, 1.0, 1.0, 0))
+    if n == 1:
+        captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
+        driver.call("cuStreamCreate", ctypes.byref(captured), 1)
+        driver.cuda.fake_cuda_order(b"hold_copies")
+        driver.copy(host.value, outputs[0].address, 4)
+        handle, kept = add(outputs[0], outputs[0], 1, b"captured", SUM, 1.0, 1.0, 0), driver.stream
+        driver.call("cuStreamBeginCapture_v2", captured, 0)
+        driver.stream = captured
+        try:
+            wait(handle)
+        except RuntimeError as error:
+            assert "captured into a CUDA graph" in str(error), error
+        else:
+            raise AssertionError("a captured stream follows an operation")
+        driver.stream = kept
+        driver.call("cuStreamEndCapture", captured, ctypes.byref(graph))
+        wait(handle)
+        driver.cuda.fake_cuda_order(b"let_copies_go")
+    driver.wait()
+    print("rank", r, "is right", flush=True)
+
+
+def lost():
+    """A sum that never ends, because a rank dies after its wait has returned: the other process ends, and its program does not go on with the sum."""
+    library, hvd = load()
+    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
+    r, last = library.horovod_rank(), library.horovod_size() - 1
+    driver = Driver(r % int(os.environ["TEST_GPUS"]))
+    pretend_torch(driver, raw=True)
+    tensor = Tensor(driver, "Float", [1.0] * 100)
+    add = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor
+    hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"first", SUM, 1.0, 1.0, 0))
+    driver.wait()
+    if r == last:
+        driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
+    hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"second", SUM, 1.0, 1.0, 0))
+    print("the wait has returned", flush=True)
+    if r == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    tensor.values()
+    print("the program goes on", flush=True)
+
+
+def check_lost():
+    done = start("--lost", 2, 2, True, ["--enable-recovery"], HOROVOD_ENABLE_ASYNC_COMPLETION="1")
+    words = done.stdout
+    for expected in ("the wait has returned", "failed after hvd.synchronize() had returned", "second", "rank 1"):
+        if expected not in words:
+            sys.exit(f"an operation is lost after its wait: '{expected}' is missing\n{words}")
+    if "the program goes on" in words:
+        sys.exit(f"a program went on after an operation was lost\n{words}")
+
+
 def main():
+    for ranks, gpus, nccl in ((1, 1, False), (2, 1, False), (2, 2, True)):
+        done = start("--follows", ranks, gpus, nccl, [], HOROVOD_ENABLE_ASYNC_COMPLETION="1")
+        if done.returncode != 0 or done.stdout.count("is right") != ranks:
+            sys.exit(f"waits that return early, {ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
+    check_lost()
     for ranks, gpus, nccl in ((1, 1, True), (2, 1, False), (2, 2, False), (2, 2, True)):
         done = start("--rank", ranks, gpus, nccl, [])
         if done.returncode != 0 or done.stdout.count("is right") != ranks:
@@ -302,4 +418,4 @@ def main():
 
 
 if __name__ == "__main__":
-    {"--rank": rank, "--killed": killed}.get(sys.argv[-1], main)()
+    {"--rank": rank, "--killed": killed, "--follows": follows, "--lost": lost}.get(sys.argv[-1], main)()
