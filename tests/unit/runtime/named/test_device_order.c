@@ -5,6 +5,8 @@
 #include "tests/support/unit.h"
 #include "tests/unit/runtime/named/device_bench.h"
 
+#include <malloc.h>
+
 /* Submits tensor `t` under its name, with what rank `rank` gives in `step`. */
 static enum pl_status submit(struct bench *bench, size_t t, int rank, int step, pl_named_handle *ret_handle,
                              struct pl_error *reterr)
@@ -143,6 +145,18 @@ END_TEST
 
 /* ---- calls and memory ---- */
 
+/* Whether ranks with a device each use the fake NCCL. */
+static bool has_fake_nccl(void)
+{
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    bool has = library && dlsym(library, "fake_nccl_max_ctas");
+
+    if (library) {
+        dlclose(library);
+    }
+    return has;
+}
+
 static long calls_of(const char *const *names, size_t count)
 {
     long calls = 0;
@@ -249,6 +263,108 @@ START_TEST(other_tensors_in_each_step_take_no_more_memory)
 }
 END_TEST
 
+/* Steps as a network's: 161 tensors at ever new addresses, in ever other orders and groups. */
+static void runs_steps(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { COUNT = 161, MOST_ELEMS = 500, AREA_ELEMS = COUNT * MOST_ELEMS, SHIFTS = 1021, SEEN = 20 };
+    static const char *const kept[] = {"cuMemAlloc_v2",
+                                       "cuMemFree_v2",
+                                       "cuMemHostAlloc",
+                                       "cuMemFreeHost",
+                                       "cuMemHostRegister",
+                                       "cuEventCreate",
+                                       "cuStreamCreateWithPriority",
+                                       "cuStreamDestroy_v2"};
+    int ranks = pl_world_size(world), steps = *(int *)argument;
+    uint64_t area_bytes = (AREA_ELEMS + SHIFTS) * sizeof(float);
+    PL_AUTO_FREE float *host = NULL;
+    float *in = NULL, *out = NULL;
+    long before = 0, copies = 0, launches = 0;
+    size_t used_bytes = 0;
+    struct bench bench = {0};
+
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    pl_named_free(bench.named); /* for one that begins nothing before a wait */
+    RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
+    host = pl_memory_new(area_bytes, 1, NULL);
+    RANKS_NEED(host, "no memory");
+    for (size_t e = 0; e < AREA_ELEMS + SHIFTS; e++) {
+        host[e] = (float)(e % 64);
+    }
+    RANKS_OK(pl_device_alloc(device, area_bytes, (void **)&in, &error));
+    RANKS_OK(pl_device_alloc(device, area_bytes, (void **)&out, &error));
+    RANKS_OK(device_move(device, in, host, area_bytes, &error));
+    for (int step = 0; step < steps; step++) {
+        size_t shift = (size_t)step * 37 % SHIFTS, groups = step == 0 ? 1 : 1 + (size_t)step % 5;
+        pl_named_handle handles[COUNT];
+
+        for (size_t i = 0; i < COUNT; i++) {
+            size_t t = (i * (1 + (size_t)step % 50) + (size_t)step) % COUNT; /* 161 is 7 times 23 */
+            char name[16];
+            struct pl_named_op op = {.name = name,
+                                     .kind = PL_ALLREDUCE,
+                                     .dtype = PL_FLOAT32,
+                                     .op = PL_SUM,
+                                     .dims = 1,
+                                     .memory = PL_MEMORY_DEVICE,
+                                     .stream = bench.stream};
+
+            t = (1 + (size_t)step % 50) % 7 == 0 || (1 + (size_t)step % 50) % 23 == 0 ? (i + (size_t)step) % COUNT : t;
+            snprintf(name, sizeof(name), "t%zu", t);
+            op.shape[0] = 1 + t * 37 % MOST_ELEMS;
+            op.send = in + t * MOST_ELEMS + shift;
+            op.recv = out + t * MOST_ELEMS + shift;
+            RANKS_OK(pl_named_submit(bench.named, &op, &handles[i], &error));
+            if ((i + 1) % (COUNT / groups) == 0 && i + 2 < COUNT) { /* one alone would be copied, not packed */
+                RANKS_OK(pl_named_wait(bench.named, handles[i], NULL, &error));
+                handles[i] = 0;
+            }
+        }
+        for (size_t i = 0; i < COUNT; i++) {
+            if (handles[i]) {
+                RANKS_OK(pl_named_wait(bench.named, handles[i], NULL, &error));
+            }
+        }
+        if (step == SEEN) {
+            before = calls_of(kept, PL_ARRAY_ITEMS(kept));
+            copies = device_calls("cuMemcpyAsync");
+            launches = device_calls("cuLaunchKernel");
+            used_bytes = mallinfo2().uordblks;
+        }
+    }
+    RANKS_NEED(calls_of(kept, PL_ARRAY_ITEMS(kept)) == before, "%ld calls for memory, events and streams in %d steps",
+               calls_of(kept, PL_ARRAY_ITEMS(kept)) - before, steps - SEEN);
+    if (ranks == 1 || has_fake_nccl()) { /* else ranks exchange by copies */
+        RANKS_NEED(device_calls("cuMemcpyAsync") - copies <= device_calls("cuLaunchKernel") - launches,
+                   "%ld copies for %ld kernels: more than the lists of tensors", device_calls("cuMemcpyAsync") - copies,
+                   device_calls("cuLaunchKernel") - launches);
+    }
+    RANKS_NEED(mallinfo2().uordblks < used_bytes + (4 << 20), "%zu bytes of memory more",
+               mallinfo2().uordblks - used_bytes);
+    RANKS_OK(device_move(device, host, out, area_bytes, &error));
+    for (size_t t = 0, shift = (size_t)(steps - 1) * 37 % SHIFTS; t < COUNT; t++) {
+        for (size_t e = t * MOST_ELEMS + shift; e < t * MOST_ELEMS + shift + 1 + t * 37 % MOST_ELEMS; e++) {
+            RANKS_NEED((int)host[e] == (int)(e % 64) * ranks, "element %zu of tensor %zu is %g, not %d", e, t,
+                       (double)host[e], (int)(e % 64) * ranks);
+        }
+    }
+    pl_device_release(device, in);
+    pl_device_release(device, out);
+    bench_close(&bench);
+}
+
+START_TEST(steps_of_161_tensors_take_no_memory_once_sizes_were_seen)
+{
+    int steps = getenv("PACELINE_TEST_ALL") ? 1000 : 100;
+
+    ck_assert_ranks_on(1, 1, NULL, runs_steps, &steps);
+    if (device_next(1, 2) == 2) {
+        ck_assert_ranks_on(2, 2, NULL, runs_steps, &steps);
+    }
+}
+END_TEST
+
 /* ---- mutation ---- */
 
 enum { MOST_TRIALS = 3000 };
@@ -345,4 +461,5 @@ END_TEST
 
 UNIT_MAIN_AFTER("runtime/device_order", device_prepare(), ranks_agree_while_a_batch_is_under_way,
                 a_captured_stream_is_refused_and_no_capture_is_ended, a_batch_takes_few_calls,
-                other_tensors_in_each_step_take_no_more_memory, each_event_and_each_wait_for_one_is_needed)
+                other_tensors_in_each_step_take_no_more_memory,
+                steps_of_161_tensors_take_no_memory_once_sizes_were_seen, each_event_and_each_wait_for_one_is_needed)
