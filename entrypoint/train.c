@@ -2,6 +2,7 @@
 /* paceline train: read the job, fetch the code, plan, execute the plan, and report how it ended. */
 #include "entrypoint/subcommand.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -9,6 +10,7 @@
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/launchers.h"
 #include "entrypoint/supervise/failure.h"
+#include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/supervise.h"
 #include "entrypoint/version.h"
 
@@ -16,6 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* How long the page about the job may take. SageMaker kills a stopped job after 120 s, of which the job may use 110. */
+#define PAGE_NS (5 * PL_NS_PER_S)
 
 /* Run the probes: checks that only the image's own programs can answer, after the job's requirements have been
  * installed. */
@@ -200,6 +205,30 @@ static enum pl_status open_outputs(const struct pl_invocation *call, struct pl_f
     return pl_failure_open(failure, pl_text_string(&path), reterr);
 }
 
+/* Write the page about the job, which has ended: a failure of this is a warning. */
+static void write_page(const struct pl_job *job, const struct pl_signals *signals)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    pl_text_printf(&path, "%s/report.html", job->paths.output_data);
+    status = pl_text_check(&path, &error);
+    if (status == PL_OK) {
+        const char *const words[] = {job->self_path, "report", "--output", path.data, job->paths.base, NULL};
+
+        setup.argv = words;
+        setup.environment = pl_environment_strings(job->process);
+        setup.signals = signals;
+        setup.death_signal = SIGKILL;
+        status = pl_process_run(&setup, pl_deadline_after_ns(PAGE_NS), &error);
+    }
+    if (status != PL_OK) {
+        pl_log_error(&error, "there is no report");
+    }
+}
+
 /* Run the check of the job's hosts if it is wanted, then the job, unless the check failed or only the check is wanted.
  * `words` are the options of `paceline check`; NULL for `paceline train`. */
 static int run_checked(const struct pl_invocation *call, const struct pl_job *job, const struct pl_strv *words,
@@ -225,7 +254,11 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
             pl_log_error(&error, "the output directory %s/output", pl_job_base_dir(call->environment));
         }
     }
-    return run_job(job, signals, failure);
+    exit_code = run_job(job, signals, failure);
+    if (job->settings.report && strcmp(job->current_host, job->master_host) == 0) {
+        write_page(job, signals);
+    }
+    return exit_code;
 }
 
 static int run_train(const struct pl_invocation *call, const struct pl_strv *command, const struct pl_strv *check_words)

@@ -58,6 +58,7 @@ static const struct setting {
     {"INDEPENDENT_RANKS", FIELD(independent_ranks)},
     {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
     {"RANK_TAGS", FIELD(rank_tags), "auto rank off", .fallback = "auto"},
+    {"REPORT", FIELD(report), .fallback = "0"},
     {"SWEEP", FIELD(sweep)},
     {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, "0", PL_NS_PER_S},
     {"SWEEP_FRESH", FIELD(sweep_fresh), "a number", 0, 1000000, "0"},

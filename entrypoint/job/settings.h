@@ -48,6 +48,7 @@ struct pl_job_settings {
     bool independent_ranks;
     const char *hang_action; /* "report" or "end" */
     const char *rank_tags;   /* "auto", "rank" or "off", which `paceline rank` reads */
+    bool report;             /* the master writes output/data/report.html at the end */
     const char *sweep;       /* a JSON object, or the name of a file */
     int64_t sweep_time_ns;   /* 0: no limit */
     int64_t sweep_fresh;     /* not 0: start a new sweep */

@@ -2,6 +2,7 @@
 /* Starts programs with fork and exec, explains why a program cannot start, and ends trees of processes. */
 #include "entrypoint/supervise/process.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -17,6 +18,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define RUN_NAP_NS PL_NS_PER_MS
 
 /* The child sends this to its parent if exec failed. */
 struct start_failure {
@@ -278,6 +281,26 @@ void pl_process_close_range(int first_fd, int last_fd)
     for (int fd = first_fd; fd <= last_fd && fd < (highest > 0 && highest < 65536 ? highest : 65536); fd++) {
         close(fd);
     }
+}
+
+enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns, struct pl_error *reterr)
+{
+    bool is_signal;
+    int status = 0;
+    pid_t pid, ended;
+
+    PL_TRY(pl_process_spawn(setup, &pid, reterr));
+    while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
+        if (pl_deadline_passed(deadline_ns)) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            return pl_error_set(reterr, PL_TIMEOUT, "'%s' did not end in time and was killed", setup->argv[0]);
+        }
+        pl_clock_nap(RUN_NAP_NS, deadline_ns);
+    }
+    return ended == pid && pl_process_status_code(status, &is_signal) == 0
+               ? PL_OK
+               : pl_error_set(reterr, PL_FAILED, "'%s' failed", setup->argv[0]);
 }
 
 int pl_process_status_code(int wait_status, bool *ret_signalled)

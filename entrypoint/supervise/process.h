@@ -36,6 +36,14 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * The same, and waits for its end. A program that runs at the deadline is killed.
+ *
+ * Errors  as pl_process_spawn(); PL_TIMEOUT; PL_FAILED: it did not end with 0.
+ */
+enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Makes this process the parent of orphaned descendants (a subreaper), unless it is process 1, so that none can escape.
  * If the system refuses, as emulators and some sandboxes do, it warns: processes that leave their group may then be
  * left running.

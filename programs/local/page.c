@@ -9,15 +9,10 @@
 #include "entrypoint/supervise/process.h"
 #include "programs/local/result.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define PAGE_NS (60 * PL_NS_PER_S) /* how long the page may take, of a log of gigabytes too */
-#define NAP_NS (PL_NS_PER_MS)
 
 enum { FILE_MODE = 0644 };
 
@@ -73,26 +68,13 @@ static enum pl_status write_job(const struct pl_local *local, struct pl_error *r
 static enum pl_status run_report(const struct pl_local *local, struct pl_error *reterr)
 {
     const char *const words[] = {local->paceline, "report", local->folder, NULL};
-    const int64_t deadline_ns = pl_deadline_after_ns(PAGE_NS);
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    int status = 0;
-    pid_t program;
 
     setup.argv = words;
     setup.environment = pl_environment_strings(local->environment);
     setup.signals = &local->signals;
     setup.death_signal = SIGKILL;
-    PL_TRY(pl_process_spawn(&setup, &program, reterr));
-    while (waitpid(program, &status, WNOHANG) == 0) {
-        if (pl_deadline_passed(deadline_ns)) {
-            kill(program, SIGKILL);
-            waitpid(program, &status, 0);
-            return pl_error_set(reterr, PL_TIMEOUT, "the report was not written within %d s",
-                                (int)(PAGE_NS / PL_NS_PER_S));
-        }
-        pl_clock_nap(NAP_NS, deadline_ns);
-    }
-    return PL_OK; /* it has said itself what it could not do */
+    return pl_process_run(&setup, pl_deadline_after_ns(PAGE_NS), reterr);
 }
 
 void pl_local_page_write(const struct pl_local *local)

@@ -364,10 +364,9 @@ static void append_metrics(const struct pl_report *report, struct pl_text *html)
         }
     }
     pl_text_append(html, "</div>\n");
-    if (report->logs == 0) {
-        pl_text_append(html, "<p>There is no log here.</p>\n");
-    } else if (shown == 0) {
-        pl_text_append(html, "<p>No line of the log has a value.</p>\n");
+    if (shown == 0) {
+        pl_text_append(html, report->logs == 0 ? "<p>There is neither a log here nor output/data/metrics.jsonl.</p>\n"
+                                               : "<p>No line of the log has a value.</p>\n");
     }
     for (size_t i = 0; report->logs > 0 && i < report->series_count; i++) {
         if (report->series[i]->count == 0) {

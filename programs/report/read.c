@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ struct reader {
     struct pl_local_pair *definitions;
     size_t definition_count;
     struct pl_local_metrics *metrics; /* of the definitions; NULL without */
+    bool has_json;                    /* the job wrote its metrics as JSON: words of its log would be the same ones */
     char *rings[MOST_RINGS];
 };
 
@@ -69,9 +71,10 @@ static enum pl_status add_series(struct reader *reader, const char *name, size_t
     return PL_OK;
 }
 
-/* Finds "step=N" in the line. */
-static bool find_step(const char *line, size_t length, double *ret_step)
+/* Returns N of "step=N" in the line; -1 without one. */
+static double find_step(const char *line, size_t length)
 {
+    double step = -1;
     static const char name[] = "step=";
     const char *at = memmem(line, length, name, sizeof(name) - 1);
     char digits[20];
@@ -82,30 +85,26 @@ static bool find_step(const char *line, size_t length, double *ret_step)
         digits[count++] = *at;
     }
     digits[count] = '\0';
-    return count > 0 && pl_text_number(digits, ret_step);
+    return count > 0 && pl_text_number(digits, &step) ? step : -1;
 }
 
-static void add_value(struct pl_series *series, double value, const char *line, size_t length)
+/* Adds a value at `x`, or with a negative x by its number. */
+static void add_value(struct pl_series *series, double x, double value, const char *line, size_t length)
 {
-    double x;
-
     if (series->count == 0) {
         const size_t bytes = pl_text_whole_bytes(line, length < PL_SERIES_LINE_BYTES ? length : PL_SERIES_LINE_BYTES);
 
         memcpy(series->first_line, line, bytes);
         series->first_line[bytes] = '\0';
     }
-    if (!find_step(line, length, &x)) {
-        x = (double)(series->count + series->not_finite + 1);
-    }
-    pl_series_add(series, x, value);
+    pl_series_add(series, x >= 0 ? x : (double)(series->count + series->not_finite + 1), value);
 }
 
 static void take_definition(void *reader_at, size_t index, double value, const char *line, size_t length)
 {
     struct reader *reader = reader_at;
 
-    add_value(reader->report->series[index], value, line, length);
+    add_value(reader->report->series[index], find_step(line, length), value, line, length);
 }
 
 static bool is_name(char letter)
@@ -113,8 +112,8 @@ static bool is_name(char letter)
     return isalnum((unsigned char)letter) || letter == '_' || letter == '.' || letter == '-' || letter == '/';
 }
 
-static void take_word(struct reader *reader, const char *name, size_t name_length, double value, const char *line,
-                      size_t length)
+static void take_word(struct reader *reader, const char *name, size_t name_length, double x, double value,
+                      const char *line, size_t length)
 {
     struct pl_report *report = reader->report;
     struct pl_series *series = NULL;
@@ -131,13 +130,14 @@ static void take_word(struct reader *reader, const char *name, size_t name_lengt
     if (!series && report->series_count == PL_REPORT_MOST_SERIES) {
         report->left_out++;
     } else if (series || add_series(reader, name, name_length, &series, NULL) == PL_OK) {
-        add_value(series, value, line, length);
+        add_value(series, x, value, line, length);
     }
 }
 
 /* Takes each NAME=NUMBER of the line. */
 static void take_words(struct reader *reader, const char *line, size_t length)
 {
+    const double x = find_step(line, length);
     const char *end = line + length;
 
     for (const char *at = memchr(line, '=', length); at; at = memchr(at, '=', (size_t)(end - at))) {
@@ -159,7 +159,7 @@ static void take_words(struct reader *reader, const char *line, size_t length)
         memcpy(text, number, bytes);
         text[bytes] = '\0';
         if (pl_text_number(text, &value)) {
-            take_word(reader, name, (size_t)(number - 1 - name), value, line, length);
+            take_word(reader, name, (size_t)(number - 1 - name), x, value, line, length);
         }
     }
 }
@@ -193,7 +193,7 @@ static void take_line(struct reader *reader, const char *line, size_t length)
     }
     if (reader->metrics) {
         pl_local_metrics_read(reader->metrics, line, length);
-    } else if (strncmp(line, "paceline: ", strlen("paceline: ")) != 0) {
+    } else if (!reader->has_json && strncmp(line, "paceline: ", strlen("paceline: ")) != 0) {
         take_words(reader, line, length);
     }
 }
@@ -259,23 +259,58 @@ static void read_failure(struct reader *reader, const char *tree)
     }
 }
 
-static enum pl_status read_trials(struct reader *reader, const char *path, struct pl_error *reterr)
+/* Gives each line of a file of JSON to `take`, which may keep the document by taking it. */
+static enum pl_status read_lines(struct reader *reader, const char *path,
+                                 void (*take)(struct reader *reader, struct pl_json **document, const char *line,
+                                              size_t length),
+                                 struct pl_error *reterr)
 {
-    struct pl_report *report = reader->report;
     PL_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
 
     PL_TRY(pl_file_read(path, PL_JSON_MAX_BYTES, &text, &bytes, reterr));
     for (char *line = text, *end; line < text + bytes; line = end + 1) {
+        PL_AUTO_JSON struct pl_json *document = NULL;
+
         end = memchr(line, '\n', (size_t)(text + bytes - line));
         end = end ? end : text + bytes;
-        report->all_trials += end > line;
-        if (end > line && report->trial_count < PL_REPORT_MOST_TRIALS) {
-            PL_TRY(pl_json_parse(line, (size_t)(end - line), path, &report->trials[report->trial_count], reterr));
-            report->trial_count++;
+        if (end > line) {
+            PL_TRY(pl_json_parse(line, (size_t)(end - line), path, &document, reterr));
+            take(reader, &document, line, (size_t)(end - line));
         }
     }
     return PL_OK;
+}
+
+static void take_trial(struct reader *reader, struct pl_json **document, const char *line, size_t length)
+{
+    struct pl_report *report = reader->report;
+
+    report->all_trials += line && length > 0;
+    if (report->trial_count < PL_REPORT_MOST_TRIALS) {
+        report->trials[report->trial_count++] = *document;
+        *document = NULL;
+    }
+}
+
+/* A line of the runtime's metrics: {"epoch": 1, "step": 24, "train_loss": 1.6}. What is not finite is null there. */
+static void take_metrics(struct reader *reader, struct pl_json **document, const char *line, size_t length)
+{
+    const struct pl_json_value root = pl_json_root(*document);
+    double x = -1, value;
+
+    if (pl_json_double(pl_json_member(root, "step"), &x, NULL) != PL_OK) {
+        x = -1;
+    }
+    for (struct pl_json_value item = pl_json_first(root); pl_json_exists(item); item = pl_json_next(item)) {
+        const char *name = pl_json_name(item);
+
+        value = NAN;
+        if (name && (pl_json_kind(item) == PL_JSON_NULL || pl_json_double(item, &value, NULL) == PL_OK)) {
+            take_word(reader, name, strlen(name), x, value, line, length);
+        }
+    }
+    reader->has_json = true;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -305,9 +340,9 @@ static enum pl_status read_output(struct reader *reader, const char *tree, struc
             PL_TRY(pl_text_take(&path, &reader->rings[reader->report->rings], reterr));
             reader->report->rings++;
         } else if (strcmp(files.paths[i], "trials.jsonl") == 0) {
-            status = read_trials(reader, path.data, &error);
-        } else if (strncmp(files.paths[i], "paceline-log-", strlen("paceline-log-")) == 0) {
-            status = read_log(reader, path.data, &error);
+            status = read_lines(reader, path.data, take_trial, &error);
+        } else if (strcmp(files.paths[i], "metrics.jsonl") == 0 && !reader->metrics) {
+            status = read_lines(reader, path.data, take_metrics, &error);
         }
         if (status != PL_OK) {
             add_problem(reader, &error);

@@ -147,6 +147,24 @@ def hostile(folder):
     report(folder).says("Not in this report", "trials.jsonl")
 
 
+def in_a_job(folder):
+    """paceline_report=1: the master's page, of a job that fails too; the metrics are those of metrics.jsonl."""
+    for code in (0, 3):
+        tree = folder / str(code)
+        (tree / "input/config").mkdir(parents=True)
+        (tree / "input/config/resourceconfig.json").write_text('{"hosts": ["algo-1"], "current_host": "algo-1", "network_interface_name": "lo"}')
+        (tree / "input/config/hyperparameters.json").write_text('{"paceline_report": "1"}')
+        lines = "".join(json.dumps({"epoch": i, "step": 10 * i, "train_loss": 1 / i, "other": None}) + "\n" for i in range(1, 6))
+        program = f"mkdir -p $SM_OUTPUT_DATA_DIR; cat >$SM_OUTPUT_DATA_DIR/metrics.jsonl <<'END'\n{lines}END\necho odd=1; exit {code}"
+        done = subprocess.run([PACELINE, "--", "sh", "-c", program], env=dict(os.environ, SAGEMAKER_BASE_DIR=str(tree)), text=True, capture_output=True, timeout=300,
+                              stdin=subprocess.DEVNULL)
+        assert done.returncode == code, done.stderr
+        page = Page(tree / "output/data/report.html")
+        page.says("train_loss", "last 0.2, lowest 0.2, highest 1, 5 values", "1050", "paceline_report")
+        assert ("Failed" in "".join(page.texts)) == (code != 0), page.texts
+        assert "odd" not in page.text_of.get("h3", []), page.texts
+
+
 def refused(folder):
     folder.mkdir()
     assert "is no folder of a job: expected algo-1" in report(folder, 1)
@@ -159,6 +177,7 @@ def main():
         local_job(folder)
         million(folder / "million")
         hostile(folder / "hostile")
+        in_a_job(folder / "job")
         refused(folder / "empty")
 
 
