@@ -69,7 +69,7 @@ enum pl_knob_type {
     X(LOG, "log", WORD, "debug info warning error", "info", NULL,                                                      \
       "which of its own lines Paceline logs, from this level on: debug, info, warning or error")                       \
     X(BACKEND, "backend", WORD, "shm hier p2p nccl device", "", NULL,                                                  \
-      "use only this backend: shm, hier or p2p; for GPUs: nccl or device; empty: the best that works")                 \
+      "use only this backend: shm, hier or p2p; for GPUs: nccl (one rank too) or device; empty: the best that works")  \
     X(ALGORITHM, "algorithm", WORD, "ring halving doubling tree direct", "", NULL,                                     \
       "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")                    \
     X(SEGMENT_BYTES, "segment_bytes", SIZE, "", "0", NULL,                                                             \

@@ -13,8 +13,8 @@
 #include "collectives/world_private.h"
 
 const struct pl_backend *const pl_backends[] = {
-    &pl_backend_self, &pl_backend_self_gpu, &pl_backend_nccl, &pl_backend_host_staged,
-    &pl_backend_shm,  &pl_backend_hier,     &pl_backend_p2p,  NULL,
+    &pl_backend_self, &pl_backend_nccl, &pl_backend_self_gpu, &pl_backend_host_staged,
+    &pl_backend_shm,  &pl_backend_hier, &pl_backend_p2p,      NULL,
 };
 
 _Static_assert(PL_ARRAY_ITEMS(pl_backends) - 1 <= PL_WORLD_MAX_BACKENDS, "the world has room for every backend");

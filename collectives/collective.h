@@ -4,7 +4,8 @@
  *
  * All ranks of a world post the same collectives in the same order; backends run them in that order. Device buffers are
  * used in the order of `stream`: work that was given to that stream before the post, or before the event `ready` was
- * recorded, happens before the collective, and pl_request_stream_wait() lets a stream go on after it.
+ * recorded, happens before the collective, and pl_request_stream_wait() lets a stream go on after it. A stream that is
+ * captured into a CUDA graph is refused (PL_INVALID), and nothing is posted.
  *
  * Requests advance inside pl_request_test(), pl_request_wait() and the posting calls. In a world of several hosts a
  * thread also advances them (setting `progress`; pl_world_describe() says whether it runs). Without that thread, a

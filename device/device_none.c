@@ -121,6 +121,11 @@ enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_
     return none(reterr);
 }
 
+enum pl_status pl_device_refuse_captured(struct pl_device *device, void *stream, struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
 enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
 {
     return none(reterr);

@@ -64,6 +64,9 @@ enum pl_status pl_device_event_record(struct pl_device *device, void *event, voi
 enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_stream,
                                            struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Returns PL_INVALID if a stream of the program is captured into a CUDA graph, and reports nothing else. */
+enum pl_status pl_device_refuse_captured(struct pl_device *device, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * Records `event` in a stream of the program.
  *

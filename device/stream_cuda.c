@@ -31,13 +31,12 @@ enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_
     return new_stream(device, device->urgent, ret_stream, reterr);
 }
 
-/* Makes the device's context current, and refuses a stream that is captured into a CUDA graph. */
-static enum pl_status enter_uncaptured(struct pl_device *device, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_refuse_captured(struct pl_device *device, void *stream, struct pl_error *reterr)
 {
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result;
 
-    PL_TRY(pl_device_enter(device, reterr));
+    (void)!pl_device_enter(device, NULL); /* the context is current in any case */
     result = device->cuda.cuStreamIsCapturing(stream, &capture);
     if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
         (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE)) {
@@ -46,6 +45,13 @@ static enum pl_status enter_uncaptured(struct pl_device *device, void *stream, s
                             "end the capture before, or call this on another stream");
     }
     return PL_OK;
+}
+
+/* Makes the device's context current, and refuses a stream that is captured into a CUDA graph. */
+static enum pl_status enter_uncaptured(struct pl_device *device, void *stream, struct pl_error *reterr)
+{
+    PL_TRY(pl_device_enter(device, reterr));
+    return pl_device_refuse_captured(device, stream, reterr);
 }
 
 enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)

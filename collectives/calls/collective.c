@@ -4,6 +4,7 @@
 
 #include "collectives/calls/adasum.h"
 #include "collectives/core/types.h"
+#include "device/device_private.h"
 
 static bool is_adasum(const struct pl_collective *collective)
 {
@@ -17,11 +18,21 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
                                  : pl_request_check(world, collective, reterr);
 }
 
+/* A captured stream: the event that is recorded there would draw our streams into the capture. */
+static enum pl_status refuse_captured(const struct pl_world *world, const struct pl_collective *collective,
+                                      struct pl_error *reterr)
+{
+    return collective->memory == PL_MEMORY_DEVICE && world->device && !collective->ready
+               ? pl_device_refuse_captured(world->device, collective->stream, reterr)
+               : PL_OK;
+}
+
 enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective,
                                   struct pl_request **ret_request, struct pl_error *reterr)
 {
     PL_AUTO_HOLD(world);
 
+    PL_TRY(refuse_captured(world, collective, reterr));
     PL_TRY(is_adasum(collective) ? pl_adasum_enqueue(world, collective, ret_request, reterr)
                                  : pl_request_enqueue(world, collective, 0, ret_request, reterr));
     if (world->first) {
@@ -37,6 +48,7 @@ enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collect
     unsigned poll_budget = world->topology.oversubscribed ? 0 : PL_POLLS_BEFORE_CLOCK;
     struct pl_request *request = NULL;
 
+    PL_TRY(refuse_captured(world, collective, reterr));
     PL_TRY(is_adasum(collective) ? pl_adasum_enqueue(world, collective, &request, reterr)
                                  : pl_request_enqueue(world, collective, poll_budget, &request, reterr));
     return pl_request_wait_for(request, reterr);

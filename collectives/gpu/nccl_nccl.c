@@ -388,7 +388,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 
     (void)ret_done;
     PL_TRY(pl_stream_events_post(&n->stream, request, reterr));
-    if (!(request->collective.flags & PL_AGREED)) {
+    if (!(request->collective.flags & PL_AGREED) && n->size > 1) {
         PL_TRY(pl_compare_calls_start(&n->comparisons, &request->signature, NULL, comparison_of(request), reterr));
     }
     *n->queued_tail = request;
@@ -455,6 +455,9 @@ static enum pl_status block_until(void *state, struct pl_request *request, int64
         return pl_request_wait_until(pl_world_host_world(n->world), until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
+    if (n->size == 1) {
+        return PL_OK;
+    }
     status = pl_request_check_peers(pl_world_host_world(n->world), &left, reterr);
     if (!left) {
         return status;
@@ -473,8 +476,9 @@ static void cancel(void *state, struct pl_request *request)
 
     if (!n->aborted) {
         n->aborted = true;
-        pl_request_revoke_world(pl_world_host_world(n->world),
-                                &n->world->failure); /* first, because an abort may take seconds */
+        if (n->size > 1) { /* first, because an abort may take seconds */
+            pl_request_revoke_world(pl_world_host_world(n->world), &n->world->failure);
+        }
         pl_gpu_nccl_abort(&n->library);
         /* the query records work that hangs on the device */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_QUERY_NS), NULL);
@@ -490,7 +494,7 @@ static int waits_for(void *state, const struct pl_request *request)
     const struct nccl *n = state;
 
     (void)request;
-    return pl_late_waits_for(pl_world_host_world(n->world));
+    return n->size > 1 ? pl_late_waits_for(pl_world_host_world(n->world)) : -1;
 }
 
 /* ---- init and free ---- */
@@ -509,7 +513,7 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     int size = pl_world_size(world);
     bool is_loaded, may_share;
 
-    if (size == 1) {
+    if (size == 1 && strcmp(pl_knob_text(pl_world_knobs(world), PL_KNOB_BACKEND), pl_backend_nccl.name) != 0) {
         strcpy(reason, "one rank alone");
         return false;
     }

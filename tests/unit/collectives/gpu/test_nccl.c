@@ -552,6 +552,85 @@ START_TEST(the_setting_backend_chooses_among_those_for_devices)
 }
 END_TEST
 
+/* The first operation fails in NCCL: no other backend served it. */
+static void fails_in_nccl(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_device *device = pl_world_device(world);
+    struct pl_collective sum = {
+        .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .memory = PL_MEMORY_DEVICE, .count = 10};
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status;
+    void *memory;
+
+    (void)argument;
+    RANKS_OK(pl_device_alloc(device, 40, &memory, &error));
+    sum.send = sum.recv = memory;
+    status = pl_collective_run(world, &sum, &told);
+    RANKS_NEED(status == PL_LIBRARY && strstr(told.cause, "the test lets this call fail"), "%s: %s",
+               pl_status_name(status), told.cause);
+    pl_device_release(device, memory);
+}
+
+START_TEST(one_rank_uses_nccl_where_the_setting_backend_asks_for_it)
+{
+    char on[] = "backend nccl: on\n  NCCL 2.", off[] = "backend nccl: off, one rank alone";
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_ranks_on(1, 1, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, off);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "nccl", "test", NULL), PL_OK);
+    ck_assert_ranks_on(1, 1, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, on);
+    ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "ask:0:1", 1), 0);
+    ck_assert_ranks_on(1, 1, &((struct pl_world_options){.knobs = &knobs}), fails_in_nccl, NULL);
+    ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
+}
+END_TEST
+
+/* A collective on a stream that is captured into a CUDA graph is refused, and the world goes on. */
+static void captures(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_device *device = pl_world_device(world);
+    struct pl_collective sum = {
+        .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .memory = PL_MEMORY_DEVICE, .count = 10};
+    void *memory, *graph, *at = device_fake("cuStreamBeginCapture_v2");
+    struct pl_error told[2] = {PL_ERROR_NONE, PL_ERROR_NONE};
+    int (*begin)(void *stream, int mode) = NULL;
+    int (*end)(void *stream, void **ret_graph) = NULL;
+    struct pl_request *request = NULL;
+    enum pl_status run, posted;
+
+    (void)argument;
+    memcpy(&begin, &at, sizeof(begin));
+    at = device_fake("cuStreamEndCapture");
+    memcpy(&end, &at, sizeof(end));
+    RANKS_OK(pl_device_stream_new(device, &sum.stream, &error));
+    RANKS_OK(pl_device_alloc(device, 40, &memory, &error));
+    sum.send = sum.recv = memory;
+    RANKS_OK(pl_collective_run(world, &sum, &error));
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_NEED(begin(sum.stream, 0) == 0, "no capture begins");
+    run = pl_collective_run(world, &sum, &told[0]);
+    posted = pl_collective_post(world, &sum, &request, &told[1]);
+    RANKS_NEED(end(sum.stream, &graph) == 0, "the capture was ended by a call that is no part of it");
+    RANKS_NEED(run == PL_INVALID && strstr(told[0].cause, "captured into a CUDA graph"), "%s: %s", pl_status_name(run),
+               told[0].cause);
+    RANKS_NEED(posted == PL_INVALID && strstr(told[1].cause, "captured into a CUDA graph"), "%s: %s",
+               pl_status_name(posted), told[1].cause);
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_OK(pl_collective_run(world, &sum, &error));
+    RANKS_OK(pl_device_stream_finish(device, sum.stream, PL_DEADLINE_NEVER, &error));
+    pl_device_release(device, memory);
+    pl_device_stream_free(device, sum.stream);
+}
+
+START_TEST(a_captured_stream_is_refused)
+{
+    ck_assert_ranks_on(1, 1, NULL, captures, NULL);
+    ck_assert_ranks_on(2, 1, NULL, captures, NULL);
+    ck_assert_ranks_on(2, 2, NULL, captures, NULL);
+}
+END_TEST
+
 /* A set of ranks has a communicator of few CTAs. Each counts on the device until it goes. */
 static void make_subsets(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -617,7 +696,9 @@ UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_
           a_disagreement_is_reported_on_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
           a_lost_device_ends_all_ranks_with_rank_host_and_device, the_ranks_of_other_hosts_report_a_fault_at_once,
           the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,
-          the_setting_backend_chooses_among_those_for_devices, sets_of_ranks_have_few_ctas,
+          the_setting_backend_chooses_among_those_for_devices,
+          one_rank_uses_nccl_where_the_setting_backend_asks_for_it, a_captured_stream_is_refused,
+          sets_of_ranks_have_few_ctas,
           ranks_share_a_device_where_nccl_was_told_to, a_rank_without_memory_for_a_part_is_named_at_once,
           a_kernel_that_hangs_ends_all_ranks_in_time /* the last test: its device is unusable in this process
                                                       * afterwards */)

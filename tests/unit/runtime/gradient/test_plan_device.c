@@ -523,6 +523,50 @@ START_TEST(the_host_is_at_most_one_step_ahead_of_the_device)
 }
 END_TEST
 
+/* A plan of several ranks whose stream is captured into a CUDA graph says so, and goes on after the capture. */
+static void captures(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct trial trial = {.optimizer = {.kind = PL_SGD}};
+    void *at = device_fake("cuStreamBeginCapture_v2"), *graph;
+    int (*begin)(void *stream, int mode) = NULL;
+    int (*end)(void *stream, void **ret_graph) = NULL;
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status = PL_OK;
+    struct job here = {0};
+
+    (void)argument;
+    memcpy(&begin, &at, sizeof(begin));
+    at = device_fake("cuStreamEndCapture");
+    memcpy(&end, &at, sizeof(end));
+    device = pl_world_device(world);
+    RANKS_OK(job_start(world, &trial, true, &here, &error));
+    RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
+    RANKS_OK(pl_plan_finish(here.plan, &error));
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_NEED(begin(here.stream, 0) == 0, "no capture begins");
+    RANKS_OK(pl_barrier(world, &error));
+    for (size_t t = TENSORS; t-- > 0 && status == PL_OK;) {
+        status = pl_plan_ready(here.plan, t, &told);
+    }
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_NEED(end(here.stream, &graph) == 0, "the capture was ended by a call that is no part of it");
+    RANKS_NEED(status == PL_INVALID && strstr(told.cause, "captured into a CUDA graph"), "%s: %s",
+               pl_status_name(status), told.cause);
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
+    RANKS_OK(pl_plan_finish(here.plan, &error));
+    job_end(&here);
+}
+
+START_TEST(a_captured_stream_is_refused)
+{
+    if (device_order("let_copies_go")) {
+        ck_assert_ranks_on(2, 1, NULL, captures, NULL);
+        ck_assert_ranks_on(2, 2, NULL, captures, NULL);
+    }
+}
+END_TEST
+
 static enum pl_status faulty_step(struct job *job, const struct device_fault *fault, int step, struct pl_error *reterr)
 {
     struct pl_world *world = pl_plan_world(job->plan);
@@ -695,8 +739,8 @@ START_TEST(device_memory_without_a_device_is_refused_in_words)
 }
 END_TEST
 
-UNIT_MAIN_AFTER("runtime/device_plan", device_prepare(), every_optimizer_steps_as_in_host_memory,
-                gradients_that_are_not_finite_skip_the_step_on_the_device,
+UNIT_MAIN_AFTER("runtime/device_plan", device_prepare(), a_captured_stream_is_refused,
+                every_optimizer_steps_as_in_host_memory, gradients_that_are_not_finite_skip_the_step_on_the_device,
                 a_run_resumed_on_the_device_ends_in_the_same_bits,
                 the_next_step_waits_for_a_checkpoints_copy_on_the_device, a_step_makes_few_calls_of_the_driver,
                 the_host_is_at_most_one_step_ahead_of_the_device, a_lost_device_ends_the_step_of_all_ranks,
