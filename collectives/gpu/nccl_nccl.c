@@ -538,7 +538,11 @@ static void free_nccl(void *state)
     if (n->library.comm && n->world->is_subset) {
         pl_device_subset_worlds(n->device, -1);
     }
-    pl_gpu_nccl_leave(&n->library);
+    if (n->world->failure.status == PL_OK) {
+        pl_gpu_nccl_leave(&n->library);
+    } else { /* the others leave by an abort, too: nobody waits for them */
+        pl_gpu_nccl_abort(&n->library);
+    }
     pl_compare_calls_done(&n->comparisons);
     if (n->barrier_scratch) {
         pl_device_release(n->device, n->barrier_scratch);

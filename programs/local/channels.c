@@ -45,7 +45,7 @@ static enum pl_status check_fifos(const struct pl_local *local, const char *chan
     return PL_OK;
 }
 
-static bool is_fetched(const struct pl_local_channel *channel)
+bool pl_local_channel_is_fetched(const struct pl_local_channel *channel)
 {
     return is_remote(channel) && channel->mode != PL_LOCAL_PIPE; /* the feeder reads S3 by itself */
 }
@@ -89,7 +89,7 @@ static enum pl_status check_one(const struct pl_local *local, const struct pl_lo
                             "channel '%s': the manifest '%s' names files of a folder on this machine, found '%s'",
                             channel->name, channel->manifest, channel->from);
     }
-    if (is_fetched(channel)) {
+    if (pl_local_channel_is_fetched(channel)) {
         PL_TRY(pl_local_path(local, &folder, reterr, "input/%s", channel->name));
         return pl_text_take(&folder, ret_source, reterr);
     }
@@ -199,7 +199,7 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
         if (channel->manifest && channel->mode == PL_LOCAL_PIPE) {
             PL_TRY(link_for_feeders(local, channel, &local->sources[i], reterr));
         }
-        if (!is_fetched(channel)) {
+        if (!pl_local_channel_is_fetched(channel)) {
             continue;
         }
         PL_TRY(pl_file_make_dirs(local->sources[i], FOLDER_MODE, reterr));

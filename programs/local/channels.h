@@ -17,6 +17,9 @@
 /** Whether hosts see the channel as links to some of its files: a shard, or those that a manifest names. */
 bool pl_local_channel_is_linked(const struct pl_local_channel *channel);
 
+/** Whether the channel is a copy of what lies on S3. It is the job's own then, and may be changed, as on SageMaker. */
+bool pl_local_channel_is_fetched(const struct pl_local_channel *channel);
+
 /** Checks, before the first host starts, that every channel's data is there, and fills `local->sources`. */
 enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 

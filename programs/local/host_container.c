@@ -340,7 +340,7 @@ static enum pl_status add_mounts(struct words *words, const struct pl_local *loc
                            pl_local_channel_is_linked(channel) ? PL_LOCAL_SHARDED "/%s" : "/opt/ml/input/data/%s",
                            channel->name);
             PL_TRY(pl_text_check(&path, reterr));
-            PL_TRY(add_mount(words, local->sources[i], path.data, true, reterr));
+            PL_TRY(add_mount(words, local->sources[i], path.data, !pl_local_channel_is_fetched(channel), reterr));
         }
     }
     if (local->job->hosts > 1) {

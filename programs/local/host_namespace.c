@@ -134,7 +134,7 @@ static enum pl_status cover_tmp(const struct pl_local *local, const char *const 
 }
 
 /* The data of a channel may lie in the machine's /tmp, which is covered by now. */
-static enum pl_status bind_channel(const char *folder, const char *place, struct pl_error *reterr)
+static enum pl_status bind_channel(const char *folder, const char *place, bool read_only, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE;
 
@@ -146,7 +146,7 @@ static enum pl_status bind_channel(const char *folder, const char *place, struct
     PL_TRY(pl_text_check(&from, reterr));
     PL_TRY(pl_file_make_dirs(place, FOLDER_MODE, reterr));
     PL_TRY(bind_to(from.data, place, reterr));
-    return make_read_only(place, reterr);
+    return read_only ? make_read_only(place, reterr) : PL_OK;
 }
 
 static enum pl_status bind_channels(const struct pl_local *local, size_t index, struct pl_error *reterr)
@@ -161,7 +161,7 @@ static enum pl_status bind_channels(const struct pl_local *local, size_t index, 
         pl_text_printf(&place, pl_local_channel_is_linked(channel) ? PL_LOCAL_SHARDED "/%s" : "/opt/ml/input/data/%s",
                        channel->name);
         PL_TRY(pl_text_check(&place, reterr));
-        PL_TRY(bind_channel(local->sources[i], place.data, reterr));
+        PL_TRY(bind_channel(local->sources[i], place.data, !pl_local_channel_is_fetched(channel), reterr));
     }
     return PL_OK;
 }

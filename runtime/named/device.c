@@ -491,7 +491,8 @@ enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved,
             }
         }
         if (device->first && device->first->items[0].entry) {
-            pl_error_context(&error, "'%s' in device memory", device->first->items[0].entry->name);
+            pl_error_context(&error, "'%s' in device memory of rank %d", device->first->items[0].entry->name,
+                             pl_world_global_rank(named->world, named->rank));
         }
         pl_world_revoke(named->world, &error); /* other ranks may wait for this one there */
         *reterr = error;

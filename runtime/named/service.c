@@ -399,7 +399,11 @@ static enum pl_status mark_and_admit(struct pl_service *service, int set, const 
     struct pl_named_ready *ready;
     enum pl_status status;
 
-    PL_TRY(pl_named_ready_mark(&service->all->device.events, ops, count, &ready, reterr));
+    status = pl_named_ready_mark(&service->all->device.events, ops, count, &ready, reterr);
+    if (status != PL_OK) {
+        pl_error_context(reterr, "rank %d submits '%s'", pl_world_rank(service->world), name ? name : "an operation");
+        return status;
+    }
     pthread_mutex_lock(&service->lock);
     status = admit(service, set, name, ops, count, grouped, &ready, completion, reterr);
     pthread_mutex_unlock(&service->lock);

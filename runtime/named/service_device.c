@@ -39,6 +39,9 @@ enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, st
                               ordinal, pl_device_info(device)->ordinal);
     }
     pthread_mutex_unlock(&service->opening);
+    if (status != PL_OK) {
+        pl_error_context(reterr, "rank %d", pl_world_rank(service->world));
+    }
     return status;
 }
 

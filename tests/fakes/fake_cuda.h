@@ -66,7 +66,10 @@ bool fake_cuda_has_context(void);
  *   let_copies_go        (with delay_us, without which the call would not return)
  *   skip=NAME:N          from now on the Nth call of cuEventRecord or cuStreamWaitEvent does nothing: what a program
  *                        without that call would do
- *   fail=NAME:N          from now on the Nth call of the function fails, with CUDA_ERROR_OUT_OF_MEMORY
+ *   fail=NAME:N          from now on the Nth call of the function fails, with CUDA_ERROR_OUT_OF_MEMORY; a function that
+ *                        releases something does so all the same. The name may be that of a function of the fake
+ *                        NCCL. `any` counts all functions but those that ask whether work has ended and what
+ *                        comes with them: cuCtxSetCurrent and cuThreadExchangeStreamCaptureMode
  */
 void fake_cuda_order(const char *order);
 
@@ -75,6 +78,9 @@ int fake_cuda_urgent_streams(void);
 
 /** Whether the call that the last order skip or fail names has come. Exported by the fake driver. */
 bool fake_cuda_has_come(void);
+
+/** For other libraries' fakes: whether their call of `name` fails by an order. Exported by the fake driver. */
+bool fake_cuda_fails(const char *name);
 
 /** How often the calling thread has called the function `name`; NULL: any function. Exported by the fake driver. */
 long fake_cuda_calls(const char *name);

@@ -205,7 +205,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr memory)
     close_off(piece->at, whole_pages(piece->bytes));
     close(piece->fd);
     forget(piece);
-    LEAVE(context->failure);
+    LEAVE_RELEASED();
 }
 
 CUresult CUDAAPI cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
@@ -236,7 +236,7 @@ CUresult CUDAAPI cuMemFreeHost(void *memory)
     }
     forget(piece);
     free(memory);
-    LEAVE(context->failure);
+    LEAVE_RELEASED();
 }
 
 CUresult CUDAAPI cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
@@ -265,7 +265,7 @@ CUresult CUDAAPI cuMemHostUnregister(void *memory)
         LEAVE(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     }
     forget(piece);
-    LEAVE(context->failure);
+    LEAVE_RELEASED();
 }
 
 CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr memory)
@@ -425,5 +425,5 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr memory)
     }
     close_off(piece->at, whole_pages(piece->bytes));
     forget(piece);
-    LEAVE(context->failure);
+    LEAVE_RELEASED();
 }

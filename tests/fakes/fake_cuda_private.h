@@ -107,6 +107,7 @@ struct fake_cuda {
     bool holds_copies;
     struct fake_fail fails[MAX_FAILS];
     struct fake_fail skip, late_fail; /* of orders */
+    bool fails_late;                  /* the present call fails by an order */
     int fail_count;
     long calls;
     long launches;
@@ -143,14 +144,18 @@ struct CUctx_st *fake_context(void);
  */
 void fake_wait_for_device(struct CUctx_st *context, const char *name);
 
-/** The same for a function that releases something, which it also does if the context is unusable. */
+/** The same for a function that releases something, which it also does if the context is unusable or an order says that
+ * the call fails. */
 #define ENTER_RELEASE(name)                                                                                            \
     CUresult enter_result_ = fake_enter(name);                                                                         \
     struct CUctx_st *context = fake_context();                                                                         \
-    if (enter_result_ != CUDA_SUCCESS || !context) {                                                                   \
+    if ((enter_result_ != CUDA_SUCCESS && !fake.fails_late) || !context) {                                             \
         pthread_mutex_unlock(&fake.lock);                                                                              \
         return enter_result_ != CUDA_SUCCESS ? enter_result_ : CUDA_ERROR_INVALID_CONTEXT;                             \
     }
+
+/** The end of a function that has released something. */
+#define LEAVE_RELEASED() LEAVE(enter_result_ != CUDA_SUCCESS ? enter_result_ : context->failure)
 
 #define LEAVE(result)                                                                                                  \
     do {                                                                                                               \

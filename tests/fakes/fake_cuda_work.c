@@ -308,7 +308,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream)
     *at = stream->next;
     close_stream(stream);
     free(stream);
-    LEAVE(context->failure);
+    LEAVE_RELEASED();
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream stream)
@@ -453,7 +453,7 @@ CUresult CUDAAPI cuEventDestroy(CUevent event)
     *at = event->next;
     release_record(event->latest);
     free(event);
-    LEAVE(context->failure);
+    LEAVE_RELEASED();
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
@@ -577,7 +577,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule module)
     }
     *at = module->next;
     free(module);
-    LEAVE(context->failure);
+    LEAVE_RELEASED();
 }
 
 CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)

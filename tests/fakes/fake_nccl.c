@@ -11,6 +11,8 @@
  *     FAKE_NCCL_FAULT=ask:R:N     the call of rank R's operation number N fails
  *     FAKE_NCCL_ABORT_HANGS=1     an abort lets the streams go on, and does not return
  *
+ * The fake driver's order fail=NAME:N counts these functions, too (fake_cuda.h); those that release do so all the same.
+ *
  * Misuse that the real library reports much later ends the test at once: calls or aborts from a thread without a
  * device, overlapping buffers, and leaving with a group open.
  */
@@ -108,6 +110,22 @@ static void need(bool holds, const char *what)
         fprintf(stderr, "fake_nccl: %s\n", what);
         abort();
     }
+}
+
+/* Whether the call fails by an order to the fake driver. */
+static bool fails(const char *function)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    bool (*asked_for)(const char *function) = NULL;
+    bool yes;
+
+    if (!driver) {
+        return false;
+    }
+    *(void **)&asked_for = dlsym(driver, "fake_cuda_fails");
+    yes = asked_for(function);
+    dlclose(driver);
+    return yes;
 }
 
 static void look_away(void)
@@ -336,17 +354,25 @@ static void free_group(struct operation *first)
     }
 }
 
-static ncclResult_t close_group(void)
+/* The operations of the group that this thread has opened, which is closed. */
+static struct operation *take_opened(void)
 {
     struct operation *first = opened;
-    struct ncclComm *comm;
-    int state = ncclSuccess;
 
     opened = NULL;
     if (asked) {
         atomic_store(&asked->in_group, false);
         asked = NULL;
     }
+    return first;
+}
+
+static ncclResult_t close_group(void)
+{
+    struct operation *first = take_opened();
+    struct ncclComm *comm;
+    int state = ncclSuccess;
+
     if (!first) {
         return ncclSuccess;
     }
@@ -361,12 +387,20 @@ static ncclResult_t close_group(void)
     return ncclInProgress;
 }
 
-API ncclResult_t ncclGroupStart(void)
+static void open_group(void)
 {
     if (depth++ == 0) {
         opened = NULL;
         opened_tail = &opened;
     }
+}
+
+API ncclResult_t ncclGroupStart(void)
+{
+    if (fails(__func__)) {
+        return ncclInternalError;
+    }
+    open_group();
     return ncclSuccess;
 }
 
@@ -374,6 +408,11 @@ API ncclResult_t ncclGroupEnd(void)
 {
     if (depth == 0) {
         return ncclInvalidUsage;
+    }
+    if (fails(__func__)) {
+        depth--;
+        free_group(take_opened());
+        return ncclInternalError;
     }
     return --depth == 0 ? close_group() : ncclSuccess;
 }
@@ -424,14 +463,21 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
     static const enum pl_op ops[] = {
         [ncclSum] = PL_SUM, [ncclProd] = PL_PRODUCT, [ncclMax] = PL_MAX, [ncclMin] = PL_MIN};
     struct operation *o = malloc(sizeof(*o));
+    static const char *const functions[] = {[ALLREDUCE] = "ncclAllReduce",
+                                            [REDUCE_SCATTER] = "ncclReduceScatter",
+                                            [ALLGATHER] = "ncclAllGather",
+                                            [BROADCAST] = "ncclBroadcast",
+                                            [REDUCE] = "ncclReduce",
+                                            [SEND] = "ncclSend",
+                                            [RECV] = "ncclRecv"};
     struct ncclComm *comm = wanted->comm;
     ncclResult_t ready = readiness(comm);
 
     need(comm->has_context(), "an operation in a thread without a device");
     asked = depth > 0 ? comm : NULL;
     atomic_store(&comm->in_group, depth > 0);
-    if (strcmp(comm->fault, "ask") == 0 && comm->fault_rank == comm->rank &&
-        comm->fault_number == comm->operations + 1) {
+    if (fails(functions[wanted->kind]) || (strcmp(comm->fault, "ask") == 0 && comm->fault_rank == comm->rank &&
+                                           comm->fault_number == comm->operations + 1)) {
         free(o);
         return ncclInvalidArgument;
     }
@@ -450,10 +496,10 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
     o->op = op < ncclAvg ? ops[op] : PL_SUM;
     o->factor = op > ncclAvg ? o->comm->factors[op - ncclNumOps] : 1;
     o->number = ++o->comm->operations;
-    ncclGroupStart();
+    open_group();
     *opened_tail = o;
     opened_tail = &o->next;
-    return ncclGroupEnd();
+    return --depth == 0 ? close_group() : ncclSuccess;
 }
 
 API ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
@@ -527,6 +573,9 @@ API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDat
     float half = 0;
     double factor;
 
+    if (fails(__func__)) {
+        return ncclInternalError;
+    }
     if (residence != ncclScalarHostImmediate || ready != ncclSuccess) {
         return ready != ncclSuccess ? ready : ncclInvalidArgument;
     }
@@ -550,7 +599,7 @@ API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
         return ncclInvalidArgument;
     }
     comm->factors[op - ncclNumOps] = 0;
-    return ncclSuccess;
+    return fails(__func__) ? ncclInternalError : ncclSuccess;
 }
 
 /* ---- communicators ---- */
@@ -560,7 +609,7 @@ API ncclResult_t ncclGetVersion(int *version)
     const char *other = getenv("FAKE_NCCL_VERSION");
 
     *version = other ? atoi(other) : NCCL_VERSION_CODE;
-    return ncclSuccess;
+    return fails(__func__) ? ncclInternalError : ncclSuccess;
 }
 
 API const char *ncclGetErrorString(ncclResult_t result)
@@ -576,13 +625,13 @@ API const char *ncclGetErrorString(ncclResult_t result)
 API const char *ncclGetLastError(ncclComm_t comm)
 {
     (void)comm;
-    return "FAKE_NCCL_FAULT made this call fail";
+    return "the test lets this call fail";
 }
 
 API ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     memset(id, 0, sizeof(*id));
-    return getrandom(id->internal, 16, 0) == 16 ? ncclSuccess : ncclSystemError;
+    return !fails(__func__) && getrandom(id->internal, 16, 0) == 16 ? ncclSuccess : ncclSystemError;
 }
 
 static void *join(void *argument)
@@ -647,7 +696,7 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
     for (int i = 0; i < 12; i++) {
         snprintf(comm->path + strlen(comm->path), 3, "%02x", (unsigned char)id.internal[i]);
     }
-    if (strcmp(comm->fault, "init") == 0 && comm->fault_rank == rank) {
+    if (fails(__func__) || (strcmp(comm->fault, "init") == 0 && comm->fault_rank == rank)) {
         free(comm);
         return ncclSystemError;
     }
@@ -679,6 +728,9 @@ static void launch_group(struct ncclComm *comm)
 
 API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 {
+    if (fails(__func__)) {
+        return ncclInternalError;
+    }
     if (comm->group && --comm->polls == 0) {
         launch_group(comm);
     }
@@ -711,6 +763,9 @@ static void end(struct ncclComm *comm)
 API ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     need(comm->has_context(), "finalized in a thread without a device");
+    if (fails(__func__)) {
+        return ncclInternalError;
+    }
     if (atomic_load(&comm->state) != ncclSuccess) {
         return ncclInvalidUsage;
     }
@@ -724,7 +779,7 @@ API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     need(comm->has_context(), "left in a thread without a device");
     end(comm);
-    return ncclSuccess;
+    return fails(__func__) ? ncclInternalError : ncclSuccess;
 }
 
 API ncclResult_t ncclCommAbort(ncclComm_t comm)
@@ -737,5 +792,5 @@ API ncclResult_t ncclCommAbort(ncclComm_t comm)
         pause();
     }
     end(comm);
-    return ncclSuccess;
+    return fails(__func__) ? ncclInternalError : ncclSuccess;
 }

@@ -230,8 +230,8 @@ def check_manifests():
     with tempfile.TemporaryDirectory() as copies:
         tool("cp", "--quiet", "--manifest", "s3://bkt/m.json", copies)
         assert {path.name: path.read_bytes() for path in pathlib.Path(copies).iterdir()} == {name: objects["sh" + name] for name in named}
-        words = ["local", "--kind", "plain", "--folder", copies, "--channel", "data=:manifest=s3://bkt/m.json", "--", "sh", "-c"]
-        seen = tool(*words, 'ls "$SAGEMAKER_BASE_DIR/input/data/data"', program=os.environ["PACELINE_BUILD"] + "/entrypoint/paceline").decode()
+        words = ["local", "--folder", copies, "--channel", "data=:manifest=s3://bkt/m.json", "--", "sh", "-c"]
+        seen = tool(*words, 'ls "$SM_CHANNEL_DATA" && chmod +x "$SM_CHANNEL_DATA/ard-03"', program=os.environ["PACELINE_BUILD"] + "/entrypoint/paceline").decode()
         assert [line.split()[1] for line in seen.splitlines() if line.startswith("[algo-1] ard-")] == sorted(set(named)), seen
         tool("cp", "-", "s3://bkt/wrong.json", data=json.dumps([{"prefix": "s3://bkt/data/"}, "absent"]).encode())
         assert "s3://bkt/data/absent, which the manifest names" in tool("cp", "--manifest", "s3://bkt/wrong.json", copies, code=1)

@@ -34,10 +34,11 @@ static void write_others(struct pl_json_writer *writer, struct pl_json_value obj
     }
 }
 
-static void write_pairs(struct pl_json_writer *writer, const char *name, const struct pl_local_pair *pairs,
-                        size_t count)
+/* `old` is the file's value. */
+static void write_pairs(struct pl_json_writer *writer, const char *name, struct pl_json_value old,
+                        const struct pl_local_pair *pairs, size_t count)
 {
-    if (count == 0) {
+    if (count == 0 && !pl_json_exists(old)) {
         return;
     }
     pl_json_write_object(writer, name);
@@ -208,8 +209,9 @@ enum pl_status pl_local_job_save(struct pl_local_job *job, const char *path, str
         pl_json_write_text(&writer, "RoleArn", "arn:aws:iam::000000000000:role/REPLACE-ROLE");
     }
     write_algorithm(&writer, job, old_value(job, "AlgorithmSpecification"));
-    write_pairs(&writer, "HyperParameters", job->hyperparameters, job->view.hyperparameter_count);
-    write_pairs(&writer, "Environment", job->environment, job->view.environment_count);
+    write_pairs(&writer, "HyperParameters", old_value(job, "HyperParameters"), job->hyperparameters,
+                job->view.hyperparameter_count);
+    write_pairs(&writer, "Environment", old_value(job, "Environment"), job->environment, job->view.environment_count);
     write_channels(&writer, job, old_value(job, "InputDataConfig"));
     if (pl_json_exists(output)) {
         pl_json_write_value(&writer, "OutputDataConfig", output);

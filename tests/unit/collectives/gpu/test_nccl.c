@@ -385,7 +385,7 @@ static void suffer(int ranks, const char *nccl, const struct device_fault *fault
 
 START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
 {
-    const char *network = "remote process exited or there was a network error: FAKE_NCCL_FAULT made this call fail";
+    const char *network = "remote process exited or there was a network error: the test lets this call fail";
     const char *late = "collective number 3, allreduce, did not end before rank 1's deadline";
 
     for (int ranks = 2; ranks <= 4; ranks += 2) {
@@ -393,8 +393,7 @@ START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
             suffer(ranks, "async:1:3",
                    &((struct device_fault){.text = network, .of_rank_1 = PL_LIBRARY, .flags = flags}));
             suffer(ranks, "ask:1:3",
-                   &((struct device_fault){.text =
-                                               "NCCL, allreduce: invalid argument: FAKE_NCCL_FAULT made this call fail",
+                   &((struct device_fault){.text = "NCCL, allreduce: invalid argument: the test lets this call fail",
                                            .of_rank_1 = PL_LIBRARY,
                                            .flags = flags}));
             suffer(ranks, "hang:1:3",

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The bodies of CreateTrainingJob that versions 2 and 3 of the SageMaker SDK send are taken by `paceline local`.
+
+tests/data/bodies has them as a server of this machine caught them. Each is read, saved, and read again without a change;
+two of them run. With the word `full`: both SDKs are installed from PyPI and send them again, and the keys of each body are
+those of the file; `full DIR` writes what they send into DIR.
+"""
+import http.server
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+
+SOURCE = pathlib.Path(os.environ.get("PACELINE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+PACELINE = os.environ["PACELINE_BUILD"] + "/entrypoint/paceline"
+BODIES = SOURCE / "tests/data/bodies"
+PACKAGES = {"v2": "sagemaker==2.257.*", "v3": "sagemaker-train==1.27.*"}  # what trains in the SDK's version 3.27
+LIMIT_S = 900  # a far deadline, to find a program that hangs
+SETTINGS = "SchemaVersion: '1.0'\nSageMaker:\n  PythonSDK:\n    Modules:\n      TelemetryOptOut: true\n"
+IDENTITY = """<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
+<Arn>arn:aws:iam::123456789012:role/x</Arn><UserId>x</UserId><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>"""
+
+V2 = """
+import sys
+import sagemaker
+from sagemaker.estimator import Estimator
+from sagemaker.inputs import ShuffleConfig, TrainingInput
+from sagemaker.instance_group import InstanceGroup
+from sagemaker.pytorch import PyTorch
+from sagemaker.tensorflow import TensorFlow
+session = sagemaker.Session(default_bucket="bucket")
+COMMON = {"image_uri": "123456789012.dkr.ecr.us-west-2.amazonaws.com/paceline:1", "role": "arn:aws:iam::123456789012:role/x", "sagemaker_session": session,
+          "output_path": "s3://bucket/output", "disable_profiler": True}
+SCRIPT = {"source_dir": sys.argv[1] + "/src", "entry_point": "train.py", "instance_type": "ml.c5.xlarge"}
+DATA = {"training": "s3://bucket/data/training", "testing": "s3://bucket/data/testing"}
+PyTorch(base_job_name="v2-mpi", framework_version="2.3", py_version="py311", instance_count=2, hyperparameters={"epochs": 3, "rate": 0.1, "name": "a b"},
+        distribution={"mpi": {"enabled": True, "processes_per_host": 2, "custom_mpi_options": "-x A=b"}}, **SCRIPT, **COMMON).fit(DATA, wait=False)
+PyTorch(base_job_name="v2-torchrun", framework_version="2.3", py_version="py311", instance_count=2, distribution={"torch_distributed": {"enabled": True}},
+        environment={"A": "b c"}, **SCRIPT, **COMMON).fit(DATA, wait=False)
+TensorFlow(base_job_name="v2-parameter-server", framework_version="2.14", py_version="py310", instance_count=2,
+           distribution={"parameter_server": {"enabled": True}}, **SCRIPT, **COMMON).fit(DATA, wait=False)
+GROUPS = [InstanceGroup("data", "ml.c5.xlarge", 1), InstanceGroup("train", "ml.c5.2xlarge", 2)]
+Estimator(base_job_name="v2-groups", instance_groups=GROUPS, **COMMON).fit(
+    {"all": "s3://bucket/data/all", "one": TrainingInput("s3://bucket/data/one", instance_groups=["data"])}, wait=False)
+Estimator(base_job_name="v2-spot", instance_type="ml.c5.xlarge", instance_count=1, use_spot_instances=True, max_run=600, max_wait=1200,
+          checkpoint_s3_uri="s3://bucket/checkpoints", checkpoint_local_path="/opt/ml/checkpoints",
+          metric_definitions=[{"Name": "loss", "Regex": "loss=([0-9.]+)"}, {"Name": "test:accuracy", "Regex": "accuracy: (.*?);"}],
+          container_entry_point=["paceline"], container_arguments=["--", "./train", "--x"], tags=[{"Key": "a", "Value": "b"}],
+          subnets=["subnet-1"], security_group_ids=["sg-1"], keep_alive_period_in_seconds=60, max_retry_attempts=2, encrypt_inter_container_traffic=True,
+          **COMMON).fit(DATA, wait=False)
+Estimator(base_job_name="v2-manifests", instance_type="ml.c5.xlarge", instance_count=2, **COMMON).fit({
+    "named": TrainingInput("s3://bucket/named.manifest", s3_data_type="ManifestFile", distribution="ShardedByS3Key"),
+    "fast": TrainingInput("s3://bucket/data/fast", input_mode="FastFile", content_type="text/csv"),
+    "pipe": TrainingInput("s3://bucket/data/pipe", input_mode="Pipe", record_wrapping="RecordIO", compression="Gzip", shuffle_config=ShuffleConfig(7)),
+    "lines": TrainingInput("s3://bucket/lines.manifest", s3_data_type="AugmentedManifestFile", input_mode="Pipe", attribute_names=["source-ref", "class"],
+                           record_wrapping="RecordIO")}, wait=False)
+"""
+V3 = """
+import sys
+from sagemaker.core.helper.session_helper import Session
+from sagemaker.train import ModelTrainer
+from sagemaker.train import distributed
+from sagemaker.train.configs import (CheckpointConfig, Channel, Compute, DataSource, InputData, InstanceGroup, MetricDefinition, Networking, OutputDataConfig,
+                                     S3DataSource, ShuffleConfig, SourceCode, StoppingCondition, Tag)
+session = Session(default_bucket="bucket")
+COMMON = {"training_image": "123456789012.dkr.ecr.us-west-2.amazonaws.com/paceline:1", "role": "arn:aws:iam::123456789012:role/x", "sagemaker_session": session,
+          "output_data_config": OutputDataConfig(s3_output_path="s3://bucket/output")}
+CODE = SourceCode(source_dir=sys.argv[1] + "/src", entry_script="train.py")
+DATA = [InputData(channel_name=name, data_source="s3://bucket/data/" + name) for name in ("training", "testing")]
+TWO = Compute(instance_type="ml.c5.xlarge", instance_count=2)
+ModelTrainer(base_job_name="v3-mpi", source_code=CODE, compute=TWO, distributed=distributed.MPI(process_count_per_node=2, mpi_additional_options=["-x", "A=b"]),
+             hyperparameters={"epochs": 3, "rate": 0.1, "name": "a b"}, **COMMON).train(DATA, wait=False)
+ModelTrainer(base_job_name="v3-torchrun", source_code=CODE, compute=TWO, distributed=distributed.Torchrun(), environment={"A": "b c"}, **COMMON).train(DATA, wait=False)
+ModelTrainer(base_job_name="v3-groups", compute=Compute(instance_groups=[
+    InstanceGroup(instance_group_name="data", instance_type="ml.c5.xlarge", instance_count=1),
+    InstanceGroup(instance_group_name="train", instance_type="ml.c5.2xlarge", instance_count=2)]), **COMMON).train([
+        Channel(channel_name="one", data_source=DataSource(s3_data_source=S3DataSource(
+            s3_data_type="S3Prefix", s3_uri="s3://bucket/data/one", instance_group_names=["data"])))], wait=False)
+trainer = ModelTrainer(base_job_name="v3-spot", compute=Compute(instance_type="ml.c5.xlarge", instance_count=1, enable_managed_spot_training=True),
+                       stopping_condition=StoppingCondition(max_runtime_in_seconds=600, max_wait_time_in_seconds=1200), tags=[Tag(key="a", value="b")],
+                       checkpoint_config=CheckpointConfig(s3_uri="s3://bucket/checkpoints", local_path="/opt/ml/checkpoints"),
+                       networking=Networking(subnets=["subnet-1"], security_group_ids=["sg-1"]), **COMMON)
+trainer.with_metric_definitions([MetricDefinition(name="loss", regex="loss=([0-9.]+)")]).train(DATA, wait=False)
+ModelTrainer(base_job_name="v3-manifests", compute=TWO, **COMMON).train([
+    Channel(channel_name="named", data_source=DataSource(s3_data_source=S3DataSource(
+        s3_data_type="ManifestFile", s3_uri="s3://bucket/named.manifest", s3_data_distribution_type="ShardedByS3Key"))),
+    Channel(channel_name="lines", input_mode="Pipe", record_wrapper_type="RecordIO", shuffle_config=ShuffleConfig(seed=7),
+            data_source=DataSource(s3_data_source=S3DataSource(s3_data_type="AugmentedManifestFile", s3_uri="s3://bucket/lines.manifest",
+                                                               s3_data_distribution_type="FullyReplicated", attribute_names=["source-ref", "class"])))], wait=False)
+"""
+
+
+def skip(why):
+    print(why)
+    sys.exit(77)
+
+
+class Endpoint(http.server.BaseHTTPRequestHandler):
+    """SageMaker, STS and S3, as far as the SDKs ask them."""
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *words):
+        pass
+
+    def answer(self, text="", headers=None, status=200):
+        data = text.encode()
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def body(self):
+        if "100-continue" in self.headers.get("Expect", ""):
+            self.send_response_only(100)
+            self.end_headers()
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def do_HEAD(self):
+        self.answer()
+
+    def do_GET(self):
+        if self.path.partition("?")[0] == "/":
+            self.answer("<ListAllMyBucketsResult><Buckets><Bucket><Name>bucket</Name><CreationDate>2030-01-01T00:00:00.000Z</CreationDate></Bucket></Buckets>"
+                        "</ListAllMyBucketsResult>")
+        else:
+            self.answer("<ListBucketResult><Name>bucket</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>")
+
+    def do_PUT(self):
+        self.body()
+        self.answer(headers={"ETag": '"x"'})
+
+    def do_POST(self):
+        data = self.body()
+        call = self.headers.get("X-Amz-Target", "").partition(".")[2]
+        if call == "CreateTrainingJob":
+            self.server.bodies.append(json.loads(data))
+            self.answer(json.dumps({"TrainingJobArn": "arn:aws:sagemaker:us-west-2:123456789012:training-job/x"}))
+        elif call == "DescribeTrainingJob":
+            job = self.server.bodies[-1]
+            self.answer(json.dumps({**{key: job[key] for key in job if key not in ("Tags",)}, "TrainingJobStatus": "Completed", "SecondaryStatus": "Completed",
+                                    "TrainingJobArn": "arn:aws:sagemaker:us-west-2:123456789012:training-job/x", "CreationTime": 1,
+                                    "ModelArtifacts": {"S3ModelArtifacts": "s3://bucket/x"}}))
+        elif b"Action=GetCallerIdentity" in data:
+            self.answer(IDENTITY)
+        else:  # what IAM says about the role is not asked here
+            self.answer("<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>", status=403)
+
+
+def stable(text):
+    """Without what differs from call to call: times, and what is drawn."""
+    text = re.sub(r"-20\d\d-?\d\d-?\d\d-?\d\d-?\d\d-?\d\d(-?\d+)?", "-2030-01-01-00-00-00-000", text)
+    return re.sub(r"-20\d{12,}", "-20300101000000", text)
+
+
+def capture(root):
+    """name -> the body that an SDK sends."""
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+    subprocess.run([python, "-m", "venv", f"{root}/tools"], check=True)
+    install = [[f"{root}/tools/bin/pip", "install", "-q", "uv"]]
+    for name, package in PACKAGES.items():
+        install += [[f"{root}/tools/bin/uv", "venv", "-q", "--python", python, f"{root}/{name}"],
+                    [f"{root}/tools/bin/uv", "pip", "install", "-q", "--python", f"{root}/{name}/bin/python", package]]
+    for words in install:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            skip(f"{words[-1]} cannot be installed from PyPI: " + done.stdout.strip().split("\n")[-1])
+    (root / "src").mkdir()
+    (root / "src/train.py").write_text("print('hello')\n")
+    (root / "settings.yaml").write_text(SETTINGS)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    server.bodies = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(root), "AWS_DEFAULT_REGION": "us-west-2", "AWS_REGION": "us-west-2", "AWS_ACCESS_KEY_ID": "x",
+                   "AWS_SECRET_ACCESS_KEY": "x", "AWS_EC2_METADATA_DISABLED": "true", "SAGEMAKER_USER_CONFIG_OVERRIDE": f"{root}/settings.yaml",
+                   "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}
+    for name, program in (("v2", V2), ("v3", V3)):
+        done = subprocess.run([f"{root}/{name}/bin/python", "-c", program, str(root)], env=environment, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, timeout=LIMIT_S, check=False)
+        assert done.returncode == 0, f"{name}: {done.stdout[-3000:]}"
+    server.shutdown()
+    return {re.sub(r"-2030.*", "", body["TrainingJobName"]): body for body in json.loads(stable(json.dumps(server.bodies).replace(str(root), "/root")))}
+
+
+def keys(value, path=""):
+    """The paths of all keys; names that a user chooses are values too."""
+    if isinstance(value, dict):
+        return {path}.union(*(keys(item, f"{path}.{name}") for name, item in value.items()))
+    if isinstance(value, list):
+        return {path}.union(*(keys(item, f"{path}[]") for item in value))
+    return {path}
+
+
+def local(*words, cwd, code=0):
+    done = subprocess.run([PACELINE, "local", *map(str, words)], cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=LIMIT_S, check=False)
+    assert done.returncode == code, f"paceline local {words}: exit {done.returncode}, not {code}:\n{done.stdout}"
+    return done.stdout
+
+
+def taken(name, body, folder):
+    """Nothing of a body is lost when it is saved, and what is saved is read again."""
+    (folder / "body.json").write_text(json.dumps(body))
+    local("--job", "body.json", "--save-job", "saved.json", cwd=folder)
+    saved = json.loads((folder / "saved.json").read_text())
+    assert saved == body, f"{name}: what is saved differs:\n{json.dumps(saved, sort_keys=True)}\n{json.dumps(body, sort_keys=True)}"
+    local("--job", "saved.json", "--save-job", "again.json", cwd=folder)
+    assert (folder / "again.json").read_bytes() == (folder / "saved.json").read_bytes(), name
+
+
+TRAIN = """#!/bin/sh
+echo "loss=0.5"
+echo "loss=0.25 accuracy: 0.75; $* and $TRAINING_JOB_NAME"
+ls "$SM_CHANNEL_TRAINING"
+ls "$SM_CHANNEL_TESTING"
+"""
+
+
+def runs(kept, folder):
+    """A body of each version runs, with folders in place of its buckets."""
+    for name in ("training", "testing"):
+        (folder / name).mkdir()
+        (folder / name / f"file-{name}").touch()
+    (folder / "train").write_text(TRAIN)
+    (folder / "train").chmod(0o755)
+    channels = ["--kind", "plain", "--channel", "training=training", "--channel", "testing=testing"]
+    os.environ["PATH"] = os.path.dirname(PACELINE) + ":" + os.environ["PATH"]
+    for name, more in (("v2-spot", []), ("v3-spot", ["--", "./train", "--x"])):
+        (folder / "body.json").write_text(json.dumps(kept[name]))
+        log = local("--job", "body.json", *channels, *more, cwd=folder)
+        for wanted in (f"[algo-1] loss=0.25 accuracy: 0.75; --x and {kept[name]['TrainingJobName']}", "[algo-1] file-training", "[algo-1] file-testing", "Status: Completed",
+                       "Metric loss: last 0.25, lowest 0.25, highest 0.5, 2 values", "without a meaning here: ", "VpcConfig"):
+            assert wanted in log, f"{name}: no '{wanted}':\n{log}"
+
+
+def main():
+    kept = {path.stem: json.loads(path.read_text()) for path in sorted(BODIES.glob("*.json"))}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        if sys.argv[1:2] == ["full"]:
+            sent = capture(folder)
+            if len(sys.argv) > 2:
+                for name, body in sent.items():
+                    (pathlib.Path(sys.argv[2]) / f"{name}.json").write_text(json.dumps(body, indent=1) + "\n")
+                return
+            assert sorted(sent) == sorted(kept), f"other bodies: {sorted(sent)}"
+            for name, body in sent.items():
+                assert keys(body) == keys(kept[name]), f"{name}: other keys: {sorted(keys(body) ^ keys(kept[name]))}"
+                taken(name, body, folder)
+            print(f"{len(sent)} bodies have the keys of tests/data/bodies")
+            return
+        assert len(kept) == 11, sorted(kept)
+        for name, body in kept.items():
+            taken(name, body, folder)
+        runs(kept, folder)
+        print(f"{len(kept)} bodies are taken")
+
+
+if __name__ == "__main__":
+    main()
