@@ -75,6 +75,13 @@ enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status stat
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * Lets the world call `failed` (NULL: nothing) once when it fails, before its requests are cancelled, in whichever
+ * thread finds the failure. The call must not use this world.
+ */
+void pl_world_on_failure(struct pl_world *world, void (*failed)(void *context, const struct pl_error *error),
+                         void *context);
+
+/**
  * Call when this process leaves without its part in the collectives that are still to come. The world ends here, and
  * requests under way are cancelled. Ranks that wait for this one, now or later, fail with PL_PEER and `why` instead of
  * waiting until its process is gone. No effect on a world that has failed.

@@ -119,6 +119,15 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
     world->observer = observer ? *observer : (struct pl_observer){.context = NULL};
 }
 
+void pl_world_on_failure(struct pl_world *world, void (*failed)(void *context, const struct pl_error *error),
+                         void *context)
+{
+    PL_AUTO_HOLD(world);
+
+    world->failed = failed;
+    world->failed_context = context;
+}
+
 /* Whether only the queue has the request, not the program. */
 static bool is_internal(const struct pl_request *request)
 {
@@ -140,6 +149,9 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
                              locality->device);
         }
         pl_revoke_send(world);
+        if (world->failed) {
+            world->failed(world->failed_context, &world->failure);
+        }
     }
     for (request = world->first; request && request->phase == PL_REQUEST_RUNNING; request = request->next) {
         request->backend->backend->cancel(request->backend->state, request);

@@ -121,9 +121,11 @@ struct pl_world {
     struct pl_request *first; /* head of the queue: the one that runs */
     struct pl_request *last;
     struct pl_request *unused;
-    struct pl_request *newest;   /* newest of all requests that the world has made */
-    struct pl_observer observer; /* all zero if there is no observer */
-    struct pl_error failure;     /* first failure, which stays; status PL_OK before */
+    struct pl_request *newest;                                   /* newest of all requests that the world has made */
+    struct pl_observer observer;                                 /* all zero if there is no observer */
+    struct pl_error failure;                                     /* first failure, which stays; status PL_OK before */
+    void (*failed)(void *context, const struct pl_error *error); /* see pl_world_on_failure() */
+    void *failed_context;
 
     bool can_revoke; /* ranks receive each other's failures as messages */
     unsigned revoke_polls;

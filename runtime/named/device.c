@@ -256,7 +256,7 @@ static enum pl_status unpack(struct pl_named_device *device, struct pl_named_bat
  */
 static bool is_followed(const struct pl_named *named, const struct pl_named_local *local)
 {
-    return local && named->slots[local->slot].follows && local->entry->known &&
+    return local && named->slots[local->slot].lose && local->entry->known &&
            !pl_named_makes_memory((enum pl_kind)local->definition.kind);
 }
 
@@ -409,6 +409,43 @@ static enum pl_status check_peers(struct pl_named *named, bool moved, struct pl_
     return status;
 }
 
+/* Whether a stream of the program may follow a batch, and would go on with what it did not get. */
+static bool may_be_followed(const struct pl_named *named)
+{
+    bool may = false;
+
+    for (const struct pl_named_batch *batch = named->device.first; batch && !may; batch = batch->next) {
+        may = batch->stage == NAMED_LAUNCHED && has_followed(named, batch);
+    }
+    return may;
+}
+
+/*
+ * The device's world has failed. NCCL's abort lets the device go on without the data, and takes up to seconds: those
+ * whose streams follow are told before it, after the other ranks.
+ */
+static void lose_followed(void *named_at, const struct pl_error *why)
+{
+    struct pl_named *named = named_at;
+
+    if (!may_be_followed(named)) {
+        return;
+    }
+    pl_world_revoke(named->world, why);
+    for (const struct pl_named_batch *batch = named->device.first; batch; batch = batch->next) {
+        for (size_t i = 0; i < batch->count && batch->stage == NAMED_LAUNCHED; i++) {
+            const struct pl_named_local *local = batch->items[i].local;
+
+            if (is_followed(named, local)) {
+                struct pl_error error = *why;
+
+                pl_error_context(&error, "'%s' in device memory", local->entry->name);
+                named->slots[local->slot].lose(named->slots[local->slot].owner, &error);
+            }
+        }
+    }
+}
+
 static enum pl_status progress(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -419,6 +456,7 @@ static enum pl_status progress(struct pl_named *named, bool *ret_moved, struct p
         return fail_first(named, &error, reterr);
     }
     if (there) {
+        pl_world_on_failure(named->device.world, lose_followed, named);
         PL_TRY(post_queued(named, ret_moved, reterr));
         PL_TRY(launch_posted(named, ret_moved, reterr));
         PL_TRY(end_launched(named, ret_moved, reterr));
@@ -427,17 +465,6 @@ static enum pl_status progress(struct pl_named *named, bool *ret_moved, struct p
         }
     }
     return check_peers(named, *ret_moved, reterr);
-}
-
-/* Whether a stream of the program may follow a batch, and would go on with what it did not get. */
-static bool may_be_followed(const struct pl_named *named)
-{
-    bool may = false;
-
-    for (const struct pl_named_batch *batch = named->device.first; batch && !may; batch = batch->next) {
-        may = batch->stage == NAMED_LAUNCHED && has_followed(named, batch);
-    }
-    return may;
 }
 
 enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved, struct pl_error *reterr)
@@ -484,6 +511,9 @@ void pl_named_device_done(struct pl_named *named)
 {
     struct pl_named_device *device = &named->device;
 
+    if (device->world) { /* the engine ends, and what is cancelled here is not lost */
+        pl_world_on_failure(device->world, NULL, NULL);
+    }
     for (struct pl_named_batch *batch = device->first, *next; batch; batch = next) {
         next = batch->next;
         if (batch->request) {

@@ -36,6 +36,12 @@ static inline bool pl_named_makes_memory(enum pl_kind kind)
     return kind == PL_ALLGATHER || kind == PL_ALLTOALL;
 }
 
+/**
+ * Told of a failure of an owner's operation that is given to the device, before the device goes on without its data. A
+ * stream of the program may follow that operation.
+ */
+typedef void pl_named_lose(void *owner, const struct pl_error *error);
+
 /** The operations of one handle. */
 struct pl_named_slot {
     bool used;
@@ -46,7 +52,7 @@ struct pl_named_slot {
     size_t next_ended; /* next in the list of ended slots, as index + 1 */
     void *owner;       /* used by the service; NULL without a service */
     /* Where the owner is told when everything is given to the device, before it has ended there. */
-    bool follows;
+    pl_named_lose *lose;
     size_t unlaunched;          /* number of members that are not given to the device */
     size_t next_launched;       /* next in the list of launched slots, as index + 1 */
     struct pl_named_ready *end; /* the event after the last member, when all are given to the device; else NULL */

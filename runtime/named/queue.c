@@ -60,7 +60,7 @@ enum pl_status pl_named_queue_open(struct pl_named *named, size_t members, size_
     slot->generation++;
     slot->members = members;
     slot->undone = slot->unagreed = slot->unlaunched = members;
-    slot->follows = false;
+    slot->lose = NULL;
     slot->status = PL_OK;
     slot->owner = NULL;
     named->free_slot_hint = index + 1;
@@ -95,7 +95,7 @@ enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle
     return PL_OK;
 }
 
-void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner, bool follows)
+void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner, pl_named_lose *lose)
 {
     size_t index = 0;
     struct pl_named_slot *slot;
@@ -103,7 +103,7 @@ void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *ow
     PL_BUG_IF(pl_named_queue_find(named, handle, &index, NULL) != PL_OK);
     slot = &named->slots[index];
     slot->owner = owner;
-    slot->follows = follows;
+    slot->lose = lose;
     if (slot->undone == 0) { /* it has ended during the submission */
         slot->next_ended = named->first_ended;
         named->first_ended = index + 1;

@@ -44,10 +44,10 @@ enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Adds `handle` to the engine's list of ended slots when it ends, and with `follows` to that of launched slots when
+ * Adds `handle` to the engine's list of ended slots when it ends, and with `lose` to that of launched slots when
  * everything is given to the device. The caller empties these lists.
  */
-void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner, bool follows);
+void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner, pl_named_lose *lose);
 
 /** Returns how many operations were submitted with `handle`, or 0 if pl_named_wait() would not accept it. */
 size_t pl_named_members(const struct pl_named *named, pl_named_handle handle);

@@ -213,6 +213,7 @@ void pl_service_abort(struct pl_service *service, const struct pl_error *why)
     }
     do {
         if (named->device.world) {
+            pl_world_on_failure(named->device.world, NULL, NULL); /* the process ends with an error of its own */
             pl_world_revoke(named->device.world, why);
         }
         pl_world_revoke(named->world, why);

@@ -21,6 +21,7 @@ enum pl_service_kind {
 struct pl_service_item {
     enum pl_service_kind kind;
     struct pl_completion *completion;
+    struct pl_service *service;   /* set when the item is handed over */
     int number;                   /* number of its process set, which may be removed before the item is handed over */
     struct pl_named *named;       /* its engine, set when the item is handed over */
     char *name;                   /* name of the operation, or of the group if `grouped`; NULL: numbered */

@@ -91,6 +91,29 @@ static enum pl_status hand_over(struct pl_service *service, struct pl_service_it
     return PL_INVALID;
 }
 
+/* From now on no stream can follow an item that fails; if one does, the caller is told. */
+static void lose(void *item_at, const struct pl_error *error)
+{
+    struct pl_service_item *item = item_at;
+    struct pl_completion *completion = item->completion;
+    bool is_followed;
+
+    pthread_mutex_lock(&item->service->lock);
+    completion->launched = NULL;
+    is_followed = completion->is_followed;
+    if (is_followed) {
+        completion->status = error->status;
+        completion->error = *error;
+    }
+    pthread_mutex_unlock(&item->service->lock);
+    if (is_followed) {
+        completion->lost(completion);
+        pthread_mutex_lock(&item->service->lock);
+        completion->is_followed = false; /* it was told */
+        pthread_mutex_unlock(&item->service->lock);
+    }
+}
+
 /* Returns true if there was an item. */
 static bool take(struct pl_service *service, struct pl_service_item ***end_at)
 {
@@ -114,7 +137,8 @@ static bool take(struct pl_service *service, struct pl_service_item ***end_at)
         }
         taken_append(service, item);
         if (item->kind == SERVICE_OPERATIONS) {
-            pl_named_set_owner(item->named, item->handle, item, item->completion->lost);
+            item->service = service;
+            pl_named_set_owner(item->named, item->handle, item, item->completion->lost ? lose : NULL);
         }
     }
     for (struct pl_named *named = service->all; leaving;) {

@@ -9,6 +9,7 @@
  *     FAKE_NCCL_FAULT=async:R:N   rank R's operation number N (from 1) ends in a network error
  *     FAKE_NCCL_FAULT=hang:R:N    rank R's operation number N never begins
  *     FAKE_NCCL_FAULT=ask:R:N     the call of rank R's operation number N fails
+ *     FAKE_NCCL_ABORT_HANGS=1     an abort lets the streams go on, and does not return
  *
  * The fake driver's order fail=NAME:N counts these functions, too (fake_cuda.h); those that release do so all the same.
  *
@@ -787,6 +788,9 @@ API ncclResult_t ncclCommAbort(ncclComm_t comm)
     /* the real library would make a context on the first device */
     need(comm->has_context(), "aborted in a thread without a device");
     atomic_store(&comm->aborted, true);
+    while (getenv("FAKE_NCCL_ABORT_HANGS")) {
+        pause();
+    }
     end(comm);
     return fails(__func__) ? ncclInternalError : ncclSuccess;
 }

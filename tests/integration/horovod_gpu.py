@@ -370,7 +370,9 @@ def follows():
 
 
 def lost():
-    """A sum that never ends, because a rank dies after its wait has returned: the other process ends, and its program does not go on with the sum."""
+    """A sum that never ends, because a rank dies after its wait has returned: the other process ends, and its program does not go on with the sum.
+    With FAKE_NCCL_FAULT it is NCCL that fails on this rank, and both processes end."""
+    nccl = "FAKE_NCCL_FAULT" in os.environ
     library, hvd = load()
     assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
     r, last = library.horovod_rank(), library.horovod_size() - 1
@@ -380,18 +382,24 @@ def lost():
     add = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor
     hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"first", SUM, 1.0, 1.0, 0))
     driver.wait()
-    if r == last:
+    if r == last and not nccl:
         driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
+    if nccl:  # the stream stands still until the wait has returned
+        pinned = ctypes.c_void_p()
+        driver.call("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4), 0)
+        driver.cuda.fake_cuda_order(b"hold_copies")
+        driver.call("cuMemcpyAsync", ctypes.c_uint64(pinned.value), ctypes.c_uint64(tensor.address), ctypes.c_size_t(4), driver.stream)
     hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"second", SUM, 1.0, 1.0, 0))
     print("the wait has returned", flush=True)
-    if r == last:
+    driver.cuda.fake_cuda_order(b"let_copies_go")
+    if r == last and not nccl:
         os.kill(os.getpid(), signal.SIGKILL)
     tensor.values()
     print("the program goes on", flush=True)
 
 
-def check_lost():
-    done = start("--lost", 2, 2, True, ["--enable-recovery"], HOROVOD_ENABLE_ASYNC_COMPLETION="1")
+def check_lost(**fault):
+    done = start("--lost", 2, 2, True, ["--enable-recovery"], HOROVOD_ENABLE_ASYNC_COMPLETION="1", **fault)
     words = done.stdout
     for expected in ("the wait has returned", "failed after hvd.synchronize() had returned", "second", "rank 1"):
         if expected not in words:
@@ -406,6 +414,7 @@ def main():
         if done.returncode != 0 or done.stdout.count("is right") != ranks:
             sys.exit(f"waits that return early, {ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
     check_lost()
+    check_lost(FAKE_NCCL_FAULT="async:1:2", FAKE_NCCL_ABORT_HANGS="1")  # the abort of NCCL would let the stream go on
     for ranks, gpus, nccl in ((1, 1, True), (2, 1, False), (2, 2, False), (2, 2, True)):
         done = start("--rank", ranks, gpus, nccl, [])
         if done.returncode != 0 or done.stdout.count("is right") != ranks:
