@@ -34,7 +34,7 @@ static const char style[] =
     ".soft,figcaption p,footer{color:var(--soft)}.small{font-size:.85rem}"
     "pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.6rem 0 0;padding:.8rem;border:1px solid var(--line);"
     "border-radius:6px;font:.85rem/1.45 ui-monospace,monospace;background:var(--page)}"
-    "dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.8rem;margin:1rem 0 0}"
+    "dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(7rem,1fr));gap:.8rem;margin:1rem 0 0}"
     "dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-weight:600;overflow-wrap:anywhere}"
     ".curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1.5rem 2rem}"
     "figure{margin:0;min-width:0;break-inside:avoid}"
@@ -349,13 +349,13 @@ static void append_metrics(const struct pl_report *report, struct pl_text *html)
     size_t shown = 0;
 
     begin_section(html, "Metrics");
-    pl_text_append(html,
-                   report->has_definitions
-                       ? "<p class=\"soft small\">By the job's MetricDefinitions, from left to right over the step of "
-                         "the line (step=N), else over the number of the value.</p>\n"
-                       : "<p class=\"soft small\">The job has no MetricDefinitions: these are the words NAME=NUMBER of "
-                         "its log, from left to right over the step of the line (step=N), else over the number "
-                         "of the value.</p>\n");
+    pl_text_append(html, "<p class=\"soft small\">");
+    pl_text_append(html, report->has_definitions ? "By the job's MetricDefinitions"
+                         : report->has_json      ? "The job has no MetricDefinitions: these are the numbers of its "
+                                                   "metrics.jsonl"
+                                                 : "The job has no MetricDefinitions: these are the words NAME=NUMBER "
+                                                   "of its log");
+    pl_text_append(html, ", from left to right over the step of the line, else over the number of the value.</p>\n");
     pl_text_append(html, "<div class=\"curves\">\n");
     for (size_t i = 0; i < report->series_count; i++) {
         if (report->series[i]->count > 0) {

@@ -32,7 +32,6 @@ struct reader {
     struct pl_local_pair *definitions;
     size_t definition_count;
     struct pl_local_metrics *metrics; /* of the definitions; NULL without */
-    bool has_json;                    /* the job wrote its metrics as JSON: words of its log would be the same ones */
     char *rings[MOST_RINGS];
 };
 
@@ -193,7 +192,7 @@ static void take_line(struct reader *reader, const char *line, size_t length)
     }
     if (reader->metrics) {
         pl_local_metrics_read(reader->metrics, line, length);
-    } else if (!reader->has_json && strncmp(line, "paceline: ", strlen("paceline: ")) != 0) {
+    } else if (!reader->report->has_json && strncmp(line, "paceline: ", strlen("paceline: ")) != 0) {
         take_words(reader, line, length);
     }
 }
@@ -310,7 +309,7 @@ static void take_metrics(struct reader *reader, struct pl_json **document, const
             take_word(reader, name, strlen(name), x, value, line, length);
         }
     }
-    reader->has_json = true;
+    reader->report->has_json = true;
 }
 
 static bool ends_with(const char *text, const char *end)

@@ -33,6 +33,7 @@ struct pl_report {
     char *launch;  /* from the first line of the log: version, launcher, ranks and hosts; NULL */
     size_t hosts, logs;
     bool has_definitions; /* the job has MetricDefinitions */
+    bool has_json;        /* the job wrote its metrics as JSON: words of its log would be the same ones */
     struct pl_series *series[PL_REPORT_MOST_SERIES];
     size_t series_count;
     uint64_t left_out;                        /* values of further names */

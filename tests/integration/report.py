@@ -125,7 +125,7 @@ def million(folder):
     with (folder / "algo-1.log").open("w") as log:
         log.writelines(f"step={i} loss={1000000 / (i + 1):.4f} rate={i % 97}\n" for i in range(1_000_000))
     page = report(folder)
-    page.says("loss", "1000000 values", "highest 1e+06", "rate", "highest 96")
+    page.says("the words NAME=NUMBER of its log", "loss", "1000000 values", "highest 1e+06", "rate", "highest 96")
     assert len(page.points) == 2 and all(1000 <= points <= MOST_POINTS for points in page.points), page.points
     assert page.bytes <= MOST_BYTES, page.bytes
 
@@ -160,7 +160,7 @@ def in_a_job(folder):
                               stdin=subprocess.DEVNULL)
         assert done.returncode == code, done.stderr
         page = Page(tree / "output/data/report.html")
-        page.says("train_loss", "last 0.2, lowest 0.2, highest 1, 5 values", "1050", "paceline_report")
+        page.says("train_loss", "last 0.2, lowest 0.2, highest 1, 5 values", "1050", "paceline_report", "the numbers of its metrics.jsonl")
         assert ("Failed" in "".join(page.texts)) == (code != 0), page.texts
         assert "odd" not in page.text_of.get("h3", []), page.texts
 
