@@ -292,8 +292,7 @@ enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t dead
     PL_TRY(pl_process_spawn(setup, &pid, reterr));
     while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
         if (pl_deadline_passed(deadline_ns)) {
-            kill(pid, SIGKILL);
-            waitpid(pid, &status, 0);
+            kill(pid, SIGKILL); /* its end is not waited for: it may hang in the kernel */
             return pl_error_set(reterr, PL_TIMEOUT, "'%s' did not end in time and was killed", setup->argv[0]);
         }
         pl_clock_nap(RUN_NAP_NS, deadline_ns);

@@ -337,9 +337,11 @@ static void append_series(struct pl_text *html, const struct pl_series *series)
     append_curve(html, series, &frame);
     pl_text_printf(html, "<div class=\"x\"><span>%.10g</span><span>%.10g</span></div></div>\n", frame.left,
                    frame.right);
-    pl_text_append(html, "<p class=\"soft small wide\">First in: ");
-    append_text(html, series->first_line);
-    pl_text_append(html, "</p>\n");
+    if (*series->first_line != '{') { /* a line of metrics.jsonl says no more than its name */
+        pl_text_append(html, "<p class=\"soft small wide\">First in: ");
+        append_text(html, series->first_line);
+        pl_text_append(html, "</p>\n");
+    }
     append_numbers(html, series);
     pl_text_append(html, "</figure>\n");
 }

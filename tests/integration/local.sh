@@ -216,7 +216,7 @@ refused=(setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin)
 grep -q "this machine refuses namespaces" log && grep -q "on a plain host" log || fail "one host: another message"
 code=0
 "${refused[@]}" "$paceline" local --name refused --hosts 2 -- true >log 2>&1 || code=$?
-[ $code = 1 ] && grep -q "refuses namespaces: .*--hosts 1" log || fail "two hosts: code $code"
+[ $code = 1 ] && grep -q "refuses namespaces: .*--image IMAGE.*--hosts 1" log || fail "two hosts: code $code"
 
 step "a spot stop: the second run has the checkpoints of the first, and nothing else"
 cat >saves <<'END'
