@@ -98,6 +98,7 @@ struct pl_local {
     struct pl_local_outage lose, cut;
     struct pl_local_spot spot;
     enum pl_local_end end;
+    char unpacked[PL_ERROR_CAUSE_BYTES];                       /* why the results could not be packed; "" */
     int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: of SIGTERM */
 };
 

@@ -347,6 +347,8 @@ static enum pl_status run_once(struct pl_local *local, struct pl_error *reterr)
 
 static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
 {
+    enum pl_status status;
+
     PL_TRY(pl_local_tree_name_hosts(local, reterr));
     PL_TRY(check_checkpoints(local, reterr));
     PL_TRY(pl_local_channels_check(local, reterr));
@@ -366,10 +368,10 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     } else if (local->spot_ns > 0) {
         pl_log(PL_LOG_WARNING, "spot stop: there was none, because the job ended before it");
     }
-    PL_TRY(pl_local_result_pack(local, reterr));
+    status = pl_local_result_pack(local, reterr);
     pl_local_page_write(local);
-    pl_local_result_print(local);
-    return PL_OK;
+    pl_local_result_print(local); /* on a full disk too */
+    return status;
 }
 
 static enum pl_status run_all(struct pl_local *local, const struct options *options, int *ret_code,

@@ -33,9 +33,12 @@ static void free_entry(struct archive_entry **entry)
 static enum pl_status raise_archive(struct archive *out, const char *name, struct pl_error *reterr)
 {
     const char *words = archive_error_string(out);
+    const int code = archive_errno(out);
+    char text[64];
 
-    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_ARCHIVE, archive_errno(out), "pack '%s': %s", name,
-                          words ? words : "libarchive gives no reason");
+    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_ARCHIVE, code, "pack '%s': %s%s%s", name,
+                          words ? words : "libarchive gives no reason", code > 0 ? ": " : "",
+                          code > 0 ? strerror_r(code, text, sizeof(text)) : "");
 }
 
 static enum pl_status pack_data(struct archive *out, const char *path, off_t left, struct pl_error *reterr)
@@ -150,15 +153,22 @@ static enum pl_status pack(const struct pl_local *local, const char *part, const
     if (status == PL_OK && archive_write_close(out) != ARCHIVE_OK) {
         status = raise_archive(out, name, reterr);
     }
+    if (status != PL_OK) {
+        unlink(path.data); /* nobody takes a part for the whole */
+    }
     return status;
 }
 
 enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *reterr)
 {
-    PL_TRY(pack(local, "model", "model.tar.gz", reterr));
-    PL_TRY(pack(local, "output/data", "output.tar.gz", reterr));
+    enum pl_status status = pack(local, "model", "model.tar.gz", reterr);
+
+    status = status == PL_OK ? pack(local, "output/data", "output.tar.gz", reterr) : status;
     local->packed_ns = pl_clock_now_ns();
-    return PL_OK;
+    if (status != PL_OK && reterr) {
+        snprintf(local->unpacked, sizeof(local->unpacked), "%s", reterr->cause);
+    }
+    return status;
 }
 
 static double seconds(int64_t from_ns, int64_t to_ns)
@@ -179,6 +189,13 @@ static size_t reason_bytes(const char *text, const char *end)
     return (size_t)(at - text);
 }
 
+/* As SageMaker says it of results that it cannot upload. */
+static const struct pl_local_host *unpacked_reason(const struct pl_local *local, struct pl_text *reason)
+{
+    pl_text_printf(reason, "ClientError: Artifact upload failed: %s", local->unpacked);
+    return reason->failed ? NULL : &local->hosts[0];
+}
+
 const struct pl_local_host *pl_local_result_reason(const struct pl_local *local, struct pl_text *reason)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -187,8 +204,11 @@ const struct pl_local_host *pl_local_result_reason(const struct pl_local *local,
     size_t bytes = 0;
 
     pl_local_run_code(local, &host);
-    if (!host || strcmp(pl_local_result_status(local), "Failed") != 0) {
+    if (strcmp(pl_local_result_status(local), "Failed") != 0) {
         return NULL;
+    }
+    if (!host) {
+        return unpacked_reason(local, reason);
     }
     pl_text_append(reason, "AlgorithmError: ");
     if (pl_local_path(local, &path, NULL, "%s/output/failure", host->name) == PL_OK &&
@@ -250,7 +270,7 @@ const char *pl_local_result_status(const struct pl_local *local)
     case PL_LOCAL_SPOT:
         return "Interrupted";
     default:
-        return pl_local_run_code(local, &failed) == 0 ? "Completed" : "Failed";
+        return pl_local_run_code(local, &failed) == 0 && *local->unpacked == '\0' ? "Completed" : "Failed";
     }
 }
 
