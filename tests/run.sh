@@ -72,11 +72,11 @@ set -m # a background job of a shell without job control would ignore SIGINT and
 sanitized="-Dwerror=false -Doptimization=1 -Dc_args=-g1 -Db_lundef=false -Dgpu_archs=90"
 for name in "${stages[@]}"; do
   case $name in
-    unit) arguments=("-Dwerror=true" "--suite unit --num-processes 4") build=plain ;;
+    unit) arguments=("-Dwerror=true" "--suite unit $left_out --num-processes 4") build=plain ;;
     waiting) arguments=("-Dwerror=true" "--suite waiting $left_out --num-processes 6") build=plain ;;
     integration) arguments=("-Dwerror=true" "--suite integration --no-suite waiting $left_out --num-processes 2") build=plain ;;
-    asan) arguments=("$sanitized -Db_sanitize=address,undefined" "--suite unit --no-suite house --no-suite gpu --num-processes 4 --timeout-multiplier 3" "tests/(fakes|fuzz|unit)|programs") build=asan ;;
-    tsan) arguments=("$sanitized -Db_sanitize=thread" "--suite unit --no-suite house --no-suite gpu --no-suite serial --num-processes 4 --timeout-multiplier 5" "tests/(fakes|unit/(base|device|collectives|s3io|runtime|examples|programs))") build=tsan ;;
+    asan) arguments=("$sanitized -Db_sanitize=address,undefined" "--suite unit $left_out --no-suite house --no-suite gpu --num-processes 4 --timeout-multiplier 3" "tests/(fakes|fuzz|unit)|programs") build=asan ;;
+    tsan) arguments=("$sanitized -Db_sanitize=thread" "--suite unit $left_out --no-suite house --no-suite gpu --no-suite serial --num-processes 4 --timeout-multiplier 5" "tests/(fakes|unit/(base|device|collectives|s3io|runtime|examples|programs))") build=tsan ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
   esac
   "$stage" "$results" "$name" $most_s $end_s "$root" "$work/$build" "${arguments[@]}" &

@@ -355,7 +355,11 @@ static void try_all(const char *name, long stride, int devices)
 
 static long stride(void)
 {
-    return getenv("PACELINE_TEST_ALL") ? 1 : 16;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    return 160;
+#else
+    return getenv("PACELINE_TEST_ALL") ? 1 : 32;
+#endif
 }
 
 START_TEST(a_call_that_fails_is_an_error_with_names_on_every_rank)

@@ -356,7 +356,11 @@ static void runs_steps(struct pl_world *world, void *argument, char failure[RANK
 
 START_TEST(steps_of_161_tensors_take_no_memory_once_sizes_were_seen)
 {
-    int steps = getenv("PACELINE_TEST_ALL") ? 1000 : 100;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    int steps = 30;
+#else
+    int steps = getenv("PACELINE_TEST_ALL") ? 1000 : 60;
+#endif
 
     ck_assert_ranks_on(1, 1, NULL, runs_steps, &steps);
     if (device_next(1, 2) == 2) {
