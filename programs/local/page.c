@@ -45,6 +45,9 @@ static enum pl_status write_job(const struct pl_local *local, struct pl_error *r
     if (pl_local_result_reason(local, &reason)) {
         pl_json_write_text(&writer, "FailureReason", reason.data);
     }
+    pl_json_write_object(&writer, "ResourceConfig");
+    pl_json_write_int64(&writer, "InstanceCount", (int64_t)job->hosts);
+    pl_json_write_close(&writer);
     pl_json_write_object(&writer, "seconds");
     write_seconds(&writer, "preparation", local->begin_ns, local->run_ns);
     write_seconds(&writer, "program", local->run_ns, local->ended_ns);

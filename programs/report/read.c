@@ -415,13 +415,27 @@ static enum pl_status name_job(struct reader *reader, struct pl_error *reterr)
     return report->name ? PL_OK : PL_MEMORY;
 }
 
+/* The hosts of the job: an earlier job of its name may have left files of further ones. */
+static int64_t host_count(const struct pl_report *report)
+{
+    int64_t hosts = MOST_HOSTS;
+
+    if (!report->job ||
+        pl_json_int64(pl_json_member(pl_json_member(pl_json_root(report->job), "ResourceConfig"), "InstanceCount"), 1,
+                      MOST_HOSTS, &hosts, NULL) != PL_OK) {
+        return MOST_HOSTS;
+    }
+    return hosts;
+}
+
 /* Reads algo-1, algo-2 and so on, as far as there is a log or a tree. */
 static void read_hosts(struct reader *reader)
 {
+    const int64_t hosts = host_count(reader->report);
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     char name[32];
 
-    for (int host = 1; host <= MOST_HOSTS; host++) {
+    for (int host = 1; host <= hosts; host++) {
         struct pl_error error = PL_ERROR_NONE;
         bool found = false;
 

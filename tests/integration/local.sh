@@ -5,7 +5,7 @@
 set -euo pipefail
 paceline=$PACELINE_BUILD/entrypoint/paceline
 work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-local-test-XXXXXX")
-trap 'rm -rf "$work"' EXIT
+trap 'jobs=$(jobs -p); [ -z "$jobs" ] || kill $jobs 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 cd "$work"
 fail() { echo "FAILED: $*"; [ ! -e log ] || cat log; exit 1; }
 step() { echo "[$SECONDS s] $*"; }

@@ -115,6 +115,9 @@ def local_job(folder):
         assert "geheim" not in page.raw and "geheim" not in (folder / f"paceline-local/{name}/job.json").read_text(), "a secret is shown"
         check_colours(page)
         job = json.loads((folder / f"paceline-local/{name}/job.json").read_text())
+        assert job["ResourceConfig"]["InstanceCount"] == 1
+        (folder / f"paceline-local/{name}/algo-2.log").write_text("loss=9\n")  # of an earlier job of this name
+        assert "highest 9" not in "".join(report(folder / f"paceline-local/{name}").texts)
         assert job["TrainingJobStatus"] == ("Failed" if code else "Completed") and job["MetricDefinitions"][0]["Name"] == "train:loss", job
         if code:
             page.says("AlgorithmError: ", "exit code: 7")
