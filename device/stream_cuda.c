@@ -31,13 +31,12 @@ enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_
     return new_stream(device, device->urgent, ret_stream, reterr);
 }
 
-enum pl_status pl_device_refuse_captured(struct pl_device *device, void *stream, struct pl_error *reterr)
+/* The device's context is current. */
+static enum pl_status check_capture(struct pl_device *device, void *stream, struct pl_error *reterr)
 {
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result;
+    const CUresult result = device->cuda.cuStreamIsCapturing(stream, &capture);
 
-    (void)!pl_device_enter(device, NULL); /* the context is current in any case */
-    result = device->cuda.cuStreamIsCapturing(stream, &capture);
     if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
         (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE)) {
         return pl_error_set(reterr, PL_INVALID,
@@ -47,11 +46,16 @@ enum pl_status pl_device_refuse_captured(struct pl_device *device, void *stream,
     return PL_OK;
 }
 
+enum pl_status pl_device_refuse_captured(struct pl_device *device, void *stream, struct pl_error *reterr)
+{
+    return pl_device_enter(device, NULL) == PL_OK ? check_capture(device, stream, reterr) : PL_OK;
+}
+
 /* Makes the device's context current, and refuses a stream that is captured into a CUDA graph. */
 static enum pl_status enter_uncaptured(struct pl_device *device, void *stream, struct pl_error *reterr)
 {
     PL_TRY(pl_device_enter(device, reterr));
-    return pl_device_refuse_captured(device, stream, reterr);
+    return check_capture(device, stream, reterr);
 }
 
 enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
