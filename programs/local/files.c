@@ -66,24 +66,6 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*first, *second);
 }
 
-void pl_local_files_sort(struct pl_local_files *files)
-{
-    size_t kept = 0;
-
-    if (files->count == 0) {
-        return;
-    }
-    qsort(files->paths, files->count, sizeof(*files->paths), by_bytes);
-    for (size_t i = 1; i < files->count; i++) {
-        if (strcmp(files->paths[i], files->paths[kept]) == 0) {
-            free(files->paths[i]);
-        } else {
-            files->paths[++kept] = files->paths[i];
-        }
-    }
-    files->count = kept + 1;
-}
-
 enum pl_status pl_local_files_list(const char *folder, bool links, struct pl_local_files *files,
                                    struct pl_error *reterr)
 {
@@ -92,7 +74,9 @@ enum pl_status pl_local_files_list(const char *folder, bool links, struct pl_loc
     pl_text_append(&path, folder);
     PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(list(&path, path.length + 1, links, 0, files, reterr));
-    pl_local_files_sort(files);
+    if (files->count > 0) {
+        qsort(files->paths, files->count, sizeof(*files->paths), by_bytes);
+    }
     return PL_OK;
 }
 

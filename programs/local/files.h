@@ -23,9 +23,6 @@ enum pl_status pl_local_files_list(const char *folder, bool links, struct pl_loc
 enum pl_status pl_local_files_add(struct pl_local_files *files, const char *path,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Sorts the names, and drops those that are there before. */
-void pl_local_files_sort(struct pl_local_files *files);
-
 void pl_local_files_done(struct pl_local_files *files);
 
 #endif

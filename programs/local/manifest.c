@@ -37,10 +37,10 @@ enum pl_status pl_local_manifest_read(const char *path, const char *folder, stru
 
     PL_TRY(pl_file_read(path, MOST_BYTES, &text, &bytes, reterr));
     PL_TRY(pl_manifest_parse(text, bytes, path, &manifest, reterr));
+    pl_manifest_sort(&manifest);
     for (size_t i = 0; i < manifest.count; i++) {
         PL_TRY(check(path, folder, manifest.keys[i], reterr));
         PL_TRY(pl_local_files_add(files, manifest.keys[i], reterr));
     }
-    pl_local_files_sort(files);
     return PL_OK;
 }

@@ -8,13 +8,14 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN_BYTES = 160, NUMBER_BYTES = 64, MOST_STEPS = 1000000 /* of a search in one line */ };
+enum { SHOWN_BYTES = 160, NUMBER_BYTES = 64, MOST_DIGITS = 19, MOST_STEPS = 1000000 /* of a search in one line */ };
 
 struct metric {
     const char *name, *expression;
@@ -81,6 +82,20 @@ enum pl_status pl_local_metrics_new(const struct pl_local_pair *pairs, size_t co
     }
     *ret_metrics = metrics;
     return PL_OK;
+}
+
+bool pl_local_metrics_number_after(const char *line, size_t length, const char *words, uint64_t *ret_number)
+{
+    const size_t bytes = strlen(words);
+    const char *at = memmem(line, length, words, bytes), *end = line + length;
+    uint64_t number = 0;
+    size_t digits = 0;
+
+    for (at = at ? at + bytes : end; at < end && isdigit((unsigned char)*at) && digits < MOST_DIGITS; at++, digits++) {
+        number = number * 10 + (uint64_t)(*at - '0');
+    }
+    *ret_number = number;
+    return digits > 0;
 }
 
 static void copy_line(char to[SHOWN_BYTES + 1], const char *line, size_t length)

@@ -21,6 +21,9 @@ enum pl_status pl_local_metrics_new(const struct pl_local_pair *pairs, size_t co
 /** Searches a line of `length` bytes. */
 void pl_local_metrics_read(struct pl_local_metrics *metrics, const char *line, size_t length);
 
+/** Reads the whole number, of at most 19 digits, that follows `words` in a line; false if there is none. */
+bool pl_local_metrics_number_after(const char *line, size_t length, const char *words, uint64_t *ret_number);
+
 /** From now on each value is also given to `found`, with the metric's number. */
 void pl_local_metrics_follow(struct pl_local_metrics *metrics,
                              void (*found)(void *argument, size_t index, double value, const char *line, size_t length),

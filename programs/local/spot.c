@@ -10,21 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Reads the number after `words` in the line, which has no end of a text. */
-static bool find_step(const char *line, size_t bytes, const char *words, uint64_t *ret_step)
-{
-    const size_t length = strlen(words);
-    const char *at = memmem(line, bytes, words, length), *end = line + bytes;
-    uint64_t step = 0;
-    size_t digits = 0;
-
-    for (at = at ? at + length : end; at < end && isdigit((unsigned char)*at) && digits < 19; at++, digits++) {
-        step = step * 10 + (uint64_t)(*at - '0');
-    }
-    *ret_step = step;
-    return digits > 0;
-}
-
 void pl_local_spot_begin(struct pl_local *local)
 {
     /* the clock from which the kernel takes the times of files */
@@ -36,11 +21,12 @@ void pl_local_spot_read(struct pl_local *local, const char *line, size_t bytes)
     struct pl_local_spot *spot = &local->spot;
     uint64_t step;
 
-    if (!spot->is_second && find_step(line, bytes, "stopped after step ", &step)) {
+    if (!spot->is_second && pl_local_metrics_number_after(line, bytes, "stopped after step ", &step)) {
         spot->knows_last = true;
         spot->last_step = step;
     }
-    if (spot->is_second && !spot->has_resumed && find_step(line, bytes, "resuming after step ", &step)) {
+    if (spot->is_second && !spot->has_resumed &&
+        pl_local_metrics_number_after(line, bytes, "resuming after step ", &step)) {
         spot->has_resumed = true;
         spot->resumed_step = step;
     }

@@ -12,7 +12,7 @@
 /* The coordinates of a curve: whole numbers, which are short. */
 enum { CURVE_WIDTH = 10000, CURVE_HEIGHT = 1000, MOST_ROWS = 100, CELL_BYTES = 400 };
 
-/* Colours have a contrast of 4.5 and more with what is behind them, light and dark: tests/integration/report.py. */
+/* Colours have a contrast of 4.5 and more with their background, light and dark: tests/integration/report.py. */
 static const char style[] =
     ":root{color-scheme:light dark;--page:#f6f7f9;--panel:#ffffff;--text:#16191d;--soft:#565e68;--line:#d9dde3;"
     "--accent:#0b5fa5;--good:#146c2e;--bad:#a8201a;--warn:#7a5200;--computes:#0b5fa5;--data:#b45309;--saves:#7c3aed;"
@@ -499,15 +499,15 @@ static void append_notes(struct pl_text *html, const char *title, const struct p
     pl_text_append(html, "</section>\n");
 }
 
-/* Settings of Paceline, and with `others` the rest of an object's members. Secrets are not shown. */
-static size_t append_settings(struct pl_text *html, struct pl_json_value object, bool others)
+/* A row for each member of an object. Secrets are not shown. */
+static size_t append_settings(struct pl_text *html, struct pl_json_value object)
 {
     size_t count = 0;
 
     for (struct pl_json_value item = pl_json_first(object); pl_json_exists(item); item = pl_json_next(item)) {
         const char *name = pl_json_name(item);
 
-        if (!name || (!others && strncmp(name, "PACELINE_", strlen("PACELINE_")) != 0)) {
+        if (!name) {
             continue;
         }
         pl_text_append(html, "<tr><td class=\"wide\">");
@@ -537,8 +537,8 @@ static void append_all_settings(const struct pl_report *report, struct pl_text *
     begin_section(html, "Hyperparameters and settings");
     pl_text_append(html, "<p class=\"soft small\">What the job sets; all else has its default.</p>\n");
     begin_table(html, names);
-    count = append_settings(html, given, true);
-    count += report->job ? append_settings(html, pl_json_member(job, "Environment"), true) : 0;
+    count = append_settings(html, given);
+    count += report->job ? append_settings(html, pl_json_member(job, "Environment")) : 0;
     end_table(html);
     if (count == 0) {
         pl_text_append(html, "<p>None.</p>\n");

@@ -32,7 +32,7 @@ struct reader {
     struct pl_local_pair *definitions;
     size_t definition_count;
     struct pl_local_metrics *metrics; /* of the definitions; NULL without */
-    char *rings[MOST_RINGS];
+    struct pl_local_files rings;
 };
 
 static void add_note(struct pl_report_notes *notes, const char *text, size_t length)
@@ -73,18 +73,9 @@ static enum pl_status add_series(struct reader *reader, const char *name, size_t
 /* Returns N of "step=N" in the line; -1 without one. */
 static double find_step(const char *line, size_t length)
 {
-    double step = -1;
-    static const char name[] = "step=";
-    const char *at = memmem(line, length, name, sizeof(name) - 1);
-    char digits[20];
-    size_t count = 0;
+    uint64_t step;
 
-    for (at = at ? at + sizeof(name) - 1 : line + length;
-         at < line + length && isdigit((unsigned char)*at) && count < sizeof(digits) - 1; at++) {
-        digits[count++] = *at;
-    }
-    digits[count] = '\0';
-    return count > 0 && pl_text_number(digits, &step) ? step : -1;
+    return pl_local_metrics_number_after(line, length, "step=", &step) ? (double)step : -1;
 }
 
 /* Adds a value at `x`, or with a negative x by its number. */
@@ -221,11 +212,11 @@ static enum pl_status read_log(struct reader *reader, const char *path, struct p
     return failed ? pl_error_errno(reterr, "read '%s'", path) : PL_OK;
 }
 
-/* Appends FOLDER/`format`; with `format` "" the folder. */
+/* Makes `path` FOLDER/NAME. */
 static enum pl_status path_of(struct pl_text *path, const char *folder, const char *name, struct pl_error *reterr)
 {
     pl_text_clear(path);
-    pl_text_printf(path, *name != '\0' ? "%s/%s" : "%s", folder, name);
+    pl_text_printf(path, "%s/%s", folder, name);
     return pl_text_check(path, reterr);
 }
 
@@ -285,7 +276,9 @@ static void take_trial(struct reader *reader, struct pl_json **document, const c
 {
     struct pl_report *report = reader->report;
 
-    report->all_trials += line && length > 0;
+    (void)line;
+    (void)length;
+    report->all_trials++;
     if (report->trial_count < PL_REPORT_MOST_TRIALS) {
         report->trials[report->trial_count++] = *document;
         *document = NULL;
@@ -335,9 +328,8 @@ static enum pl_status read_output(struct reader *reader, const char *tree, struc
         enum pl_status status = PL_OK;
 
         PL_TRY(path_of(&path, data.data, files.paths[i], reterr));
-        if (ends_with(files.paths[i], ".ring") && reader->report->rings < MOST_RINGS) {
-            PL_TRY(pl_text_take(&path, &reader->rings[reader->report->rings], reterr));
-            reader->report->rings++;
+        if (ends_with(files.paths[i], ".ring") && reader->rings.count < MOST_RINGS) {
+            PL_TRY(pl_local_files_add(&reader->rings, path.data, reterr));
         } else if (strcmp(files.paths[i], "trials.jsonl") == 0) {
             status = read_lines(reader, path.data, take_trial, &error);
         } else if (strcmp(files.paths[i], "metrics.jsonl") == 0 && !reader->metrics) {
@@ -481,8 +473,10 @@ static enum pl_status read_all(struct reader *reader, struct pl_error *reterr)
                             "leaves them, or input/config, as in /opt/ml",
                             reader->folder);
     }
-    if (report->rings > 0 && pl_trace_compare((const char *const *)reader->rings, report->rings, &report->comparison,
-                                              &report->ranks, &report->rank_count, &error) != PL_OK) {
+    report->rings = reader->rings.count;
+    if (report->rings > 0 &&
+        pl_trace_compare((const char *const *)reader->rings.paths, report->rings, &report->comparison, &report->ranks,
+                         &report->rank_count, &error) != PL_OK) {
         report->rings = 0;
         add_problem(reader, &error);
     }
@@ -491,16 +485,12 @@ static enum pl_status read_all(struct reader *reader, struct pl_error *reterr)
 
 enum pl_status pl_report_read(const char *folder, struct pl_report *report, struct pl_error *reterr)
 {
-    static struct reader reader; /* its list of rings is too large for the stack */
-    enum pl_status status;
+    struct reader reader = {.folder = folder, .report = report};
+    enum pl_status status = read_all(&reader, reterr);
 
-    reader = (struct reader){.folder = folder, .report = report};
-    status = read_all(&reader, reterr);
     pl_local_metrics_free(reader.metrics);
     free(reader.definitions);
-    for (size_t i = 0; i < MOST_RINGS; i++) {
-        free(reader.rings[i]);
-    }
+    pl_local_files_done(&reader.rings);
     return status;
 }
 

@@ -8,7 +8,6 @@
 #include "s3io/s3/manifest.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST_MANIFEST_BYTES = 1 << 30 };
 
@@ -20,29 +19,6 @@ struct objects {
     struct pl_s3_info *infos;
     char **keys, **paths;
 };
-
-static int by_bytes(const void *a, const void *b)
-{
-    char *const *first = a, *const *second = b;
-
-    return strcmp(*first, *second);
-}
-
-/* A key that the manifest has twice is one file. */
-static void drop_repeated(struct pl_manifest *manifest)
-{
-    size_t kept = 0;
-
-    qsort(manifest->keys, manifest->count, sizeof(*manifest->keys), by_bytes);
-    for (size_t i = 1; i < manifest->count; i++) {
-        if (strcmp(manifest->keys[i], manifest->keys[kept]) == 0) {
-            free(manifest->keys[i]);
-        } else {
-            manifest->keys[++kept] = manifest->keys[i];
-        }
-    }
-    manifest->count = kept + 1;
-}
 
 /* Finds one object's size and ETag. */
 static enum pl_status look_up(void *context, size_t index, struct pl_error *reterr)
@@ -92,9 +68,7 @@ enum pl_status pl_tool_cp_manifest(struct pl_tool *tool, const char *uri, const 
     PL_TRY(pl_s3_fetch_text(tool->client, uri, MOST_MANIFEST_BYTES, pl_deadline_after_ns(tool->timeout_ns), &text,
                             &bytes, reterr));
     PL_TRY(pl_manifest_parse(text, bytes, uri, &manifest, reterr));
-    if (manifest.count > 0) {
-        drop_repeated(&manifest);
-    }
+    pl_manifest_sort(&manifest); /* a key that it has twice is one file */
     objects.fetches = fetches = pl_memory_new(manifest.count + 1, sizeof(*fetches), reterr);
     objects.infos = infos = pl_memory_new(manifest.count + 1, sizeof(*infos), reterr);
     objects.keys = keys = pl_memory_new(manifest.count + 1, sizeof(*keys), reterr);

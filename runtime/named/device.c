@@ -270,7 +270,7 @@ static bool has_followed(const struct pl_named *named, const struct pl_named_bat
     return has;
 }
 
-/* Records the end of a batch behind its request. */
+/* Records the end of a batch, which comes after its request. */
 static enum pl_status mark_end(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     PL_TRY(open_streams(device, reterr));

@@ -20,6 +20,31 @@ void pl_manifest_done(struct pl_manifest *manifest)
     *manifest = (struct pl_manifest){.bucket = NULL};
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+    char *const *first = a, *const *second = b;
+
+    return strcmp(*first, *second);
+}
+
+void pl_manifest_sort(struct pl_manifest *manifest)
+{
+    size_t kept = 0;
+
+    if (manifest->count == 0) {
+        return;
+    }
+    qsort(manifest->keys, manifest->count, sizeof(*manifest->keys), by_bytes);
+    for (size_t i = 1; i < manifest->count; i++) {
+        if (strcmp(manifest->keys[i], manifest->keys[kept]) == 0) {
+            free(manifest->keys[i]);
+        } else {
+            manifest->keys[++kept] = manifest->keys[i];
+        }
+    }
+    manifest->count = kept + 1;
+}
+
 static enum pl_status wrong(const struct pl_python_json *node, const char *name, const char *what,
                             struct pl_error *reterr)
 {

@@ -30,6 +30,9 @@ void pl_manifest_done(struct pl_manifest *manifest);
 enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *name, struct pl_manifest *ret_manifest,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Sorts the keys by bytes, and drops those that the manifest has twice. */
+void pl_manifest_sort(struct pl_manifest *manifest);
+
 /** One attribute of one line of an AugmentedManifestFile. */
 struct pl_manifest_value {
     char *text; /* the attribute's value: the characters of a string, else its JSON */

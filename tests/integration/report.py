@@ -3,7 +3,7 @@
 """`paceline report`: the page of a job of `paceline local`, of a tree, of a sweep and of a million steps.
 
 Each page is checked strictly: tags that close in their order, known attributes, nothing that is fetched, no script; names from outside stay text, and colours
-have a contrast of at least 4.5 (text) or 3 (areas) with what is behind them, light and dark.
+have a contrast of at least 4.5 (text) or 3 (areas) with their background, light and dark.
 """
 import html.parser
 import json
@@ -90,9 +90,9 @@ def check_colours(page):
     schemes = [dict(re.findall(r"--(\w+):(#\w{6})", part)) for part in re.findall(r":root\{([^}]*)\}", page.raw)][:2]
     assert len(schemes) == 2 and schemes[0].keys() == schemes[1].keys(), schemes
     for scheme in schemes:
-        for behind in ("panel", "page"):
+        for background in ("panel", "page"):
             for text in ("text", "soft", "accent", "good", "bad", "warn"):
-                assert contrast(scheme[text], scheme[behind]) >= 4.5, (text, behind, scheme)
+                assert contrast(scheme[text], scheme[background]) >= 4.5, (text, background, scheme)
         for area in ("computes", "data", "saves", "moves"):
             assert contrast(scheme[area], scheme["panel"]) >= 3, (area, scheme)
 
