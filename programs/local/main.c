@@ -271,6 +271,27 @@ static enum pl_status open_folder(struct pl_local *local, const struct options *
     return lock(local, reterr);
 }
 
+/* What an earlier job of this name left would be taken for this one's if this call is killed. */
+static enum pl_status remove_earlier(const struct pl_local *local, struct pl_error *reterr)
+{
+    static const char *const names[] = {"job.json", "model.tar.gz", "output.tar.gz", "report.html"};
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        PL_TRY(pl_local_path(local, &path, reterr, "%s", names[i]));
+        if (unlink(path.data) != 0 && errno != ENOENT) {
+            return pl_error_errno(reterr, "remove '%s' of an earlier job of this name", path.data);
+        }
+    }
+    for (size_t i = local->job->hosts + 1; i <= PL_LOCAL_MOST_HOSTS; i++) { /* of hosts that this job has not */
+        PL_TRY(pl_local_path(local, &path, reterr, "algo-%zu.log", i));
+        if (unlink(path.data) != 0) {
+            break;
+        }
+    }
+    return PL_OK;
+}
+
 static enum pl_status open_logs(struct pl_local *local, struct pl_error *reterr)
 {
     for (size_t i = 0; i < local->job->hosts; i++) {
@@ -354,6 +375,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(pl_local_channels_check(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
     PL_TRY(pl_local_secret_make(local, reterr));
+    PL_TRY(remove_earlier(local, reterr));
     PL_TRY(open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
     pl_local_result_say_stop(local);

@@ -386,8 +386,10 @@ for hosts in 1 2; do
   ! grep -q "$work" /proc/mounts || fail "a mount is left"
   ! ip link show sw0 >/dev/null 2>&1 || fail "a bridge is left"
   [ ! -e paceline-local/killed/secret ] || fail "the secret of the ssh keys is left"
+  ! ls paceline-local/killed | grep -qx 'job.json\|model.tar.gz\|report.html' || fail "results of an earlier job of this name: $(ls paceline-local/killed)"
   job --name killed -- true
   [ $code = 0 ] || fail "the next run of the name ended with $code"
+  grep -Eq '^Model: .*/model.tar.gz \([0-9.]+ kB\)$' log && [ ! -e paceline-local/killed/algo-2.log ] || fail "the next run of the name: $(ls paceline-local/killed)"
 done
 
 command -v mpirun >/dev/null || { echo "no mpirun: MNIST was not trained"; exit 77; }
