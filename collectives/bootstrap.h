@@ -11,6 +11,8 @@
 
 struct pl_transport;
 
+enum { PL_RANK_NAME_BYTES = 96 }; /* room for "rank 3 on host algo-2", with the longest name of a host */
+
 /**
  * How ranks find each other before there is a world. One of the functions below makes it, or the program itself. One
  * thread at a time may call its functions, unless `any_thread` is set.

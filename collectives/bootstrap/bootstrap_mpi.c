@@ -13,6 +13,7 @@
 #include <mpi.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ static enum pl_status raise_mpi(struct mpi_endpoint *endpoint, int code, const c
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
+    char name[PL_RANK_NAME_BYTES] = "another rank";
     int class = MPI_ERR_OTHER;
     int own = endpoint ? pl_transport_global_rank(&endpoint->transport, endpoint->rank) : -1;
 
@@ -46,14 +48,16 @@ static enum pl_status raise_mpi(struct mpi_endpoint *endpoint, int code, const c
         endpoint->broken = true;
     }
     if (endpoint && peer >= 0) {
-        peer = pl_transport_global_rank(&endpoint->transport, peer);
+        pl_transport_rank_name(&endpoint->transport, peer, name);
+    } else if (peer >= 0) {
+        snprintf(name, sizeof(name), "rank %d", peer);
     }
     if (class == MPI_ERR_TRUNCATE) {
-        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class,
-                              "rank %d sent more bytes than rank %d expected", peer, own);
+        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "%s sent more bytes than rank %d expected",
+                              name, own);
     }
     if (peer >= 0) {
-        return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s, rank %d: %s", what, peer, text);
+        return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s, %s: %s", what, name, text);
     }
     return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s: %s", what, text);
 }

@@ -369,6 +369,9 @@ void pl_world_free(struct pl_world *world)
         }
     }
     pl_world_free(world->host_world);
+    if (world->bootstrap->transport) {
+        world->bootstrap->transport->localities = NULL;
+    }
     pl_topology_done(&world->topology);
     if (world->owns_bootstrap) {
         pl_bootstrap_free(world->bootstrap);

@@ -168,7 +168,7 @@ void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
         }
         if (item->local) {
             if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
-                pl_named_buffer_give(PL_TAKE(batch->buffer), &item->result);
+                pl_named_buffer_give(PL_TAKE(batch->buffer), named->world, item->entry->name, &item->result);
             }
             named->slots[item->local->slot].results[item->local->member] = item->result;
             memset(&item->result, 0, sizeof(item->result));

@@ -77,7 +77,7 @@ static bool expect_error(struct pl_bootstrap *bootstrap)
  * before their deadlines, or have all the data that they need. */
 static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done, char failure[RANKS_TEXT_BYTES])
 {
-    const char *expected = "rank 1 has given up: collective number 2, allreduce, was cancelled";
+    char expected[PL_ERROR_CAUSE_BYTES];
     const struct pl_collective sum = {.kind = PL_ALLREDUCE,
                                       .count = count,
                                       .send = calloc(count, sizeof(float)),
@@ -94,6 +94,7 @@ static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done,
         return; /* MPI may still read the sent data */
     }
     status = pl_collective_run(world, &sum, &told);
+    ranks_given_up(world, 1, "collective number 2, allreduce, was cancelled", expected);
     RANKS_NEED((status == PL_OK && may_be_done) || (status == PL_PEER && strcmp(told.cause, expected) == 0),
                "rank %d, %llu elements: %s: %s", pl_world_rank(world), (unsigned long long)count,
                pl_status_name(status), told.cause);
