@@ -283,7 +283,7 @@ for hosts in 1 2; do
   ! ls paceline-local/killed | grep -qx 'job.json\|model.tar.gz\|report.html' || fail "results of an earlier job of this name: $(ls paceline-local/killed)"
   job --name killed -- true
   [ $code = 0 ] || fail "the next run of the name ended with $code"
-  grep -Eq '^Model: .*/model.tar.gz \([0-9.]+ kB\)$' log && [ ! -e paceline-local/killed/algo-2.log ] || fail "the next run of the name: $(ls paceline-local/killed)"
+  grep -Eq "^Model: .*/model.tar.gz \\([0-9.]+ (bytes|kB)\\)$" log && [ ! -e paceline-local/killed/algo-2.log ] || fail "the next run of the name: $(ls paceline-local/killed)"
 done
 
 command -v mpirun >/dev/null || { echo "no mpirun: MNIST was not trained"; exit 77; }
