@@ -103,6 +103,13 @@ static enum pl_status check_one(const struct pl_local *local, const struct pl_lo
                             channel->name, channel->from);
     }
     *ret_source = realpath(channel->from, NULL);
+    if (!*ret_source && (errno == ENOENT || errno == ENOTDIR)) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "channel '%s': there is no folder '%s'%s", channel->name,
+                            channel->from,
+                            strchr(channel->from, ':') ? "; the words after a colon are pipe, fastfile, sharded, "
+                                                         "recordio, shuffle=SEED, manifest=FILE and augmented=NAMES"
+                                                       : "");
+    }
     if (!*ret_source || stat(*ret_source, &info) != 0) {
         return pl_error_errno(reterr, "channel '%s': find '%s'", channel->name, channel->from);
     }

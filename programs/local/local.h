@@ -77,6 +77,7 @@ struct pl_local {
     const struct pl_local_view *job;
     enum pl_local_kind kind;
     bool keep, colour;
+    bool has_made_folder;    /* there was no folder of this name */
     bool has_code;           /* the job names a program, whose code is the caller's directory */
     char folder[PATH_MAX];   /* FOLDER/NAME, absolute */
     char cwd[PATH_MAX];      /* the caller's directory, which is the code of the job */

@@ -191,6 +191,10 @@ static enum pl_status read_options(int argc, char **argv, struct pl_local *local
     if (status != PL_END || options->help) {
         return status == PL_END ? PL_OK : status;
     }
+    if (local->kind != PL_LOCAL_CONTAINERS && (local->engine_name || local->engine_option_count > 0)) {
+        return pl_error_set(reterr, PL_INVALID, "--%s is for containers: give --image IMAGE too",
+                            local->engine_name ? "engine" : "engine-option");
+    }
     PL_TRY(add_processes(options, reterr));
     if (optind < argc && strcmp(argv[optind - 1], "--") != 0) {
         return pl_error_set(reterr, PL_INVALID, "found '%s', expected an option, or -- before the program",
@@ -260,6 +264,7 @@ static enum pl_status open_folder(struct pl_local *local, const struct options *
     }
     pl_text_printf(&path, "%s/%s", options->folder, local->job->name);
     PL_TRY(pl_text_check(&path, reterr));
+    local->has_made_folder = access(path.data, F_OK) != 0;
     PL_TRY(pl_file_make_dirs(path.data, FOLDER_MODE, reterr));
     if (!realpath(path.data, local->folder) || statvfs(local->folder, &room) != 0) {
         return pl_error_errno(reterr, "find '%s'", path.data);
@@ -481,6 +486,9 @@ int main(int argc, char **argv)
         status = pl_local_job_save(options.job, options.save, &error);
     } else {
         status = run_all(&local, &options, &code, &error);
+        if (status != PL_OK && local.run_ns == 0 && local.has_made_folder && *local.folder) {
+            pl_file_remove_tree(local.folder); /* a job that was refused leaves nothing */
+        }
     }
     if (status != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));

@@ -50,6 +50,7 @@ static enum pl_status write_job(const struct pl_local *local, struct pl_error *r
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE, reason = PL_TEXT_NONE, path = PL_TEXT_NONE;
     struct pl_json_writer writer = PL_JSON_WRITER(&text);
 
+    writer.lines = true;
     pl_json_write_object(&writer, NULL);
     pl_json_write_text(&writer, "TrainingJobName", job->name);
     pl_json_write_text(&writer, "TrainingJobStatus", pl_local_result_status(local));

@@ -258,8 +258,12 @@ static void print_archive(const struct pl_local *local, const char *what, const 
     if (pl_local_path(local, &path, NULL, "%s", name) == PL_OK && stat(path.data, &info) == 0) {
         const double bytes = (double)info.st_size;
 
-        printf(bytes < 1e6 ? "%s: %s (%.1f kB)\n" : "%s: %s (%.1f MB)\n", what, path.data,
-               bytes < 1e6 ? bytes / 1e3 : bytes / 1e6);
+        if (bytes < 1e3) {
+            printf("%s: %s (%.0f bytes)\n", what, path.data, bytes);
+        } else {
+            printf("%s: %s (%.1f %s)\n", what, path.data, bytes < 1e6 ? bytes / 1e3 : bytes / 1e6,
+                   bytes < 1e6 ? "kB" : "MB");
+        }
     }
 }
 

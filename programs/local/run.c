@@ -383,7 +383,7 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
         PL_TRY(find_first(local, words, &first, reterr));
     }
     local->end = PL_LOCAL_RUNS;
-    local->run_ns = pl_clock_now_ns();
+    local->run_ns = local->run_ns > 0 ? local->run_ns : pl_clock_now_ns(); /* of the first run of a spot stop */
     status = start_all(local, words, reterr);
     run.stop_ns = after(local->stop_ns);
     run.spot_ns = after(local->spot_ns);

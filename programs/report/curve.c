@@ -59,6 +59,12 @@ static void append_point(struct pl_text *html, const struct frame *frame, double
                    (int)lround((1.0 - part_of(y, frame->low, frame->high)) * CURVE_HEIGHT));
 }
 
+/* A sweep's trials print their values by turns: each of them has a line. */
+static bool has_lines(const struct pl_series *series)
+{
+    return series->lines > 1;
+}
+
 /* Whether the stretch does not continue the one before it: another host's log, or steps that are repeated. */
 static bool goes_back(const struct pl_series *series, size_t i)
 {
@@ -80,13 +86,29 @@ static void append_range(struct pl_text *html, const struct pl_series *series, c
     }
 }
 
+/* The line of one trial: what is printed between its values is of others. */
+static void append_line_of(struct pl_text *html, const struct pl_series *series, const struct frame *frame,
+                           unsigned line)
+{
+    const struct pl_series_stretch *before = NULL;
+
+    for (size_t i = 0; i < series->used; i++) {
+        const struct pl_series_stretch *stretch = &series->stretches[i];
+
+        if (stretch->line == line) {
+            pl_text_append(html, !before || stretch->first_x < before->first_x ? "M" : "");
+            append_point(html, frame, stretch->first_x, stretch->last);
+            before = stretch;
+        }
+    }
+}
+
 static void append_line(struct pl_text *html, const struct pl_series *series, const struct frame *frame)
 {
     if (series->used > 1) {
         pl_text_append(html, "<path class=\"value\" d=\"");
-        for (size_t i = 0; i < series->used; i++) {
-            pl_text_append(html, i == 0 || goes_back(series, i) ? "M" : "");
-            append_point(html, frame, series->stretches[i].first_x, series->stretches[i].last);
+        for (unsigned line = 0; line < series->lines; line++) {
+            append_line_of(html, series, frame, line);
         }
         pl_text_append(html, "\"/>");
     }
@@ -101,6 +123,20 @@ static void append_line(struct pl_text *html, const struct pl_series *series, co
     }
 }
 
+/* Of many values of several trials, the lowest and the highest of each stretch. */
+static void append_cloud(struct pl_text *html, const struct pl_series *series, const struct frame *frame)
+{
+    pl_text_append(html, "<path class=\"dots small\" d=\"");
+    for (size_t i = 0; i < series->used; i++) {
+        pl_text_append(html, "M");
+        append_point(html, frame, series->stretches[i].least_x, series->stretches[i].least);
+        pl_text_append(html, "h0M");
+        append_point(html, frame, series->stretches[i].most_x, series->stretches[i].most);
+        pl_text_append(html, "h0");
+    }
+    pl_text_append(html, "\"/>");
+}
+
 static void append_curve(struct pl_text *html, const struct pl_series *series, const struct frame *frame)
 {
     pl_text_printf(html,
@@ -111,7 +147,9 @@ static void append_curve(struct pl_text *html, const struct pl_series *series, c
         pl_text_printf(html, "M0 %dH%d", (int)lround((double)CURVE_HEIGHT * i / (frame->lines - 1)), CURVE_WIDTH);
     }
     pl_text_append(html, "\"/>");
-    if (series->width > 1) {
+    if (series->width > 1 && has_lines(series)) {
+        append_cloud(html, series, frame);
+    } else if (series->width > 1) {
         append_range(html, series, frame);
     } else {
         append_line(html, series, frame);

@@ -55,13 +55,13 @@ static const char style[] =
     ".range{fill:var(--accent);fill-opacity:.3;stroke:var(--accent);stroke-width:1;vector-effect:non-scaling-stroke}"
     ".value,.dots{fill:none;stroke:var(--accent);stroke-width:2;stroke-linejoin:round;"
     "vector-effect:non-scaling-stroke}"
-    ".dots{stroke-width:6;stroke-linecap:round}"
+    ".dots{stroke-width:6;stroke-linecap:round}.dots.small{stroke-width:3}"
     ".table{overflow-x:auto}"
     "table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}"
     "th,td{text-align:left;padding:.3rem .7rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}"
     "th{color:var(--soft);font-weight:600}"
-    ".number{text-align:right}.number,.name{white-space:nowrap}"
-    ".wide{overflow-wrap:anywhere}"
+    ".word{min-width:3.5rem}.best td{font-weight:600}.number{text-align:right}.number,.name{white-space:nowrap}"
+    ".wide{overflow-wrap:anywhere}td.wide:first-child{width:35%}"
     "summary{cursor:pointer;color:var(--accent);font-size:.85rem}"
     "ul{margin:.4rem 0;padding-left:1.2rem}li{overflow-wrap:anywhere;margin:.2rem 0}"
     ".key{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin-right:.3rem;vertical-align:-.05rem}"
@@ -219,6 +219,7 @@ static void append_metrics(const struct pl_report *report, struct pl_text *html)
     pl_html_section(html, "Metrics");
     pl_text_append(html, "<p class=\"soft small\">");
     pl_text_append(html, report->has_definitions ? "By the job's MetricDefinitions.</p>\n"
+                         : report->best          ? "Each trial has a line: the words NAME=NUMBER of its log.</p>\n"
                          : report->has_json      ? "The job has no MetricDefinitions: these are the numbers of its "
                                                    "metrics.jsonl.</p>\n"
                                                  : "The job has no MetricDefinitions: these are the words NAME=NUMBER "
@@ -328,6 +329,11 @@ static void append_rank_table(const struct pl_report *report, struct pl_text *ht
 static void append_ranks(const struct pl_report *report, struct pl_text *html)
 {
     pl_html_section(html, "Time by rank");
+    if (report->rings == 0 && report->trial_rings > 0) {
+        pl_text_append(html, "<p class=\"soft\">Each trial has traces of its own: paceline trace --summary reads those "
+                             "of one trial.</p>\n</section>\n");
+        return;
+    }
     if (report->rings == 0) {
         pl_text_append(html, "<p class=\"soft\">There are no traces. With the variable "
                              "PACELINE_TRACE=/opt/ml/output/data/trace.json ranks of Paceline's library and of "
@@ -345,6 +351,30 @@ static void append_ranks(const struct pl_report *report, struct pl_text *html)
 
 /* ---- tables and lists ---- */
 
+/* Whether the member says something of any trial; the reasons of trials that have none are empty. */
+static bool is_told(const struct pl_report *report, const char *name)
+{
+    for (size_t i = 0; i < report->trial_count; i++) {
+        const struct pl_json_value value = pl_json_member(pl_json_root(report->trials[i]), name);
+        const char *text = "";
+
+        if (pl_json_exists(value) && pl_json_kind(value) != PL_JSON_NULL &&
+            (pl_json_text(value, &text, NULL) != PL_OK || *text)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_best(const struct pl_report *report, size_t index)
+{
+    const char *at = report->best ? strstr(report->best, " trial=") : NULL;
+    double best, trial;
+
+    return at && pl_text_number(at + strlen(" trial="), &best) &&
+           number_of(pl_json_member(pl_json_root(report->trials[index]), "trial"), &trial) && best == trial;
+}
+
 /* The columns are the members of the first trial's line. */
 static void append_trials(const struct pl_report *report, struct pl_text *html)
 {
@@ -356,20 +386,34 @@ static void append_trials(const struct pl_report *report, struct pl_text *html)
     }
     pl_text_printf(&title, "Sweep: %zu trial%s", report->all_trials, report->all_trials == 1 ? "" : "s");
     pl_html_section(html, pl_text_string(&title));
+    if (report->best) {
+        pl_text_append(html, "<p>Best: ");
+        pl_html_element(html, "b", NULL, report->best);
+        pl_text_append(html, "</p>\n");
+    }
     pl_text_append(html, "<div class=\"table\"><table><thead><tr>");
     first = pl_json_root(report->trials[0]);
     for (item = pl_json_first(first); pl_json_exists(item); item = pl_json_next(item)) {
-        pl_text_append(html, "<th scope=\"col\">");
-        pl_html_text(html, pl_json_name(item));
-        pl_text_append(html, "</th>");
+        if (is_told(report, pl_json_name(item))) {
+            pl_text_append(html, pl_json_kind(item) == PL_JSON_NUMBER ? "<th scope=\"col\" class=\"number\">"
+                                                                      : "<th scope=\"col\">");
+            pl_html_text(html, pl_json_name(item));
+            pl_text_append(html, "</th>");
+        }
     }
     pl_text_append(html, "</tr></thead><tbody>\n");
     for (size_t i = 0; i < report->trial_count; i++) {
-        pl_text_append(html, "<tr>");
+        pl_text_append(html, is_best(report, i) ? "<tr class=\"best\">" : "<tr>");
         for (item = pl_json_first(first); pl_json_exists(item); item = pl_json_next(item)) {
-            pl_text_append(html, "<td>");
-            append_value(html, pl_json_member(pl_json_root(report->trials[i]), pl_json_name(item)));
-            pl_text_append(html, "</td>");
+            if (is_told(report, pl_json_name(item))) {
+                const struct pl_json_value value = pl_json_member(pl_json_root(report->trials[i]), pl_json_name(item));
+
+                pl_text_append(html, pl_json_kind(value) == PL_JSON_NUMBER   ? "<td class=\"number\">"
+                                     : pl_json_kind(value) == PL_JSON_STRING ? "<td class=\"word\">"
+                                                                             : "<td>");
+                append_value(html, value);
+                pl_text_append(html, "</td>");
+            }
         }
         pl_text_append(html, "</tr>\n");
     }
@@ -456,9 +500,9 @@ void pl_report_page(const struct pl_report *report, struct pl_text *html)
     pl_text_append(html, style_narrow);
     pl_text_append(html, "</style>\n</head>\n<body>\n<main>\n");
     append_head(report, html);
+    append_trials(report, html);
     append_metrics(report, html);
     append_ranks(report, html);
-    append_trials(report, html);
     append_notes(html, "Resumed", &report->resumes);
     append_notes(html, "Warnings", &report->warnings);
     append_all_settings(report, html);

@@ -26,6 +26,7 @@ enum {
     MOST_HOSTS = 250,
     MOST_RINGS = 4096,
     NOTE_BYTES = 500,
+    MOST_TRIAL = 1000000,
 };
 
 struct reader {
@@ -36,6 +37,7 @@ struct reader {
     struct pl_local_metrics *metrics; /* of the definitions; NULL without */
     struct pl_local_files rings;
     bool has_tree;           /* of a host */
+    bool is_sweep;           /* its trials have lines of the log that begin with "[trial N] " */
     char unpacked[PATH_MAX]; /* a folder of its own, removed at the end; "" */
 };
 
@@ -82,6 +84,18 @@ static double find_step(const char *line, size_t length)
     return pl_local_metrics_number_after(line, length, "step=", &step) ? (double)step : -1;
 }
 
+/* Returns N + 1 of a line that begins with "[trial N] "; else 0. */
+static unsigned trial_of(const char *line, size_t length)
+{
+    static const char begin[] = "[trial ";
+    uint64_t number;
+
+    return length > sizeof(begin) && strncmp(line, begin, sizeof(begin) - 1) == 0 &&
+                   pl_local_metrics_number_after(line, length, begin, &number) && number < MOST_TRIAL
+               ? (unsigned)number + 1
+               : 0;
+}
+
 /* Adds a value at `x`, or with a negative x by its number. */
 static void add_value(struct pl_series *series, double x, double value, const char *line, size_t length)
 {
@@ -92,6 +106,7 @@ static void add_value(struct pl_series *series, double x, double value, const ch
         series->first_line[bytes] = '\0';
         series->has_steps = x >= 0;
     }
+    series->line = trial_of(line, length);
     pl_series_add(series, x >= 0 ? x : (double)(series->count + series->not_finite + 1), value);
 }
 
@@ -172,6 +187,7 @@ static void take_launch(struct reader *reader, const char *line, size_t length)
 
     if (!reader->report->launch && end) {
         reader->report->launch = strndup(line + skip, (size_t)(end - line) - skip);
+        reader->is_sweep = reader->report->launch && strstr(reader->report->launch, ", sweep: ");
     }
 }
 
@@ -186,8 +202,13 @@ static void take_line(struct reader *reader, const char *line, size_t length)
     if (strncmp(line, "paceline: version ", strlen("paceline: version ")) == 0) {
         take_launch(reader, line, length);
     }
+    if (reader->is_sweep && strncmp(line, "best_", strlen("best_")) == 0 && !reader->report->best) {
+        reader->report->best = strndup(line, length < NOTE_BYTES ? length : NOTE_BYTES);
+    }
     if (reader->metrics) {
         pl_local_metrics_read(reader->metrics, line, length);
+    } else if (reader->is_sweep && trial_of(line, length) == 0) {
+        return; /* what the sweep says of the trials is in their table */
     } else if (!reader->report->has_json && strncmp(line, "paceline: ", strlen("paceline: ")) != 0) {
         take_words(reader, line, length);
     }
@@ -332,7 +353,9 @@ static enum pl_status read_data(struct reader *reader, const char *data, struct 
         enum pl_status status = PL_OK;
 
         PL_TRY(path_of(&path, data, files.paths[i], reterr));
-        if (ends_with(files.paths[i], ".ring") && reader->rings.count < MOST_RINGS) {
+        if (ends_with(files.paths[i], ".ring") && strncmp(files.paths[i], "trial-", strlen("trial-")) == 0) {
+            reader->report->trial_rings++;
+        } else if (ends_with(files.paths[i], ".ring") && reader->rings.count < MOST_RINGS) {
             PL_TRY(pl_local_files_add(&reader->rings, path.data, reterr));
         } else if (strcmp(files.paths[i], "trials.jsonl") == 0) {
             status = read_lines(reader, path.data, take_trial, &error);
@@ -543,6 +566,7 @@ void pl_report_done(struct pl_report *report)
     free(report->name);
     free(report->failure);
     free(report->launch);
+    free(report->best);
     for (size_t i = 0; i < report->series_count; i++) {
         free(report->series[i]);
     }

@@ -22,6 +22,7 @@ struct pl_series_stretch {
     double first_x, last_x;
     double least, least_x, most, most_x, last;
     uint64_t count;
+    unsigned line; /* of its first value */
 };
 
 /** Zero-initialise, and set `name`, and `has_steps` with the first value. */
@@ -30,7 +31,8 @@ struct pl_series {
     char first_line[PL_SERIES_LINE_BYTES + 1]; /* the line of the log with the first value */
     uint64_t count;                            /* finite values */
     uint64_t not_finite;
-    bool has_steps; /* x is a step, not the number of the value */
+    unsigned line, lines; /* that the next value belongs to, and how many there are: a sweep's trials have one each */
+    bool has_steps;       /* x is a step, not the number of the value */
     double first, last, least, most;
     uint64_t width; /* values of a full stretch */
     size_t used;

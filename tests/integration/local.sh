@@ -44,7 +44,9 @@ chmod +x program
 
 step "bad input is told before a host starts"
 job --hosts 0 -- true && [ $code = 2 ] && grep -q "hosts is '0'" log || fail "--hosts 0: code $code"
-job --channel training=missing -- true && [ $code != 0 ] && grep -q "'training'.*'missing'" log || fail "a missing folder: code $code"
+job --channel training=missing -- true && [ $code = 2 ] && grep -q "channel 'training': there is no folder 'missing'$" log || fail "a missing folder: code $code"
+job --channel training=data:pip -- true && [ $code = 2 ] && grep -q "no folder 'data:pip'; the words after a colon are pipe, " log || fail "an unknown word: code $code"
+job --engine podman -- true && [ $code = 2 ] && grep -q "engine is for containers: give --image IMAGE too" log || fail "--engine without --image: code $code"
 job --channel training=data --channel training=data -- true && [ $code = 2 ] && grep -q training log || fail "a channel twice: code $code"
 job --kind plain --hosts 2 -- true && [ $code = 2 ] && grep -q "found 2 hosts" log || fail "two plain hosts: code $code"
 job --metric 'loss=loss=(' -- true && [ $code = 2 ] && grep -q "metric 'loss'" log || fail "a wrong expression: code $code"
@@ -56,6 +58,7 @@ job --lose algo-1 -- true && [ $code = 2 ] && grep -q "expected a host and a tim
 job --hosts 2 --cut algo-2@1s -- true && [ $code = 2 ] && grep -q "such as algo-2@30s,5s" log || fail "--cut without a length: code $code"
 job --cut algo-1@1s,1s -- true && [ $code = 2 ] && grep -q "a single one has no network" log || fail "--cut of one host: code $code"
 ! find . -name algo-1.log | grep -q . || fail "a host started: $(find .)"
+[ -z "$(ls paceline-local)" ] || fail "refused jobs left folders: $(ls paceline-local)"
 
 step "a plain host"
 job --kind plain --name plain --channel training=data --metric 'loss=loss=([0-9.]+)' --metric 'accuracy=accuracy=([0-9.]+)' --keep -- ./program
@@ -389,7 +392,7 @@ for hosts in 1 2; do
   ! ls paceline-local/killed | grep -qx 'job.json\|model.tar.gz\|report.html' || fail "results of an earlier job of this name: $(ls paceline-local/killed)"
   job --name killed -- true
   [ $code = 0 ] || fail "the next run of the name ended with $code"
-  grep -Eq '^Model: .*/model.tar.gz \([0-9.]+ kB\)$' log && [ ! -e paceline-local/killed/algo-2.log ] || fail "the next run of the name: $(ls paceline-local/killed)"
+  grep -Eq "^Model: .*/model.tar.gz \\([0-9.]+ (bytes|kB)\\)$" log && [ ! -e paceline-local/killed/algo-2.log ] || fail "the next run of the name: $(ls paceline-local/killed)"
 done
 
 command -v mpirun >/dev/null || { echo "no mpirun: MNIST was not trained"; exit 77; }

@@ -175,6 +175,26 @@ def packed(folder):
     assert not os.listdir(folder / "tmp")
 
 
+def sweep(folder):
+    """Each trial has a line, although trials print by turns; the best one is named; columns that are empty for all trials are left out."""
+    (folder / "output").mkdir(parents=True)
+    log = ["paceline: version 0.2.0, sweep: trials on 1 host; this is algo-1, the only host", "paceline-sweep: trial 0 lr=0.5"]
+    for step in range(10, 60, 10):
+        log += [f"[trial {trial}] step={step} accuracy={0.01 * step + 0.1 * trial:.2f}" for trial in range(3)]
+    (folder / "algo-1.log").write_text("\n".join([*log, "best_accuracy=0.7 trial=2", ""]))
+    data = folder / "algo-1/output/data"
+    (data / "trial-0000").mkdir(parents=True)
+    (data / "trial-0000/trace.json.rank0.ring").write_bytes(b"no ring")
+    (data / "trials.jsonl").write_text("".join(json.dumps({"trial": i, "accuracy": 0.5 + 0.1 * i, "host": "algo-1", "reason": ""}) + "\n" for i in range(3)))
+    page = report(folder)
+    assert page.text_of["h3"] == ["accuracy"], page.text_of["h3"]
+    [line] = re.findall(r'<path class="value" d="([^"]*)"/>', page.raw)
+    parts = [[int(point.split(",")[0]) for point in part.split()] for part in line.split("M")[1:]]
+    assert parts == [[0, 2500, 5000, 7500, 10000]] * 3, parts
+    page.says("Best: best_accuracy=0.7 trial=2", "Each trial has traces of its own")
+    assert re.findall(r'<tr class="best"><td class="number">(\d)</td>', page.raw) == ["2"] and "reason" not in page.text_of["th"], page.text_of["th"]
+
+
 def hostile(folder):
     """Names, words and files from outside stay text, or are named as not readable."""
     (folder / "input/config").mkdir(parents=True)
@@ -223,6 +243,7 @@ def main():
         million(folder / "million")
         resumed(folder / "resumed")
         packed(folder / "packed")
+        sweep(folder / "sweep")
         hostile(folder / "hostile")
         in_a_job(folder / "job")
         refused(folder / "empty")
