@@ -254,8 +254,9 @@ if "SM_CHANNEL_PIPE" in env:
 files = {name: sorted(os.listdir(env["SM_CHANNEL_" + name.upper()])) for name in json.loads(env["SM_CHANNELS"])
          if name not in ("code", "sm_drivers", "lines", "pipe")}
 task = json.loads(env.get("TF_CONFIG", "{}")).get("task")
-print("process", json.dumps({"host": env["SM_CURRENT_HOST"], "rank": env.get("OMPI_COMM_WORLD_RANK", env.get("RANK")), "A": env.get("A"), "task": task, "files": files,
-                             "words": sys.argv[1:]}), flush=True)
+line = "process " + json.dumps({"host": env["SM_CURRENT_HOST"], "rank": env.get("OMPI_COMM_WORLD_RANK", env.get("RANK")), "A": env.get("A"), "task": task, "files": files,
+                             "words": sys.argv[1:]})
+os.write(1, (line + "\\n").encode())  # whole, where several processes write
 open(env["SM_MODEL_DIR"] + "/" + env["SM_CURRENT_HOST"] + "-" + str(env.get("OMPI_COMM_WORLD_RANK")), "w").close()
 """
 TORCHRUN = """#!/bin/sh
