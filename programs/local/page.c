@@ -8,6 +8,7 @@
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/local/result.h"
+#include "programs/local/stop.h"
 
 #include <signal.h>
 #include <time.h>
@@ -84,19 +85,23 @@ static enum pl_status write_job(const struct pl_local *local, struct pl_error *r
     return pl_json_write_file(&writer, path.data, FILE_MODE, reterr);
 }
 
-static enum pl_status run_report(const struct pl_local *local, struct pl_error *reterr)
+static enum pl_status run_report(struct pl_local *local, struct pl_error *reterr)
 {
     const char *const words[] = {local->paceline, "report", local->folder, NULL};
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    pid_t program;
 
     setup.argv = words;
     setup.environment = pl_environment_strings(local->environment);
     setup.signals = &local->signals;
+    setup.own_group = true; /* Control-C is for this program */
     setup.death_signal = SIGKILL;
-    return pl_process_run(&setup, pl_deadline_after_ns(PAGE_NS), reterr);
+    PL_TRY(pl_process_spawn(&setup, &program, reterr));
+    return pl_local_await(local, program, local->stops_borne, pl_deadline_after_ns(PAGE_NS),
+                          "`paceline report` wrote its page", reterr);
 }
 
-void pl_local_page_write(const struct pl_local *local)
+void pl_local_page_write(struct pl_local *local)
 {
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
