@@ -145,7 +145,6 @@ enum pl_status pl_named_buffer_fill(struct pl_device *device, struct pl_named_bu
 void pl_named_buffer_give(struct pl_named_buffer *buffer, struct pl_named_result *result)
 {
     pthread_mutex_lock(&buffer->lock);
-    buffer->busy = false;
     buffer->synced.given = true;
     pthread_mutex_unlock(&buffer->lock);
     result->buffer = buffer;

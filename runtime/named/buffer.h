@@ -52,7 +52,7 @@ enum pl_status pl_named_buffer_fill(struct pl_device *device, struct pl_named_bu
                                     enum pl_dtype dtype, enum pl_op op, void *stream, int64_t deadline_ns,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Hands a buffer that is busy to the caller as a result: from now on it is only `given`. */
+/** Hands a buffer that is busy to the caller as a result. It stays busy until the operation has ended. */
 void pl_named_buffer_give(struct pl_named_buffer *buffer, struct pl_named_result *result);
 
 /** The caller gives the buffer of a result back, after the end of its engine too. NULL is fine. */
