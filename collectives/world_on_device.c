@@ -64,7 +64,10 @@ static enum pl_status compare_devices(struct pl_world *world, int32_t own, struc
         pl_bootstrap_gather(pl_world_bootstrap(world), &own, sizeof(own), pl_world_deadline_ns(world), &all, reterr));
     for (int rank = 0; rank < size; rank++) {
         if (all[rank] == FAILED) {
-            return pl_error_set(reterr, PL_PEER, "rank %d could not open a GPU; its own message says why", rank);
+            char name[PL_RANK_NAME_BYTES];
+
+            return pl_error_set(reterr, PL_PEER, "%s could not open a GPU; its own message says why",
+                                pl_world_rank_name(world, rank, name));
         }
     }
     for (int rank = 1; rank < size; rank++) {

@@ -47,10 +47,19 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
  */
 int pl_world_global_rank(const struct pl_world *world, int rank);
 
+/** Write "rank 3 on host algo-2", with that number, for messages to users. Returns `text`. */
+const char *pl_world_rank_name(const struct pl_world *world, int rank, char text[PL_RANK_NAME_BYTES]);
+
+/**
+ * Add this rank with its host and `device` (NULL: no device) to the error, unless its text has them: "rank 0 on host
+ * algo-1, device 0, GPU-...".
+ */
+void pl_world_place_error(const struct pl_world *world, const struct pl_device *device, struct pl_error *error);
+
 /**
  * Make a world of the same ranks as `parent`, in their order, in which this rank has `device` (NULL: none). `parent`
- * may run collectives meanwhile, in another thread if pl_world_any_thread(); of its sub-worlds no other is made at the
- * same time.
+ * may run collectives and make sub-worlds meanwhile, in another thread if pl_world_any_thread(); no other twin of it is
+ * made at the same time.
  *
  * Collective  yes. Errors: those of pl_world_new_sub(), but `parent` goes on.
  */

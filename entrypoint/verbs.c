@@ -282,7 +282,7 @@ const struct pl_verb pl_verbs[] = {
      .text = "Print where each training program of the job stands, on all hosts when asked on the master's, or each "
              "process PID of this host: its state, its CPU time, Python's own stack where the job has PACELINE_HANG_S, "
              "and of each thread the state, the kernel function that it waits in, and its native stack. Of a job's "
-             "ranks the one that stands elsewhere than the others comes first. Each thread is stopped for some "
+             "ranks the one that does something else than the others comes first. Each thread is stopped for some "
              "milliseconds; a system call that the kernel does not restart, such as epoll_wait, returns EINTR to it "
              "then. It takes at most 60 s.\n\n"
              "The exit status is 0 when something was printed, and 1 when there is nothing to print. Names of C++ "

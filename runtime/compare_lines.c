@@ -46,6 +46,7 @@ static enum pl_status reduce_summary(struct pl_world *world, const char *what, c
                                      .send = mine,
                                      .recv = mine,
                                      .name = what};
+    char name[PL_RANK_NAME_BYTES];
     struct words words;
     int failed_rank;
 
@@ -60,14 +61,14 @@ static enum pl_status reduce_summary(struct pl_world *world, const char *what, c
     pl_error_text(own, words.text, sizeof(words.text));
     PL_TRY(pl_broadcast(world, &words, sizeof(words), PL_UINT8, failed_rank, reterr));
     if (own->status == PL_OK) {
-        failed_rank = pl_world_global_rank(world, failed_rank);
-        pl_error_raise(reterr, words.status, PL_DOMAIN_RANK, failed_rank, "rank %d: %s", failed_rank, words.text);
+        pl_error_raise(reterr, words.status, PL_DOMAIN_RANK, pl_world_global_rank(world, failed_rank), "%s: %s",
+                       pl_world_rank_name(world, failed_rank, name), words.text);
         pl_error_context(reterr, "%s", what);
         return words.status;
     }
     if (reterr) {
         *reterr = *own;
-        pl_error_context(reterr, "%s, rank %d", what, pl_world_global_rank(world, pl_world_rank(world)));
+        pl_error_context(reterr, "%s, %s", what, pl_world_rank_name(world, pl_world_rank(world), name));
     }
     return own->status;
 }

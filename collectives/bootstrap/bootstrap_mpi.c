@@ -13,6 +13,7 @@
 #include <mpi.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ static enum pl_status raise_mpi(struct mpi_endpoint *endpoint, int code, const c
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
+    char name[PL_RANK_NAME_BYTES] = "another rank";
     int class = MPI_ERR_OTHER;
     int own = endpoint ? pl_transport_global_rank(&endpoint->transport, endpoint->rank) : -1;
 
@@ -46,14 +48,16 @@ static enum pl_status raise_mpi(struct mpi_endpoint *endpoint, int code, const c
         endpoint->broken = true;
     }
     if (endpoint && peer >= 0) {
-        peer = pl_transport_global_rank(&endpoint->transport, peer);
+        pl_transport_rank_name(&endpoint->transport, peer, name);
+    } else if (peer >= 0) {
+        snprintf(name, sizeof(name), "rank %d", peer);
     }
     if (class == MPI_ERR_TRUNCATE) {
-        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class,
-                              "rank %d sent more bytes than rank %d expected", peer, own);
+        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "%s sent more bytes than rank %d expected",
+                              name, own);
     }
     if (peer >= 0) {
-        return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s, rank %d: %s", what, peer, text);
+        return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s, %s: %s", what, name, text);
     }
     return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s: %s", what, text);
 }
@@ -208,8 +212,8 @@ static void endpoint_free(struct pl_bootstrap *bootstrap)
     free(endpoint->transport.leaked ? NULL : endpoint); /* MPI may still use the receive buffers in it */
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
-                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
+static enum pl_status split(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                            int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
 static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstrap **ret_bootstrap,
                                    struct pl_error *reterr)
@@ -281,10 +285,11 @@ static enum pl_status rendezvous(struct mpi_endpoint *endpoint, const int *ranks
     return PL_OK;
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
-                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status split(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                            int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     struct mpi_endpoint *endpoint = context;
+    uint32_t tag = PL_TAG_RENDEZVOUS + 2 * (uint32_t)purpose;
     enum pl_status status;
     MPI_Group all;
     MPI_Group group;
@@ -293,9 +298,9 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
 
     /* MPI's own call has no deadline, so all members must be there before it. The rendezvous runs twice, because in
      * the first one a rank that came too late may receive messages of ranks whose deadline has passed since. */
-    status = rendezvous(endpoint, ranks, count, PL_TAG_RENDEZVOUS, deadline_ns, reterr);
+    status = rendezvous(endpoint, ranks, count, tag, deadline_ns, reterr);
     if (status == PL_OK) {
-        status = rendezvous(endpoint, ranks, count, PL_TAG_RENDEZVOUS + 1, deadline_ns, reterr);
+        status = rendezvous(endpoint, ranks, count, tag + 1, deadline_ns, reterr);
     }
     if (status != PL_OK) {
         endpoint->broken = true;
@@ -303,7 +308,7 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     }
     MPI_Comm_group(endpoint->comm, &all);
     MPI_Group_incl(all, count, ranks, &group);
-    code = MPI_Comm_create_group(endpoint->comm, group, PL_TAG_BOOTSTRAP + 1, &comm);
+    code = MPI_Comm_create_group(endpoint->comm, group, (int)tag, &comm); /* threads may call it with different tags */
     MPI_Group_free(&group);
     MPI_Group_free(&all);
     if (code != MPI_SUCCESS) {

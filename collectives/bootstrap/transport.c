@@ -5,10 +5,18 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const int64_t NAP_SHORTEST_NS = 5 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = PL_NS_PER_MS;
+
+const char *pl_transport_rank_name(const struct pl_transport *transport, int rank, char text[PL_RANK_NAME_BYTES])
+{
+    snprintf(text, PL_RANK_NAME_BYTES, transport->localities ? "rank %d on host %s" : "rank %d",
+             pl_transport_global_rank(transport, rank), transport->localities ? transport->localities[rank].host : "");
+    return text;
+}
 
 enum pl_status pl_bootstrap_wait_transfer(const struct pl_transport *transport, struct pl_transfer *transfer,
                                           int64_t deadline_ns, const char *what, int peer, struct pl_error *reterr)
@@ -27,8 +35,10 @@ enum pl_status pl_bootstrap_wait_transfer(const struct pl_transport *transport, 
             continue;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "%s: rank %d did not answer before the deadline", what,
-                                pl_transport_global_rank(transport, peer));
+            char name[PL_RANK_NAME_BYTES];
+
+            return pl_error_set(reterr, PL_TIMEOUT, "%s: %s did not answer before the deadline", what,
+                                pl_transport_rank_name(transport, peer, name));
         }
         began_ns = began_ns ? began_ns : pl_clock_now_ns();
         pl_clock_nap(pl_clock_backoff_ns(pl_clock_now_ns() - began_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), deadline_ns);
@@ -141,10 +151,12 @@ enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, 
     }
     if (((struct head *)(void *)out)->failing_rank) {
         const struct abort_message *received = (void *)out;
-        int failing_rank = pl_transport_global_rank(transport, received->head.failing_rank - 1);
+        int failing_rank = received->head.failing_rank - 1;
+        char name[PL_RANK_NAME_BYTES];
 
-        return pl_error_raise(reterr, (enum pl_status)received->head.status, PL_DOMAIN_RANK, failing_rank,
-                              "rank %d: %s", failing_rank, received->text);
+        return pl_error_raise(reterr, (enum pl_status)received->head.status, PL_DOMAIN_RANK,
+                              pl_transport_global_rank(transport, failing_rank), "%s: %s",
+                              pl_transport_rank_name(transport, failing_rank, name), received->text);
     }
     for (int i = 0; i < size && bytes; i++) {
         memcpy((char *)recv + (size_t)((rank - i + size) % size) * bytes, out + sizeof(struct head) + (size_t)i * bytes,

@@ -9,6 +9,7 @@
 #define PL_COLLECTIVES_BOOTSTRAP_TRANSPORT_H
 
 #include "base/status.h"
+#include "collectives/bootstrap.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +24,14 @@ enum {
 };
 
 /* Tags below PL_TAG_P2P are for making worlds and ending them. */
-enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_REVOKE = 3, PL_TAG_RENDEZVOUS = 4 /* and 5 */, PL_TAG_P2P = 256 };
+enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_REVOKE = 3, PL_TAG_RENDEZVOUS = 4 /* to 7 */, PL_TAG_P2P = 256 };
+
+/** Where a rank runs, as all ranks of its world know it. */
+struct pl_locality {
+    char host[64];   /* name of the host: for messages only, since two hosts may have equal names */
+    char device[48]; /* "GPU-xxxxxxxx-..."; "" if the rank was given no device */
+    int32_t ordinal; /* the device's number in its process */
+};
 
 /** A send or receive under way; `scratch` belongs to the transport. Zero-initialise. */
 struct pl_transfer {
@@ -37,7 +45,8 @@ struct pl_transport {
     size_t most_bytes; /* limit for one message: a caller with more sends parts */
     /* [size]: see pl_world_global_rank(); NULL: global ranks equal the ranks here */
     const int *global_ranks;
-    bool leaked; /* a cancel() has failed, here or in a sub-world of a backend */
+    const struct pl_locality *localities; /* [size]; NULL: not known yet */
+    bool leaked;                          /* a cancel() has failed, here or in a sub-world of a backend */
     /* memory for the error that a rank sends when it has none left, and for what it receives meanwhile */
     _Alignas(8) char reserve[2][PL_TRANSPORT_RESERVE_BYTES];
     /* a world over it was revoked: messages may still arrive long after the world's end */
@@ -66,6 +75,12 @@ static inline int pl_transport_global_rank(const struct pl_transport *transport,
 {
     return transport->global_ranks ? transport->global_ranks[rank] : rank;
 }
+
+/**
+ * Write "rank 3 on host algo-2", with the global number of `rank`, for messages to users; "rank 3" while hosts are not
+ * known. Returns `text`.
+ */
+const char *pl_transport_rank_name(const struct pl_transport *transport, int rank, char text[PL_RANK_NAME_BYTES]);
 
 /** Wait for one transfer. `what` and `peer` go into the error message. */
 enum pl_status pl_bootstrap_wait_transfer(const struct pl_transport *transport, struct pl_transfer *transfer,

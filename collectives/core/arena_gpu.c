@@ -147,10 +147,11 @@ static enum pl_status build_span(struct pl_world *world, struct pl_arena_gpu_blo
                                        deadline_ns, reterr));
     for (int r = 0; r < world->size; r++) {
         if (!export_records[r].made) {
-            return pl_error_set(reterr, PL_MEMORY, "device memory on rank %d, host %s, device %d, %s: %s",
-                                pl_world_global_rank(world, r), world->topology.localities[r].host,
-                                world->topology.localities[r].ordinal, world->topology.localities[r].device,
-                                export_records[r].text);
+            char name[PL_RANK_NAME_BYTES];
+
+            return pl_error_set(reterr, PL_MEMORY, "device memory on %s, device %d, %s: %s",
+                                pl_world_rank_name(world, r, name), world->topology.localities[r].ordinal,
+                                world->topology.localities[r].device, export_records[r].text);
         }
     }
     return world->size > 1 ? share(world, span, export_records, deadline_ns, reterr) : PL_OK;

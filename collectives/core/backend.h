@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "collectives/arena.h"
 #include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
 #include "collectives/collective.h"
 #include "collectives/world.h"
 
@@ -49,13 +50,6 @@ enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, c
                                      struct pl_error *reterr);
 
 bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature *b);
-
-/** Where a rank runs, as all ranks of its world know it. */
-struct pl_locality {
-    char host[64];   /* name of the host: for messages only, since two hosts may have equal names */
-    char device[48]; /* "GPU-xxxxxxxx-..."; "" if the rank was given no device */
-    int32_t ordinal; /* the device's number in its process */
-};
 
 /** State of a request. */
 enum pl_request_phase { PL_REQUEST_QUEUED, PL_REQUEST_RUNNING, PL_REQUEST_DONE };
@@ -250,9 +244,9 @@ enum pl_status pl_request_check_peers(struct pl_world *world, bool *ret_left, st
 void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why);
 
 /**
- * Write the error that other ranks report, as `status`, when they receive `why` from this one: "rank 1 has given up: "
- * and the text of `why`. If this rank itself has received `why` from another, the text is unchanged, so that all ranks
- * report the same. Domain and code name the rank that failed first.
+ * Write the error that other ranks report, as `status`, when they receive `why` from this one: "rank 1 on host algo-2
+ * has given up: " and the text of `why`. If this rank itself has received `why` from another, the text is unchanged, so
+ * that all ranks report the same. Domain and code name the rank that failed first.
  */
 void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
                            struct pl_error *ret_received);

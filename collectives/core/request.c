@@ -142,11 +142,7 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
     if (world->failure.status == PL_OK) {
         world->failure = *error;
         if (on_device) {
-            const struct pl_locality *locality = &world->topology.localities[world->rank];
-
-            pl_error_context(&world->failure, "rank %d on host %s, device %d, %s",
-                             pl_world_global_rank(world, world->rank), locality->host, locality->ordinal,
-                             locality->device);
+            pl_world_place_error(world, world->device, &world->failure);
         }
         pl_revoke_send(world);
         if (world->failed) {

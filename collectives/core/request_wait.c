@@ -35,6 +35,7 @@ static enum pl_status time_out(struct pl_request *request)
 {
     struct pl_world *world = request->world;
     struct pl_request *head = world->first;
+    char name[PL_RANK_NAME_BYTES];
     struct pl_error error;
     int late;
 
@@ -45,8 +46,8 @@ static enum pl_status time_out(struct pl_request *request)
                  (int)sizeof(head->signature.name), head->signature.name, head->signature.name[0] ? "'" : "",
                  pl_world_global_rank(world, world->rank));
     if (late >= 0) {
-        pl_error_context(&error, "still waiting for rank %d; with paceline_hang_s set, the log shows what it is doing",
-                         pl_world_global_rank(world, late));
+        pl_error_context(&error, "still waiting for %s; with paceline_hang_s set, the log shows what it is doing",
+                         pl_world_rank_name(world, late, name));
     }
     return pl_request_fail_all(world, &error);
 }

@@ -19,13 +19,13 @@ void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, 
                            struct pl_error *ret_received)
 {
     int rank = pl_world_global_rank(world, world->rank);
-    char scratch[PL_ERROR_CAUSE_BYTES];
+    char scratch[PL_ERROR_CAUSE_BYTES], name[PL_RANK_NAME_BYTES];
 
     if (why->domain == PL_DOMAIN_RANK) {
         pl_error_raise(ret_received, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
     } else {
-        pl_error_raise(ret_received, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank,
-                       pl_error_text(why, scratch, sizeof(scratch)));
+        pl_error_raise(ret_received, status, PL_DOMAIN_RANK, rank, "%s has given up: %s",
+                       pl_world_rank_name(world, world->rank, name), pl_error_text(why, scratch, sizeof(scratch)));
     }
 }
 

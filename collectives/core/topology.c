@@ -273,11 +273,15 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
     topology->order = pl_memory_new(size, sizeof(int), reterr);
     topology->global_ranks = pl_memory_new(size, sizeof(int), reterr);
     topology->localities = pl_memory_new(size, sizeof(*topology->localities), reterr);
-    for (int r = 0; topology->global_ranks && r < bootstrap->size; r++) {
+    for (int r = 0; topology->global_ranks && topology->localities && r < bootstrap->size; r++) {
         topology->global_ranks[r] = parent ? parent->topology.global_ranks[parent_ranks[r]] : r;
+        if (parent) {
+            topology->localities[r] = parent->topology.localities[parent_ranks[r]];
+        }
     }
-    if (parent && bootstrap->transport) {
-        bootstrap->transport->global_ranks = topology->global_ranks;
+    if (bootstrap->transport) {
+        bootstrap->transport->global_ranks = parent ? topology->global_ranks : NULL;
+        bootstrap->transport->localities = parent ? topology->localities : NULL;
     }
     if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->global_ranks &&
         topology->localities) {
@@ -285,10 +289,11 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
     } else {
         status = pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
+    if (bootstrap->transport) {
+        bootstrap->transport->global_ranks = status == PL_OK && parent ? topology->global_ranks : NULL;
+        bootstrap->transport->localities = status == PL_OK ? topology->localities : NULL;
+    }
     if (status != PL_OK) {
-        if (parent && bootstrap->transport) {
-            bootstrap->transport->global_ranks = NULL;
-        }
         pl_topology_done(topology);
     }
     return status;

@@ -8,6 +8,7 @@
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 #include "collectives/world_private.h"
+#include "device/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,6 +182,29 @@ pid_t pl_world_pid_of(const struct pl_world *world, int rank)
 int pl_world_global_rank(const struct pl_world *world, int rank)
 {
     return world->topology.global_ranks[rank];
+}
+
+const char *pl_world_rank_name(const struct pl_world *world, int rank, char text[PL_RANK_NAME_BYTES])
+{
+    snprintf(text, PL_RANK_NAME_BYTES, "rank %d on host %s", world->topology.global_ranks[rank],
+             world->topology.localities[rank].host);
+    return text;
+}
+
+void pl_world_place_error(const struct pl_world *world, const struct pl_device *device, struct pl_error *error)
+{
+    const struct pl_device_info *info = device ? pl_device_info(device) : NULL;
+    char name[PL_RANK_NAME_BYTES], place[PL_RANK_NAME_BYTES + sizeof(info->uuid) + 32];
+
+    pl_world_rank_name(world, world->rank, name);
+    if (info) {
+        snprintf(place, sizeof(place), "%s, device %d, %s", name, info->ordinal, info->uuid);
+    } else {
+        snprintf(place, sizeof(place), "%s", name);
+    }
+    if (error && !strstr(error->cause, place) && !strstr(error->context, place)) {
+        pl_error_context(error, "%s", place);
+    }
 }
 
 struct pl_device *pl_world_device(const struct pl_world *world)

@@ -64,9 +64,11 @@ static enum pl_status time_ring_round(const struct pl_p2p *p2p, char *data, size
                 }
             }
             if (pl_deadline_passed(deadline_ns)) {
-                return pl_error_set(reterr, PL_TIMEOUT,
-                                    "measuring links: rank %d or rank %d did not answer before the deadline",
-                                    pl_world_global_rank(p2p->world, from), pl_world_global_rank(p2p->world, to));
+                char names[2][PL_RANK_NAME_BYTES];
+
+                return pl_error_set(reterr, PL_TIMEOUT, "measuring links: %s or %s did not answer before the deadline",
+                                    pl_world_rank_name(p2p->world, from, names[0]),
+                                    pl_world_rank_name(p2p->world, to, names[1]));
             }
             sched_yield();
         }

@@ -102,11 +102,12 @@ static void check_missing_peers(struct pl_shm *shm)
     for (int rank = 0; rank < shm->size; rank++) {
         if (rank != shm->rank && is_gone(shm, rank) && !pl_shm_is_complete(shm, rank)) {
             int label = pl_world_global_rank(shm->world, rank);
+            char name[PL_RANK_NAME_BYTES];
             struct pl_error gone;
 
             pl_error_raise(&gone, PL_PEER, PL_DOMAIN_RANK, label,
-                           "rank %d's process has ended or left the world while rank %d was waiting for it", label,
-                           pl_world_global_rank(shm->world, shm->rank));
+                           "the process of %s has ended or left the world while rank %d was waiting for it",
+                           pl_world_rank_name(shm->world, rank, name), pl_world_global_rank(shm->world, shm->rank));
             pl_shm_declare_failure(shm, PL_PEER, &gone);
             return;
         }
@@ -136,11 +137,12 @@ enum pl_status pl_shm_check_peers(void *state, bool *ret_left, struct pl_error *
     PL_TRY(pl_shm_check(shm, reterr));
     for (int rank = 0; rank < shm->size; rank++) {
         if (rank != shm->rank && is_gone(shm, rank)) {
-            int label = pl_world_global_rank(shm->world, rank);
+            char name[PL_RANK_NAME_BYTES];
 
             *ret_left = true;
-            return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_RANK, label,
-                                  "rank %d's process has ended or left the world", label);
+            return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_RANK, pl_world_global_rank(shm->world, rank),
+                                  "the process of %s has ended or left the world",
+                                  pl_world_rank_name(shm->world, rank, name));
         }
     }
     return PL_OK;

@@ -33,12 +33,12 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
 enum pl_status pl_needs_keys_missing(const char *path, struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_NOT_FOUND,
-                        "the training image that this job names has no ssh keys ('%.100s' is missing), and the hosts "
-                        "of a job reach each other by ssh. Either build it again with keys: the Dockerfile that builds "
-                        "this training image needs `RUN /opt/paceline/install --keys=yes`, or, if it is Paceline's "
-                        "own, `docker build` without SSH_KEYS=no. Or keep it, and set "
-                        "PACELINE_SSH_SECRET=/opt/ml/input/data/CHANNEL/FILE in the estimator's `environment`: a file "
-                        "of at least 32 random bytes, in a channel in File mode that all hosts get",
+                        "the training image that this job names has no ssh keys ('%.100s' is missing); the hosts of a "
+                        "job reach each other by ssh. Next: the Dockerfile that builds this training image needs `RUN "
+                        "/opt/paceline/install --keys=yes` (Paceline's own makes keys unless SSH_KEYS=no). Or, without "
+                        "a build: give the job 32 random bytes as a file in a channel \"secret\" (File mode, "
+                        "FullyReplicated), and environment={\"PACELINE_SSH_SECRET\": "
+                        "\"/opt/ml/input/data/secret/FILE\"}",
                         path);
 }
 

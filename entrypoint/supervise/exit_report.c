@@ -133,21 +133,22 @@ static const char *next_step(const struct pl_exit_report *exit_report)
         return "";
     }
     if (exit_report->code == SIGKILL) {
-        return "Next: Paceline did not send SIGKILL, and no process of this container was killed for lack of memory; "
-               "the instance as a whole may still have run out of it. If MemoryUtilization in CloudWatch was near "
-               "100 %, take smaller batches, fewer ranks on a host or a larger instance; otherwise look for what kills "
-               "processes (kill -9 in a script, a tool, a person).\n";
+        return "Next: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance has run out of "
+               "memory: take smaller batches, fewer ranks on a host or a larger instance. Otherwise a program or a "
+               "person has sent SIGKILL (`kill -9` in your scripts?): this container's entry point, Paceline, has not, "
+               "and no memory limit of the container itself was reached.\n";
     }
     if (!is_fault(exit_report->code) || is_cause(exit_report) || strstr(exit_report->tail, "Fatal Python error")) {
         return "";
     }
     return exit_report->code == SIGBUS
                ? "Next: most often /dev/shm was full: docker run --shm-size, fewer loader workers. Otherwise set "
-                 "PYTHONFAULTHANDLER=1 in the estimator's environment (Python) or build with -g -fsanitize=address "
+                 "PYTHONFAULTHANDLER=1 in the estimator's `environment` (Python) or build with -g -fsanitize=address "
                  "(C, C++): the next failure then prints the line.\n"
-               : "Next: the signal does not tell where the program was. Set PYTHONFAULTHANDLER=1 in the estimator's "
-                 "environment (Python) or build with -g -fsanitize=address (C, C++): the next failure then prints the "
-                 "line.\n";
+               : "Next: compiled code has ended the program, most often a library, by a wrong access to memory or an "
+                 "error that it found itself. To learn which line called it, set PYTHONFAULTHANDLER=1 in the "
+                 "estimator's `environment` and run the job again; a program in C or C++ is built with -g "
+                 "-fsanitize=address for that.\n";
 }
 
 static const char tail_heading[] = "Last lines of its stderr:\n";
@@ -270,10 +271,10 @@ static void print_cause(const struct pl_exit_report *exit_report, struct pl_text
 const char *pl_exit_report_stop_step(int number)
 {
     return number == SIGTERM
-               ? "Next: SageMaker sends SIGTERM at StopTrainingJob, at the end of max_run (MaxRuntimeInSeconds) and "
-                 "when it takes a spot instance back. The next job resumes if the program saves to "
-                 "/opt/ml/checkpoints, "
-                 "loads from there, and the estimator sets checkpoint_s3_uri.\n"
+               ? "Next: SageMaker sends SIGTERM to all ranks when somebody stops the job, when max_run is over, and "
+                 "when it takes a spot instance back; the job's secondary status says which. To go on where this job "
+                 "ended, save to /opt/ml/checkpoints at times (or in a handler of SIGTERM), load from there at the "
+                 "start, and set checkpoint_s3_uri in the estimator.\n"
                : "";
 }
 

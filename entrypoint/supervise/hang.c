@@ -59,8 +59,8 @@ static void end_job(struct pl_supervisor *supervisor, const char *place)
     pl_supervise_fail(
         supervisor,
         "the job hangs, nothing has happened on any rank for %.0f s%s%.*s\n"
-        "Next: Paceline has ended the job (paceline_hang_action=end). \"A in B\" means: B has called A, and "
-        "A does not return. The log has the stacks of all ranks; see what that call waits for.",
+        "Next: find out why that call does not return; the log has the stacks of all ranks. The hyperparameter "
+        "paceline_hang_action=end has ended the job; paceline_hang_s sets after how many seconds.",
         hang_s(supervisor), place[0] != '\0' ? "; " : "", (int)strcspn(place, "\n"), place);
 }
 

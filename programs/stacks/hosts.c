@@ -310,7 +310,7 @@ void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
         pl_text_printf(text, " on host %s", first->host[0] != '\0' ? first->host : hosts->host_name);
     }
     if (is_elsewhere) {
-        pl_text_append(text, " stands elsewhere than the others");
+        pl_text_append(text, " does something else than the others");
     } else {
         pl_text_append(text, hosts->count > 1 ? " stands where others do" : " stands still");
     }

@@ -185,7 +185,7 @@ bool pl_python_append_place(const char *stacks, struct pl_text *text)
         PL_AUTO_TEXT struct pl_text next = PL_TEXT_NONE;
 
         if (append_frame(frames[i], &next)) {
-            pl_text_printf(text, " in %s", pl_text_string(&next));
+            pl_text_printf(text, ", called by %s", pl_text_string(&next));
         }
     }
     return true;

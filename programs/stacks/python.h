@@ -27,8 +27,8 @@ void pl_python_append_key(const char *stacks, struct pl_text *text);
 size_t pl_python_append_report(const char *stacks, size_t most_lines, struct pl_text *text);
 
 /**
- * Appends what the main thread is doing: "wait (threading.py line 320) in get (queue.py line 171) in main (train.py
- * line 8)". False if that is unknown.
+ * Appends what the main thread is doing: "wait (threading.py line 320), called by get (queue.py line 171), called by
+ * main (train.py line 8)". False if that is unknown.
  */
 bool pl_python_append_place(const char *stacks, struct pl_text *text);
 

@@ -151,7 +151,7 @@ void pl_report_place(const struct pl_stacks_program *program, struct pl_text *te
     }
     for (size_t i = 0; i < main_thread->frame_count && shown < PLACE_FRAMES; i++) {
         if (main_thread->frames[i].function[0] != '\0') {
-            pl_text_printf(text, "%s%s", shown > 0 ? " in " : "", main_thread->frames[i].function);
+            pl_text_printf(text, "%s%s", shown > 0 ? ", called by " : "", main_thread->frames[i].function);
             shown++;
         }
     }

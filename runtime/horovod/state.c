@@ -106,8 +106,8 @@ static enum pl_status split_job(const struct pl_state_members *members, struct p
                             "of which the caller is a member",
                             state.job->rank);
     }
-    return state.job->split(state.job->context, members->ranks, members->count, PL_DEADLINE_NEVER, ret_bootstrap,
-                            reterr);
+    return state.job->split(state.job->context, members->ranks, members->count, PL_SPLIT_FOR_SUB_WORLD,
+                            PL_DEADLINE_NEVER, ret_bootstrap, reterr);
 }
 
 /* `*ret_bootstrap` NULL: all of the job. */
@@ -127,11 +127,9 @@ static enum pl_status find_members(const struct pl_state_members *members, struc
 /* Let the others' operations fail: this process, which `ends` in a way, does not wait for them. */
 static void abort_members(const char *ends)
 {
-    struct pl_world *world = pl_runtime_world(state.synced.runtime);
     struct pl_error why = PL_ERROR_NONE;
 
-    pl_error_set(&why, PL_FAILED, "its process on host %s %s", pl_world_locality(world, pl_world_rank(world))->host,
-                 ends);
+    pl_error_set(&why, PL_FAILED, "its process %s", ends);
     pl_service_abort(state.synced.service, &why);
     state.failed = true;
 }
@@ -282,9 +280,10 @@ static enum pl_status find_drivers(struct pl_world *world, struct pl_error *rete
     PL_TRY(pl_compare_gather(world, own, &all, sizeof(own), reterr));
     for (int rank = pl_world_size(world) - 1; rank >= 0; rank--) {
         const char *why = (const char *)all + (size_t)rank * sizeof(own);
+        char name[PL_RANK_NAME_BYTES];
 
         if (*why) {
-            snprintf(state.why_copied, sizeof(state.why_copied), "rank %d: %s", pl_world_global_rank(world, rank), why);
+            snprintf(state.why_copied, sizeof(state.why_copied), "%s: %s", pl_world_rank_name(world, rank, name), why);
         }
     }
     return PL_OK;

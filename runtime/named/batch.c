@@ -160,7 +160,7 @@ void pl_named_batch_give(struct pl_named *named, struct pl_named_batch *batch, s
     struct pl_named_item *item = &batch->items[at];
 
     if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
-        pl_named_buffer_give(batch->buffer, &item->result);
+        pl_named_buffer_give(batch->buffer, named->world, item->entry->name, &item->result);
     }
     named->slots[item->local->slot].results[item->local->member] = item->result;
     memset(&item->result, 0, sizeof(item->result));

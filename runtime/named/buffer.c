@@ -3,9 +3,11 @@
 #include "runtime/named/buffer.h"
 
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "device/kernel_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,9 +144,12 @@ enum pl_status pl_named_buffer_fill(struct pl_device *device, struct pl_named_bu
     return PL_OK;
 }
 
-void pl_named_buffer_give(struct pl_named_buffer *buffer, struct pl_named_result *result)
+void pl_named_buffer_give(struct pl_named_buffer *buffer, const struct pl_world *world, const char *name,
+                          struct pl_named_result *result)
 {
     pthread_mutex_lock(&buffer->lock);
+    buffer->synced.world = world;
+    snprintf(buffer->synced.name, sizeof(buffer->synced.name), "%s", name);
     buffer->synced.given = true;
     pthread_mutex_unlock(&buffer->lock);
     result->buffer = buffer;
@@ -172,17 +177,11 @@ void pl_named_buffer_return(struct pl_named_buffer *buffer)
     }
 }
 
-/* Copies with the lock held. */
-static enum pl_status move(struct pl_named_buffer *buffer, void *to, uint64_t bytes, void *stream,
-                           struct pl_error *reterr)
+static enum pl_status copy_and_mark(struct pl_named_buffer *buffer, void *to, uint64_t bytes, void *stream,
+                                    struct pl_error *reterr)
 {
     struct pl_device *device = buffer->device;
 
-    if (!buffer->memory) {
-        return pl_error_set(reterr, PL_CANCELLED,
-                            "the result in device memory was released, because the named tensors were shut down "
-                            "before it was taken");
-    }
     if (!buffer->synced.event) {
         PL_TRY(pl_device_event_new(device, false, &buffer->synced.event, reterr));
     }
@@ -190,6 +189,28 @@ static enum pl_status move(struct pl_named_buffer *buffer, void *to, uint64_t by
     PL_TRY(pl_device_event_record(device, buffer->synced.event, stream, reterr));
     buffer->synced.read = true;
     return PL_OK;
+}
+
+/* Copies with the lock held. */
+static enum pl_status move(struct pl_named_buffer *buffer, void *to, uint64_t bytes, void *stream,
+                           struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    if (!buffer->memory) {
+        return pl_error_set(reterr, PL_CANCELLED,
+                            "'%s': the result in device memory was released, because the named tensors were shut down "
+                            "before it was taken",
+                            buffer->synced.name);
+    }
+    status = copy_and_mark(buffer, to, bytes, stream, &error);
+    if (status != PL_OK && reterr) {
+        *reterr = error;
+        pl_error_context(reterr, "taking the result of '%s'", buffer->synced.name);
+        pl_world_place_error(buffer->synced.world, buffer->device, reterr);
+    }
+    return status;
 }
 
 enum pl_status pl_named_result_move(struct pl_named_result *result, void *to, void *stream, struct pl_error *reterr)

@@ -30,8 +30,10 @@ struct pl_named_buffer {
     struct pl_named_buffer *next;
     pthread_mutex_t lock; /* guards `memory` and the following, once it was given */
     struct {
-        bool given; /* the caller has it, as a result */
-        bool read;  /* the caller's stream may still read it, until `event` is reached */
+        const struct pl_world *world;       /* for messages: the engine's, which is there while `memory` is */
+        char name[PL_NAMED_MAX_NAME_BYTES]; /* for messages: the operation that it was given for */
+        bool given;                         /* the caller has it, as a result */
+        bool read;                          /* the caller's stream may still read it, until `event` is reached */
         void *event;
     } synced;
 };
@@ -52,8 +54,12 @@ enum pl_status pl_named_buffer_fill(struct pl_device *device, struct pl_named_bu
                                     enum pl_dtype dtype, enum pl_op op, void *stream, int64_t deadline_ns,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Hands a buffer that is busy to the caller as a result. It stays busy until the operation has ended. */
-void pl_named_buffer_give(struct pl_named_buffer *buffer, struct pl_named_result *result);
+/**
+ * Hands a buffer that is busy to the caller as the result of the operation `name`. It stays busy until the operation
+ * has ended. `world` is the engine's.
+ */
+void pl_named_buffer_give(struct pl_named_buffer *buffer, const struct pl_world *world, const char *name,
+                          struct pl_named_result *result);
 
 /** The caller gives the buffer of a result back, after the end of its engine too. NULL is fine. */
 void pl_named_buffer_return(struct pl_named_buffer *buffer);

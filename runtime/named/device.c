@@ -366,7 +366,7 @@ static enum pl_status end_launched(struct pl_named *named, bool *ret_moved, stru
  * Ends the first batch, for which the world could not be made: on all ranks, since its making belongs to this batch. A
  * rank that did not come ends the engine.
  */
-static enum pl_status fail_first(struct pl_named *named, const struct pl_error *error, struct pl_error *reterr)
+static enum pl_status fail_first(struct pl_named *named, struct pl_error *error, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
     struct pl_named_batch *batch = device->first;
@@ -376,6 +376,7 @@ static enum pl_status fail_first(struct pl_named *named, const struct pl_error *
         *reterr = *error;
         return error->status;
     }
+    pl_world_place_error(named->world, device->device, error);
     device->first = batch->next;
     device->last = device->first ? device->last : NULL;
     named->moves++;
@@ -489,9 +490,9 @@ enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved,
             }
         }
         if (device->first && device->first->items[0].entry) {
-            pl_error_context(&error, "'%s' in device memory of rank %d", device->first->items[0].entry->name,
-                             pl_world_global_rank(named->world, named->rank));
+            pl_error_context(&error, "'%s' in device memory", device->first->items[0].entry->name);
         }
+        pl_world_place_error(named->world, device->device, &error);
         pl_world_revoke(named->world, &error); /* other ranks may wait for this one there */
         *reterr = error;
     }

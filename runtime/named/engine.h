@@ -138,10 +138,10 @@ struct pl_named_maker;
 
 /** The state for operations in device memory. */
 struct pl_named_device {
-    struct pl_device *device;     /* NULL if the world has no device */
-    struct pl_world *world;       /* where they run; NULL before the first one */
-    struct pl_named_maker *maker; /* makes `world`; NULL: nobody does */
-    void *pack, *unpack;          /* streams; created at the first use */
+    struct pl_device *_Atomic device; /* NULL if the world has no device; any thread may read it */
+    struct pl_world *world;           /* where they run; NULL before the first one */
+    struct pl_named_maker *maker;     /* makes `world`; NULL: nobody does */
+    void *pack, *unpack;              /* streams; created at the first use */
     struct pl_named_events events;
     struct pl_named_buffer *buffers;
     unsigned fused;                      /* number of fused batches that have a buffer */
@@ -169,7 +169,7 @@ struct pl_named {
     bool joining, join_announced;
     int join_last_rank;
     bool leaving, left;
-    int left_rank;
+    int left_rank;            /* in this engine's world */
     struct pl_error failure;  /* the first failure of the world */
     bool held;                /* a fence has ended: no round begins */
     uint64_t moves;           /* counts ended operations, so that a service sees progress */

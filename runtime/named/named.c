@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "runtime/named/batch.h"
 #include "runtime/named/device.h"
 #include "runtime/named/queue.h"
@@ -96,7 +97,10 @@ enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_err
         return named->failure.status;
     }
     if (named->left) {
-        return pl_error_set(reterr, PL_CANCELLED, "rank %d shut the named tensors down", named->left_rank);
+        char name[PL_RANK_NAME_BYTES];
+
+        return pl_error_set(reterr, PL_CANCELLED, "%s shut the named tensors down",
+                            pl_world_rank_name(named->world, named->left_rank, name));
     }
     return PL_OK;
 }

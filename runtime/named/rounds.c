@@ -350,11 +350,11 @@ static bool may_begin(const struct pl_named *named)
 
 static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *reterr)
 {
-    char failure[80];
+    char failure[PL_RANK_NAME_BYTES + 40], name[PL_RANK_NAME_BYTES];
 
     named->left = true;
-    named->left_rank = pl_world_global_rank(named->world, rank);
-    snprintf(failure, sizeof(failure), "rank %d shut the named tensors down", named->left_rank);
+    named->left_rank = rank;
+    snprintf(failure, sizeof(failure), "%s shut the named tensors down", pl_world_rank_name(named->world, rank, name));
     PL_TRY(fail_pending(named, PL_CANCELLED, failure, reterr));
     while (named->first_unannounced) {
         struct pl_named_local *local = named->first_unannounced;
@@ -434,21 +434,33 @@ static enum pl_status process_heads(struct pl_named *named, struct pl_error *ret
     return pl_collective_post(named->world, &payloads, &round->request, reterr);
 }
 
-/* Ends the round's request: releases it, and processes what was received. */
-static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
+/* Adds to the error of a batch's request which operation it is. */
+static enum pl_status in_batch(const struct pl_named_batch *batch, enum pl_status status, struct pl_error *reterr)
 {
-    struct pl_request *request = named->round.request;
-    enum pl_status status;
+    if (status != PL_OK) {
+        pl_error_context(reterr, "'%s'", batch->items[0].entry->name);
+    }
+    return status;
+}
 
-    named->round.request = NULL;
-    status = pl_request_wait(request, reterr);
+/* Adds to the error of a round's request what this rank waits for. */
+static enum pl_status in_round(const struct pl_named *named, enum pl_status status, struct pl_error *reterr)
+{
     if (status != PL_OK) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
         pl_named_append_awaited(named, &text);
         pl_error_context(reterr, "%s", pl_text_string(&text));
-        return status;
     }
+    return status;
+}
+
+/* Ends the round's request: releases it, and processes what was received. */
+static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
+{
+    struct pl_request *request = PL_TAKE(named->round.request);
+
+    PL_TRY(in_round(named, pl_request_wait(request, reterr), reterr));
     return named->round.in_payload ? process_round(named, reterr) : process_heads(named, reterr);
 }
 
@@ -464,7 +476,7 @@ static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
     }
     batch->request = NULL;
     named->moves++;
-    status = pl_request_wait(request, reterr);
+    status = in_batch(batch, pl_request_wait(request, reterr), reterr);
     if (status != PL_OK) {
         pl_named_batch_free(named, batch);
         return status;
@@ -529,7 +541,9 @@ static enum pl_status progress_others_first(struct pl_named *named, struct pl_re
 
     for (;;) {
         if (request) {
-            PL_TRY(pl_request_test(request, &done, reterr));
+            enum pl_status status = pl_request_test(request, &done, reterr);
+
+            PL_TRY(named->first_batch ? in_batch(named->first_batch, status, reterr) : in_round(named, status, reterr));
         }
         PL_TRY(pl_named_device_progress(named, ret_moved, reterr));
         if (done || *ret_moved || (!pl_named_progress_siblings(named) && !named->device.first)) {
@@ -553,7 +567,7 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
      * batches of the previous one.
      */
     while (named->first_batch) {
-        PL_TRY(pl_request_test(named->first_batch->request, &done, reterr));
+        PL_TRY(in_batch(named->first_batch, pl_request_test(named->first_batch->request, &done, reterr), reterr));
         if (!done) {
             break;
         }
@@ -561,7 +575,7 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
         progressed = true;
     }
     if (!named->first_batch && named->round.request) {
-        PL_TRY(pl_request_test(named->round.request, &done, reterr));
+        PL_TRY(in_round(named, pl_request_test(named->round.request, &done, reterr), reterr));
         if (done) {
             PL_TRY(end_request(named, reterr));
             progressed = true;
@@ -601,6 +615,7 @@ enum pl_status pl_named_progress(struct pl_named *named, bool need_round, bool b
         status = progress_once(named, need_round, block, &error);
         if (status != PL_OK) {
             error.status = status;
+            pl_world_place_error(named->world, named->device.device, &error);
             named->failure = error;
         }
     }

@@ -401,7 +401,8 @@ static enum pl_status mark_and_admit(struct pl_service *service, int set, const 
 
     status = pl_named_ready_mark(&service->all->device.events, ops, count, &ready, reterr);
     if (status != PL_OK) {
-        pl_error_context(reterr, "rank %d submits '%s'", pl_world_rank(service->world), name ? name : "an operation");
+        pl_error_context(reterr, "submitting '%s'", name ? name : "an operation");
+        pl_world_place_error(service->world, service->all->device.device, reterr);
         return status;
     }
     pthread_mutex_lock(&service->lock);
@@ -542,6 +543,12 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
         status = pl_device_stream_wait_outside(service->all->device.device, stream, completion->launched->end->event,
                                                reterr);
         completion->is_followed = status == PL_OK;
+        if (status != PL_OK) {
+            const char *name = completion->launched->name;
+
+            pl_error_context(reterr, "a stream that follows '%s'", name ? name : "an operation");
+            pl_world_place_error(service->world, service->all->device.device, reterr);
+        }
     }
     if (completion->is_followed && completion->launched->name) {
         struct pl_service_item *item = completion->launched;

@@ -40,7 +40,8 @@ enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, st
     }
     pthread_mutex_unlock(&service->opening);
     if (status != PL_OK) {
-        pl_error_context(reterr, "rank %d", pl_world_rank(service->world));
+        pl_error_context(reterr, "for an operation on GPU %d", ordinal);
+        pl_world_place_error(service->world, NULL, reterr);
     }
     return status;
 }

@@ -209,11 +209,10 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
     }
     return pl_error_set(
         reterr, PL_NOT_FOUND,
-        "found no AWS credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE, profile "
-        "'%s', AWS_CONTAINER_CREDENTIALS_*_URI%s. On SageMaker the job's role is there by "
-        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI: look for what clears the environment; elsewhere set one of them",
-        pl_environment_get_or(environment, "AWS_PROFILE", "default"),
-        options->allow_metadata ? ", instance metadata" : " (instance metadata is off)");
+        "found no AWS credentials. On SageMaker the job's role provides them by the variable "
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, which is not set: look in the image's ENTRYPOINT for what unsets it, "
+        "such as `env -i`. Elsewhere, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE%s",
+        options->allow_metadata ? "; AWS_EC2_METADATA_DISABLED is set" : "");
 }
 
 enum pl_status pl_credentials_new(const struct pl_environment *environment,

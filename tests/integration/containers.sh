@@ -255,7 +255,7 @@ without_keys_hosts_say_what_to_do_and_a_secret_is_enough() {
     ends "$host" 120
     [ "$code" != 0 ] || fail "$host runs without keys"
     for words in "the training image that this job names has no ssh keys ('/etc/paceline/ssh/id_ed25519' is missing)" \
-      "the Dockerfile that builds this training image" "PACELINE_SSH_SECRET=.* that all hosts get$"; do
+      "the Dockerfile that builds this training image" "\"PACELINE_SSH_SECRET\": \"/opt/ml/input/data/secret/FILE\""; do
       grep -q -- "$words" "$work/keys/$host/output/failure" || fail "the failure file of $host lacks '$words'"
     done
     forget

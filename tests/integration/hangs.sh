@@ -108,16 +108,16 @@ python_hangs() { # CAUSE REGEX: the place of rank 2 in the failure file
   host_start algo-1 "$paceline" -- "$python" "$cluster/ranks.py"
   host_wait algo-1 120 || case_failed "no end"
   expect_code algo-1 1
-  expect_failure algo-1 "^the job hangs, nothing has happened on any rank for 3 s; rank 2 on host algo-1 stands elsewhere than the others: $2"
+  expect_failure algo-1 "^the job hangs, nothing has happened on any rank for 3 s; rank 2 on host algo-1 does something else than the others: $2"
   [ "$(grep -Eo '^rank [0-9], process' "$cluster/algo-1.log" | head -n 1)" = "rank 2, process" ] ||
     case_failed "rank 2 is not the first in the log"
   expect_nobody
   case_end algo-1
 }
-python_hangs stuck_in_a_loop 'stuck_in_a_loop \(ranks.py line [0-9]+\) in <module>'
-python_hangs stuck_in_a_queue '.*get \(queue.py line [0-9]+\) in stuck_in_a_queue'
+python_hangs stuck_in_a_loop 'stuck_in_a_loop \(ranks.py line [0-9]+\), called by <module>'
+python_hangs stuck_in_a_queue '.*get \(queue.py line [0-9]+\), called by stuck_in_a_queue'
 python_hangs stuck_in_recv 'stuck_in_recv \(ranks.py'
-python_hangs stuck_in_an_import '.*join \(threading.py line [0-9]+\) in <module> \(circular.py'
+python_hangs stuck_in_an_import '.*join \(threading.py line [0-9]+\), called by <module> \(circular.py'
 python_hangs stopped 'stopped; most others: '
 
 # A program without ranks, whose own sitecustomize is imported as without the hook; and the job that only reports goes on.
@@ -161,7 +161,7 @@ done
 wait_both 120
 for host in algo-1 algo-2; do
   expect_code $host 1
-  expect_failure $host 'rank 2 on host algo-2 stands elsewhere than the others: .*get \(queue.py line [0-9]+\) in stuck_in_a_queue'
+  expect_failure $host 'rank 2 on host algo-2 does something else than the others: .*get \(queue.py line [0-9]+\), called by stuck_in_a_queue'
 done
 expect_nobody
 case_end algo-1 algo-2
@@ -189,7 +189,7 @@ wait_both 120
 expect_code algo-1 1
 expect_code algo-2 1
 for host in algo-1 algo-2; do
-  expect_failure $host '^the job hangs, nothing has happened on any rank for 4 s; rank 5 on host algo-2 stands elsewhere than the others: stuck_here'
+  expect_failure $host '^the job hangs, nothing has happened on any rank for 4 s; rank 5 on host algo-2 does something else than the others: stuck_here'
 done
 [ "$(grep -Eo '^host algo-[12], rank [0-9]' "$cluster/algo-1.log" | head -n 1)" = "host algo-2, rank 5" ] || case_failed "rank 5 is not the first in the log"
 [ "$(grep -Ec '^host algo-[12], rank [0-9], process' "$cluster/algo-1.log")" = 8 ] || case_failed "not all 8 ranks are in the log"

@@ -81,7 +81,7 @@ hangs() { # PROGRAM HOST TASK
   case_mark
   signal_task STOP "$2" "$3"
   ends bad
-  for host in $both; do expect_failure "$host" "^the job hangs, .*; process [0-9]+ on host $2 stands elsewhere than the others: stopped"; done
+  for host in $both; do expect_failure "$host" "^the job hangs, .*; process [0-9]+ on host $2 does something else than the others: stopped"; done
 }
 
 stopped() { # PROGRAM HOW CODE [NAME=VALUE]

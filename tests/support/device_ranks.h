@@ -64,7 +64,10 @@ static inline void device_ranks_check(struct pl_world *world, const struct devic
     RANKS_NEED(strstr(told->cause, fault->text), "'%s' is not in the error: %s: %s (%s)", fault->text,
                pl_status_name(status), told->cause, told->context);
     if (!first) {
-        RANKS_NEED(strncmp(told->cause, "rank 1 has given up: ", 21) == 0 && strstr(told->cause, "rank 1 on host "),
+        char given_up[PL_ERROR_CAUSE_BYTES];
+
+        RANKS_NEED(strstr(told->cause, ranks_given_up(world, 1, "", given_up)) == told->cause &&
+                       strstr(told->cause, "device ") && strstr(told->cause, "GPU-"),
                    "the error does not name rank 1: %s (%s)", told->cause, told->context);
         RANKS_NEED(told->domain == PL_DOMAIN_RANK && told->code == 1, "domain %d, code %d", (int)told->domain,
                    (int)told->code);

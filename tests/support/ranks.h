@@ -29,6 +29,16 @@ struct ranks_seat {
     char failure[RANKS_TEXT_BYTES];
 };
 
+/** Returns "rank 1 on host H has given up: " and the words, in `text`, for rank `rank` of `world`. */
+static inline const char *ranks_given_up(const struct pl_world *world, int rank, const char *words,
+                                         char text[PL_ERROR_CAUSE_BYTES])
+{
+    char name[PL_RANK_NAME_BYTES];
+
+    snprintf(text, PL_ERROR_CAUSE_BYTES, "%s has given up: %s", pl_world_rank_name(world, rank, name), words);
+    return text;
+}
+
 static inline void *ranks_main(void *argument)
 {
     struct ranks_seat *seat = argument;

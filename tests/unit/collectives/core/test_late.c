@@ -53,11 +53,13 @@ static enum pl_status post(struct pl_world *world, int number, int64_t timeout_n
                               ret_request, reterr);
 }
 
-static void compare_words(struct attempt *attempt, int rank, int number, const struct pl_error *told)
+static void compare_words(struct pl_world *world, struct attempt *attempt, int rank, int number,
+                          const struct pl_error *told)
 {
-    char expected[80], text[RANKS_TEXT_BYTES - 100];
+    char expected[PL_RANK_NAME_BYTES + 80], text[RANKS_TEXT_BYTES - 100], name[PL_RANK_NAME_BYTES];
 
-    snprintf(expected, sizeof(expected), "(still waiting for rank %d; with paceline_hang_s set, ", late_in(number));
+    snprintf(expected, sizeof(expected), "(still waiting for %s; with paceline_hang_s set, ",
+             pl_world_rank_name(world, late_in(number), name));
     if (told->status == PL_TIMEOUT && strstr(pl_error_text(told, text, sizeof(text)), expected)) {
         return;
     }
@@ -149,7 +151,7 @@ static void await_late_ranks(struct pl_world *world, void *argument, char failur
                 (void)!pl_request_test(requests[i], &done, &told);
             }
             if (done) {
-                compare_words(attempt, rank, i, &told);
+                compare_words(world, attempt, rank, i, &told);
                 (void)!pl_request_wait(PL_TAKE(requests[i]), NULL);
                 waiting--;
             }

@@ -36,16 +36,18 @@ static void revoke(struct pl_world *world, const struct pl_error *why)
 }
 
 /* Rank 1 ends `world` with the error `why`; the others are in an allreduce of `count` or come to it, and report
- * `expected`. */
+ * `words`. */
 struct revocation {
     struct pl_error why;
-    const char *expected;
+    const char *words;
+    bool is_cut; /* they are longer than a report */
     uint64_t count;
 };
 
 static void one_revokes(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const struct revocation *revocation = argument;
+    char expected[PL_ERROR_CAUSE_BYTES];
     int64_t begin_ns = pl_clock_now_ns();
     struct pl_error told = PL_ERROR_NONE;
     bool first = pl_world_rank(world) == 1;
@@ -57,8 +59,10 @@ static void one_revokes(struct pl_world *world, void *argument, char failure[RAN
     }
     status = add_up(world, revocation->count, 60 * PL_NS_PER_S, &told);
     RANKS_NEED(status == (first ? revocation->why.status : PL_PEER), "%s: %s", pl_status_name(status), told.cause);
-    RANKS_NEED(strcmp(told.cause, first ? revocation->why.cause : revocation->expected) == 0, "'%s' is told (%s)",
-               told.cause, told.context);
+    ranks_given_up(world, 1, revocation->words, expected);
+    memcpy(expected + sizeof(expected) - 4, revocation->is_cut ? "..." : "", revocation->is_cut ? 4 : 1);
+    RANKS_NEED(strcmp(told.cause, first ? revocation->why.cause : expected) == 0, "'%s' is told (%s)", told.cause,
+               told.context);
     RANKS_NEED(first || (told.domain == PL_DOMAIN_RANK && told.code == 1), "domain %d, code %d", (int)told.domain,
                (int)told.code);
     RANKS_NEED(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "it took %g s",
@@ -68,7 +72,7 @@ static void one_revokes(struct pl_world *world, void *argument, char failure[RAN
 
 START_TEST(all_ranks_report_the_words_of_the_one_that_revoked)
 {
-    struct revocation revocation = {.expected = "rank 1 has given up: the fan has stopped (rack 7)"};
+    struct revocation revocation = {.words = "the fan has stopped (rack 7)"};
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
@@ -88,14 +92,10 @@ END_TEST
 
 START_TEST(words_too_long_are_cut_where_they_end)
 {
-    struct revocation revocation = {.count = 5};
-    char expected[PL_ERROR_CAUSE_BYTES];
+    struct revocation revocation = {.count = 5, .is_cut = true};
 
     pl_error_set(&revocation.why, PL_LIBRARY, "%0*d", PL_ERROR_CAUSE_BYTES - 1, 7);
-    memset(expected, '0', sizeof(expected));
-    memcpy(expected, "rank 1 has given up: ", 21);
-    memcpy(expected + sizeof(expected) - 4, "...", 4);
-    revocation.expected = expected;
+    revocation.words = revocation.why.cause;
     ck_assert_ranks(3, NULL, one_revokes, &revocation);
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_revokes, &revocation);
 }
@@ -105,8 +105,8 @@ END_TEST
  * 0. */
 static void relay_failure(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    const char *expected = "rank 1 has given up: the fan has stopped";
     int rank = pl_world_rank(world);
+    char expected[PL_ERROR_CAUSE_BYTES];
     struct pl_error told = PL_ERROR_NONE;
     struct pl_world *before = NULL;
     struct pl_world *after = NULL;
@@ -129,6 +129,7 @@ static void relay_failure(struct pl_world *world, void *argument, char failure[R
     }
     pl_world_free(before);
     pl_world_free(after);
+    ranks_given_up(world, 1, "the fan has stopped", expected);
     RANKS_NEED(rank == 1 || (strcmp(told.cause, expected) == 0 && told.status == PL_PEER && told.code == 1),
                "%s: %s (%s)", pl_status_name(told.status), told.cause, told.context);
 }
@@ -147,8 +148,8 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
     pthread_barrier_t *all_informed = argument;
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
+    char text[1200], waits[200], name[PL_RANK_NAME_BYTES], given_up[PL_ERROR_CAUSE_BYTES];
     enum pl_status status;
-    char text[1200];
 
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 1) {
@@ -163,9 +164,10 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
         pthread_barrier_wait(all_informed);
     }
     RANKS_NEED(status == PL_TIMEOUT, "%s: %s", pl_status_name(status), told.cause);
-    RANKS_NEED(strstr(text, scratch) && strstr(text, "(still waiting for rank 1; with paceline_hang_s set, "), "%s",
-               text);
-    RANKS_NEED(rank == 0 || strncmp(text, "rank 0 has given up: ", 21) == 0, "%s", text);
+    snprintf(waits, sizeof(waits), "(still waiting for %s; with paceline_hang_s set, ",
+             pl_world_rank_name(world, 1, name));
+    RANKS_NEED(strstr(text, scratch) && strstr(text, waits), "%s", text);
+    RANKS_NEED(rank == 0 || strstr(text, ranks_given_up(world, 0, "", given_up)) == text, "%s", text);
 }
 
 START_TEST(ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_rank)
@@ -183,7 +185,8 @@ END_TEST
  * there, rank 1 cannot have done its part. */
 static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    const char *expected = "rank 1 has given up: collective number 2, allreduce, was cancelled";
+    const char *words = "collective number 2, allreduce, was cancelled";
+    char expected[PL_ERROR_CAUSE_BYTES];
     pthread_barrier_t *cancelled = argument;
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
@@ -202,15 +205,14 @@ static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TE
         }
         pthread_barrier_wait(cancelled);
         RANKS_NEED(status == PL_OK, "%s: %s", pl_status_name(status), told.cause);
-        RANKS_NEED(pl_world_failure(world, &told) == PL_CANCELLED &&
-                       strcmp(told.cause, expected + strlen("rank 1 has given up: ")) == 0,
-                   "%s", told.cause);
+        RANKS_NEED(pl_world_failure(world, &told) == PL_CANCELLED && strcmp(told.cause, words) == 0, "%s", told.cause);
         return;
     }
     if (rank == 0) {
         pthread_barrier_wait(cancelled);
     }
     status = add_up(world, MOST_ELEMS, 60 * PL_NS_PER_S, &told);
+    ranks_given_up(world, 1, words, expected);
     RANKS_NEED(status == PL_PEER && strcmp(told.cause, expected) == 0, "%s: %s", pl_status_name(status), told.cause);
 }
 
@@ -244,6 +246,7 @@ static void send_to_who_revoked(struct pl_world *world, void *argument, char fai
     struct pl_transport *transport = pl_world_bootstrap(world)->transport;
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
+    char expected[PL_ERROR_CAUSE_BYTES];
     enum pl_status status;
 
     (void)argument;
@@ -260,8 +263,8 @@ static void send_to_who_revoked(struct pl_world *world, void *argument, char fai
         transport->test = end_receives_only;
     }
     status = add_up(world, 2000, 30 * PL_NS_PER_S, &told);
-    RANKS_NEED(status == PL_PEER && strcmp(told.cause, "rank 2 has given up: the fan has stopped") == 0, "%s: %s",
-               pl_status_name(status), told.cause);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, ranks_given_up(world, 2, "the fan has stopped", expected)) == 0,
+               "%s: %s", pl_status_name(status), told.cause);
 }
 
 START_TEST(a_failed_rank_need_not_take_a_message_for_others_to_receive_its_error)
@@ -275,6 +278,7 @@ static void disagree_where_one_revoked(struct pl_world *world, void *argument, c
 {
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
+    char expected[PL_ERROR_CAUSE_BYTES];
     enum pl_status status;
 
     (void)argument;
@@ -285,9 +289,10 @@ static void disagree_where_one_revoked(struct pl_world *world, void *argument, c
         return;
     }
     status = add_up(world, rank == 3 ? 1999 : 2000, 30 * PL_NS_PER_S, &told);
-    RANKS_NEED((status == PL_MISMATCH && strstr(told.cause, "rank 3 calls allreduce of 1999")) ||
-                   (status == PL_PEER && strcmp(told.cause, "rank 0 has given up: the fan has stopped") == 0),
-               "%s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(
+        (status == PL_MISMATCH && strstr(told.cause, "rank 3 calls allreduce of 1999")) ||
+            (status == PL_PEER && strcmp(told.cause, ranks_given_up(world, 0, "the fan has stopped", expected)) == 0),
+        "%s: %s", pl_status_name(status), told.cause);
 }
 
 START_TEST(ranks_that_disagree_where_one_has_failed_report_one_of_both)
@@ -300,6 +305,7 @@ END_TEST
 static void revoke_after_a_sum(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_error told = PL_ERROR_NONE;
+    char expected[PL_ERROR_CAUSE_BYTES];
     enum pl_status status;
 
     for (int i = 0; i < 3; i++) {
@@ -311,8 +317,8 @@ static void revoke_after_a_sum(struct pl_world *world, void *argument, char fail
         return;
     }
     status = add_up(world, 5, 60 * PL_NS_PER_S, &told);
-    RANKS_NEED(status == PL_PEER && strcmp(told.cause, "rank 1 has given up: the fan has stopped") == 0, "%s: %s",
-               pl_status_name(status), told.cause);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, ranks_given_up(world, 1, "the fan has stopped", expected)) == 0,
+               "%s: %s", pl_status_name(status), told.cause);
 }
 
 START_TEST(what_a_rank_has_taken_part_in_ends_well)

@@ -212,12 +212,12 @@ static enum pl_status failing_barrier(void *context, int64_t deadline_ns, struct
     return failing_allgather(context, NULL, NULL, 0, deadline_ns, reterr);
 }
 
-static enum pl_status split_real(void *context, const int *ranks, int count, int64_t deadline_ns,
-                                 struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status split_real(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                                 int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     struct maker *maker = context;
 
-    return maker->real->split(maker->real->context, ranks, count, deadline_ns, ret_bootstrap, reterr);
+    return maker->real->split(maker->real->context, ranks, count, purpose, deadline_ns, ret_bootstrap, reterr);
 }
 
 static void *make_world(void *argument)
@@ -387,7 +387,7 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     }
     request->deadline_ns = 1; /* only now: before, the wait is for a rank that is late in the call check */
     RANKS_NEED(pl_request_wait(request, &told) == PL_TIMEOUT, "%s", told.cause);
-    (void)!sscanf(told.cause, "rank %d has given up", &says);
+    (void)!(strstr(told.cause, "has given up") && sscanf(told.cause, "rank %d on host ", &says));
     snprintf(scratch, sizeof(scratch), "waiting for rank %d", (says + 2) % 3);
     RANKS_NEED(strstr(pl_error_text(&told, text, sizeof(text)), scratch), "'%s' is not in '%s'", scratch, text);
 }

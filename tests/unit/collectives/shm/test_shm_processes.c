@@ -199,8 +199,9 @@ static void killed(struct seat *seat, struct pl_world *world)
     int64_t start_ns = pl_clock_now_ns();
     enum pl_status status = loop_until_failure(seat, world, 60 * PL_NS_PER_S, SIGKILL, &error);
 
-    MUST(status == PL_PEER && strstr(error.cause, "rank 1's process has ended"), "%s: %s", pl_status_name(status),
-         error.cause);
+    MUST(status == PL_PEER && strstr(error.cause, "the process of rank 1 on host ") &&
+             strstr(error.cause, " has ended"),
+         "%s: %s", pl_status_name(status), error.cause);
     MUST(error.domain == PL_DOMAIN_RANK && error.code == VICTIM, "domain %d, code %d", (int)error.domain,
          (int)error.code);
     MUST(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S, "after %d ms",

@@ -88,7 +88,7 @@ START_TEST(a_link_that_the_job_needs_takes_ssh)
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     ck_assert_msg(strstr(tree.error.cause, "the training image that this job names has no ssh keys ('") &&
                       strstr(tree.error.cause, "the Dockerfile that builds this training image needs `RUN ") &&
-                      strstr(tree.error.cause, "in a channel in File mode that all hosts get"),
+                      strstr(tree.error.cause, "(File mode, FullyReplicated)"),
                   "%s", tree.error.cause);
     tree_env(&tree, "PACELINE_SSH_SECRET", "/opt/ml/input/data/secret/key");
     ck_assert_ok(tree_plan(&tree), &tree.error);

@@ -318,12 +318,12 @@ START_TEST(a_signals_end_is_followed_by_what_to_do_next)
 
     fill(&exit_report);
     expect_next(&exit_report, 0, NULL);
-    expect_next(&exit_report, SIGTERM, "Next: SageMaker sends SIGTERM at StopTrainingJob");
+    expect_next(&exit_report, SIGTERM, "Next: SageMaker sends SIGTERM to all ranks when somebody stops the job");
     expect_next(&exit_report, SIGINT, NULL);
     exit_report.signalled = true;
     exit_report.code = SIGKILL;
-    expect_next(&exit_report, 0, "Next: Paceline did not send SIGKILL");
-    expect_next(&exit_report, SIGTERM, "Next: SageMaker sends SIGTERM at StopTrainingJob");
+    expect_next(&exit_report, 0, "Next: look at this job's MemoryUtilization in CloudWatch");
+    expect_next(&exit_report, SIGTERM, "Next: SageMaker sends SIGTERM to all ranks when somebody stops the job");
     exit_report.out_of_memory = true; /* the sentence has it all */
     expect_next(&exit_report, 0, NULL);
     exit_report.out_of_memory = false;
@@ -331,7 +331,7 @@ START_TEST(a_signals_end_is_followed_by_what_to_do_next)
     expect_next(&exit_report, 0, NULL);
     exit_report.note[0] = '\0';
     exit_report.code = SIGSEGV;
-    expect_next(&exit_report, 0, "Next: the signal does not tell where the program was. Set PYTHONFAULTHANDLER=1");
+    expect_next(&exit_report, 0, "Next: compiled code has ended the program");
     strcpy(exit_report.tail, "Fatal Python error: Segmentation fault\n"); /* the handler is on */
     expect_next(&exit_report, 0, NULL);
     exit_report.tail[0] = '\0';
@@ -475,11 +475,11 @@ START_TEST(a_steps_failure_begins_with_its_cause)
     strcpy(exit_report.tail, "Collecting x\n");
     expect_step(&exit_report,
                 "bringing the code into place: the command on host algo-1 was killed by signal 9 "
-                "(SIGKILL)\nNext: Paceline did not send SIGKILL, and no process of this container was "
-                "killed for lack of memory; the instance as a whole may still have run out of it. If "
-                "MemoryUtilization in CloudWatch was near 100 %, take smaller "
-                "batches, fewer ranks on a host or a larger instance; otherwise look for what kills "
-                "processes (kill -9 in a script, a tool, a person).\nProgram: /usr/bin/python3 -m pip install .\n"
+                "(SIGKILL)\nNext: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance has run "
+                "out of memory: take smaller batches, fewer ranks on a host or a larger instance. Otherwise a program "
+                "or a person has sent SIGKILL (`kill -9` in your scripts?): this container's entry point, Paceline, "
+                "has not, and no memory limit of the container itself was reached.\nProgram: /usr/bin/python3 -m pip "
+                "install .\n"
                 "Last lines of its stderr:\nCollecting x\n");
 }
 END_TEST

@@ -127,7 +127,7 @@ END_TEST
 START_TEST(an_answer_has_what_was_added)
 {
     static const char expected[] = "3\00012\000R\nmain ()\nstuck_here ()\nS \000host algo-2, rank 3, process 12: ";
-    static const char end[] = "stuck_here in main\000text";
+    static const char end[] = "stuck_here, called by main\000text";
     struct pl_hosts hosts = PL_HOSTS_NONE;
     struct pl_stacks_program *program = calloc(1, sizeof(*program));
     struct pl_error error = PL_ERROR_NONE;
@@ -166,7 +166,7 @@ START_TEST(one_sentence_says_who_stands_elsewhere)
     hosts.count = 2;
     pl_hosts_describe(&hosts, &text);
     ck_assert_str_eq(pl_text_string(&text),
-                     "rank 2 on host algo-2 stands elsewhere than the others: queue; the other: read");
+                     "rank 2 on host algo-2 does something else than the others: queue; the other: read");
     pl_text_clear(&text);
     programs[0].host = here;
     programs[1].key = key;
@@ -178,7 +178,7 @@ START_TEST(one_sentence_says_who_stands_elsewhere)
     programs[1].key = other_key;
     pl_hosts_describe(&hosts, &text);
     ck_assert_str_eq(pl_text_string(&text),
-                     "process 7 on host algo-1 stands elsewhere than the others: queue; the other: read");
+                     "process 7 on host algo-1 does something else than the others: queue; the other: read");
     pl_text_clear(&text);
     hosts.count = 1;
     pl_hosts_describe(&hosts, &text);

@@ -40,8 +40,8 @@ START_TEST(the_place_is_the_innermost_functions_of_the_main_thread)
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     ck_assert(pl_python_append_place(stacks, &text));
-    ck_assert_str_eq(pl_text_string(&text),
-                     "get (queue.py line 171) in next_batch (my train.py line 12) in <module> (my train.py line 30)");
+    ck_assert_str_eq(pl_text_string(&text), "get (queue.py line 171), called by next_batch (my train.py line 12), "
+                                            "called by <module> (my train.py line 30)");
     ck_assert(!pl_python_append_place("", &text));
     ck_assert(!pl_python_append_place("Current thread 0x1 (most recent call first):\n  File \"a\", line\n", &text));
 }

@@ -20,17 +20,20 @@ struct attempt {
     int64_t deadline_ns;
     pthread_mutex_t lock;
     struct {
-        char wrong[RANKS_TEXT_BYTES]; /* words that name another rank; "" where all are right */
+        char wrong
+            [RANKS_TEXT_BYTES]; /* words without the late rank, this one or the operation; "" where all are right */
     } synced;
 };
 
-static void compare_words(struct attempt *attempt, int rank, int late, const struct pl_error *told)
+static void compare_words(const struct pl_world *world, struct attempt *attempt, int rank, int late,
+                          const struct pl_error *told)
 {
-    char expected[60], text[RANKS_TEXT_BYTES - 100];
+    char expected[PL_RANK_NAME_BYTES + 30], text[RANKS_TEXT_BYTES - 100], name[PL_RANK_NAME_BYTES];
 
     pl_error_text(told, text, sizeof(text));
-    snprintf(expected, sizeof(expected), "still waiting for rank %d", late);
-    if (told->status == PL_TIMEOUT && strstr(text, expected)) {
+    snprintf(expected, sizeof(expected), "still waiting for %s", pl_world_rank_name(world, late, name));
+    if (told->status == PL_TIMEOUT && strstr(text, expected) && strstr(text, "'gradient'") &&
+        strstr(text, pl_world_rank_name(world, rank, name))) {
         return;
     }
     pthread_mutex_lock(&attempt->lock);
@@ -76,7 +79,7 @@ static void await_late_ranks(struct rank *self)
             if (done) {
                 expect(pl_named_wait(engines[late], handles[late], NULL, &error) != PL_OK, "a sum without rank %d",
                        late);
-                compare_words(attempt, self->rank, late, &error);
+                compare_words(self->world, attempt, self->rank, late, &error);
                 handles[late] = 0;
                 waiting--;
             }

@@ -512,6 +512,7 @@ static void leave_body(struct rank *self)
     struct pl_completion completions[2] = {{0}};
     const int all[] = {2, 1, 0};
     float values[2] = {1, 1};
+    char expected[PL_RANK_NAME_BYTES + 40], name[PL_RANK_NAME_BYTES];
     int set = -1;
 
     SERVICE(NULL);
@@ -525,7 +526,9 @@ static void leave_body(struct rank *self)
         for (int i = 2; i-- > 0;) {
             expect(pl_service_wait(service, &completions[i], &error) == PL_CANCELLED, "%s",
                    pl_status_name(completions[i].status));
-            expect(strstr(error.cause, "rank 0 shut the named tensors down"), "%s", error.cause);
+            snprintf(expected, sizeof(expected), "%s shut the named tensors down",
+                     pl_world_rank_name(self->world, 0, name));
+            expect(strstr(error.cause, expected), "%s", error.cause);
         }
     }
     LEAVE();
@@ -544,6 +547,7 @@ static void abort_body(struct rank *self)
     struct pl_completion completions[2] = {{0}};
     const int all[] = {2, 1, 0};
     float values[2] = {1, 1}, own = 1;
+    char given_up[PL_ERROR_CAUSE_BYTES];
     int set = -1;
 
     SERVICE(NULL);
@@ -564,7 +568,7 @@ static void abort_body(struct rank *self)
         for (int i = 2; i-- > 0;) {
             expect(pl_service_wait(service, &completions[i], &error) == PL_PEER, "%s",
                    pl_status_name(completions[i].status));
-            expect(strstr(error.cause, "rank 0 has given up: a test ends"), "%s", error.cause);
+            expect(strstr(error.cause, ranks_given_up(self->world, 0, "a test ends", given_up)), "%s", error.cause);
         }
     }
     pl_service_free(service);
