@@ -14,6 +14,12 @@ struct pl_transport;
 enum { PL_RANK_NAME_BYTES = 96 }; /* room for "rank 3 on host algo-2", with the longest name of a host */
 
 /**
+ * What a split is for. Calls of one purpose come in the same order on all of their ranks; those of two purposes may be
+ * under way at the same time, and come in opposite orders on two ranks.
+ */
+enum pl_split_purpose { PL_SPLIT_FOR_SUB_WORLD, PL_SPLIT_FOR_DEVICES };
+
+/**
  * How ranks find each other before there is a world. One of the functions below makes it, or the program itself. One
  * thread at a time may call its functions, unless `any_thread` is set.
  */
@@ -38,8 +44,8 @@ struct pl_bootstrap {
     void (*abort)(void *context, int code);
 
     /** Make a bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
-    enum pl_status (*split)(void *context, const int *ranks, int count, int64_t deadline_ns,
-                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
+    enum pl_status (*split)(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                            int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
     /** Whether several threads may use it, its transport and the bootstraps split from it at the same time. */
     bool any_thread;

@@ -58,8 +58,8 @@ void pl_world_place_error(const struct pl_world *world, const struct pl_device *
 
 /**
  * Make a world of the same ranks as `parent`, in their order, in which this rank has `device` (NULL: none). `parent`
- * may run collectives meanwhile, in another thread if pl_world_any_thread(); of its sub-worlds no other is made at the
- * same time.
+ * may run collectives and make sub-worlds meanwhile, in another thread if pl_world_any_thread(); no other twin of it is
+ * made at the same time.
  *
  * Collective  yes. Errors: those of pl_world_new_sub(), but `parent` goes on.
  */

@@ -17,6 +17,7 @@
 #include "runtime/start_private.h"
 #include "runtime/trace_ring.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +76,13 @@ static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reter
     const struct pl_knobs *knobs = pl_world_knobs(runtime->world);
     const char *path = pl_knob_text(knobs, PL_KNOB_TRACE);
     PL_AUTO_FREE char *ring = NULL;
+    char host[HOST_NAME_MAX + 1] = "";
     struct pl_trace_options options = {
         .records = (uint64_t)pl_knob_int(knobs, PL_KNOB_TRACE_RECORDS),
         .rank = pl_world_rank(runtime->world),
         .size = pl_world_size(runtime->world),
         .host = pl_world_cross_rank(runtime->world),
+        .host_name = gethostname(host, sizeof(host) - 1) == 0 ? host : NULL,
     };
     struct pl_observer observer = {.ended = pl_trace_add_event,
                                    .posted = pl_trace_note_posted,

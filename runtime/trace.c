@@ -91,6 +91,9 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
     trace->head->rank = options->rank;
     trace->head->size = options->size;
     trace->head->host = options->host;
+    if (options->host_name) {
+        snprintf(trace->head->host_name, sizeof(trace->head->host_name), "%s", options->host_name);
+    }
     trace->head->realtime_minus_monotonic_ns = realtime_minus_monotonic_ns();
     memcpy(trace->head->magic, ring_magic, sizeof(ring_magic));
     *ret_trace = trace;
@@ -173,7 +176,11 @@ static void print_head(struct pl_trace_events *events, const struct pl_ring_head
 {
     char name[64];
 
-    snprintf(name, sizeof(name), "rank %d on host %d", head->rank, head->host);
+    if (*head->host_name) {
+        snprintf(name, sizeof(name), "rank %d on %.*s", head->rank, PL_RING_HOST_NAME_BYTES - 1, head->host_name);
+    } else {
+        snprintf(name, sizeof(name), "rank %d on host %d", head->rank, head->host);
+    }
     pl_trace_events_process(events, head->rank, name);
     pl_trace_events_thread(events, head->rank, 0, "program");
     pl_trace_events_thread(events, head->rank, 1, "collectives");

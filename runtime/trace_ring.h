@@ -15,6 +15,7 @@
 enum {
     PL_RING_PROGRAM = UINT16_MAX, /* `kind` of a span of the program */
     PL_RING_COLLECTIVE_NAME_BYTES = 16,
+    PL_RING_HOST_NAME_BYTES = 32,
 };
 
 /** The first bytes of a ring's file; the records follow. Times are on the rank's CLOCK_MONOTONIC. */
@@ -30,7 +31,8 @@ struct pl_ring_head {
     int64_t posted_ns;
     uint32_t posted_kind;
     char posted_name[PL_RING_COLLECTIVE_NAME_BYTES]; /* without a 0 if it is as long as this */
-    char padding[44];
+    char host_name[PL_RING_HOST_NAME_BYTES];         /* ends with a 0; empty if the host's name is not known */
+    char padding[12];
 };
 
 struct pl_ring_record {
@@ -71,6 +73,7 @@ struct pl_trace_options {
     const char *path; /* the ring's file; NULL: memory */
     uint64_t records; /* number of records that are kept; 0: 16384 */
     int rank, size, host;
+    const char *host_name; /* cut if it is too long for the ring; NULL: not known */
 };
 
 enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_trace **ret_trace,

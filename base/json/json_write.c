@@ -34,6 +34,16 @@ static void append_string(struct pl_json_writer *writer, const char *name, const
     pl_python_json_print_string(string, writer->text);
 }
 
+static void begin_line(struct pl_json_writer *writer)
+{
+    if (writer->lines) {
+        pl_text_append_char(writer->text, '\n');
+        for (unsigned i = 0; i < writer->depth; i++) {
+            pl_text_append(writer->text, "  ");
+        }
+    }
+}
+
 /* Writes what precedes a value: a comma if needed, and the name. */
 static void begin(struct pl_json_writer *writer, const char *name)
 {
@@ -43,9 +53,12 @@ static void begin(struct pl_json_writer *writer, const char *name)
     if (writer->comma) {
         pl_text_append_char(writer->text, ',');
     }
+    if (writer->depth > 0) {
+        begin_line(writer);
+    }
     if (name) {
         append_string(writer, name, name);
-        pl_text_append_char(writer->text, ':');
+        pl_text_append(writer->text, writer->lines ? ": " : ":");
     }
     writer->comma = true;
     writer->ended = writer->depth == 0;
@@ -74,7 +87,11 @@ void pl_json_write_list(struct pl_json_writer *writer, const char *name)
 void pl_json_write_close(struct pl_json_writer *writer)
 {
     PL_BUG_IF(writer->depth == 0);
-    pl_text_append_char(writer->text, writer->closings[--writer->depth]);
+    writer->depth--;
+    if (writer->comma) {
+        begin_line(writer);
+    }
+    pl_text_append_char(writer->text, writer->closings[writer->depth]);
     writer->comma = true;
     writer->ended = writer->depth == 0;
 }

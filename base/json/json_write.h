@@ -28,6 +28,7 @@
 struct pl_json_writer {
     struct pl_text *text;
     unsigned depth;
+    bool lines;                       /* each value on a line of its own, indented: set it before the first one */
     bool comma;                       /* a value precedes in this list or object */
     bool ended;                       /* the root is complete */
     char closings[PL_JSON_MAX_DEPTH]; /* closing brackets, by depth */

@@ -61,12 +61,13 @@ static enum pl_status self_barrier(void *context, int64_t deadline_ns, struct pl
     return PL_OK;
 }
 
-static enum pl_status self_split(void *context, const int *ranks, int count, int64_t deadline_ns,
-                                 struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status self_split(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                                 int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     (void)context;
     (void)ranks;
     (void)count;
+    (void)purpose;
     (void)deadline_ns;
     return pl_bootstrap_new_self(ret_bootstrap, reterr);
 }

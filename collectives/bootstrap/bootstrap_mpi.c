@@ -213,8 +213,8 @@ static void endpoint_free(struct pl_bootstrap *bootstrap)
     free(endpoint->transport.leaked ? NULL : endpoint); /* MPI may still use the receive buffers in it */
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
-                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
+static enum pl_status split(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                            int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
 static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstrap **ret_bootstrap,
                                    struct pl_error *reterr)
@@ -286,10 +286,11 @@ static enum pl_status rendezvous(struct mpi_endpoint *endpoint, const int *ranks
     return PL_OK;
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
-                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status split(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                            int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     struct mpi_endpoint *endpoint = context;
+    uint32_t tag = PL_TAG_RENDEZVOUS + 2 * (uint32_t)purpose;
     enum pl_status status;
     MPI_Group all;
     MPI_Group group;
@@ -298,9 +299,9 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
 
     /* MPI's own call has no deadline, so all members must be there before it. The rendezvous runs twice, because in
      * the first one a rank that came too late may receive messages of ranks whose deadline has passed since. */
-    status = rendezvous(endpoint, ranks, count, PL_TAG_RENDEZVOUS, deadline_ns, reterr);
+    status = rendezvous(endpoint, ranks, count, tag, deadline_ns, reterr);
     if (status == PL_OK) {
-        status = rendezvous(endpoint, ranks, count, PL_TAG_RENDEZVOUS + 1, deadline_ns, reterr);
+        status = rendezvous(endpoint, ranks, count, tag + 1, deadline_ns, reterr);
     }
     if (status != PL_OK) {
         endpoint->broken = true;
@@ -308,7 +309,7 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     }
     MPI_Comm_group(endpoint->comm, &all);
     MPI_Group_incl(all, count, ranks, &group);
-    code = MPI_Comm_create_group(endpoint->comm, group, PL_TAG_BOOTSTRAP + 1, &comm);
+    code = MPI_Comm_create_group(endpoint->comm, group, (int)tag, &comm); /* threads may call it with different tags */
     MPI_Group_free(&group);
     MPI_Group_free(&all);
     if (code != MPI_SUCCESS) {

@@ -39,6 +39,7 @@ struct hub {
 struct split {
     struct split *next;
     struct hub *hub;
+    enum pl_split_purpose purpose;
     int count;
     int taken;
     bool *has; /* [count] */
@@ -264,8 +265,8 @@ static void endpoint_free(struct pl_bootstrap *bootstrap)
     free(endpoint);
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
-                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
+static enum pl_status split(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                            int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
 static enum pl_status endpoint_new(struct hub *hub, int rank, struct pl_bootstrap **ret_bootstrap,
                                    struct pl_error *reterr)
@@ -303,10 +304,10 @@ static enum pl_status endpoint_new(struct hub *hub, int rank, struct pl_bootstra
 
 /* Finds the split that this member has not joined yet; call it with the parent's lock held. A member that calls
  * twice with the same list means two sub-worlds. */
-static struct split *find_split(struct hub *hub, const int *ranks, int count, int place)
+static struct split *find_split(struct hub *hub, enum pl_split_purpose purpose, const int *ranks, int count, int place)
 {
     for (struct split *split = hub->synced.splits; split; split = split->next) {
-        if (split->count == count && !split->has[place] &&
+        if (split->purpose == purpose && split->count == count && !split->has[place] &&
             memcmp(split->ranks, ranks, (size_t)count * sizeof(*ranks)) == 0) {
             return split;
         }
@@ -314,7 +315,8 @@ static struct split *find_split(struct hub *hub, const int *ranks, int count, in
     return NULL;
 }
 
-static struct split *add_split(struct hub *hub, const int *ranks, int count, struct pl_error *reterr)
+static struct split *add_split(struct hub *hub, enum pl_split_purpose purpose, const int *ranks, int count,
+                               struct pl_error *reterr)
 {
     struct split *split = pl_memory_new(1, sizeof(*split), reterr);
     struct split **tail = &hub->synced.splits;
@@ -330,6 +332,7 @@ static struct split *add_split(struct hub *hub, const int *ranks, int count, str
         return NULL;
     }
     memcpy(split->ranks, ranks, (size_t)count * sizeof(*ranks));
+    split->purpose = purpose;
     split->count = count;
     while (*tail) {
         tail = &(*tail)->next;
@@ -349,8 +352,8 @@ static void remove_split(struct hub *hub, struct split *split)
     split_free(split);
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
-                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status split(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                            int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     struct endpoint *endpoint = context;
     enum pl_status status = PL_MEMORY;
@@ -362,9 +365,9 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
         place++;
     }
     pthread_mutex_lock(&endpoint->hub->lock);
-    entry = find_split(endpoint->hub, ranks, count, place);
+    entry = find_split(endpoint->hub, purpose, ranks, count, place);
     if (!entry) {
-        entry = add_split(endpoint->hub, ranks, count, reterr);
+        entry = add_split(endpoint->hub, purpose, ranks, count, reterr);
     }
     if (entry) {
         status = endpoint_new(entry->hub, place, ret_bootstrap, reterr);

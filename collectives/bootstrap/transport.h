@@ -24,7 +24,7 @@ enum {
 };
 
 /* Tags below PL_TAG_P2P are for making worlds and ending them. */
-enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_REVOKE = 3, PL_TAG_RENDEZVOUS = 4 /* and 5 */, PL_TAG_P2P = 256 };
+enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_REVOKE = 3, PL_TAG_RENDEZVOUS = 4 /* to 7 */, PL_TAG_P2P = 256 };
 
 /** Where a rank runs, as all ranks of its world know it. */
 struct pl_locality {

@@ -305,8 +305,9 @@ static enum pl_status new_sub_world(struct pl_world *parent, enum purpose purpos
     enum pl_status status;
 
     PL_TRY(check_list(parent, ranks, count, reterr));
-    status = parent->bootstrap->split(parent->bootstrap->context, ranks, count, pl_world_deadline_ns(parent),
-                                      &bootstrap, &error);
+    status = parent->bootstrap->split(parent->bootstrap->context, ranks, count,
+                                      purpose == FOR_DEVICE ? PL_SPLIT_FOR_DEVICES : PL_SPLIT_FOR_SUB_WORLD,
+                                      pl_world_deadline_ns(parent), &bootstrap, &error);
     if (status != PL_OK) {
         if (purpose == FOR_PROGRAM && pl_bootstrap_is_desynchronised(&error)) {
             PL_AUTO_HOLD(parent);

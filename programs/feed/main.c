@@ -186,11 +186,22 @@ static void say_epoch(const struct tool *tool, uint64_t epoch, const struct pl_f
     }
 }
 
-/* Feeds all epochs and closes the feeder. */
+static void stop_signals(sigset_t *ret_signals)
+{
+    sigemptyset(ret_signals);
+    sigaddset(ret_signals, SIGTERM);
+    sigaddset(ret_signals, SIGINT);
+}
+
+/* Feeds all epochs and closes the feeder. On a stop request the FIFOs must be removed first; before them, while objects
+ * are listed, a signal ends this process. */
 static enum pl_status feed(const struct tool *tool, struct pl_feeder *feeder, struct pl_error *reterr)
 {
     enum pl_status status = PL_OK;
+    sigset_t stop;
 
+    stop_signals(&stop);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
     for (uint64_t epoch = tool->first; status == PL_OK && epoch - tool->first < tool->epochs; epoch++) {
         int64_t begin_ns = pl_clock_now_ns();
         struct pl_feeder_counts counts;
@@ -291,12 +302,8 @@ int main(int argc, char **argv)
         pl_verbs_print_help("feed", argc > 1 ? stdout : stderr);
         return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
-    /* A reader that leaves early is a normal end of an epoch. On a stop request the FIFOs must be removed first. */
-    signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTERM);
-    sigaddset(&stop, SIGINT);
-    sigprocmask(SIG_BLOCK, &stop, NULL);
+    signal(SIGPIPE, SIG_IGN); /* a reader that leaves early is a normal end of an epoch */
+    stop_signals(&stop);
     tool.options.cancel_fd = signalfd(-1, &stop, SFD_CLOEXEC);
     status = run(&tool, &error);
     if (status == PL_CANCELLED) {

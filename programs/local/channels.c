@@ -8,13 +8,12 @@
 #include "entrypoint/supervise/process.h"
 #include "programs/local/files.h"
 #include "programs/local/manifest.h"
+#include "programs/local/stop.h"
 #include "programs/local/tree.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -103,6 +102,13 @@ static enum pl_status check_one(const struct pl_local *local, const struct pl_lo
                             channel->name, channel->from);
     }
     *ret_source = realpath(channel->from, NULL);
+    if (!*ret_source && (errno == ENOENT || errno == ENOTDIR)) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "channel '%s': there is no folder '%s'%s", channel->name,
+                            channel->from,
+                            strchr(channel->from, ':') ? "; the words after a colon are pipe, fastfile, sharded, "
+                                                         "recordio, shuffle=SEED, manifest=FILE and augmented=NAMES"
+                                                       : "");
+    }
     if (!*ret_source || stat(*ret_source, &info) != 0) {
         return pl_error_errno(reterr, "channel '%s': find '%s'", channel->name, channel->from);
     }
@@ -135,29 +141,17 @@ static enum pl_status spawn(const struct pl_local *local, const char *const *arg
     return pl_process_spawn(&setup, ret_pid, reterr);
 }
 
-/* Waits for a program that prepares the job; Control-C ends it. */
-static enum pl_status await(const struct pl_local *local, pid_t program, const char *channel, struct pl_error *reterr)
+/* Waits for the program that fetches a channel; it limits its own waits. */
+static enum pl_status await(struct pl_local *local, pid_t program, const char *channel, struct pl_error *reterr)
 {
-    struct pollfd signal_fd = {.fd = local->signals.fd, .events = POLLIN};
-    bool stopped = false, is_signal;
-    int status, code;
-    pid_t ended;
+    PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE;
+    enum pl_status status;
 
-    while ((ended = waitpid(program, &status, WNOHANG)) == 0) {
-        const int number = pl_signals_next(&local->signals);
-
-        if (number == 0) {
-            poll(&signal_fd, 1, -1); /* `paceline s3` limits its own waits */
-        } else if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT) {
-            kill(program, stopped ? SIGKILL : SIGTERM);
-            stopped = true;
-        }
-    }
-    if (stopped) {
-        return pl_error_set(reterr, PL_CANCELLED, "stopped while the channel '%s' was fetched", channel);
-    }
-    code = ended == program ? pl_process_status_code(status, &is_signal) : 1;
-    return code == 0 ? PL_OK : pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fetched, see above", channel);
+    pl_text_printf(&what, "the channel '%s' was fetched", channel);
+    PL_TRY(pl_text_check(&what, reterr));
+    status = pl_local_await(local, program, 0, PL_DEADLINE_NEVER, what.data, reterr);
+    return status != PL_FAILED ? status
+                               : pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fetched, see above", channel);
 }
 
 static enum pl_status link_one(const char *from, const char *folder, const char *name, struct pl_error *reterr)
@@ -194,6 +188,7 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
 {
     for (size_t i = 0; i < local->job->channel_count; i++) {
         const struct pl_local_channel *channel = &local->job->channels[i];
+        enum pl_status status;
         pid_t program;
 
         if (channel->manifest && channel->mode == PL_LOCAL_PIPE) {
@@ -208,7 +203,11 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
                                            channel->kind == PL_LOCAL_FROM_MANIFEST ? "--manifest" : "--recursive",
                                            channel->from, local->sources[i], NULL},
                      &program, reterr));
-        PL_TRY(await(local, program, channel->name, reterr));
+        status = await(local, program, channel->name, reterr);
+        if (status != PL_OK) {
+            pl_file_remove_tree(local->sources[i]); /* nobody takes a part for the whole */
+            return status;
+        }
     }
     return PL_OK;
 }
@@ -276,7 +275,8 @@ enum pl_status pl_local_channels_lay_out(const struct pl_local *local, struct pl
 }
 
 /* SageMaker makes the first epoch's FIFO before the program starts. */
-static enum pl_status await_fifo(pid_t feeder, const char *channel, const char *place, struct pl_error *reterr)
+static enum pl_status await_fifo(struct pl_local *local, pid_t feeder, const char *channel, const char *place,
+                                 struct pl_error *reterr)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(FIFO_NS);
     PL_AUTO_TEXT struct pl_text fifo = PL_TEXT_NONE;
@@ -287,6 +287,9 @@ static enum pl_status await_fifo(pid_t feeder, const char *channel, const char *
     while (access(fifo.data, F_OK) != 0) {
         if (waitid(P_PID, (id_t)feeder, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0) {
             return pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fed, see above", channel);
+        }
+        if (pl_local_stops(local) > 0) {
+            return pl_error_set(reterr, PL_CANCELLED, "stopped before the channel '%s' had its FIFO", channel);
         }
         if (pl_deadline_passed(deadline_ns)) {
             return pl_error_set(reterr, PL_TIMEOUT, "channel '%s': no FIFO '%s' after %d s", channel, fifo.data,
@@ -337,7 +340,7 @@ static enum pl_status feed(struct pl_local *local, size_t number, size_t index, 
     argv[count] = NULL;
     PL_TRY(spawn(local, argv, &local->feeds[local->feed_count], reterr));
     local->feed_count++;
-    return await_fifo(local->feeds[local->feed_count - 1], channel->name, place.data, reterr);
+    return await_fifo(local, local->feeds[local->feed_count - 1], channel->name, place.data, reterr);
 }
 
 enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *reterr)

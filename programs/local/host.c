@@ -14,6 +14,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_SETTING_BYTES = 64, EXIT_UNREPORTED = 3 };
+enum { MOST_SETTING_BYTES = 64, EXIT_UNREPORTED = 3, START_MS = 60000 };
 
 static int namespaces_of(const struct pl_local *local)
 {
@@ -284,6 +285,10 @@ static enum pl_status start_namespaces(struct pl_local *local, size_t index, con
     }
     PL_TRY(pl_file_write_fd(go_write, "", 1, "the start of a host", reterr));
     /* The end of this pipe is the start of the program, which closes it. */
+    if (poll(&(struct pollfd){.fd = report_read, .events = POLLIN}, 1, START_MS) == 0) {
+        return pl_error_set(reterr, PL_TIMEOUT, "%s did not have its mounts within %d s: does a file system hang?",
+                            host->name, START_MS / 1000);
+    }
     do {
         bytes = read(report_read, &error, sizeof(error));
     } while (bytes < 0 && errno == EINTR);

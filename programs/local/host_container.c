@@ -9,6 +9,7 @@
 #include "entrypoint/supervise/process.h"
 #include "programs/local/channels.h"
 #include "programs/local/secret.h"
+#include "programs/local/stop.h"
 #include "programs/local/tree.h"
 
 #include <errno.h>
@@ -18,68 +19,75 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define LABEL "paceline-local"
 
-enum { MOST_OUTPUT_BYTES = 64 << 10, MOST_WORDS = 1024, COMM_BYTES = 64 };
+enum {
+    MOST_OUTPUT_BYTES = 64 << 10,
+    MOST_WORDS = 1024,
+    COMM_BYTES = 64,
+    ASK_S = 60,         /* how long the engine may take for an answer */
+    GIVE_BACK_S = 1200, /* and for the owners of millions of files */
+};
 
 /* ---- the engine ---- */
 
-/* Reads all that a command prints; the rest of too much is dropped. */
-static void read_all(int fd, struct pl_text *text)
-{
-    char some[4096];
-    ssize_t bytes;
-
-    while ((bytes = read(fd, some, sizeof(some))) > 0 || (bytes < 0 && errno == EINTR)) {
-        if (bytes > 0 && text->length < MOST_OUTPUT_BYTES) {
-            pl_text_append_n(text, some, (size_t)bytes);
-        }
-    }
-}
-
-/* Runs the engine with `words`, which end with NULL, and waits. Its output and errors come into `text`. PL_FAILED, with
- * its first line, if it does not end with 0. */
-static enum pl_status ask(const struct pl_local *local, const char *const *words, struct pl_text *text,
-                          struct pl_error *reterr)
+/* Runs the engine with `words`, which end with NULL, and waits for at most `most_s`. Its output and errors come into
+ * `text`. PL_FAILED, with its first line, if it does not end with 0. */
+static enum pl_status ask_for(struct pl_local *local, const char *const *words, int most_s, struct pl_text *text,
+                              struct pl_error *reterr)
 {
     const char *argv[16] = {local->engine};
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC), read_fd = -1, write_fd = -1;
-    int pipes[2], status = 0;
+    PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC),
+                      output_fd = memfd_create("output", MFD_CLOEXEC);
+    PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE;
+    PL_AUTO_FREE char *output = pl_memory_new(MOST_OUTPUT_BYTES, 1, reterr);
+    enum pl_status status;
     size_t count = 1;
-    pid_t pid, ended;
+    ssize_t bytes;
+    pid_t pid;
 
+    PL_TRY(output ? PL_OK : PL_MEMORY);
     for (; words[count - 1]; count++) {
         PL_BUG_IF(count + 1 >= PL_ARRAY_ITEMS(argv));
         argv[count] = words[count - 1];
     }
-    if (null_fd < 0 || pipe2(pipes, O_CLOEXEC) != 0) {
-        return pl_error_errno(reterr, "make a pipe");
+    if (null_fd < 0 || output_fd < 0) {
+        return pl_error_errno(reterr, "make the file for the output of '%s'", local->engine);
     }
-    read_fd = pipes[0];
-    write_fd = pipes[1];
     setup.argv = argv;
     setup.environment = pl_environment_strings(local->environment);
     setup.signals = &local->signals;
     setup.stdin_fd = null_fd;
-    setup.stdout_fd = setup.stderr_fd = write_fd;
+    setup.stdout_fd = setup.stderr_fd = output_fd;
     setup.own_group = true; /* Control-C is for this program */
+    pl_text_printf(&what, "'%s %s %s' ran", local->engine, words[0], words[1] ? words[1] : "");
+    PL_TRY(pl_text_check(&what, reterr));
     PL_TRY(pl_process_spawn(&setup, &pid, reterr));
-    pl_file_close_at(&write_fd);
-    read_all(read_fd, text);
-    do {
-        ended = waitpid(pid, &status, 0);
-    } while (ended < 0 && errno == EINTR);
+    status = pl_local_await(local, pid, pl_local_stops_borne(local), pl_deadline_after_ns(most_s * PL_NS_PER_S),
+                            what.data, reterr);
+    bytes = pread(output_fd, output, MOST_OUTPUT_BYTES, 0); /* the rest of too much is dropped */
+    pl_text_append_n(text, output, bytes > 0 ? (size_t)bytes : 0);
     PL_TRY(pl_text_check(text, reterr));
-    if (ended == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        return PL_OK;
+    if (status == PL_TIMEOUT) {
+        return pl_error_set(reterr, PL_TIMEOUT,
+                            "'%s %s %s' did not end within %d s and was killed: find out by '%s info' whether the "
+                            "engine answers, and start it again",
+                            local->engine, words[0], words[1] ? words[1] : "", most_s, local->engine);
     }
-    return pl_error_set(reterr, PL_FAILED, "%s %s: %.*s", local->engine, words[0],
-                        (int)strcspn(pl_text_string(text), "\n"), pl_text_string(text));
+    return status != PL_FAILED ? status
+                               : pl_error_set(reterr, PL_FAILED, "%s %s: %.*s", local->engine, words[0],
+                                              (int)strcspn(pl_text_string(text), "\n"), pl_text_string(text));
+}
+
+static enum pl_status ask(struct pl_local *local, const char *const *words, struct pl_text *text,
+                          struct pl_error *reterr)
+{
+    return ask_for(local, words, ASK_S, text, reterr);
 }
 
 static enum pl_status find_engine(struct pl_local *local, struct pl_error *reterr)
@@ -120,7 +128,7 @@ static bool is_alive(const char *number)
 }
 
 /* Removes one container or network if the call that made it has ended. */
-static void remove_left(const struct pl_local *local, const char *kind, const char *name)
+static void remove_left(struct pl_local *local, const char *kind, const char *name)
 {
     const bool is_network = strcmp(kind, "network") == 0;
     const char *const what[] = {
@@ -146,7 +154,7 @@ static void remove_left(const struct pl_local *local, const char *kind, const ch
     }
 }
 
-static enum pl_status remove_all_left(const struct pl_local *local, struct pl_error *reterr)
+static enum pl_status remove_all_left(struct pl_local *local, struct pl_error *reterr)
 {
     static const char *const kinds[] = {"container", "network"}; /* a network goes after its containers */
     static const char *const lists[2][7] = {
@@ -180,14 +188,19 @@ enum pl_status pl_local_containers_prepare(struct pl_local *local, struct pl_err
     const char *const look[] = {"image", "inspect", "--format", "{{.Id}}", local->job->image, NULL};
     PL_AUTO_TEXT struct pl_text said = PL_TEXT_NONE, label = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
     char network[64];
 
     PL_TRY(find_engine(local, reterr));
     PL_TRY(remove_all_left(local, reterr));
-    if (ask(local, look, &said, &error) != PL_OK) {
+    status = ask(local, look, &said, &error);
+    if (status == PL_FAILED) {
         return pl_error_set(reterr, PL_NOT_FOUND,
                             "there is no image '%s' here: build it, or fetch it by '%s pull %s' (%s)",
                             local->job->image, local->engine, local->job->image, error.cause);
+    }
+    if (status != PL_OK) {
+        return pl_error_set(reterr, status, "%s", error.cause);
     }
     if (local->job->hosts == 1) {
         return PL_OK;
@@ -219,7 +232,7 @@ void pl_local_container_kill(const struct pl_local *local, size_t index)
     }
 }
 
-enum pl_status pl_local_container_lose(const struct pl_local *local, size_t index, struct pl_error *reterr)
+enum pl_status pl_local_container_lose(struct pl_local *local, size_t index, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text said = PL_TEXT_NONE;
     char name[64], network[64];
@@ -233,7 +246,7 @@ enum pl_status pl_local_container_lose(const struct pl_local *local, size_t inde
     return ask(local, (const char *const[]){"kill", name, NULL}, &said, reterr);
 }
 
-void pl_local_containers_remove(const struct pl_local *local)
+void pl_local_containers_remove(struct pl_local *local)
 {
     PL_AUTO_TEXT struct pl_text said = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
@@ -258,7 +271,7 @@ static int find_foreign(const char *path, const struct stat *info, int type, str
     return path && type >= 0 && place && info->st_uid != geteuid();
 }
 
-enum pl_status pl_local_containers_give_back(const struct pl_local *local, struct pl_error *reterr)
+enum pl_status pl_local_containers_give_back(struct pl_local *local, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text mount = PL_TEXT_NONE, owner = PL_TEXT_NONE, said = PL_TEXT_NONE;
 
@@ -269,10 +282,10 @@ enum pl_status pl_local_containers_give_back(const struct pl_local *local, struc
     pl_text_printf(&owner, "%lu:%lu", (unsigned long)geteuid(), (unsigned long)getegid());
     PL_TRY(pl_text_check(&mount, reterr));
     PL_TRY(pl_text_check(&owner, reterr));
-    PL_TRY(ask(local,
-               (const char *const[]){"run", "--rm", "--user=0", "--entrypoint=chown", "--mount", mount.data,
-                                     local->job->image, "-R", owner.data, "/run/paceline-local", NULL},
-               &said, reterr));
+    PL_TRY(ask_for(local,
+                   (const char *const[]){"run", "--rm", "--user=0", "--entrypoint=chown", "--mount", mount.data,
+                                         local->job->image, "-R", owner.data, "/run/paceline-local", NULL},
+                   GIVE_BACK_S, &said, reterr));
     return PL_OK;
 }
 

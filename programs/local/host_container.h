@@ -37,16 +37,15 @@ void pl_local_container_name(size_t index, char text[static 64]);
 void pl_local_container_kill(const struct pl_local *local, size_t index);
 
 /** Takes the container of the host `index` off the network, so that its end closes no connection, and kills it. */
-enum pl_status pl_local_container_lose(const struct pl_local *local, size_t index,
-                                       struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_local_container_lose(struct pl_local *local, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Gives the files that a daemon of root has made in the job's folder to the caller, by a container of the same image:
  * nobody but root could remove them otherwise.
  */
-enum pl_status pl_local_containers_give_back(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_local_containers_give_back(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Removes the containers and the network. Called when no client runs any more. */
-void pl_local_containers_remove(const struct pl_local *local);
+void pl_local_containers_remove(struct pl_local *local);
 
 #endif

@@ -77,6 +77,7 @@ struct pl_local {
     const struct pl_local_view *job;
     enum pl_local_kind kind;
     bool keep, colour;
+    bool has_made_folder;    /* there was no folder of this name */
     bool has_code;           /* the job names a program, whose code is the caller's directory */
     char folder[PATH_MAX];   /* FOLDER/NAME, absolute */
     char cwd[PATH_MAX];      /* the caller's directory, which is the code of the job */
@@ -88,6 +89,7 @@ struct pl_local {
     char **sources; /* of each channel: the folder with its data, as this machine sees it, or the address on S3 */
     struct pl_environment *environment;
     struct pl_signals signals;
+    unsigned stops, stops_borne; /* see stop.h; with how many the ending goes on */
     int lock_fd, network_fd;
     unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* of several hosts */
     struct pl_local_host *hosts;

@@ -191,6 +191,10 @@ static enum pl_status read_options(int argc, char **argv, struct pl_local *local
     if (status != PL_END || options->help) {
         return status == PL_END ? PL_OK : status;
     }
+    if (local->kind != PL_LOCAL_CONTAINERS && (local->engine_name || local->engine_option_count > 0)) {
+        return pl_error_set(reterr, PL_INVALID, "--%s is for containers: give --image IMAGE too",
+                            local->engine_name ? "engine" : "engine-option");
+    }
     PL_TRY(add_processes(options, reterr));
     if (optind < argc && strcmp(argv[optind - 1], "--") != 0) {
         return pl_error_set(reterr, PL_INVALID, "found '%s', expected an option, or -- before the program",
@@ -260,6 +264,7 @@ static enum pl_status open_folder(struct pl_local *local, const struct options *
     }
     pl_text_printf(&path, "%s/%s", options->folder, local->job->name);
     PL_TRY(pl_text_check(&path, reterr));
+    local->has_made_folder = access(path.data, F_OK) != 0;
     PL_TRY(pl_file_make_dirs(path.data, FOLDER_MODE, reterr));
     if (!realpath(path.data, local->folder) || statvfs(local->folder, &room) != 0) {
         return pl_error_errno(reterr, "find '%s'", path.data);
@@ -269,6 +274,27 @@ static enum pl_status open_folder(struct pl_local *local, const struct options *
                             (int)(LEAST_FREE_BYTES >> 20));
     }
     return lock(local, reterr);
+}
+
+/* What an earlier job of this name left would be taken for this one's if this call is killed. */
+static enum pl_status remove_earlier(const struct pl_local *local, struct pl_error *reterr)
+{
+    static const char *const names[] = {"job.json", "model.tar.gz", "output.tar.gz", "report.html"};
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        PL_TRY(pl_local_path(local, &path, reterr, "%s", names[i]));
+        if (unlink(path.data) != 0 && errno != ENOENT) {
+            return pl_error_errno(reterr, "remove '%s' of an earlier job of this name", path.data);
+        }
+    }
+    for (size_t i = local->job->hosts + 1; i <= PL_LOCAL_MOST_HOSTS; i++) { /* of hosts that this job has not */
+        PL_TRY(pl_local_path(local, &path, reterr, "algo-%zu.log", i));
+        if (unlink(path.data) != 0) {
+            break;
+        }
+    }
+    return PL_OK;
 }
 
 static enum pl_status open_logs(struct pl_local *local, struct pl_error *reterr)
@@ -354,6 +380,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(pl_local_channels_check(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
     PL_TRY(pl_local_secret_make(local, reterr));
+    PL_TRY(remove_earlier(local, reterr));
     PL_TRY(open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
     pl_local_result_say_stop(local);
@@ -459,6 +486,9 @@ int main(int argc, char **argv)
         status = pl_local_job_save(options.job, options.save, &error);
     } else {
         status = run_all(&local, &options, &code, &error);
+        if (status != PL_OK && local.run_ns == 0 && local.has_made_folder && *local.folder) {
+            pl_file_remove_tree(local.folder); /* a job that was refused leaves nothing */
+        }
     }
     if (status != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));

@@ -107,6 +107,22 @@ static void copy_line(char to[SHOWN_BYTES + 1], const char *line, size_t length)
     pl_text_mask(to, bytes);
 }
 
+static bool is_plain(char letter)
+{
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9');
+}
+
+/* A line that has less than half of the letters is near by chance. */
+static bool has_near(const struct metric *metric)
+{
+    unsigned letters = 0;
+
+    for (const char *letter = metric->expression; *letter != '\0'; letter++) {
+        letters += is_plain(*letter);
+    }
+    return metric->nearness > 0 && 2 * metric->nearness >= letters;
+}
+
 /* Counts the letters and digits that the expression begins with and that the line has in this order. */
 static void compare(struct metric *metric, const char *line, size_t length)
 {
@@ -114,15 +130,14 @@ static void compare(struct metric *metric, const char *line, size_t length)
     const char *at = line;
 
     for (const char *letter = metric->expression; *letter != '\0'; letter++) {
-        const bool is_plain = (*letter >= 'a' && *letter <= 'z') || (*letter >= 'A' && *letter <= 'Z') ||
-                              (*letter >= '0' && *letter <= '9');
-        const char *found = is_plain ? memchr(at, *letter, length - (size_t)(at - line)) : at;
+        const bool plain = is_plain(*letter);
+        const char *found = plain ? memchr(at, *letter, length - (size_t)(at - line)) : at;
 
         if (!found) {
             break;
         }
-        nearness += is_plain;
-        at = found + is_plain;
+        nearness += plain;
+        at = found + plain;
     }
     if (nearness > metric->nearness) {
         metric->nearness = nearness;
@@ -196,7 +211,7 @@ void pl_local_metrics_print(const struct pl_local_metrics *metrics, FILE *out)
                     metric->count == 1 ? "" : "s", metric->first);
         } else {
             pl_log(PL_LOG_WARNING, "metric '%s': no line of the log matches '%s'%s%s", metric->name, metric->expression,
-                   metric->nearness > 0 ? "; the nearest line: " : "", metric->nearest);
+                   has_near(metric) ? "; the nearest line: " : "", has_near(metric) ? metric->nearest : "");
         }
     }
 }

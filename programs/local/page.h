@@ -11,6 +11,6 @@
 #include "programs/local/local.h"
 
 /** Writes both while the trees are there. A failure is a warning. */
-void pl_local_page_write(const struct pl_local *local);
+void pl_local_page_write(struct pl_local *local);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "programs/local/files.h"
 #include "programs/local/run.h"
+#include "programs/local/stop.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -41,7 +42,21 @@ static enum pl_status raise_archive(struct archive *out, const char *name, struc
                           code > 0 ? strerror_r(code, text, sizeof(text)) : "");
 }
 
-static enum pl_status pack_data(struct archive *out, const char *path, off_t left, struct pl_error *reterr)
+static enum pl_status check_stops(struct pl_local *local, struct pl_error *reterr)
+{
+    const unsigned known = local->stops, stops = pl_local_stops(local);
+
+    if (stops > local->stops_borne) {
+        return pl_error_set(reterr, PL_CANCELLED, "stopped while the results were packed");
+    }
+    if (stops > known) {
+        pl_log(PL_LOG_INFO, "the job has ended, and its results are packed; a second Control-C ends this without them");
+    }
+    return PL_OK;
+}
+
+static enum pl_status pack_data(struct pl_local *local, struct archive *out, const char *path, off_t left,
+                                struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     char data[COPY_BYTES];
@@ -52,6 +67,7 @@ static enum pl_status pack_data(struct archive *out, const char *path, off_t lef
     while (left > 0) {
         const ssize_t bytes = read(fd, data, left < COPY_BYTES ? (size_t)left : COPY_BYTES);
 
+        PL_TRY(check_stops(local, reterr));
         if (bytes <= 0) {
             return bytes == 0 ? pl_error_set(reterr, PL_FAILED, "'%s' became shorter while it was packed", path)
                               : pl_error_errno(reterr, "read '%s'", path);
@@ -64,7 +80,8 @@ static enum pl_status pack_data(struct archive *out, const char *path, off_t lef
     return PL_OK;
 }
 
-static enum pl_status pack_file(struct archive *out, const char *folder, const char *name, struct pl_error *reterr)
+static enum pl_status pack_file(struct pl_local *local, struct archive *out, const char *folder, const char *name,
+                                struct pl_error *reterr)
 {
     __attribute__((cleanup(free_entry))) struct archive_entry *entry = archive_entry_new();
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -74,6 +91,7 @@ static enum pl_status pack_file(struct archive *out, const char *folder, const c
 
     pl_text_printf(&path, "%s/%s", folder, name);
     PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(check_stops(local, reterr));
     if (!entry || lstat(path.data, &info) != 0) {
         return pl_error_errno(reterr, "read '%s'", path.data);
     }
@@ -87,7 +105,7 @@ static enum pl_status pack_file(struct archive *out, const char *folder, const c
     if (archive_write_header(out, entry) != ARCHIVE_OK) {
         return raise_archive(out, name, reterr);
     }
-    return S_ISREG(info.st_mode) ? pack_data(out, path.data, info.st_size, reterr) : PL_OK;
+    return S_ISREG(info.st_mode) ? pack_data(local, out, path.data, info.st_size, reterr) : PL_OK;
 }
 
 static bool has_packed(const struct pl_local_files *all, size_t count, const char *name)
@@ -103,7 +121,7 @@ static bool has_packed(const struct pl_local_files *all, size_t count, const cha
 }
 
 /* Packs what the host `index` has below `part`, but for the names that earlier hosts have. */
-static enum pl_status pack_host(const struct pl_local *local, struct archive *out, size_t index, const char *part,
+static enum pl_status pack_host(struct pl_local *local, struct archive *out, size_t index, const char *part,
                                 struct pl_local_files *all, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
@@ -119,7 +137,7 @@ static enum pl_status pack_host(const struct pl_local *local, struct archive *ou
         const char *name = all[index].paths[i];
 
         if (!has_packed(all, index, name)) {
-            PL_TRY(pack_file(out, folder.data, name, reterr));
+            PL_TRY(pack_file(local, out, folder.data, name, reterr));
         } else if (twice++ == 0) {
             pl_log(PL_LOG_WARNING, "%s: '%s' of %s exists on an earlier host too, and SageMaker keeps one of them",
                    part, name, local->hosts[index].name);
@@ -128,7 +146,7 @@ static enum pl_status pack_host(const struct pl_local *local, struct archive *ou
     return PL_OK;
 }
 
-static enum pl_status pack(const struct pl_local *local, const char *part, const char *name, struct pl_error *reterr)
+static enum pl_status pack(struct pl_local *local, const char *part, const char *name, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_local_files *all = pl_memory_new(local->job->hosts, sizeof(*all), reterr);
     __attribute__((cleanup(free_archive))) struct archive *out = archive_write_new();
@@ -154,15 +172,18 @@ static enum pl_status pack(const struct pl_local *local, const char *part, const
         status = raise_archive(out, name, reterr);
     }
     if (status != PL_OK) {
-        unlink(path.data); /* nobody takes a part for the whole */
+        archive_write_fail(out); /* else its end would be filled with zeros, up to the size of the file */
+        unlink(path.data);       /* nobody takes a part for the whole */
     }
     return status;
 }
 
 enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *reterr)
 {
-    enum pl_status status = pack(local, "model", "model.tar.gz", reterr);
+    enum pl_status status;
 
+    local->stops_borne = pl_local_stops_borne(local);
+    status = pack(local, "model", "model.tar.gz", reterr);
     status = status == PL_OK ? pack(local, "output/data", "output.tar.gz", reterr) : status;
     local->packed_ns = pl_clock_now_ns();
     if (status != PL_OK && reterr) {
@@ -235,7 +256,14 @@ static void print_archive(const struct pl_local *local, const char *what, const 
     struct stat info;
 
     if (pl_local_path(local, &path, NULL, "%s", name) == PL_OK && stat(path.data, &info) == 0) {
-        printf("%s: %s (%.1f MB)\n", what, path.data, (double)info.st_size / 1e6);
+        const double bytes = (double)info.st_size;
+
+        if (bytes < 1e3) {
+            printf("%s: %s (%.0f bytes)\n", what, path.data, bytes);
+        } else {
+            printf("%s: %s (%.1f %s)\n", what, path.data, bytes < 1e6 ? bytes / 1e3 : bytes / 1e6,
+                   bytes < 1e6 ? "kB" : "MB");
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 #include "programs/local/rehearse.h"
 #include "programs/local/spot.h"
 #include "programs/local/state.h"
+#include "programs/local/stop.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,7 +36,7 @@ struct run {
     struct pl_local *local;
     int64_t kill_ns, others_ns;         /* deadlines */
     int64_t stop_ns, limit_ns, spot_ns; /* when to stop, and why */
-    bool killed;
+    unsigned stops;                     /* that the job got */
 };
 
 static void print_line(struct pl_local *local, struct pl_local_host *host, size_t bytes)
@@ -130,7 +131,6 @@ static void signal_hosts(struct pl_local *local, int number)
 
 static void kill_hosts(struct run *run)
 {
-    run->killed = true;
     run->kill_ns = PL_DEADLINE_NEVER;
     signal_hosts(run->local, SIGKILL);
 }
@@ -156,14 +156,16 @@ static void stop(struct run *run, enum pl_local_end why, const char *words)
 
 static void take_signals(struct run *run)
 {
-    int number;
+    struct pl_local *local = run->local;
+    const unsigned stops = pl_local_stops(local);
 
-    while ((number = pl_signals_next(&run->local->signals)) != 0) {
-        if (number != SIGINT && number != SIGTERM && number != SIGHUP && number != SIGQUIT) {
-            continue;
-        }
-        if (run->local->end == PL_LOCAL_RUNS) {
+    for (; run->stops < stops; run->stops++) {
+        if (local->end == PL_LOCAL_RUNS) {
             stop(run, PL_LOCAL_STOP, "stopping the job; a second Control-C kills it");
+        } else if (local->end == PL_LOCAL_SPOT) {
+            pl_log(PL_LOG_INFO, "the job does not start again; a second Control-C kills it");
+            local->end = PL_LOCAL_STOP;
+            local->spot_ns = 0;
         } else {
             pl_log(PL_LOG_INFO, "killing the job");
             kill_hosts(run);
@@ -373,12 +375,15 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
     enum pl_status status;
 
     PL_TRY(waits ? PL_OK : PL_MEMORY);
+    if (pl_local_stops(local) > 0) {
+        return pl_error_set(reterr, PL_CANCELLED, "stopped before the program began");
+    }
     PL_TRY(make_words(local, &words, reterr));
     if (local->kind != PL_LOCAL_CONTAINERS) { /* its program is the image's */
         PL_TRY(find_first(local, words, &first, reterr));
     }
     local->end = PL_LOCAL_RUNS;
-    local->run_ns = pl_clock_now_ns();
+    local->run_ns = local->run_ns > 0 ? local->run_ns : pl_clock_now_ns(); /* of the first run of a spot stop */
     status = start_all(local, words, reterr);
     run.stop_ns = after(local->stop_ns);
     run.spot_ns = after(local->spot_ns);

@@ -6,10 +6,12 @@
 #include "base/memory.h"
 #include "programs/local/files.h"
 #include "programs/local/metric.h"
+#include "programs/report/packed.h"
 #include "programs/report/report.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +26,7 @@ enum {
     MOST_HOSTS = 250,
     MOST_RINGS = 4096,
     NOTE_BYTES = 500,
+    MOST_TRIAL = 1000000,
 };
 
 struct reader {
@@ -33,6 +36,9 @@ struct reader {
     size_t definition_count;
     struct pl_local_metrics *metrics; /* of the definitions; NULL without */
     struct pl_local_files rings;
+    bool has_tree;           /* of a host */
+    bool is_sweep;           /* its trials have lines of the log that begin with "[trial N] " */
+    char unpacked[PATH_MAX]; /* a folder of its own, removed at the end; "" */
 };
 
 static void add_note(struct pl_report_notes *notes, const char *text, size_t length)
@@ -78,6 +84,18 @@ static double find_step(const char *line, size_t length)
     return pl_local_metrics_number_after(line, length, "step=", &step) ? (double)step : -1;
 }
 
+/* Returns N + 1 of a line that begins with "[trial N] "; else 0. */
+static unsigned trial_of(const char *line, size_t length)
+{
+    static const char begin[] = "[trial ";
+    uint64_t number;
+
+    return length > sizeof(begin) && strncmp(line, begin, sizeof(begin) - 1) == 0 &&
+                   pl_local_metrics_number_after(line, length, begin, &number) && number < MOST_TRIAL
+               ? (unsigned)number + 1
+               : 0;
+}
+
 /* Adds a value at `x`, or with a negative x by its number. */
 static void add_value(struct pl_series *series, double x, double value, const char *line, size_t length)
 {
@@ -86,7 +104,9 @@ static void add_value(struct pl_series *series, double x, double value, const ch
 
         memcpy(series->first_line, line, bytes);
         series->first_line[bytes] = '\0';
+        series->has_steps = x >= 0;
     }
+    series->line = trial_of(line, length);
     pl_series_add(series, x >= 0 ? x : (double)(series->count + series->not_finite + 1), value);
 }
 
@@ -167,6 +187,7 @@ static void take_launch(struct reader *reader, const char *line, size_t length)
 
     if (!reader->report->launch && end) {
         reader->report->launch = strndup(line + skip, (size_t)(end - line) - skip);
+        reader->is_sweep = reader->report->launch && strstr(reader->report->launch, ", sweep: ");
     }
 }
 
@@ -181,8 +202,13 @@ static void take_line(struct reader *reader, const char *line, size_t length)
     if (strncmp(line, "paceline: version ", strlen("paceline: version ")) == 0) {
         take_launch(reader, line, length);
     }
+    if (reader->is_sweep && strncmp(line, "best_", strlen("best_")) == 0 && !reader->report->best) {
+        reader->report->best = strndup(line, length < NOTE_BYTES ? length : NOTE_BYTES);
+    }
     if (reader->metrics) {
         pl_local_metrics_read(reader->metrics, line, length);
+    } else if (reader->is_sweep && trial_of(line, length) == 0) {
+        return; /* what the sweep says of the trials is in their table */
     } else if (!reader->report->has_json && strncmp(line, "paceline: ", strlen("paceline: ")) != 0) {
         take_words(reader, line, length);
     }
@@ -312,23 +338,24 @@ static bool ends_with(const char *text, const char *end)
     return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-/* Takes rings, trials and logs below the tree's output/data. */
-static enum pl_status read_output(struct reader *reader, const char *tree, struct pl_error *reterr)
+/* Takes rings, trials and metrics in the folder, which is a tree's output/data. */
+static enum pl_status read_data(struct reader *reader, const char *data, struct pl_error *reterr)
 {
     PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
-    PL_AUTO_TEXT struct pl_text data = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    PL_TRY(path_of(&data, tree, "output/data", reterr));
-    if (access(data.data, F_OK) != 0) {
+    if (access(data, F_OK) != 0) {
         return PL_OK;
     }
-    PL_TRY(pl_local_files_list(data.data, false, &files, reterr));
+    PL_TRY(pl_local_files_list(data, false, &files, reterr));
     for (size_t i = 0; i < files.count; i++) {
         enum pl_status status = PL_OK;
 
-        PL_TRY(path_of(&path, data.data, files.paths[i], reterr));
-        if (ends_with(files.paths[i], ".ring") && reader->rings.count < MOST_RINGS) {
+        PL_TRY(path_of(&path, data, files.paths[i], reterr));
+        if (ends_with(files.paths[i], ".ring") && strncmp(files.paths[i], "trial-", strlen("trial-")) == 0) {
+            reader->report->trial_rings++;
+        } else if (ends_with(files.paths[i], ".ring") && reader->rings.count < MOST_RINGS) {
             PL_TRY(pl_local_files_add(&reader->rings, path.data, reterr));
         } else if (strcmp(files.paths[i], "trials.jsonl") == 0) {
             status = read_lines(reader, path.data, take_trial, &error);
@@ -342,14 +369,38 @@ static enum pl_status read_output(struct reader *reader, const char *tree, struc
     return PL_OK;
 }
 
+/* The output of a job whose trees are gone, as `paceline local` packed it. */
+static enum pl_status read_packed(struct reader *reader, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    const char *parent = pl_environment_own("TMPDIR");
+
+    PL_TRY(path_of(&path, reader->folder, "output.tar.gz", reterr));
+    if (access(path.data, F_OK) != 0) {
+        return PL_OK;
+    }
+    snprintf(reader->unpacked, sizeof(reader->unpacked), "%s/paceline-report-XXXXXX",
+             parent && *parent ? parent : "/tmp");
+    if (!mkdtemp(reader->unpacked)) {
+        const enum pl_status status = pl_error_errno(reterr, "make the folder '%s'", reader->unpacked);
+
+        *reader->unpacked = '\0';
+        return status;
+    }
+    PL_TRY(pl_packed_take(path.data, reader->unpacked, reterr));
+    return read_data(reader, reader->unpacked, reterr);
+}
+
 static void read_tree(struct reader *reader, const char *tree)
 {
+    PL_AUTO_TEXT struct pl_text data = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
+    reader->has_tree = true;
     read_json(reader, tree, "input/config/resourceconfig.json", &reader->report->config);
     read_json(reader, tree, "input/config/hyperparameters.json", &reader->report->hyperparameters);
     read_failure(reader, tree);
-    if (read_output(reader, tree, &error) != PL_OK) {
+    if (path_of(&data, tree, "output/data", &error) != PL_OK || read_data(reader, data.data, &error) != PL_OK) {
         add_problem(reader, &error);
     }
 }
@@ -467,6 +518,9 @@ static enum pl_status read_all(struct reader *reader, struct pl_error *reterr)
         read_tree(reader, reader->folder);
         report->hosts = report->config ? pl_json_count(pl_json_member(pl_json_root(report->config), "hosts")) : 1;
     }
+    if (!reader->has_tree && read_packed(reader, &error) != PL_OK) {
+        add_problem(reader, &error);
+    }
     if (report->hosts == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND,
                             "'%s' is no folder of a job: expected algo-1 or algo-1.log there, as `paceline local` "
@@ -491,6 +545,9 @@ enum pl_status pl_report_read(const char *folder, struct pl_report *report, stru
     pl_local_metrics_free(reader.metrics);
     free(reader.definitions);
     pl_local_files_done(&reader.rings);
+    if (*reader.unpacked) {
+        pl_file_remove_tree(reader.unpacked);
+    }
     return status;
 }
 
@@ -509,6 +566,7 @@ void pl_report_done(struct pl_report *report)
     free(report->name);
     free(report->failure);
     free(report->launch);
+    free(report->best);
     for (size_t i = 0; i < report->series_count; i++) {
         free(report->series[i]);
     }

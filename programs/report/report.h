@@ -31,6 +31,7 @@ struct pl_report {
     char *name;    /* of the job; else of the folder */
     char *failure; /* a failure file; NULL */
     char *launch;  /* from the first line of the log: version, launcher, ranks and hosts; NULL */
+    char *best;    /* a sweep's last line: "best_accuracy=0.9 trial=4"; NULL */
     size_t hosts, logs;
     bool has_definitions; /* the job has MetricDefinitions */
     bool has_json;        /* the job wrote its metrics as JSON: words of its log would be the same ones */
@@ -38,8 +39,8 @@ struct pl_report {
     size_t series_count;
     uint64_t left_out;                        /* values of further names */
     struct pl_report_notes warnings, resumes; /* lines of the log */
-    size_t rings;
-    struct pl_text comparison; /* the sentences of pl_trace_compare() */
+    size_t rings, trial_rings;                /* each trial has traces of its own */
+    struct pl_text comparison;                /* the sentences of pl_trace_compare() */
     struct pl_trace_rank *ranks;
     size_t rank_count;
     struct pl_json *trials[PL_REPORT_MOST_TRIALS];

@@ -31,8 +31,15 @@ static void halve(struct pl_series *series)
 
 void pl_series_add(struct pl_series *series, double x, double y)
 {
-    const struct pl_series_stretch value = {
-        .first_x = x, .last_x = x, .least = y, .least_x = x, .most = y, .most_x = x, .last = y, .count = 1};
+    const struct pl_series_stretch value = {.first_x = x,
+                                            .last_x = x,
+                                            .least = y,
+                                            .least_x = x,
+                                            .most = y,
+                                            .most_x = x,
+                                            .last = y,
+                                            .count = 1,
+                                            .line = series->line};
 
     if (!isfinite(y)) {
         series->not_finite++;
@@ -43,6 +50,7 @@ void pl_series_add(struct pl_series *series, double x, double y)
         series->width = 1;
     }
     series->count++;
+    series->lines = series->line >= series->lines ? series->line + 1 : series->lines;
     series->last = y;
     series->least = fmin(series->least, y);
     series->most = fmax(series->most, y);

@@ -7,6 +7,7 @@
 #include "runtime/trace_ring.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@
 enum span_kind { SPAN_DATA, SPAN_SAVE, SPAN_KINDS };
 
 static const char *const span_names[SPAN_KINDS] = {"data", "save"};
+
+_Static_assert(PL_TRACE_HOST_BYTES + 1 == PL_RING_HOST_NAME_BYTES, "the names of the rings");
 
 struct span {
     int64_t start_ns, end_ns;
@@ -53,6 +56,7 @@ struct summary {
     struct rank *ranks; /* by rank */
     size_t count;
     int size, hosts;
+    bool has_names; /* the hosts have names, each another one */
     uint64_t first; /* sequence number of steps[0] */
     size_t steps;
     int64_t total_ns, cost_ns;
@@ -109,6 +113,35 @@ static bool is_step(const struct pl_ring_record *record)
     return record->kind != PL_RING_PROGRAM && record->part == 0;
 }
 
+/* Letters of host names alone: the rings may be of anybody. */
+static bool is_name(const char name[PL_RING_HOST_NAME_BYTES])
+{
+    const size_t length = strnlen(name, PL_RING_HOST_NAME_BYTES);
+
+    return length > 0 && length < PL_RING_HOST_NAME_BYTES &&
+           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._") == length;
+}
+
+/* Hosts of a test, for instance, may have one name: then numbers tell them apart. */
+static bool names_tell_hosts_apart(const struct summary *summary)
+{
+    for (size_t i = 0; i < summary->count; i++) {
+        const struct pl_ring_head *head = &summary->ranks[i].ring.head;
+
+        if (!is_name(head->host_name)) {
+            return false;
+        }
+        for (size_t j = 0; j < i; j++) {
+            const struct pl_ring_head *other = &summary->ranks[j].ring.head;
+
+            if ((strcmp(head->host_name, other->host_name) == 0) != (head->host == other->host)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static enum pl_status read_rings(struct summary *summary, const char *const *paths, struct pl_error *reterr)
 {
     for (size_t i = 0; i < summary->count; i++) {
@@ -140,7 +173,21 @@ static enum pl_status read_rings(struct summary *summary, const char *const *pat
         }
         summary->hosts = head->host >= summary->hosts ? head->host + 1 : summary->hosts;
     }
+    summary->has_names = names_tell_hosts_apart(summary);
     return PL_OK;
+}
+
+/* Writes the name of a host to `name`, which has PL_TRACE_HOST_BYTES + 1 bytes, and returns it. */
+static const char *host_name(const struct summary *summary, int host, char *name)
+{
+    snprintf(name, PL_TRACE_HOST_BYTES + 1, "host %d", host);
+    for (size_t i = 0; i < summary->count && summary->has_names; i++) {
+        if (summary->ranks[i].ring.head.host == host) {
+            memcpy(name, summary->ranks[i].ring.head.host_name, PL_TRACE_HOST_BYTES + 1);
+            break;
+        }
+    }
+    return name;
 }
 
 static enum pl_status add_span(struct spans *spans, size_t *capacity, int64_t start_ns, int64_t end_ns,
@@ -249,6 +296,7 @@ static enum pl_status correct_clocks(struct summary *summary, struct pl_error *r
     PL_AUTO_FREE int64_t *values = pl_memory_new(summary->count, sizeof(*values), reterr);
     PL_AUTO_FREE int64_t *offsets = pl_memory_new(summary->steps, sizeof(*offsets), reterr);
     const int reference = summary->ranks[0].ring.head.host;
+    char name[PL_TRACE_HOST_BYTES + 1], reference_name[PL_TRACE_HOST_BYTES + 1];
 
     if (!values || !offsets) {
         return PL_MEMORY;
@@ -269,9 +317,9 @@ static enum pl_status correct_clocks(struct summary *summary, struct pl_error *r
             }
         }
         if (llabs(offset_ns) >= SAID_CLOCK_NS) {
-            pl_text_printf(summary->text,
-                           "The clock of host %d is %.3f s %s that of host %d; this is corrected here.\n", host,
-                           (double)llabs(offset_ns) / PL_NS_PER_S, offset_ns > 0 ? "ahead of" : "behind", reference);
+            pl_text_printf(summary->text, "The clock of %s is %.3f s %s that of %s; this is corrected here.\n",
+                           host_name(summary, host, name), (double)llabs(offset_ns) / PL_NS_PER_S,
+                           offset_ns > 0 ? "ahead of" : "behind", host_name(summary, reference, reference_name));
         }
     }
     return PL_OK;
@@ -453,12 +501,13 @@ static int host_waited_for(const struct summary *summary)
 static void say_once(const struct summary *summary, const struct rank *rank)
 {
     const struct step *step = &rank->steps[rank->most_sequence - summary->first];
+    char name[PL_TRACE_HOST_BYTES + 1];
 
     pl_text_printf(summary->text,
-                   "Rank %d (host %d) was late once: the others waited %.3f s for it in collective %" PRIu64
-                   " (%s%s%s).\n",
-                   rank->ring.head.rank, rank->ring.head.host, (double)rank->most_ns / PL_NS_PER_S, rank->most_sequence,
-                   kind_text(step->kind), *step->name ? " " : "", step->name);
+                   "Rank %d (%s) was late once: the others waited %.3f s for it in collective %" PRIu64 " (%s%s%s).\n",
+                   rank->ring.head.rank, host_name(summary, rank->ring.head.host, name),
+                   (double)rank->most_ns / PL_NS_PER_S, rank->most_sequence, kind_text(step->kind),
+                   *step->name ? " " : "", step->name);
 }
 
 static enum pl_status say_who(const struct summary *summary, struct pl_error *reterr)
@@ -466,6 +515,7 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
     PL_AUTO_FREE int64_t *values = pl_memory_new(summary->count, sizeof(*values), reterr);
     const struct rank *rank = most_waited_for(summary);
     const double share = percent(summary->cost_ns, summary->total_ns);
+    char name[PL_TRACE_HOST_BYTES + 1];
     int host;
 
     if (!values) {
@@ -480,14 +530,13 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
             return PL_OK;
         }
         pl_text_printf(summary->text,
-                       "Rank %d (host %d) was waited for in %" PRIu64 " of %zu collectives, %.0f %% of the time: ",
-                       rank->ring.head.rank, rank->ring.head.host, rank->times, summary->steps - 1,
-                       percent(rank->cost_ns, summary->total_ns));
+                       "Rank %d (%s) was waited for in %" PRIu64 " of %zu collectives, %.0f %% of the time: ",
+                       rank->ring.head.rank, host_name(summary, rank->ring.head.host, name), rank->times,
+                       summary->steps - 1, percent(rank->cost_ns, summary->total_ns));
         say_why(summary, rank, values);
     } else if ((host = host_waited_for(summary)) >= 0) {
-        pl_text_printf(summary->text,
-                       "The ranks of host %d were late by turns: the others waited %.0f %% of the time.\n", host,
-                       share);
+        pl_text_printf(summary->text, "The ranks of %s were late by turns: the others waited %.0f %% of the time.\n",
+                       host_name(summary, host, name), share);
     } else {
         pl_text_printf(summary->text, "The ranks were late by turns, no one rank: they waited %.0f %% of the time.\n",
                        share);
@@ -499,9 +548,8 @@ static struct pl_trace_rank shares_of(const struct summary *summary, const struc
 {
     const int64_t spans_ns = rank->span_ns[SPAN_DATA] + rank->span_ns[SPAN_SAVE], all_ns = summary->total_ns;
 
-    return (struct pl_trace_rank){
+    struct pl_trace_rank shares = {
         .rank = rank->ring.head.rank,
-        .host = rank->ring.head.host,
         .computes = percent(rank->own_ns > spans_ns ? rank->own_ns - spans_ns : 0, all_ns),
         .data = percent(rank->span_ns[SPAN_DATA], all_ns),
         .saves = percent(rank->span_ns[SPAN_SAVE], all_ns),
@@ -509,6 +557,9 @@ static struct pl_trace_rank shares_of(const struct summary *summary, const struc
         .moves = percent(rank->moving_ns, all_ns),
         .late = rank->times,
     };
+
+    host_name(summary, rank->ring.head.host, shares.host);
+    return shares;
 }
 
 /* Appends the ranks whose newest collective is `sequence`, or with `others` those whose is not. Returns how many. */
@@ -638,16 +689,23 @@ enum pl_status pl_trace_summarise(const char *const *paths, size_t count, struct
 {
     PL_AUTO_FREE struct pl_trace_rank *ranks = NULL;
     size_t rank_count = 0;
+    int width = (int)strlen("host");
 
     PL_TRY(pl_trace_compare(paths, count, text, &ranks, &rank_count, reterr));
+    for (size_t i = 0; i < rank_count; i++) {
+        const int length = (int)strlen(ranks[i].host);
+
+        width = length > width ? length : width;
+    }
     if (rank_count > 0) {
-        pl_text_append(text, "\n  rank  host  computes  data  saves  waits for others  moves data  late\n");
+        pl_text_printf(text, "\n  rank  %-*s  computes  data  saves  waits for others  moves data  late\n", width,
+                       "host");
     }
     for (size_t i = 0; i < rank_count; i++) {
         const struct pl_trace_rank *rank = &ranks[i];
 
-        pl_text_printf(text, "  %4d  %4d  %6.1f %%  %2.0f %%  %3.0f %%  %14.1f %%  %8.1f %%  %4" PRIu64 "\n",
-                       rank->rank, rank->host, rank->computes, rank->data, rank->saves, rank->waits, rank->moves,
+        pl_text_printf(text, "  %4d  %-*s  %6.1f %%  %2.0f %%  %3.0f %%  %14.1f %%  %8.1f %%  %4" PRIu64 "\n",
+                       rank->rank, width, rank->host, rank->computes, rank->data, rank->saves, rank->waits, rank->moves,
                        rank->late);
     }
     return pl_text_check(text, reterr);

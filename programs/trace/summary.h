@@ -16,9 +16,12 @@
 
 #include <stdint.h>
 
+enum { PL_TRACE_HOST_BYTES = 31 };
+
 /** Of one rank, as parts of the time from the first to the last common collective, in percent. */
 struct pl_trace_rank {
-    int rank, host;
+    int rank;
+    char host[PL_TRACE_HOST_BYTES + 1]; /* its name, or "host 1" if the rings have no names that tell hosts apart */
     double computes, data, saves, waits, moves; /* waits: for other ranks; moves: data, in collectives */
     uint64_t late;                              /* how often the others waited for it */
 };

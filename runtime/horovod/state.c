@@ -108,8 +108,8 @@ static enum pl_status split_job(const struct pl_state_members *members, struct p
                             "of which the caller is a member",
                             state.job->rank);
     }
-    return state.job->split(state.job->context, members->ranks, members->count, PL_DEADLINE_NEVER, ret_bootstrap,
-                            reterr);
+    return state.job->split(state.job->context, members->ranks, members->count, PL_SPLIT_FOR_SUB_WORLD,
+                            PL_DEADLINE_NEVER, ret_bootstrap, reterr);
 }
 
 /* `*ret_bootstrap` NULL: all of the job. */

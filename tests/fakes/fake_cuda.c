@@ -292,6 +292,11 @@ bool fake_cuda_has_context(void)
     return current;
 }
 
+int fake_cuda_device(void)
+{
+    return current ? current->ordinal : -1;
+}
+
 /* ---- driver and devices ---- */
 
 #define PLAIN_ENTER(name)                                                                                              \

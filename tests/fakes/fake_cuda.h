@@ -58,6 +58,9 @@ int fake_cuda_run(void *stream, void (*work)(void *argument, bool runs), void *a
 /** Whether the calling thread has a context. Exported by the fake driver. */
 bool fake_cuda_has_context(void);
 
+/** The number of the calling thread's device; -1: it has no context. Exported by the fake driver. */
+int fake_cuda_device(void);
+
 /**
  * Give orders to a running driver; tests/support/device.h finds the function. Exported by the fake driver.
  *

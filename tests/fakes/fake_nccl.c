@@ -9,6 +9,7 @@
  *     FAKE_NCCL_FAULT=async:R:N   rank R's operation number N (from 1) ends in a network error
  *     FAKE_NCCL_FAULT=hang:R:N    rank R's operation number N never begins
  *     FAKE_NCCL_FAULT=ask:R:N     the call of rank R's operation number N fails
+ *     FAKE_NCCL_ROOM=N            a device runs N groups at the same time: others wait until one of these has ended
  *     FAKE_NCCL_ABORT_HANGS=1     an abort lets the streams go on, and does not return
  *
  * The fake driver's order fail=NAME:N counts these functions, too (fake_cuda.h); those that release do so all the same.
@@ -19,6 +20,7 @@
 #include "collectives/gpu/library_nccl.h"
 #include "collectives/reduce/kernel.h"
 #include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/fake_nccl_room.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -72,6 +74,8 @@ struct operation {
 struct ncclComm {
     int rank;
     int size;
+    int device;
+    int room; /* groups that run on the device at the same time; 0: any number */
     char path[64];
     struct rendezvous *rendezvous;
     pthread_t joiner;
@@ -97,8 +101,6 @@ static _Thread_local int depth;
 static _Thread_local struct operation *opened;
 static _Thread_local struct operation **opened_tail;
 static _Thread_local struct ncclComm *asked;
-
-#define API __attribute__((visibility("default")))
 
 /* NCCL's header declares them without prototypes. */
 ncclResult_t ncclGroupStart(void);
@@ -131,11 +133,6 @@ static bool fails(const char *function)
     return yes;
 }
 
-static void look_away(void)
-{
-    sched_yield();
-}
-
 /* ---- work in a stream ---- */
 
 /* A barrier of all ranks. False if aborted. */
@@ -153,7 +150,7 @@ static bool meet(struct ncclComm *comm)
         if (atomic_load(&comm->aborted)) {
             return false;
         }
-        look_away();
+        sched_yield();
     }
     return true;
 }
@@ -286,7 +283,7 @@ static bool exchange(struct operation *first)
             }
             busy = busy || o->moved < bytes;
         }
-        look_away();
+        sched_yield();
     }
     return !atomic_load(&comm->aborted);
 }
@@ -300,7 +297,7 @@ static bool run_one(struct operation *o)
             atomic_store(&comm->state, ncclRemoteError);
         }
         while (!atomic_load(&comm->aborted)) {
-            look_away();
+            sched_yield();
         }
         return false;
     }
@@ -328,7 +325,8 @@ static void run_group(void *argument, bool runs)
 {
     struct operation *first = argument;
     struct ncclComm *comm = first->comm;
-    bool good = runs && !atomic_load(&comm->aborted);
+    bool has_room = runs && fake_nccl_find_room(comm->device, comm->room, &comm->aborted);
+    bool good = has_room && !atomic_load(&comm->aborted);
     bool exchanged = false;
 
     while (first) {
@@ -342,6 +340,7 @@ static void run_group(void *argument, bool runs)
         first = o->next;
         free(o);
     }
+    fake_nccl_give_room(comm->device, has_room);
     atomic_fetch_sub(&comm->pending, 1);
 }
 
@@ -681,6 +680,7 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
     const char *fault = getenv("FAKE_NCCL_FAULT");
     struct ncclComm *comm = calloc(1, sizeof(*comm));
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    __typeof__(&fake_cuda_device) device;
 
     if (!comm || !driver || size > MOST_RANKS || rank < 0 || rank >= size || config->blocking != 0 ||
         config->size != sizeof(*config) || config->magic != 0xcafebeef || config->version != NCCL_VERSION_CODE) {
@@ -690,6 +690,9 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
     *(void **)&comm->launch = dlsym(driver, "fake_cuda_run");
     *(void **)&comm->has_context = dlsym(driver, "fake_cuda_has_context");
     need(comm->has_context(), "joining in a thread without a device");
+    *(void **)&device = dlsym(driver, "fake_cuda_device");
+    comm->device = device();
+    comm->room = fake_nccl_room();
     comm->rank = rank;
     comm->size = size;
     atomic_store(&last_max_ctas, config->maxCTAs);
@@ -748,7 +751,7 @@ static void end(struct ncclComm *comm)
 {
     pthread_join(comm->joiner, NULL);
     while (atomic_load(&comm->pending) > 0) {
-        look_away();
+        sched_yield();
     }
     while (comm->group) {
         struct operation *o = comm->group;

@@ -4,10 +4,10 @@
 and optionally a region, a clock offset and a token that the client has to find out; in addition a container's endpoint for credentials
 (/credentials) and an STS (/sts/). It does not check signatures: the tests against a real server do.
 
-  fake_s3.py [--keep] [--latency MS] [--demand NAME=VALUE]... DIRECTORY
+  fake_s3.py [--keep] [--latency MS] [--stall BYTES] [--demand NAME=VALUE]... DIRECTORY
 
 serves the files below DIRECTORY as bucket "bkt" and prints "port N". --keep: an object that is put becomes a file there; --latency: each answer comes that much
-later; --demand: a header that each write must have.
+later; --stall: of a longer answer only so many bytes come, and the line "stalls TARGET" is printed; --demand: a header that each write must have.
 """
 import argparse
 import asyncio
@@ -98,7 +98,7 @@ class Listener:
 
 
 class FakeS3(Listener):
-    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), part_bytes=None, needs_if_match=False, refuses_checksums=False, keep=None, latency_s=0, demands=None):
+    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), part_bytes=None, needs_if_match=False, refuses_checksums=False, keep=None, latency_s=0, stall_bytes=None, demands=None):
         super().__init__()
         self.objects = dict(objects or {})  # key -> bytes
         self.region = region                # requests signed for a different region get a redirect
@@ -123,6 +123,7 @@ class FakeS3(Listener):
         self.refuses_checksums = refuses_checksums  # uploads with checksums fail, as on servers that do not know them
         self.keep_below = keep  # a directory
         self.latency_s = latency_s
+        self.stall_bytes = stall_bytes  # of a longer answer only so much comes
         self.demands = demands or {}  # headers that each write must have, as by a bucket's policy
         self.carried = {}             # key -> headers of the request that wrote it
         self.etags = {}  # key -> the bytes and their ETag
@@ -139,8 +140,12 @@ class FakeS3(Listener):
             headers.setdefault("Content-Length", str(len(data)))
             headers["Date"] = email.utils.formatdate(time.time() + self.clock_offset_s, usegmt=True)
             head = f"HTTP/1.1 {status} Fake\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
-            writer.write(head.encode("latin-1") + (b"" if method == "HEAD" else data))
+            sent = b"" if method == "HEAD" else data[:self.stall_bytes]
+            writer.write(head.encode("latin-1") + sent)
             await writer.drain()
+            if method != "HEAD" and len(sent) < len(data):
+                print("stalls", target, flush=True)
+                await asyncio.Event().wait()
 
     async def before_answer(self, method, target):
         if self.latency_s:
@@ -357,6 +362,7 @@ async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--latency", type=float, default=0)
+    parser.add_argument("--stall", type=int)
     parser.add_argument("--demand", action="append", default=[])
     parser.add_argument("directory")
     arguments = parser.parse_args()
@@ -367,7 +373,7 @@ async def main():
             path = os.path.join(directory, name)
             with open(path, "rb") as file:
                 objects[os.path.relpath(path, below)] = file.read()
-    fake = FakeS3(objects, keep=below if arguments.keep else None, latency_s=arguments.latency / 1000,
+    fake = FakeS3(objects, keep=below if arguments.keep else None, latency_s=arguments.latency / 1000, stall_bytes=arguments.stall,
                   demands=dict(demand.split("=", 1) for demand in arguments.demand))
     print("port", await fake.start(), flush=True)
     await fake.server.serve_forever()

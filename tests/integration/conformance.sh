@@ -40,20 +40,32 @@ devices() { # DEVICES FOLDER
         timeout 500 mpirun --oversubscribe --bind-to none -n 3 "$program" devices "$1"
 }
 
+sets() { # DEVICES FOLDER [variable=value...]: sets of ranks that come first in opposite orders
+    local fakes=$PACELINE_BUILD/tests/fakes
+    [ -e "$fakes/nccl/libnccl.so.2" ] || return 0
+    echo "== 3 processes, sets, devices and NCCL: $*"
+    env FAKE_CUDA=devices=3,delay_us=20,leaks LD_LIBRARY_PATH="$fakes/$2:$fakes${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "${@:3}" \
+        timeout 500 mpirun --oversubscribe --bind-to none -n 3 "$program" sets "$1" "$rounds"
+}
+
 threads() { # RANKS RANKS_A_HOST
     echo "== threads and ranks a host: $*"
     timeout 500 "$program" threads "$@"
 }
 
 if [ "${1:-main}" = main ]; then
+    rounds=4
     ranks 3
     ranks 2 PACELINE_BACKEND=p2p
     mixtures 2
     failures 3
     halves 5
     devices 3 nccl
+    sets 3 nccl
+    sets 1 no_nccl OMPI_MCA_btl=tcp,self
     threads 5 2
 else
+    rounds=60
     ranks 2
     ranks 5
     ranks 3 PACELINE_BACKEND=p2p
@@ -62,6 +74,8 @@ else
     failures 4
     halves 1
     devices 1 no_nccl
+    sets 3 nccl OMPI_MCA_btl=tcp,self
+    sets 1 no_nccl
     threads 4 2
     threads 7 3
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # `paceline local`: a plain host and hosts in namespaces see the tree that SageMaker lays out; the log, the exit code, the status, the reason of a
-# failure and the metrics are those of the job; a stop, a limit and a spot stop reach it; nothing is left when it is killed.
+# failure and the metrics are those of the job; a stop, a limit and a spot stop reach it; nothing is left when it is stopped in any phase, or killed.
 set -euo pipefail
 paceline=$PACELINE_BUILD/entrypoint/paceline
 work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-local-test-XXXXXX")
@@ -11,6 +11,18 @@ fail() { echo "FAILED: $*"; [ ! -e log ] || cat log; exit 1; }
 step() { echo "[$SECONDS s] $*"; }
 # Runs a job; its exit code is $code, what it prints is in the file log.
 job() { code=0; "$paceline" local "$@" >log 2>&1 </dev/null || code=$?; }
+# Sends Control-C to the job in the background, and waits until the job has taken it: two that wait at once would be one.
+interrupt() { kill -INT $job; while grep -qs '^ShdPnd:.*[2367abef]$' /proc/$job/status; do [ $SECONDS -lt 500 ] || fail "Control-C is not taken"; sleep 0.01; done; }
+# ends CODE NAME: the job in the background, NAME, ends with CODE and leaves nothing but the files of its folder.
+ends() {
+  code=0
+  wait $job || code=$?
+  [ $code = "$1" ] || fail "it ended with $code, not $1"
+  ! pgrep -f "$work/" >left || fail "processes are left: $(ps -fp "$(paste -sd, left)")"
+  ! grep "$work" /proc/mounts || fail "a mount is left"
+  [ -z "$(find paceline-local -type p)" ] || fail "a FIFO is left"
+  [ -z "$(find "paceline-local/$2" -mindepth 2)" ] || fail "files are left: $(find "paceline-local/$2")"
+}
 # Waits until the line is in the log of the job that runs in the background.
 await() { until grep -q "$1" log; do kill -0 $job || fail "the job ended before '$1'"; [ $SECONDS -lt 500 ] || fail "no '$1'"; sleep 0.05; done; }
 
@@ -32,7 +44,9 @@ chmod +x program
 
 step "bad input is told before a host starts"
 job --hosts 0 -- true && [ $code = 2 ] && grep -q "hosts is '0'" log || fail "--hosts 0: code $code"
-job --channel training=missing -- true && [ $code != 0 ] && grep -q "'training'.*'missing'" log || fail "a missing folder: code $code"
+job --channel training=missing -- true && [ $code = 2 ] && grep -q "channel 'training': there is no folder 'missing'$" log || fail "a missing folder: code $code"
+job --channel training=data:pip -- true && [ $code = 2 ] && grep -q "no folder 'data:pip'; the words after a colon are pipe, " log || fail "an unknown word: code $code"
+job --engine podman -- true && [ $code = 2 ] && grep -q "engine is for containers: give --image IMAGE too" log || fail "--engine without --image: code $code"
 job --channel training=data --channel training=data -- true && [ $code = 2 ] && grep -q training log || fail "a channel twice: code $code"
 job --kind plain --hosts 2 -- true && [ $code = 2 ] && grep -q "found 2 hosts" log || fail "two plain hosts: code $code"
 job --metric 'loss=loss=(' -- true && [ $code = 2 ] && grep -q "metric 'loss'" log || fail "a wrong expression: code $code"
@@ -44,6 +58,7 @@ job --lose algo-1 -- true && [ $code = 2 ] && grep -q "expected a host and a tim
 job --hosts 2 --cut algo-2@1s -- true && [ $code = 2 ] && grep -q "such as algo-2@30s,5s" log || fail "--cut without a length: code $code"
 job --cut algo-1@1s,1s -- true && [ $code = 2 ] && grep -q "a single one has no network" log || fail "--cut of one host: code $code"
 ! find . -name algo-1.log | grep -q . || fail "a host started: $(find .)"
+[ -z "$(ls paceline-local)" ] || fail "refused jobs left folders: $(ls paceline-local)"
 
 step "a plain host"
 job --kind plain --name plain --channel training=data --metric 'loss=loss=([0-9.]+)' --metric 'accuracy=accuracy=([0-9.]+)' --keep -- ./program
@@ -100,6 +115,81 @@ grep -q '^\[algo-1\] stopped' log && grep -q '^Status: Stopped$' log || fail "--
 job --kind plain --name limit --max-run 1 --stop-time 1 -- sh -c 'trap "" TERM; while :; do sleep 0.1; done'
 grep -q 'stop: 1 of 1 hosts were killed' log || fail "no sentence about the kill"
 grep -q '^Status: Stopped (MaxRuntimeExceeded)$' log && [ $code != 0 ] || fail "--max-run: code $code"
+
+step "Control-C while a channel is fetched, before a FIFO is there, and while a container engine does not answer"
+mkdir objects
+head -c 3000000 /dev/zero >objects/large
+serve() { python3 "$PACELINE_SOURCE/tests/fakes/fake_s3.py" "${@:2}" objects >"$1" & until grep -q '^port' "$1"; do [ $SECONDS -lt 500 ] || fail "no S3 server"; sleep 0.05; done; }
+serve half.log --stall 1000000
+half=$!
+serve silent.log --latency 3600000
+silent=$!
+# from SERVER NAME CHANNEL has a job whose channel is read from that server.
+from() {
+  AWS_ENDPOINT_URL_S3=http://127.0.0.1:$(sed -n 's/^port //p' "$1") AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x \
+    "$paceline" local --kind plain --name "$2" --channel "$3" "${@:4}" -- true >log 2>&1 &
+  job=$!
+}
+until_there() { until "$@" >/dev/null; do kill -0 $job || fail "the job ended before: $*"; [ $SECONDS -lt 500 ] || fail "not there: $*"; sleep 0.05; done; }
+from half.log fetching training=s3://bkt/ --keep
+until_there grep '^stalls /bkt/large' half.log
+until_there find paceline-local/fetching/input -type f
+interrupt
+ends 1 fetching
+grep -q "error: stopped while the channel 'training' was fetched" log || fail "a stop while a channel is fetched"
+from half.log fetching training=s3://bkt/
+until_there pgrep -f "cp --recursive s3://bkt/ $work/"
+program=$(pgrep -f "cp --recursive s3://bkt/ $work/")
+kill -STOP "$program" # it cannot end by itself
+until_there grep '^State:.T' "/proc/$program/status"
+interrupt
+until_there grep '^ShdPnd:.*[4-7c-f]...$' "/proc/$program/status"
+interrupt
+ends 1 fetching
+from silent.log feeding training=s3://bkt/:pipe
+until_there pgrep -f "feed --quiet s3://bkt/ $work/"
+interrupt
+ends 1 feeding
+grep -q "error: stopped before the channel 'training' had its FIFO" log || fail "a stop before a FIFO is there"
+kill $half $silent
+printf '#!/bin/sh\necho "$@" >asked\nexec sleep 1000\n' >engine
+chmod +x engine
+"$paceline" local --engine "$work/engine" --image none --name engine -- true >log 2>&1 &
+job=$!
+until_there test -s asked
+interrupt
+kill -0 $job || fail "the first Control-C does not wait for the engine"
+interrupt
+ends 1 engine
+grep -q "error: stopped while '$work/engine ps --all' ran" log || fail "a stop while the engine does not answer"
+
+step "a second Control-C kills, and one while the results are packed drops them"
+"$paceline" local --kind plain --name killed -- sh -c 'trap "" TERM; echo runs; while :; do sleep 0.1; done' >log 2>&1 &
+job=$!
+await '^\[algo-1\] runs'
+interrupt
+await 'a second Control-C kills it'
+interrupt
+ends 137 killed
+grep -q 'killing the job' log && grep -q '^Status: Stopped$' log && grep -q 'stop: 1 of 1 hosts were killed' log || fail "a second Control-C"
+# packs BYTES has a job with a model of so many bytes; it returns while this is packed.
+packs() {
+  rm -rf paceline-local/packing
+  "$paceline" local --kind plain --name packing -- sh -c "truncate -s $1"' "$SM_MODEL_DIR/large"' >log 2>&1 &
+  job=$!
+  until [ -e paceline-local/packing/model.tar.gz ] || ! kill -0 $job 2>/dev/null; do [ $SECONDS -lt 500 ] || fail "no model is packed"; sleep 0.01; done
+}
+packs 200M
+interrupt
+ends 0 packing
+grep -q '^Status: Completed$' log && [ "$(tar tvzf paceline-local/packing/model.tar.gz | awk '{ print $3 }')" = 209715200 ] || fail "the first Control-C while the model is packed"
+packs 1T
+interrupt
+await 'a second Control-C ends this without them'
+interrupt
+ends 1 packing
+grep -q '^Status: Failed$' log && grep -q 'Artifact upload failed: stopped while the results were packed' log && [ ! -e paceline-local/packing/model.tar.gz ] ||
+  fail "the second Control-C while the model is packed: $(ls paceline-local/packing)"
 
 step "a shell in a plain host"
 shell() { "$paceline" local shell "$@" >shell.log 2>&1 </dev/null; }
@@ -164,6 +254,28 @@ shell algo-2 sh -c 'echo "$(hostname) $SM_CURRENT_HOST"; ls -d /opt/ml/model; re
 until shell algo-1 paceline stacks && grep -q '^host algo-2, process [0-9]*: ' shell.log; do [ $SECONDS -lt 500 ] || fail "paceline stacks: $(cat shell.log)"; sleep 0.1; done
 kill -TERM $job
 wait $job || fail "the job ended with $?"
+
+step "Control-C while hosts start: one does not answer"
+# starts WORDS... has a job of two hosts whose second one is halted before its ssh server is there.
+starts() {
+  "$paceline" local --name starting --hosts 2 --processes-per-host 1 --stop-time "$1" -- sh -c 'echo runs' >log 2>&1 &
+  job=$!
+  until second=$(sed -n 's/^algo-2 //p' paceline-local/starting/lock 2>/dev/null) && [ -n "$second" ]; do [ $SECONDS -lt 500 ] || fail "no second host"; sleep 0.01; done
+  kill -STOP "$second"
+  until grep -q '^State:.T' "/proc/$second/status"; do [ $SECONDS -lt 500 ] || fail "the second host is not halted"; sleep 0.01; done
+}
+if command -v mpirun >/dev/null; then
+  starts 1
+  interrupt
+  ends 137 starting
+  grep -q '^Status: Stopped$' log && grep -q 'stop: [12] of 2 hosts were killed' log && ! grep -q '\] runs' log || fail "Control-C"
+  starts 1000
+  interrupt
+  await 'a second Control-C kills it'
+  interrupt
+  ends 137 starting
+  grep -q 'killing the job' log && grep -q '^Status: Stopped$' log && ! grep -q '\] runs' log || fail "a second Control-C"
+fi
 
 step "a host that is switched off, and one whose cable is out"
 job --name lost --hosts 2 --lose algo-2@3s --environment PACELINE_SILENCE_S=3 -- sh -c 'trap "echo ended" EXIT TERM; while :; do sleep 0.1; done'
@@ -277,8 +389,10 @@ for hosts in 1 2; do
   ! grep -q "$work" /proc/mounts || fail "a mount is left"
   ! ip link show sw0 >/dev/null 2>&1 || fail "a bridge is left"
   [ ! -e paceline-local/killed/secret ] || fail "the secret of the ssh keys is left"
+  ! ls paceline-local/killed | grep -qx 'job.json\|model.tar.gz\|report.html' || fail "results of an earlier job of this name: $(ls paceline-local/killed)"
   job --name killed -- true
   [ $code = 0 ] || fail "the next run of the name ended with $code"
+  grep -Eq "^Model: .*/model.tar.gz \\([0-9.]+ (bytes|kB)\\)$" log && [ ! -e paceline-local/killed/algo-2.log ] || fail "the next run of the name: $(ls paceline-local/killed)"
 done
 
 command -v mpirun >/dev/null || { echo "no mpirun: MNIST was not trained"; exit 77; }

@@ -5,19 +5,22 @@
 Each page is checked strictly: tags that close in their order, known attributes, nothing that is fetched, no script; names from outside stay text, and colours
 have a contrast of at least 4.5 (text) or 3 (areas) with their background, light and dark.
 """
+import datetime
 import html.parser
+import io
 import json
 import os
 import pathlib
 import re
 import subprocess
+import tarfile
 import tempfile
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 PACELINE = BUILD / "entrypoint/paceline"
 VOID = {"meta", "path", "polygon", "polyline", "rect"}
 TAGS = VOID | set("html head title style body main header section footer h1 h2 h3 p pre dl dt dd div figure figcaption span svg details summary table thead "
-                  "tbody tr th td ul li i".split())
+                  "tbody tr th td ul li i b".split())
 ATTRIBUTES = set("lang charset name content class viewbox preserveaspectratio aria-hidden d points x y width height scope".split())
 MOST_POINTS, MOST_BYTES = 2000, 500_000
 HOSTILE = '<script>alert("x")</script> \' " & \x1b[31m \u0085 </style> end'
@@ -69,8 +72,8 @@ class Page(html.parser.HTMLParser):
             assert word in text, f"'{word}' is missing in {text}"
 
 
-def report(folder, code=0):
-    done = subprocess.run([PACELINE, "report", folder], text=True, capture_output=True, timeout=300)
+def report(folder, code=0, **variables):
+    done = subprocess.run([PACELINE, "report", folder], env=dict(os.environ, **variables), text=True, capture_output=True, timeout=300)
     assert done.returncode == code, done.stderr
     return done.stderr if code else Page(folder / "report.html")
 
@@ -115,6 +118,9 @@ def local_job(folder):
         assert "geheim" not in page.raw and "geheim" not in (folder / f"paceline-local/{name}/job.json").read_text(), "a secret is shown"
         check_colours(page)
         job = json.loads((folder / f"paceline-local/{name}/job.json").read_text())
+        begin, end = (datetime.datetime.fromisoformat(job[key]) for key in ("CreationTime", "TrainingEndTime"))
+        assert begin <= end <= datetime.datetime.now(datetime.timezone.utc), job
+        page.says(f"Started on {begin:%Y-%m-%d} at {begin:%H:%M} UTC. Paceline version ")
         assert job["ResourceConfig"]["InstanceCount"] == 1
         (folder / f"paceline-local/{name}/algo-2.log").write_text("loss=9\n")  # of an earlier job of this name
         assert "highest 9" not in "".join(report(folder / f"paceline-local/{name}").texts)
@@ -131,6 +137,62 @@ def million(folder):
     page.says("the words NAME=NUMBER of its log", "loss", "1000000 values", "highest 1e+06", "rate", "highest 96")
     assert len(page.points) == 2 and all(1000 <= points <= MOST_POINTS for points in page.points), page.points
     assert page.bytes <= MOST_BYTES, page.bytes
+
+
+def resumed(folder):
+    """Labels are round numbers around all values; a job that goes on after a checkpoint repeats steps, which a second line has."""
+    folder.mkdir()
+    steps = [*range(10, 210, 10), *range(150, 310, 10)]
+    (folder / "algo-1.log").write_text("".join(f"step={step} accuracy={0.72 + step / 1200:.4f} zero={step % 20 - 10} same=7\n" for step in steps))
+    page = report(folder)
+    plots = re.findall(r'<h3>(\w+)</h3>.*?<div class="y">(.*?)</div>.*?<path class="value" d="([^"]*)"/>.*?<div class="x">(.*?)</div>', page.raw, re.S)
+    labels = {name: re.findall(r"<span>([^<]*)</span>", y) for name, y, _, _ in plots}
+    assert labels == {"accuracy": ["1", "0.9", "0.8", "0.7"], "zero": ["0", "-5", "-10"], "same": ["", "7", ""]}, labels
+    for name, _, line, x in plots:
+        assert x == "<span>10</span><span>step</span><span>300</span>", (name, x)
+        parts = [[int(point.split(",")[0]) for point in part.split()] for part in line.split("M")[1:]]
+        assert [len(part) for part in parts] == [20, 16] and parts[0][0] == 0 and parts[1][-1] == 10000, (name, parts)
+        assert all(part == sorted(part) for part in parts), (name, parts)
+
+
+def packed(folder):
+    """Where the trees are gone, metrics, trials and rings are those of output.tar.gz. Its names write nothing elsewhere."""
+    (folder / "tmp").mkdir(parents=True)
+    (folder / "algo-1.log").write_text("no metric\n")
+    files = {"metrics.jsonl": '{"step": 5, "train_loss": 0.25}\n', "trials.jsonl": '{"trial": 1, "state": "done"}\n', "../../evil.ring": "no ring",
+             "deep/metrics.jsonl": '{"step": 5, "other": 1}\n'}
+    with tarfile.open(folder / "output.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    page = report(folder, TMPDIR=str(folder / "tmp"))
+    page.says("train_loss", "last 0.25", "Sweep: 1 trial", "Not in this report", "..-..-evil.ring")
+    assert "other" not in page.text_of["h3"] and sorted(os.listdir(folder)) == ["algo-1.log", "output.tar.gz", "report.html", "tmp"], os.listdir(folder)
+    assert not os.listdir(folder / "tmp") and not (folder.parent / "evil.ring").exists()
+    (folder / "output.tar.gz").write_bytes(b"no archive")
+    report(folder, TMPDIR=str(folder / "tmp")).says("Not in this report", "output.tar.gz")
+    assert not os.listdir(folder / "tmp")
+
+
+def sweep(folder):
+    """Each trial has a line, although trials print by turns; the best one is named; columns that are empty for all trials are left out."""
+    (folder / "output").mkdir(parents=True)
+    log = ["paceline: version 0.2.0, sweep: trials on 1 host; this is algo-1, the only host", "paceline-sweep: trial 0 lr=0.5"]
+    for step in range(10, 60, 10):
+        log += [f"[trial {trial}] step={step} accuracy={0.01 * step + 0.1 * trial:.2f}" for trial in range(3)]
+    (folder / "algo-1.log").write_text("\n".join([*log, "best_accuracy=0.7 trial=2", ""]))
+    data = folder / "algo-1/output/data"
+    (data / "trial-0000").mkdir(parents=True)
+    (data / "trial-0000/trace.json.rank0.ring").write_bytes(b"no ring")
+    (data / "trials.jsonl").write_text("".join(json.dumps({"trial": i, "accuracy": 0.5 + 0.1 * i, "host": "algo-1", "reason": ""}) + "\n" for i in range(3)))
+    page = report(folder)
+    assert page.text_of["h3"] == ["accuracy"], page.text_of["h3"]
+    [line] = re.findall(r'<path class="value" d="([^"]*)"/>', page.raw)
+    parts = [[int(point.split(",")[0]) for point in part.split()] for part in line.split("M")[1:]]
+    assert parts == [[0, 2500, 5000, 7500, 10000]] * 3, parts
+    page.says("Best: best_accuracy=0.7 trial=2", "Each trial has traces of its own")
+    assert re.findall(r'<tr class="best"><td class="number">(\d)</td>', page.raw) == ["2"] and "reason" not in page.text_of["th"], page.text_of["th"]
 
 
 def hostile(folder):
@@ -163,7 +225,7 @@ def in_a_job(folder):
                               stdin=subprocess.DEVNULL)
         assert done.returncode == code, done.stderr
         page = Page(tree / "output/data/report.html")
-        page.says("train_loss", "last 0.2, lowest 0.2, highest 1, 5 values", "1050", "paceline_report", "the numbers of its metrics.jsonl")
+        page.says("train_loss", "last 0.2, lowest 0.2, highest 1, 5 values", "10step50", "paceline_report", "the numbers of its metrics.jsonl")
         assert ("Failed" in "".join(page.texts)) == (code != 0), page.texts
         assert "odd" not in page.text_of.get("h3", []), page.texts
 
@@ -179,6 +241,9 @@ def main():
         folder = pathlib.Path(name)
         local_job(folder)
         million(folder / "million")
+        resumed(folder / "resumed")
+        packed(folder / "packed")
+        sweep(folder / "sweep")
         hostile(folder / "hostile")
         in_a_job(folder / "job")
         refused(folder / "empty")

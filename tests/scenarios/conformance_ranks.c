@@ -4,6 +4,7 @@
  *
  *     conformance_ranks [threads N [RANKS_PER_HOST]]
  *     conformance_ranks devices N                 processes in device memory; local rank r has device r mod N
+ *     conformance_ranks sets N ROUNDS             the same with sets of processes, whose first operations cross
  *     conformance_ranks mixed SEED WORLDS         random mixtures on worlds of processes that draw their settings and
  * hosts
  *     conformance_ranks training SEED WORLDS      the same with random training programs
@@ -20,6 +21,7 @@
 #include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "tests/scenarios/conformance.h"
+#include "tests/scenarios/device_sets.h"
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training.h"
 #include "tests/support/ranks.h"
@@ -245,6 +247,37 @@ static int run_processes(int devices, void (*special)(struct pl_world *world, ch
     return 0;
 }
 
+/* Runs processes whose world has no device; their sets make worlds that have. */
+static int run_sets(int devices, int rounds, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_bootstrap *bootstrap = NULL;
+    struct pl_world *world = NULL;
+
+    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK ||
+        pl_world_new(bootstrap, NULL, &world, &error) != PL_OK) {
+        fprintf(stderr, "cannot make the world: %s\n", error.cause);
+        return 1;
+    }
+    device_sets_beside(world, rounds, failure);
+    if (!failure[0]) {
+        device_sets_run(world, devices, rounds, failure);
+    }
+    if (failure[0]) {
+        fprintf(stderr, "rank %d: %s\n", bootstrap->rank, failure);
+        _exit(1);
+    }
+    if (bootstrap->rank == 0) {
+        printf("%d ranks, %d devices, sets of ranks %d times\n", bootstrap->size, devices, rounds);
+    }
+    if (pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(world), &error) != PL_OK) {
+        fprintf(stderr, "leaving: %s\n", error.cause);
+    }
+    pl_world_free(world);
+    pl_bootstrap_free(bootstrap);
+    return 0;
+}
+
 /* The program owns MPI: ranks with even and with odd numbers, the last one first, form a world each, and MPI goes on
  * after them. */
 static void run_halves(char failure[RANKS_TEXT_BYTES])
@@ -325,6 +358,9 @@ int main(int argc, char **argv)
                                                            : strcmp(argv[1], "fails") == 0   ? run_fails
                                                                                              : NULL;
 
+    if (argc == 4 && strcmp(argv[1], "sets") == 0) {
+        return run_sets(atoi(argv[2]), atoi(argv[3]), failure);
+    }
     if (argc == 4 && strcmp(argv[1], "mixed") == 0) {
         return run_drawn(mixed_run, strtoull(argv[2], NULL, 0), strtoull(argv[3], NULL, 0));
     }

@@ -35,7 +35,8 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
 static enum pl_status (*_Atomic alloc_budget_real_send)(void *context, const void *data, size_t bytes, int peer,
                                                         uint32_t tag, struct pl_transfer *transfer,
                                                         struct pl_error *reterr);
-static enum pl_status (*_Atomic budget_real_split)(void *context, const int *ranks, int count, int64_t deadline_ns,
+static enum pl_status (*_Atomic budget_real_split)(void *context, const int *ranks, int count,
+                                                   enum pl_split_purpose purpose, int64_t deadline_ns,
                                                    struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
 static enum pl_status budget_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
@@ -50,14 +51,14 @@ static enum pl_status budget_send(void *context, const void *data, size_t bytes,
     return status;
 }
 
-static enum pl_status budget_split(void *context, const int *ranks, int count, int64_t deadline_ns,
-                                   struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status budget_split(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                                   int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     int kept = alloc_budget;
     enum pl_status status;
 
     alloc_budget = -1;
-    status = budget_real_split(context, ranks, count, deadline_ns, ret_bootstrap, reterr);
+    status = budget_real_split(context, ranks, count, purpose, deadline_ns, ret_bootstrap, reterr);
     alloc_budget = kept;
     if (status == PL_OK) {
         (*ret_bootstrap)->split = budget_split;

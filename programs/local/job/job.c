@@ -2,6 +2,7 @@
 /* The description of a job: read from the body of CreateTrainingJob, edited by options, checked. */
 #include "programs/local/job/job.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -44,15 +45,18 @@ static enum pl_status keep(struct pl_local_job *job, const char *text, const cha
 enum pl_status pl_local_job_new(struct pl_local_job **ret_job, struct pl_error *reterr)
 {
     struct pl_local_job *job = pl_memory_new(1, sizeof(*job), reterr);
-    const time_t now = time(NULL);
+    struct timespec now = {0};
     struct tm utc;
     char name[64];
+    size_t length;
 
     if (!job) {
         return PL_MEMORY;
     }
-    gmtime_r(&now, &utc);
-    strftime(name, sizeof(name), "local-%Y-%m-%d-%H-%M-%S", &utc);
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    length = strftime(name, sizeof(name), "local-%Y-%m-%d-%H-%M-%S", &utc);
+    snprintf(name + length, sizeof(name) - length, "-%03d", (int)(now.tv_nsec / PL_NS_PER_MS)); /* as the SDK does */
     job->view.checkpoint_path = checkpoints;
     job->view.instance_type = "local";
     job->groups[0].hosts = 1;

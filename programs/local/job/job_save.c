@@ -199,6 +199,7 @@ enum pl_status pl_local_job_save(struct pl_local_job *job, const char *path, str
         PL_TRY(pl_local_limits_check_text("AlgorithmSpecification.ContainerArguments[]", "the command",
                                           job->arguments[i], reterr));
     }
+    writer.lines = true; /* people fill in the role and the bucket */
     role = old_value(job, "RoleArn");
     output = old_value(job, "OutputDataConfig");
     pl_json_write_object(&writer, NULL);

@@ -82,7 +82,9 @@ START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
     double start_us = 0;
 
     scratch_path(&scratch, "ring", path);
-    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .rank = 3, .size = 4}, &trace, &error), &error);
+    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .rank = 3, .size = 4, .host_name = "algo-2"},
+                              &trace, &error),
+                 &error);
     for (unsigned part = 0; part < 600; part += 300) {
         pl_trace_add_event(trace,
                            &(struct pl_event){.kind = PL_ALLREDUCE, .name = "w", .part = part, .waited_for = -1});
@@ -102,6 +104,7 @@ START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
                       !strstr(text.data, "sub-world 1\""),
                   "%s", text.data);
     ck_assert_ptr_nonnull(strstr(text.data, pl_status_name(PL_TIMEOUT)));
+    ck_assert_ptr_nonnull(strstr(text.data, "rank 3 on algo-2"));
     scratch_done(&scratch);
 }
 END_TEST

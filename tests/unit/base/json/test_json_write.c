@@ -36,6 +36,29 @@ START_TEST(a_document_is_written_in_the_order_of_the_calls)
 }
 END_TEST
 
+START_TEST(a_document_for_people_has_each_value_on_a_line)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_json_writer writer = PL_JSON_WRITER(&text);
+
+    writer.lines = true;
+    pl_json_write_object(&writer, NULL);
+    pl_json_write_list(&writer, "list");
+    pl_json_write_int64(&writer, NULL, 1);
+    pl_json_write_object(&writer, NULL);
+    pl_json_write_text(&writer, "a", "b");
+    pl_json_write_close(&writer);
+    pl_json_write_close(&writer);
+    pl_json_write_object(&writer, "empty");
+    pl_json_write_close(&writer);
+    pl_json_write_close(&writer);
+    ck_assert_ok(pl_json_write_end(&writer, &error), &error);
+    ck_assert_str_eq(pl_text_string(&text), "{\n  \"list\": [\n    1,\n    {\n      \"a\": \"b\"\n    }\n  ],\n"
+                                            "  \"empty\": {}\n}");
+}
+END_TEST
+
 /* cJSON's own printer changes one of six doubles: 0.30000000000000004 becomes 0.3. */
 START_TEST(doubles_read_back_as_they_were)
 {
@@ -118,5 +141,6 @@ START_TEST(what_json_cannot_hold_is_told_at_the_end)
 }
 END_TEST
 
-UNIT_MAIN("base/json_write", a_document_is_written_in_the_order_of_the_calls, doubles_read_back_as_they_were,
+UNIT_MAIN("base/json_write", a_document_is_written_in_the_order_of_the_calls,
+          a_document_for_people_has_each_value_on_a_line, doubles_read_back_as_they_were,
           a_document_that_was_read_is_written_with_the_same_values, what_json_cannot_hold_is_told_at_the_end)

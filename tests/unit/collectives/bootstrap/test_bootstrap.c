@@ -215,6 +215,55 @@ START_TEST(more_than_a_message_holds_is_refused_on_all_ranks)
 }
 END_TEST
 
+/* Splits for two purposes, in opposite orders on ranks with even and with odd numbers. */
+static void *split_twice(void *argument)
+{
+    struct seat *seat = argument;
+    const struct pl_bootstrap *bootstrap = seat->bootstrap;
+    int64_t deadline_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+    struct pl_bootstrap *parts[2] = {NULL};
+    int ranks[MOST], all[MOST];
+
+    for (int r = 0; r < bootstrap->size; r++) {
+        ranks[r] = r;
+    }
+    for (int i = 0; i < 2 && seat->status == PL_OK; i++) {
+        int purpose = (bootstrap->rank + i) % 2 ? PL_SPLIT_FOR_SUB_WORLD : PL_SPLIT_FOR_DEVICES;
+
+        seat->status = bootstrap->split(bootstrap->context, ranks, bootstrap->size, (enum pl_split_purpose)purpose,
+                                        deadline_ns, &parts[purpose], &seat->error);
+    }
+    for (int i = 0; i < 2 && seat->status == PL_OK; i++) {
+        int own = 10 * parts[i]->rank + i;
+
+        seat->status = parts[i]->allgather(parts[i]->context, &own, all, sizeof(own), deadline_ns, &seat->error);
+        for (int r = 0; r < bootstrap->size && seat->status == PL_OK; r++) {
+            if (all[r] != 10 * r + i) {
+                seat->status = pl_error_set(&seat->error, PL_FAILED, "part %d: rank %d's number is %d", i, r, all[r]);
+            }
+        }
+    }
+    pl_bootstrap_free(parts[0]);
+    pl_bootstrap_free(parts[1]);
+    return NULL;
+}
+
+START_TEST(splits_for_two_purposes_come_in_any_order)
+{
+    for (int size = 1; size <= MOST; size++) {
+        struct seat seats[MOST];
+
+        take_seats(seats, size);
+        join(seats, size, split_twice);
+        for (int r = 0; r < size; r++) {
+            ck_assert_msg(seats[r].status == PL_OK, "rank %d of %d: %s: %s", r, size, pl_status_name(seats[r].status),
+                          seats[r].error.cause);
+        }
+        leave_seats(seats, size);
+    }
+}
+END_TEST
+
 /* A bootstrap without MPI and other threads, as of a program that runs on a desk. */
 START_TEST(a_rank_alone_makes_a_part_of_itself)
 {
@@ -249,4 +298,5 @@ END_TEST
 
 UNIT_MAIN("collectives/bootstrap", a_rank_without_memory_is_named_on_all_ranks,
           ranks_meet_again_after_one_could_not_come, more_than_a_message_holds_is_refused_on_all_ranks,
-          a_rank_alone_makes_a_part_of_itself, a_rank_without_memory_does_not_take_itself_for_the_only_one)
+          splits_for_two_purposes_come_in_any_order, a_rank_alone_makes_a_part_of_itself,
+          a_rank_without_memory_does_not_take_itself_for_the_only_one)

@@ -212,12 +212,12 @@ static enum pl_status failing_barrier(void *context, int64_t deadline_ns, struct
     return failing_allgather(context, NULL, NULL, 0, deadline_ns, reterr);
 }
 
-static enum pl_status split_real(void *context, const int *ranks, int count, int64_t deadline_ns,
-                                 struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status split_real(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
+                                 int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     struct maker *maker = context;
 
-    return maker->real->split(maker->real->context, ranks, count, deadline_ns, ret_bootstrap, reterr);
+    return maker->real->split(maker->real->context, ranks, count, purpose, deadline_ns, ret_bootstrap, reterr);
 }
 
 static void *make_world(void *argument)

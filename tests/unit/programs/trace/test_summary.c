@@ -21,6 +21,7 @@ enum { RANKS = 4, STEPS = 100, COMPUTES_MS = 10, MOVES_MS = 2, START_MS = 50000 
 struct job {
     struct scratch scratch;
     int hosts; /* the ranks are divided among them */
+    const char *host_names[RANKS];
     int64_t (*computes_ms)(int rank, int step);
     const char *span; /* the part of the computing beyond COMPUTES_MS has this name, unless it is NULL */
     int64_t skew_ms;  /* the clock of host 1 is ahead by this */
@@ -73,7 +74,8 @@ static struct pl_trace *open_ring(struct job *job, int rank)
                                                          .records = 1000,
                                                          .rank = rank,
                                                          .size = RANKS,
-                                                         .host = rank * job->hosts / RANKS},
+                                                         .host = rank * job->hosts / RANKS,
+                                                         .host_name = job->host_names[rank * job->hosts / RANKS]},
                               &trace, &error),
                  &error);
     return trace;
@@ -187,6 +189,29 @@ START_TEST(the_rank_that_others_wait_for_is_named_with_the_reason)
 }
 END_TEST
 
+START_TEST(hosts_are_named_if_their_names_tell_them_apart)
+{
+    static const struct {
+        const char *names[2], *sentence;
+    } cases[] = {{{"algo-1", "algo-2"}, "Rank 2 (algo-2) was waited for in 99"},
+                 {{"algo-1", "algo-2"}, "The clock of algo-2 is 3.000 s ahead of that of algo-1;"},
+                 {{"algo-1", "algo-2"}, "\n  rank  host    computes "},
+                 {{"algo-1", "algo-2"}, "\n     2  algo-2 "},
+                 {{"desk", "desk"}, "Rank 2 (host 1) was waited for in 99"},
+                 {{"algo-1", NULL}, "Rank 2 (host 1) was waited for in 99"},
+                 {{"algo-1", "algo-2\x1b[31m"}, "Rank 2 (host 1) was waited for in 99"},
+                 {{"algo-1", "a-name-that-is-longer-than-its-place"}, "(a-name-that-is-longer-than-its-)"}};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct job job = job_of(2, rank_two_is_slow, NULL);
+
+        job.skew_ms = 3000;
+        memcpy(job.host_names, cases[i].names, sizeof(cases[i].names));
+        expect_summary(job, cases[i].sentence);
+    }
+}
+END_TEST
+
 START_TEST(hosts_whose_clocks_differ_are_put_on_one)
 {
     for (int64_t skew_ms = -3000; skew_ms <= 3000; skew_ms += 6000) {
@@ -256,5 +281,6 @@ START_TEST(rings_that_do_not_belong_together_are_refused_and_missing_ones_named)
 END_TEST
 
 UNIT_MAIN("programs/summary", the_rank_that_others_wait_for_is_named_with_the_reason,
-          hosts_whose_clocks_differ_are_put_on_one, a_collective_that_has_not_ended_names_who_is_in_it_and_who_is_not,
+          hosts_are_named_if_their_names_tell_them_apart, hosts_whose_clocks_differ_are_put_on_one,
+          a_collective_that_has_not_ended_names_who_is_in_it_and_who_is_not,
           rings_that_do_not_belong_together_are_refused_and_missing_ones_named)
