@@ -21,7 +21,7 @@ static const char style[] =
     ":root{color-scheme:light dark;--page:#f6f7f9;--panel:#ffffff;--text:#16191d;--soft:#565e68;--line:#d9dde3;"
     "--accent:#0b5fa5;--good:#146c2e;--bad:#a8201a;--warn:#7a5200;--computes:#0b5fa5;--data:#b45309;--saves:#7c3aed;"
     "--waits:#c2c8d0;--moves:#0f766e}"
-    "@media(prefers-color-scheme:dark){:root{--page:#121417;--panel:#1b1e23;--text:#e7eaee;--soft:#a4adb8;"
+    "@media screen and (prefers-color-scheme:dark){:root{--page:#121417;--panel:#1b1e23;--text:#e7eaee;--soft:#a4adb8;"
     "--line:#343a43;--accent:#74b6f2;--good:#7ddb97;--bad:#ff9a92;--warn:#f0c368;--computes:#74b6f2;--data:#f0a04b;"
     "--saves:#b79bff;--waits:#4a525d;--moves:#4fc3b0}}"
     "*{box-sizing:border-box}"
@@ -46,8 +46,8 @@ static const char style[] =
     "figcaption p{margin:0;font-size:.85rem}"
     ".plot{display:grid;grid-template-columns:auto 1fr;gap:.2rem .5rem;margin:.5rem 0;font-size:.75rem;"
     "color:var(--soft);font-variant-numeric:tabular-nums}"
-    ".y{display:flex;flex-direction:column;justify-content:space-between;text-align:right;line-height:1;"
-    "margin:-.5em 0}" /* the middle of a label is beside its line */
+    ".y{display:flex;flex-direction:column;justify-content:space-between;text-align:right}"
+    ".y span{height:0;line-height:0}" /* the middle of a label is beside its line */
     ".x{grid-column:2;display:flex;justify-content:space-between}"
     ".plot svg{width:100%;height:10rem;overflow:visible;border-left:1px solid var(--line);border-bottom:1px solid "
     "var(--line)}"
@@ -81,6 +81,7 @@ static const char style_narrow[] =
     ".ranks th:first-child,.ranks td:first-child{text-align:left}"
     ".ranks td.bar{flex-basis:100%;order:1;padding-bottom:.5rem}.ranks th.bar{display:none}}"
     "@media print{:root{color-scheme:light}body{background:none;font-size:11pt}main{max-width:none;padding:0}"
+    "h2,section>p{break-after:avoid}p,tr{break-inside:avoid}"
     "section,header{border:0;padding:0;margin:0 0 1.2rem}.key{print-color-adjust:exact}}";
 
 static const char *text_member(const struct pl_json *document, const char *name)

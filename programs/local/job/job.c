@@ -81,6 +81,7 @@ void pl_local_job_free(struct pl_local_job *job)
         free(text);
     }
     pl_json_free(job->document);
+    free(job->text);
     free(job);
 }
 
@@ -264,15 +265,15 @@ static enum pl_status read_document(struct pl_local_job *job, struct pl_json_val
 enum pl_status pl_local_job_read(struct pl_local_job *job, const char *path, struct pl_error *reterr)
 {
     const char *source = strcmp(path, "-") == 0 ? "standard input" : path;
-    PL_AUTO_FREE char *text = NULL;
     size_t bytes;
 
     if (job->document) {
         return pl_error_set(reterr, PL_INVALID, "--job may be given once; '%s' is the second file", path);
     }
-    PL_TRY(pl_file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, MOST_BYTES, &text, &bytes, reterr));
-    PL_TRY(pl_json_parse(text, bytes, source, &job->document, reterr));
-    PL_TRY(pl_local_limits_check(job->document, text, source, note_ignored, job, reterr));
+    PL_TRY(pl_file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, MOST_BYTES, &job->text, &bytes, reterr));
+    PL_TRY(keep(job, source, &job->source, reterr));
+    PL_TRY(pl_json_parse(job->text, bytes, source, &job->document, reterr));
+    PL_TRY(pl_local_limits_check(job->document, job->text, source, note_ignored, job, reterr));
     return read_document(job, pl_json_root(job->document), reterr);
 }
 
@@ -524,12 +525,19 @@ static enum pl_status check_channel(const struct pl_local_view *view, const stru
     return PL_OK;
 }
 
+static enum pl_status refuse(const struct pl_local_job *job, const char *path, const char *what,
+                             struct pl_error *reterr)
+{
+    return pl_local_limits_refuse(job->document, job->text, job->source, path, what, reterr);
+}
+
 enum pl_status pl_local_job_check(struct pl_local_job *job, const struct pl_local_view **ret_view,
                                   struct pl_error *reterr)
 {
     struct pl_local_view *view = &job->view;
     struct pl_json_value root = job->document ? pl_json_root(job->document) : (struct pl_json_value){NULL};
     uint64_t wait_s = 0;
+    char text[160];
 
     view->hyperparameters = job->hyperparameters;
     view->environment = job->environment;
@@ -549,13 +557,14 @@ enum pl_status pl_local_job_check(struct pl_local_job *job, const struct pl_loca
         }
     }
     if (view->hosts == 0) {
-        return pl_error_set(reterr, PL_INVALID, "ResourceConfig.InstanceCount is 0, expected at least 1");
+        return refuse(job, "ResourceConfig.InstanceCount", "expected at least 1, found 0", reterr);
     }
     for (size_t i = 0; i < view->channel_count; i++) {
         PL_TRY(check_channel(view, &view->channels[i], reterr));
         for (size_t j = 0; j < i; j++) {
             if (strcmp(view->channels[i].name, view->channels[j].name) == 0) {
-                return pl_error_set(reterr, PL_INVALID, "the channel '%s' is there twice", view->channels[i].name);
+                snprintf(text, sizeof(text), "InputDataConfig[%zu].ChannelName", i);
+                return refuse(job, text, "another channel has this name", reterr);
             }
         }
     }
@@ -563,14 +572,12 @@ enum pl_status pl_local_job_check(struct pl_local_job *job, const struct pl_loca
         PL_TRY(read_whole(root, "StoppingCondition.MaxWaitTimeInSeconds", &wait_s, reterr));
     }
     if (wait_s > 0 && !view->is_spot) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "StoppingCondition.MaxWaitTimeInSeconds needs EnableManagedSpotTraining true");
+        return refuse(job, "StoppingCondition.MaxWaitTimeInSeconds", "needs EnableManagedSpotTraining true", reterr);
     }
     if (wait_s > 0 && wait_s < view->max_run_s) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "StoppingCondition.MaxWaitTimeInSeconds is %" PRIu64
-                            ", expected at least MaxRuntimeInSeconds, which is %" PRIu64,
-                            wait_s, view->max_run_s);
+        snprintf(text, sizeof(text), "expected at least MaxRuntimeInSeconds, which is %" PRIu64 ", found %" PRIu64,
+                 view->max_run_s, wait_s);
+        return refuse(job, "StoppingCondition.MaxWaitTimeInSeconds", text, reterr);
     }
     *ret_view = view;
     return PL_OK;

@@ -22,6 +22,8 @@ struct pl_local_channel_data {
 struct pl_local_job {
     struct pl_local_view view;
     struct pl_json *document; /* NULL without a file */
+    char *text;               /* of the document, for places in errors */
+    const char *source;
     struct pl_local_text *texts;
     struct pl_local_pair hyperparameters[PL_LOCAL_MOST_HYPERPARAMETERS], environment[PL_LOCAL_MOST_VARIABLES];
     struct pl_local_pair metrics[PL_LOCAL_MOST_METRICS];

@@ -58,6 +58,13 @@ enum pl_status pl_local_limits_check(const struct pl_json *document, const char 
                                      pl_local_ignored_fn *ignored, void *context,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Returns the error that `what` is wrong with the value of `path` (InputDataConfig[0].InputMode), with its place in the
+ * document, which pl_local_limits_check() has taken. Without a document, or such a value in it, there is no place.
+ */
+enum pl_status pl_local_limits_refuse(const struct pl_json *document, const char *text, const char *source,
+                                      const char *path, const char *what, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Checks a text for the key `path`. `where` names its place in the error, such as "--channel". */
 enum pl_status pl_local_limits_check_text(const char *path, const char *where, const char *value,
                                           struct pl_error *reterr) PL_MUST_CHECK;

@@ -170,7 +170,7 @@ START_TEST(each_broken_rule_is_refused_at_its_place)
                   "2:55: InputDataConfig[0].InputMode: expected Pipe, File or FastFile, found 'Fast'");
     check_refused(JOB("\"InputDataConfig\": [{\"ChannelName\": \"a\", " SOURCE(
                       "") "},\n{\"ChannelName\": \"a\", " SOURCE("") "}]"),
-                  "the channel 'a' is there twice");
+                  "3:17: InputDataConfig[1].ChannelName: another channel has this name");
     check_refused(
         JOB("\"InputDataConfig\": [{\"ChannelName\": \"a\", " SOURCE(", \"InstanceGroupNames\": [\"g\"]") "}]"),
         "channel 'a': the job has no instance group 'g'");
@@ -179,16 +179,17 @@ START_TEST(each_broken_rule_is_refused_at_its_place)
     check_refused(JOB("\"StoppingCondition\": {\"MaxRuntimeInSeconds\": 1.5}"),
                   "2:46: StoppingCondition.MaxRuntimeInSeconds: expected a whole number");
     check_refused(JOB("\"StoppingCondition\": {\"MaxWaitTimeInSeconds\": 9}"),
-                  "StoppingCondition.MaxWaitTimeInSeconds needs EnableManagedSpotTraining true");
+                  "2:47: StoppingCondition.MaxWaitTimeInSeconds: needs EnableManagedSpotTraining true");
     check_refused(JOB("\"EnableManagedSpotTraining\": true,\n"
                       "\"StoppingCondition\": {\"MaxRuntimeInSeconds\": 10, \"MaxWaitTimeInSeconds\": 9}"),
-                  "StoppingCondition.MaxWaitTimeInSeconds is 9, expected at least MaxRuntimeInSeconds, which is 10");
+                  "3:74: StoppingCondition.MaxWaitTimeInSeconds: expected at least MaxRuntimeInSeconds, which is 10, "
+                  "found 9");
     check_refused(JOB("\"EnableManagedSpotTraining\": \"yes\""),
                   "2:30: EnableManagedSpotTraining: expected true or false, found a string");
     check_refused(JOB("\"CheckpointConfig\": {\"S3Uri\": \"folder\"}"),
                   "2:31: CheckpointConfig.S3Uri: expected an address s3://BUCKET/PREFIX, found 'folder'");
     check_refused(JOB("\"ResourceConfig\": {\"InstanceCount\": 0}"),
-                  "ResourceConfig.InstanceCount is 0, expected at least 1");
+                  "2:37: ResourceConfig.InstanceCount: expected at least 1, found 0");
     check_refused(JOB("\"AlgorithmSpecification\": {\"TrainingInputMode\": \"File\", \"MetricDefinitions\": [\n"
                       "{\"Name\": \"\", \"Regex\": \"x\"}]}"),
                   "3:10: AlgorithmSpecification.MetricDefinitions[0].Name: expected 1 to 255 characters, found 0");
