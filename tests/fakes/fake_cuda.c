@@ -262,6 +262,9 @@ CUresult fake_enter(const char *name)
     if (!fake.configured) {
         configure();
     }
+    if (fake.is_gone) {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     fake.calls++;
     count(name);
     for (int i = 0; i < fake.fail_count; i++) {
@@ -303,9 +306,31 @@ int fake_cuda_device(void)
         return plain_result_;                                                                                          \
     }
 
+/* Registered when the driver starts, as the driver does: what the process has registered earlier runs after it. */
+static void go(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.is_gone = true;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+bool fake_cuda_is_gone(void)
+{
+    bool is_gone;
+
+    pthread_mutex_lock(&fake.lock);
+    is_gone = fake.is_gone;
+    pthread_mutex_unlock(&fake.lock);
+    return is_gone;
+}
+
 CUresult CUDAAPI cuInit(unsigned flags)
 {
     PLAIN_ENTER(__func__)
+    if (!fake.has_started) {
+        fake.has_started = true;
+        atexit(go);
+    }
     LEAVE(flags != 0 ? CUDA_ERROR_INVALID_VALUE : fake.devices == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS);
 }
 
@@ -321,6 +346,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *version)
     X(CUDA_SUCCESS, "no error")                                                                                        \
     X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                                    \
     X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                                                       \
+    X(CUDA_ERROR_DEINITIALIZED, "driver shutting down")                                                                \
     X(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")                                                        \
     X(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                                      \
     X(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                                                             \

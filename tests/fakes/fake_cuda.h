@@ -35,6 +35,9 @@
  * Captures are those of the mode GLOBAL, and make no graph: a query of an event or a stream, or an allocation, in a
  * thread that has not chosen another mode ends them.
  *
+ * When the process exits, the driver goes as the real one does: by a function that cuInit() has registered. From then
+ * on every call is CUDA_ERROR_DEINITIALIZED, and a call of the fake NCCL aborts.
+ *
  * A process that opens its own memory's handle gets CUDA_ERROR_INVALID_CONTEXT, as from the driver. Objects of an
  * unusable context (lost, or after a kernel's error) can still be released, though the calls return errors.
  */
@@ -81,6 +84,9 @@ int fake_cuda_urgent_streams(void);
 
 /** Whether the call that the last order skip or fail names has come. Exported by the fake driver. */
 bool fake_cuda_has_come(void);
+
+/** For other libraries' fakes: whether the process exits, and the driver is gone. Exported by the fake driver. */
+bool fake_cuda_is_gone(void);
 
 /** For other libraries' fakes: whether their call of `name` fails by an order. Exported by the fake driver. */
 bool fake_cuda_fails(const char *name);

@@ -7,14 +7,17 @@
     horovod_gpu.py --killed  one rank of two of which the second dies
     horovod_gpu.py --follows one rank with HOROVOD_ENABLE_ASYNC_COMPLETION=1: a wait returns before the end
     horovod_gpu.py --lost    one rank of two with it, of which the second dies after the wait has returned
+    horovod_gpu.py --ends    one rank whose program ends without shutdown(), as TEST_END says
 
 A tensor is a plain object here: the module needs no torch, only what it asks a tensor. What the program's stream makes comes late.
 """
 import array
+import atexit
 import ctypes
 import importlib.machinery
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -301,6 +304,7 @@ def follows():
     pretend_torch(driver, raw=True)
     add, wait = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor, hvd.horovod_torch_wait_and_clear
     scatter, gather = hvd.horovod_torch_reducescatter_async_torch_cuda_FloatTensor, hvd.horovod_torch_allgather_async_torch_cuda_FloatTensor
+    group_gather, exchange = hvd.horovod_torch_grouped_allgather_async_torch_cuda_FloatTensor, hvd.horovod_torch_alltoall_async_torch_cuda_FloatTensor
     spread, group_add = hvd.horovod_torch_broadcast_async_torch_cuda_FloatTensor, hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
     can_hold = n == 1 or os.environ["TEST_NCCL"] == "1"  # else the host takes part in the exchange
     host = ctypes.c_void_p()
@@ -316,33 +320,39 @@ def follows():
         held = can_hold and step % 2 == 1  # the first step makes worlds and memory
         if held:
             driver.cuda.fake_cuda_order(b"hold_copies")
-        tensors = [Tensor(driver, "Float", [0.0] * 100) for _ in range(8)]
-        sources = [Tensor(driver, "Float", give(100, r, step)) for _ in range(8)]
+        tensors = [Tensor(driver, "Float", [0.0] * 100) for _ in range(11)]
+        sources = [Tensor(driver, "Float", give(100, r, step)) for _ in tensors]
         if held:
             driver.copy(host.value, tensors[0].address, 4)  # nothing of the stream's later work begins
         for tensor, source in zip(tensors, sources):
             driver.copy(tensor.address, source.address, 400)
         outputs = [Tensor(driver, "Float", [0.0] * 100) for _ in range(2)]
-        part = Tensor(driver, "Float")
+        part, gathered, gathers, exchanged = (Tensor(driver, "Float") for _ in range(4))
+        splits, received = HostTensor([100 - 2 * (n - 1)] + [2] * (n - 1)), HostTensor([])
         handles = [add(tensors[0], outputs[0], 1, b"add", SUM, 1.0, 1.0, 0), add(tensors[1], tensors[1], 1, b"in place", SUM, 1.0, 1.0, 0),
                    group_add(tensors[2:5], tensors[2:5], 1, b"group", SUM, 1.0, 1.0, 0), spread(tensors[5], outputs[1], n - 1, b"spread", 0),
-                   scatter(tensors[6], part, b"part", SUM, 0, 1.0, 1.0)]
+                   scatter(tensors[6], part, b"part", SUM, 0, 1.0, 1.0), gather(tensors[7], gathered, b"gather", 0),
+                   group_gather([tensors[8]], [gathers], b"gathers", 0), exchange(tensors[9], splits, exchanged, received, b"exchange", 0)]
         watched = weakref.ref(tensors[0])
         for handle in handles:
             assert not held or not hvd.horovod_torch_poll(handle), "poll() tells of an end that was not reached"
             wait(handle)
         tensors[0] = None
         wait(add(outputs[0], outputs[0], 1, b"add", SUM, 1.0, 1.0, 0))  # the same name, before the end of the one before
+        rows = [splits.host[r]] * n
+        assert (gathered.size(), gathers.size(), exchanged.size(), list(received.host)) == ((100 * n,), (100 * n,), (sum(rows),), rows), "a size is not known"
         if held:
             assert watched(), "a tensor is freed although the device has not read it"
             driver.cuda.fake_cuda_order(b"let_copies_go")
         first, own = r * (100 // n) + min(r, 100 % n), 100 // n + (r < 100 % n)
-        for found, expected in [(outputs[0], [n * value for value in total(100, step)]), (outputs[1], give(100, n - 1, step)), (part, total(100, step)[first:first + own]),
+        offset = sum(splits.host[:r])
+        for found, expected in [(gathered, [value for q in range(n) for value in give(100, q, step)]), (gathers, [value for q in range(n) for value in give(100, q, step)]),
+                                (exchanged, [value for q in range(n) for value in give(100, q, step)[offset:offset + rows[0]]]), (outputs[0], [n * value for value in total(100, step)]), (outputs[1], give(100, n - 1, step)), (part, total(100, step)[first:first + own]),
                                 *((tensor, total(100, step)) for tensor in tensors[1:5])]:
             values = found.values()
             assert values == expected, ("step", step, values[:8], "differ from", expected[:8])
-        output = Tensor(driver, "Float")  # its size is known late: this wait lasts until the end
-        wait(gather(tensors[7], output, b"gather", 0))
+        output = Tensor(driver, "Float")
+        wait(gather(tensors[10], output, b"gather", 0))
         assert output.values() == [value for q in range(n) for value in give(100, q, step)], "the gathered values differ"
         wait(add(outputs[0], outputs[0], 1, b"later", SUM, 1.0, 1.0, 0))
         while watched():  # each call frees what has ended by then
@@ -398,6 +408,47 @@ def lost():
     print("the program goes on", flush=True)
 
 
+def ends():
+    """The program ends without a wait for its last sum, or by an exception, as TEST_END says; the driver goes before the process's last functions run."""
+    how = os.environ["TEST_END"]
+    library, hvd = load()
+    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
+    atexit.register(library.horovod_shutdown)  # as Horovod's Python does
+    r = library.horovod_rank()
+    driver = Driver(r % int(os.environ["TEST_GPUS"]))
+    pretend_torch(driver, raw=True)
+    tensor = Tensor(driver, "Float", [1.0] * 100)
+    add = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor
+    hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"first", SUM, 1.0, 1.0, 0))
+    print("the first sum is there", flush=True)
+    if how == "idle":
+        return
+    if how == "raises" and r == 0:  # its part of the sum never comes
+        driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
+    handle = add(tensor, tensor, 1, b"second", SUM, 1.0, 1.0, 0)
+    if how == "unwaited":
+        return
+    if r == 0:
+        for _ in range(1000):  # it begins
+            assert not hvd.horovod_torch_poll(handle), "a sum without this rank's part has ended"
+        raise KeyError("a mistake")
+    hvd.horovod_torch_wait_and_clear(handle)
+    raise AssertionError("a sum without rank 0's part was taken")
+
+
+def check_ends():
+    for how, ranks, gpus, nccl in (("idle", 1, 1, False), ("idle", 2, 2, True), ("unwaited", 2, 2, True), ("unwaited", 2, 1, False), ("raises", 2, 2, True), ("raises", 2, 1, False)):
+        done = start("--ends", ranks, gpus, nccl, ["--enable-recovery"] if how == "raises" else [], TEST_END=how)
+        words = done.stdout
+        good = "after the driver is gone" not in words and words.count("the first sum is there") == ranks
+        if how == "raises":
+            good = good and "KeyError: 'a mistake'" in words and re.search("RuntimeError: rank 0 on host .+ has given up: its process has raised an exception .*second", words)
+        else:
+            good = good and done.returncode == 0 and words.count("\n") == ranks
+        if not good:
+            sys.exit(f"the end of a program ({how}), {ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{words}")
+
+
 def check_lost(**fault):
     done = start("--lost", 2, 2, True, ["--enable-recovery"], HOROVOD_ENABLE_ASYNC_COMPLETION="1", **fault)
     words = done.stdout
@@ -413,6 +464,7 @@ def main():
         done = start("--follows", ranks, gpus, nccl, [], HOROVOD_ENABLE_ASYNC_COMPLETION="1")
         if done.returncode != 0 or done.stdout.count("is right") != ranks:
             sys.exit(f"waits that return early, {ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
+    check_ends()
     check_lost()
     check_lost(FAKE_NCCL_FAULT="async:1:2", FAKE_NCCL_ABORT_HANGS="1")  # the abort of NCCL would let the stream go on
     for ranks, gpus, nccl in ((1, 1, True), (2, 1, False), (2, 2, False), (2, 2, True)):
@@ -427,4 +479,4 @@ def main():
 
 
 if __name__ == "__main__":
-    {"--rank": rank, "--killed": killed, "--follows": follows, "--lost": lost}.get(sys.argv[-1], main)()
+    {"--rank": rank, "--killed": killed, "--follows": follows, "--lost": lost, "--ends": ends}.get(sys.argv[-1], main)()
