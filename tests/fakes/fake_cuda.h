@@ -91,6 +91,9 @@ bool fake_cuda_is_gone(void);
 /** For other libraries' fakes: whether their call of `name` fails by an order. Exported by the fake driver. */
 bool fake_cuda_fails(const char *name);
 
+/** How many bytes copies have moved between host and device memory, in all threads. Exported by the fake driver. */
+uint64_t fake_cuda_host_bytes(void);
+
 /** How often the calling thread has called the function `name`; NULL: any function. Exported by the fake driver. */
 long fake_cuda_calls(const char *name);
 
