@@ -40,8 +40,8 @@ static enum pl_status check_capture(struct pl_device *device, void *stream, stru
     if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
         (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE)) {
         return pl_error_set(reterr, PL_INVALID,
-                            "the stream is captured into a CUDA graph, which cannot hold an exchange between ranks: "
-                            "end the capture before, or call this on another stream");
+                            "the stream is captured into a CUDA graph, which cannot hold an exchange between ranks "
+                            "or a step of training: end the capture before, or call this on another stream");
     }
     return PL_OK;
 }

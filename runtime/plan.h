@@ -14,7 +14,8 @@
  * In device memory (option `memory`) everything is ordered by one stream and the host does not wait: ready() means
  * "what the stream was given so far computes this gradient", wait() makes the stream wait, and what went wrong in a
  * step's communication is reported by the next step, or by pl_plan_finish(). The host is at most one step ahead of the
- * device. One rank's buckets need no communication, and so no call of the driver.
+ * device. One rank's buckets need no communication, and ready() makes no call of the driver. While the stream is
+ * captured into a CUDA graph, waits are PL_INVALID, and with several ranks ready() too.
  *
  * Threads  one thread a plan, which is also the world's.
  * Source   the idea of one in-place reduction over adjacent outputs is TensorFlow's ScopedAllocator; buckets that

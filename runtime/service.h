@@ -38,7 +38,10 @@ struct pl_completion {
      * pl_service_abort() and in pl_service_free(). It runs as `call` does, but may not free the completion.
      */
     void (*lost)(struct pl_completion *completion);
-    /* in: room for one result per operation, set on success; NULL if the caller does not want them */
+    /*
+     * in: room for one result per operation, set on success, with `lost` also if the operation fails later; NULL if the
+     * caller does not want them
+     */
     struct pl_named_result *results;
     /* in: number of ranks for which the caller has made splits and room; it must be that of the set. 0 if there are
      * neither */
@@ -121,8 +124,8 @@ enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion 
 /**
  * Returns as soon as everything of an operation in device memory is given to the device, and lets what `stream` of the
  * program is given later wait for its end there. Its name may be used again. False in `*ret_done`: buffers and
- * completion still belong to the service, until pl_service_is_done(). Without `lost`, with host memory, and for kinds
- * that make memory this is pl_service_wait().
+ * completion still belong to the service, until pl_service_is_done(); results are set, and what `stream` is given may
+ * read them. Without `lost`, and with host memory, this is pl_service_wait().
  *
  * Errors   those of pl_service_wait(), with true in `*ret_done`. Otherwise the stream does not follow, and the
  *          operation may be waited for again. PL_INVALID: the stream is captured into a CUDA graph. Those of device.h.

@@ -299,6 +299,17 @@ static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, stru
     return PL_OK;
 }
 
+/*
+ * Refuses a captured stream where no collective does: one rank alone. A CUDA graph would repeat this step, whose rate
+ * and number are arguments of kernels.
+ */
+static enum pl_status refuse_captured(const struct pl_plan *plan, struct pl_error *reterr)
+{
+    return plan->device && !pl_plan_exchanges(plan)
+               ? pl_device_refuse_captured(plan->device, plan->options.stream, reterr)
+               : PL_OK;
+}
+
 /* Waits for all requests up to bucket `bucket`: in device memory the stream waits, in host memory the caller. */
 static enum pl_status end_buckets(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
@@ -323,6 +334,7 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
     int64_t began_ns = pl_clock_now_ns();
 
     PL_TRY(check_index(plan, "bucket", bucket, plan->bucket_count, reterr));
+    PL_TRY(plan->ended <= bucket ? refuse_captured(plan, reterr) : PL_OK);
     if (plan->started <= bucket) {
         PL_TRY(complete_missing(plan, bucket, reterr));
         PL_TRY(start_complete(plan, reterr));

@@ -604,10 +604,10 @@ static bool fill_received(PyObject *received, const struct pl_named_result *resu
 }
 
 /*
- * What the operations of `handle` made, into its outputs; those that are reduced in place have it already. Unless it
- * `is_there`, it comes in the order of the calling thread's stream, and no memory was made for it.
+ * What the operations of `handle` made, into its outputs; those that are reduced in place have it already. In a GPU's
+ * memory it comes in the order of the calling thread's stream.
  */
-static bool fill_all(struct handle *handle, bool is_there)
+static bool fill_all(struct handle *handle)
 {
     void *data = NULL;
     bool good = true;
@@ -619,11 +619,11 @@ static bool fill_all(struct handle *handle, bool is_there)
         }
         return good;
     }
-    for (size_t i = 0; i < handle->count && good && ((is_there && handle->results[i].data) || handle->targets); i++) {
+    for (size_t i = 0; i < handle->count && good && (handle->results[i].data || handle->targets); i++) {
         PyObject *output = pl_torch_member(handle->outputs, handle->listed, (Py_ssize_t)i);
         PyObject *input = pl_torch_member(handle->inputs, handle->listed, (Py_ssize_t)i);
         PyObject *target = handle->targets ? pl_torch_member(handle->targets, handle->listed, (Py_ssize_t)i) : NULL;
-        bool made = is_there && handle->results[i].data;
+        bool made = handle->results[i].data;
 
         good = output && input && (!made || fill(output, input, &handle->results[i]));
         if (good && target && target != Py_None) {
@@ -680,7 +680,7 @@ static PyObject *wait_and_clear(PyObject *module, PyObject *arguments)
     {
         raise_error(PyExc_RuntimeError, &error);
     }
-    else if (fill_all(handle, done))
+    else if (fill_all(handle))
     {
         result = Py_None;
         Py_INCREF(result);

@@ -155,6 +155,17 @@ void pl_named_detach_local(struct pl_named *named, struct pl_named_local *local)
     local->entry->local = NULL;
 }
 
+void pl_named_batch_give(struct pl_named *named, struct pl_named_batch *batch, size_t at)
+{
+    struct pl_named_item *item = &batch->items[at];
+
+    if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
+        pl_named_buffer_give(batch->buffer, named->world, item->entry->name, &item->result);
+    }
+    named->slots[item->local->slot].results[item->local->member] = item->result;
+    memset(&item->result, 0, sizeof(item->result));
+}
+
 void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
@@ -167,11 +178,9 @@ void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
             pl_named_observed(named, PL_NAMED_ENDED, item->entry, named->rank, false);
         }
         if (item->local) {
-            if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
-                pl_named_buffer_give(PL_TAKE(batch->buffer), named->world, item->entry->name, &item->result);
+            if (!item->local->is_detached) {
+                pl_named_batch_give(named, batch, i);
             }
-            named->slots[item->local->slot].results[item->local->member] = item->result;
-            memset(&item->result, 0, sizeof(item->result));
             pl_named_end_local(named, PL_TAKE(item->local), PL_OK, NULL);
         } else {
             pl_named_table_drop_idle(&named->table, item->entry);

@@ -37,6 +37,9 @@ void pl_named_end_local(struct pl_named *named, struct pl_named_local *local, en
  */
 void pl_named_detach_local(struct pl_named *named, struct pl_named_local *local);
 
+/** Hands over the result of entry `at` of `batch`: when it is there, or before an operation is detached. */
+void pl_named_batch_give(struct pl_named *named, struct pl_named_batch *batch, size_t at);
+
 /** Call when the requests of `batch` have succeeded: hands over the results, and frees the batch. */
 void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch);
 

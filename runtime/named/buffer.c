@@ -150,7 +150,6 @@ void pl_named_buffer_give(struct pl_named_buffer *buffer, const struct pl_world 
     pthread_mutex_lock(&buffer->lock);
     buffer->synced.world = world;
     snprintf(buffer->synced.name, sizeof(buffer->synced.name), "%s", name);
-    buffer->busy = false;
     buffer->synced.given = true;
     pthread_mutex_unlock(&buffer->lock);
     result->buffer = buffer;

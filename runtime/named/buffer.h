@@ -55,8 +55,8 @@ enum pl_status pl_named_buffer_fill(struct pl_device *device, struct pl_named_bu
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Hands a buffer that is busy to the caller as the result of the operation `name`: from now on it is only `given`.
- * `world` is the engine's.
+ * Hands a buffer that is busy to the caller as the result of the operation `name`. It stays busy until the operation
+ * has ended. `world` is the engine's.
  */
 void pl_named_buffer_give(struct pl_named_buffer *buffer, const struct pl_world *world, const char *name,
                           struct pl_named_result *result);

@@ -250,14 +250,10 @@ static enum pl_status unpack(struct pl_named_device *device, struct pl_named_bat
     return record_end(device, batch, reterr);
 }
 
-/*
- * Whether a stream of the program may follow the end of an operation. A result of which only the engine knows the size
- * is handed over when it is there.
- */
+/* Whether a stream of the program may follow the end of an operation. */
 static bool is_followed(const struct pl_named *named, const struct pl_named_local *local)
 {
-    return local && named->slots[local->slot].lose && local->entry->known &&
-           !pl_named_makes_memory((enum pl_kind)local->definition.kind);
+    return local && named->slots[local->slot].lose && local->entry->known;
 }
 
 static bool has_followed(const struct pl_named *named, const struct pl_named_batch *batch)
@@ -279,10 +275,11 @@ static enum pl_status mark_end(struct pl_named_device *device, struct pl_named_b
 }
 
 /*
- * Frees the names of the operations that are followed, and lists the handles of which everything is given to the device
- * now. The latest end on the stream stands for all.
+ * Frees the names of the operations that are followed, hands over their results, whose sizes are known and whose data
+ * comes later, and lists the handles of which everything is given to the device now. The latest end on the stream
+ * stands for all.
  */
-static void list_launched(struct pl_named *named, const struct pl_named_batch *batch)
+static void list_launched(struct pl_named *named, struct pl_named_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
         struct pl_named_local *local = batch->items[i].local;
@@ -291,6 +288,7 @@ static void list_launched(struct pl_named *named, const struct pl_named_batch *b
         if (!slot) {
             continue;
         }
+        pl_named_batch_give(named, batch, i);
         pl_named_detach_local(named, local);
         if (--slot->unlaunched == 0) {
             pl_named_ready_share(batch->end);

@@ -198,8 +198,8 @@ static void forget_launched(struct pl_service *service, struct pl_service_item *
 
 static void end_operations(struct pl_service *service, struct pl_service_item *item, struct pl_service_item ***end_at)
 {
-    item->completion->status =
-        pl_named_wait(item->named, item->handle, item->completion->results, &item->completion->error);
+    item->completion->status = pl_named_wait(item->named, item->handle, item->end ? NULL : item->completion->results,
+                                             &item->completion->error); /* with `end` it has them already */
     if (item->end) { /* the set with its events may be removed before the item is reported */
         forget_launched(service, item);
     }
@@ -243,6 +243,12 @@ static void collect_launched(struct pl_service *service, struct pl_named *named)
             struct pl_service_item *item = named->slots[slot - 1].owner;
 
             item->end = PL_TAKE(named->slots[slot - 1].end);
+            if (item->completion->results) {
+                size_t bytes = item->count * sizeof(*item->completion->results);
+
+                memcpy(item->completion->results, named->slots[slot - 1].results, bytes);
+                memset(named->slots[slot - 1].results, 0, bytes);
+            }
             item->completion->launched = item;
             item->completion->is_launched = true;
         }

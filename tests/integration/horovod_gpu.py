@@ -305,6 +305,7 @@ def follows():
     pretend_torch(driver, raw=True)
     add, wait = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor, hvd.horovod_torch_wait_and_clear
     scatter, gather = hvd.horovod_torch_reducescatter_async_torch_cuda_FloatTensor, hvd.horovod_torch_allgather_async_torch_cuda_FloatTensor
+    group_gather, exchange = hvd.horovod_torch_grouped_allgather_async_torch_cuda_FloatTensor, hvd.horovod_torch_alltoall_async_torch_cuda_FloatTensor
     spread, group_add = hvd.horovod_torch_broadcast_async_torch_cuda_FloatTensor, hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
     can_hold = n == 1 or os.environ["TEST_NCCL"] == "1"  # else the host takes part in the exchange
     host = ctypes.c_void_p()
@@ -320,33 +321,39 @@ def follows():
         held = can_hold and step % 2 == 1  # the first step makes worlds and memory
         if held:
             driver.cuda.fake_cuda_order(b"hold_copies")
-        tensors = [Tensor(driver, "Float", [0.0] * 100) for _ in range(8)]
-        sources = [Tensor(driver, "Float", give(100, r, step)) for _ in range(8)]
+        tensors = [Tensor(driver, "Float", [0.0] * 100) for _ in range(11)]
+        sources = [Tensor(driver, "Float", give(100, r, step)) for _ in tensors]
         if held:
             driver.copy(host.value, tensors[0].address, 4)  # nothing of the stream's later work begins
         for tensor, source in zip(tensors, sources):
             driver.copy(tensor.address, source.address, 400)
         outputs = [Tensor(driver, "Float", [0.0] * 100) for _ in range(2)]
-        part = Tensor(driver, "Float")
+        part, gathered, gathers, exchanged = (Tensor(driver, "Float") for _ in range(4))
+        splits, received = HostTensor([100 - 2 * (n - 1)] + [2] * (n - 1)), HostTensor([])
         handles = [add(tensors[0], outputs[0], 1, b"add", SUM, 1.0, 1.0, 0), add(tensors[1], tensors[1], 1, b"in place", SUM, 1.0, 1.0, 0),
                    group_add(tensors[2:5], tensors[2:5], 1, b"group", SUM, 1.0, 1.0, 0), spread(tensors[5], outputs[1], n - 1, b"spread", 0),
-                   scatter(tensors[6], part, b"part", SUM, 0, 1.0, 1.0)]
+                   scatter(tensors[6], part, b"part", SUM, 0, 1.0, 1.0), gather(tensors[7], gathered, b"gather", 0),
+                   group_gather([tensors[8]], [gathers], b"gathers", 0), exchange(tensors[9], splits, exchanged, received, b"exchange", 0)]
         watched = weakref.ref(tensors[0])
         for handle in handles:
             assert not held or not hvd.horovod_torch_poll(handle), "poll() tells of an end that was not reached"
             wait(handle)
         tensors[0] = None
         wait(add(outputs[0], outputs[0], 1, b"add", SUM, 1.0, 1.0, 0))  # the same name, before the end of the one before
+        rows = [splits.host[r]] * n
+        assert (gathered.size(), gathers.size(), exchanged.size(), list(received.host)) == ((100 * n,), (100 * n,), (sum(rows),), rows), "a size is not known"
         if held:
             assert watched(), "a tensor is freed although the device has not read it"
             driver.cuda.fake_cuda_order(b"let_copies_go")
         first, own = r * (100 // n) + min(r, 100 % n), 100 // n + (r < 100 % n)
-        for found, expected in [(outputs[0], [n * value for value in total(100, step)]), (outputs[1], give(100, n - 1, step)), (part, total(100, step)[first:first + own]),
+        offset = sum(splits.host[:r])
+        for found, expected in [(gathered, [value for q in range(n) for value in give(100, q, step)]), (gathers, [value for q in range(n) for value in give(100, q, step)]),
+                                (exchanged, [value for q in range(n) for value in give(100, q, step)[offset:offset + rows[0]]]), (outputs[0], [n * value for value in total(100, step)]), (outputs[1], give(100, n - 1, step)), (part, total(100, step)[first:first + own]),
                                 *((tensor, total(100, step)) for tensor in tensors[1:5])]:
             values = found.values()
             assert values == expected, ("step", step, values[:8], "differ from", expected[:8])
-        output = Tensor(driver, "Float")  # its size is known late: this wait lasts until the end
-        wait(gather(tensors[7], output, b"gather", 0))
+        output = Tensor(driver, "Float")
+        wait(gather(tensors[10], output, b"gather", 0))
         assert output.values() == [value for q in range(n) for value in give(100, q, step)], "the gathered values differ"
         wait(add(outputs[0], outputs[0], 1, b"later", SUM, 1.0, 1.0, 0))
         while watched():  # each call frees what has ended by then

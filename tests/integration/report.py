@@ -106,7 +106,8 @@ def local_job(folder):
                                     "echo 'trainer: warning: the rate is high'\necho 'loss=nan step=40'\n[ $SM_CURRENT_HOST = algo-1 ] || exit 0\nexit ${CODE:-0}\n")
     (folder / "program").chmod(0o755)
     words = ["--kind", "plain", "--metric", "train:loss=loss=([0-9.a-z]+)", "--metric", "never=accuracy=([0-9.]+)", "--hyperparameter", f"odd={HOSTILE[:40]}",
-             "--environment", "API_TOKEN=geheim", "--", "./program"]
+             "--environment", "API_TOKEN=geheim", "--environment", "PACELINE_PEER_WAIT_S=900", "--hyperparameter", "paceline_hang_s=7",
+             "--hyperparameter", "paceline_bucket_bytes=4194304", "--", "./program"]
     for name, code in (("good", 0), ("bad", 7)):
         done = subprocess.run([PACELINE, "local", "--name", name, "--environment", f"CODE={code}", *words], cwd=folder, text=True, capture_output=True, timeout=300,
                               stdin=subprocess.DEVNULL)
@@ -115,6 +116,8 @@ def local_job(folder):
         page = Page(folder / f"paceline-local/{name}/report.html")
         page.says(name, "train:loss", "last 0.35, lowest 0.15, highest 0.35, 3 values, and 1 that is no number", "No line of the log has a value of never.",
                   "resuming after step 20", "trainer: warning: the rate is high", "direct: one program", "There are no traces", '<script>alert("x")')
+        page.says("paceline_hang_s")
+        assert "PEER_WAIT_S" not in page.raw and "bucket_bytes" not in page.raw, "a setting with its default is shown"
         assert "geheim" not in page.raw and "geheim" not in (folder / f"paceline-local/{name}/job.json").read_text(), "a secret is shown"
         check_colours(page)
         job = json.loads((folder / f"paceline-local/{name}/job.json").read_text())
