@@ -85,9 +85,6 @@ int fake_cuda_urgent_streams(void);
 /** Whether the call that the last order skip or fail names has come. Exported by the fake driver. */
 bool fake_cuda_has_come(void);
 
-/** For other libraries' fakes: whether the process exits, and the driver is gone. Exported by the fake driver. */
-bool fake_cuda_is_gone(void);
-
 /** For other libraries' fakes: whether their call of `name` fails by an order. Exported by the fake driver. */
 bool fake_cuda_fails(const char *name);
 
