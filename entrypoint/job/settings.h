@@ -71,8 +71,8 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
                                 struct pl_job_settings *values, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether `text` is the default of a setting of Paceline, or of the runtime. `name` is a variable or a hyperparameter,
- * in any case of its letters. False for what is no setting, or has no default.
+ * Whether `text` is the default of a setting of Paceline's, the runtime's too. `name` is a variable or a
+ * hyperparameter, in any case of its letters. False for what is no setting, or has no default.
  */
 bool pl_settings_is_default(const char *name, const char *text);
 

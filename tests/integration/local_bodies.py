@@ -346,6 +346,68 @@ def runs_on_hosts(kept, folder):
         server.wait()
 
 
+# What SageMaker writes and the SDK's local mode leaves out, and where it is seen in `paceline plan`: groups of instances, and how channels are distributed.
+# With groups, as with the toolkit, distribution_hosts are those of the groups that a distribution names: none here.
+LEFT_OUT = {"input/config/resourceconfig.json": {"current_group_name", "instance_groups"},
+            "input/config/inputdataconfig.json": {"S3DistributionType", "RecordWrapperType"}}
+LEFT_OUT_OF_PLAN = {"SM_CURRENT_INSTANCE_GROUP", "SM_CURRENT_INSTANCE_GROUP_HOSTS", "SM_INSTANCE_GROUPS", "SM_INSTANCE_GROUPS_DICT", "current_instance_group",
+                    "current_instance_group_hosts", "instance_groups_dict", "distribution_hosts"}.union(*LEFT_OUT.values())
+
+
+def without(value, names, found):
+    """The value without members of these names, which are added to `found`."""
+    if isinstance(value, str) and value.startswith("{"):
+        value = json.loads(value)  # a variable that holds JSON
+    if not isinstance(value, dict):
+        return value
+    found |= names & set(value)
+    return {key: without(item, names, found) for key, item in value.items() if key not in names}
+
+
+def plan_of(tree, golden):
+    """`paceline plan` in a tree, with the tree's path as /opt/ml, without LEFT_OUT_OF_PLAN; and which of these were there."""
+    environment = {**os.environ, **golden["environment"], "SAGEMAKER_BASE_DIR": str(tree)}
+    done = subprocess.run([PACELINE, "plan"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    found = set()
+    plan = without(json.loads(done.stdout.replace(str(tree), "/opt/ml")), LEFT_OUT_OF_PLAN, found)
+    return plan, found
+
+
+def golden_tree(folder):
+    """The tree of a job is that of the SDK's local mode, and so is the plan in it, but for what LEFT_OUT lists."""
+    golden = json.loads((SOURCE / "tests/data/local-tree.json").read_text())
+    work = folder / "golden"
+    (work / "data").mkdir(parents=True)
+    (work / "train.py").write_text("import json, os\nprint(json.dumps(dict(os.environ)), flush=True)\n")
+    words = ["--keep", "--name", golden["environment"]["TRAINING_JOB_NAME"], "--hosts", "2", "--channel", "training=data", "--channel", "testing=data",
+             "--hyperparameter", "epochs=3", "--hyperparameter", "name=it's", "--hyperparameter", "sagemaker_program=train.py", "--environment", "A=b c"]
+    os.environ["AWS_REGION"] = golden["environment"]["AWS_REGION"]
+    log = local(*words, cwd=work)
+    seen = [json.loads(text) for text in re.findall(r"^\[algo-\d\] (\{.*\})$", log, re.M)]
+    assert len(seen) == 2 and all(one[name] == value for one in seen for name, value in golden["environment"].items()), log
+    for host, theirs in golden["hosts"].items():
+        ours, copy = work / "paceline-local/golden-job" / host, folder / "of-the-sdk" / host
+        for name in theirs["folders"] + ["output/data"]:
+            assert (ours / name).is_dir(), f"{host} has no folder {name}"
+            (copy / name).mkdir(parents=True, exist_ok=True)
+        (copy / "code").symlink_to(work)
+        for name, text in theirs["files"].items():
+            (copy / name).write_text(text)
+            written, found, known = json.loads((ours / name).read_text()), set(), set()
+            compared = without(written, LEFT_OUT.get(name, set()), found)
+            assert compared == json.loads(text), f"{host}: {name} differs: {written}, not {text}"
+            without(json.loads(text), LEFT_OUT.get(name, set()), known)
+            assert found == LEFT_OUT.get(name, set()) and not known, f"{host}: {name}: LEFT_OUT is out of date: {found} {known}"
+        (ours / "code").rmdir()  # where the code was mounted
+        (ours / "code").symlink_to(work)
+        mine, found = plan_of(ours, golden)
+        assert found == LEFT_OUT_OF_PLAN, f"LEFT_OUT_OF_PLAN is out of date: {LEFT_OUT_OF_PLAN - found}"
+        sdk, _ = plan_of(copy, golden)
+        assert mine["env"]["SM_TRAINING_ENV"]["current_host"] == host and mine == sdk, f"{host}: the plans differ:\n{json.dumps(mine)}\n{json.dumps(sdk)}"
+    print("the tree is that of the SDK's local mode")
+
+
 def main():
     kept = {path.stem: json.loads(path.read_text()) for path in sorted(BODIES.glob("*.json"))}
     with tempfile.TemporaryDirectory() as scratch:
@@ -370,6 +432,7 @@ def main():
             skip("hosts in namespaces need root: bodies of several hosts did not run")
         if not shutil.which("mpirun"):
             skip("no mpirun: bodies of several hosts did not run")
+        golden_tree(folder)
         runs_on_hosts(kept, folder)
         print(f"{len(kept)} bodies are taken")
 
