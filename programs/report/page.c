@@ -214,18 +214,28 @@ static void append_head(const struct pl_report *report, struct pl_text *html)
     pl_text_append(html, "</dl>\n</header>\n");
 }
 
+/* Where the numbers come from. */
+static const char *source_of_metrics(const struct pl_report *report)
+{
+    if (report->has_throughput) {
+        return "By the job's MetricDefinitions; the throughput is that of its metrics.jsonl.";
+    }
+    if (report->has_definitions) {
+        return "By the job's MetricDefinitions.";
+    }
+    if (report->best) {
+        return "Each trial has a line: the words NAME=NUMBER of its log.";
+    }
+    return report->has_json ? "The job has no MetricDefinitions: these are the numbers of its metrics.jsonl."
+                            : "The job has no MetricDefinitions: these are the words NAME=NUMBER of its log.";
+}
+
 static void append_metrics(const struct pl_report *report, struct pl_text *html)
 {
     size_t shown = 0;
 
     pl_html_section(html, "Metrics");
-    pl_text_append(html, "<p class=\"soft small\">");
-    pl_text_append(html, report->has_definitions ? "By the job's MetricDefinitions.</p>\n"
-                         : report->best          ? "Each trial has a line: the words NAME=NUMBER of its log.</p>\n"
-                         : report->has_json      ? "The job has no MetricDefinitions: these are the numbers of its "
-                                                   "metrics.jsonl.</p>\n"
-                                                 : "The job has no MetricDefinitions: these are the words NAME=NUMBER "
-                                                   "of its log.</p>\n");
+    pl_html_element(html, "p", "soft small", source_of_metrics(report));
     pl_text_append(html, "<div class=\"curves\">\n");
     for (size_t i = 0; i < report->series_count; i++) {
         if (report->series[i]->count > 0) {

@@ -85,11 +85,11 @@ int fake_cuda_urgent_streams(void);
 /** Whether the call that the last order skip or fail names has come. Exported by the fake driver. */
 bool fake_cuda_has_come(void);
 
-/** For other libraries' fakes: whether the process exits, and the driver is gone. Exported by the fake driver. */
-bool fake_cuda_is_gone(void);
-
 /** For other libraries' fakes: whether their call of `name` fails by an order. Exported by the fake driver. */
 bool fake_cuda_fails(const char *name);
+
+/** How many bytes copies have moved between host and device memory, in all threads. Exported by the fake driver. */
+uint64_t fake_cuda_host_bytes(void);
 
 /** How often the calling thread has called the function `name`; NULL: any function. Exported by the fake driver. */
 long fake_cuda_calls(const char *name);

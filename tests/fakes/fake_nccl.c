@@ -119,16 +119,13 @@ static bool fails(const char *function)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     bool (*asked_for)(const char *function) = NULL;
-    bool (*is_gone)(void) = NULL;
     bool yes;
 
     if (!driver) {
         return false;
     }
     *(void **)&asked_for = dlsym(driver, "fake_cuda_fails");
-    *(void **)&is_gone = dlsym(driver, "fake_cuda_is_gone");
     yes = asked_for(function);
-    need(!is_gone(), "a call after the driver is gone"); /* NCCL itself crashes or hangs then */
     dlclose(driver);
     return yes;
 }

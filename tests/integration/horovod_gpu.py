@@ -154,6 +154,7 @@ def load():
     loader = importlib.machinery.ExtensionFileLoader("mpi_lib_v2", MODULE)
     module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("mpi_lib_v2", MODULE, loader=loader))
     loader.exec_module(module)
+    atexit.register(library.horovod_shutdown)  # as Horovod's Python does
     return library, module
 
 
@@ -388,9 +389,9 @@ def lost():
     r, last = library.horovod_rank(), library.horovod_size() - 1
     driver = Driver(r % int(os.environ["TEST_GPUS"]))
     pretend_torch(driver, raw=True)
-    tensor = Tensor(driver, "Float", [1.0] * 100)
-    add = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor
-    hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"first", SUM, 1.0, 1.0, 0))
+    group = [Tensor(driver, "Float", [1.0] * 100) for _ in range(2)]  # one alone would not be packed, and so need no kernel
+    add = hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
+    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"first", SUM, 1.0, 1.0, 0))
     driver.wait()
     if r == last and not nccl:
         driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
@@ -398,13 +399,13 @@ def lost():
         pinned = ctypes.c_void_p()
         driver.call("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4), 0)
         driver.cuda.fake_cuda_order(b"hold_copies")
-        driver.call("cuMemcpyAsync", ctypes.c_uint64(pinned.value), ctypes.c_uint64(tensor.address), ctypes.c_size_t(4), driver.stream)
-    hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"second", SUM, 1.0, 1.0, 0))
+        driver.call("cuMemcpyAsync", ctypes.c_uint64(pinned.value), ctypes.c_uint64(group[0].address), ctypes.c_size_t(4), driver.stream)
+    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"second", SUM, 1.0, 1.0, 0))
     print("the wait has returned", flush=True)
     driver.cuda.fake_cuda_order(b"let_copies_go")
     if r == last and not nccl:
         os.kill(os.getpid(), signal.SIGKILL)
-    tensor.values()
+    group[0].values()
     print("the program goes on", flush=True)
 
 
@@ -413,19 +414,18 @@ def ends():
     how = os.environ["TEST_END"]
     library, hvd = load()
     assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
-    atexit.register(library.horovod_shutdown)  # as Horovod's Python does
     r = library.horovod_rank()
     driver = Driver(r % int(os.environ["TEST_GPUS"]))
     pretend_torch(driver, raw=True)
-    tensor = Tensor(driver, "Float", [1.0] * 100)
-    add = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor
-    hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"first", SUM, 1.0, 1.0, 0))
+    group = [Tensor(driver, "Float", [1.0] * 100) for _ in range(2)]
+    add = hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
+    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"first", SUM, 1.0, 1.0, 0))
     print("the first sum is there", flush=True)
     if how == "idle":
         return
     if how == "raises" and r == 0:  # its part of the sum never comes
         driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
-    handle = add(tensor, tensor, 1, b"second", SUM, 1.0, 1.0, 0)
+    handle = add(group, group, 1, b"second", SUM, 1.0, 1.0, 0)
     if how == "unwaited":
         return
     if r == 0:

@@ -164,15 +164,26 @@ def packed(folder):
     (folder / "algo-1.log").write_text("no metric\n")
     files = {"metrics.jsonl": '{"step": 5, "train_loss": 0.25}\n', "trials.jsonl": '{"trial": 1, "state": "done"}\n', "../../evil.ring": "no ring",
              "deep/metrics.jsonl": '{"step": 5, "other": 1}\n'}
-    with tarfile.open(folder / "output.tar.gz", "w:gz") as archive:
-        for name, text in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
+
+    def pack():
+        with tarfile.open(folder / "output.tar.gz", "w:gz") as archive:
+            for name, text in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text.encode()))
+
+    pack()
     page = report(folder, TMPDIR=str(folder / "tmp"))
     page.says("train_loss", "last 0.25", "Sweep: 1 trial", "Not in this report", "..-..-evil.ring")
     assert "other" not in page.text_of["h3"] and sorted(os.listdir(folder)) == ["algo-1.log", "output.tar.gz", "report.html", "tmp"], os.listdir(folder)
     assert not os.listdir(folder / "tmp") and not (folder.parent / "evil.ring").exists()
+    (folder / "job.json").write_text('{"MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9]+)"}]}')
+    (folder / "algo-1.log").write_text("loss=3\n")
+    files["metrics.jsonl"] = '{"step": 5, "train_loss": 0.25, "images_per_second": 80}\n'
+    pack()
+    page = report(folder, TMPDIR=str(folder / "tmp"))
+    assert page.text_of["h3"] == ["loss", "images_per_second"], page.text_of["h3"]
+    page.says("last 80", "the throughput is that of its metrics.jsonl")
     (folder / "output.tar.gz").write_bytes(b"no archive")
     report(folder, TMPDIR=str(folder / "tmp")).says("Not in this report", "output.tar.gz")
     assert not os.listdir(folder / "tmp")
