@@ -72,6 +72,12 @@ enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *devi
  */
 enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Whether an allreduce between arena pieces in device memory is the ranks' kernels' work: the ranks are on one host,
+ * NCCL does not serve, and each other's pieces could be opened so far. Equal on all ranks.
+ */
+bool pl_world_shares_device_memory(const struct pl_world *world);
+
 /** Settings of the world, equal on all ranks. */
 const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
 

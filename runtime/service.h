@@ -90,11 +90,12 @@ enum pl_status pl_service_submit(struct pl_service *service, int set, const stru
 enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Releases what the service has on the GPU while CUDA is still there: for a program whose exit handlers run. What is in
- * flight there keeps it. No operation in device memory may be submitted afterwards. Waits a second at most for a thread
+ * Releases what the service has on the GPU while CUDA is still there: for a program whose exit handlers run.
+ * Operations there that are not done end before that; if they have not at the deadline, they are cancelled, and the
+ * other ranks get `why`. No operation in device memory may be submitted afterwards. Waits a second at most for a thread
  * that is inside a collective.
  */
-void pl_service_release_device(struct pl_service *service);
+void pl_service_release_device(struct pl_service *service, int64_t deadline_ns, const struct pl_error *why);
 
 /** Submits operations that start together or not at all, see pl_named_submit_group(). */
 enum pl_status pl_service_submit_group(struct pl_service *service, int set, const char *base,

@@ -38,7 +38,7 @@ static enum pl_status raise_mpi(struct mpi_endpoint *endpoint, int code, const c
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
-    char name[PL_RANK_NAME_BYTES] = "another rank";
+    char name[PL_RANK_NAME_BYTES];
     int class = MPI_ERR_OTHER;
     int own = endpoint ? pl_transport_global_rank(&endpoint->transport, endpoint->rank) : -1;
 
@@ -53,8 +53,9 @@ static enum pl_status raise_mpi(struct mpi_endpoint *endpoint, int code, const c
         snprintf(name, sizeof(name), "rank %d", peer);
     }
     if (class == MPI_ERR_TRUNCATE) {
-        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "%s sent more bytes than rank %d expected",
-                              name, own);
+        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class,
+                              "rank %d sent more bytes than rank %d expected",
+                              endpoint && peer >= 0 ? pl_transport_global_rank(&endpoint->transport, peer) : peer, own);
     }
     if (peer >= 0) {
         return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s, %s: %s", what, name, text);

@@ -73,6 +73,18 @@ static bool can_share(const struct pl_world *world, char reason[PL_BACKEND_REASO
     return true;
 }
 
+bool pl_world_shares_device_memory(const struct pl_world *world)
+{
+    char reason[PL_BACKEND_REASON_BYTES];
+    bool has_streamed = false;
+
+    for (int i = 0; i < world->backend_count; i++) {
+        has_streamed = has_streamed || (world->backends[i].on && world->backends[i].backend->streamed);
+    }
+    return world->size > 1 && !has_streamed && !world->gpu_not_mapped[0] && pl_world_has_devices(world, reason) &&
+           can_share(world, reason);
+}
+
 static enum pl_status map_blocks(struct pl_world *world, struct pl_arena_gpu_block *span,
                                  const struct export_record *export_records, struct pl_error *reterr)
 {

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* The offset of the field `name` of struct pl_job_settings, and its type. */
 #define FIELD(name)                                                                                                    \
@@ -240,6 +241,45 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
     values->names_log_level = knobs.values[PL_KNOB_LOG].source != PL_KNOB_FROM_DEFAULT &&
                               pl_log_level_read(pl_knob_text(&knobs, PL_KNOB_LOG), &values->log_level);
     return PL_OK;
+}
+
+bool pl_settings_is_default(const char *name, const char *text)
+{
+    struct pl_job_settings values[2];
+    struct pl_knobs knobs[2];
+    char upper[80];
+    const struct setting *setting;
+
+    if (strncasecmp(name, "PACELINE_", PREFIX_BYTES) != 0 || strlen(name) >= sizeof(upper)) {
+        return false;
+    }
+    for (size_t i = 0; i <= strlen(name); i++) {
+        upper[i] = (char)(name[i] >= 'a' && name[i] <= 'z' ? name[i] - ('a' - 'A') : name[i]);
+    }
+    setting = find(upper);
+    if (setting && setting->type != TEXT) {
+        memset(values, 0, sizeof(values));
+        return setting->fallback && read_value(setting, text, name, &values[0], NULL) == PL_OK &&
+               read_value(setting, setting->fallback, name, &values[1], NULL) == PL_OK &&
+               memcmp(&values[0], &values[1], sizeof(values[0])) == 0;
+    }
+    if (setting) {
+        return setting->fallback && strcmp(text, setting->fallback) == 0;
+    }
+    pl_knobs_default(&knobs[0]);
+    knobs[1] = knobs[0];
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        const struct pl_knob_info *info = pl_knob_info((enum pl_knob)i);
+        const struct pl_knob_value *given = &knobs[0].values[i], *fallback = &knobs[1].values[i];
+
+        if (strcmp(upper, info->variable) == 0) {
+            return pl_knob_set(&knobs[0], (enum pl_knob)i, text, name, NULL) == PL_OK &&
+                   (info->type == PL_KNOB_TYPE_TEXT || info->type == PL_KNOB_TYPE_WORD
+                        ? strcmp(given->text, fallback->text) == 0
+                        : given->real == fallback->real);
+        }
+    }
+    return false;
 }
 
 void pl_settings_replace_text(struct pl_job_settings *values, const char *before, const char *after)

@@ -70,6 +70,12 @@ struct pl_job_settings {
 enum pl_status pl_settings_read(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                                 struct pl_job_settings *values, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Whether `text` is the default of a setting of Paceline's, the runtime's too. `name` is a variable or a
+ * hyperparameter, in any case of its letters. False for what is no setting, or has no default.
+ */
+bool pl_settings_is_default(const char *name, const char *text);
+
 /** Replace each text that is the string at `before` by the string at `after`. */
 void pl_settings_replace_text(struct pl_job_settings *values, const char *before, const char *after);
 

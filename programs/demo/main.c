@@ -130,7 +130,10 @@ static enum pl_status make_folder(struct demo *demo, struct pl_error *reterr)
         pl_text_printf(&path, "%s/paceline-demo-XXXXXX", pl_environment_get_or(demo->environment, "TMPDIR", "/tmp"));
         PL_TRY(pl_text_check(&path, reterr));
         if (!mkdtemp(path.data) || chmod(path.data, FOLDER_MODE) != 0) {
-            return pl_error_errno(reterr, "make the folder '%s'", path.data);
+            return pl_error_errno(reterr,
+                                  "make the folder '%s' (name a folder by --keep DIR, or give a read-only container a "
+                                  "writable /tmp: docker run --tmpfs /tmp)",
+                                  path.data);
         }
     } else {
         PL_TRY(pl_file_make_dirs(demo->keep, FOLDER_MODE, reterr));

@@ -11,6 +11,7 @@
 #include "programs/local/stop.h"
 #include "programs/local/tree.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -184,6 +185,34 @@ static enum pl_status link_for_feeders(const struct pl_local *local, const struc
     return pl_text_take(&folder, source_at, reterr);
 }
 
+/* The objects below s3://BUCKET/a/b are fetched as b/..., because the prefix may be that of a/bc too. If all are below
+ * a/b/, SageMaker's channel has what is there, without b. */
+static enum pl_status enter_prefix(const struct pl_local_channel *channel, char **source_at, struct pl_error *reterr)
+{
+    const char *key = strchr(channel->from + sizeof("s3://") - 1, '/'), *name = key ? strrchr(key, '/') + 1 : "";
+    PL_AUTO_DIRECTORY DIR *directory = opendir(*source_at);
+    PL_AUTO_TEXT struct pl_text inner = PL_TEXT_NONE;
+    const struct dirent *entry;
+    struct stat info;
+
+    if (!directory) {
+        return pl_error_errno(reterr, "read '%s'", *source_at);
+    }
+    while ((entry = readdir(directory))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && strcmp(entry->d_name, name) != 0) {
+            return PL_OK;
+        }
+    }
+    pl_text_printf(&inner, "%s/%s", *source_at, name);
+    PL_TRY(pl_text_check(&inner, reterr));
+    if (*name == '\0' || lstat(inner.data, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        return PL_OK; /* the prefix ends with a slash, or is an object's whole key */
+    }
+    free(*source_at);
+    *source_at = NULL;
+    return pl_text_take(&inner, source_at, reterr);
+}
+
 enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *reterr)
 {
     for (size_t i = 0; i < local->job->channel_count; i++) {
@@ -207,6 +236,9 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
         if (status != PL_OK) {
             pl_file_remove_tree(local->sources[i]); /* nobody takes a part for the whole */
             return status;
+        }
+        if (channel->kind != PL_LOCAL_FROM_MANIFEST) {
+            PL_TRY(enter_prefix(channel, &local->sources[i], reterr));
         }
     }
     return PL_OK;

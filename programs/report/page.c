@@ -2,6 +2,7 @@
 /* Writes a report as one HTML page. */
 #include "base/memory.h"
 #include "entrypoint/job/secrets.h"
+#include "entrypoint/job/settings.h"
 #include "entrypoint/version.h"
 #include "programs/report/curve.h"
 #include "programs/report/html.h"
@@ -213,18 +214,28 @@ static void append_head(const struct pl_report *report, struct pl_text *html)
     pl_text_append(html, "</dl>\n</header>\n");
 }
 
+/* Where the numbers come from. */
+static const char *source_of_metrics(const struct pl_report *report)
+{
+    if (report->has_throughput) {
+        return "By the job's MetricDefinitions; the throughput is that of its metrics.jsonl.";
+    }
+    if (report->has_definitions) {
+        return "By the job's MetricDefinitions.";
+    }
+    if (report->best) {
+        return "Each trial has a line: the words NAME=NUMBER of its log.";
+    }
+    return report->has_json ? "The job has no MetricDefinitions: these are the numbers of its metrics.jsonl."
+                            : "The job has no MetricDefinitions: these are the words NAME=NUMBER of its log.";
+}
+
 static void append_metrics(const struct pl_report *report, struct pl_text *html)
 {
     size_t shown = 0;
 
     pl_html_section(html, "Metrics");
-    pl_text_append(html, "<p class=\"soft small\">");
-    pl_text_append(html, report->has_definitions ? "By the job's MetricDefinitions.</p>\n"
-                         : report->best          ? "Each trial has a line: the words NAME=NUMBER of its log.</p>\n"
-                         : report->has_json      ? "The job has no MetricDefinitions: these are the numbers of its "
-                                                   "metrics.jsonl.</p>\n"
-                                                 : "The job has no MetricDefinitions: these are the words NAME=NUMBER "
-                                                   "of its log.</p>\n");
+    pl_html_element(html, "p", "soft small", source_of_metrics(report));
     pl_text_append(html, "<div class=\"curves\">\n");
     for (size_t i = 0; i < report->series_count; i++) {
         if (report->series[i]->count > 0) {
@@ -444,15 +455,15 @@ static void append_notes(struct pl_text *html, const char *title, const struct p
     pl_text_append(html, "</section>\n");
 }
 
-/* A row for each member of an object. Secrets are not shown. */
+/* A row for each member of an object, but for settings of Paceline's with their default. Secrets are not shown. */
 static size_t append_settings(struct pl_text *html, struct pl_json_value object)
 {
     size_t count = 0;
 
     for (struct pl_json_value item = pl_json_first(object); pl_json_exists(item); item = pl_json_next(item)) {
-        const char *name = pl_json_name(item);
+        const char *name = pl_json_name(item), *text = NULL;
 
-        if (!name) {
+        if (!name || (pl_json_text(item, &text, NULL) == PL_OK && pl_settings_is_default(name, text))) {
             continue;
         }
         pl_text_append(html, "<tr><td class=\"wide\">");
@@ -480,7 +491,9 @@ static void append_all_settings(const struct pl_report *report, struct pl_text *
     size_t count;
 
     pl_html_section(html, "Hyperparameters and settings");
-    pl_text_append(html, "<p class=\"soft small\">What the job sets; all else has its default.</p>\n");
+    pl_text_append(
+        html,
+        "<p class=\"soft small\">What the job sets. Settings of Paceline's with their default are left out.</p>\n");
     pl_html_table(html, names);
     count = append_settings(html, given);
     count += report->job ? append_settings(html, pl_json_member(job, "Environment")) : 0;

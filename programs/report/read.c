@@ -311,6 +311,13 @@ static void take_trial(struct reader *reader, struct pl_json **document, const c
     }
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), end_length = strlen(end);
+
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
 /* A line of the runtime's metrics: {"epoch": 1, "step": 24, "train_loss": 1.6}. What is not finite is null there. */
 static void take_metrics(struct reader *reader, struct pl_json **document, const char *line, size_t length)
 {
@@ -324,18 +331,15 @@ static void take_metrics(struct reader *reader, struct pl_json **document, const
         const char *name = pl_json_name(item);
 
         value = NAN;
+        if (reader->metrics && name && !ends_with(name, "_per_second")) {
+            continue; /* the definitions name what matters, and rarely the throughput */
+        }
         if (name && (pl_json_kind(item) == PL_JSON_NULL || pl_json_double(item, &value, NULL) == PL_OK)) {
             take_word(reader, name, strlen(name), x, value, line, length);
+            reader->report->has_throughput = reader->metrics;
         }
     }
-    reader->report->has_json = true;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+    reader->report->has_json = !reader->metrics;
 }
 
 /* Takes rings, trials and metrics in the folder, which is a tree's output/data. */
@@ -359,7 +363,7 @@ static enum pl_status read_data(struct reader *reader, const char *data, struct 
             PL_TRY(pl_local_files_add(&reader->rings, path.data, reterr));
         } else if (strcmp(files.paths[i], "trials.jsonl") == 0) {
             status = read_lines(reader, path.data, take_trial, &error);
-        } else if (strcmp(files.paths[i], "metrics.jsonl") == 0 && !reader->metrics) {
+        } else if (strcmp(files.paths[i], "metrics.jsonl") == 0) {
             status = read_lines(reader, path.data, take_metrics, &error);
         }
         if (status != PL_OK) {

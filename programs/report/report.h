@@ -34,6 +34,7 @@ struct pl_report {
     char *best;    /* a sweep's last line: "best_accuracy=0.9 trial=4"; NULL */
     size_t hosts, logs;
     bool has_definitions; /* the job has MetricDefinitions */
+    bool has_throughput;  /* beside MetricDefinitions, of metrics.jsonl */
     bool has_json;        /* the job wrote its metrics as JSON: words of its log would be the same ones */
     struct pl_series *series[PL_REPORT_MOST_SERIES];
     size_t series_count;

@@ -26,6 +26,8 @@
 #include <unistd.h>
 
 static const int64_t AFTER_ANOTHER_NS = 2 * PL_NS_PER_S;
+/* How long a program that ends without a wait for its operations on the GPU waits for them at its end. */
+static const int64_t LAST_OPERATIONS_NS = 10 * PL_NS_PER_S;
 
 static struct {
     pthread_mutex_t changing; /* init and shutdown, one at a time; guards the four below */
@@ -351,6 +353,17 @@ static bool lasts_to_end(void)
     return pl_bootstrap_owns_mpi() || (state.job && !state.synced.members && !state.job->transport);
 }
 
+/* Releases the GPU. What is under way there ends before that, unless the program has failed. */
+static void release_device(bool failed)
+{
+    struct pl_error why = PL_ERROR_NONE;
+
+    pl_error_set(&why, PL_FAILED,
+                 failed ? "its process has raised an exception"
+                        : "its process ends, and its operations on the GPU have not ended");
+    pl_service_release_device(state.synced.service, pl_deadline_after_ns(failed ? 0 : LAST_OPERATIONS_NS), &why);
+}
+
 void pl_state_stop(void)
 {
     enum pl_interpreter interpreter;
@@ -364,7 +377,7 @@ void pl_state_stop(void)
         } else if (interpreter == PL_INTERPRETER_RUNS || !lasts_to_end()) {
             stop();
         } else { /* the rest when the exit status is known; CUDA and NCCL may be gone by then */
-            pl_service_release_device(state.synced.service);
+            release_device(interpreter == PL_INTERPRETER_FAILED);
         }
         if (interpreter != PL_INTERPRETER_RUNS && !lasts_to_end()) {
             free_bootstrap(&state.job);

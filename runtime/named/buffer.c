@@ -43,8 +43,7 @@ void pl_named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum
     }
 }
 
-/* Sizes are powers of two, so that tensors of few more bytes need no other buffer. */
-static uint64_t round_up(uint64_t bytes)
+uint64_t pl_named_buffer_round_up(uint64_t bytes)
 {
     uint64_t rounded = SMALLEST_BYTES;
 
@@ -89,7 +88,7 @@ enum pl_status pl_named_buffer_take(struct pl_device *device, struct pl_named_bu
             return PL_MEMORY;
         }
         best->device = device;
-        best->bytes = round_up(bytes);
+        best->bytes = pl_named_buffer_round_up(bytes);
         status = pl_device_alloc(device, best->bytes, &best->memory, reterr);
         if (status != PL_OK) {
             free(best);
@@ -102,6 +101,38 @@ enum pl_status pl_named_buffer_take(struct pl_device *device, struct pl_named_bu
     best->busy = true;
     *ret_buffer = best;
     return PL_OK;
+}
+
+enum pl_status pl_named_buffers_divide(struct pl_device *device, const struct pl_span *span, unsigned count,
+                                       struct pl_named_buffer **buffers, struct pl_error *reterr)
+{
+    pl_named_buffers_done(device, buffers);
+    for (unsigned i = 0; i < count && span->data; i++) {
+        struct pl_named_buffer *part = pl_memory_new(1, sizeof(*part), reterr);
+
+        if (!part) {
+            return PL_MEMORY;
+        }
+        part->device = device;
+        part->bytes = span->bytes / count;
+        part->memory = (char *)span->data + i * part->bytes;
+        part->is_part = true;
+        pthread_mutex_init(&part->lock, NULL);
+        part->next = *buffers;
+        *buffers = part;
+    }
+    return PL_OK;
+}
+
+void pl_named_buffer_take_part(struct pl_named_buffer *buffers, struct pl_named_buffer **ret_buffer)
+{
+    while (buffers && buffers->busy) {
+        buffers = buffers->next;
+    }
+    if (buffers) {
+        buffers->busy = true;
+    }
+    *ret_buffer = buffers;
 }
 
 enum pl_status pl_named_buffer_equip(struct pl_device *device, struct pl_named_buffer *buffer, struct pl_error *reterr)
@@ -236,7 +267,10 @@ void pl_named_buffers_done(struct pl_device *device, struct pl_named_buffer **bu
         pl_device_pieces_free(buffer->in);
         pl_device_pieces_free(buffer->out);
         pthread_mutex_lock(&buffer->lock);
-        pl_device_release(device, PL_TAKE(buffer->memory));
+        if (!buffer->is_part) {
+            pl_device_release(device, buffer->memory);
+        }
+        buffer->memory = NULL;
         pl_device_event_free(device, PL_TAKE(buffer->synced.event));
         given = buffer->synced.given;
         pthread_mutex_unlock(&buffer->lock);

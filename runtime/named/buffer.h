@@ -11,6 +11,7 @@
 #define PL_RUNTIME_NAMED_BUFFER_H
 
 #include "base/dtype.h"
+#include "collectives/arena.h"
 #include "device/kernel.h"
 #include "runtime/named.h"
 
@@ -24,6 +25,7 @@ enum {
 struct pl_named_buffer {
     struct pl_device *device;
     uint64_t bytes;
+    bool is_part;                      /* `memory` is the caller's */
     void *memory;                      /* NULL after the engine's end, while `given` */
     bool busy;                         /* an operation uses it */
     struct pl_device_pieces *in, *out; /* the lists of what is packed and unpacked; NULL before the first use */
@@ -37,6 +39,9 @@ struct pl_named_buffer {
         void *event;
     } synced;
 };
+
+/** Sizes are powers of two, so that tensors of few more bytes need no other buffer. */
+uint64_t pl_named_buffer_round_up(uint64_t bytes);
 
 /** Takes a buffer of at least `bytes`. */
 enum pl_status pl_named_buffer_take(struct pl_device *device, struct pl_named_buffer **buffers, uint64_t bytes,
@@ -63,6 +68,13 @@ void pl_named_buffer_give(struct pl_named_buffer *buffer, const struct pl_world 
 
 /** The caller gives the buffer of a result back, after the end of its engine too. NULL is fine. */
 void pl_named_buffer_return(struct pl_named_buffer *buffer);
+
+/** Makes buffers of `count` equal parts of `span`, which the caller releases. Those that were made before go. */
+enum pl_status pl_named_buffers_divide(struct pl_device *device, const struct pl_span *span, unsigned count,
+                                       struct pl_named_buffer **buffers, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Takes one of these; NULL in `*ret_buffer`: all are busy. */
+void pl_named_buffer_take_part(struct pl_named_buffer *buffers, struct pl_named_buffer **ret_buffer);
 
 /** Releases all buffers. Of those that are given, the memory: the caller still returns them. */
 void pl_named_buffers_done(struct pl_device *device, struct pl_named_buffer **buffers);

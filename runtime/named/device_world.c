@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the world of an engine's operations in device memory. */
+/* Makes the world of an engine's operations in device memory, and the memory that its ranks share. */
 #include "runtime/named/device_world.h"
 
 #include "base/memory.h"
@@ -16,19 +16,19 @@
 struct pl_named_maker {
     struct pl_world *parent;
     struct pl_device *device;
+    uint64_t arena_bytes; /* 0: it makes the world, and no arena */
     bool has_thread;
     pthread_t thread;
     atomic_bool done; /* what follows is there */
     struct pl_world *world;
+    struct pl_span arena;
     enum pl_status status;
     struct pl_error error;
 };
 
-static void *make(void *maker_at)
+static void make_world(struct pl_named_maker *maker)
 {
-    struct pl_named_maker *maker = maker_at;
     struct pl_error own = PL_ERROR_NONE;
-    int heeded = maker->device ? pl_device_pass_captures(maker->device) : 0; /* it may be a thread of the program */
 
     maker->status = pl_world_new_twin(maker->parent, maker->device, &maker->world, &maker->error);
     if (maker->status == PL_OK) {
@@ -41,6 +41,26 @@ static void *make(void *maker_at)
         pl_world_free(maker->world);
         maker->world = NULL;
     }
+}
+
+static void make_arena(struct pl_named_maker *maker)
+{
+    if (maker->arena.data) {
+        pl_arena_free(maker->world, &maker->arena);
+    }
+    maker->status = pl_arena_alloc(maker->world, maker->arena_bytes, PL_MEMORY_DEVICE, &maker->arena, &maker->error);
+}
+
+static void *make(void *maker_at)
+{
+    struct pl_named_maker *maker = maker_at;
+    int heeded = maker->device ? pl_device_pass_captures(maker->device) : 0; /* it may be a thread of the program */
+
+    if (maker->arena_bytes) {
+        make_arena(maker);
+    } else {
+        make_world(maker);
+    }
     if (maker->device) {
         pl_device_heed_captures(maker->device, heeded);
     }
@@ -48,7 +68,7 @@ static void *make(void *maker_at)
     return NULL;
 }
 
-static enum pl_status begin(struct pl_named *named, struct pl_error *reterr)
+static enum pl_status begin(struct pl_named *named, uint64_t arena_bytes, struct pl_error *reterr)
 {
     struct pl_named_maker *maker = pl_memory_new(1, sizeof(*maker), reterr);
 
@@ -57,6 +77,9 @@ static enum pl_status begin(struct pl_named *named, struct pl_error *reterr)
     }
     maker->parent = named->world;
     maker->device = named->device.device;
+    maker->arena_bytes = arena_bytes;
+    maker->world = named->device.world;
+    maker->arena = named->device.arena;
     named->device.maker = maker;
     if (pl_world_any_thread(named->world)) {
         maker->has_thread =
@@ -78,6 +101,7 @@ static enum pl_status end(struct pl_named_device *device, struct pl_error *reter
         pthread_join(maker->thread, NULL);
     }
     device->world = maker->world;
+    device->arena = maker->arena;
     status = maker->status;
     if (status != PL_OK && reterr) {
         *reterr = maker->error;
@@ -91,12 +115,26 @@ enum pl_status pl_named_device_world(struct pl_named *named, bool *ret_there, st
     struct pl_named_device *device = &named->device;
 
     if (!device->world && !device->maker) {
-        PL_TRY(begin(named, reterr));
+        PL_TRY(begin(named, 0, reterr));
+    }
+    if (device->maker && !device->world && atomic_load(&device->maker->done)) {
+        PL_TRY(end(device, reterr));
+    }
+    *ret_there = device->world;
+    return PL_OK;
+}
+
+enum pl_status pl_named_device_arena(struct pl_named *named, uint64_t bytes, bool *ret_there, struct pl_error *reterr)
+{
+    struct pl_named_device *device = &named->device;
+
+    if (device->arena.bytes < bytes && !device->maker) {
+        PL_TRY(begin(named, bytes, reterr));
     }
     if (device->maker && atomic_load(&device->maker->done)) {
         PL_TRY(end(device, reterr));
     }
-    *ret_there = device->world;
+    *ret_there = !device->maker;
     return PL_OK;
 }
 

@@ -17,6 +17,15 @@
  */
 enum pl_status pl_named_device_world(struct pl_named *named, bool *ret_there, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Goes on with making `device->arena` have `bytes` at least, and begins it; `*ret_there` is whether it has. Call when
+ * no request of the world is under way here, at the same batch on all ranks, until it is there. What it held is lost.
+ *
+ * Errors   those of pl_arena_alloc().
+ */
+enum pl_status pl_named_device_arena(struct pl_named *named, uint64_t bytes, bool *ret_there,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Releases the world. If its making is under way, waits for the end of that, at most for the world's timeout. */
 void pl_named_device_world_done(struct pl_named_device *device);
 

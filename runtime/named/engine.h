@@ -8,6 +8,7 @@
 #ifndef PL_RUNTIME_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_ENGINE_H
 
+#include "collectives/arena.h"
 #include "device/device.h"
 #include "runtime/named/buffer.h"
 #include "runtime/named/ready.h"
@@ -72,7 +73,7 @@ struct pl_named_item {
 /** How far a batch in device memory has come. */
 enum pl_named_stage {
     NAMED_QUEUED,   /* agreed on; it waits for the world, or for a buffer */
-    NAMED_POSTED,   /* its request runs */
+    NAMED_POSTED,   /* its request runs, or that of one of its pieces */
     NAMED_LAUNCHED, /* everything is given to the device */
 };
 
@@ -88,6 +89,8 @@ struct pl_named_batch {
     uint64_t *counts;                /* memory of the collective's counts */
     char *name;                      /* that of the collective, if it is not one entry's */
     struct pl_named_buffer *buffer;  /* fused tensors, what stands for those of a joined rank, or the result */
+    uint64_t whole_elems;            /* of a tensor that goes through an arena in pieces; 0: it does not */
+    uint64_t at_elems;               /* where its piece under way begins */
     struct pl_named_ready *end;      /* the event after the results; NULL: the request's end stands for it */
     size_t count;
     struct pl_named_item items[];
@@ -144,6 +147,8 @@ struct pl_named_device {
     void *pack, *unpack;              /* streams; created at the first use */
     struct pl_named_events events;
     struct pl_named_buffer *buffers;
+    struct pl_span arena;                /* memory that the ranks of this host share */
+    struct pl_named_buffer *pieces;      /* the buffers of equal size that it is divided into */
     unsigned fused;                      /* number of fused batches that have a buffer */
     struct pl_named_batch *first, *last; /* batches in flight, in order */
     int64_t moved_ns;                    /* time at which one of them moved last; 0: none is in flight */

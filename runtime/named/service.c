@@ -203,14 +203,10 @@ static void join_thread(struct pl_service *service, int64_t deadline_ns)
     }
 }
 
-void pl_service_abort(struct pl_service *service, const struct pl_error *why)
+void pl_service_revoke(struct pl_service *service, const struct pl_error *why)
 {
-    const int64_t deadline_ns = pl_deadline_after_ns(PL_NS_PER_S);
     struct pl_named *named = service->all;
 
-    if (!pl_service_take_lead(service, true, deadline_ns)) {
-        return;
-    }
     do {
         if (named->device.world) {
             pl_world_on_failure(named->device.world, NULL, NULL); /* the process ends with an error of its own */
@@ -219,6 +215,16 @@ void pl_service_abort(struct pl_service *service, const struct pl_error *why)
         pl_world_revoke(named->world, why);
         named = named->sibling;
     } while (named != service->all);
+}
+
+void pl_service_abort(struct pl_service *service, const struct pl_error *why)
+{
+    const int64_t deadline_ns = pl_deadline_after_ns(PL_NS_PER_S);
+
+    if (!pl_service_take_lead(service, true, deadline_ns)) {
+        return;
+    }
+    pl_service_revoke(service, why);
     pl_service_leave_lead(service);
     join_thread(service, deadline_ns);
 }

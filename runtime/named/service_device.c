@@ -7,6 +7,8 @@
 #include "runtime/named/queue.h"
 #include "runtime/named/service_private.h"
 
+static const int64_t NAP_NS = 50 * PL_NS_PER_US;
+
 /* Opens the device for all engines. */
 static enum pl_status open_device(struct pl_service *service, int ordinal, struct pl_error *reterr)
 {
@@ -46,16 +48,51 @@ enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, st
     return status;
 }
 
-void pl_service_release_device(struct pl_service *service)
+static bool is_on_device(const struct pl_service_item *item)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < item->count && !is; i++) {
+        is = item->ops[i].memory == PL_MEMORY_DEVICE && item->ops[i].kind != PL_BARRIER;
+    }
+    return is;
+}
+
+/* Whether operations in device memory are not done. The caller leads. */
+static bool works_on_device(struct pl_service *service)
+{
+    bool works = false;
+
+    for (const struct pl_service_item *item = service->first_taken; item && !works; item = item->next_taken) {
+        works = is_on_device(item);
+    }
+    pthread_mutex_lock(&service->lock);
+    for (const struct pl_service_item *item = service->synced.first; item && !works; item = item->next) {
+        works = is_on_device(item);
+    }
+    pthread_mutex_unlock(&service->lock);
+    return works;
+}
+
+void pl_service_release_device(struct pl_service *service, int64_t deadline_ns, const struct pl_error *why)
 {
     struct pl_named *named = service->all;
+    bool works;
 
     if (!pl_service_take_lead(service, false, pl_deadline_after_ns(PL_NS_PER_S))) {
         return;
     }
+    while ((works = works_on_device(service)) && !pl_deadline_passed(deadline_ns)) {
+        if (!pl_service_step(service, false)) {
+            pl_clock_nap(NAP_NS, deadline_ns);
+        }
+    }
+    if (works) {
+        pl_service_revoke(service, why);
+    }
     pthread_mutex_lock(&service->opening);
     do {
-        if (!named->device.first && !named->device.maker) {
+        if (!named->device.maker) {
             pl_named_device_done(named);
             pl_named_events_clear(&named->device.events);
         }

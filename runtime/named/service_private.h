@@ -95,6 +95,12 @@ bool pl_service_take_lead(struct pl_service *service, bool stops, int64_t deadli
 /** Leads no longer. */
 void pl_service_leave_lead(struct pl_service *service);
 
+/**
+ * Ends the worlds of all engines because of `why`, which the other ranks get. Called by the leader of a process that
+ * ends.
+ */
+void pl_service_revoke(struct pl_service *service, const struct pl_error *why);
+
 /** Ends every item in flight with the status of `error`. */
 void pl_service_end_all(struct pl_service *service, const struct pl_error *error);
 

@@ -227,6 +227,10 @@ bool fake_cuda_fails(const char *name)
     bool fails;
 
     pthread_mutex_lock(&fake.lock);
+    if (fake.is_gone) { /* NCCL itself crashes or hangs then */
+        fprintf(stderr, "fake_cuda: %s after the driver is gone\n", name);
+        abort();
+    }
     fails = fails_late(name);
     pthread_mutex_unlock(&fake.lock);
     return fails;
@@ -261,6 +265,9 @@ CUresult fake_enter(const char *name)
     pthread_mutex_lock(&fake.lock);
     if (!fake.configured) {
         configure();
+    }
+    if (fake.is_gone) {
+        return CUDA_ERROR_DEINITIALIZED;
     }
     fake.calls++;
     count(name);
@@ -303,9 +310,21 @@ int fake_cuda_device(void)
         return plain_result_;                                                                                          \
     }
 
+/* Registered when the driver starts, as the driver does: what the process has registered earlier runs after it. */
+static void go(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.is_gone = true;
+    pthread_mutex_unlock(&fake.lock);
+}
+
 CUresult CUDAAPI cuInit(unsigned flags)
 {
     PLAIN_ENTER(__func__)
+    if (!fake.has_started) {
+        fake.has_started = true;
+        atexit(go);
+    }
     LEAVE(flags != 0 ? CUDA_ERROR_INVALID_VALUE : fake.devices == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS);
 }
 
@@ -321,6 +340,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *version)
     X(CUDA_SUCCESS, "no error")                                                                                        \
     X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                                    \
     X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                                                       \
+    X(CUDA_ERROR_DEINITIALIZED, "driver shutting down")                                                                \
     X(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")                                                        \
     X(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                                      \
     X(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                                                             \

@@ -35,6 +35,9 @@
  * Captures are those of the mode GLOBAL, and make no graph: a query of an event or a stream, or an allocation, in a
  * thread that has not chosen another mode ends them.
  *
+ * When the process exits, the driver goes as the real one does: by a function that cuInit() has registered. From then
+ * on every call is CUDA_ERROR_DEINITIALIZED, and a call of the fake NCCL aborts.
+ *
  * A process that opens its own memory's handle gets CUDA_ERROR_INVALID_CONTEXT, as from the driver. Objects of an
  * unusable context (lost, or after a kernel's error) can still be released, though the calls return errors.
  */
@@ -84,6 +87,9 @@ bool fake_cuda_has_come(void);
 
 /** For other libraries' fakes: whether their call of `name` fails by an order. Exported by the fake driver. */
 bool fake_cuda_fails(const char *name);
+
+/** How many bytes copies have moved between host and device memory, in all threads. Exported by the fake driver. */
+uint64_t fake_cuda_host_bytes(void);
 
 /** How often the calling thread has called the function `name`; NULL: any function. Exported by the fake driver. */
 long fake_cuda_calls(const char *name);

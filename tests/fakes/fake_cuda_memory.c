@@ -312,13 +312,25 @@ static bool inside(const void *at, size_t bytes)
     return !piece || ((const char *)at >= piece->at && (const char *)at + bytes <= piece->at + piece->bytes);
 }
 
+static bool on_device(const void *at)
+{
+    const struct piece *piece = find(at, 1);
+
+    return piece && (piece->kind == DEVICE || piece->kind == IMPORTED);
+}
+
+static _Atomic uint64_t host_bytes;
+
+uint64_t fake_cuda_host_bytes(void)
+{
+    return host_bytes;
+}
+
 static bool is_down(const void *to, const void *from)
 {
     const struct piece *to_piece = find(to, 1);
-    const struct piece *from_piece = find(from, 1);
 
-    return to_piece && to_piece->kind == PINNED && from_piece &&
-           (from_piece->kind == DEVICE || from_piece->kind == IMPORTED);
+    return to_piece && to_piece->kind == PINNED && on_device(from);
 }
 
 /* All copies run in the stream's order. With ordinary memory the driver may or may not copy before the call returns.
@@ -333,6 +345,7 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, C
     if (!inside((void *)to, bytes) || !inside((void *)from, bytes)) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
+    host_bytes += on_device((void *)to) != on_device((void *)from) ? bytes : 0;
     copy = malloc(sizeof(*copy));
     *copy = (struct copy){.to = (void *)to, .from = (void *)from, .bytes = bytes};
     work = (struct work){.run = run_copy, .argument = copy, .owned = true, .down = is_down((void *)to, (void *)from)};

@@ -91,6 +91,8 @@ struct fake_cuda {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool configured;
+    bool has_started; /* cuInit() was called */
+    bool is_gone;     /* the process exits */
     int devices;
     int driver;
     int arch;

@@ -57,6 +57,10 @@ code=0
 "$paceline" demo --keep new --data other >third.log 2>&1 || code=$?
 [ $code = 1 ] && grep -q "'other' has 0 of MNIST's files: expected train-images-idx3-ubyte" third.log || { cat third.log; fail "data that is none: code $code"; }
 
+code=0
+TMPDIR=$work/none "$paceline" demo >third.log 2>&1 || code=$?
+[ $code = 1 ] && grep -q "make the folder '$work/none/paceline-demo-.*' (name a folder by --keep DIR, or give a read-only container" third.log || { cat third.log; fail "no room for temporary files: code $code"; }
+
 step "a stop reaches the job"
 "$paceline" demo --keep stopped --epochs 1000 >fourth.log 2>&1 &
 demo=$!

@@ -7,14 +7,17 @@
     horovod_gpu.py --killed  one rank of two of which the second dies
     horovod_gpu.py --follows one rank with HOROVOD_ENABLE_ASYNC_COMPLETION=1: a wait returns before the end
     horovod_gpu.py --lost    one rank of two with it, of which the second dies after the wait has returned
+    horovod_gpu.py --ends    one rank whose program ends without shutdown(), as TEST_END says
 
 A tensor is a plain object here: the module needs no torch, only what it asks a tensor. What the program's stream makes comes late.
 """
 import array
+import atexit
 import ctypes
 import importlib.machinery
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +154,7 @@ def load():
     loader = importlib.machinery.ExtensionFileLoader("mpi_lib_v2", MODULE)
     module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("mpi_lib_v2", MODULE, loader=loader))
     loader.exec_module(module)
+    atexit.register(library.horovod_shutdown)  # as Horovod's Python does
     return library, module
 
 
@@ -385,9 +389,9 @@ def lost():
     r, last = library.horovod_rank(), library.horovod_size() - 1
     driver = Driver(r % int(os.environ["TEST_GPUS"]))
     pretend_torch(driver, raw=True)
-    tensor = Tensor(driver, "Float", [1.0] * 100)
-    add = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor
-    hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"first", SUM, 1.0, 1.0, 0))
+    group = [Tensor(driver, "Float", [1.0] * 100) for _ in range(2)]  # one alone would not be packed, and so need no kernel
+    add = hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
+    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"first", SUM, 1.0, 1.0, 0))
     driver.wait()
     if r == last and not nccl:
         driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
@@ -395,14 +399,54 @@ def lost():
         pinned = ctypes.c_void_p()
         driver.call("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4), 0)
         driver.cuda.fake_cuda_order(b"hold_copies")
-        driver.call("cuMemcpyAsync", ctypes.c_uint64(pinned.value), ctypes.c_uint64(tensor.address), ctypes.c_size_t(4), driver.stream)
-    hvd.horovod_torch_wait_and_clear(add(tensor, tensor, 1, b"second", SUM, 1.0, 1.0, 0))
+        driver.call("cuMemcpyAsync", ctypes.c_uint64(pinned.value), ctypes.c_uint64(group[0].address), ctypes.c_size_t(4), driver.stream)
+    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"second", SUM, 1.0, 1.0, 0))
     print("the wait has returned", flush=True)
     driver.cuda.fake_cuda_order(b"let_copies_go")
     if r == last and not nccl:
         os.kill(os.getpid(), signal.SIGKILL)
-    tensor.values()
+    group[0].values()
     print("the program goes on", flush=True)
+
+
+def ends():
+    """The program ends without a wait for its last sum, or by an exception, as TEST_END says; the driver goes before the process's last functions run."""
+    how = os.environ["TEST_END"]
+    library, hvd = load()
+    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
+    r = library.horovod_rank()
+    driver = Driver(r % int(os.environ["TEST_GPUS"]))
+    pretend_torch(driver, raw=True)
+    group = [Tensor(driver, "Float", [1.0] * 100) for _ in range(2)]
+    add = hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
+    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"first", SUM, 1.0, 1.0, 0))
+    print("the first sum is there", flush=True)
+    if how == "idle":
+        return
+    if how == "raises" and r == 0:  # its part of the sum never comes
+        driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
+    handle = add(group, group, 1, b"second", SUM, 1.0, 1.0, 0)
+    if how == "unwaited":
+        return
+    if r == 0:
+        for _ in range(1000):  # it begins
+            assert not hvd.horovod_torch_poll(handle), "a sum without this rank's part has ended"
+        raise KeyError("a mistake")
+    hvd.horovod_torch_wait_and_clear(handle)
+    raise AssertionError("a sum without rank 0's part was taken")
+
+
+def check_ends():
+    for how, ranks, gpus, nccl in (("idle", 1, 1, False), ("idle", 2, 2, True), ("unwaited", 2, 2, True), ("unwaited", 2, 1, False), ("raises", 2, 2, True), ("raises", 2, 1, False)):
+        done = start("--ends", ranks, gpus, nccl, ["--enable-recovery"] if how == "raises" else [], TEST_END=how)
+        words = done.stdout
+        good = "after the driver is gone" not in words and words.count("the first sum is there") == ranks
+        if how == "raises":
+            good = good and "KeyError: 'a mistake'" in words and re.search("RuntimeError: rank 0 on host .+ has given up: its process has raised an exception .*second", words)
+        else:
+            good = good and done.returncode == 0 and words.count("\n") == ranks
+        if not good:
+            sys.exit(f"the end of a program ({how}), {ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{words}")
 
 
 def check_lost(**fault):
@@ -420,6 +464,7 @@ def main():
         done = start("--follows", ranks, gpus, nccl, [], HOROVOD_ENABLE_ASYNC_COMPLETION="1")
         if done.returncode != 0 or done.stdout.count("is right") != ranks:
             sys.exit(f"waits that return early, {ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
+    check_ends()
     check_lost()
     check_lost(FAKE_NCCL_FAULT="async:1:2", FAKE_NCCL_ABORT_HANGS="1")  # the abort of NCCL would let the stream go on
     for ranks, gpus, nccl in ((1, 1, True), (2, 1, False), (2, 2, False), (2, 2, True)):
@@ -434,4 +479,4 @@ def main():
 
 
 if __name__ == "__main__":
-    {"--rank": rank, "--killed": killed, "--follows": follows, "--lost": lost}.get(sys.argv[-1], main)()
+    {"--rank": rank, "--killed": killed, "--follows": follows, "--lost": lost, "--ends": ends}.get(sys.argv[-1], main)()

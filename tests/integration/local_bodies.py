@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bodies of CreateTrainingJob that versions 2 and 3 of the SageMaker SDK send are taken by `paceline local`.
 
-tests/data/bodies has them as a server of this machine caught them. Each is read, saved, and read again without a change;
-two of them run. With the word `full`: both SDKs are installed from PyPI and send them again, and the keys of each body are
+tests/data/bodies has them as a server of this machine caught them. Each is read, saved, and read again without a change, and each runs to its end with what
+it names in a stand-in for S3. Where programs of others are named, small ones are in their place: the user's, torchrun, which Debian's torch has not for its own
+Python, and TensorFlow. tests/integration/pytorch.sh and parameter_server.sh have the real ones. With the word `full`: both SDKs are installed from PyPI and send them again, and the keys of each body are
 those of the file; `full DIR` writes what they send into DIR.
 """
+import gzip
 import http.server
 import json
 import os
@@ -241,6 +243,171 @@ def runs(kept, folder):
             assert wanted in log, f"{name}: no '{wanted}':\n{log}"
 
 
+# One process of a job of several hosts: what it is, and the files of its channels.
+PROGRAM = """#!/usr/bin/python3
+import json, os, sys
+env = os.environ
+if "SM_CHANNEL_LINES" in env:
+    assert len(open("/opt/ml/input/data/lines_0", "rb").read()) > 0
+if "SM_CHANNEL_PIPE" in env:
+    assert b"wrapped record" in open("/opt/ml/input/data/pipe_0", "rb").read()
+files = {name: sorted(os.listdir(env["SM_CHANNEL_" + name.upper()])) for name in json.loads(env["SM_CHANNELS"])
+         if name not in ("code", "sm_drivers", "lines", "pipe")}
+task = json.loads(env.get("TF_CONFIG", "{}")).get("task")
+line = "process " + json.dumps({"host": env["SM_CURRENT_HOST"], "rank": env.get("OMPI_COMM_WORLD_RANK", env.get("RANK")), "A": env.get("A"), "task": task, "files": files,
+                             "words": sys.argv[1:]})
+os.write(1, (line + "\\n").encode())  # whole, where several processes write
+open(env["SM_MODEL_DIR"] + "/" + env["SM_CURRENT_HOST"] + "-" + str(env.get("OMPI_COMM_WORLD_RANK")), "w").close()
+"""
+TORCHRUN = """#!/bin/sh
+[ "$1 $3 $5 $7 $9" = "--nnodes --nproc_per_node --master_addr --master_port --node_rank" ] || exit 9
+each=$4 node=${10}
+shift 10
+for rank in $(seq $((node * each)) $((node * each + each - 1))); do RANK=$rank python3 "$@" & done
+wait
+"""
+TENSORFLOW = """import time, types
+class Server:
+    def __init__(self, *args, **named): print("the server is up", flush=True)
+    def join(self): time.sleep(600)
+distribute = types.SimpleNamespace(Server=Server)
+train = types.SimpleNamespace(ClusterSpec=lambda x: x, Server=Server)
+"""
+# body -> its number of processes, and what is given besides
+ON_HOSTS = {"v2-mpi": (4, ["--hyperparameter", "sagemaker_submit_directory=/opt/ml/code"]),
+            "v2-torchrun": (2, ["--hyperparameter", "sagemaker_submit_directory=/opt/ml/code"]),
+            "v2-parameter-server": (2, ["--hyperparameter", "sagemaker_submit_directory=/opt/ml/code"]),
+            "v2-groups": (3, ["--", "./train.py"]), "v2-manifests": (2, ["--", "./train.py"]), "v3-mpi": (4, []), "v3-torchrun": (4, []),
+            "v3-groups": (3, ["--", "./train.py"]), "v3-manifests": (2, ["--", "./train.py"])}
+
+
+def fill(objects, body):
+    """Puts what a body names into the folder, and returns the body with the name of the stand-in's bucket."""
+    name = body["TrainingJobName"]
+    drivers = {"source_dir": "./src", "entry_script": "train.py", "command": None, "requirements": None, "ignore_patterns": []}
+    launch = {"process_count_per_node": 2, **({"mpi_additional_options": ["-x", "A=b"]} if "mpi" in name else {"smp": None})}
+    files = {f"data/{channel}/file-{channel}": b"" for channel in ("training", "testing", "all", "one", "fast")}
+    files |= {f"named/{number}": b"" for number in "123"} | {"picture": b"a picture", "data/pipe/a.gz": gzip.compress(b"wrapped record")}
+    files["named.manifest"] = json.dumps([{"prefix": "s3://bkt/named/"}, "1", "3"]).encode()
+    files["lines.manifest"] = b'{"source-ref": "s3://bkt/picture", "class": 1}\n'
+    where = f"{name[:name.index('-2030')]}/{name}/input"
+    files |= {f"{where}/code/train.py": PROGRAM.encode(), f"{where}/sm_drivers/sm_train.sh": b"echo the drivers of the SDK run; exit 1\n",
+              f"{where}/sm_drivers/sourcecode.json": json.dumps(drivers).encode(), f"{where}/sm_drivers/distributed.json": json.dumps(launch).encode()}
+    for key, data in files.items():
+        (objects / key).parent.mkdir(parents=True, exist_ok=True)
+        (objects / key).write_bytes(data)
+    return json.loads(json.dumps(body).replace("s3://bucket/", "s3://bkt/"))
+
+
+def check_processes(name, log):
+    """What each process of a job printed is right."""
+    count = ON_HOSTS[name][0]
+    found = [json.loads(text) for text in re.findall(r"process (\{.*\})$", log, re.M)]
+    hosts = [one["host"] for one in found]
+    assert len(found) == count and {hosts.count(host) for host in hosts} == {count // len(set(hosts))}, f"{name}: {len(found)} processes, not {count}:\n{log}"
+    data = {"training": ["file-training"], "testing": ["file-testing"]}
+    for one in found:
+        if "groups" in name:
+            data = {} if name[:2] == "v3" else {"all": ["file-all"]}
+            data |= {"one": ["file-one"]} if one["host"] == "algo-1" else {}
+        elif "manifests" in name:
+            data = {"named": ["1"] if one["host"] == "algo-1" else ["3"]} | ({"fast": ["file-fast"]} if name[:2] == "v2" else {})
+        assert one["files"] == data, f"{name}: {one['host']} has {one['files']}, not {data}"
+        assert one["A"] == ("b" if "mpi" in name else "b c" if "torchrun" in name else None), f"{name}: A is {one['A']}"
+        assert "mpi" not in name or sorted(one["words"]) == sorted(["--epochs", "3", "--rate", "0.1", "--name", "a b"]), one
+    if "mpi" in name or "torchrun" in name:
+        assert sorted(one["rank"] for one in found) == list("0123")[:count], found
+    assert name != "v2-parameter-server" or {one["task"]["type"] for one in found} == {"master", "worker"}, found
+
+
+def runs_on_hosts(kept, folder):
+    """Each body of several hosts runs to its end."""
+    objects, tools, work = folder / "objects", folder / "tools-in-place", folder / "work"
+    for path in (objects, tools, work):
+        path.mkdir()
+    for path, text in ((work / "train.py", PROGRAM), (tools / "torchrun", TORCHRUN), (work / "tensorflow.py", TENSORFLOW),
+                       (folder / "shell.sh", (SOURCE / "entrypoint/bash-env.sh").read_text().replace("@paceline@", PACELINE))):
+        path.write_text(text)
+        path.chmod(0o755)
+    (tools / "python3").symlink_to("/usr/bin/python3")
+    bodies = {name: fill(objects, kept[name]) for name in ON_HOSTS}
+    server = subprocess.Popen([sys.executable, SOURCE / "tests/fakes/fake_s3.py", objects], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    os.environ.update(AWS_ENDPOINT_URL_S3="http://127.0.0.1:" + server.stdout.readline().split()[1], AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x",
+                      PATH=f"{tools}:{os.environ['PATH']}", BASH_ENV=str(folder / "shell.sh"))
+    try:
+        for name, body in bodies.items():
+            (work / "body.json").write_text(json.dumps(body))
+            log = local("--job", "body.json", *ON_HOSTS[name][1], cwd=work)
+            assert "Status: Completed" in log and "the drivers of the SDK run" not in log, log
+            check_processes(name, log)
+            print(f"{name}: {ON_HOSTS[name][0]} processes ran to their end", flush=True)
+    finally:
+        server.kill()
+        server.wait()
+
+
+# What SageMaker writes and the SDK's local mode leaves out, and where it is seen in `paceline plan`: groups of instances, and how channels are distributed.
+# With groups, as with the toolkit, distribution_hosts are those of the groups that a distribution names: none here.
+LEFT_OUT = {"input/config/resourceconfig.json": {"current_group_name", "instance_groups"},
+            "input/config/inputdataconfig.json": {"S3DistributionType", "RecordWrapperType"}}
+LEFT_OUT_OF_PLAN = {"SM_CURRENT_INSTANCE_GROUP", "SM_CURRENT_INSTANCE_GROUP_HOSTS", "SM_INSTANCE_GROUPS", "SM_INSTANCE_GROUPS_DICT", "current_instance_group",
+                    "current_instance_group_hosts", "instance_groups_dict", "distribution_hosts"}.union(*LEFT_OUT.values())
+
+
+def without(value, names, found):
+    """The value without members of these names, which are added to `found`."""
+    if isinstance(value, str) and value.startswith("{"):
+        value = json.loads(value)  # a variable that holds JSON
+    if not isinstance(value, dict):
+        return value
+    found |= names & set(value)
+    return {key: without(item, names, found) for key, item in value.items() if key not in names}
+
+
+def plan_of(tree, golden):
+    """`paceline plan` in a tree, with the tree's path as /opt/ml, without LEFT_OUT_OF_PLAN; and which of these were there."""
+    environment = {**os.environ, **golden["environment"], "SAGEMAKER_BASE_DIR": str(tree)}
+    done = subprocess.run([PACELINE, "plan"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    found = set()
+    plan = without(json.loads(done.stdout.replace(str(tree), "/opt/ml")), LEFT_OUT_OF_PLAN, found)
+    return plan, found
+
+
+def golden_tree(folder):
+    """The tree of a job is that of the SDK's local mode, and so is the plan in it, but for what LEFT_OUT lists."""
+    golden = json.loads((SOURCE / "tests/data/local-tree.json").read_text())
+    work = folder / "golden"
+    (work / "data").mkdir(parents=True)
+    (work / "train.py").write_text("import json, os\nprint(json.dumps(dict(os.environ)), flush=True)\n")
+    words = ["--keep", "--name", golden["environment"]["TRAINING_JOB_NAME"], "--hosts", "2", "--channel", "training=data", "--channel", "testing=data",
+             "--hyperparameter", "epochs=3", "--hyperparameter", "name=it's", "--hyperparameter", "sagemaker_program=train.py", "--environment", "A=b c"]
+    os.environ["AWS_REGION"] = golden["environment"]["AWS_REGION"]
+    log = local(*words, cwd=work)
+    seen = [json.loads(text) for text in re.findall(r"^\[algo-\d\] (\{.*\})$", log, re.M)]
+    assert len(seen) == 2 and all(one[name] == value for one in seen for name, value in golden["environment"].items()), log
+    for host, theirs in golden["hosts"].items():
+        ours, copy = work / "paceline-local/golden-job" / host, folder / "of-the-sdk" / host
+        for name in theirs["folders"] + ["output/data"]:
+            assert (ours / name).is_dir(), f"{host} has no folder {name}"
+            (copy / name).mkdir(parents=True, exist_ok=True)
+        (copy / "code").symlink_to(work)
+        for name, text in theirs["files"].items():
+            (copy / name).write_text(text)
+            written, found, known = json.loads((ours / name).read_text()), set(), set()
+            compared = without(written, LEFT_OUT.get(name, set()), found)
+            assert compared == json.loads(text), f"{host}: {name} differs: {written}, not {text}"
+            without(json.loads(text), LEFT_OUT.get(name, set()), known)
+            assert found == LEFT_OUT.get(name, set()) and not known, f"{host}: {name}: LEFT_OUT is out of date: {found} {known}"
+        (ours / "code").rmdir()  # where the code was mounted
+        (ours / "code").symlink_to(work)
+        mine, found = plan_of(ours, golden)
+        assert found == LEFT_OUT_OF_PLAN, f"LEFT_OUT_OF_PLAN is out of date: {LEFT_OUT_OF_PLAN - found}"
+        sdk, _ = plan_of(copy, golden)
+        assert mine["env"]["SM_TRAINING_ENV"]["current_host"] == host and mine == sdk, f"{host}: the plans differ:\n{json.dumps(mine)}\n{json.dumps(sdk)}"
+    print("the tree is that of the SDK's local mode")
+
+
 def main():
     kept = {path.stem: json.loads(path.read_text()) for path in sorted(BODIES.glob("*.json"))}
     with tempfile.TemporaryDirectory() as scratch:
@@ -261,6 +428,12 @@ def main():
         for name, body in kept.items():
             taken(name, body, folder)
         runs(kept, folder)
+        if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "--pid", "--fork", "--net", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            skip("hosts in namespaces need root: bodies of several hosts did not run")
+        if not shutil.which("mpirun"):
+            skip("no mpirun: bodies of several hosts did not run")
+        golden_tree(folder)
+        runs_on_hosts(kept, folder)
         print(f"{len(kept)} bodies are taken")
 
 

@@ -106,7 +106,8 @@ def local_job(folder):
                                     "echo 'trainer: warning: the rate is high'\necho 'loss=nan step=40'\n[ $SM_CURRENT_HOST = algo-1 ] || exit 0\nexit ${CODE:-0}\n")
     (folder / "program").chmod(0o755)
     words = ["--kind", "plain", "--metric", "train:loss=loss=([0-9.a-z]+)", "--metric", "never=accuracy=([0-9.]+)", "--hyperparameter", f"odd={HOSTILE[:40]}",
-             "--environment", "API_TOKEN=geheim", "--", "./program"]
+             "--environment", "API_TOKEN=geheim", "--environment", "PACELINE_PEER_WAIT_S=900", "--hyperparameter", "paceline_hang_s=7",
+             "--hyperparameter", "paceline_bucket_bytes=4194304", "--", "./program"]
     for name, code in (("good", 0), ("bad", 7)):
         done = subprocess.run([PACELINE, "local", "--name", name, "--environment", f"CODE={code}", *words], cwd=folder, text=True, capture_output=True, timeout=300,
                               stdin=subprocess.DEVNULL)
@@ -115,6 +116,8 @@ def local_job(folder):
         page = Page(folder / f"paceline-local/{name}/report.html")
         page.says(name, "train:loss", "last 0.35, lowest 0.15, highest 0.35, 3 values, and 1 that is no number", "No line of the log has a value of never.",
                   "resuming after step 20", "trainer: warning: the rate is high", "direct: one program", "There are no traces", '<script>alert("x")')
+        page.says("paceline_hang_s")
+        assert "PEER_WAIT_S" not in page.raw and "bucket_bytes" not in page.raw, "a setting with its default is shown"
         assert "geheim" not in page.raw and "geheim" not in (folder / f"paceline-local/{name}/job.json").read_text(), "a secret is shown"
         check_colours(page)
         job = json.loads((folder / f"paceline-local/{name}/job.json").read_text())
@@ -161,15 +164,26 @@ def packed(folder):
     (folder / "algo-1.log").write_text("no metric\n")
     files = {"metrics.jsonl": '{"step": 5, "train_loss": 0.25}\n', "trials.jsonl": '{"trial": 1, "state": "done"}\n', "../../evil.ring": "no ring",
              "deep/metrics.jsonl": '{"step": 5, "other": 1}\n'}
-    with tarfile.open(folder / "output.tar.gz", "w:gz") as archive:
-        for name, text in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
+
+    def pack():
+        with tarfile.open(folder / "output.tar.gz", "w:gz") as archive:
+            for name, text in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text.encode()))
+
+    pack()
     page = report(folder, TMPDIR=str(folder / "tmp"))
     page.says("train_loss", "last 0.25", "Sweep: 1 trial", "Not in this report", "..-..-evil.ring")
     assert "other" not in page.text_of["h3"] and sorted(os.listdir(folder)) == ["algo-1.log", "output.tar.gz", "report.html", "tmp"], os.listdir(folder)
     assert not os.listdir(folder / "tmp") and not (folder.parent / "evil.ring").exists()
+    (folder / "job.json").write_text('{"MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9]+)"}]}')
+    (folder / "algo-1.log").write_text("loss=3\n")
+    files["metrics.jsonl"] = '{"step": 5, "train_loss": 0.25, "images_per_second": 80}\n'
+    pack()
+    page = report(folder, TMPDIR=str(folder / "tmp"))
+    assert page.text_of["h3"] == ["loss", "images_per_second"], page.text_of["h3"]
+    page.says("last 80", "the throughput is that of its metrics.jsonl")
     (folder / "output.tar.gz").write_bytes(b"no archive")
     report(folder, TMPDIR=str(folder / "tmp")).says("Not in this report", "output.tar.gz")
     assert not os.listdir(folder / "tmp")

@@ -7,9 +7,14 @@
 #include "tests/support/device.h"
 #include "tests/support/ranks.h"
 
+#include <stdlib.h>
+
 _Static_assert((int)DEVICE_SETS_TEXT_BYTES == (int)RANKS_TEXT_BYTES, "RANKS_NEED writes as much");
 
-enum { SETS = 4, STEPS = 3, HOST_SUMS = 4, ELEMS = 1500, MOST_RANKS = 8 };
+enum { SETS = 4, STEPS = 3, HOST_SUMS = 4, MOST_RANKS = 8 };
+
+/* Ranks that share a GPU add up more than 1 MiB there. */
+static const int elems_of_set[SETS] = {270001, 1500, 1500, 1500};
 
 /* A set of ranks, this rank's tensors for it, and what is under way there. */
 struct set {
@@ -17,7 +22,8 @@ struct set {
     int size;
     int ranks[MOST_RANKS];
     float *send, *recv; /* in device memory */
-    float host[ELEMS];
+    float *host;
+    int elems;
     float values[HOST_SUMS];
     struct pl_completion on_device, on_host[HOST_SUMS];
 };
@@ -86,16 +92,17 @@ static enum pl_status submit(struct bench *bench, int index, int step, struct pl
                               .dtype = PL_FLOAT32,
                               .op = PL_SUM,
                               .dims = 1,
-                              .shape = {ELEMS},
+                              .shape = {(uint64_t)set->elems},
                               .memory = PL_MEMORY_DEVICE,
                               .send = set->send,
                               .recv = set->recv,
                               .stream = bench->stream};
 
-    for (int e = 0; e < ELEMS; e++) {
+    for (int e = 0; e < set->elems; e++) {
         set->host[e] = given(index, step, bench->rank, e);
     }
-    PL_TRY(pl_device_copy(bench->device, set->send, set->host, sizeof(set->host), bench->stream, reterr));
+    PL_TRY(pl_device_copy(bench->device, set->send, set->host, (uint64_t)set->elems * sizeof(float), bench->stream,
+                          reterr));
     memset(&set->on_device, 0, sizeof(set->on_device));
     memset(set->on_host, 0, sizeof(set->on_host));
     PL_TRY(pl_service_submit(bench->service, set->number, &sum, &set->on_device, reterr));
@@ -120,7 +127,7 @@ static enum pl_status submit(struct bench *bench, int index, int step, struct pl
 static void finish(struct bench *bench, int index, int step, char failure[RANKS_TEXT_BYTES])
 {
     struct set *set = &bench->sets[index];
-    float got[ELEMS];
+    float *got = set->host;
 
     for (int i = 0; i < HOST_SUMS; i++) {
         RANKS_OK(pl_service_wait(bench->service, &set->on_host[i], &error));
@@ -128,9 +135,10 @@ static void finish(struct bench *bench, int index, int step, char failure[RANKS_
                    index, step, i);
     }
     RANKS_OK(pl_service_wait(bench->service, &set->on_device, &error));
-    RANKS_OK(pl_device_copy(bench->device, got, set->recv, sizeof(got), bench->stream, &error));
+    RANKS_OK(
+        pl_device_copy(bench->device, got, set->recv, (uint64_t)set->elems * sizeof(float), bench->stream, &error));
     RANKS_OK(pl_device_stream_finish(bench->device, bench->stream, PL_DEADLINE_NEVER, &error));
-    for (int e = 0; e < ELEMS; e++) {
+    for (int e = 0; e < set->elems; e++) {
         RANKS_NEED(got[e] == sum_of_set(set, index, step, e), "set %d, step %d: element %d differs: %g, not %g", index,
                    step, e, (double)got[e], (double)sum_of_set(set, index, step, e));
     }
@@ -177,8 +185,14 @@ void device_sets_run(struct pl_world *world, int devices, int rounds, char failu
     RANKS_OK(pl_device_open(bench.rank % devices, &bench.device, &error));
     RANKS_OK(pl_device_stream_new(bench.device, &bench.stream, &error));
     for (int i = 0; i < SETS; i++) {
-        RANKS_OK(pl_device_alloc(bench.device, sizeof(bench.sets[i].host), (void **)&bench.sets[i].send, &error));
-        RANKS_OK(pl_device_alloc(bench.device, sizeof(bench.sets[i].host), (void **)&bench.sets[i].recv, &error));
+        struct set *set = &bench.sets[i];
+        uint64_t bytes = (uint64_t)elems_of_set[i] * sizeof(float);
+
+        set->elems = elems_of_set[i];
+        set->host = pl_memory_new(bytes, 1, NULL);
+        RANKS_NEED(set->host, "no memory");
+        RANKS_OK(pl_device_alloc(bench.device, bytes, (void **)&set->send, &error));
+        RANKS_OK(pl_device_alloc(bench.device, bytes, (void **)&set->recv, &error));
     }
     for (int round = 0; round < rounds && !failure[0]; round++) {
         run_round(world, &bench, failure);
@@ -187,6 +201,7 @@ void device_sets_run(struct pl_world *world, int devices, int rounds, char failu
     for (int i = 0; i < SETS; i++) {
         pl_device_release(bench.device, bench.sets[i].send);
         pl_device_release(bench.device, bench.sets[i].recv);
+        free(bench.sets[i].host);
     }
     pl_device_stream_free(bench.device, bench.stream);
     pl_device_close(bench.device);

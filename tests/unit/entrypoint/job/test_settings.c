@@ -75,5 +75,27 @@ START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
 }
 END_TEST
 
+START_TEST(a_value_is_compared_with_the_default_by_its_meaning)
+{
+    static const struct {
+        const char *name, *value;
+        bool is_default;
+    } cases[] = {{"PACELINE_STOP_S", "110", true},         {"paceline_stop_s", "110.0", true},
+                 {"PACELINE_STOP_S", "111", false},        {"PACELINE_STOP_S", "x", false},
+                 {"PACELINE_INSTALL", "yes", true},        {"PACELINE_INSTALL", "off", false},
+                 {"PACELINE_HANG_ACTION", "report", true}, {"PACELINE_HANG_ACTION", "end", false},
+                 {"PACELINE_PYTHON", "python3", false},    {"paceline_bucket_bytes", "4194304", true},
+                 {"paceline_bucket_bytes", "4MiB", true},  {"paceline_bucket_bytes", "8MiB", false},
+                 {"PACELINE_WIRE_TYPE", "", true},         {"PACELINE_WIRE_TYPE", "float16", false},
+                 {"PACELINE_MY_OWN", "0", false},          {"epochs", "1", false}};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        ck_assert_msg(pl_settings_is_default(cases[i].name, cases[i].value) == cases[i].is_default, "%s=%s",
+                      cases[i].name, cases[i].value);
+    }
+}
+END_TEST
+
 UNIT_MAIN("entrypoint/settings", a_value_that_a_setting_cannot_have_refuses_the_job,
+          a_value_is_compared_with_the_default_by_its_meaning,
           hyperparameters_are_checked_where_no_variable_stands_before_them)

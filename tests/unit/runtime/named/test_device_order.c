@@ -6,6 +6,8 @@
 #include "tests/unit/runtime/named/device_bench.h"
 
 #include <malloc.h>
+#include <stdio.h>
+#include <unistd.h>
 
 /* Submits tensor `t` under its name, with what rank `rank` gives in `step`. */
 static enum pl_status submit(struct bench *bench, size_t t, int rank, int step, pl_named_handle *ret_handle,
@@ -263,6 +265,19 @@ START_TEST(other_tensors_in_each_step_take_no_more_memory)
 }
 END_TEST
 
+/* Returns this process's resident memory in KiB. */
+static long resident(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    long total = 0, pages = 0;
+
+    if (file) {
+        (void)!fscanf(file, "%ld %ld", &total, &pages);
+        fclose(file);
+    }
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
 /* Steps as a network's: 161 tensors at ever new addresses, in ever other orders and groups. */
 static void runs_steps(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -281,6 +296,7 @@ static void runs_steps(struct pl_world *world, void *argument, char failure[RANK
     float *in = NULL, *out = NULL;
     long before = 0, copies = 0, launches = 0;
     size_t used_bytes = 0;
+    long resident_kib = 0;
     struct bench bench = {0};
 
     device = pl_world_device(world);
@@ -331,6 +347,7 @@ static void runs_steps(struct pl_world *world, void *argument, char failure[RANK
             copies = device_calls("cuMemcpyAsync");
             launches = device_calls("cuLaunchKernel");
             used_bytes = mallinfo2().uordblks;
+            resident_kib = resident();
         }
     }
     RANKS_NEED(calls_of(kept, PL_ARRAY_ITEMS(kept)) == before, "%ld calls for memory, events and streams in %d steps",
@@ -342,6 +359,10 @@ static void runs_steps(struct pl_world *world, void *argument, char failure[RANK
     }
     RANKS_NEED(mallinfo2().uordblks < used_bytes + (4 << 20), "%zu bytes of memory more",
                mallinfo2().uordblks - used_bytes);
+    fprintf(stderr,
+            "rank %d of %d: steps %d to %d: %ld calls for memory, events and streams, %ld KiB resident, then %ld\n",
+            pl_world_rank(world), ranks, SEEN, steps, calls_of(kept, PL_ARRAY_ITEMS(kept)) - before, resident_kib,
+            resident());
     RANKS_OK(device_move(device, host, out, area_bytes, &error));
     for (size_t t = 0, shift = (size_t)(steps - 1) * 37 % SHIFTS; t < COUNT; t++) {
         for (size_t e = t * MOST_ELEMS + shift; e < t * MOST_ELEMS + shift + 1 + t * 37 % MOST_ELEMS; e++) {
@@ -359,7 +380,8 @@ START_TEST(steps_of_161_tensors_take_no_memory_once_sizes_were_seen)
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     int steps = 30;
 #else
-    int steps = getenv("PACELINE_TEST_ALL") ? 1000 : 60;
+    const char *told = getenv("PACELINE_TEST_STEPS");
+    int steps = told ? atoi(told) : getenv("PACELINE_TEST_ALL") ? 1000 : 60;
 #endif
 
     ck_assert_ranks_on(1, 1, NULL, runs_steps, &steps);
