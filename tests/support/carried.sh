@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Debian packages that are carried to a machine which lacks them, to be sourced by tests/gpu.sh and tests/many_ranks.sh in the project's folder.
 #
-#   carried_pack DIR      fill DIR with the packages unpacked, and DIR/python with Horovod's Python files; needs Debian and a network
+#   carried_pack DIR      fill DIR with the packages unpacked, DIR/python with Horovod's Python files, and DIR/horovod with its tests; needs Debian and a network
 #   carried_use DIR       headers, libraries and pkg-config files below DIR are found by the compiler, the linker and the loader
 #   carried_use_all DIR   the same for all that carried_pack put there, and its tools and Python packages too
 
@@ -24,6 +24,9 @@ carried_pack() {
   find "$folder/usr/lib" -name '*.a' | while read -r library; do [ ! -e "${library%.a}.so" ] || rm "$library"; done # what is linked is shared
   ln -sf mpirun.openmpi "$folder/usr/bin/mpirun" # what update-alternatives does
   HOROVOD_SKIP_COMPILE=1 python3 -m pip install -q --no-deps --target "$folder/python" horovod==0.28.1 cloudpickle packaging || echo "no Horovod was packed"
+  python3 -m pip install -q --target "$folder/python" pytest mock && git clone -q --depth 1 --branch v0.28.1 https://github.com/horovod/horovod "$folder/source" &&
+    mkdir -p "$folder/horovod/test" && cp -r "$folder/source/test/parallel" "$folder/source/test/utils" "$folder/horovod/test" || echo "Horovod's own tests were not packed"
+  rm -rf "$folder/source"
   du -sh "$folder"
 }
 

@@ -73,8 +73,9 @@ class Gpu:
         free = self.released.setdefault((self.stream, size), [])
         if not free and self.left < size:
             pointer = ctypes.c_uint64()
-            self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(SEGMENT))
-            self.first, self.end, self.left = min(self.first or pointer.value, pointer.value), pointer.value + SEGMENT, SEGMENT
+            segment = max(SEGMENT, size)
+            self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(segment))
+            self.first, self.end, self.left = min(self.first or pointer.value, pointer.value), pointer.value + segment, segment
         if not free:
             free.append(self.end - self.left)
             self.left -= size
@@ -210,8 +211,10 @@ def norm_backward(grad, tensor, mean, invstd, weight, sum_grad, sum_product, cou
 
 
 def run_kernel(kernel, arguments, words):
-    """A kernel for the CPU; of float16, which many do not take, in float32."""
+    """A kernel for the CPU; of float16, which many do not take, in float32. torch 1.13 takes it for a product, and gives zeros."""
     try:
+        if getattr(kernel, "overloadpacket", None) is torch.ops.aten.prod and arguments[0].dtype == torch.float16:
+            raise RuntimeError("no product of 'Half'")
         return kernel(*arguments, **words)
     except RuntimeError as error:
         if "'Half'" not in str(error):
