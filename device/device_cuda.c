@@ -158,7 +158,7 @@ enum pl_status pl_device_open(int ordinal, struct pl_device **ret_device, struct
     if (!device) {
         return PL_MEMORY;
     }
-    PL_BUG_IF(pthread_mutex_init(&device->lock, NULL) != 0);
+    PL_BUG_IF(pthread_mutex_init(&device->lock, NULL) != 0 || pthread_mutex_init(&device->loading, NULL) != 0);
     device->info.ordinal = ordinal;
     device->service_timeout_ns = 60 * PL_NS_PER_S;
     status = open_device(device, reterr);
@@ -185,6 +185,7 @@ void pl_device_close(struct pl_device *device)
     }
     pl_device_cuda_unload(&device->cuda);
     pthread_mutex_destroy(&device->lock);
+    pthread_mutex_destroy(&device->loading);
     free(device);
 }
 

@@ -61,36 +61,56 @@ static enum pl_status load_kernels(struct pl_device *device, struct pl_kernels *
     return PL_OK;
 }
 
-/* Returns the kernels; the first thread loads all of them. */
-static enum pl_status find_kernels(struct pl_device *device, struct pl_kernels **ret_kernels, struct pl_error *reterr)
+static struct pl_kernels *loaded_kernels(struct pl_device *device)
 {
-    struct pl_kernels *made;
-    enum pl_status status;
+    struct pl_kernels *kernels;
 
     pthread_mutex_lock(&device->lock);
-    *ret_kernels = device->synced.kernels;
+    kernels = device->synced.kernels;
     pthread_mutex_unlock(&device->lock);
-    if (*ret_kernels) {
-        return PL_OK;
-    }
-    made = pl_memory_new(1, sizeof(*made), reterr);
+    return kernels;
+}
+
+static enum pl_status load_once(struct pl_device *device, struct pl_error *reterr)
+{
+    struct pl_kernels *made = pl_memory_new(1, sizeof(*made), reterr);
+    enum pl_status status;
+
     if (!made) {
         return PL_MEMORY;
     }
     status = load_kernels(device, made, reterr);
-    pthread_mutex_lock(&device->lock);
-    if (status == PL_OK && !device->synced.kernels) {
-        device->synced.kernels = made;
-        made = NULL;
-    }
-    *ret_kernels = device->synced.kernels;
-    pthread_mutex_unlock(&device->lock);
-    if (made) { /* loading has failed, or another thread was faster */
+    if (status != PL_OK) {
         if (made->module) {
             PL_CUDA_LET(device, cuModuleUnload(made->module), "unloading kernels");
         }
         free(made);
+        return status;
     }
+    pthread_mutex_lock(&device->lock);
+    device->synced.kernels = made;
+    pthread_mutex_unlock(&device->lock);
+    return PL_OK;
+}
+
+/*
+ * Returns the kernels; the first thread loads all of them. Others wait meanwhile: a copy of theirs would have to be
+ * unloaded, and that waits for all work on the device, which may wait for other ranks.
+ */
+static enum pl_status find_kernels(struct pl_device *device, struct pl_kernels **ret_kernels, struct pl_error *reterr)
+{
+    enum pl_status status = PL_OK;
+
+    *ret_kernels = loaded_kernels(device);
+    if (*ret_kernels) {
+        return PL_OK;
+    }
+    pthread_mutex_lock(&device->loading);
+    if (!loaded_kernels(device)) {
+        status = load_once(device, reterr);
+    }
+    pthread_mutex_unlock(&device->loading);
+    *ret_kernels = loaded_kernels(device);
     return status;
 }
 

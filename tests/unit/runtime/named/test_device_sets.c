@@ -84,6 +84,20 @@ static enum pl_status submit_sum(struct pl_service *service, int set, int sum, f
     return pl_service_submit(service, set, &op, completion, reterr);
 }
 
+/* Ends a sum of each set, so that the worlds of devices are there. */
+static void make_worlds(struct pl_service *service, struct pl_device *gpu, float *data, void *const *streams,
+                        const int *sets, char failure[RANKS_TEXT_BYTES])
+{
+    static const float none[PAIRS * SUMS];
+    struct pl_completion completion;
+
+    RANKS_OK(device_move(gpu, data, none, sizeof(none), &error));
+    for (int s = 0; s < PAIRS; s++) {
+        RANKS_OK(submit_sum(service, sets[s], 0, data, streams[s], &completion, &error));
+        RANKS_OK(pl_service_wait(service, &completion, &error));
+    }
+}
+
 /* The set whose kernel comes first on a rank occupies the device before that of the other set can begin. */
 static void run_pair(struct pl_service *service, struct pl_device *gpu, const struct pair_test *test, int rank,
                      float *data, void *const *streams, const int *sets, char failure[RANKS_TEXT_BYTES])
@@ -154,7 +168,12 @@ static void pairs(struct pl_world *world, void *argument, char failure[RANKS_TEX
     RANKS_OK(pl_service_new(world, NULL, &service, &error));
     RANKS_OK(pl_service_use_device(service, rank, &error));
     RANKS_OK(pl_service_add_set(service, (int[]){1, 0}, 2, &sets[1], &error));
-    run_pair(service, gpu, argument, rank, data, streams, sets, failure);
+    if (!((const struct pair_test *)argument)->has_room) { /* if its making failed, it would wait for what is held */
+        make_worlds(service, gpu, data, streams, sets, failure);
+    }
+    if (!failure[0]) {
+        run_pair(service, gpu, argument, rank, data, streams, sets, failure);
+    }
     pl_service_free(service);
     pl_device_release(gpu, data);
     for (int s = 0; s < PAIRS; s++) {
@@ -202,7 +221,7 @@ END_TEST
 
 START_TEST(without_that_room_every_rank_has_an_error_at_its_deadline)
 {
-    run_pairs("1", false, "1");
+    run_pairs("1", false, "10"); /* enough to make the worlds */
 }
 END_TEST
 
