@@ -82,6 +82,8 @@ size_t pl_text_control_bytes(const char *at, const char *end);
  */
 void pl_text_mask(char *bytes, size_t length);
 
+bool pl_text_ends_with(const char *text, const char *end);
+
 /**
  * Reads all of `text` as strtod(3) does, but always with a decimal point; false if `text` is not a number as a whole.
  */

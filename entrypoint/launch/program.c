@@ -33,14 +33,6 @@ bool pl_program_has_code(const struct pl_job *job)
     return found && !unfinished;
 }
 
-static bool ends_with(const char *text, const char *tail)
-{
-    size_t length = strlen(text);
-    size_t tail_length = strlen(tail);
-
-    return length >= tail_length && strcmp(text + length - tail_length, tail) == 0;
-}
-
 static bool is_file(const char *path)
 {
     struct stat info;
@@ -230,7 +222,7 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
 /* Add -m "pkg.sub" for "pkg.sub.py". */
 static enum pl_status add_module(const char *name, struct pl_strv *words, struct pl_error *reterr)
 {
-    size_t length = strlen(name) - (ends_with(name, ".py") ? strlen(".py") : 0);
+    size_t length = strlen(name) - (pl_text_ends_with(name, ".py") ? strlen(".py") : 0);
 
     PL_TRY(pl_strv_add(words, "-m", reterr));
     return pl_strv_printf(words, reterr, "%.*s", (int)length, name);
@@ -258,8 +250,8 @@ static enum pl_status need_python(const struct pl_job *job, struct pl_program *p
 static enum pl_status find_named(const struct pl_job *job, bool pending, struct pl_program *program,
                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    bool is_shell = ends_with(job->program, ".sh");
-    bool is_python = ends_with(job->program, ".py");
+    bool is_shell = pl_text_ends_with(job->program, ".sh");
+    bool is_python = pl_text_ends_with(job->program, ".py");
     /* the entry script is a file, even if there is a setup.py */
     bool is_entry = job->program == job->drivers.entry_script;
 

@@ -68,7 +68,7 @@ static enum pl_status ask_for(struct pl_local *local, const char *const *words, 
     pl_text_printf(&what, "'%s %s %s' ran", local->engine, words[0], words[1] ? words[1] : "");
     PL_TRY(pl_text_check(&what, reterr));
     PL_TRY(pl_process_spawn(&setup, &pid, reterr));
-    status = pl_local_await(local, pid, pl_local_stops_borne(local), pl_deadline_after_ns(most_s * PL_NS_PER_S),
+    status = pl_local_await(local, pid, pl_local_stops_allowed(local), pl_deadline_after_ns(most_s * PL_NS_PER_S),
                             what.data, reterr);
     bytes = pread(output_fd, output, MOST_OUTPUT_BYTES, 0); /* the rest of too much is dropped */
     pl_text_append_n(text, output, bytes > 0 ? (size_t)bytes : 0);

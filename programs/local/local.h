@@ -89,7 +89,7 @@ struct pl_local {
     char **sources; /* of each channel: the folder with its data, as this machine sees it, or the address on S3 */
     struct pl_environment *environment;
     struct pl_signals signals;
-    unsigned stops, stops_borne; /* see stop.h; with how many the ending goes on */
+    unsigned stops, stops_allowed; /* see stop.h; with how many the ending goes on */
     int lock_fd, network_fd;
     unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* of several hosts */
     struct pl_local_host *hosts;

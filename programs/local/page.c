@@ -97,7 +97,7 @@ static enum pl_status run_report(struct pl_local *local, struct pl_error *reterr
     setup.own_group = true; /* Control-C is for this program */
     setup.death_signal = SIGKILL;
     PL_TRY(pl_process_spawn(&setup, &program, reterr));
-    return pl_local_await(local, program, local->stops_borne, pl_deadline_after_ns(PAGE_NS),
+    return pl_local_await(local, program, local->stops_allowed, pl_deadline_after_ns(PAGE_NS),
                           "`paceline report` wrote its page", reterr);
 }
 

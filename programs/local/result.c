@@ -46,7 +46,7 @@ static enum pl_status check_stops(struct pl_local *local, struct pl_error *reter
 {
     const unsigned known = local->stops, stops = pl_local_stops(local);
 
-    if (stops > local->stops_borne) {
+    if (stops > local->stops_allowed) {
         return pl_error_set(reterr, PL_CANCELLED, "stopped while the results were packed");
     }
     if (stops > known) {
@@ -182,7 +182,7 @@ enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *ret
 {
     enum pl_status status;
 
-    local->stops_borne = pl_local_stops_borne(local);
+    local->stops_allowed = pl_local_stops_allowed(local);
     status = pack(local, "model", "model.tar.gz", reterr);
     status = status == PL_OK ? pack(local, "output/data", "output.tar.gz", reterr) : status;
     local->packed_ns = pl_clock_now_ns();

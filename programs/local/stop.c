@@ -21,18 +21,18 @@ unsigned pl_local_stops(struct pl_local *local)
     return local->stops;
 }
 
-unsigned pl_local_stops_borne(struct pl_local *local)
+unsigned pl_local_stops_allowed(struct pl_local *local)
 {
     const unsigned stops = pl_local_stops(local);
 
     return stops > 0 ? stops : 1;
 }
 
-enum pl_status pl_local_await(struct pl_local *local, pid_t program, unsigned borne, int64_t deadline_ns,
+enum pl_status pl_local_await(struct pl_local *local, pid_t program, unsigned allowed, int64_t deadline_ns,
                               const char *what, struct pl_error *reterr)
 {
     struct pollfd signal_fd = {.fd = local->signals.fd, .events = POLLIN};
-    unsigned stops, known = borne;
+    unsigned stops, known = allowed;
     int status = 0, sent = 0;
     bool is_signal, late;
     pid_t ended;
@@ -45,14 +45,14 @@ enum pl_status pl_local_await(struct pl_local *local, pid_t program, unsigned bo
             break; /* a program that SIGKILL does not end hangs in the kernel */
         }
         if (late || stops > known) {
-            sent = late || sent != 0 || stops > borne + 1 ? SIGKILL : SIGTERM;
+            sent = late || sent != 0 || stops > allowed + 1 ? SIGKILL : SIGTERM;
             known = stops;
             kill(program, sent);
             deadline_ns = pl_deadline_after_ns(END_NS);
         }
         poll(&signal_fd, 1, pl_deadline_poll_ms(deadline_ns));
     }
-    if (stops > borne && sent != 0) {
+    if (stops > allowed && sent != 0) {
         return pl_error_set(reterr, PL_CANCELLED, "stopped while %s", what);
     }
     if (sent != 0) {

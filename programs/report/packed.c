@@ -30,11 +30,10 @@ static enum pl_status raise_archive(struct archive *in, const char *path, struct
 static bool is_wanted(struct archive_entry *entry)
 {
     const char *name = archive_entry_pathname(entry);
-    const size_t length = name ? strlen(name) : 0, end = strlen(".ring");
 
-    return length > 0 && archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) &&
+    return name && archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) &&
            (strcmp(name, "metrics.jsonl") == 0 || strcmp(name, "trials.jsonl") == 0 ||
-            (length > end && strcmp(name + length - end, ".ring") == 0));
+            pl_text_ends_with(name, ".ring"));
 }
 
 static enum pl_status take_file(struct archive *in, struct archive_entry *entry, const char *path, const char *folder,

@@ -311,13 +311,6 @@ static void take_trial(struct reader *reader, struct pl_json **document, const c
     }
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 /* A line of the runtime's metrics: {"epoch": 1, "step": 24, "train_loss": 1.6}. What is not finite is null there. */
 static void take_metrics(struct reader *reader, struct pl_json **document, const char *line, size_t length)
 {
@@ -331,7 +324,7 @@ static void take_metrics(struct reader *reader, struct pl_json **document, const
         const char *name = pl_json_name(item);
 
         value = NAN;
-        if (reader->metrics && name && !ends_with(name, "_per_second")) {
+        if (reader->metrics && name && !pl_text_ends_with(name, "_per_second")) {
             continue; /* the definitions name what matters, and rarely the throughput */
         }
         if (name && (pl_json_kind(item) == PL_JSON_NULL || pl_json_double(item, &value, NULL) == PL_OK)) {
@@ -357,9 +350,9 @@ static enum pl_status read_data(struct reader *reader, const char *data, struct 
         enum pl_status status = PL_OK;
 
         PL_TRY(path_of(&path, data, files.paths[i], reterr));
-        if (ends_with(files.paths[i], ".ring") && strncmp(files.paths[i], "trial-", strlen("trial-")) == 0) {
+        if (pl_text_ends_with(files.paths[i], ".ring") && strncmp(files.paths[i], "trial-", strlen("trial-")) == 0) {
             reader->report->trial_rings++;
-        } else if (ends_with(files.paths[i], ".ring") && reader->rings.count < MOST_RINGS) {
+        } else if (pl_text_ends_with(files.paths[i], ".ring") && reader->rings.count < MOST_RINGS) {
             PL_TRY(pl_local_files_add(&reader->rings, path.data, reterr));
         } else if (strcmp(files.paths[i], "trials.jsonl") == 0) {
             status = read_lines(reader, path.data, take_trial, &error);

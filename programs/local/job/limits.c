@@ -272,7 +272,7 @@ struct walk {
     const char *text, *source;
     pl_local_ignored_fn *ignored;
     void *context;
-    const char *sought, *what; /* what is wrong with the value that is shown so; NULL: all is checked */
+    const char *wanted, *what; /* what is wrong with the value that is shown so; NULL: all is checked */
     char path[PATH_BYTES];     /* in the table */
     char shown[SHOWN_BYTES];   /* the same with indices and keys */
 };
@@ -354,7 +354,7 @@ static enum pl_status check_below(struct walk *walk, struct pl_json_value value,
 
     snprintf(walk->path + path_length, sizeof(walk->path) - path_length, "%s", path);
     snprintf(walk->shown + shown_length, sizeof(walk->shown) - shown_length, "%s", shown);
-    status = walk->sought && strcmp(walk->shown, walk->sought) == 0 ? refuse(walk, at, walk->what, reterr)
+    status = walk->wanted && strcmp(walk->shown, walk->wanted) == 0 ? refuse(walk, at, walk->what, reterr)
                                                                     : check_value(walk, value, at, reterr);
     walk->path[path_length] = walk->shown[shown_length] = '\0';
     return status;
@@ -524,7 +524,7 @@ enum pl_status pl_local_limits_check(const struct pl_json *document, const char 
 enum pl_status pl_local_limits_refuse(const struct pl_json *document, const char *text, const char *source,
                                       const char *path, const char *what, struct pl_error *reterr)
 {
-    struct walk walk = {.text = text, .source = source, .sought = path, .what = what};
+    struct walk walk = {.text = text, .source = source, .wanted = path, .what = what};
     enum pl_status status = document ? check_value(&walk, pl_json_root(document), skip_blanks(text), reterr) : PL_OK;
 
     return status != PL_OK ? status : pl_error_set(reterr, PL_INVALID, "%s: %s", path, what);

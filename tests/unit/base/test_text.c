@@ -198,8 +198,19 @@ START_TEST(the_nearest_candidate_is_asked_for)
 }
 END_TEST
 
-UNIT_MAIN("base/text", pieces_come_together_in_order, nul_bytes_are_bytes, taking_hands_over_and_empties,
-          printf_longer_than_any_buffer, running_out_is_remembered_and_said_once, clear_keeps_the_memory,
-          hexadecimal_digits_have_a_value_and_nothing_else_has, numbers_of_a_status_are_found_by_their_whole_name,
+START_TEST(an_end_is_compared_as_a_whole)
+{
+    ck_assert(pl_text_ends_with("train.py", ".py"));
+    ck_assert(pl_text_ends_with(".py", ".py"));
+    ck_assert(pl_text_ends_with("a", ""));
+    ck_assert(!pl_text_ends_with("py", ".py"));
+    ck_assert(!pl_text_ends_with("train.pyc", ".py"));
+}
+END_TEST
+
+UNIT_MAIN("base/text", an_end_is_compared_as_a_whole, pieces_come_together_in_order, nul_bytes_are_bytes,
+          taking_hands_over_and_empties, printf_longer_than_any_buffer, running_out_is_remembered_and_said_once,
+          clear_keeps_the_memory, hexadecimal_digits_have_a_value_and_nothing_else_has,
+          numbers_of_a_status_are_found_by_their_whole_name,
           a_text_that_was_cut_is_whole_without_the_character_it_ends_in, a_text_to_show_holds_no_control_characters,
           a_distance_counts_inserted_removed_and_changed_characters, the_nearest_candidate_is_asked_for)
