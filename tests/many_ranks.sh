@@ -8,7 +8,7 @@
 #   --build DIR       build folder (build-ranks); made if it is absent
 #   --packages DIR    Debian packages that --pack, or tests/gpu.sh --pack, unpacked: Open MPI and what the build needs
 #
-# The other words are --ranks 2,4, --sizes 64,1048576, --repeats 3, --limit SECONDS and --json FILE.
+# The other words are --ranks 2,4, --operations allreduce, --min-bytes 64, --max-bytes 1048576, --repeats 3, --limit SECONDS and --json FILE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/support/carried.sh
