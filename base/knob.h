@@ -39,7 +39,7 @@ enum pl_knob_type {
  */
 #define PL_KNOB_LIST(X)                                                                                                \
     X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                 \
-      "longest wait for other ranks in one collective operation; 0: no limit")                                         \
+      "longest wait for other ranks in one collective operation; 0: no limit, the default under Horovod")              \
     X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS",                                         \
       "warn when a wait for other ranks lasts so long; 0: never")                                                      \
     X(DEVICE, "device", WORD, "auto on off cuda:N", "auto", NULL,                                                      \

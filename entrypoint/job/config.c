@@ -24,8 +24,8 @@ enum pl_status pl_config_read(const char *path, bool required, struct pl_python_
             return pl_error_set(reterr, PL_MEMORY, "out of memory reading %s", path);
         }
     } else if (status == PL_INVALID) {
-        pl_error_context(reterr, "SageMaker or its SDK writes this file; if you wrote it for a run of your own, correct "
-                                 "it in the folder that is mounted at /opt/ml");
+        pl_error_context(reterr, "on SageMaker the platform writes this file: look for what in the image changes it; "
+                                 "on your machine correct it in the folder that is mounted at /opt/ml");
         return status;
     } else if (status != PL_OK) {
         return status;

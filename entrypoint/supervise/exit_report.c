@@ -133,10 +133,10 @@ static const char *next_step(const struct pl_exit_report *exit_report)
         return "";
     }
     if (exit_report->code == SIGKILL) {
-        return "Next: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance has run out of "
-               "memory: take smaller batches, fewer ranks on a host or a larger instance. Otherwise a program or a "
-               "person has sent SIGKILL (`kill -9` in your scripts?): this container's entry point, Paceline, has not, "
-               "and no memory limit of the container itself was reached.\n";
+        return "Next: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance was out of memory: "
+               "take smaller batches, fewer ranks on a host or a larger instance. Otherwise a program or a person has "
+               "sent SIGKILL (`kill -9` in your scripts?). The container's own memory limit was not reached, and its "
+               "entry point, Paceline, did not send SIGKILL.\n";
     }
     if (!is_fault(exit_report->code) || is_cause(exit_report) || strstr(exit_report->tail, "Fatal Python error")) {
         return "";
@@ -145,10 +145,9 @@ static const char *next_step(const struct pl_exit_report *exit_report)
                ? "Next: most often /dev/shm was full: docker run --shm-size, fewer loader workers. Otherwise set "
                  "PYTHONFAULTHANDLER=1 in the estimator's `environment` (Python) or build with -g -fsanitize=address "
                  "(C, C++): the next failure then prints the line.\n"
-               : "Next: compiled code has ended the program, most often a library, by a wrong access to memory or an "
-                 "error that it found itself. To learn which line called it, set PYTHONFAULTHANDLER=1 in the "
-                 "estimator's `environment` and run the job again; a program in C or C++ is built with -g "
-                 "-fsanitize=address for that.\n";
+               : "Next: compiled code, most often of a library, has crashed or called abort(). To learn which line "
+                 "called it, set PYTHONFAULTHANDLER=1 in the estimator's `environment` and run the job again; build a "
+                 "program in C or C++ with -g -fsanitize=address.\n";
 }
 
 static const char tail_heading[] = "Last lines of its stderr:\n";

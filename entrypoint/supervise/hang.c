@@ -59,9 +59,10 @@ static void end_job(struct pl_supervisor *supervisor, const char *place)
     pl_supervise_fail(
         supervisor,
         "the job hangs, nothing has happened on any rank for %.0f s%s%.*s\n"
-        "Next: find out why that call does not return; the log has the stacks of all ranks. The hyperparameter "
-        "paceline_hang_action=end has ended the job; paceline_hang_s sets after how many seconds.",
-        hang_s(supervisor), place[0] != '\0' ? "; " : "", (int)strcspn(place, "\n"), place);
+        "Next: find out why %s does not return; the log has the stacks of all ranks. If it is only slow, set the "
+        "hyperparameter paceline_hang_s to more seconds; paceline_hang_action=end is what has ended the job.",
+        hang_s(supervisor), place[0] != '\0' ? "; " : "", (int)strcspn(place, "\n"), place,
+        place[0] != '\0' ? "the first call named here" : "the program");
 }
 
 void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)

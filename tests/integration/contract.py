@@ -164,7 +164,7 @@ def a_shell_of_the_sdk_begins_one_job():
 
 def malformed_json():
     with Tree('{not json', {'run.sh': SHOW}) as tree:
-        refused(tree, 'hyperparameters.json, line 1, column 2: expected a key (a name in double quotes)', "found 'n'", 'SageMaker or its SDK writes this file')
+        refused(tree, 'hyperparameters.json, line 1, column 2: expected a key (a name in double quotes)', "found 'n'", 'on your machine correct it')
 
 
 def missing_file():

@@ -331,7 +331,7 @@ START_TEST(a_signals_end_is_followed_by_what_to_do_next)
     expect_next(&exit_report, 0, NULL);
     exit_report.note[0] = '\0';
     exit_report.code = SIGSEGV;
-    expect_next(&exit_report, 0, "Next: compiled code has ended the program");
+    expect_next(&exit_report, 0, "Next: compiled code, most often of a library, has crashed");
     strcpy(exit_report.tail, "Fatal Python error: Segmentation fault\n"); /* the handler is on */
     expect_next(&exit_report, 0, NULL);
     exit_report.tail[0] = '\0';
@@ -475,10 +475,10 @@ START_TEST(a_steps_failure_begins_with_its_cause)
     strcpy(exit_report.tail, "Collecting x\n");
     expect_step(&exit_report,
                 "bringing the code into place: the command on host algo-1 was killed by signal 9 "
-                "(SIGKILL)\nNext: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance has run "
-                "out of memory: take smaller batches, fewer ranks on a host or a larger instance. Otherwise a program "
-                "or a person has sent SIGKILL (`kill -9` in your scripts?): this container's entry point, Paceline, "
-                "has not, and no memory limit of the container itself was reached.\nProgram: /usr/bin/python3 -m pip "
+                "(SIGKILL)\nNext: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance was out "
+                "of memory: take smaller batches, fewer ranks on a host or a larger instance. Otherwise a program or a "
+                "person has sent SIGKILL (`kill -9` in your scripts?). The container's own memory limit was not "
+                "reached, and its entry point, Paceline, did not send SIGKILL.\nProgram: /usr/bin/python3 -m pip "
                 "install .\n"
                 "Last lines of its stderr:\nCollecting x\n");
 }
