@@ -116,6 +116,21 @@ job --kind plain --name limit --max-run 1 --stop-time 1 -- sh -c 'trap "" TERM; 
 grep -q 'stop: 1 of 1 hosts were killed' log || fail "no sentence about the kill"
 grep -q '^Status: Stopped (MaxRuntimeExceeded)$' log && [ $code != 0 ] || fail "--max-run: code $code"
 
+step "a program that prints without a pause is stopped by its longest time and by a signal"
+slow=() # with so much to search in each line the output is never read to its end
+for i in 1 2 3 4 5 6 7 8; do slow+=(--metric "m$i=(?:y|n)+([0-9.]+)"); done
+code=0
+timeout -s KILL 200 "$paceline" local --kind plain --name endless --max-run 1 --stop-time 1 "${slow[@]}" -- yes >log 2>&1 </dev/null || code=$?
+grep -q '^Status: Stopped (MaxRuntimeExceeded)$' log && grep -q '^\[algo-1\] y$' log || { sed -i '/algo-1/d' log; fail "--max-run: code $code"; }
+timeout -s KILL 200 "$paceline" local --kind plain --name endless --max-run 1000 --stop-time 1 "${slow[@]}" -- yes >log 2>&1 </dev/null &
+job=$!
+await '^\[algo-1\] y$'
+kill -TERM $job # timeout passes it on
+code=0
+wait $job || code=$?
+grep -q '^Status: Stopped$' log || { sed -i '/algo-1/d' log; fail "SIGTERM: code $code"; }
+rm -r log paceline-local/endless
+
 step "Control-C while a channel is fetched, before a FIFO is there, and while a container engine does not answer"
 mkdir objects
 head -c 3000000 /dev/zero >objects/large
