@@ -124,8 +124,8 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
     return PL_OK;
 }
 
-/* Run the job that has been read: from here on the supervisor handles signals and children. `*stop_number` is the signal
- * that has asked for the end before, or 0; on return also one that came while the job ran. */
+/* Run the job that has been read: from here on the supervisor handles signals and children. `*stop_number` is the
+ * signal that has asked for the end before, or 0; on return also one that came while the job ran. */
 static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure, int *stop_number)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
