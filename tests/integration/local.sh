@@ -131,6 +131,19 @@ wait $job || code=$?
 grep -q '^Status: Stopped$' log || { sed -i '/algo-1/d' log; fail "SIGTERM: code $code"; }
 rm -r log paceline-local/endless
 
+step "calls of one name at the same time: one runs, or one after the other, and none removes the folder of another"
+for round in $(seq 20); do
+  rm -rf paceline-local/race
+  for i in 1 2 3 4; do
+    { code=0; "$paceline" local --kind plain --name race -- sleep 0.05 >race.$i 2>&1 </dev/null || code=$?; echo $code >code.$i; } &
+  done
+  wait $(jobs -p)
+  cat race.? >log
+  case $(sort -u code.? | tr -d '\n') in 0 | 02) ;; *) fail "round $round: codes $(cat code.?)" ;; esac
+  [ "$(grep -c "a job with the name 'race' runs in" log)" = "$(cat code.? | grep -cx 2)" ] || fail "round $round: another message"
+  for name in lock job.json algo-1.log model.tar.gz; do [ -e paceline-local/race/$name ] || fail "round $round: no $name in the folder: $(ls -a paceline-local/race)"; done
+done
+
 step "Control-C while a channel is fetched, before a FIFO is there, and while a container engine does not answer"
 mkdir objects
 head -c 3000000 /dev/zero >objects/large
@@ -167,6 +180,16 @@ interrupt
 ends 1 feeding
 grep -q "error: stopped before the channel 'training' had its FIFO" log || fail "a stop before a FIFO is there"
 kill $half $silent
+for name in old new; do # the second call's prefix has another file, and the first one's is gone
+  rm -f objects/*
+  echo here >objects/$name
+  serve $name.log
+  whole=$!
+  from $name.log again training=s3://bkt/ --keep
+  wait $job || fail "a job whose channel is fetched ended with $?"
+  [ "$(cd paceline-local/again/input/training && echo *)" = $name ] || fail "the channel has $(ls paceline-local/again/input/training), not $name alone"
+  kill $whole
+done
 printf '#!/bin/sh\necho "$@" >asked\nexec sleep 1000\n' >engine
 chmod +x engine
 "$paceline" local --engine "$work/engine" --image none --name engine -- true >log 2>&1 &
@@ -337,6 +360,46 @@ if setpriv --reuid=4242 --regid=4242 --clear-groups unshare --user --mount true 
 else
   echo "hosts of an ordinary user were not tried: user 4242 makes no namespaces here, or does not reach $paceline"
 fi
+
+step "what an earlier job of an ordinary user left is no part of the next one's model"
+ordinary=(setpriv --reuid=4242 --regid=4242 --clear-groups env HOME=/tmp)
+mine() { code=0; (cd user && "${ordinary[@]}" "$paceline" local --kind plain --name left "$@") >log 2>&1 </dev/null || code=$?; }
+if "${ordinary[@]}" test -x "$paceline"; then
+  mine --keep -- sh -c 'cd "$SAGEMAKER_BASE_DIR"; mkdir model/closed; echo old >model/closed/old; chmod 0555 model/closed; mkdir input/shut; echo old >input/shut/old; chmod 0 input/shut'
+  [ $code = 0 ] && [ -e user/paceline-local/left/algo-1/model/closed/old ] || fail "folders that their modes close: code $code"
+  mine -- sh -c 'echo new >"$SM_MODEL_DIR/new"'
+  [ $code = 0 ] && [ "$(tar tzf user/paceline-local/left/model.tar.gz)" = new ] && [ ! -e user/paceline-local/left/algo-1 ] ||
+    fail "the next job: code $code, $(tar tzf user/paceline-local/left/model.tar.gz)"
+  mkdir -p user/paceline-local/left/algo-1/model/closed
+  touch user/paceline-local/left/algo-1/model/closed/old
+  mine -- echo runs
+  [ $code = 1 ] && ! grep -q '\] runs\|^Status' log || fail "files of another user: code $code"
+  tree=$work/user/paceline-local/left/algo-1
+  grep -q "'$tree/model/closed/old' of an earlier job of this name cannot be removed (Permission denied): remove '$tree', or give this job another --name" log ||
+    fail "files of another user: another message"
+else
+  echo "what an ordinary user's job left was not tried: user 4242 does not reach $paceline"
+fi
+
+step "root gives a job's folder to the owner of the folder that it was called in, and nothing else"
+mkdir -p theirs/shared/other outside
+chown 4242:4242 theirs
+install -m 4755 /bin/true theirs/shared/setuid
+touch theirs/shared/foreign theirs/shared/other/of-root outside/linked outside/secret
+chown 4343:4343 theirs/shared/foreign
+(cd theirs && exec "$paceline" local --kind plain --folder shared --name given --keep -- sh -c 'cd "$SM_MODEL_DIR"
+  mkdir deep; touch deep/own deep/foreign; chown 4343 deep/foreign; ln ../../../../../outside/linked same; ln -s ../../../../../outside out; mknod zero c 1 5' >log 2>&1) || fail "it ended with $?"
+of() { stat -c '%u %a' "theirs/$1"; }
+[ "$(of shared/setuid)" = "0 4755" ] && [ "$(of shared/other/of-root)" = "0 644" ] && [ "$(of shared/foreign)" = "4343 644" ] && [ "$(of shared)" = "0 755" ] ||
+  fail "files beside the job's folder have other owners: $(ls -lnR theirs/shared)"
+for name in . lock algo-1.log model.tar.gz algo-1 algo-1/model algo-1/model/deep algo-1/model/deep/own algo-1/model/out; do
+  [ "$(stat -c %u theirs/shared/given/$name)" = 4242 ] || fail "$name is of $(of shared/given/$name)"
+done
+[ "$(of shared/given/algo-1/model/deep/foreign)" = "4343 644" ] || fail "a file of another user in the job's folder has another owner"
+[ "$(of shared/given/algo-1/model/same) $(stat -c %u outside outside/linked outside/secret | paste -sd ' ')" = "0 644 0 0 0" ] || fail "a link leads out of the job's folder: $(ls -ln outside)"
+[ ! -e theirs/shared/given/algo-1/model/zero ] || [ "$(stat -c %u theirs/shared/given/algo-1/model/zero)" = 0 ] || fail "a device is given away"
+(cd theirs && "$paceline" local --kind plain --folder made/here --name given -- true >log 2>&1) || fail "it ended with $?"
+[ "$(stat -c %u theirs/made/here theirs/made/here/given | paste -sd ' ')" = "4242 4242" ] || fail "the folder that the call made: $(ls -ln theirs/made)"
 
 step "where namespaces are refused"
 refused=(setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin)
