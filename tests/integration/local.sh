@@ -37,6 +37,7 @@ cat /proc/self/mountinfo >/dev/null
 ls "$SM_CHANNEL_TRAINING" | tr '\n' ' '
 echo "are the files"
 echo here >"$SM_MODEL_DIR/model-of-$SM_CURRENT_HOST"
+mkdir "$SM_OUTPUT_DATA_DIR/folder"
 echo here >"$SM_OUTPUT_DATA_DIR/same"
 exit "${CODE:-0}"
 END
@@ -71,6 +72,24 @@ tar tzf paceline-local/plain/model.tar.gz | grep -qx model-of-algo-1 || fail "no
 [ -L paceline-local/plain/algo-1/input/data/training ] || fail "the channel is no link"
 for name in hyperparameters resourceconfig inputdataconfig; do python3 -m json.tool paceline-local/plain/algo-1/input/config/$name.json >/dev/null || fail "$name.json"; done
 SAGEMAKER_BASE_DIR=$PWD/paceline-local/plain/algo-1 "$paceline" env >env.json && grep -q '"SM_CHANNEL_TRAINING"' env.json || fail "Paceline does not read the tree"
+
+step "a metric whose group is no number, and one whose search ends with an error"
+job --kind plain --name words --metric 'loss=loss: (\S+)' --metric 'rate=rate(=[0-9.]+)?' --metric 'loop=((?1)|x)' --metric 'late=late: (\S+)' -- \
+  printf '%s\n' 'at step 1 loss: 0.5, and more' 'loss: 0.4, too' 'rate of one' 'late: none' 'late: 3'
+[ $code = 0 ] || fail "it ended with $code"
+grep -qF "metric 'loss': the group of 'loss: (\S+)' is '0.5,', expected a number; the first such line: at step 1 loss: 0.5, and more" log || fail "a group that is no number"
+grep -qF "metric 'rate': the group of 'rate(=[0-9.]+)?' is '', expected a number; the first such line: rate of one" log || fail "a group that is not there"
+grep -q "metric 'loop': the search of a line was given up: .*recurs" log && ! grep -q "metric 'loop'.* steps" log || fail "another error of a search"
+grep -qF 'Metric late: last 3, lowest 3, highest 3, 1 value; first in: late: 3' log && ! grep -q "metric 'late'" log || fail "a metric that has a value later"
+
+step "empty folders are packed, with their modes; what is no file is told"
+job --kind plain --name folders -- sh -c 'cd "$SM_MODEL_DIR"; mkdir -p 1/assets 1/variables; echo x >1/variables/data; ln -s 1 latest; chmod 0750 1/assets; mkfifo 1/pipe
+  python3 -c "import socket; socket.socket(socket.AF_UNIX).bind(\"s\")"; mkdir "$SM_OUTPUT_DATA_DIR/none"'
+[ $code = 0 ] || fail "it ended with $code"
+[ "$(tar tzf paceline-local/folders/model.tar.gz | paste -sd ' ')" = "1/ 1/assets/ 1/variables/ 1/variables/data latest" ] || fail "another model: $(tar tvzf paceline-local/folders/model.tar.gz)"
+tar tvzf paceline-local/folders/model.tar.gz | grep -q '^drwxr-x--- .* 1/assets/$' && [ "$(tar tzf paceline-local/folders/output.tar.gz)" = none/ ] || fail "another mode, or another output"
+[ "$(grep -c 'FIFOs, sockets and devices are not packed' log)" = 1 ] || fail "other warnings of what is not packed"
+grep -Eq "model.tar.gz: FIFOs, sockets and devices are not packed: 2 of them are left out, the first one: 'model/(1/pipe|s)' of algo-1" log || fail "another warning of what is not packed"
 
 step "a failure"
 job --kind plain --name failing --environment CODE=7 --channel training=data -- ./program
@@ -273,7 +292,8 @@ job --name two --hosts 2 --channel training=data:sharded -- ./program
 [ $code = 0 ] || fail "two hosts ended with $code"
 grep -q '^\[algo-1\] file-1 file-3 file-5 are the files' log && grep -q '^\[algo-2\] file-2 file-4 are the files' log || fail "other shards"
 [ "$(tar tzf paceline-local/two/model.tar.gz | sort | tr '\n' ' ')" = "model-of-algo-1 model-of-algo-2 " ] || fail "another model"
-grep -q "'same' of algo-2 exists on an earlier host too" log || fail "no warning of a name that two hosts wrote"
+grep -q "'same' of algo-2 exists on an earlier host too" log && ! grep -q "'folder' of algo-2" log || fail "no warning of a name that two hosts wrote"
+[ "$(tar tzf paceline-local/two/output.tar.gz | sort | paste -sd ' ')" = "folder/ same" ] || fail "another output of two hosts"
 job --name manifest --hosts 2 --channel training=data:sharded:manifest=data.manifest -- ./program
 [ $code = 0 ] && grep -q '^\[algo-1\] file-1 file-5 are the files' log && grep -q '^\[algo-2\] file-4 are the files' log || fail "other shards of a manifest: code $code"
 job --name half --hosts 2 -- sh -c 'getent hosts algo-1 algo-2; [ "$(hostname)" = algo-2 ] || exit 3; exec sleep 1000'
