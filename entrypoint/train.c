@@ -124,8 +124,9 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
     return PL_OK;
 }
 
-/* Run the job that has been read: from here on the supervisor handles signals and children. */
-static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
+/* Run the job that has been read: from here on the supervisor handles signals and children. `*stop_number` is the
+ * signal that has asked for the end before, or 0; on return also one that came while the job ran. */
+static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure, int *stop_number)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *early = NULL;
@@ -135,11 +136,15 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     enum pl_status status;
 
     pl_supervise_open(&supervisor, job, signals, failure);
+    if (*stop_number != 0) {
+        pl_supervise_stop(&supervisor, *stop_number, false);
+    }
     status = execute_plan(&supervisor, job, &early, &plan, &exit_code, &error);
     if (status != PL_OK) {
         pl_supervise_fail_status(&supervisor, status, &error);
         exit_code = pl_supervise_finish(&supervisor);
     }
+    *stop_number = supervisor.stop_number;
     pl_supervise_close(&supervisor);
     return exit_code;
 }
@@ -236,13 +241,13 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
 {
     PL_AUTO_JOB struct pl_job *check = NULL;
     struct pl_error error = PL_ERROR_NONE;
-    int exit_code = 0;
+    int exit_code = 0, stop_number = 0;
 
     if (pl_check_new(job, words, &check, &error) != PL_OK) {
         return run_unreadable_job(call, &error, signals, failure);
     }
     if (check) {
-        exit_code = run_job(check, signals, failure);
+        exit_code = run_job(check, signals, failure, &stop_number);
     }
     if (exit_code != 0 || words) {
         return exit_code;
@@ -254,7 +259,7 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
             pl_log_error(&error, "the output directory %s/output", pl_job_base_dir(call->environment));
         }
     }
-    exit_code = run_job(job, signals, failure);
+    exit_code = run_job(job, signals, failure, &stop_number);
     if (job->settings.report && strcmp(job->current_host, job->master_host) == 0) {
         write_page(job, signals);
     }

@@ -281,7 +281,8 @@ void pl_exit_report_print(const struct pl_exit_report *exit_report, int stopped_
                           struct pl_text *text)
 {
     size_t start = text->length;
-    const bool is_limit = exit_report->out_of_memory || exit_report->note[0] != '\0';
+    /* An out-of-memory kill may be old, or that of another trial: it hides no exception. */
+    const bool is_limit = exit_report->note[0] != '\0';
     const char *line;
     size_t bytes;
 

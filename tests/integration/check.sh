@@ -68,6 +68,21 @@ if [ "${1:-}" != long ]; then
   expect_nobody
   case_end algo-1
 
+  # mpirun of the check sends SIGTERM to process 1, its shim's parent, as its last act.
+  case_begin "SIGTERM while the check ends, before the job"
+  job_hosts algo-1 2 paceline_check=1
+  mkdir "$cluster/algo-1/ml/bin"
+  printf '#!/bin/sh\n"%s" "$@"\ncode=$?\nkill -TERM "$(ps -o ppid= -p $PPID)"\nexit $code\n' "$(command -v mpirun)" >"$cluster/algo-1/ml/bin/mpirun"
+  chmod +x "$cluster/algo-1/ml/bin/mpirun"
+  host_start algo-1 env PATH="/opt/ml/bin:$PATH" "$paceline" -- "$probe"
+  wait_all algo-1 60
+  expect_code algo-1 143
+  expect_failure algo-1 'the job was stopped by SIGTERM before its program started'
+  row allreduce 'all ranks' right ok
+  ! grep -q "rank 1 of 2 sum" "$cluster/algo-1.log" || case_failed "the job ran"
+  expect_nobody
+  case_end algo-1
+
   case_begin "before the job, which a missed need ends"
   job_hosts algo-1 2 "paceline_check=--expect-files 100000000"
   host_start algo-1 "$paceline" -- "$probe"

@@ -385,6 +385,15 @@ START_TEST(the_exception_with_its_place_stands_first)
     ck_assert_str_eq(pl_text_string(&text), "ValueError: bad data (train.py:31, on algo-2)\n"
                                             "the program on host algo-2 exited with code 3\n"
                                             "Program: /opt/ml/code/train\n");
+    exit_report.out_of_memory = true; /* perhaps hours ago */
+    pl_text_clear(&text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_str_eq(
+        pl_text_string(&text),
+        "ValueError: bad data (train.py:31, on algo-2)\n"
+        "the program on host algo-2 exited with code 3: out of memory, the kernel's OOM killer ended a process of the "
+        "container (its count oom_kill has risen); use smaller batches or a larger instance\n"
+        "Program: /opt/ml/code/train\n");
 }
 END_TEST
 
