@@ -497,7 +497,7 @@ int main(int argc, char **argv)
     char text[1200];
     int code = 0;
 
-    local.lock_fd = local.network_fd = -1;
+    local.lock_fd = local.network_fd = local.reasons_fd = -1;
     local.signals = PL_SIGNALS_NONE;
     local.lose.due_ns = local.cut.due_ns = PL_DEADLINE_NEVER;
     local.stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
