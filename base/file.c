@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -404,18 +403,41 @@ enum pl_status pl_file_make_parents(const char *path, mode_t mode, struct pl_err
     return directory ? pl_file_make_dirs(directory, mode, reterr) : PL_MEMORY;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
+/* A folder of ours whose mode keeps us from its entries gets another mode: it goes anyway. */
+static DIR *open_to_remove(int parent_fd, const char *name)
 {
-    (void)info;
-    (void)type;
-    (void)where;
-    remove(path);
-    return 0; /* continue with the rest if an entry cannot be removed */
+    struct stat info;
+
+    if (fstatat(parent_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(info.st_mode)) {
+        return NULL;
+    }
+    if (info.st_uid == geteuid() && (info.st_mode & S_IRWXU) != S_IRWXU) {
+        fchmodat(parent_fd, name, S_IRWXU, AT_SYMLINK_NOFOLLOW);
+    }
+    return pl_file_open_directory(parent_fd, name, O_NOFOLLOW);
+}
+
+/* Goes on with the rest if an entry cannot be removed. */
+static void remove_at(int parent_fd, const char *name)
+{
+    PL_AUTO_DIRECTORY DIR *directory = NULL;
+    const struct dirent *entry;
+
+    if (unlinkat(parent_fd, name, 0) == 0) {
+        return;
+    }
+    directory = open_to_remove(parent_fd, name);
+    while (directory && (entry = readdir(directory))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            remove_at(dirfd(directory), entry->d_name);
+        }
+    }
+    unlinkat(parent_fd, name, AT_REMOVEDIR);
 }
 
 void pl_file_remove_tree(const char *path)
 {
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_at(AT_FDCWD, path);
 }
 
 static bool is_program(const char *path)

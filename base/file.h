@@ -112,7 +112,10 @@ enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error 
 /** The same for the directory of the file `path`, which need not exist. */
 enum pl_status pl_file_make_parents(const char *path, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Removes the directory `path` and its contents, and skips what cannot be removed; links are not followed. */
+/**
+ * Removes the directory `path` and its contents, and skips what cannot be removed; links are not followed. A mode of a
+ * directory of the caller's does not protect it.
+ */
 void pl_file_remove_tree(const char *path);
 
 /**

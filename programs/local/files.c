@@ -22,8 +22,16 @@ enum pl_status pl_local_files_add(struct pl_local_files *files, const char *path
     return PL_OK;
 }
 
+static enum pl_status note_other(struct pl_local_files *files, const char *path, struct pl_error *reterr)
+{
+    if (files->others++ == 0) {
+        files->other = pl_memory_string(path, reterr);
+    }
+    return files->other ? PL_OK : PL_MEMORY;
+}
+
 /* `path` is the folder, `below` the length of the part of it that the names do not have. */
-static enum pl_status list(struct pl_text *path, size_t below, bool links, int depth, struct pl_local_files *files,
+static enum pl_status list(struct pl_text *path, size_t below, bool all, int depth, struct pl_local_files *files,
                            struct pl_error *reterr)
 {
     PL_AUTO_DIRECTORY DIR *directory = opendir(path->data);
@@ -45,13 +53,18 @@ static enum pl_status list(struct pl_text *path, size_t below, bool links, int d
         }
         pl_text_printf(path, "/%s", entry->d_name);
         PL_TRY(pl_text_check(path, reterr));
-        if ((links ? lstat(path->data, &info) : stat(path->data, &info)) != 0) {
+        if ((all ? lstat(path->data, &info) : stat(path->data, &info)) != 0) {
             return pl_error_errno(reterr, "read '%s'", path->data);
         }
         if (S_ISDIR(info.st_mode)) {
-            PL_TRY(list(path, below, links, depth + 1, files, reterr));
+            if (all) {
+                PL_TRY(pl_local_files_add(files, path->data + below, reterr));
+            }
+            PL_TRY(list(path, below, all, depth + 1, files, reterr));
         } else if (S_ISREG(info.st_mode) || S_ISLNK(info.st_mode)) {
             PL_TRY(pl_local_files_add(files, path->data + below, reterr));
+        } else {
+            PL_TRY(note_other(files, path->data + below, reterr));
         }
         path->length = length;
         path->data[length] = '\0';
@@ -66,14 +79,13 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*first, *second);
 }
 
-enum pl_status pl_local_files_list(const char *folder, bool links, struct pl_local_files *files,
-                                   struct pl_error *reterr)
+enum pl_status pl_local_files_list(const char *folder, bool all, struct pl_local_files *files, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     pl_text_append(&path, folder);
     PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(list(&path, path.length + 1, links, 0, files, reterr));
+    PL_TRY(list(&path, path.length + 1, all, 0, files, reterr));
     if (files->count > 0) {
         qsort(files->paths, files->count, sizeof(*files->paths), by_bytes);
     }
@@ -86,5 +98,6 @@ void pl_local_files_done(struct pl_local_files *files)
         free(files->paths[i]);
     }
     free(files->paths);
+    free(files->other);
     *files = PL_LOCAL_FILES_NONE;
 }

@@ -29,7 +29,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -39,7 +38,7 @@
 
 #define LEAST_FREE_BYTES (UINT64_C(64) << 20)
 
-enum { FOLDER_MODE = 0755, STOP_S = 120 };
+enum { FOLDER_MODE = 0755, LOCK_MODE = 0644, MOST_TRIES = 100, STOP_S = 120 };
 
 struct options {
     struct pl_local_job *job;
@@ -235,45 +234,98 @@ static bool names_program(const struct pl_local_view *job)
     return job->argument_words + job->entrypoint_words > 0;
 }
 
-/* The lock lies beside the trees, and ends with this process. */
-static enum pl_status lock(struct pl_local *local, struct pl_error *reterr)
+/* Makes a folder, and tells whether this call made it, and not another one at the same time. */
+static enum pl_status make_folder(const char *path, bool *ret_made, struct pl_error *reterr)
+{
+    PL_TRY(pl_file_make_parents(path, FOLDER_MODE, reterr));
+    *ret_made = mkdir(path, FOLDER_MODE) == 0;
+    return *ret_made ? PL_OK : pl_file_make_dirs(path, FOLDER_MODE, reterr);
+}
+
+/* The lock lies beside the trees, and ends with this process. PL_NOT_FOUND: a call that was refused has removed the
+ * folder meanwhile. */
+static enum pl_status lock(struct pl_local *local, bool *ret_made, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    PL_TRY(pl_local_path(local, &path, reterr, "lock"));
-    local->lock_fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    PL_TRY(pl_local_path(local, &path, reterr, PL_LOCAL_LOCK));
+    local->lock_fd = open(path.data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, LOCK_MODE);
+    *ret_made = local->lock_fd >= 0;
+    if (local->lock_fd < 0 && errno == EEXIST) {
+        local->lock_fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, LOCK_MODE);
+    }
     if (local->lock_fd < 0) {
-        return pl_error_errno(reterr, "open '%s'", path.data);
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
+                              path.data);
     }
-    if (flock(local->lock_fd, LOCK_EX | LOCK_NB) == 0) { /* what an earlier call wrote there goes, see state.h */
-        return ftruncate(local->lock_fd, 0) == 0 ? PL_OK : pl_error_errno(reterr, "empty '%s'", path.data);
+    if (flock(local->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        return errno == EWOULDBLOCK
+                   ? pl_error_set(reterr, PL_INVALID,
+                                  "a job with the name '%s' runs in '%s': give this one another --name",
+                                  local->job->name, local->folder)
+                   : pl_error_errno(reterr, "lock '%s'", path.data);
     }
-    return errno == EWOULDBLOCK
-               ? pl_error_set(reterr, PL_INVALID, "a job with the name '%s' runs in '%s': give this one another --name",
-                              local->job->name, local->folder)
-               : pl_error_errno(reterr, "lock '%s'", path.data);
+    if (!pl_local_tree_is_locked(local, AT_FDCWD, path.data)) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "'%s' was removed while this call locked it", path.data);
+    }
+    return ftruncate(local->lock_fd, 0) == 0 /* what an earlier call wrote there goes, see state.h */
+               ? PL_OK
+               : pl_error_errno(reterr, "empty '%s'", path.data);
+}
+
+/* The folder is this call's own if this call made it and no other one has been in it, which the lock's file tells. */
+static enum pl_status enter_folder(struct pl_local *local, const char *path, struct pl_error *reterr)
+{
+    enum pl_status status;
+    bool has_made, has_made_lock = false;
+
+    PL_TRY(make_folder(path, &has_made, reterr));
+    if (!realpath(path, local->folder)) {
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "find '%s'",
+                              path);
+    }
+    status = lock(local, &has_made_lock, reterr);
+    local->has_made_folder = status == PL_OK && has_made && has_made_lock;
+    if (status != PL_OK) {
+        pl_file_close_at(&local->lock_fd);
+        rmdir(path); /* goes only if it is empty */
+    }
+    return status;
 }
 
 static enum pl_status open_folder(struct pl_local *local, const struct options *options, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text above = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    size_t length = strlen(options->folder);
+    enum pl_status status = PL_NOT_FOUND;
     struct statvfs room;
+    bool has_made;
 
     if (!getcwd(local->cwd, sizeof(local->cwd))) {
         return pl_error_errno(reterr, "find the current folder");
     }
-    pl_text_printf(&path, "%s/%s", options->folder, local->job->name);
+    while (length > 1 && options->folder[length - 1] == '/') {
+        length--;
+    }
+    pl_text_append_n(&above, options->folder, length);
+    pl_text_printf(&path, "%s/%s", pl_text_string(&above), local->job->name);
+    PL_TRY(pl_text_check(&above, reterr));
     PL_TRY(pl_text_check(&path, reterr));
-    local->has_made_folder = access(path.data, F_OK) != 0;
-    PL_TRY(pl_file_make_dirs(path.data, FOLDER_MODE, reterr));
-    if (!realpath(path.data, local->folder) || statvfs(local->folder, &room) != 0) {
+    PL_TRY(make_folder(above.data, &has_made, reterr));
+    if (has_made) {
+        pl_local_tree_give_folder(local, above.data);
+    }
+    for (int i = 0; i < MOST_TRIES && status == PL_NOT_FOUND; i++) {
+        status = enter_folder(local, path.data, reterr);
+    }
+    PL_TRY(status);
+    if (statvfs(local->folder, &room) != 0) {
         return pl_error_errno(reterr, "find '%s'", path.data);
     }
-    if ((uint64_t)room.f_bavail * room.f_frsize < LEAST_FREE_BYTES) {
-        return pl_error_set(reterr, PL_LIMIT, "the disk of '%s' has less than %d MiB free", local->folder,
-                            (int)(LEAST_FREE_BYTES >> 20));
-    }
-    return lock(local, reterr);
+    return (uint64_t)room.f_bavail * room.f_frsize >= LEAST_FREE_BYTES
+               ? PL_OK
+               : pl_error_set(reterr, PL_LIMIT, "the disk of '%s' has less than %d MiB free", local->folder,
+                              (int)(LEAST_FREE_BYTES >> 20));
 }
 
 /* What an earlier job of this name left would be taken for this one's if this call is killed. */
@@ -309,28 +361,6 @@ static enum pl_status open_logs(struct pl_local *local, struct pl_error *reterr)
         }
     }
     return PL_OK;
-}
-
-static uid_t owner_user;
-static gid_t owner_group;
-
-static int give_one(const char *path, const struct stat *info, int type, struct FTW *place)
-{
-    const int code = lchown(path, owner_user, owner_group);
-
-    return code == 0 || (info && type && place) ? 0 : code; /* go on: as many files as possible are given */
-}
-
-/* Of root's files nobody else could remove those: they become the owner's of the folder above. */
-static void give_to_owner(const struct pl_local *local, const char *folder)
-{
-    struct stat above;
-
-    if (geteuid() == 0 && stat(local->cwd, &above) == 0 && above.st_uid != 0) {
-        owner_user = above.st_uid;
-        owner_group = above.st_gid;
-        nftw(folder, give_one, 16, FTW_PHYS);
-    }
 }
 
 static bool is_below(const char *path, const char *folder)
@@ -378,6 +408,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(pl_local_tree_name_hosts(local, reterr));
     PL_TRY(check_checkpoints(local, reterr));
     PL_TRY(pl_local_channels_check(local, reterr));
+    PL_TRY(pl_local_tree_clear(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
     PL_TRY(pl_local_secret_make(local, reterr));
     PL_TRY(remove_earlier(local, reterr));
@@ -434,7 +465,7 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
         pl_local_containers_remove(local);
     }
     pl_local_tree_remove(local);
-    give_to_owner(local, options->folder);
+    pl_local_tree_give(local);
     *ret_code = pl_local_run_code(local, &failed);
     return status;
 }
@@ -487,7 +518,7 @@ int main(int argc, char **argv)
     } else {
         status = run_all(&local, &options, &code, &error);
         if (status != PL_OK && local.run_ns == 0 && local.has_made_folder && *local.folder) {
-            pl_file_remove_tree(local.folder); /* a job that was refused leaves nothing */
+            pl_local_tree_remove_folder(&local); /* a job that was refused leaves nothing */
         }
     }
     if (status != PL_OK) {

@@ -23,7 +23,9 @@ struct metric {
     uint64_t count;
     double last, least, most;
     char first[SHOWN_BYTES + 1];
-    bool ended_early;  /* a search took too many steps; said once */
+    bool ended_early;                                      /* a search was given up; said once */
+    bool has_wrong;                                        /* the expression matched, and its group was no number */
+    char wrong[NUMBER_BYTES], wrong_line[SHOWN_BYTES + 1]; /* of the first such line */
     unsigned nearness; /* how many letters of the expression's beginning the nearest line has */
     char nearest[SHOWN_BYTES + 1];
 };
@@ -157,6 +159,40 @@ static void take(struct metric *metric, double value, const char *line, size_t l
     metric->most = fmax(metric->most, value);
 }
 
+static void say_given_up(struct metric *metric, int code)
+{
+    PCRE2_UCHAR words[160];
+
+    if (metric->ended_early) {
+        return;
+    }
+    metric->ended_early = true;
+    if (code == PCRE2_ERROR_MATCHLIMIT) {
+        pl_log(PL_LOG_WARNING, "metric '%s': the search of a line took more than %d steps and was given up",
+               metric->name, (int)MOST_STEPS);
+    } else {
+        pcre2_get_error_message(code, words, sizeof(words));
+        pl_log(PL_LOG_WARNING, "metric '%s': the search of a line was given up: %s", metric->name, (const char *)words);
+    }
+}
+
+/* Keeps what the first group has, as far as there is room for it. */
+static void note_wrong(struct metric *metric, pcre2_match_data *found, const char *line, size_t length)
+{
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(found);
+    const bool has_group = pcre2_get_ovector_count(found) > 1 && at[2] != PCRE2_UNSET && at[3] >= at[2];
+    const size_t all = has_group ? at[3] - at[2] : 0;
+    const size_t bytes = has_group ? pl_text_whole_bytes(line + at[2], all < NUMBER_BYTES ? all : NUMBER_BYTES - 1) : 0;
+
+    if (!metric->has_wrong) {
+        metric->has_wrong = true;
+        memcpy(metric->wrong, has_group ? line + at[2] : "", bytes);
+        metric->wrong[bytes] = '\0';
+        pl_text_mask(metric->wrong, bytes);
+        copy_line(metric->wrong_line, line, length);
+    }
+}
+
 static void search(struct pl_local_metrics *metrics, struct metric *metric, const char *line, size_t length)
 {
     pcre2_match_data *found = pcre2_match_data_create_from_pattern(metric->code, NULL);
@@ -175,10 +211,10 @@ static void search(struct pl_local_metrics *metrics, struct metric *metric, cons
         if (metrics->found) {
             metrics->found(metrics->argument, (size_t)(metric - metrics->metrics), value, line, length);
         }
-    } else if (got != PCRE2_ERROR_NOMATCH && got < 0 && !metric->ended_early) {
-        metric->ended_early = true;
-        pl_log(PL_LOG_WARNING, "metric '%s': the search of a line took more than %d steps and was given up",
-               metric->name, (int)MOST_STEPS);
+    } else if (got > 0) {
+        note_wrong(metric, found, line, length);
+    } else if (got != PCRE2_ERROR_NOMATCH) {
+        say_given_up(metric, got);
     } else if (metric->count == 0) {
         compare(metric, line, length);
     }
@@ -209,6 +245,9 @@ void pl_local_metrics_print(const struct pl_local_metrics *metrics, FILE *out)
             fprintf(out, "Metric %s: last %.9g, lowest %.9g, highest %.9g, %" PRIu64 " value%s; first in: %s\n",
                     metric->name, metric->last, metric->least, metric->most, metric->count,
                     metric->count == 1 ? "" : "s", metric->first);
+        } else if (metric->has_wrong) {
+            pl_log(PL_LOG_WARNING, "metric '%s': the group of '%s' is '%s', expected a number; the first such line: %s",
+                   metric->name, metric->expression, metric->wrong, metric->wrong_line);
         } else {
             pl_log(PL_LOG_WARNING, "metric '%s': no line of the log matches '%s'%s%s", metric->name, metric->expression,
                    has_near(metric) ? "; the nearest line: " : "", has_near(metric) ? metric->nearest : "");

@@ -108,16 +108,26 @@ static enum pl_status pack_file(struct pl_local *local, struct archive *out, con
     return S_ISREG(info.st_mode) ? pack_data(local, out, path.data, info.st_size, reterr) : PL_OK;
 }
 
-static bool has_packed(const struct pl_local_files *all, size_t count, const char *name)
+/* Returns the first one of the hosts that has packed the name; `count` if none of these has. */
+static size_t find_packed(const struct pl_local_files *all, size_t count, const char *name)
 {
     for (size_t host = 0; host < count; host++) {
         for (size_t i = 0; i < all[host].count; i++) {
             if (strcmp(all[host].paths[i], name) == 0) {
-                return true;
+                return host;
             }
         }
     }
-    return false;
+    return count;
+}
+
+static bool is_folder(const struct pl_local *local, size_t index, const char *part, const char *name)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct stat info;
+
+    return pl_local_path(local, &path, NULL, "%s/%s/%s", local->hosts[index].name, part, name) == PL_OK &&
+           lstat(path.data, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 /* Packs what the host `index` has below `part`, but for the names that earlier hosts have. */
@@ -135,15 +145,33 @@ static enum pl_status pack_host(struct pl_local *local, struct archive *out, siz
     PL_TRY(pl_local_files_list(folder.data, true, &all[index], reterr));
     for (size_t i = 0; i < all[index].count; i++) {
         const char *name = all[index].paths[i];
+        const size_t earlier = find_packed(all, index, name);
 
-        if (!has_packed(all, index, name)) {
+        if (earlier == index) {
             PL_TRY(pack_file(local, out, folder.data, name, reterr));
-        } else if (twice++ == 0) {
+        } else if (!(is_folder(local, index, part, name) && is_folder(local, earlier, part, name)) && twice++ == 0) {
             pl_log(PL_LOG_WARNING, "%s: '%s' of %s exists on an earlier host too, and SageMaker keeps one of them",
                    part, name, local->hosts[index].name);
         }
     }
     return PL_OK;
+}
+
+/* Tells of what is no file, folder or link, once for all hosts. */
+static void say_others(const struct pl_local *local, const char *part, const char *name,
+                       const struct pl_local_files *all)
+{
+    size_t others = 0, first = local->job->hosts;
+
+    for (size_t i = local->job->hosts; i-- > 0;) {
+        others += all[i].others;
+        first = all[i].others > 0 ? i : first;
+    }
+    if (others > 0) {
+        pl_log(PL_LOG_WARNING,
+               "%s: FIFOs, sockets and devices are not packed: %zu of them %s left out, the first one: '%s/%s' of %s",
+               name, others, others == 1 ? "is" : "are", part, all[first].other, local->hosts[first].name);
+    }
 }
 
 static enum pl_status pack(struct pl_local *local, const char *part, const char *name, struct pl_error *reterr)
@@ -165,6 +193,7 @@ static enum pl_status pack(struct pl_local *local, const char *part, const char 
     for (size_t i = 0; status == PL_OK && i < local->job->hosts; i++) {
         status = pack_host(local, out, i, part, all, reterr);
     }
+    say_others(local, part, name, all);
     for (size_t i = 0; i < local->job->hosts; i++) {
         pl_local_files_done(&all[i]);
     }

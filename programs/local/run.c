@@ -30,7 +30,7 @@
 #define NAP_NS (5 * PL_NS_PER_MS)
 #define FEED_NS (10 * PL_NS_PER_S)
 
-enum { READ_BYTES = 16 * 1024, MOST_STATUS_BYTES = 8192, COLOURS = 6 };
+enum { MOST_READS = 4, MOST_STATUS_BYTES = 8192, COLOURS = 6 };
 
 struct run {
     struct pl_local *local;
@@ -39,7 +39,7 @@ struct run {
     unsigned stops;                     /* that the job got */
 };
 
-static void print_line(struct pl_local *local, struct pl_local_host *host, size_t bytes)
+static void print_line(struct pl_local *local, struct pl_local_host *host, const char *line, size_t bytes)
 {
     const int number = (int)(host - local->hosts);
 
@@ -48,35 +48,40 @@ static void print_line(struct pl_local *local, struct pl_local_host *host, size_
     } else {
         printf("[%s] ", host->name);
     }
-    fwrite(host->line, 1, bytes, stdout);
+    fwrite(line, 1, bytes, stdout);
     putchar('\n');
-    fwrite(host->line, 1, bytes, host->log);
+    fwrite(line, 1, bytes, host->log);
     putc('\n', host->log);
-    pl_local_metrics_read(local->metrics, host->line, bytes);
-    pl_local_spot_read(local, host->line, bytes);
+    pl_local_metrics_read(local->metrics, line, bytes);
+    pl_local_spot_read(local, line, bytes);
 }
 
 /* Prints the whole lines, and a line that is too long in pieces. */
 static void print_lines(struct pl_local *local, struct pl_local_host *host)
 {
-    char *end;
+    const char *line = host->line, *end;
+    size_t ready = host->ready;
 
-    while ((end = memchr(host->line, '\n', host->ready))) {
-        const size_t bytes = (size_t)(end - host->line);
+    while ((end = memchr(line, '\n', ready))) {
+        const size_t bytes = (size_t)(end - line);
 
-        print_line(local, host, bytes > 0 && end[-1] == '\r' ? bytes - 1 : bytes);
-        host->ready -= bytes + 1;
-        memmove(host->line, end + 1, host->ready);
+        print_line(local, host, line, bytes > 0 && end[-1] == '\r' ? bytes - 1 : bytes);
+        ready -= bytes + 1;
+        line = end + 1;
     }
-    if (host->ready == sizeof(host->line)) {
-        print_line(local, host, host->ready);
-        host->ready = 0;
+    if (ready == sizeof(host->line)) {
+        print_line(local, host, line, ready);
+        ready = 0;
     }
+    memmove(host->line, line, ready);
+    host->ready = ready;
 }
 
+/* Reads a few times only: a program that prints without a pause must not keep this from signals, deadlines and the
+ * other hosts. poll() tells of the rest. */
 static void read_output(struct pl_local *local, struct pl_local_host *host)
 {
-    for (;;) {
+    for (int i = 0; i < MOST_READS; i++) {
         const ssize_t bytes = read(host->output_fd, host->line + host->ready, sizeof(host->line) - host->ready);
 
         if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -84,7 +89,7 @@ static void read_output(struct pl_local *local, struct pl_local_host *host)
         }
         if (bytes <= 0) {
             if (host->ready > 0) {
-                print_line(local, host, host->ready);
+                print_line(local, host, host->line, host->ready);
                 host->ready = 0;
             }
             pl_file_close_at(&host->output_fd);

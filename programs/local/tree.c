@@ -6,13 +6,16 @@
 #include "base/json/json_write.h"
 #include "base/memory.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { FOLDER_MODE = 0755, FILE_MODE = 0644 };
+enum { FOLDER_MODE = 0755, FILE_MODE = 0644, MOST_DEPTH = 64 };
 
 static const char one_group[] = "homogeneousCluster"; /* SageMaker's name of the group of a job without groups */
 
@@ -192,13 +195,66 @@ static enum pl_status link_plain(const struct pl_local *local, const struct pl_l
                : pl_error_errno(reterr, "make the link '%s'", path.data);
 }
 
+/* Appends the way to an entry that is still there below the folder `path`, if there is one. */
+static void find_left(struct pl_text *path)
+{
+    const struct dirent *entry;
+    DIR *directory;
+
+    while (!path->failed && (directory = pl_file_open_directory(AT_FDCWD, path->data, O_NOFOLLOW))) {
+        do {
+            entry = readdir(directory);
+        } while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
+        if (entry) {
+            pl_text_printf(path, "/%s", entry->d_name);
+        }
+        closedir(directory);
+        if (!entry) {
+            break;
+        }
+    }
+}
+
+static enum pl_status clear(const char *path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text left = PL_TEXT_NONE;
+    struct stat info;
+    char why[64];
+
+    pl_file_remove_tree(path);
+    if (lstat(path, &info) != 0 && errno == ENOENT) {
+        return PL_OK;
+    }
+    pl_text_append(&left, path);
+    find_left(&left);
+    PL_TRY(pl_text_check(&left, reterr));
+    if (remove(left.data) == 0) { /* it has come since: somebody writes there */
+        errno = EBUSY;
+    }
+    return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_NONE, errno,
+                          "'%s' of an earlier job of this name cannot be removed (%s): remove '%s', or give this job "
+                          "another --name",
+                          left.data, strerror_r(errno, why, sizeof(why)), path);
+}
+
+enum pl_status pl_local_tree_clear(const struct pl_local *local, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        PL_TRY(clear(local->hosts[i].tree, reterr));
+    }
+    PL_TRY(pl_local_path(local, &path, reterr, "input"));
+    return clear(path.data, reterr);
+}
+
 static enum pl_status write_host(const struct pl_local *local, size_t index, struct pl_error *reterr)
 {
     static const char *const folders[] = {"input/config", "input/data", "model", "output/data"};
     const struct pl_local_host *host = &local->hosts[index];
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_file_remove_tree(host->tree);
+    PL_TRY(clear(host->tree, reterr));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(folders); i++) {
         PL_TRY(pl_local_path(local, &path, reterr, "%s/%s", host->name, folders[i]));
         PL_TRY(pl_file_make_dirs(path.data, FOLDER_MODE, reterr));
@@ -232,5 +288,87 @@ void pl_local_tree_remove(const struct pl_local *local)
     }
     if (!local->keep && pl_local_path(local, &path, NULL, "input") == PL_OK) {
         pl_file_remove_tree(path.data); /* what was fetched from S3 */
+    }
+}
+
+void pl_local_tree_remove_folder(const struct pl_local *local)
+{
+    PL_AUTO_DIRECTORY DIR *directory = opendir(local->folder);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    const struct dirent *entry;
+
+    while (directory && (entry = readdir(directory))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            strcmp(entry->d_name, PL_LOCAL_LOCK) != 0 &&
+            pl_local_path(local, &path, NULL, "%s", entry->d_name) == PL_OK) {
+            pl_file_remove_tree(path.data);
+        }
+    }
+    if (pl_local_path(local, &path, NULL, PL_LOCAL_LOCK) == PL_OK) {
+        unlink(path.data);
+    }
+    rmdir(local->folder);
+}
+
+bool pl_local_tree_is_locked(const struct pl_local *local, int parent_fd, const char *name)
+{
+    struct stat own, found;
+
+    return fstat(local->lock_fd, &own) == 0 && fstatat(parent_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+           own.st_dev == found.st_dev && own.st_ino == found.st_ino;
+}
+
+/* Fills the owner of the folder from which root was called; false if nothing is to be given. */
+static bool find_owner(const struct pl_local *local, struct stat *ret_owner)
+{
+    return geteuid() == 0 && stat(local->cwd, ret_owner) == 0 && ret_owner->st_uid != 0;
+}
+
+/* Looks at the descriptor and not at the name again, which the owner of a folder above may give to another file. */
+static void give_one(int fd, const struct stat *info, const struct stat *owner)
+{
+    if (info->st_uid == 0 && !S_ISCHR(info->st_mode) && !S_ISBLK(info->st_mode) &&
+        (S_ISDIR(info->st_mode) || info->st_nlink == 1)) {
+        fchownat(fd, "", owner->st_uid, owner->st_gid, AT_EMPTY_PATH);
+    }
+}
+
+/* A folder comes after what is in it: until then it is root's, and nobody else changes names in it. */
+static void give(int parent_fd, const char *name, const struct stat *owner, int depth)
+{
+    PL_AUTO_CLOSE int fd = openat(parent_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    PL_AUTO_DIRECTORY DIR *directory = NULL;
+    const struct dirent *entry;
+    struct stat info;
+
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        return;
+    }
+    directory = S_ISDIR(info.st_mode) && depth < MOST_DEPTH ? pl_file_open_directory(fd, ".", 0) : NULL;
+    while (directory && (entry = readdir(directory))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            give(dirfd(directory), entry->d_name, owner, depth + 1);
+        }
+    }
+    give_one(fd, &info, owner);
+}
+
+void pl_local_tree_give(const struct pl_local *local)
+{
+    PL_AUTO_CLOSE int fd = open(local->folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat owner;
+
+    if (fd >= 0 && find_owner(local, &owner) && pl_local_tree_is_locked(local, fd, PL_LOCAL_LOCK)) {
+        give(fd, ".", &owner, 0);
+    }
+}
+
+void pl_local_tree_give_folder(const struct pl_local *local, const char *path)
+{
+    PL_AUTO_CLOSE int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat owner, info;
+
+    if (fd >= 0 && find_owner(local, &owner) && fstat(fd, &info) == 0) {
+        give_one(fd, &info, &owner);
     }
 }

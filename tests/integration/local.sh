@@ -37,6 +37,7 @@ cat /proc/self/mountinfo >/dev/null
 ls "$SM_CHANNEL_TRAINING" | tr '\n' ' '
 echo "are the files"
 echo here >"$SM_MODEL_DIR/model-of-$SM_CURRENT_HOST"
+mkdir "$SM_OUTPUT_DATA_DIR/folder"
 echo here >"$SM_OUTPUT_DATA_DIR/same"
 exit "${CODE:-0}"
 END
@@ -71,6 +72,24 @@ tar tzf paceline-local/plain/model.tar.gz | grep -qx model-of-algo-1 || fail "no
 [ -L paceline-local/plain/algo-1/input/data/training ] || fail "the channel is no link"
 for name in hyperparameters resourceconfig inputdataconfig; do python3 -m json.tool paceline-local/plain/algo-1/input/config/$name.json >/dev/null || fail "$name.json"; done
 SAGEMAKER_BASE_DIR=$PWD/paceline-local/plain/algo-1 "$paceline" env >env.json && grep -q '"SM_CHANNEL_TRAINING"' env.json || fail "Paceline does not read the tree"
+
+step "a metric whose group is no number, and one whose search ends with an error"
+job --kind plain --name words --metric 'loss=loss: (\S+)' --metric 'rate=rate(=[0-9.]+)?' --metric 'loop=((?1)|x)' --metric 'late=late: (\S+)' -- \
+  printf '%s\n' 'at step 1 loss: 0.5, and more' 'loss: 0.4, too' 'rate of one' 'late: none' 'late: 3'
+[ $code = 0 ] || fail "it ended with $code"
+grep -qF "metric 'loss': the group of 'loss: (\S+)' is '0.5,', expected a number; the first such line: at step 1 loss: 0.5, and more" log || fail "a group that is no number"
+grep -qF "metric 'rate': the group of 'rate(=[0-9.]+)?' is '', expected a number; the first such line: rate of one" log || fail "a group that is not there"
+grep -q "metric 'loop': the search of a line was given up: .*recurs" log && ! grep -q "metric 'loop'.* steps" log || fail "another error of a search"
+grep -qF 'Metric late: last 3, lowest 3, highest 3, 1 value; first in: late: 3' log && ! grep -q "metric 'late'" log || fail "a metric that has a value later"
+
+step "empty folders are packed, with their modes; what is no file is told"
+job --kind plain --name folders -- sh -c 'cd "$SM_MODEL_DIR"; mkdir -p 1/assets 1/variables; echo x >1/variables/data; ln -s 1 latest; chmod 0750 1/assets; mkfifo 1/pipe
+  python3 -c "import socket; socket.socket(socket.AF_UNIX).bind(\"s\")"; mkdir "$SM_OUTPUT_DATA_DIR/none"'
+[ $code = 0 ] || fail "it ended with $code"
+[ "$(tar tzf paceline-local/folders/model.tar.gz | paste -sd ' ')" = "1/ 1/assets/ 1/variables/ 1/variables/data latest" ] || fail "another model: $(tar tvzf paceline-local/folders/model.tar.gz)"
+tar tvzf paceline-local/folders/model.tar.gz | grep -q '^drwxr-x--- .* 1/assets/$' && [ "$(tar tzf paceline-local/folders/output.tar.gz)" = none/ ] || fail "another mode, or another output"
+[ "$(grep -c 'FIFOs, sockets and devices are not packed' log)" = 1 ] || fail "other warnings of what is not packed"
+grep -Eq "model.tar.gz: FIFOs, sockets and devices are not packed: 2 of them are left out, the first one: 'model/(1/pipe|s)' of algo-1" log || fail "another warning of what is not packed"
 
 step "a failure"
 job --kind plain --name failing --environment CODE=7 --channel training=data -- ./program
@@ -132,6 +151,34 @@ job --kind plain --name limit --max-run 1 --stop-time 1 -- sh -c 'trap "" TERM; 
 grep -q 'stop: 1 of 1 hosts were killed' log || fail "no sentence about the kill"
 grep -q '^Status: Stopped (MaxRuntimeExceeded)$' log && [ $code != 0 ] || fail "--max-run: code $code"
 
+step "a program that prints without a pause is stopped by its longest time and by a signal"
+slow=() # with so much to search in each line the output is never read to its end
+for i in 1 2 3 4 5 6 7 8; do slow+=(--metric "m$i=(?:y|n)+([0-9.]+)"); done
+code=0
+timeout -s KILL 200 "$paceline" local --kind plain --name endless --max-run 1 --stop-time 1 "${slow[@]}" -- yes >log 2>&1 </dev/null || code=$?
+grep -q '^Status: Stopped (MaxRuntimeExceeded)$' log && grep -q '^\[algo-1\] y$' log || { sed -i '/algo-1/d' log; fail "--max-run: code $code"; }
+timeout -s KILL 200 "$paceline" local --kind plain --name endless --max-run 1000 --stop-time 1 "${slow[@]}" -- yes >log 2>&1 </dev/null &
+job=$!
+await '^\[algo-1\] y$'
+kill -TERM $job # timeout passes it on
+code=0
+wait $job || code=$?
+grep -q '^Status: Stopped$' log || { sed -i '/algo-1/d' log; fail "SIGTERM: code $code"; }
+rm -r log paceline-local/endless
+
+step "calls of one name at the same time: one runs, or one after the other, and none removes the folder of another"
+for round in $(seq 20); do
+  rm -rf paceline-local/race
+  for i in 1 2 3 4; do
+    { code=0; "$paceline" local --kind plain --name race -- sleep 0.05 >race.$i 2>&1 </dev/null || code=$?; echo $code >code.$i; } &
+  done
+  wait $(jobs -p)
+  cat race.? >log
+  case $(sort -u code.? | tr -d '\n') in 0 | 02) ;; *) fail "round $round: codes $(cat code.?)" ;; esac
+  [ "$(grep -c "a job with the name 'race' runs in" log)" = "$(cat code.? | grep -cx 2)" ] || fail "round $round: another message"
+  for name in lock job.json algo-1.log model.tar.gz; do [ -e paceline-local/race/$name ] || fail "round $round: no $name in the folder: $(ls -a paceline-local/race)"; done
+done
+
 step "Control-C while a channel is fetched, before a FIFO is there, and while a container engine does not answer"
 mkdir objects
 head -c 3000000 /dev/zero >objects/large
@@ -168,6 +215,16 @@ interrupt
 ends 1 feeding
 grep -q "error: stopped before the channel 'training' had its FIFO" log || fail "a stop before a FIFO is there"
 kill $half $silent
+for name in old new; do # the second call's prefix has another file, and the first one's is gone
+  rm -f objects/*
+  echo here >objects/$name
+  serve $name.log
+  whole=$!
+  from $name.log again training=s3://bkt/ --keep
+  wait $job || fail "a job whose channel is fetched ended with $?"
+  [ "$(cd paceline-local/again/input/training && echo *)" = $name ] || fail "the channel has $(ls paceline-local/again/input/training), not $name alone"
+  kill $whole
+done
 printf '#!/bin/sh\necho "$@" >asked\nexec sleep 1000\n' >engine
 chmod +x engine
 "$paceline" local --engine "$work/engine" --image none --name engine -- true >log 2>&1 &
@@ -251,7 +308,8 @@ job --name two --hosts 2 --channel training=data:sharded -- ./program
 [ $code = 0 ] || fail "two hosts ended with $code"
 grep -q '^\[algo-1\] file-1 file-3 file-5 are the files' log && grep -q '^\[algo-2\] file-2 file-4 are the files' log || fail "other shards"
 [ "$(tar tzf paceline-local/two/model.tar.gz | sort | tr '\n' ' ')" = "model-of-algo-1 model-of-algo-2 " ] || fail "another model"
-grep -q "'same' of algo-2 exists on an earlier host too" log || fail "no warning of a name that two hosts wrote"
+grep -q "'same' of algo-2 exists on an earlier host too" log && ! grep -q "'folder' of algo-2" log || fail "no warning of a name that two hosts wrote"
+[ "$(tar tzf paceline-local/two/output.tar.gz | sort | paste -sd ' ')" = "folder/ same" ] || fail "another output of two hosts"
 job --name manifest --hosts 2 --channel training=data:sharded:manifest=data.manifest -- ./program
 [ $code = 0 ] && grep -q '^\[algo-1\] file-1 file-5 are the files' log && grep -q '^\[algo-2\] file-4 are the files' log || fail "other shards of a manifest: code $code"
 job --name half --hosts 2 -- sh -c 'getent hosts algo-1 algo-2; [ "$(hostname)" = algo-2 ] || exit 3; exec sleep 1000'
@@ -338,6 +396,46 @@ if setpriv --reuid=4242 --regid=4242 --clear-groups unshare --user --mount true 
 else
   echo "hosts of an ordinary user were not tried: user 4242 makes no namespaces here, or does not reach $paceline"
 fi
+
+step "what an earlier job of an ordinary user left is no part of the next one's model"
+ordinary=(setpriv --reuid=4242 --regid=4242 --clear-groups env HOME=/tmp)
+mine() { code=0; (cd user && "${ordinary[@]}" "$paceline" local --kind plain --name left "$@") >log 2>&1 </dev/null || code=$?; }
+if "${ordinary[@]}" test -x "$paceline"; then
+  mine --keep -- sh -c 'cd "$SAGEMAKER_BASE_DIR"; mkdir model/closed; echo old >model/closed/old; chmod 0555 model/closed; mkdir input/shut; echo old >input/shut/old; chmod 0 input/shut'
+  [ $code = 0 ] && [ -e user/paceline-local/left/algo-1/model/closed/old ] || fail "folders that their modes close: code $code"
+  mine -- sh -c 'echo new >"$SM_MODEL_DIR/new"'
+  [ $code = 0 ] && [ "$(tar tzf user/paceline-local/left/model.tar.gz)" = new ] && [ ! -e user/paceline-local/left/algo-1 ] ||
+    fail "the next job: code $code, $(tar tzf user/paceline-local/left/model.tar.gz)"
+  mkdir -p user/paceline-local/left/algo-1/model/closed
+  touch user/paceline-local/left/algo-1/model/closed/old
+  mine -- echo runs
+  [ $code = 1 ] && ! grep -q '\] runs\|^Status' log || fail "files of another user: code $code"
+  tree=$work/user/paceline-local/left/algo-1
+  grep -q "'$tree/model/closed/old' of an earlier job of this name cannot be removed (Permission denied): remove '$tree', or give this job another --name" log ||
+    fail "files of another user: another message"
+else
+  echo "what an ordinary user's job left was not tried: user 4242 does not reach $paceline"
+fi
+
+step "root gives a job's folder to the owner of the folder that it was called in, and nothing else"
+mkdir -p theirs/shared/other outside
+chown 4242:4242 theirs
+install -m 4755 /bin/true theirs/shared/setuid
+touch theirs/shared/foreign theirs/shared/other/of-root outside/linked outside/secret
+chown 4343:4343 theirs/shared/foreign
+(cd theirs && exec "$paceline" local --kind plain --folder shared --name given --keep -- sh -c 'cd "$SM_MODEL_DIR"
+  mkdir deep; touch deep/own deep/foreign; chown 4343 deep/foreign; ln ../../../../../outside/linked same; ln -s ../../../../../outside out; mknod zero c 1 5' >log 2>&1) || fail "it ended with $?"
+of() { stat -c '%u %a' "theirs/$1"; }
+[ "$(of shared/setuid)" = "0 4755" ] && [ "$(of shared/other/of-root)" = "0 644" ] && [ "$(of shared/foreign)" = "4343 644" ] && [ "$(of shared)" = "0 755" ] ||
+  fail "files beside the job's folder have other owners: $(ls -lnR theirs/shared)"
+for name in . lock algo-1.log model.tar.gz algo-1 algo-1/model algo-1/model/deep algo-1/model/deep/own algo-1/model/out; do
+  [ "$(stat -c %u theirs/shared/given/$name)" = 4242 ] || fail "$name is of $(of shared/given/$name)"
+done
+[ "$(of shared/given/algo-1/model/deep/foreign)" = "4343 644" ] || fail "a file of another user in the job's folder has another owner"
+[ "$(of shared/given/algo-1/model/same) $(stat -c %u outside outside/linked outside/secret | paste -sd ' ')" = "0 644 0 0 0" ] || fail "a link leads out of the job's folder: $(ls -ln outside)"
+[ ! -e theirs/shared/given/algo-1/model/zero ] || [ "$(stat -c %u theirs/shared/given/algo-1/model/zero)" = 0 ] || fail "a device is given away"
+(cd theirs && "$paceline" local --kind plain --folder made/here --name given -- true >log 2>&1) || fail "it ended with $?"
+[ "$(stat -c %u theirs/made/here theirs/made/here/given | paste -sd ' ')" = "4242 4242" ] || fail "the folder that the call made: $(ls -ln theirs/made)"
 
 step "where namespaces are refused"
 refused=(setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin)

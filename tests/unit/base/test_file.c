@@ -451,6 +451,30 @@ START_TEST(a_file_in_the_way_of_a_directory_is_said)
 }
 END_TEST
 
+START_TEST(a_tree_goes_with_its_closed_folders_and_without_what_its_links_name)
+{
+    const uid_t user = geteuid(), ordinary = user == 0 ? 4242 : user; /* no mode closes a folder to root */
+
+    enter_scratch();
+    ck_assert_int_eq(chown(".", ordinary, (gid_t)-1), 0);
+    ck_assert_int_eq(seteuid(ordinary), 0);
+    ck_assert_int_eq(mkdir("tree", 0755) + mkdir("tree/read", 0755) + mkdir("tree/read/shut", 0755), 0);
+    ck_assert_int_eq(mkdir("kept", 0755), 0);
+    put("kept/file", "x");
+    put("tree/read/file", "x");
+    put("tree/read/shut/file", "x");
+    ck_assert_int_eq(symlink("../kept", "tree/link") + symlink("kept", "link"), 0);
+    ck_assert_int_eq(chmod("tree/read/shut", 0) + chmod("tree/read", 0555) + chmod("kept", 0555), 0);
+    pl_file_remove_tree("tree");
+    pl_file_remove_tree("link");
+    pl_file_remove_tree("missing");
+    ck_assert_int_eq(count_entries("."), 1);
+    expect_content("kept/file", "x");
+    ck_assert_int_eq(seteuid(user), 0);
+    leave_scratch();
+}
+END_TEST
+
 START_TEST(closing_keeps_errno)
 {
     int bad = 1 << 20;
@@ -528,4 +552,5 @@ UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, re
           readers_see_one_version_whole_while_two_writers_race, a_read_waits_until_its_deadline_and_can_go_on,
           a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named, nonblock_is_set_and_cleared,
           directories_are_made_with_their_parents, a_file_in_the_way_of_a_directory_is_said, closing_keeps_errno,
-          a_closed_descriptor_is_forgotten, an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
+          a_tree_goes_with_its_closed_folders_and_without_what_its_links_name, a_closed_descriptor_is_forgotten,
+          an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
