@@ -105,10 +105,12 @@ static const struct pl_verb_option feed_options[] = {
     {"--shard", "R/N", "only the objects of host R of N: object i when i mod N is R"},
     {"--late", NULL, "make an epoch's FIFO only when the one before is over"},
     {"--copy", NULL, "do not lend pages to the pipe; for readers that splice"},
-    {"--timeout", "SECONDS", "give up when nobody opens an epoch or reads on for so long (never)"},
+    {"--timeout", "SECONDS",
+     "give up when nobody opens an epoch, reads on, or leaves after a failure for so long (never)"},
     {"--cut", "BYTES", "close each FIFO after so many bytes, to see what a program makes of it"},
     ENDPOINT,
     {"--quiet", NULL, "no line an epoch"},
+    {"--failure", NULL, "write PATH and the reason of a failure to standard output, too"},
 };
 
 static const struct pl_verb_option horovod_options[] = {

@@ -27,6 +27,8 @@ struct tool {
     uint64_t first;
     uint64_t epochs;
     bool quiet;
+    bool failure; /* tell the reason of a failure on standard output, too */
+    bool told;    /* that it was done */
     bool manifest;
     const char *attributes; /* as given, for example "source-ref,class"; NULL if it is not an augmented manifest */
     const char *from;
@@ -57,6 +59,7 @@ enum option_code {
     OPTION_CUT,
     OPTION_ENDPOINT,
     OPTION_QUIET,
+    OPTION_FAILURE,
     OPTION_HELP,
 };
 
@@ -74,6 +77,7 @@ static const struct option long_options[] = {{"epochs", required_argument, NULL,
                                              {"cut", required_argument, NULL, OPTION_CUT},
                                              {"endpoint-url", required_argument, NULL, OPTION_ENDPOINT},
                                              {"quiet", no_argument, NULL, OPTION_QUIET},
+                                             {"failure", no_argument, NULL, OPTION_FAILURE},
                                              {"help", no_argument, NULL, OPTION_HELP},
                                              {NULL, 0, NULL, 0}};
 
@@ -129,6 +133,9 @@ static enum pl_status take_option(struct tool *tool, int option, const char *arg
         return pl_options_whole("cut", argument, 0, UINT64_MAX, &tool->options.cut_bytes, reterr);
     case OPTION_ENDPOINT:
         tool->s3.endpoint_url = argument;
+        return PL_OK;
+    case OPTION_FAILURE:
+        tool->failure = true;
         return PL_OK;
     default:
         tool->quiet = true;
@@ -193,9 +200,24 @@ static void stop_signals(sigset_t *ret_signals)
     sigaddset(ret_signals, SIGINT);
 }
 
+static void tell_failure(struct tool *tool, const struct pl_error *error)
+{
+    char text[PL_ERROR_CAUSE_BYTES];
+
+    if (tool->told) {
+        return;
+    }
+    tool->told = true;
+    pl_log_error(error, "feeding '%s'", tool->path);
+    if (tool->failure) {
+        printf("%s: %s\n", tool->path, pl_error_text(error, text, sizeof(text)));
+        fflush(stdout);
+    }
+}
+
 /* Feeds all epochs and closes the feeder. On a stop request the FIFOs must be removed first; before them, while objects
  * are listed, a signal ends this process. */
-static enum pl_status feed(const struct tool *tool, struct pl_feeder *feeder, struct pl_error *reterr)
+static enum pl_status feed(struct tool *tool, struct pl_feeder *feeder, struct pl_error *reterr)
 {
     enum pl_status status = PL_OK;
     sigset_t stop;
@@ -211,6 +233,10 @@ static enum pl_status feed(const struct tool *tool, struct pl_feeder *feeder, st
             say_epoch(tool, epoch, &counts, pl_clock_now_ns() - begin_ns);
         }
     }
+    if (status != PL_OK && status != PL_CANCELLED) {
+        tell_failure(tool, reterr);
+        pl_feeder_hold(feeder);
+    }
     pl_feeder_close(feeder);
     return status;
 }
@@ -224,7 +250,7 @@ static enum pl_status open_augmented_epoch(void *context, uint64_t epoch, struct
     return pl_source_augmented_open(augmented->client, &augmented->lines, &augmented->options, ret_source, reterr);
 }
 
-static enum pl_status feed_augmented(const struct tool *tool, struct pl_s3_client *client, struct pl_error *reterr)
+static enum pl_status feed_augmented(struct tool *tool, struct pl_s3_client *client, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *names = pl_memory_string(tool->attributes, reterr);
     const char *attributes[MOST_ATTRIBUTES];
@@ -310,7 +336,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     if (status != PL_OK) {
-        pl_log_error(&error, "feeding '%s'", tool.path);
+        tell_failure(&tool, &error);
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

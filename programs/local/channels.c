@@ -13,6 +13,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -129,7 +130,7 @@ enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *
     return PL_OK;
 }
 
-static enum pl_status spawn(const struct pl_local *local, const char *const *argv, pid_t *ret_pid,
+static enum pl_status spawn(const struct pl_local *local, const char *const *argv, int stdout_fd, pid_t *ret_pid,
                             struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
@@ -138,6 +139,7 @@ static enum pl_status spawn(const struct pl_local *local, const char *const *arg
     setup.environment = pl_environment_strings(local->environment);
     setup.signals = &local->signals;
     setup.own_group = true;
+    setup.stdout_fd = stdout_fd;
     setup.death_signal = SIGTERM; /* a feeder removes its FIFOs then */
     return pl_process_spawn(&setup, ret_pid, reterr);
 }
@@ -231,7 +233,7 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
                      (const char *const[]){local->paceline, "s3", "cp",
                                            channel->kind == PL_LOCAL_FROM_MANIFEST ? "--manifest" : "--recursive",
                                            channel->from, local->sources[i], NULL},
-                     &program, reterr));
+                     -1, &program, reterr));
         status = await(local, program, channel->name, reterr);
         if (status != PL_OK) {
             pl_file_remove_tree(local->sources[i]); /* nobody takes a part for the whole */
@@ -332,7 +334,7 @@ static enum pl_status await_fifo(struct pl_local *local, pid_t feeder, const cha
     return PL_OK;
 }
 
-static enum pl_status feed(struct pl_local *local, size_t number, size_t index, struct pl_error *reterr)
+static enum pl_status feed(struct pl_local *local, size_t number, size_t index, int reasons_fd, struct pl_error *reterr)
 {
     const struct pl_local_channel *channel = &local->job->channels[number];
     PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
@@ -342,6 +344,7 @@ static enum pl_status feed(struct pl_local *local, size_t number, size_t index, 
 
     argv[count++] = local->paceline;
     argv[count++] = "feed";
+    argv[count++] = "--failure";
     argv[count++] = "--quiet";
     if (channel->kind == PL_LOCAL_FROM_MANIFEST && !channel->manifest) {
         argv[count++] = "--manifest";
@@ -370,25 +373,105 @@ static enum pl_status feed(struct pl_local *local, size_t number, size_t index, 
     argv[count++] = local->sources[number];
     argv[count++] = place.data;
     argv[count] = NULL;
-    PL_TRY(spawn(local, argv, &local->feeds[local->feed_count], reterr));
-    local->feed_count++;
+    PL_TRY(spawn(local, argv, reasons_fd, &local->feeds[local->feed_count], reterr));
+    local->fed[local->feed_count++] = (struct pl_local_fed){.channel = channel->name, .host = index};
     return await_fifo(local, local->feeds[local->feed_count - 1], channel->name, place.data, reterr);
 }
 
 enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *reterr)
 {
+    const size_t most = local->job->hosts * local->job->channel_count + 1;
+    PL_AUTO_CLOSE int reasons_fd = -1;
+    int fds[2];
+
     free(local->feeds);
+    free(local->fed);
     local->feed_count = 0;
-    local->feeds = pl_memory_new(local->job->hosts * local->job->channel_count + 1, sizeof(*local->feeds), reterr);
-    PL_TRY(local->feeds ? PL_OK : PL_MEMORY);
+    *local->unfed = '\0';
+    local->feeds = pl_memory_new(most, sizeof(*local->feeds), reterr);
+    local->fed = pl_memory_new(most, sizeof(*local->fed), reterr);
+    PL_TRY(local->feeds && local->fed ? PL_OK : PL_MEMORY);
+    pl_file_close_at(&local->reasons_fd);
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return pl_error_errno(reterr, "make the pipe of the feeders");
+    }
+    local->reasons_fd = fds[0];
+    reasons_fd = fds[1];
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
     for (size_t i = 0; i < local->job->hosts; i++) {
         for (size_t j = 0; j < local->job->channel_count; j++) {
             const struct pl_local_channel *channel = &local->job->channels[j];
 
             if (channel->mode == PL_LOCAL_PIPE && pl_local_tree_has_channel(local, i, channel)) {
-                PL_TRY(feed(local, j, i, reterr));
+                PL_TRY(feed(local, j, i, reasons_fd, reterr));
             }
         }
     }
     return PL_OK;
+}
+
+/* The first reason stays. */
+static void PL_PRINTF(3, 4) set_unfed(struct pl_local *local, size_t feeder, const char *format, ...)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    va_list arguments;
+
+    if (*local->unfed != '\0') {
+        return;
+    }
+    pl_text_printf(&text, "channel '%s': ", local->fed[feeder].channel);
+    va_start(arguments, format);
+    pl_text_vprintf(&text, format, arguments);
+    va_end(arguments);
+    snprintf(local->unfed, sizeof(local->unfed), "%s", pl_text_string(&text));
+    local->unfed_host = local->fed[feeder].host;
+}
+
+/* A line is the path of a channel, a colon, and the reason. */
+static void take_reason(struct pl_local *local, const char *line)
+{
+    for (size_t i = 0; i < local->feed_count; i++) {
+        PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
+
+        if (pl_local_path(local, &place, NULL, "%s/input/data/%s: ", local->hosts[local->fed[i].host].name,
+                          local->fed[i].channel) == PL_OK &&
+            strncmp(line, place.data, place.length) == 0) {
+            set_unfed(local, i, "%s", line + place.length);
+        }
+    }
+}
+
+bool pl_local_channels_failed(struct pl_local *local)
+{
+    const bool has_failed = *local->unfed != '\0';
+    char lines[PIPE_BUF + 1];
+    ssize_t bytes;
+
+    while ((bytes = read(local->reasons_fd, lines, PIPE_BUF)) > 0) {
+        char *rest = NULL;
+
+        lines[bytes] = '\0';
+        for (char *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+            take_reason(local, line);
+        }
+    }
+    if (bytes == 0) { /* all feeders have ended */
+        pl_file_close_at(&local->reasons_fd);
+    }
+    return !has_failed && *local->unfed != '\0';
+}
+
+bool pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status)
+{
+    bool has_failed = pl_local_channels_failed(local), is_signal;
+    const int code = pl_process_status_code(wait_status, &is_signal);
+
+    if (code != 0 && *local->unfed == '\0') {
+        set_unfed(local, index, "its feeder ended with %s %d", is_signal ? "signal" : "exit code", code);
+        has_failed = true;
+    }
+    local->feed_count--;
+    local->feeds[index] = local->feeds[local->feed_count];
+    local->fed[index] = local->fed[local->feed_count];
+    return has_failed;
 }

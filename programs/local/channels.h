@@ -29,7 +29,17 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
 /** Makes the channels in the trees. */
 enum pl_status pl_local_channels_lay_out(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Starts `paceline feed` for each host and channel in Pipe mode. */
+/**
+ * Starts `paceline feed` for each host and channel in Pipe mode. After a failure a feeder keeps its FIFO open, so that
+ * the program does not take the data that came for all of it; so the feeders tell of a failure through
+ * `local->reasons_fd`.
+ */
 enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns true if a feeder has told of a failure, and fills `local->unfed`. Does not wait. */
+bool pl_local_channels_failed(struct pl_local *local);
+
+/** The feeder number `index` of `local->feeds` has ended with `wait_status`: the same, and forgets the feeder. */
+bool pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status);
 
 #endif

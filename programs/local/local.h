@@ -35,6 +35,7 @@ enum pl_local_end {
     PL_LOCAL_LIMIT, /* MaxRuntimeInSeconds */
     PL_LOCAL_SPOT,  /* --spot */
     PL_LOCAL_FAILS, /* a host failed, and the others were stopped */
+    PL_LOCAL_UNFED, /* the feeder of a channel in Pipe mode failed, and the hosts were stopped */
 };
 
 /* A host without power, or for some time without its network. */
@@ -56,6 +57,11 @@ struct pl_local_spot {
     bool has_saved; /* a checkpoint of the runtime's is among them */
     bool knows_last, has_resumed;
     uint64_t saved_step, last_step, resumed_step;
+};
+
+struct pl_local_fed {
+    const char *channel; /* borrowed */
+    size_t host;
 };
 
 struct pl_local_host {
@@ -94,12 +100,16 @@ struct pl_local {
     unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* of several hosts */
     struct pl_local_host *hosts;
     pid_t *feeds;
+    struct pl_local_fed *fed; /* what each of them feeds */
     size_t feed_count;
+    int reasons_fd; /* where feeders that fail write why; -1: there are none */
     struct pl_local_metrics *metrics;
     uint64_t stop_ns, spot_ns, stop_time_ns; /* of the options; 0: none. stop_time_ns: from SIGTERM to SIGKILL */
     struct pl_local_outage lose, cut;
     struct pl_local_spot spot;
     enum pl_local_end end;
+    char unfed[PL_ERROR_CAUSE_BYTES];                          /* of PL_LOCAL_UNFED: the channel, and why */
+    size_t unfed_host;                                         /* whose channel it is */
     char unpacked[PL_ERROR_CAUSE_BYTES];                       /* why the results could not be packed; "" */
     int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: of SIGTERM */
 };

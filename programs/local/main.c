@@ -288,7 +288,9 @@ static enum pl_status enter_folder(struct pl_local *local, const char *path, str
     local->has_made_folder = status == PL_OK && has_made && has_made_lock;
     if (status != PL_OK) {
         pl_file_close_at(&local->lock_fd);
-        rmdir(path); /* goes only if it is empty */
+        if (has_made) {
+            rmdir(path); /* goes only if it is empty */
+        }
     }
     return status;
 }
@@ -497,7 +499,7 @@ int main(int argc, char **argv)
     char text[1200];
     int code = 0;
 
-    local.lock_fd = local.network_fd = -1;
+    local.lock_fd = local.network_fd = local.reasons_fd = -1;
     local.signals = PL_SIGNALS_NONE;
     local.lose.due_ns = local.cut.due_ns = PL_DEADLINE_NEVER;
     local.stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;

@@ -239,9 +239,13 @@ static size_t reason_bytes(const char *text, const char *end)
     return (size_t)(at - text);
 }
 
-/* As SageMaker says it of results that it cannot upload. */
-static const struct pl_local_host *unpacked_reason(const struct pl_local *local, struct pl_text *reason)
+/* As SageMaker says it of data that it cannot download, and of results that it cannot upload. */
+static const struct pl_local_host *client_reason(const struct pl_local *local, struct pl_text *reason)
 {
+    if (local->end == PL_LOCAL_UNFED) {
+        pl_text_printf(reason, "ClientError: Data download failed: %s", local->unfed);
+        return reason->failed ? NULL : &local->hosts[local->unfed_host];
+    }
     pl_text_printf(reason, "ClientError: Artifact upload failed: %s", local->unpacked);
     return reason->failed ? NULL : &local->hosts[0];
 }
@@ -257,8 +261,8 @@ const struct pl_local_host *pl_local_result_reason(const struct pl_local *local,
     if (strcmp(pl_local_result_status(local), "Failed") != 0) {
         return NULL;
     }
-    if (!host) {
-        return unpacked_reason(local, reason);
+    if (!host || local->end == PL_LOCAL_UNFED) {
+        return client_reason(local, reason);
     }
     pl_text_append(reason, "AlgorithmError: ");
     if (pl_local_path(local, &path, NULL, "%s/output/failure", host->name) == PL_OK &&

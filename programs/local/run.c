@@ -198,8 +198,8 @@ static void note_end(struct run *run, pid_t pid, int status)
         }
     }
     for (size_t i = 0; i < local->feed_count; i++) {
-        if (local->feeds[i] == pid) {
-            local->feeds[i] = local->feeds[--local->feed_count];
+        if (local->feeds[i] == pid && pl_local_channels_ended(local, i, status)) {
+            stop(run, PL_LOCAL_UNFED, "the feeder of a channel has failed");
         }
     }
 }
@@ -281,11 +281,15 @@ static void wait_for_end(struct run *run, struct pollfd *waits)
             waits[i] = (struct pollfd){.fd = local->hosts[i].output_fd, .events = POLLIN};
         }
         waits[hosts] = (struct pollfd){.fd = local->signals.fd, .events = POLLIN};
-        poll(waits, hosts + 1, pl_deadline_poll_ms(next_deadline(run)));
+        waits[hosts + 1] = (struct pollfd){.fd = local->reasons_fd, .events = POLLIN};
+        poll(waits, hosts + 2, pl_deadline_poll_ms(next_deadline(run)));
         for (size_t i = 0; i < hosts; i++) {
             if (waits[i].fd >= 0 && waits[i].revents != 0) {
                 read_output(local, &local->hosts[i]);
             }
+        }
+        if (waits[hosts + 1].revents != 0 && pl_local_channels_failed(local)) {
+            stop(run, PL_LOCAL_UNFED, "the feeder of a channel has failed");
         }
         check_deadlines(run);
     }
@@ -373,7 +377,7 @@ static int64_t after(uint64_t ns)
 
 enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pollfd *waits = pl_memory_new(local->job->hosts + 1, sizeof(*waits), reterr);
+    PL_AUTO_FREE struct pollfd *waits = pl_memory_new(local->job->hosts + 2, sizeof(*waits), reterr);
     PL_AUTO_FREE const char **words = NULL;
     PL_AUTO_FREE char *first = NULL;
     struct run run = {.local = local, .kill_ns = PL_DEADLINE_NEVER, .others_ns = PL_DEADLINE_NEVER};
@@ -416,5 +420,5 @@ int pl_local_run_code(const struct pl_local *local, const struct pl_local_host *
             *ret_host = host;
         }
     }
-    return *ret_host ? (*ret_host)->code : 0;
+    return *ret_host ? (*ret_host)->code : local->end == PL_LOCAL_UNFED ? EXIT_FAILURE : 0;
 }

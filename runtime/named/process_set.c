@@ -212,10 +212,12 @@ static enum pl_status check_idle(struct pl_process_sets *sets, int set, void **a
 {
     const struct process_set *found = find(sets, set);
     const char *name = found->named ? pl_named_under_way(found->named) : NULL;
+    const char *agreed = found->named ? pl_named_agreed(found->named) : NULL;
     size_t size = (size_t)pl_world_size(sets->world);
     char own[PL_NAMED_MAX_NAME_BYTES] = "";
 
-    memcpy(own, name ? name : "", name ? strlen(name) : 0);
+    name = name ? name : agreed ? agreed : "";
+    memcpy(own, name, strlen(name));
     PL_TRY(pl_compare_gather(sets->world, own, all_at, sizeof(own), reterr));
     for (size_t rank = 0; rank < size; rank++) {
         const char *other = (const char *)*all_at + rank * sizeof(own);

@@ -129,6 +129,16 @@ const char *pl_named_under_way(const struct pl_named *named)
     return NULL;
 }
 
+const char *pl_named_agreed(const struct pl_named *named)
+{
+    const struct pl_named_batch *batch = named->device.first ? named->device.first : named->first_batch;
+
+    if (!batch || named->failure.status != PL_OK) {
+        return NULL;
+    }
+    return batch->items[0].entry ? batch->items[0].entry->name : "an operation";
+}
+
 void pl_named_queue_push(struct pl_named *named, struct pl_named_local *local)
 {
     local->next = NULL;

@@ -65,7 +65,6 @@ static void end(struct pl_service_item *item, struct pl_service_item ***end_at)
 static enum pl_status hand_over(struct pl_service *service, struct pl_service_item *item)
 {
     struct pl_error *error = &item->completion->error;
-    const struct pl_named_op fence = {.name = "process sets", .kind = PL_BARRIER, .flags = NAMED_FENCE};
 
     if (pl_process_set_named(service->sets, item->number, &item->named, NULL) != PL_OK) {
         return pl_error_set(error, PL_INVALID, "'%s': process set %d was removed before it began",
@@ -83,8 +82,7 @@ static enum pl_status hand_over(struct pl_service *service, struct pl_service_it
         return PL_OK;
     case SERVICE_ADD_SET:
     case SERVICE_REMOVE_SET:
-        PL_TRY(pl_named_submit(item->named, &fence, &item->handle, error));
-        service->set_change = item;
+        service->set_change = item; /* see begin_change() */
         return PL_OK;
     }
     PL_BUG_IF(true);
@@ -272,6 +270,29 @@ static bool keeps_back(struct pl_service *service, const struct pl_named *named,
     return pl_clock_now_ns() - service->kept_ns < KEEP_NS;
 }
 
+/*
+ * Submits the fence of a change of the sets. Before a set is removed, what streams of the program follow in it has to
+ * end on this rank. No fence ends before every rank has submitted it, so then this is so on all ranks, and none of them
+ * waits for another in pl_process_sets_remove() meanwhile.
+ */
+static void begin_change(struct pl_service *service, struct pl_service_item ***end_at)
+{
+    static const struct pl_named_op fence = {.name = "process sets", .kind = PL_BARRIER, .flags = NAMED_FENCE};
+    struct pl_service_item *item = service->set_change;
+    struct pl_named *removed = NULL;
+
+    if (item->kind == SERVICE_REMOVE_SET && *item->set > 0 &&
+        pl_process_set_named(service->sets, *item->set, &removed, NULL) == PL_OK && pl_named_agreed(removed) &&
+        service->all->failure.status == PL_OK) {
+        return;
+    }
+    item->completion->status = pl_named_submit(item->named, &fence, &item->handle, &item->completion->error);
+    if (item->completion->status != PL_OK) {
+        service->set_change = NULL;
+        end_taken(service, item, end_at);
+    }
+}
+
 /* Collects ended joins and changes of the sets, which are not in an engine's list. */
 static void collect_others(struct pl_service *service, struct pl_service_item ***end_at)
 {
@@ -285,7 +306,10 @@ static void collect_others(struct pl_service *service, struct pl_service_item **
         service->join = NULL;
         end_taken(service, join, end_at);
     }
-    if (service->set_change && has_ended(service->set_change) &&
+    if (service->set_change && !service->set_change->handle) {
+        begin_change(service, end_at);
+    }
+    if (service->set_change && service->set_change->handle && has_ended(service->set_change) &&
         ((!all->first_batch && !all->device.first) || all->failure.status != PL_OK)) {
         change_sets(service, end_at);
     }

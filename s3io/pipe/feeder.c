@@ -404,6 +404,7 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     enum pl_status status;
 
     *ret_counts = (struct pl_feeder_counts){.objects = 0};
+    pl_file_close_at(&feeder->fd);
     PL_TRY(fifo_path(feeder, epoch, &path, reterr));
     PL_TRY(make_fifo(feeder, epoch, reterr));
     if (!feeder->options.late) {
@@ -422,10 +423,24 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     /* Remove the name before the reader can see the end: a reader must never find the FIFO of an epoch that has
      * ended. */
     remove_fifo(feeder, epoch);
-    pl_file_close_at(&feeder->fd);
+    if (status == PL_OK || status == PL_CANCELLED) { /* else the reader would take the end for that of the data */
+        pl_file_close_at(&feeder->fd);
+    }
     ret_counts->bytes = feeder->epoch_bytes;
     ret_counts->closed_early = feeder->closed_early;
     return status;
+}
+
+void pl_feeder_hold(struct pl_feeder *feeder)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
+    struct pollfd fds[2] = {{.fd = feeder->fd}, {.fd = feeder->options.cancel_fd, .events = POLLIN}};
+    int ready = 0;
+
+    while (feeder->fd >= 0 && !pl_deadline_passed(deadline_ns) && (ready == 0 || (ready < 0 && errno == EINTR))) {
+        ready = poll(fds, 2, pl_deadline_poll_ms(deadline_ns)); /* POLLERR: no reader is left */
+    }
+    pl_file_close_at(&feeder->fd);
 }
 
 /* Keeps only the objects of this host, as ShardedByS3Key does. */

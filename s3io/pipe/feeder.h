@@ -35,7 +35,8 @@ struct pl_feeder_options {
     /* write copies instead of lending pages to the pipe; needed for readers that splice or tee */
     bool copy;
     uint64_t cut_bytes; /* for tests: close the FIFO after this many bytes of the epoch; 0 means never */
-    int64_t timeout_ns; /* longest wait for a reader to open an epoch, and to continue reading; 0 means no limit */
+    /* longest wait for a reader to open an epoch, to continue reading, and to leave after a failure; 0: no limit */
+    int64_t timeout_ns;
     /* stop when this descriptor is readable (a signalfd, an eventfd); -1 if there is none. It must be set */
     int cancel_fd;
 };
@@ -64,13 +65,21 @@ enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, cons
 
 /**
  * Feeds one epoch: makes its FIFO (and, unless `late`, the FIFO of the next epoch), waits for a reader, writes
- * everything, and removes the FIFO.
+ * everything, and removes the FIFO. After an error in the middle of the epoch, other than PL_CANCELLED, the FIFO stays
+ * open for writing, so that its reader does not take the end of the FIFO for the end of the data: tell of the error,
+ * then call pl_feeder_hold().
  *
  * Errors  PL_TIMEOUT: no reader came, or it stopped reading. PL_CANCELLED. The errors of reading the store.
  * Note    the process must ignore SIGPIPE.
  */
 enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *ret_counts,
                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Call it after an error of pl_feeder_run(): keeps the FIFO of the failed epoch open until its reader leaves, a stop is
+ * requested, or the `timeout_ns` passes. Meanwhile the reader's own deadline tells it that no data comes.
+ */
+void pl_feeder_hold(struct pl_feeder *feeder);
 
 /** Removes the FIFOs that were made and not used, and frees the feeder. */
 void pl_feeder_close(struct pl_feeder *feeder);

@@ -96,6 +96,22 @@ job --kind plain --name failing --environment CODE=7 --channel training=data -- 
 [ $code != 0 ] && grep -q '^Status: Failed$' log && grep -q 'FailureReason (algo-1): AlgorithmError: .*7' log || fail "code $code"
 [ ! -e paceline-local/failing/algo-1 ] && [ -s paceline-local/failing/algo-1.log ] || fail "it kept $(ls paceline-local/failing)"
 
+step "a feeder that fails in the middle of an epoch ends the job, whose program saw no end of the data"
+cat >reads <<'END'
+#!/bin/sh
+exec 3<"$SM_CHANNEL_TRAINING"_0
+truncate -s 0 "$1/b"
+cat <&3 >/dev/null
+echo "the end of the data"
+END
+chmod +x reads
+mkdir large
+truncate -s 32M large/a large/b # more than the feeder can write before the program reads
+job --kind plain --name unfed --channel training=large:pipe:recordio -- ./reads "$work/large"
+[ $code != 0 ] && grep -q '^Status: Failed$' log || fail "code $code"
+grep -q "FailureReason (algo-1): ClientError: Data download failed: channel 'training': '.*/large/b' has changed" log || fail "another reason"
+! grep -q 'the end of the data' log || fail "the program took a part of the data for the whole"
+
 step "the next call removes a secret that a killed one left, not that of one that runs"
 mkdir -p paceline-local/left
 touch paceline-local/left/lock paceline-local/left/secret
@@ -194,7 +210,7 @@ until_there grep '^ShdPnd:.*[4-7c-f]...$' "/proc/$program/status"
 interrupt
 ends 1 fetching
 from silent.log feeding training=s3://bkt/:pipe
-until_there pgrep -f "feed --quiet s3://bkt/ $work/"
+until_there pgrep -f "feed --failure --quiet s3://bkt/ $work/"
 interrupt
 ends 1 feeding
 grep -q "error: stopped before the channel 'training' had its FIFO" log || fail "a stop before a FIFO is there"

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/device_world.c, runtime/named/service_device.c. */
+/* Covers runtime/named/device_world.c, runtime/named/service_device.c, runtime/named/service_step.c. */
 /* Worlds of devices for several sets of ranks. */
 #include "base/knob.h"
+#include "runtime/named/service_private.h"
 #include "runtime/service.h"
 #include "tests/scenarios/device_sets.h"
 #include "tests/support/device.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 enum { ROUNDS = 1 };
 
@@ -225,6 +229,156 @@ START_TEST(without_that_room_every_rank_has_an_error_at_its_deadline)
 }
 END_TEST
 
+/* ---- the removal of a set whose operation a stream follows ---- */
+
+enum { FOLLOWED = 1000, LATER = 8 };
+
+/* The work before the followed operation goes on when the other thread has seen `LATER` barriers in set 0 end. */
+struct removal {
+    struct pl_service *service;
+    struct pl_completion later[LATER];
+    atomic_bool goes_on, is_lost;
+    char failure[RANKS_TEXT_BYTES];
+};
+
+static void wait_to_go_on(void *removal_at, bool runs)
+{
+    struct removal *removal = removal_at;
+
+    while (runs && !atomic_load(&removal->goes_on)) {
+        sched_yield();
+    }
+}
+
+static struct removal *lost_of; /* of rank 0 */
+
+static void note_lost(struct pl_completion *completion)
+{
+    (void)completion;
+    atomic_store(&lost_of->is_lost, true);
+}
+
+/* Lets the device go on a few rounds of set 0 after the other thread has begun to remove a set. */
+static void *let_go_on(void *removal_at)
+{
+    struct removal *removal = removal_at;
+    struct pl_service *service = removal->service;
+    char *failure = removal->failure;
+    const int64_t deadline_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+    bool begun = false;
+
+    while (!begun) {
+        pthread_mutex_lock(&service->lock);
+        begun = service->synced.changing_sets;
+        pthread_mutex_unlock(&service->lock);
+        sched_yield();
+    }
+    for (int i = 0; i < LATER && !failure[0]; i++) {
+        struct pl_completion *completion = &removal->later[i];
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_named_op op = {.name = "later", .kind = PL_BARRIER};
+
+        if (pl_service_submit(service, 0, &op, completion, &error) != PL_OK) {
+            snprintf(failure, RANKS_TEXT_BYTES, "barrier %d in set 0: %s", i, error.cause);
+        }
+        while (!failure[0] && !pl_service_test(service, completion)) {
+            if (pl_deadline_passed(deadline_ns)) {
+                snprintf(failure, RANKS_TEXT_BYTES, "barrier %d in set 0 does not end", i);
+            }
+            sched_yield();
+        }
+    }
+    atomic_store(&removal->goes_on, true);
+    return NULL;
+}
+
+static void remove_followed(struct removal *removal, struct pl_device *gpu, const struct pair_test *test, int rank,
+                            float *data, void *stream, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_service *service = removal->service;
+    struct pl_completion completion;
+    struct pl_named_op op = {.name = "followed",
+                             .kind = PL_ALLREDUCE,
+                             .dtype = PL_FLOAT32,
+                             .op = PL_SUM,
+                             .dims = 1,
+                             .shape = {FOLLOWED},
+                             .memory = PL_MEMORY_DEVICE,
+                             .send = data,
+                             .recv = data,
+                             .stream = stream};
+    float values[FOLLOWED];
+    pthread_t thread;
+    enum pl_status status;
+    struct pl_error told = PL_ERROR_NONE;
+    bool done = false;
+    int set = 0;
+
+    if (rank == 0) {
+        lost_of = removal;
+    }
+    RANKS_OK(pl_service_add_set(service, (int[]){1, 0}, 2, &set, &error));
+    for (int step = 0; step < 2; step++) { /* the first step makes the world of devices */
+        for (int i = 0; i < FOLLOWED; i++) {
+            values[i] = (float)(i + rank);
+        }
+        RANKS_OK(device_move(gpu, data, values, sizeof(values), &error));
+        if (step == 1) {
+            RANKS_NEED(test->run(stream, wait_to_go_on, removal) == 0, "the fake driver runs nothing");
+        }
+        completion = (struct pl_completion){.lost = note_lost};
+        RANKS_OK(pl_service_submit(service, set, &op, &completion, &error));
+        RANKS_OK(step == 0 ? pl_service_wait(service, &completion, &error)
+                           : pl_service_follow(service, &completion, stream, &done, &error));
+    }
+    RANKS_NEED(!done, "the host waited for an operation that is held");
+    RANKS_NEED(pthread_create(&thread, NULL, let_go_on, removal) == 0, "no thread");
+    status = pl_service_remove_set(service, set, &told);
+    pthread_join(thread, NULL);
+    RANKS_NEED(status == PL_OK, "%s", told.cause);
+    RANKS_NEED(!removal->failure[0], "%s", removal->failure);
+    RANKS_NEED(pl_service_is_done(service, &completion), "the set was removed before its operation ended");
+    RANKS_OK(pl_device_stream_finish(gpu, stream, PL_DEADLINE_NEVER, &error));
+    RANKS_OK(device_move(gpu, values, data, sizeof(values), &error));
+    for (int i = 0; i < FOLLOWED; i++) {
+        RANKS_NEED(values[i] == (float)(2 * i + 1), "element %d differs: %g", i, (double)values[i]);
+    }
+    RANKS_NEED(rank != 0 || !atomic_load(&removal->is_lost), "the operation was lost");
+}
+
+static void removes_followed(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world);
+    struct removal removal = {.service = NULL};
+    struct pl_service *service = NULL;
+    struct pl_device *gpu;
+    void *stream;
+    float *data;
+
+    RANKS_OK(pl_device_open(rank, &gpu, &error));
+    RANKS_OK(pl_device_stream_new(gpu, &stream, &error));
+    RANKS_OK(pl_device_alloc(gpu, FOLLOWED * sizeof(float), (void **)&data, &error));
+    RANKS_OK(pl_service_new(world, NULL, &service, &error));
+    RANKS_OK(pl_service_use_device(service, rank, &error));
+    removal.service = service;
+    remove_followed(&removal, gpu, argument, rank, data, stream, failure);
+    atomic_store(&removal.goes_on, true);
+    pl_service_free(service);
+    pl_device_release(gpu, data);
+    pl_device_stream_free(gpu, stream);
+    pl_device_close(gpu);
+}
+
+START_TEST(a_set_is_removed_after_what_streams_follow_in_it)
+{
+    struct pair_test test = {.begun = NULL};
+
+    if (find_fakes(&test)) { /* without NCCL the host takes part, and nothing can be followed that is held */
+        ck_assert_ranks(2, NULL, removes_followed, &test);
+    }
+}
+END_TEST
+
 /* ---- another GPU ---- */
 
 static void uses_two_devices(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -261,4 +415,5 @@ END_TEST
 UNIT_MAIN_AFTER("runtime/device_sets", device_prepare(), a_program_makes_sub_worlds_while_a_world_of_devices_is_made,
                 two_sets_in_opposite_orders_need_room_for_a_kernel_of_each,
                 without_that_room_every_rank_has_an_error_at_its_deadline,
-                a_second_gpu_of_a_rank_is_refused_with_both_numbers, sets_come_first_in_opposite_orders_on_two_ranks)
+                a_set_is_removed_after_what_streams_follow_in_it, a_second_gpu_of_a_rank_is_refused_with_both_numbers,
+                sets_come_first_in_opposite_orders_on_two_ranks)

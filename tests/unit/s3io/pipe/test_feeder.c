@@ -60,6 +60,7 @@ struct run {
     uint64_t epochs;
     bool contained;               /* its thread may not call vmsplice(), as in podman's containers */
     struct pl_feeder_epochs from; /* used instead of objects */
+    atomic_bool failed;           /* an epoch has ended with an error, and the feeder holds its FIFO */
     enum pl_status status;
     struct pl_feeder_counts counts; /* the counts of the last epoch */
     struct pl_error error;
@@ -390,8 +391,48 @@ static void *run_epochs(void *argument)
     for (uint64_t epoch = 0; run->status == PL_OK && epoch < run->epochs; epoch++) {
         run->status = pl_feeder_run(feeder, epoch, &run->counts, &run->error);
     }
+    if (run->status != PL_OK && run->status != PL_CANCELLED) {
+        atomic_store(&run->failed, true);
+        pl_feeder_hold(feeder);
+    }
     pl_feeder_close(feeder);
     return NULL;
+}
+
+/* A source that fails after some bytes. */
+enum { BROKEN_BYTES = 700 << 10 };
+
+struct broken {
+    struct pl_source head;
+    size_t left;
+};
+
+static enum pl_status broken_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                  size_t *ret_bytes, struct pl_error *reterr)
+{
+    struct broken *broken = (struct broken *)source;
+
+    (void)deadline_ns;
+    if (broken->left == 0) {
+        return pl_error_set(reterr, PL_FAILED, "the source is broken");
+    }
+    *ret_bytes = bytes < broken->left ? bytes : broken->left;
+    memset(data, 'x', *ret_bytes);
+    broken->left -= *ret_bytes;
+    return PL_OK;
+}
+
+static enum pl_status open_broken(void *context, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr)
+{
+    static const struct pl_source_ops ops = {.read = broken_read, .close = silent_close};
+    struct broken *broken = calloc(1, sizeof(*broken));
+
+    (void)context;
+    (void)epoch;
+    ck_assert_ptr_nonnull(broken);
+    broken->left = BROKEN_BYTES;
+    *ret_source = &broken->head;
+    return pl_source_init(&broken->head, &ops, "broken", reterr);
 }
 
 /* Epochs that each fit into a pipe: more pages than the feeder has if pipes may be so large, otherwise only all epochs
@@ -504,8 +545,53 @@ START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
 }
 END_TEST
 
+START_TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
+{
+    enum { STOP, READER_LEAVES, WAYS };
+    static char data[64 << 10];
+
+    for (int way = 0; way < WAYS; way++) {
+        struct scratch fifos = scratch_new();
+        struct run run = {.epochs = 1,
+                          .from = {.open = open_broken},
+                          .options = {.timeout_ns = 100 * PL_NS_PER_S, .cancel_fd = eventfd(0, EFD_CLOEXEC)}};
+        size_t got = 0;
+        ssize_t now;
+        int fd;
+
+        scratch_path(&fifos, "training", run.path);
+        ck_assert_int_eq(pthread_create(&run.thread, NULL, run_epochs, &run), 0);
+        fd = open_epoch(&fifos, 0, false);
+        while (!atomic_load(&run.failed)) {
+            poll(NULL, 0, 1);
+        }
+        while ((now = read(fd, data, sizeof(data))) > 0) {
+            got += (size_t)now;
+        }
+        ck_assert_uint_lt(got, BROKEN_BYTES);
+        ck_assert_int_eq(now, -1);
+        ck_assert_int_eq(errno, EAGAIN);
+        if (way == STOP) {
+            ck_assert_int_eq(eventfd_write(run.options.cancel_fd, 1), 0);
+        } else if (way == READER_LEAVES) {
+            ck_assert_int_eq(close(fd), 0);
+        }
+        ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+        ck_assert_int_eq(run.status, PL_FAILED);
+        ck_assert_str_eq(run.error.cause, "the source is broken");
+        if (way == STOP) {
+            ck_assert_int_eq(read(fd, data, sizeof(data)), 0);
+            ck_assert_int_eq(close(fd), 0);
+        }
+        ck_assert_int_eq(close(run.options.cancel_fd), 0);
+        scratch_done(&fifos);
+    }
+}
+END_TEST
+
 UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, where_pages_may_not_be_lent_they_are_copied,
           without_wrapping_the_objects_lie_back_to_back, shards_are_disjoint_and_shuffles_repeat,
           reader_that_leaves_early_gets_the_next_epoch, nobody_there_is_a_timeout_and_a_file_in_the_way_an_error,
           cut_epoch_is_an_error_for_the_reader, a_request_to_stop_is_seen_while_the_source_is_silent,
-          what_lies_in_pipes_stays_as_it_was_written, a_store_without_objects_is_no_empty_epoch)
+          what_lies_in_pipes_stays_as_it_was_written, data_that_fails_in_an_epoch_has_no_end_for_the_reader,
+          a_store_without_objects_is_no_empty_epoch)
