@@ -132,6 +132,7 @@ static void read_some(struct pl_copier *copier)
     }
     bytes = read(copier->fd, copier->bytes + kept, room);
     if (bytes > 0) {
+        copier->line_is_open = copier->bytes[kept + (size_t)bytes - 1] != '\n';
         if (copier->keeps_tail) {
             pl_tail_add(&copier->tail, copier->bytes + kept, (size_t)bytes);
         }
@@ -143,6 +144,10 @@ static void read_some(struct pl_copier *copier)
         }
     } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) { /* EIO: no process has the terminal open any more */
         pl_file_close_at(&copier->fd);
+        if (copier->ends_line && copier->line_is_open && !copier->broken && copier->end < sizeof(copier->bytes)) {
+            copier->bytes[copier->end++] = '\n'; /* in one write with the line, so that nobody writes in between */
+            copier->line_is_open = false;
+        }
         copier->ready = copier->end;
     }
 }

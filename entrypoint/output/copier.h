@@ -35,6 +35,8 @@ struct pl_copier {
     bool tagged;   /* mpirun is the reader */
     bool terminal; /* the program writes to a terminal */
     bool keeps_tail;
+    bool ends_line;      /* a last line without an end gets one, because others write to the same log */
+    bool line_is_open;   /* the last byte that was read or added does not end a line */
     bool without_blocks; /* the program is mpirun, whose blocks about the end of a rank are not written */
     struct pl_abort_blocks blocks;
     size_t begin, ready, end; /* the bytes up to `ready` may be written; an unfinished line follows */

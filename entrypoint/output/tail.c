@@ -27,11 +27,6 @@ void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
     }
 }
 
-bool pl_tail_line_is_open(const struct pl_tail *tail)
-{
-    return tail->used > 0 && tail->bytes[(tail->write_offset + PL_TAIL_BYTES - 1) % PL_TAIL_BYTES] != '\n';
-}
-
 /* Returns the bytes of the control character at `text`, or of the terminal control sequence that begins there; 0 if
  * there is neither. */
 static size_t control_length(const char *text, size_t room)

@@ -27,9 +27,6 @@ struct pl_tail {
 
 void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count);
 
-/** Whether the last line lacks its end. */
-bool pl_tail_line_is_open(const struct pl_tail *tail);
-
 /**
  * Write the last whole lines that fit to `text` (at most `text_bytes` with the NUL), oldest first, each with a newline,
  * and return the length. Blank lines are left out. Of a line with carriage returns (a progress bar) only the last state

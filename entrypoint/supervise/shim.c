@@ -315,7 +315,7 @@ static enum pl_status open_reader(struct shim *shim, int *ret_stdout_fd, int *re
     }
     snprintf(shim->copier.prefix, sizeof(shim->copier.prefix), "%s", shim->options->reader->prefix);
     memcpy(shim->stdout_copier.prefix, shim->copier.prefix, sizeof(shim->copier.prefix));
-    shim->stdout_copier.by_line = shim->stdout_copier.keeps_tail = true;
+    shim->stdout_copier.by_line = true;
     shim->copier.read_along = read_stderr;
     shim->stdout_copier.read_along = read_stdout;
     shim->copier.reader = shim->stdout_copier.reader = shim;
@@ -349,12 +349,14 @@ static void set_tag(const struct shim *shim, struct pl_copier *copier)
 static void open_outputs(struct shim *shim)
 {
     const bool tagged = shim->options->stdout_as == PL_SHIM_STDOUT_MPIRUN;
+    const bool shares_log = shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->reader;
 
     pl_copier_open_output(&shim->copier, STDERR_FILENO, tagged);
     pl_log_set_fd(shim->copier.out_fd);
     shim->copier.without_blocks = shim->options->without_blocks;
     shim->copier.by_line = shim->copier.by_line || shim->options->without_blocks;
-    if (shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->reader) {
+    shim->copier.ends_line = shim->stdout_copier.ends_line = shares_log;
+    if (shares_log) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
     }
     set_tag(shim, &shim->copier);
@@ -487,10 +489,11 @@ static void end_line(struct shim *shim, struct pl_copier *copier)
 {
     int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
 
-    if (copier->broken || copier->begin < copier->end || !pl_tail_line_is_open(&copier->tail)) {
+    if (copier->broken || copier->begin < copier->end || !copier->line_is_open) {
         return;
     }
     copier->bytes[0] = '\n';
+    copier->line_is_open = false;
     copier->begin = 0;
     copier->ready = copier->end = 1;
     while ((copier->begin < copier->end || pl_copier_has_to_write(copier)) && !pl_deadline_passed(deadline_ns)) {
@@ -563,8 +566,8 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     }
     pl_file_close_at(&shim.copier.fd);
     pl_file_close_at(&shim.stdout_copier.fd);
-    if (options->reader) {
-        end_line(&shim, &shim.copier); /* a line without an end must not run into the output of other programs */
+    if (shim.copier.ends_line) { /* if a process has held the output open, or the line was written before */
+        end_line(&shim, &shim.copier);
         end_line(&shim, &shim.stdout_copier);
     }
     if (options->setup.foreground && isatty(STDIN_FILENO)) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A line that a rank writes is a line in the log: under mpirun, also when that has been stopped and finds all of it at once, under a stand-in of torchrun whose
-ranks share one pipe, and in both with lines that come in pieces. And a log that nobody reads keeps neither ranks' shims nor process 1 from a signal.
+"""A line that a rank writes is a line in the log, also a last one without an end: under mpirun, also when that has been stopped and finds all of it at once,
+under a stand-in of torchrun whose ranks share one pipe, and in both with lines that come in pieces. And a log that nobody reads keeps neither ranks' shims nor
+process 1 from a signal.
 """
 import contextlib
 import json
@@ -54,6 +55,17 @@ counted += range(LINES, 2 * LINES)
 with open(f"{folder}/counted-{rank}", "w") as file:
     file.write("\\n".join(map(str, counted)))
 os.rename(file.name, f"{folder}/done-{rank}")
+with open(f"{folder}/shim-{rank}", "w") as file:
+    file.write(str(os.getppid()))
+os.rename(file.name, f"{folder}/below-{rank}")
+if rank != "0":  # the shim of the rank before has written all
+    while not os.path.exists(f"{folder}/below-{int(rank) - 1}"):
+        time.sleep(0.01)
+    shim = open(f"{folder}/below-{int(rank) - 1}").read()
+    while os.path.exists(f"/proc/{shim}"):
+        time.sleep(0.01)
+os.write(1 + int(rank) % 2, f"rank {rank} ends without a newline".encode())
+os._exit(0)
 """
 
 TORCHRUN = """#!/bin/sh
@@ -149,6 +161,9 @@ def lines_are_lines(folder, launcher):
     if launcher == "torchrun":  # a line that was not counted, since its rank was halted in it, may have left its piece in front of another rank's line
         missing = [line for line in missing if line + "\n" not in text]
     assert not missing, f"{launcher}: {len(missing)} lines are not in the log as they were written, such as {missing[:3]}; of {RANKS} ranks {counted_lines} and {RANKS * SHORT_LINES}"
+    for rank in range(RANKS):
+        line = tag.format(rank).replace("stdout", "stderr" if rank % 2 else "stdout") + f"rank {rank} ends without a newline"
+        assert any(re.match(line, found_line) for found_line in found), f"{launcher}: no line begins with '{line}': {[line for line in found if 'without a newline' in line]}"
     print(f"{launcher}: {counted_lines} lines in pieces or at once, {RANKS * SHORT_LINES} short ones, all whole")
 
 
