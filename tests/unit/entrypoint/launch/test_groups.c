@@ -104,6 +104,16 @@ START_TEST(hosts_of_another_type_give_their_number_of_processes)
     two_groups(&tree, false, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(tree.job->processes_per_host, 3);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_write(&tree, "code/train.py", "");
+    tree_hyperparameters(&tree, "{\"sagemaker_torch_distributed_enabled\": \"true\", "
+                                "\"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\", "
+                                "\"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"a\\\": 8, \\\"b\\\": 3}\"}");
+    for (int first = 0; first < 2; first++) {
+        two_groups(&tree, first, "ml.g5.12xlarge");
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_int_eq(tree.plan->processes, 11);
+    }
     tree_done(&tree);
 }
 END_TEST
