@@ -139,7 +139,7 @@ static struct row *make_rows(const struct pl_sweep_space *space, const struct pl
         qsort(rows, space->points_count, sizeof(*rows), compare_rows);
     }
     /* if several trials have the best value, the first that reported it comes first, as in pl_scheduler_best() */
-    if (rows && !space->seed_name && pl_scheduler_best(scheduler, &best)) {
+    if (rows && !pl_sweep_space_has_seeds(space) && pl_scheduler_best(scheduler, &best)) {
         for (size_t i = 0; i < space->points_count; i++) {
             if (rows[i].number == best) {
                 struct row row = rows[i];
@@ -157,7 +157,7 @@ bool pl_sweep_results_best(const struct pl_sweep_space *space, const struct pl_s
     struct row *rows = NULL;
     bool found = false;
 
-    if (!space->seed_name) {
+    if (!pl_sweep_space_has_seeds(space)) {
         return pl_scheduler_best(scheduler, ret_trial);
     }
     rows = make_rows(space, scheduler);
@@ -264,7 +264,7 @@ static void append_point(const struct pl_sweep_space *space, const struct pl_swe
 void pl_sweep_results_table(const struct pl_sweep_space *space, const struct pl_scheduler *scheduler,
                             const struct pl_sweep_record *records, size_t most_rows, struct pl_text *text)
 {
-    bool seeds = space->seed_name;
+    bool seeds = pl_sweep_space_has_seeds(space);
     struct row *rows = make_rows(space, scheduler);
     size_t shown = space->points_count < most_rows ? space->points_count : most_rows;
     int columns = strlen(space->metric_name) > 12 ? (int)strlen(space->metric_name) : 12;

@@ -209,10 +209,9 @@ static bool may_forget_checkpoints(const struct pl_sweep *sweep, size_t trial, b
  * may fail. With seeds the best trial is known at the end. A failed trial is never the best. */
 void pl_sweep_trials_forget_beaten(struct pl_sweep *sweep)
 {
-    const bool has_seeds = sweep->space->points_count != sweep->space->trials_count;
     size_t best = 0;
-    const bool is_known =
-        !has_seeds && pl_scheduler_best(sweep->scheduler, &best) && pl_sweep_trials_is_over(sweep, best);
+    const bool is_known = !pl_sweep_space_has_seeds(sweep->space) && pl_scheduler_best(sweep->scheduler, &best) &&
+                          pl_sweep_trials_is_over(sweep, best);
 
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         struct pl_sweep_run *run = &sweep->runs[i];
