@@ -39,7 +39,8 @@ enum pl_status pl_journal_file_take(struct pl_journal_file *file, int flags, str
 /** Syncs the file's folder to disk, so that a new file is still found after a crash. */
 enum pl_status pl_journal_file_sync_folder(const struct pl_journal_file *file, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Appends a line. `line` is an object without its crc and its closing brace: the function adds both. */
+/** Appends a line. `line` is an object without its crc and its closing brace: the function adds both. After an
+ * error the line is not in the file. */
 enum pl_status pl_journal_file_write(struct pl_journal_file *file, struct pl_text *line, bool to_disk,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
