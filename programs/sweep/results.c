@@ -108,7 +108,8 @@ static void fill_row(const struct pl_sweep_space *space, const struct pl_schedul
     row->spread = row->count > 1 ? pl_sweep_root(squares / (double)(row->count - 1)) : 0;
 }
 
-/* Orders rows: the best first, then rows without a value, then failed ones. */
+/* Orders rows: those with most values first, of these the best first, then rows without a value, then failed ones. A
+ * mean of fewer values says less: those of the point's other seeds may be missing because they were bad. */
 static int compare_rows(const void *left_at, const void *right_at)
 {
     const struct row *left = left_at, *right = right_at;
@@ -116,8 +117,8 @@ static int compare_rows(const void *left_at, const void *right_at)
     if (left->failed != right->failed) {
         return left->failed ? 1 : -1;
     }
-    if ((left->count > 0) != (right->count > 0)) {
-        return left->count > 0 ? -1 : 1;
+    if (left->count != right->count) {
+        return left->count > right->count ? -1 : 1;
     }
     if (left->count > 0 && left->mean != right->mean) {
         return (left->mean > right->mean) == left->maximize ? -1 : 1;
