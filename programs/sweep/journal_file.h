@@ -3,7 +3,7 @@
  * The file of a journal, without the meaning of its lines. Each line is a JSON object that ends with `, "crc":
  * "89abcdef"}`: the CRC-32C of all lines up to this member, without the crc members themselves.
  *
- * Test  tests/unit/programs/sweep/test_journal.c
+ * Test  tests/unit/programs/sweep/test_journal_file.c, test_journal.c
  */
 #ifndef PL_PROGRAMS_SWEEP_JOURNAL_FILE_H
 #define PL_PROGRAMS_SWEEP_JOURNAL_FILE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/sweep/journal.c, programs/sweep/journal_file.c, programs/sweep/archive.c. */
+/* Covers programs/sweep/journal.c, programs/sweep/archive.c. */
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/json/python_json.h"
@@ -10,29 +10,15 @@
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 enum { EVENTS = 40, TRIALS = 5, FILE_BYTES = 1 << 20 };
 
 static const char specification[] =
     "{\"metric\": \"acc\", \"goal\": \"maximize\",\n \"space\": {\"a\": [1, 2, 3, 4, 5]},"
     " \"scheduler\": {\"asha\": {\"factor\": 2}}}";
-
-static int failing_sync; /* the number of the next fdatasync() that fails, or 0 */
-
-/* Stands for the C library's: syncs the data of a file, or fails as a disk quota or NFS does. */
-int fdatasync(int fd)
-{
-    if (failing_sync > 0 && --failing_sync == 0) {
-        errno = EDQUOT;
-        return -1;
-    }
-    return (int)syscall(SYS_fdatasync, fd);
-}
 
 /* Each line waits for the disk, which other programs may keep busy; files in memory do not wait. */
 static struct scratch scratch_in_memory(void)
@@ -776,29 +762,6 @@ START_TEST(a_line_that_the_disk_has_no_room_for_is_not_there_and_the_next_may_be
 }
 END_TEST
 
-START_TEST(a_line_whose_sync_fails_is_not_there_and_may_be_written_again)
-{
-    struct scratch scratch = scratch_in_memory();
-    char path[PATH_MAX];
-    struct sweep sweep;
-
-    scratch_path(&scratch, "journal", path);
-    ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
-    record(&sweep, &(struct event){.kind = START, .trial = 0});
-    record(&sweep, &(struct event){.kind = REPORT, .trial = 0, .step = 1, .value = 0.5});
-    failing_sync = 1;
-    ck_assert_int_eq(pl_sweep_journal_end(sweep.journal, 0, PL_SWEEP_END_COMPLETED, 1, NULL, &sweep.error), PL_SYSTEM);
-    ck_assert_int_eq(sweep.error.code, EDQUOT);
-    record(&sweep, &(struct event){.kind = END, .trial = 0, .end = PL_SWEEP_END_COMPLETED});
-    sweep_done(&sweep);
-    ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
-    ck_assert_int_eq(pl_scheduler_progress(sweep.scheduler, 0)->state, PL_SWEEP_COMPLETED);
-    ck_assert_double_eq(pl_scheduler_progress(sweep.scheduler, 0)->best, 0.5);
-    sweep_done(&sweep);
-    scratch_done(&scratch);
-}
-END_TEST
-
 UNIT_MAIN("programs/sweep/journal", after_every_prefix_a_journal_brings_back_the_state_that_the_events_had_made,
           what_is_kept_beside_the_state_comes_back_too,
           a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone,
@@ -807,5 +770,4 @@ UNIT_MAIN("programs/sweep/journal", after_every_prefix_a_journal_brings_back_the
           a_difference_is_refused_by_name_and_what_changes_no_trial_goes_on,
           a_new_sweep_that_was_asked_for_begins_once_and_keeps_the_old_one_whenever_it_was_killed,
           a_trial_whose_metric_was_not_seen_begins_again, two_sweeps_never_share_a_journal,
-          a_line_that_the_disk_has_no_room_for_is_not_there_and_the_next_may_be,
-          a_line_whose_sync_fails_is_not_there_and_may_be_written_again)
+          a_line_that_the_disk_has_no_room_for_is_not_there_and_the_next_may_be)
