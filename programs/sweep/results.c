@@ -31,10 +31,9 @@ static const char *state_text(const struct pl_scheduler *scheduler, size_t trial
     return pl_sweep_state_text(state == PL_SWEEP_PAUSED && pl_scheduler_is_done(scheduler) ? PL_SWEEP_STOPPED : state);
 }
 
-/* Appends a step; 0 means that there is none. */
-static void append_step(struct pl_text *text, const char *name, int64_t step)
+static void append_step(struct pl_text *text, const char *name, bool is, int64_t step)
 {
-    if (step > 0) {
+    if (is) {
         pl_text_printf(text, ", \"%s\": %lld", name, (long long)step);
     } else {
         pl_text_printf(text, ", \"%s\": null", name);
@@ -57,8 +56,8 @@ enum pl_status pl_sweep_results_jsonl(const struct pl_sweep_space *space, const 
         } else {
             pl_text_append(text, "null");
         }
-        append_step(text, "best_step", progress->best_step);
-        append_step(text, "step", progress->step);
+        append_step(text, "best_step", progress->has_value, progress->best_step);
+        append_step(text, "step", progress->has_step, progress->step);
         pl_text_printf(text, ", \"runs\": %d, \"seconds\": ", progress->runs);
         if (progress->runs > 0) {
             pl_text_printf(text, "%.3f", records[i].seconds);
@@ -238,7 +237,7 @@ static void append_trial(const struct pl_sweep_space *space, const struct pl_sch
 
     pl_text_printf(text, "%5zu", row->number);
     append_number(text, columns, progress->has_value, progress->best);
-    append_number(text, 8, progress->step > 0, (double)progress->step);
+    append_number(text, 8, progress->has_step, (double)progress->step);
     pl_text_printf(text, "  %-*s  %8.1f  ", STATE_COLUMNS, state_text(scheduler, row->number),
                    records[row->number].seconds);
     append_hyperparameters(space, row->number, text);
