@@ -724,10 +724,13 @@ START_TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
 END_TEST
 
 /* The last rank's engine finds no memory once, each time at another request. What it has begun by then no longer
- * touches its buffers. */
+ * touches its buffers, and the first rank gets the cause while the last one's engine is there. */
 struct shortage {
     int refused_after;
     bool refused;
+    /* the last rank's engine has failed, not the submit; that rank knows; the first rank has ended */
+    atomic_bool failed, known, told;
+    char cause[PL_ERROR_CAUSE_BYTES]; /* of that failure */
 };
 
 static void short_body(struct rank *self)
@@ -750,6 +753,19 @@ static void short_body(struct rank *self)
         refuse_growth_after = -1;
         expect(status == (shortage->refused ? PL_MEMORY : PL_OK), "refused_after %d: %s", shortage->refused_after,
                error.cause);
+        atomic_store(&shortage->failed, named->failure.status != PL_OK);
+        snprintf(shortage->cause, sizeof(shortage->cause), "%s", error.cause);
+        atomic_store(&shortage->known, true);
+        while (self->size > 1 && atomic_load(&shortage->failed) && !atomic_load(&shortage->told)) {
+            sched_yield();
+        }
+    } else {
+        while (!atomic_load(&shortage->known)) {
+            sched_yield();
+        }
+        expect(!atomic_load(&shortage->failed) || strstr(error.cause, shortage->cause), "refused_after %d: %s: %s",
+               shortage->refused_after, pl_status_name(status), error.cause);
+        atomic_store(&shortage->told, true);
     }
     pl_named_free(named);
     for (int i = 0; i < ELEMS; i++) {
@@ -768,6 +784,9 @@ START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
 
     for (int size = 1; size <= 2; size++) {
         for (shortage.refused_after = 0, shortage.refused = true; shortage.refused; shortage.refused_after++) {
+            atomic_store(&shortage.failed, false);
+            atomic_store(&shortage.known, false);
+            atomic_store(&shortage.told, false);
             ck_assert_bodies(size, short_body, &shortage);
         }
     }
