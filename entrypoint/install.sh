@@ -96,21 +96,23 @@ for file in share/paceline/bash-env.sh lib/pkgconfig/paceline.pc; do
 done
 each_link make_link
 
-# Open MPI is the base's, since the base's programs use it too.
-find_mpirun() {
-  mpirun=
-  for file in "$(command -v mpirun || true)" /opt/amazon/openmpi/bin/mpirun /opt/openmpi/bin/mpirun; do
-    if [ -x "$file" ] && "$file" --version 2>&1 | grep -qiE 'open.?mpi|open mpi'; then
-      mpirun=$file
-      return
+# Open MPI is the base's, since the base's programs use it too. A job takes the first mpirun on PATH.
+first_mpirun=$(command -v mpirun || true)
+find_mpirun() ( # IFS and -f are this subshell's
+  IFS=:
+  set -f
+  for folder in $PATH /opt/amazon/openmpi/bin /opt/openmpi/bin; do
+    if [ -x "$folder/mpirun" ] && "$folder/mpirun" --version 2>&1 | grep -qiE 'open.?mpi'; then
+      printf '%s\n' "$folder/mpirun"
+      exit
     fi
   done
-}
+)
 loads() { LD_TRACE_LOADED_OBJECTS=1 LD_WARN=yes "$loader" "$1" 2>&1; }
 linked=$prefix/lib/linked
 rm -rf "$linked"
 mkdir "$linked"
-find_mpirun
+mpirun=$(find_mpirun)
 mpi_words=none
 own=
 if [ -n "$mpirun" ]; then
@@ -129,14 +131,16 @@ if [ -n "$mpirun" ]; then
   if [ -z "$own" ] && [ -z "$known" ] && [ $mpi = yes ]; then
     lack "$mpirun has no $mpi_abi beside it, the library of Open MPI 4 and 5, for which Paceline is built: install one of these"
   fi
-  if ! command -v mpirun >/dev/null; then
+  if [ -z "$first_mpirun" ]; then
     for name in mpirun mpiexec orted prted prte prterun; do
       [ ! -e "${mpirun%/*}/$name" ] || ln -sfn "${mpirun%/*}/$name" "$links/bin/$name"
     done
+  elif [ "$first_mpirun" != "$mpirun" ] && [ $mpi = yes ]; then
+    lack "$first_mpirun is first on PATH and is not Open MPI's: put ${mpirun%/*} before it in PATH (ENV PATH=${mpirun%/*}:\$PATH), or call this with --no-mpi"
   fi
 elif [ $mpi = yes ]; then
-  if command -v mpirun >/dev/null; then
-    lack "$(command -v mpirun) is not Open MPI's, which MPI jobs need: install openmpi-bin, or call this with --no-mpi"
+  if [ -n "$first_mpirun" ]; then
+    lack "$first_mpirun is not Open MPI's, which MPI jobs need: install openmpi-bin, or call this with --no-mpi"
   else
     lack "no Open MPI in PATH, /opt/amazon/openmpi or /opt/openmpi, and MPI jobs need it: install openmpi-bin, or call this with --no-mpi"
   fi

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json/json_check.h"
 #include "base/json/python_json.h"
+#include "base/json/text_place.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -29,6 +30,12 @@ enum {
 struct pl_json {
     cJSON *root;
     char *source;
+};
+
+/* A document and the text that it was built from, for places in messages. */
+struct source {
+    const struct pl_json *document;
+    const char *text, *end;
 };
 
 /* Appends "resources.hosts", or "["odd name"]" for a name that would read as something else. */
@@ -178,18 +185,67 @@ static int compare_names(const void *left_at, const void *right_at)
     return strcmp((*(const cJSON *const *)left_at)->string, (*(const cJSON *const *)right_at)->string);
 }
 
-static enum pl_status twice(const struct pl_json *document, const cJSON *object, const char *name,
-                            struct pl_error *reterr)
+/* Adds the number of keys that precede that of `wanted` in the text; false if `wanted` is not below `at`. */
+static bool count_keys(const cJSON *at, const cJSON *wanted, size_t *count)
 {
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    append_path(document, object, &path);
-    append_name(name, &path);
-    return pl_error_set(reterr, PL_INVALID, "%s: %.*s%s: expected each key once, found it twice", document->source,
-                        MAX_PATH_BYTES, pl_text_string(&path), path.length > MAX_PATH_BYTES ? "..." : "");
+    for (const cJSON *child = at->child; child; child = child->next) {
+        if (child == wanted) {
+            return true;
+        }
+        *count += child->string ? 1 : 0;
+        if (count_keys(child, wanted, count)) {
+            return true;
+        }
+    }
+    return false;
 }
 
-static enum pl_status check_names(const struct pl_json *document, const cJSON *object, struct pl_error *reterr)
+/* Returns the place of the key that `count` others precede. The text has passed pl_json_check(). */
+static const char *find_key(const struct source *source, size_t count)
+{
+    const char *at = source->text;
+
+    while (at < source->end) {
+        const char *string = at++;
+
+        if (*string != '"') {
+            continue;
+        }
+        while (*at != '"') {
+            at += *at == '\\' ? 2 : 1;
+        }
+        at++;
+        while (at < source->end && strchr(" \t\r\n", *at)) {
+            at++;
+        }
+        if (at < source->end && *at == ':' && count-- == 0) {
+            return string;
+        }
+    }
+    return source->end;
+}
+
+static enum pl_status twice(const struct source *source, const cJSON *object, const char *name, struct pl_error *reterr)
+{
+    const struct pl_json *document = source->document;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    const cJSON *second = object->child;
+    unsigned line, column, found = 0;
+    size_t count = 0;
+
+    while (second->next && (found += strcmp(second->string, name) == 0) < 2) {
+        second = second->next;
+    }
+    count_keys(document->root, second, &count);
+    pl_text_place_find(source->text, find_key(source, count), &line, &column);
+    append_path(document, object, &path);
+    append_name(name, &path);
+    return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: %.*s%s: expected each key once, found it twice",
+                        document->source, line, column, MAX_PATH_BYTES, pl_text_string(&path),
+                        path.length > MAX_PATH_BYTES ? "..." : "");
+}
+
+static enum pl_status check_names(const struct source *source, const cJSON *object, struct pl_error *reterr)
 {
     PL_AUTO_FREE const cJSON **sorted = NULL;
     const cJSON *few[FEW_MEMBERS];
@@ -213,7 +269,7 @@ static enum pl_status check_names(const struct pl_json *document, const cJSON *o
     for (size_t i = 1; i < count; i++) {
         for (size_t other = sorted ? i - 1 : 0; other < i; other++) {
             if (strcmp(members[i]->string, members[other]->string) == 0) {
-                return twice(document, object, members[i]->string, reterr);
+                return twice(source, object, members[i]->string, reterr);
             }
         }
     }
@@ -221,14 +277,14 @@ static enum pl_status check_names(const struct pl_json *document, const cJSON *o
 }
 
 /* Checks every object from `at` on for duplicate names. The depth is bounded. */
-static enum pl_status check_all_names(const struct pl_json *document, const cJSON *at, struct pl_error *reterr)
+static enum pl_status check_all_names(const struct source *source, const cJSON *at, struct pl_error *reterr)
 {
     if (cJSON_IsObject(at)) {
-        PL_TRY(check_names(document, at, reterr));
+        PL_TRY(check_names(source, at, reterr));
     }
     for (const cJSON *child = at->child; child; child = child->next) {
         if (child->child) {
-            PL_TRY(check_all_names(document, child, reterr));
+            PL_TRY(check_all_names(source, child, reterr));
         }
     }
     return PL_OK;
@@ -267,7 +323,8 @@ enum pl_status pl_json_parse(const char *text, size_t bytes, const char *source,
     if (!document->root) {
         return pl_error_set(reterr, PL_MEMORY, "%s: no memory for the values of %zu bytes of JSON", source, bytes);
     }
-    PL_TRY(check_all_names(document, document->root, reterr));
+    PL_TRY(check_all_names(&(struct source){.document = document, .text = text, .end = text + bytes}, document->root,
+                           reterr));
     *ret_document = PL_TAKE(document);
     return PL_OK;
 }

@@ -21,14 +21,15 @@ enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_sta
     const char *open = strchr(line, '('), *close = strrchr(line, ')'); /* a name may contain parentheses itself */
     struct pl_proc_stat stat = {.state = 0};
     unsigned long long user, kernel, start;
-    int parent;
+    int parent, group;
 
     if (!open || !close || close < open ||
-        sscanf(close + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s %llu",
-               &stat.state, &parent, &user, &kernel, &start) != 5) {
+        sscanf(close + 1, " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s %llu",
+               &stat.state, &parent, &group, &user, &kernel, &start) != 6) {
         return pl_error_set(reterr, PL_CORRUPT, "expected a line as in /proc/PID/stat, found '%.100s'", line);
     }
     stat.parent = parent;
+    stat.group = group;
     stat.cpu_ticks = user + kernel;
     stat.start_ticks = start;
     snprintf(stat.name, sizeof(stat.name), "%.*s", (int)(close - open - 1), open + 1);

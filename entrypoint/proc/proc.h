@@ -19,7 +19,7 @@
 struct pl_proc_stat {
     char name[32];
     char state;
-    pid_t parent;
+    pid_t parent, group;
     uint64_t cpu_ticks; /* in user and kernel mode */
     uint64_t start_ticks;
 };

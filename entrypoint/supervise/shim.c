@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "entrypoint/output/copier.h"
 #include "entrypoint/output/tail.h"
+#include "entrypoint/proc/delivery.h"
 #include "entrypoint/proc/network.h"
-#include "entrypoint/proc/proc.h"
 #include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/stop_state.h"
@@ -30,6 +30,7 @@
 
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
 #define ORPHANS_NS (2 * PL_NS_PER_S)
+#define LOOK_NS (PL_NS_PER_S / 10) /* between two looks at who waits for a signal */
 
 enum { READER_BYTES = 64 * 1024 }; /* how much of the reader's data may wait in the link */
 
@@ -45,11 +46,13 @@ struct shim {
     int64_t stopped_end_ns; /* when the program is killed, if it is still stopped then */
     bool stopped_too_long;
     bool sent_end; /* it was sent a signal that ends programs */
+    struct pl_delivery delivery;
+    int64_t look_ns; /* when to look again who gets the signal */
     int wait_status;
     /* only for ranks: */
     enum pl_stop_state state;
     int stop_number; /* 0, or the signal that the supervisor sent first while the program ran */
-    bool catches;    /* the program had a handler for that signal */
+    bool catches;    /* a process of the program had a handler for that signal */
 };
 
 /* Handle Control-Z at a terminal whose foreground group is the program alone. No shell could ever continue it, so it is
@@ -111,11 +114,35 @@ static void reap(struct shim *shim)
 
 static void forward_signal(struct shim *shim, int number)
 {
-    shim->sent_end = shim->sent_end || (number != SIGUSR1 && number != SIGUSR2);
-    if (!shim->exited) {
-        kill(-shim->pid, number);
-        kill(-shim->pid, SIGCONT); /* a stopped program could not handle the signal */
+    const bool ends = number != SIGUSR1 && number != SIGUSR2;
+    struct pl_delivery once = {.waiting = 0};
+
+    shim->sent_end = shim->sent_end || ends;
+    if (shim->exited) {
+        return;
     }
+    if (number == SIGKILL) {
+        pl_delivery_done(&shim->delivery);
+        kill(-shim->pid, SIGKILL);
+    } else {
+        /* a signal that ends nothing comes at once or not at all */
+        pl_delivery_begin(ends ? &shim->delivery : &once, shim->pid, number);
+        pl_delivery_done(&once);
+        shim->look_ns = ends ? pl_deadline_after_ns(LOOK_NS) : shim->look_ns;
+    }
+    kill(-shim->pid, SIGCONT); /* a stopped program could not handle the signal */
+}
+
+/* Processes that did not get the signal because others handled it may be to get it now. */
+static void look_again(struct shim *shim)
+{
+    if (shim->delivery.waiting == 0 || !pl_deadline_passed(shim->look_ns)) {
+        return;
+    }
+    if (pl_delivery_go_on(&shim->delivery)) {
+        kill(-shim->pid, SIGCONT);
+    }
+    shim->look_ns = pl_deadline_after_ns(LOOK_NS);
 }
 
 static void handle_signals(struct shim *shim)
@@ -124,6 +151,7 @@ static void handle_signals(struct shim *shim)
         switch (number) {
         case SIGCHLD:
             reap(shim);
+            shim->look_ns = 0;
             break;
         case SIGHUP:
         case SIGINT:
@@ -163,7 +191,7 @@ static void handle_stop(struct shim *shim, int number)
         return;
     }
     shim->stop_number = number;
-    shim->catches = pl_proc_catches(shim->pid, number);
+    shim->catches = pl_delivery_catches(shim->pid, number);
     snprintf(rank, sizeof(rank), "%d", shim->options->rank);
     if (PL_LINK_SEND(shim->link, PL_FRAME_CATCHES, NULL, rank, shim->catches ? "1" : "0") != PL_OK) {
         pl_link_close(shim->link);
@@ -405,13 +433,18 @@ static void run_to_end(struct shim *shim)
     int64_t deadline_ns;
 
     while (!shim->exited) {
-        poll_once(shim, shim->stopped ? shim->stopped_end_ns : PL_DEADLINE_NEVER);
+        deadline_ns = shim->stopped ? shim->stopped_end_ns : PL_DEADLINE_NEVER;
+        poll_once(shim, shim->delivery.waiting > 0 && shim->look_ns < deadline_ns ? shim->look_ns : deadline_ns);
+        if (!shim->exited) {
+            look_again(shim);
+        }
         if (shim->stopped && pl_deadline_passed(shim->stopped_end_ns)) {
             shim->stopped_end_ns = PL_DEADLINE_NEVER;
             shim->stopped_too_long = true;
             forward_signal(shim, SIGKILL);
         }
     }
+    pl_delivery_done(&shim->delivery);
     kill_orphans(shim);
     deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
     while ((pl_copier_is_pending(&shim->copier) || pl_copier_is_pending(&shim->stdout_copier)) &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The shim: a small process between a supervisor and one program. It starts the program in a process group of its own,
- * forwards signals to the group, copies the program's stderr unchanged while keeping the last lines, and reports its
+ * forwards signals to it, copies the program's stderr unchanged while keeping the last lines, and reports its
  * exit over a link. The stdout of ranks, of trials, and of programs that share a host's log passes through it too. It
  * is the only part of Paceline through which the programs' output passes. It writes whole lines. Lines are written in
  * parts if their end does not arrive within 100 ms, if they are longer than 4 KiB, or if they go to a terminal. If the
@@ -63,12 +63,13 @@ struct pl_shim_options {
 
 /**
  * Run the program to its end, and send HELLO, BEGUN and ENDED over `link`, whose fd may be -1. A STOP frame and every
- * signal that this process gets are forwarded to the program's group. The end of the link kills the program. Processes
- * that the program leaves behind are killed. The exit report is also stored in `*ret_report`, even if the start failed.
+ * signal that this process gets are forwarded to the program's processes (entrypoint/proc/delivery.h). The end of the
+ * link kills the program. Processes that the program leaves behind are killed. The exit report is also stored in
+ * `*ret_report`, even if the start failed.
  *
- * The shim of a rank that got a STOP frame reports whether the program has a handler for its signal (CATCHES). A
- * program without a handler gets the signal with the RELEASE frame. The function returns only after that frame, SIGTERM
- * or the end of the link, because mpirun ends all ranks when one leaves.
+ * The shim of a rank that got a STOP frame reports whether a process of the program has a handler for its signal
+ * (CATCHES). A program without a handler gets the signal with the RELEASE frame. The function returns only after that
+ * frame, SIGTERM or the end of the link, because mpirun ends all ranks when one leaves.
  */
 void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
                  struct pl_exit_report *ret_report);

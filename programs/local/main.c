@@ -288,7 +288,9 @@ static enum pl_status enter_folder(struct pl_local *local, const char *path, str
     local->has_made_folder = status == PL_OK && has_made && has_made_lock;
     if (status != PL_OK) {
         pl_file_close_at(&local->lock_fd);
-        rmdir(path); /* goes only if it is empty */
+        if (has_made) {
+            rmdir(path); /* goes only if it is empty */
+        }
     }
     return status;
 }

@@ -121,6 +121,68 @@ stop_case "SIGTERM: the program ignores it" 4 TERM 143 sh -c 'trap "" TERM; echo
 expect_failure algo-1 "did not end within"
 grep -q "SIGTERM: stopping, 3 s for the program to save and end" "$cluster/algo-1.log" || case_failed "the time to save is not said"
 
+# Programs of several processes, of which one saves. In the first, a worker that dies fails the program, as in torch's DataLoader, and one has the program's handler.
+save='import signal, sys, time
+def save(number, frame):
+    print("saving", flush=True)
+    time.sleep(1.5)
+    open("/opt/ml/model/saved", "x").close()
+    print("it is saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True:
+    time.sleep(0.1)'
+workers='import multiprocessing, os, signal, sys, time
+def save(number, frame):
+    time.sleep(1.5)
+    dead = [worker.exitcode for worker in workers if not worker.is_alive()]
+    if dead:
+        sys.exit(f"workers have ended: {dead}")
+    open("/opt/ml/model/saved", "x").close()
+    for worker in workers:
+        worker.kill()
+    os._exit(0)
+def work(number):
+    if number == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    events.send(number)
+    while True:
+        time.sleep(0.1)
+signal.signal(signal.SIGTERM, save)
+begun, events = multiprocessing.Pipe(False)
+workers = [multiprocessing.get_context("fork").Process(target=work, args=(number,)) for number in range(2)]
+for worker in workers:
+    worker.start()
+for worker in workers:
+    begun.recv()
+print("ready", flush=True)
+while True:
+    time.sleep(0.1)'
+expect_saved() {
+  [ -e "$cluster/algo-1/ml/model/saved" ] || case_failed "nothing was saved"
+}
+if command -v python3 >/dev/null; then
+  stop_case "SIGTERM: a program with workers saves" 110 TERM 0 python3 -c "$workers"
+  expect_saved
+  expect_success algo-1
+  for shell in sh bash; do
+    stop_case "SIGTERM: a program below $shell saves" 110 TERM 0 $shell -c 'python3 -c "$1" | tee /opt/ml/output/copy; echo "the shell ends"' $shell "$save"
+    expect_saved
+    expect_success algo-1
+    grep -q '^it is saved$' "$cluster/algo-1/ml/output/copy" || case_failed "the pipe was cut"
+    grep -q '^the shell ends$' "$cluster/algo-1.log" || case_failed "the shell did not end by itself"
+  done
+  stop_case "SIGTERM: a shell does not go on after a program that saves" 110 TERM 143 \
+    sh -c 'python3 -c "$1"; echo "the second begins"; sleep 300; touch /opt/ml/model/second' sh "$save"
+  expect_saved
+  expect_failure algo-1 "stopped by SIGTERM"
+  grep -q '^the second begins$' "$cluster/algo-1.log" || case_failed "the shell was stopped before its program had saved"
+  [ ! -e "$cluster/algo-1/ml/model/second" ] || case_failed "the shell went on"
+else
+  echo "SIGTERM to programs of several processes: left out, there is no python3"
+fi
+
 case_begin "SIGTERM while waiting for a host name"
 cluster_environment=("PACELINE_PEER_WAIT_S=60")
 job_config algo-1 "algo-1 algo-unknown" 0

@@ -167,6 +167,26 @@ for host in algo-1 algo-2; do
   case_end algo-1 algo-2
 done
 
+# A rank is a shell without a trap, below which the program saves.
+case_begin "SIGTERM: the ranks' programs save below shells"
+for host in algo-1 algo-2; do
+  job_config $host "algo-1 algo-2" 2
+  host_start $host "$paceline" -- sh -c '"$@"; code=$?; echo "the shell ends"; exit $code' sh "$probe" save 0 2
+done
+await_ranks
+case_mark
+host_signal algo-2 TERM
+wait_host algo-1 60
+wait_host algo-2 30
+expect_code algo-1 0
+expect_code algo-2 0
+for rank in 0 1; do [ -e "$cluster/algo-1/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
+for rank in 2 3; do [ -e "$cluster/algo-2/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
+[ "$(grep -c 'the shell ends' "$cluster/algo-1.log")" = 4 ] || case_failed "not all shells have ended by themselves"
+! grep -q 'has no handler' "$cluster"/algo-?.log || case_failed "a rank that saves is said to have no handler"
+expect_nobody
+case_end algo-1 algo-2
+
 # Only rank 0 handles SIGTERM, as scripts usually do: the ends of the others must not cut its save short.
 for how in "" leave ignore; do
   case_begin "SIGTERM, rank 0 alone saves, the others ${how:-die of it}"

@@ -31,6 +31,7 @@ START_TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
         ck_assert_str_eq(stat.name, cases[i].name);
         ck_assert_int_eq(stat.state, 'S');
         ck_assert_int_eq(stat.parent, 3);
+        ck_assert_int_eq(stat.group, 18002);
         ck_assert_uint_eq(stat.cpu_ticks, 123);
         ck_assert_uint_eq(stat.start_ticks, 2136371);
     }

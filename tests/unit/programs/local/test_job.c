@@ -155,6 +155,8 @@ START_TEST(each_broken_rule_is_refused_at_its_place)
     check_refused(JOB("\"ResourceConfig\": {\"InstanceKount\": 1}"),
                   "2:20: ResourceConfig: CreateTrainingJob has no key 'InstanceKount' here (did you mean "
                   "'InstanceCount'?)");
+    check_refused(JOB("\"HyperParameters\": {\"epochs\": \"3\",\n  \"epochs\": \"4\"}"),
+                  "3:3: HyperParameters.epochs: expected each key once, found it twice");
     check_refused(JOB("\"HyperParameters\": {\"epochs\": 3}"),
                   "2:31: HyperParameters.epochs: expected a string, found a number");
     check_refused(JOB("\"Environment\": {\n  \"1A\": \"x\"}"),
