@@ -92,8 +92,8 @@ static enum pl_status mask_tree(struct pl_python_json **tree_at, struct pl_error
     return PL_OK;
 }
 
-/* Mask the value of "NAME=value" if NAME is the name of a secret. In "NAME=value;NAME=value" what follows the first such
- * name is masked: a value may have semicolons too. */
+/* Mask the value of "NAME=value" if NAME is the name of a secret. In "NAME=value;NAME=value" what follows the first
+ * such name is masked: a value may have semicolons too. */
 static enum pl_status mask_assignment(char **word_at, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;

@@ -567,23 +567,6 @@ START_TEST(custom_options_take_the_nccl_level_out_in_every_form)
 }
 END_TEST
 
-START_TEST(a_check_leaves_the_users_mapping_out)
-{
-    struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(
-        pl_mpi_options_split("-np 8 --map-by ppr:8:node -x -N -mca btl tcp,self -npernode 4 -pernode --tag -N 2 "
-                             "--rankfile /f --bind-to core -n",
-                             &custom, &error),
-        &error);
-    pl_mpi_options_remove_mapping(&custom);
-    ck_assert_str_eq(joined(&custom.words), "-x|-N|-mca|btl|tcp,self|--tag|--bind-to|core");
-    ck_assert_int_eq(custom.processes, -1);
-    pl_mpi_options_custom_done(&custom);
-}
-END_TEST
-
 START_TEST(a_level_or_a_variable_that_is_missing_is_an_error)
 {
     static const char *const wrong[] = {"--NCCL_DEBUG", "--NCCL_DEBUG -x", "-x 'open", "-x A -x",
@@ -796,8 +779,8 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           python_prints_without_a_buffer_unless_the_container_says_otherwise,
           native_servers_are_one_rank_a_host_with_the_program_as_their_workers, instances_with_the_fast_adapter_use_it,
           open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
-          custom_options_take_the_nccl_level_out_in_every_form, a_check_leaves_the_users_mapping_out,
-          a_level_or_a_variable_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning,
+          custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
+          missing_interfaces_are_replaced_with_a_warning,
           every_launcher_sets_the_interface_where_the_container_does_not, smddp_and_xla_are_refused_clearly,
           words_after_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory,
           a_value_that_no_argument_can_hold_is_refused_by_name,
