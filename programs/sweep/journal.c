@@ -53,11 +53,11 @@ enum pl_status pl_sweep_journal_start(struct pl_sweep_journal *journal, size_t t
 }
 
 enum pl_status pl_sweep_journal_report(struct pl_sweep_journal *journal, size_t trial, int64_t step, double value,
-                                       struct pl_error *reterr)
+                                       bool is_again, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
 
-    if (step < 1 || step > PL_SWEEP_STEP_MAX) {
+    if (step < 0 || step > PL_SWEEP_STEP_MAX) {
         return PL_OK; /* the scheduler ignores such a step */
     }
     pl_text_printf(&line, "%s%zu, \"step\": %lld, \"value\": ", report_head, trial, (long long)step);
@@ -66,6 +66,7 @@ enum pl_status pl_sweep_journal_report(struct pl_sweep_journal *journal, size_t 
     } else {
         pl_text_append(&line, "null");
     }
+    pl_text_append(&line, is_again ? ", \"again\": true" : "");
     journal->has_reports = true;
     return pl_journal_file_write(&journal->file, &line, false, reterr);
 }
@@ -147,7 +148,8 @@ static enum pl_status replay_start(struct replay *replay, const struct pl_sweep_
 
 static enum pl_status replay_report(struct replay *replay, const struct pl_sweep_value *root, struct pl_error *reterr)
 {
-    static const char *const names[] = {"report", "step", "value", NULL};
+    static const char *const names[] = {"report", "step", "value", "again", NULL};
+    const struct pl_sweep_progress *progress;
     struct pl_sweep_value step_value = pl_sweep_value_member(root, "step");
     struct pl_sweep_value value = pl_sweep_value_member(root, "value");
     double number = (double)NAN;
@@ -156,9 +158,13 @@ static enum pl_status replay_report(struct replay *replay, const struct pl_sweep
 
     PL_TRY(pl_sweep_value_object(root, names, reterr));
     PL_TRY(read_trial(replay, root, "report", &trial, reterr));
-    PL_TRY(pl_sweep_value_whole(&step_value, 1, PL_SWEEP_STEP_MAX, &step, reterr));
+    PL_TRY(pl_sweep_value_whole(&step_value, 0, PL_SWEEP_STEP_MAX, &step, reterr));
     if (!value.node || pl_python_json_kind(value.node) != PL_PYTHON_JSON_NULL) {
         PL_TRY(pl_sweep_value_number(&value, &number, reterr));
+    }
+    progress = pl_scheduler_progress(replay->scheduler, trial);
+    if (progress->has_step && step == progress->step && !pl_python_json_member(root->node, "again")) {
+        return PL_OK; /* an earlier version wrote the line, and ignored the report */
     }
     pl_scheduler_note_report(replay->scheduler, trial, step, number);
     return PL_OK;

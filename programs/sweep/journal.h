@@ -8,6 +8,7 @@
  *   {"asked": {...}, "trials": 32, "digest": "..."}                             the sweep continues, changed
  *   {"start": 3, "host": "algo-1"}
  *   {"report": 3, "step": 2, "value": 0.93}                                     null if the value is not finite
+ *   {"report": 3, "step": 2, "value": 0.94, "again": true}                      the same step has another value now
  *   {"end": 3, "how": "completed", "seconds": 12.5, "reason": null}             or stopped, failed, lost, unseen
  *   {"closed": true}
  *
@@ -22,7 +23,7 @@
  * closes the descriptor or executes another program. If there is no journal, or if the job asks for a new one, the
  * files of an earlier sweep in its folder are archived (archive.h).
  *
- * Test  tests/unit/programs/sweep/test_journal.c, tests/fuzz/fuzz_sweep_journal.c
+ * Test  tests/unit/programs/sweep/test_journal.c, test_journal_lines.c, tests/fuzz/fuzz_sweep_journal.c
  */
 #ifndef PL_PROGRAMS_SWEEP_JOURNAL_H
 #define PL_PROGRAMS_SWEEP_JOURNAL_H
@@ -67,8 +68,9 @@ void pl_sweep_journal_close(struct pl_sweep_journal *journal);
  * not wait for the disk: a lost one is reported again. The lines have the order of the scheduler's events. */
 enum pl_status pl_sweep_journal_start(struct pl_sweep_journal *journal, size_t trial, const char *host,
                                       struct pl_error *reterr) PL_MUST_CHECK;
+/** `is_again` tells whether `step` is the trial's last one: then `value` replaces its value. */
 enum pl_status pl_sweep_journal_report(struct pl_sweep_journal *journal, size_t trial, int64_t step, double value,
-                                       struct pl_error *reterr) PL_MUST_CHECK;
+                                       bool is_again, struct pl_error *reterr) PL_MUST_CHECK;
 /** `reason` may be NULL; `seconds` is the time of this run alone. */
 enum pl_status pl_sweep_journal_end(struct pl_sweep_journal *journal, size_t trial, enum pl_sweep_end end,
                                     double seconds, const char *reason, struct pl_error *reterr) PL_MUST_CHECK;

@@ -88,15 +88,16 @@ enum pl_status pl_journal_file_write(struct pl_journal_file *file, struct pl_tex
                             file->path);
     }
     status = pl_file_write_fd(file->fd, line->data, line->length, file->path, reterr);
+    if (status == PL_OK && to_disk &&
+        fdatasync(file->fd) != 0) { /* over NFS, and with a quota, it tells of a full disk */
+        status = pl_error_errno(reterr, "fdatasync '%s'", file->path);
+    }
     if (status != PL_OK) {
         file->broken = ftruncate(file->fd, file->bytes) != 0;
         return status;
     }
     file->bytes += (off_t)line->length;
     file->crc = crc;
-    if (to_disk && fdatasync(file->fd) != 0) {
-        return pl_error_errno(reterr, "fdatasync '%s'", file->path);
-    }
     return PL_OK;
 }
 

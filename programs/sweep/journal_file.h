@@ -3,7 +3,7 @@
  * The file of a journal, without the meaning of its lines. Each line is a JSON object that ends with `, "crc":
  * "89abcdef"}`: the CRC-32C of all lines up to this member, without the crc members themselves.
  *
- * Test  tests/unit/programs/sweep/test_journal.c
+ * Test  tests/unit/programs/sweep/test_journal_file.c, test_journal.c
  */
 #ifndef PL_PROGRAMS_SWEEP_JOURNAL_FILE_H
 #define PL_PROGRAMS_SWEEP_JOURNAL_FILE_H
@@ -39,7 +39,8 @@ enum pl_status pl_journal_file_take(struct pl_journal_file *file, int flags, str
 /** Syncs the file's folder to disk, so that a new file is still found after a crash. */
 enum pl_status pl_journal_file_sync_folder(const struct pl_journal_file *file, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Appends a line. `line` is an object without its crc and its closing brace: the function adds both. */
+/** Appends a line. `line` is an object without its crc and its closing brace: the function adds both. After an
+ * error the line is not in the file. */
 enum pl_status pl_journal_file_write(struct pl_journal_file *file, struct pl_text *line, bool to_disk,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -141,6 +141,13 @@ static void fail_without_best(struct pl_sweep *sweep)
                       sweep->space->metric_name, sweep->first_failed, sweep->records[sweep->first_failed].reason);
         return;
     }
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        if (pl_scheduler_progress(sweep->scheduler, i)->has_step) {
+            pl_sweep_fail(sweep, "no trial has printed a finite value of the metric '%s': all values were nan or inf",
+                          sweep->space->metric_name);
+            return;
+        }
+    }
     pl_sweep_fail(sweep,
                   "no trial that succeeded has printed the metric '%s': expected a line in which the regular "
                   "expression %.300s finds a number",

@@ -31,10 +31,9 @@ static const char *state_text(const struct pl_scheduler *scheduler, size_t trial
     return pl_sweep_state_text(state == PL_SWEEP_PAUSED && pl_scheduler_is_done(scheduler) ? PL_SWEEP_STOPPED : state);
 }
 
-/* Appends a step; 0 means that there is none. */
-static void append_step(struct pl_text *text, const char *name, int64_t step)
+static void append_step(struct pl_text *text, const char *name, bool is, int64_t step)
 {
-    if (step > 0) {
+    if (is) {
         pl_text_printf(text, ", \"%s\": %lld", name, (long long)step);
     } else {
         pl_text_printf(text, ", \"%s\": null", name);
@@ -57,8 +56,8 @@ enum pl_status pl_sweep_results_jsonl(const struct pl_sweep_space *space, const 
         } else {
             pl_text_append(text, "null");
         }
-        append_step(text, "best_step", progress->best_step);
-        append_step(text, "step", progress->step);
+        append_step(text, "best_step", progress->has_value, progress->best_step);
+        append_step(text, "step", progress->has_step, progress->step);
         pl_text_printf(text, ", \"runs\": %d, \"seconds\": ", progress->runs);
         if (progress->runs > 0) {
             pl_text_printf(text, "%.3f", records[i].seconds);
@@ -108,7 +107,8 @@ static void fill_row(const struct pl_sweep_space *space, const struct pl_schedul
     row->spread = row->count > 1 ? pl_sweep_root(squares / (double)(row->count - 1)) : 0;
 }
 
-/* Orders rows: the best first, then rows without a value, then failed ones. */
+/* Orders rows: those with most values first, of these the best first, then rows without a value, then failed ones. A
+ * mean of fewer values says less: those of the point's other seeds may be missing because they were bad. */
 static int compare_rows(const void *left_at, const void *right_at)
 {
     const struct row *left = left_at, *right = right_at;
@@ -116,8 +116,8 @@ static int compare_rows(const void *left_at, const void *right_at)
     if (left->failed != right->failed) {
         return left->failed ? 1 : -1;
     }
-    if ((left->count > 0) != (right->count > 0)) {
-        return left->count > 0 ? -1 : 1;
+    if (left->count != right->count) {
+        return left->count > right->count ? -1 : 1;
     }
     if (left->count > 0 && left->mean != right->mean) {
         return (left->mean > right->mean) == left->maximize ? -1 : 1;
@@ -139,7 +139,7 @@ static struct row *make_rows(const struct pl_sweep_space *space, const struct pl
         qsort(rows, space->points_count, sizeof(*rows), compare_rows);
     }
     /* if several trials have the best value, the first that reported it comes first, as in pl_scheduler_best() */
-    if (rows && !space->seed_name && pl_scheduler_best(scheduler, &best)) {
+    if (rows && !pl_sweep_space_has_seeds(space) && pl_scheduler_best(scheduler, &best)) {
         for (size_t i = 0; i < space->points_count; i++) {
             if (rows[i].number == best) {
                 struct row row = rows[i];
@@ -157,7 +157,7 @@ bool pl_sweep_results_best(const struct pl_sweep_space *space, const struct pl_s
     struct row *rows = NULL;
     bool found = false;
 
-    if (!space->seed_name) {
+    if (!pl_sweep_space_has_seeds(space)) {
         return pl_scheduler_best(scheduler, ret_trial);
     }
     rows = make_rows(space, scheduler);
@@ -237,7 +237,7 @@ static void append_trial(const struct pl_sweep_space *space, const struct pl_sch
 
     pl_text_printf(text, "%5zu", row->number);
     append_number(text, columns, progress->has_value, progress->best);
-    append_number(text, 8, progress->step > 0, (double)progress->step);
+    append_number(text, 8, progress->has_step, (double)progress->step);
     pl_text_printf(text, "  %-*s  %8.1f  ", STATE_COLUMNS, state_text(scheduler, row->number),
                    records[row->number].seconds);
     append_hyperparameters(space, row->number, text);
@@ -264,7 +264,7 @@ static void append_point(const struct pl_sweep_space *space, const struct pl_swe
 void pl_sweep_results_table(const struct pl_sweep_space *space, const struct pl_scheduler *scheduler,
                             const struct pl_sweep_record *records, size_t most_rows, struct pl_text *text)
 {
-    bool seeds = space->seed_name;
+    bool seeds = pl_sweep_space_has_seeds(space);
     struct row *rows = make_rows(space, scheduler);
     size_t shown = space->points_count < most_rows ? space->points_count : most_rows;
     int columns = strlen(space->metric_name) > 12 ? (int)strlen(space->metric_name) : 12;

@@ -10,17 +10,28 @@
 
 struct report {
     int64_t step;
-    double average; /* average of all values up to this report */
+    double average; /* of the last values of all steps before, and of the first value of this step */
+};
+
+/* The best value of a trial's steps, or of some of them. */
+struct best {
+    bool has_value;
+    double value;
+    int64_t step;
+    uint64_t at; /* number of the report with this value, counted over all trials */
 };
 
 struct trial {
     struct pl_sweep_progress progress;
     bool stop_asked;        /* the stop of its present run was asked for */
     int rung;               /* ASHA: the highest rung that it has reached, or -1 */
-    uint64_t best_at;       /* number of the report with its best value, counted over all trials */
+    int step_rung;          /* ASHA: the first rung that it has reached with its last step; above `rung` if none */
+    struct best best;       /* of all steps; progress.best is the same */
+    struct best earlier;    /* of the steps before the last one */
     struct report *reports; /* only for the median */
     size_t reports_count, reports_capacity;
-    double sum;
+    size_t steps; /* number of its steps */
+    double sum;   /* of the values of the steps before the last one */
 };
 
 struct entry {
@@ -92,7 +103,7 @@ enum pl_status pl_scheduler_new(const struct pl_sweep_space *space, struct pl_sc
         return PL_MEMORY;
     }
     for (size_t i = 0; i < space->trials_count; i++) {
-        scheduler->trials[i].rung = -1;
+        scheduler->trials[i].rung = -1; /* and step_rung is above it */
     }
     *ret_scheduler = scheduler;
     return PL_OK;
@@ -197,12 +208,31 @@ static size_t enter(const struct pl_scheduler *scheduler, struct rung *rung, siz
     return place;
 }
 
+/* Replaces the value of the trial's last step in the rungs that it has reached with this step. */
+static void correct_rungs(struct pl_scheduler *scheduler, size_t number, double value)
+{
+    const struct trial *trial = &scheduler->trials[number];
+
+    for (int i = trial->step_rung; i <= trial->rung; i++) {
+        struct rung *rung = &scheduler->rungs[i];
+        size_t place = 0;
+
+        while (rung->entries[place].trial != number) {
+            place++;
+        }
+        rung->count--;
+        memmove(&rung->entries[place], &rung->entries[place + 1], (rung->count - place) * sizeof(*rung->entries));
+        enter(scheduler, rung, number, value);
+    }
+}
+
 /* Enters the value at the rungs that the trial has reached now. Returns whether the trial must pause. */
 static bool pauses(struct pl_scheduler *scheduler, size_t number, double value)
 {
     struct trial *trial = &scheduler->trials[number];
     bool pause = false;
 
+    trial->step_rung = trial->rung + 1;
     while (trial->rung + 1 < scheduler->rungs_count && trial->progress.step >= scheduler->rungs[trial->rung + 1].step) {
         struct rung *rung = &scheduler->rungs[++trial->rung];
 
@@ -216,9 +246,9 @@ static void remember(struct trial *trial, double value)
     size_t count = trial->reports_count;
 
     if (pl_memory_grow(&trial->reports, &trial->reports_capacity, count + 1, sizeof(*trial->reports), NULL) == PL_OK) {
-        trial->sum += value; /* after the first value that is not finite, the sum is worse than all others */
+        /* after the first step whose value is not finite, the sum is worse than all others */
         trial->reports[count] =
-            (struct report){.step = trial->progress.step, .average = trial->sum / (double)(count + 1)};
+            (struct report){.step = trial->progress.step, .average = (trial->sum + value) / (double)trial->steps};
         trial->reports_count = count + 1;
     }
 }
@@ -265,24 +295,45 @@ static bool is_below_median(const struct pl_scheduler *scheduler, const struct t
     return others >= (size_t)scheduler->space->least_trials && better > others / 2;
 }
 
+/* Sets the trial's best value, after its last step has got `value`. */
+static void note_best(const struct pl_scheduler *scheduler, struct trial *trial, double value)
+{
+    struct pl_sweep_progress *progress = &trial->progress;
+
+    trial->best = trial->earlier;
+    if (isfinite(value) && (!trial->earlier.has_value || is_better(scheduler, value, trial->earlier.value))) {
+        trial->best =
+            (struct best){.has_value = true, .value = value, .step = progress->step, .at = scheduler->reports};
+    }
+    progress->has_value = trial->best.has_value;
+    progress->best = trial->best.value;
+    progress->best_step = trial->best.step;
+}
+
 bool pl_scheduler_note_report(struct pl_scheduler *scheduler, size_t number, int64_t step, double value)
 {
     struct trial *trial = trial_of(scheduler, number);
     struct pl_sweep_progress *progress = &trial->progress;
+    const bool is_again = progress->has_step && step == progress->step;
     bool stop = false;
 
     PL_BUG_IF(progress->state != PL_SWEEP_RUNNING);
-    if (step <= progress->step || step > PL_SWEEP_STEP_MAX) {
+    if (step < 0 || (progress->has_step && step < progress->step) || step > PL_SWEEP_STEP_MAX) {
         return trial->stop_asked;
     }
     scheduler->reports++;
+    if (!is_again) {
+        trial->earlier = trial->best;
+        trial->sum += progress->has_step ? progress->last : 0;
+        trial->steps++;
+    }
+    progress->has_step = true;
     progress->step = step;
     progress->last = value;
-    if (isfinite(value) && (!progress->has_value || is_better(scheduler, value, progress->best))) {
-        progress->has_value = true;
-        progress->best = value;
-        progress->best_step = step;
-        trial->best_at = scheduler->reports;
+    note_best(scheduler, trial, value);
+    if (is_again) {
+        correct_rungs(scheduler, number, value);
+        return trial->stop_asked;
     }
     switch (scheduler->space->scheduler) {
     case PL_SWEEP_SCHEDULER_NONE:
@@ -364,7 +415,7 @@ const struct pl_sweep_progress *pl_scheduler_progress(const struct pl_scheduler 
 static bool comes_before(const struct pl_scheduler *scheduler, const struct trial *a, const struct trial *b)
 {
     return is_better(scheduler, a->progress.best, b->progress.best) ||
-           (!is_better(scheduler, b->progress.best, a->progress.best) && a->best_at < b->best_at);
+           (!is_better(scheduler, b->progress.best, a->progress.best) && a->best.at < b->best.at);
 }
 
 bool pl_scheduler_best(const struct pl_scheduler *scheduler, size_t *ret_trial)

@@ -4,15 +4,19 @@
  * events in the same order give the same decisions, so that a journal of events can restore it.
  *
  * ASHA: rung k is at step min_step * factor^k, below max_step. The first report at or beyond a rung enters its value
- * there. A report beyond several rungs enters its value in each of them, and the highest rung decides. If the trial is
- * among the best floor(n / factor) of that rung's n values it runs on, else it pauses. A free slot goes to a paused
- * trial that has become one of the best of its highest rung in the meantime, from the highest rung down; it continues
- * from its checkpoint. If there is none, the slot goes to a trial that has not run yet. Trials that pause when nothing
- * else is left stay paused.
- * Median: each other trial that has reached the same step has an average of its values up to that step. From min_step
- * on, a trial is stopped for good if its best value so far is worse than the median of these averages, once there are
- * least_trials of them. If their number is even, the median is the worse one of the two in the middle.
- *
+ * there. A report beyond several rungs enters its value in each of them, and the highest rung decides. A further
+ * report of the same step replaces the value, but takes no decision. If the trial is among the best floor(n /
+ * factor) of that rung's n values it runs on, else it pauses. A free slot goes to a paused trial that has become one
+ * of the best of its highest rung in the meantime, from the highest rung down; it continues from its checkpoint. If
+ * there is none, the slot goes to a trial that has not run yet. Trials that pause when nothing else is left stay
+ * paused.
+ * Median: each other trial that has reached the same step has an average of its values up to that step. From
+ * min_step on, at the first report of each step, a trial is stopped for good if its best value so far is worse than
+ * the median of these averages, once there are least_trials of them. If their number is even, the median is the
+ * worse one of the two in the middle.
+ * A step is a whole number from 0 on. Its value is that of its last report: a trial may report a step several times,
+ * also after it was started again. The median compares at the first report of a step, and so its averages have the last
+ * values of all steps before, and the first value of the step itself.
  * A value that is not finite is never the best value, and is worse than all others. Among equal values the one that was
  * reported first is better.
  * A lost trial comes before paused and new trials.
@@ -49,10 +53,11 @@ enum pl_sweep_end {
 
 struct pl_sweep_progress {
     enum pl_sweep_state state;
-    bool has_value;    /* it has reported a finite value */
-    double best;       /* best value of its reports */
-    double last;       /* value of its last report */
-    int64_t step;      /* step of its last report, or 0 */
+    bool has_step;     /* it has made a report, with any value */
+    bool has_value;    /* a step has a finite value */
+    double best;       /* best value of its steps */
+    double last;       /* value of its last step */
+    int64_t step;      /* its last step, or 0 */
     int64_t best_step; /* step of `best` */
     int runs;          /* how many times it was started */
 };
@@ -75,8 +80,8 @@ void pl_scheduler_note_start(struct pl_scheduler *scheduler, size_t trial);
 /**
  * Notes a report of a running trial. Returns true if the trial must be stopped, also if an earlier report has said so.
  *
- * Nothing changes if `step` is not above the trial's last one (a run that continues from an older checkpoint), or above
- * PL_SWEEP_STEP_MAX. If there is no memory for the median's data, the report is left out of the median.
+ * Nothing changes if `step` is below the trial's last one (a run that continues from an older checkpoint), below 0, or
+ * above PL_SWEEP_STEP_MAX. If there is no memory for the median's data, the report is left out of the median.
  */
 bool pl_scheduler_note_report(struct pl_scheduler *scheduler, size_t trial, int64_t step, double value);
 

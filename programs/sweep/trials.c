@@ -180,15 +180,19 @@ void pl_sweep_trials_stop(struct pl_sweep *sweep, int trial, enum pl_sweep_why w
 
 void pl_sweep_trials_note_report(struct pl_sweep *sweep, int trial, int64_t step, double value)
 {
+    const struct pl_sweep_progress *progress;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
+    bool is_again;
 
     if ((size_t)trial >= sweep->space->trials_count || sweep->runs[trial].state != PL_SWEEP_RUN_RUNS) {
         return;
     }
-    status = pl_sweep_journal_report(sweep->journal, (size_t)trial, step, value, &error);
+    progress = pl_scheduler_progress(sweep->scheduler, (size_t)trial);
+    is_again = progress->has_step && step == progress->step;
+    status = pl_sweep_journal_report(sweep->journal, (size_t)trial, step, value, is_again, &error);
     if (status != PL_OK && pl_sweep_room_give_back(sweep, &error)) {
-        status = pl_sweep_journal_report(sweep->journal, (size_t)trial, step, value, &error);
+        status = pl_sweep_journal_report(sweep->journal, (size_t)trial, step, value, is_again, &error);
     }
     if (status != PL_OK) {
         pl_sweep_fail_status(sweep, status, &error);
@@ -209,10 +213,9 @@ static bool may_forget_checkpoints(const struct pl_sweep *sweep, size_t trial, b
  * may fail. With seeds the best trial is known at the end. A failed trial is never the best. */
 void pl_sweep_trials_forget_beaten(struct pl_sweep *sweep)
 {
-    const bool has_seeds = sweep->space->points_count != sweep->space->trials_count;
     size_t best = 0;
-    const bool is_known =
-        !has_seeds && pl_scheduler_best(sweep->scheduler, &best) && pl_sweep_trials_is_over(sweep, best);
+    const bool is_known = !pl_sweep_space_has_seeds(sweep->space) && pl_scheduler_best(sweep->scheduler, &best) &&
+                          pl_sweep_trials_is_over(sweep, best);
 
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         struct pl_sweep_run *run = &sweep->runs[i];
@@ -273,8 +276,9 @@ static void log_end(const struct pl_sweep *sweep, int trial, enum pl_sweep_end e
         pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; best %s %.6g", trial, words[end], seconds,
                sweep->space->metric_name, progress->best);
     } else {
-        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; it has not printed the metric %s%s%s", trial, words[end],
-               seconds, sweep->space->metric_name, run->words[0] != '\0' ? ": " : "", run->words);
+        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; it has not printed %sthe metric %s%s%s", trial, words[end],
+               seconds, progress->has_step ? "a finite value of " : "", sweep->space->metric_name,
+               run->words[0] != '\0' ? ": " : "", run->words);
     }
 }
 

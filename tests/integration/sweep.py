@@ -332,6 +332,26 @@ def a_value_that_is_not_finite_is_a_report_and_never_the_best():
     assert [(row["state"], row["score"], row["step"]) for row in job.rows()] == [("completed", None, 1), ("completed", 2, 2)], job.rows()
 
 
+def a_step_has_its_last_value_and_step_0_is_a_step():
+    job = Job('''for e in 0 1; do
+  for b in 1 2 3; do printf "epoch=$e batch=$b score=0.$((b * SM_HP_X - e))\\r"; done
+  echo
+done
+''', space={"x": [3, 2]}, slots=1)
+    for scheduler in {"median": {"step": "epoch=([0-9]+)"}}, {"asha": {"step": "epoch=([0-9]+)", "min": 5}}:
+        job.specification["scheduler"] = scheduler
+        job.run(PACELINE_SWEEP_FRESH="1" if "asha" in scheduler else "0")
+        assert [(row["score"], row["best_step"], row["step"]) for row in job.rows()] == [(0.9, 0, 1), (0.6, 0, 1)], job.rows()
+        assert "\nbest_score=0.9 trial=0\n" in job.text(), job.text()
+    job.run()  # the journal has the same
+    assert [(row["score"], row["best_step"], row["step"]) for row in job.rows()] == [(0.9, 0, 1), (0.6, 0, 1)], job.rows()
+    job = Job('echo "epoch=0 score=0.$SM_HP_X"\n', space={"x": [3, 5]}, scheduler={"asha": {"step": "epoch=([0-9]+)"}}).run()
+    assert "\nbest_score=0.5 trial=1\n" in job.text(), job.text()
+    job = Job('echo "score=nan"\n', space={"x": [1, 2]}).run(code=1)
+    assert job.failure().startswith("no trial has printed a finite value of the metric 'score': all values were nan or inf"), job.failure()
+    assert "it has not printed a finite value of the metric score" in job.text(), job.text()
+
+
 def a_slow_expression_is_named_and_its_program_goes_on():
     job = Job('line=$(head -c 64000 /dev/zero | tr "\\0" ,)\nfor i in {1..15}; do echo "$line"; done\ntouch "$job/printed"\n',
               space={"x": [1]}, max_failed=0)
@@ -352,7 +372,7 @@ if __name__ == "__main__":
                  a_journal_goes_on_only_with_the_same_sweep, a_killed_sweep_runs_no_trial_twice_and_loses_none, a_trial_without_a_handler_ends_the_stop_badly, asha_stops_at_rungs_and_promotes,
                  a_trial_of_two_processes_is_an_mpi_job, a_trial_that_a_full_disk_hurts_says_so,
                  the_time_of_the_sweep_ends_it_with_the_best_so_far, a_metric_is_found_in_long_lines_and_a_wrong_name_ends_the_sweep_at_its_first_trial,
-                 a_value_that_is_not_finite_is_a_report_and_never_the_best, a_slow_expression_is_named_and_its_program_goes_on, no_report_of_a_flood_is_lost,
+                 a_value_that_is_not_finite_is_a_report_and_never_the_best, a_step_has_its_last_value_and_step_0_is_a_step, a_slow_expression_is_named_and_its_program_goes_on, no_report_of_a_flood_is_lost,
                  what_cannot_run_is_refused_before_anything_starts):
         if not names or case.__name__ in names:
             case()

@@ -72,6 +72,13 @@ echo score=$SM_HP_X
 '''
 
 
+def one_seed_and_a_tie_keep_the_model_of_the_best_trial():
+    job = Job('''[ $SM_HP_X = 1 ] || until grep -q "trial 1 has succeeded" $job/log; do sleep 0.02; done
+echo w$SM_HP_X >$SM_MODEL_DIR/w; echo score=1
+''', space={"x": [0, 1]}, seeds=[7]).run()
+    assert (job.base / "model/w").read_text() == "w0\n" and "\nbest_score=1.0 trial=0\n" in job.text(), job.text()
+
+
 def a_model_is_carried_with_all_that_it_holds():
     for other_disk in False, True:
         job = Job(TREE, space={"x": [2]})
@@ -254,7 +261,7 @@ def what_slots_need_is_asked_for_once():
     assert "trial 0" not in job.text(), job.text()
 
 
-CASES = [the_best_model_is_there_at_every_start, a_kill_at_the_end_loses_no_model, a_model_is_carried_with_all_that_it_holds,
+CASES = [the_best_model_is_there_at_every_start, one_seed_and_a_tie_keep_the_model_of_the_best_trial, a_kill_at_the_end_loses_no_model, a_model_is_carried_with_all_that_it_holds,
          what_cannot_be_carried_fails_its_trial_by_name, a_best_trial_without_a_model_is_an_error, paths_that_a_program_names_are_its_own_trials,
          a_user_namespace_is_enough,
          without_mounts_shared_folders_are_watched, a_channel_in_pipe_mode_is_refused, each_slot_has_a_port_of_its_own, files_of_the_sdk_launch_no_trial,

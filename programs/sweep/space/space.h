@@ -68,6 +68,15 @@ struct pl_sweep_space {
 enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *source,
                                     struct pl_sweep_space **ret_space, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Returns whether the trials of a point differ in their seeds: then points are compared, also if there is one seed, and
+ * else trials are.
+ */
+static inline bool pl_sweep_space_has_seeds(const struct pl_sweep_space *space)
+{
+    return space->seed_name;
+}
+
 void pl_sweep_space_free(struct pl_sweep_space *space);
 void pl_sweep_space_free_at(struct pl_sweep_space **space_at);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/sweep/journal.c, programs/sweep/journal_file.c, programs/sweep/archive.c. */
+/* Covers programs/sweep/journal.c, programs/sweep/archive.c. */
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/json/python_json.h"
@@ -90,6 +90,7 @@ struct event {
     size_t trial;
     int64_t step;
     double value;
+    bool is_again; /* the step is the trial's last one */
     enum pl_sweep_end end;
 };
 
@@ -120,7 +121,8 @@ static void record(struct sweep *sweep, const struct event *event)
         status = pl_sweep_journal_start(sweep->journal, event->trial, "algo-1", &sweep->error);
         break;
     case REPORT:
-        status = pl_sweep_journal_report(sweep->journal, event->trial, event->step, event->value, &sweep->error);
+        status = pl_sweep_journal_report(sweep->journal, event->trial, event->step, event->value, event->is_again,
+                                         &sweep->error);
         break;
     case END:
         status = pl_sweep_journal_end(sweep->journal, event->trial, event->end, 0.25,
@@ -153,6 +155,7 @@ static struct event draw(const struct pl_scheduler *scheduler, uint64_t *state)
         if (progress->state == PL_SWEEP_RUNNING) {
             event.kind = pl_random_next(state) % 5 == 0 ? END : REPORT;
             event.step = progress->step + (int64_t)(pl_random_next(state) % 3);
+            event.is_again = progress->has_step && event.step == progress->step;
             event.value = values[pl_random_next(state) % PL_ARRAY_ITEMS(values)];
             event.end = (enum pl_sweep_end)(pl_random_next(state) % 5);
             return event;
@@ -175,8 +178,9 @@ static bool same_schedulers(struct pl_scheduler *a, struct pl_scheduler *b)
         const struct pl_sweep_progress *one = pl_scheduler_progress(a, i), *other = pl_scheduler_progress(b, i);
 
         if (one->state != other->state || one->runs != other->runs || one->step != other->step ||
-            one->best_step != other->best_step || one->has_value != other->has_value ||
-            !same_number(one->best, other->best) || !same_number(one->last, other->last)) {
+            one->best_step != other->best_step || one->has_step != other->has_step ||
+            one->has_value != other->has_value || !same_number(one->best, other->best) ||
+            !same_number(one->last, other->last)) {
             return false;
         }
     }

@@ -107,6 +107,32 @@ START_TEST(with_seeds_a_row_is_a_point_with_mean_and_spread_and_the_best_mean_ha
 }
 END_TEST
 
+START_TEST(a_point_with_fewer_finite_values_comes_after_one_with_more)
+{
+    /* points 0, 1, 2 with one seed, then the other: point 0 has a failed trial, point 2 a value that is not finite */
+    static const double values[] = {0.99, 0.5, 0.98, 0.99, 0.4, (double)NAN};
+    PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
+    struct pl_scheduler *scheduler = NULL;
+    struct pl_sweep_record records[6] = {{0}};
+    PL_AUTO_TEXT struct pl_text table = PL_TEXT_NONE;
+    size_t best = SIZE_MAX;
+
+    make("{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"a\": [1, 2, 3]}, \"seeds\": [7, 8]}", &space,
+         &scheduler);
+    for (size_t i = 0; i < 6; i++) {
+        run(scheduler, i, values[i], i == 0 ? PL_SWEEP_END_FAILED : PL_SWEEP_END_COMPLETED);
+    }
+    ck_assert(pl_sweep_results_best(space, scheduler, &best));
+    ck_assert_uint_eq(best, 1);
+    pl_sweep_results_table(space, scheduler, records, 10, &table);
+    ck_assert_str_eq(pl_text_string(&table), "point           acc        spread  count  hyperparameters\n"
+                                             "    1          0.45     0.0707107      2  a=2\n"
+                                             "    0          0.99             -      1  a=1\n"
+                                             "    2          0.98             -      1  a=3\n");
+    pl_scheduler_free(scheduler);
+}
+END_TEST
+
 START_TEST(a_trial_that_pauses_when_the_sweep_is_done_has_been_stopped)
 {
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
@@ -132,4 +158,5 @@ END_TEST
 
 UNIT_MAIN("programs/sweep/results", each_trial_is_a_line_of_json_and_a_row_the_best_first_and_the_failed_last,
           with_seeds_a_row_is_a_point_with_mean_and_spread_and_the_best_mean_has_the_model,
+          a_point_with_fewer_finite_values_comes_after_one_with_more,
           a_trial_that_pauses_when_the_sweep_is_done_has_been_stopped)

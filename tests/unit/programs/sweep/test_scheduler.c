@@ -64,10 +64,10 @@ START_TEST(a_paused_trial_goes_on_when_it_has_become_one_of_the_best_of_its_rung
     run_to_pause(scheduler, 1, 1, 0.7);
     run_to_pause(scheduler, 2, 1, 0.7); /* of two equal values the one that was reported first is better */
     start(scheduler, 1);
+    ck_assert(!pl_scheduler_note_report(scheduler, 1, 2, 0.71));
     /* the trial continues from an older checkpoint: the report is not new */
     ck_assert(!pl_scheduler_note_report(scheduler, 1, 1, 0.9));
-    ck_assert_double_eq(pl_scheduler_progress(scheduler, 1)->best, 0.7);
-    ck_assert(!pl_scheduler_note_report(scheduler, 1, 2, 0.71));
+    ck_assert_double_eq(pl_scheduler_progress(scheduler, 1)->best, 0.71);
     start(scheduler, 3);
     ck_assert(!pl_scheduler_note_report(scheduler, 3, 1, 0.9)); /* it is the best of 4 */
     ck_assert(pl_scheduler_note_report(scheduler, 3, 3, 0.6));  /* it is the first at the next rung */
@@ -99,6 +99,76 @@ START_TEST(a_report_beyond_several_rungs_enters_each_and_the_highest_decides)
     ck_assert(pl_scheduler_note_report(scheduler, 3, 100, -1.0));
     pl_scheduler_note_end(scheduler, 3, PL_SWEEP_END_STOPPED);
     ck_assert(pl_scheduler_is_done(scheduler));
+    pl_scheduler_free(scheduler);
+}
+END_TEST
+
+START_TEST(a_step_has_the_value_that_was_reported_last_for_it)
+{
+    struct pl_sweep_space space = asha(2);
+    struct pl_scheduler *scheduler;
+    const struct pl_sweep_progress *progress;
+
+    space.scheduler = PL_SWEEP_SCHEDULER_NONE;
+    scheduler = made(&space);
+    progress = pl_scheduler_progress(scheduler, 0);
+    start(scheduler, 0);
+    ck_assert(!progress->has_step);
+    pl_scheduler_note_report(scheduler, 0, -1, 0.9); /* no step */
+    ck_assert(!progress->has_step && !progress->has_value);
+    pl_scheduler_note_report(scheduler, 0, 0, 0.9); /* epochs may be counted from 0 */
+    ck_assert(progress->has_step && progress->has_value && progress->step == 0);
+    pl_scheduler_note_report(scheduler, 0, 0, 0.2);
+    ck_assert_double_eq(progress->best, 0.2);
+    pl_scheduler_note_report(scheduler, 0, 1, 0.6);
+    ck_assert(progress->best == 0.6 && progress->best_step == 1);
+    pl_scheduler_note_report(scheduler, 0, 1, 0.1);
+    ck_assert(progress->best == 0.2 && progress->best_step == 0 && progress->last == 0.1 && progress->step == 1);
+    pl_scheduler_note_report(scheduler, 0, 1, 0.3);
+    ck_assert(progress->best == 0.3 && progress->best_step == 1);
+    pl_scheduler_note_report(scheduler, 0, 1, (double)NAN);
+    ck_assert(progress->best == 0.2 && progress->best_step == 0);
+    pl_scheduler_free(scheduler);
+}
+END_TEST
+
+START_TEST(a_rung_compares_the_last_values_of_its_step)
+{
+    struct pl_sweep_space space = asha(4);
+    struct pl_scheduler *scheduler = made(&space);
+
+    run_to_pause(scheduler, 0, 1, 0.5);
+    start(scheduler, 1);
+    ck_assert(pl_scheduler_note_report(scheduler, 1, 1, 0.4));
+    ck_assert(pl_scheduler_note_report(scheduler, 1, 1, 0.7)); /* before it has ended: it still pauses */
+    pl_scheduler_note_end(scheduler, 1, PL_SWEEP_END_STOPPED);
+    run_to_pause(scheduler, 2, 1, 0.6);
+    start(scheduler, 1);                                        /* the best third of 0.5, 0.7, 0.6 */
+    ck_assert(!pl_scheduler_note_report(scheduler, 1, 1, 0.1)); /* it repeats the step, and no decision is taken */
+    start(scheduler, 2);                                        /* the best third of 0.5, 0.1, 0.6 */
+    pl_scheduler_free(scheduler);
+}
+END_TEST
+
+START_TEST(the_median_compares_first_values_of_a_step_with_first_values)
+{
+    struct pl_sweep_space space = asha(3);
+    struct pl_scheduler *scheduler;
+
+    space.scheduler = PL_SWEEP_SCHEDULER_MEDIAN;
+    space.least_trials = 1;
+    scheduler = made(&space);
+    for (size_t i = 0; i < 2; i++) { /* of each step the first value is bad */
+        start(scheduler, i);
+        for (int64_t step = 0; step < 4; step++) {
+            ck_assert(!pl_scheduler_note_report(scheduler, i, step, 0.1));
+            ck_assert(!pl_scheduler_note_report(scheduler, i, step, i == 0 ? 0.9 : 0.8));
+        }
+    }
+    start(scheduler, 2);
+    ck_assert(!pl_scheduler_note_report(scheduler, 2, 0, 0.1));
+    ck_assert(!pl_scheduler_note_report(scheduler, 2, 0, 0.2));
+    ck_assert(pl_scheduler_note_report(scheduler, 2, 1, 0.1)); /* 0.2 is worse than the averages 0.5 and 0.45 */
     pl_scheduler_free(scheduler);
 }
 END_TEST
@@ -193,7 +263,7 @@ START_TEST(a_sweep_fails_when_more_than_the_given_part_of_its_trials_did)
 }
 END_TEST
 
-/* The model: the reports of each trial, in order. Everything else is computed from them at each call, slowly. */
+/* The model: the steps of each trial, in order. Everything else is computed from them at each call, slowly. */
 struct model_trial {
     enum pl_sweep_state state;
     int runs;
@@ -201,9 +271,9 @@ struct model_trial {
     size_t count;
     struct {
         int64_t step;
-        double value;
+        double first, value; /* value of the first and of the last report of the step */
         unsigned at;
-    } reports[REPORTS];
+    } reports[REPORTS]; /* by step */
 };
 
 struct model {
@@ -272,7 +342,7 @@ static int64_t rung_below(const struct model *model, int64_t step)
 
 static int64_t step_of(const struct model_trial *trial)
 {
-    return trial->count > 0 ? trial->reports[trial->count - 1].step : 0;
+    return trial->count > 0 ? trial->reports[trial->count - 1].step : -1;
 }
 
 /* Whether the trial is among those of its highest rung that continue. */
@@ -355,8 +425,9 @@ static bool model_is_below_median(const struct model *model, size_t trial)
         size_t values = 0;
 
         for (; values < other->count && other->reports[values].step <= step; values++) {
-            sum += other->reports[values].value;
+            sum += values > 0 ? other->reports[values - 1].value : 0;
         }
+        sum += values > 0 ? other->reports[values - 1].first : 0;
         if (i != trial && step_of(other) >= step && values > 0) {
             averages[count++] = (struct model_entry){.value = sum / (double)values};
         }
@@ -371,7 +442,11 @@ static bool model_report(struct model *model, size_t number, int64_t step, doubl
     struct model_trial *trial = &model->trials[number];
     int64_t before = step_of(trial);
 
-    if (step > before) {
+    if (trial->count > 0 && step == before) { /* a value that replaces the step's earlier one */
+        trial->reports[trial->count - 1].value = value;
+        trial->reports[trial->count - 1].at = model->reports++;
+    } else if (step >= 0 && step > before) {
+        trial->reports[trial->count].first = value;
         trial->reports[trial->count].step = step;
         trial->reports[trial->count].value = value;
         trial->reports[trial->count++].at = model->reports++;
@@ -415,7 +490,8 @@ static const char *difference(const struct model *model, const struct pl_schedul
         const struct model_trial *trial = &model->trials[i];
         bool has_value = best_of(model, i, &of_trial);
 
-        if (progress->state != trial->state || progress->runs != trial->runs || progress->step != step_of(trial)) {
+        if (progress->state != trial->state || progress->runs != trial->runs ||
+            progress->has_step != (trial->count > 0) || (trial->count > 0 && progress->step != step_of(trial))) {
             return "a trial's state";
         }
         if (progress->has_value != has_value || (has_value && memcmp(&progress->best, &of_trial.value, 8) != 0)) {
@@ -512,7 +588,8 @@ END_TEST
 
 UNIT_MAIN("programs/sweep/scheduler", a_paused_trial_goes_on_when_it_has_become_one_of_the_best_of_its_rung,
           a_report_beyond_several_rungs_enters_each_and_the_highest_decides,
-          values_that_are_not_finite_are_never_the_best,
+          a_step_has_the_value_that_was_reported_last_for_it, a_rung_compares_the_last_values_of_its_step,
+          the_median_compares_first_values_of_a_step_with_first_values, values_that_are_not_finite_are_never_the_best,
           a_lost_trial_comes_before_paused_and_new_ones_unless_it_was_to_stop, nothing_starts_after_the_time_is_over,
           a_sweep_fails_when_more_than_the_given_part_of_its_trials_did,
           any_order_of_events_gives_what_a_slow_model_finds)

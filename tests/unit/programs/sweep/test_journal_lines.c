@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers programs/sweep/journal.c. */
+#include "base/file.h"
+#include "base/json/python_json.h"
+#include "base/memory.h"
+#include "programs/sweep/journal.h"
+#include "programs/sweep/journal_file.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIALS = 5 };
+
+struct sweep {
+    struct pl_sweep_space *space;
+    struct pl_scheduler *scheduler;
+    struct pl_sweep_record records[TRIALS];
+    struct pl_sweep_journal *journal;
+};
+
+static void sweep_open(struct sweep *sweep, const char *path)
+{
+    static const char text[] = "{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"a\": [1, 2, 3, 4, 5]}}";
+    PL_AUTO_PYTHON_JSON struct pl_python_json *identity = pl_python_json_new_object();
+    const struct pl_sweep_asked asked = {.identity = identity};
+    struct pl_error error = PL_ERROR_NONE;
+
+    *sweep = (struct sweep){.space = NULL};
+    ck_assert_ok(pl_sweep_space_parse(text, strlen(text), "S", &sweep->space, &error), &error);
+    ck_assert_ok(pl_scheduler_new(sweep->space, &sweep->scheduler, &error), &error);
+    ck_assert_ok(
+        pl_sweep_journal_open(path, sweep->space, &asked, sweep->scheduler, sweep->records, &sweep->journal, &error),
+        &error);
+}
+
+static void sweep_done(struct sweep *sweep)
+{
+    pl_sweep_journal_close(sweep->journal);
+    for (size_t i = 0; i < TRIALS; i++) {
+        free(sweep->records[i].host);
+        free(sweep->records[i].reason);
+    }
+    pl_scheduler_free(sweep->scheduler);
+    pl_sweep_space_free(sweep->space);
+}
+
+/* Appends lines to the journal at `path`; each has no closing brace. */
+static void append(const char *path, const char *const *lines, size_t count)
+{
+    PL_AUTO_FREE char *name = pl_memory_string(path, NULL);
+    struct pl_journal_file file = {.fd = -1, .path = name};
+    PL_AUTO_JOURNAL_LINE struct pl_journal_line line = {.stream = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_journal_file_take(&file, 0, &error), &error);
+    ck_assert_ok(pl_journal_line_open(&file, &line, &error), &error);
+    while (pl_journal_line_next(&file, &line, &error) == PL_OK) {
+    }
+    for (size_t i = 0; i < count; i++) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+        pl_text_append(&text, lines[i]);
+        ck_assert_ok(pl_journal_file_write(&file, &text, false, &error), &error);
+    }
+    pl_file_close_at(&file.fd);
+}
+
+START_TEST(a_second_value_of_a_step_counts_only_if_its_line_says_so)
+{
+    static const char *const lines[] = {
+        "{\"start\": 0, \"host\": null",
+        "{\"report\": 0, \"step\": 1, \"value\": 0.5",
+        "{\"report\": 0, \"step\": 1, \"value\": 0.9", /* an earlier version ignored this report */
+        "{\"start\": 1, \"host\": null",
+        "{\"report\": 1, \"step\": 0, \"value\": 0.5",
+        "{\"report\": 1, \"step\": 0, \"value\": 0.4, \"again\": true",
+    };
+    struct scratch scratch = scratch_new();
+    char path[PATH_MAX];
+    struct sweep sweep;
+
+    scratch_path(&scratch, "journal", path);
+    sweep_open(&sweep, path);
+    sweep_done(&sweep);
+    append(path, lines, PL_ARRAY_ITEMS(lines));
+    sweep_open(&sweep, path);
+    ck_assert_double_eq(pl_scheduler_progress(sweep.scheduler, 0)->best, 0.5);
+    ck_assert_double_eq(pl_scheduler_progress(sweep.scheduler, 1)->best, 0.4);
+    sweep_done(&sweep);
+    scratch_done(&scratch);
+}
+END_TEST
+
+UNIT_MAIN("programs/sweep/journal_lines", a_second_value_of_a_step_counts_only_if_its_line_says_so)
