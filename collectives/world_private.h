@@ -59,12 +59,16 @@ void pl_world_place_error(const struct pl_world *world, const struct pl_device *
 /**
  * Make a world of the same ranks as `parent`, in their order, in which this rank has `device` (NULL: none). `parent`
  * may run collectives and make sub-worlds meanwhile, in another thread if pl_world_any_thread(); no other twin of it is
- * made at the same time.
+ * made at the same time. Ranks wait for each other until `deadline_ns`, or the parent's own deadline if it is earlier.
  *
  * Collective  yes. Errors: those of pl_world_new_sub(), but `parent` goes on.
  */
-enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *device, struct pl_world **ret_world,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *device, int64_t deadline_ns,
+                                 struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** pl_world_new_sub() whose ranks wait for each other until `deadline_ns`, or the parent's own if it is earlier. */
+enum pl_status pl_world_new_sub_until(struct pl_world *parent, const int *ranks, int count, int64_t deadline_ns,
+                                      struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Look at the ranks of this host without a request. Returns the failure that one of them has declared, or PL_PEER if

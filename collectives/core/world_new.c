@@ -298,16 +298,17 @@ enum purpose { FOR_PROGRAM, FOR_BACKEND, FOR_DEVICE };
 
 static enum pl_status new_sub_world(struct pl_world *parent, enum purpose purpose,
                                     const struct pl_world_options *options, const int *ranks, int count,
-                                    struct pl_world **ret_world, struct pl_error *reterr)
+                                    int64_t deadline_ns, struct pl_world **ret_world, struct pl_error *reterr)
 {
+    const int64_t own_deadline_ns = pl_world_deadline_ns(parent);
     struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap;
     enum pl_status status;
 
     PL_TRY(check_list(parent, ranks, count, reterr));
-    status = parent->bootstrap->split(parent->bootstrap->context, ranks, count,
-                                      purpose == FOR_DEVICE ? PL_SPLIT_FOR_DEVICES : PL_SPLIT_FOR_SUB_WORLD,
-                                      pl_world_deadline_ns(parent), &bootstrap, &error);
+    status = parent->bootstrap->split(
+        parent->bootstrap->context, ranks, count, purpose == FOR_DEVICE ? PL_SPLIT_FOR_DEVICES : PL_SPLIT_FOR_SUB_WORLD,
+        own_deadline_ns < deadline_ns ? own_deadline_ns : deadline_ns, &bootstrap, &error);
     if (status != PL_OK) {
         if (purpose == FOR_PROGRAM && pl_bootstrap_is_desynchronised(&error)) {
             PL_AUTO_HOLD(parent);
@@ -322,13 +323,19 @@ static enum pl_status new_sub_world(struct pl_world *parent, enum purpose purpos
     return new_world(bootstrap, options, parent->table, NULL, parent, ranks, purpose == FOR_BACKEND, ret_world, reterr);
 }
 
-enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
-                                struct pl_error *reterr)
+enum pl_status pl_world_new_sub_until(struct pl_world *parent, const int *ranks, int count, int64_t deadline_ns,
+                                      struct pl_world **ret_world, struct pl_error *reterr)
 {
     const struct pl_world_options options = {.device = parent->device};
 
     PL_TRY(pl_world_failure(parent, reterr));
-    return new_sub_world(parent, FOR_PROGRAM, &options, ranks, count, ret_world, reterr);
+    return new_sub_world(parent, FOR_PROGRAM, &options, ranks, count, deadline_ns, ret_world, reterr);
+}
+
+enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
+                                struct pl_error *reterr)
+{
+    return pl_world_new_sub_until(parent, ranks, count, PL_DEADLINE_NEVER, ret_world, reterr);
 }
 
 enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
@@ -336,11 +343,11 @@ enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, 
 {
     const struct pl_world_options options = {.device = NULL};
 
-    return new_sub_world(parent, FOR_BACKEND, &options, ranks, count, ret_world, reterr);
+    return new_sub_world(parent, FOR_BACKEND, &options, ranks, count, PL_DEADLINE_NEVER, ret_world, reterr);
 }
 
-enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *device, struct pl_world **ret_world,
-                                 struct pl_error *reterr)
+enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *device, int64_t deadline_ns,
+                                 struct pl_world **ret_world, struct pl_error *reterr)
 {
     const struct pl_world_options options = {.device = device, .has_own_device = true};
     PL_AUTO_FREE int *ranks = pl_memory_new((size_t)parent->size, sizeof(int), reterr);
@@ -351,7 +358,7 @@ enum pl_status pl_world_new_twin(struct pl_world *parent, struct pl_device *devi
     for (int r = 0; r < parent->size; r++) {
         ranks[r] = r;
     }
-    return new_sub_world(parent, FOR_DEVICE, &options, ranks, parent->size, ret_world, reterr);
+    return new_sub_world(parent, FOR_DEVICE, &options, ranks, parent->size, deadline_ns, ret_world, reterr);
 }
 
 void pl_world_free(struct pl_world *world)

@@ -112,6 +112,7 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
     }
     PL_TRY(pl_job_new(job->process, job->self_path, NULL, &check, reterr));
     PL_TRY(choose_hosts(check, reterr));
+    pl_strv_done(&check->command); /* version 3 of the SDK names one in its files */
     PL_TRY(fill_command(check, &options, reterr));
     check->is_check = true;
     check->switches = (struct pl_job_switches){.mpi = true};

@@ -413,7 +413,8 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
     PL_TRY(choose_outside_hosts(job, reterr));
     PL_TRY(pl_capacity_order(job->topology, &job->distribution_hosts, reterr));
     job->master_host = job->distribution_hosts.count > 0 ? job->distribution_hosts.items[0] : job->hosts.items[0];
-    job->distribution_index = pl_strv_find(&job->distribution_hosts, job->current_host);
+    /* Studio's local mode has another name for this host: host_index says which it is */
+    job->distribution_index = pl_strv_find(&job->distribution_hosts, job->hosts.items[job->host_index]);
     if (job->distribution_index < 0 && pl_strv_find(&job->distribution_groups, job->group_name) >= 0) {
         return pl_error_set(
             reterr, PL_INVALID,

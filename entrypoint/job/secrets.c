@@ -10,15 +10,20 @@
 
 static const char mask[] = "***";
 
-/* Whether `name` contains `word` in any case; with `whole`, no letter or digit may be next to it. */
+/* Whether a part of a name ends between these two characters: "a-b", "aB". */
+static bool is_border(char before, char after)
+{
+    return !isalnum((unsigned char)before) || !isalnum((unsigned char)after) ||
+           (islower((unsigned char)before) && isupper((unsigned char)after));
+}
+
+/* Whether `name` contains `word` in any case; with `whole`, as a part of its own: "hf_token", "hfToken". */
 static bool has_word(const char *name, const char *word, bool whole)
 {
     size_t length = strlen(word);
 
     for (const char *at = strcasestr(name, word); at; at = strcasestr(at + 1, word)) {
-        bool open_left = at == name || !isalnum((unsigned char)at[-1]);
-
-        if (!whole || (open_left && !isalnum((unsigned char)at[length]))) {
+        if (!whole || ((at == name || is_border(at[-1], at[0])) && is_border(at[length - 1], at[length]))) {
             return true;
         }
     }
@@ -87,25 +92,29 @@ static enum pl_status mask_tree(struct pl_python_json **tree_at, struct pl_error
     return PL_OK;
 }
 
-/* Mask the value of "NAME=value" if NAME is the name of a secret. */
+/* Mask the value of "NAME=value" if NAME is the name of a secret. In "NAME=value;NAME=value" what follows the first
+ * such name is masked: a value may have semicolons too. */
 static enum pl_status mask_assignment(char **word_at, struct pl_error *reterr)
 {
-    char *equals = strchr(*word_at, '=');
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    char *masked = NULL;
+    char *part = *word_at, *masked = NULL;
 
-    if (!equals || equals[1] == '\0') {
-        return PL_OK;
+    while (part) {
+        char *equals = strchr(part, '='), *semicolon = strchr(part, ';');
+
+        if (equals && (!semicolon || equals < semicolon) && equals[1] != '\0') {
+            *equals = '\0';
+            if (pl_secrets_is_name(part)) {
+                pl_text_printf(&text, "%s=%s", *word_at, mask);
+                PL_TRY(pl_text_take(&text, &masked, reterr));
+                free(*word_at);
+                *word_at = masked;
+                return PL_OK;
+            }
+            *equals = '=';
+        }
+        part = semicolon ? semicolon + 1 : NULL;
     }
-    *equals = '\0';
-    if (!pl_secrets_is_name(*word_at)) {
-        *equals = '=';
-        return PL_OK;
-    }
-    pl_text_printf(&text, "%s=%s", *word_at, mask);
-    PL_TRY(pl_text_take(&text, &masked, reterr));
-    free(*word_at);
-    *word_at = masked;
     return PL_OK;
 }
 

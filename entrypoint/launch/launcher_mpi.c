@@ -91,7 +91,7 @@ static enum pl_status set_host_name(const struct pl_job *job, struct pl_launch_p
         pl_text_printf(&list, ":%s", before);
     }
     PL_TRY(pl_text_check(&list, reterr));
-    PL_TRY(pl_launcher_set(plan, "PACELINE_HOST_NAME", job->current_host, reterr));
+    PL_TRY(pl_launcher_set(plan, "PACELINE_HOST_NAME", job->hosts.items[job->host_index], reterr));
     return pl_launcher_set(plan, "LD_PRELOAD", pl_text_string(&list), reterr);
 }
 
@@ -400,6 +400,9 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     }
     plan->processes = job->processes;
     status = read_options(job, &custom, plan, reterr);
+    if (job->is_check) {
+        pl_mpi_options_remove_mapping(&custom); /* the check has its own number of ranks on each host */
+    }
     if (status == PL_OK) {
         status = check_names(job, &custom.words, major, reterr);
     }

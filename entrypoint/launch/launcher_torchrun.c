@@ -38,7 +38,9 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     size_t hosts = job->distribution_hosts.count;
 
     PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr));
-    plan->processes = job->processes_per_host * (int)hosts;
+    for (size_t i = 0; i < hosts; i++) { /* a host of a group of its own may have another number */
+        plan->processes += job->host_processes[i] > 0 ? job->host_processes[i] : job->devices;
+    }
     if (!pl_launcher_is_elastic(job->process, NULL)) {
         plan->ranks = PL_LAUNCH_PLAN_RANKS_TORCHRUN;
     }

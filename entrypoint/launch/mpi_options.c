@@ -244,6 +244,33 @@ const char *pl_mpi_options_unguard(const char *word)
     return *word == '\\' && is_separator(word) ? word + 1 : word;
 }
 
+void pl_mpi_options_remove_mapping(struct pl_mpi_options_custom *custom)
+{
+    static const char *const with_value[] = {"np",         "n",      "c",       "N",  "npernode",
+                                             "npersocket", "map-by", "rank-by", "rf", "rankfile"};
+    static const char *const alone[] = {"pernode", "bynode", "byslot"};
+    struct pl_strv *words = &custom->words;
+
+    for (size_t i = 0; i < words->count;) {
+        const char *name = option_name(words->items[i]);
+        size_t remove = 0;
+
+        for (size_t k = 0; k < PL_ARRAY_ITEMS(with_value); k++) {
+            remove = strcmp(name, with_value[k]) == 0 ? 2 : remove;
+        }
+        for (size_t k = 0; k < PL_ARRAY_ITEMS(alone); k++) {
+            remove = strcmp(name, alone[k]) == 0 ? 1 : remove;
+        }
+        if (remove > 0) {
+            pl_strv_remove(words, i, remove < words->count - i ? remove : words->count - i);
+        } else {
+            /* the words after -x and the like are no options */
+            i += strcmp(name, "x") == 0 ? 2 : strcmp(name, "mca") == 0 || strcmp(name, "prtemca") == 0 ? 3 : 1;
+        }
+    }
+    custom->processes = -1;
+}
+
 void pl_mpi_options_custom_done(struct pl_mpi_options_custom *custom)
 {
     pl_strv_done(&custom->words);

@@ -47,6 +47,9 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_cust
 enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, struct pl_mpi_options_custom *custom,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Remove the options that say how many ranks there are and where they run. */
+void pl_mpi_options_remove_mapping(struct pl_mpi_options_custom *custom);
+
 /**
  * mpirun takes a word that is exactly ":" as the border between two programs, even among a program's arguments. From
  * `first` on, put a backslash in front of such words, and in front of words that are backslashes and a last ":".

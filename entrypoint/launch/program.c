@@ -20,17 +20,24 @@
 
 static const char bundled_name[] = "mnist";
 
-bool pl_program_has_code(const struct pl_job *job)
+/* Whether there is something besides `archive` (may be NULL), completely. */
+static bool has_code_beside(const struct pl_job *job, const char *archive)
 {
     PL_AUTO_DIRECTORY DIR *dir = opendir(job->paths.code);
     const struct dirent *entry;
     bool found = false, unfinished = false;
 
     while (dir && !unfinished && (entry = readdir(dir))) {
-        found = found || (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0);
+        found = found || (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+                          !(archive && strcmp(entry->d_name, archive) == 0));
         unfinished = strcmp(entry->d_name, PL_PROGRAM_UNFINISHED) == 0;
     }
     return found && !unfinished;
+}
+
+bool pl_program_has_code(const struct pl_job *job)
+{
+    return has_code_beside(job, NULL);
 }
 
 static bool is_file(const char *path)
@@ -320,8 +327,9 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
     bool has_code = pl_program_has_code(job);
     bool pending = !has_code && job->submit_uri && strcmp(job->submit_uri, job->paths.code) != 0;
 
-    pending = pending || pl_drivers_archive(&job->drivers);
-
+    if (pl_drivers_archive(&job->drivers)) {
+        pending = !has_code_beside(job, pl_drivers_archive(&job->drivers)); /* it is unpacked beside itself */
+    }
     find_python(job, &program->python, NULL);
     if (job->command.count > 0) {
         program->kind = PL_PROGRAM_GIVEN;

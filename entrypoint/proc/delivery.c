@@ -45,26 +45,13 @@ static void free_members(struct members *members)
     free(members->items);
 }
 
-static bool is_one_of(const char *name, const char *const *names, size_t count)
+/* Whether its children get the signal too, although it has a handler. Our parameter server relays no signal. */
+static bool shares_signals(const struct member *member)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(name, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
+    char file[64];
 
-/* Whether its children get the signal too, although it has a handler. A script's own name is the process's name, so the
- * file that it runs counts. */
-static bool is_shell(const struct member *member)
-{
-    static const char *const names[] = {"sh",  "bash",  "dash", "ash",     "zsh",
-                                        "ksh", "ksh93", "mksh", "busybox", "paceline-server"};
-    char name[64];
-
-    pl_proc_file_name(member->pid, name, sizeof(name));
-    return is_one_of(name[0] != '\0' ? name : member->stat.name, names, PL_ARRAY_ITEMS(names));
+    pl_proc_file_name(member->pid, file, sizeof(file));
+    return strcmp(file, "paceline-server") == 0 || pl_proc_is_shell(member->pid, member->stat.name);
 }
 
 /* Whether it looks like a worker of torch's DataLoader: it runs its parent's file, and has handlers for all signals
@@ -257,7 +244,7 @@ static void deliver(struct pl_delivery *delivery, const struct members *members,
 {
     if (member->catches) {
         send_to(delivery, member);
-        if (is_shell(member)) {
+        if (shares_signals(member)) {
             deliver_to_children(delivery, members, member);
         }
     } else if (must_wait(members, member) && know(delivery, member)) {

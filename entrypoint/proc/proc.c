@@ -138,6 +138,20 @@ bool pl_proc_catches(pid_t pid, int number)
     return status && (pl_text_field_number(status, "SigCgt", 16, 0) >> (number - 1)) & 1;
 }
 
+bool pl_proc_is_shell(pid_t pid, const char *name)
+{
+    static const char *const names[] = {"sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "busybox"};
+    char file[64];
+
+    pl_proc_file_name(pid, file, sizeof(file));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        if (strcmp(file[0] != '\0' ? file : name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A process that may be a training program, or stand between one and the supervisor. */
 struct candidate {
     pid_t pid, parent;

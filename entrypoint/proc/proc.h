@@ -53,6 +53,12 @@ void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes);
 void pl_proc_file_name(pid_t pid, char *ret_name, size_t name_bytes);
 
 /**
+ * Whether the process `pid` runs a shell. A script's own name is the process's name, so the file that it runs counts;
+ * if that cannot be read, `name` from its line of stat.
+ */
+bool pl_proc_is_shell(pid_t pid, const char *name);
+
+/**
  * Find the training programs of this host, lowest PID first: the children of processes that run the file `paceline`,
  * except Paceline's own programs, mpirun, ssh and the like. If ranks have a shim of their own (`paceline rank`), only
  * processes below these shims count, because the shims start the ranks' programs. If `supervisor` is not 0, only

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/proc/proc.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -222,32 +223,34 @@ static bool is_kept(pid_t pid, const pid_t *keep, size_t keep_count)
     return false;
 }
 
-/* Get the parent of `pid` from /proc/PID/stat. Its second field is a name in brackets, which may contain anything. */
-static pid_t parent_of(int proc_fd, const char *pid_name)
+/* Whether `pid` reads from a pipe that is not the input of this process. */
+static bool reads_own_pipe(pid_t pid)
 {
-    char path[64], stat_text[512];
-    PL_AUTO_CLOSE int fd = -1;
-    const char *name_end;
-    ssize_t bytes;
-    int parent;
+    struct stat input, own_input;
+    char path[64];
 
-    snprintf(path, sizeof(path), "%.20s/stat", pid_name);
-    fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return -1;
-    }
-    bytes = read(fd, stat_text, sizeof(stat_text) - 1);
-    if (bytes <= 0) {
-        return -1;
-    }
-    stat_text[bytes] = '\0';
-    name_end = strrchr(stat_text, ')');
-    return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : -1;
+    snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)pid);
+    return stat(path, &input) == 0 && S_ISFIFO(input.st_mode) &&
+           (fstat(STDIN_FILENO, &own_input) != 0 || input.st_dev != own_input.st_dev ||
+            input.st_ino != own_input.st_ino);
 }
 
-size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count)
+static bool is_spared(pid_t pid, const char *name, enum pl_process_spare spare)
 {
-    DIR *directory = opendir("/proc");
+    switch (spare) {
+    case PL_PROCESS_SPARE_READERS_AND_SHELLS:
+        return reads_own_pipe(pid) || pl_proc_is_shell(pid, name);
+    case PL_PROCESS_SPARE_READERS:
+        return reads_own_pipe(pid);
+    case PL_PROCESS_SPARE_NOBODY:
+        break;
+    }
+    return false;
+}
+
+static size_t signal_children(int signal, const pid_t *keep, size_t keep_count, enum pl_process_spare spare)
+{
+    PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
     size_t found = 0;
     pid_t self = getpid();
 
@@ -256,15 +259,26 @@ size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_cou
     }
     for (const struct dirent *entry = readdir(directory); entry; entry = readdir(directory)) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        struct pl_proc_stat stat;
 
         if (pid > 1 && pid != self && !is_kept(pid, keep, keep_count) &&
-            parent_of(dirfd(directory), entry->d_name) == self) {
+            pl_proc_read_stat(pid, 0, &stat, NULL) == PL_OK && stat.parent == self &&
+            !is_spared(pid, stat.name, spare)) {
             kill(pid, signal);
             found++;
         }
     }
-    closedir(directory);
     return found;
+}
+
+size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count)
+{
+    return signal_children(signal, keep, keep_count, PL_PROCESS_SPARE_NOBODY);
+}
+
+void pl_process_kill_children_but(enum pl_process_spare spare)
+{
+    signal_children(SIGKILL, NULL, 0, spare);
 }
 
 void pl_process_close_range(int first_fd, int last_fd)

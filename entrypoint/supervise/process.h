@@ -53,6 +53,16 @@ void pl_process_adopt_orphans(void);
 /** Sends `signal` to every direct child but the `keep_count` in `keep`. Returns how many children got it. */
 size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count);
 
+/** Which children are not killed; a reader has as standard input a pipe, other than this process's own input. */
+enum pl_process_spare {
+    PL_PROCESS_SPARE_NOBODY,
+    PL_PROCESS_SPARE_READERS,
+    PL_PROCESS_SPARE_READERS_AND_SHELLS,
+};
+
+/** Kills every direct child, but not those that `spare` names. */
+void pl_process_kill_children_but(enum pl_process_spare spare);
+
 /** Closes all descriptors from `first_fd` to `last_fd`; INT_MAX: all from `first_fd` on. */
 void pl_process_close_range(int first_fd, int last_fd);
 

@@ -29,6 +29,8 @@
 #include <unistd.h>
 
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
+#define READERS_NS (2 * PL_NS_PER_S)
+#define SHELLS_NS (PL_NS_PER_S / 10)
 #define ORPHANS_NS (2 * PL_NS_PER_S)
 #define LOOK_NS (PL_NS_PER_S / 10) /* between two looks at who waits for a signal */
 
@@ -42,6 +44,7 @@ struct shim {
     int reader_fd;                          /* when it can be read, the reader has something to send */
     pid_t pid;                              /* the program, and its process group */
     bool exited;
+    bool childless;         /* neither the program nor a process that it has left behind runs */
     bool stopped;           /* stopped by SIGSTOP or a similar signal */
     int64_t stopped_end_ns; /* when the program is killed, if it is still stopped then */
     bool stopped_too_long;
@@ -110,6 +113,7 @@ static void reap(struct shim *shim)
             shim->wait_status = status;
         }
     } while (pid > 0 || (pid < 0 && errno == EINTR));
+    shim->childless = pid < 0 && errno == ECHILD;
 }
 
 static void forward_signal(struct shim *shim, int number)
@@ -416,15 +420,36 @@ static void send_begun(struct shim *shim)
     }
 }
 
-/* The program's orphans are now our children. Kill them: otherwise mpirun waits for each one that holds the output
- * open. */
-static void kill_orphans(struct shim *shim)
+/*
+ * What reads from a pipe may still have to write what the program has printed, such as `tee` after
+ * `exec > >(tee log.txt)`. It ends by itself when nobody writes to the pipe any more. A shell may be about to start it.
+ */
+static void wait_for_readers(struct shim *shim)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(ORPHANS_NS);
+    const int64_t shells_end_ns = pl_deadline_after_ns(SHELLS_NS), readers_end_ns = pl_deadline_after_ns(READERS_NS);
 
-    while (pl_process_signal_children(SIGKILL, NULL, 0) > 0 && !pl_deadline_passed(deadline_ns)) {
-        reap(shim);
+    while (!shim->childless && !pl_deadline_passed(readers_end_ns)) {
+        const bool spares_shells = !pl_deadline_passed(shells_end_ns);
+
+        pl_process_kill_children_but(spares_shells ? PL_PROCESS_SPARE_READERS_AND_SHELLS : PL_PROCESS_SPARE_READERS);
+        /* the end of each child ends this wait */
+        poll_once(shim, spares_shells ? shells_end_ns : readers_end_ns);
+    }
+}
+
+/* The program's orphans are now our children. Kill them: otherwise mpirun waits for each one that holds the output
+ * open. The orphans of a launcher are shims of ranks, whose ends must not be reported before the launcher's. */
+static void end_orphans(struct shim *shim)
+{
+    int64_t deadline_ns;
+
+    if (shim->options->source == PL_EXIT_SOURCE_RANK || shim->options->source == PL_EXIT_SOURCE_PROGRAM) {
+        wait_for_readers(shim);
+    }
+    deadline_ns = pl_deadline_after_ns(ORPHANS_NS);
+    while (!shim->childless && pl_process_signal_children(SIGKILL, NULL, 0) > 0 && !pl_deadline_passed(deadline_ns)) {
         pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+        reap(shim);
     }
 }
 
@@ -445,7 +470,7 @@ static void run_to_end(struct shim *shim)
         }
     }
     pl_delivery_done(&shim->delivery);
-    kill_orphans(shim);
+    end_orphans(shim);
     deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
     while ((pl_copier_is_pending(&shim->copier) || pl_copier_is_pending(&shim->stdout_copier)) &&
            !pl_deadline_passed(deadline_ns)) {

@@ -64,8 +64,8 @@ struct pl_shim_options {
 /**
  * Run the program to its end, and send HELLO, BEGUN and ENDED over `link`, whose fd may be -1. A STOP frame and every
  * signal that this process gets are forwarded to the program's processes (entrypoint/proc/delivery.h). The end of the
- * link kills the program. Processes that the program leaves behind are killed. The exit report is also stored in
- * `*ret_report`, even if the start failed.
+ * link kills the program. Processes that the program leaves behind are killed; those that read from a pipe have 2 s to
+ * write what they have read. The exit report is also stored in `*ret_report`, even if the start failed.
  *
  * The shim of a rank that got a STOP frame reports whether a process of the program has a handler for its signal
  * (CATCHES). A program without a handler gets the signal with the RELEASE frame. The function returns only after that

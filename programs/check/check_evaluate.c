@@ -86,6 +86,25 @@ static void evaluate_silent(const struct pl_check_report *report, struct pl_chec
     }
 }
 
+/* Adds a row if the job has hosts on which no rank was: mpirun has put their ranks elsewhere. */
+static void evaluate_hosts(const struct pl_check_report *report, struct pl_check_rows *rows)
+{
+    const char *at = report->needs->hosts;
+    int hosts = *at != '\0';
+    struct pl_check_row *row;
+
+    for (; *at != '\0'; at++) {
+        hosts += *at == ',';
+    }
+    if (report->hosts_count < hosts && report->silent->length == 0) {
+        row = add(rows, "hosts", "all ranks");
+        snprintf(row->found, sizeof(row->found), "ranks on %d host%s", report->hosts_count,
+                 report->hosts_count == 1 ? "" : "s");
+        snprintf(row->needed, sizeof(row->needed), "ranks on all %d hosts: look at the job's options of mpirun", hosts);
+        row->missed = true;
+    }
+}
+
 static bool has_efa(const struct pl_check_report *report, int host)
 {
     return report->hosts[host].efa[0] != '\0' || report->needs->listed_efa;
@@ -272,6 +291,7 @@ void pl_check_evaluate(const struct pl_check_report *report, struct pl_check_row
 {
     *ret_rows = (struct pl_check_rows){.items = NULL};
     evaluate_silent(report, ret_rows);
+    evaluate_hosts(report, ret_rows);
     evaluate_links(report, ret_rows);
     if (report->values.known) {
         evaluate_value("allreduce", report->values.wrong_allreduce, ret_rows);

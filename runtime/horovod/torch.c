@@ -644,12 +644,13 @@ static enum pl_status wait_for(struct handle *handle, void *stream, bool *ret_do
     enum pl_status status;
 
     *ret_done = true;
-    if (!service) { /* everything ended when the service did */
+    if (service) {
+        status = pl_service_follow(service, &handle->completion, stream, ret_done, reterr);
+        pl_state_release();
+    } else { /* everything ended when the service did */
+        status = handle->completion.status;
         *reterr = handle->completion.error;
-        return handle->completion.status;
     }
-    status = pl_service_follow(service, &handle->completion, stream, ret_done, reterr);
-    pl_state_release();
     for (size_t i = 0; i < handle->count && status == PL_OK && handle->factors; i++) {
         pl_factors_after(&handle->factors[i], &handle->results[i]);
     }

@@ -5,6 +5,7 @@
  */
 #include "runtime/process_set.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/core/ranks.h"
@@ -17,6 +18,9 @@
 #include <string.h>
 
 #define WHAT "process sets" /* for messages */
+
+/* The members make a set's world right after all ranks have compared what they add. */
+static const int64_t MEET_NS = 60 * PL_NS_PER_S;
 
 struct process_set {
     bool used;
@@ -137,7 +141,8 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
 {
     for (int i = 0; i < set->count; i++) {
         if (set->ranks[i] == pl_world_rank(sets->world)) {
-            PL_TRY(pl_world_new_sub(sets->world, set->ranks, set->count, &set->world, reterr));
+            PL_TRY(pl_world_new_sub_until(sets->world, set->ranks, set->count, pl_deadline_after_ns(MEET_NS),
+                                          &set->world, reterr));
             PL_TRY(pl_named_new(set->world, &sets->options, &set->named, reterr));
             pl_named_use_device(set->named, sets->sets[0].named->device.device);
             pl_named_link(sets->sets[0].named, set->named);

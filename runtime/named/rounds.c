@@ -616,6 +616,7 @@ enum pl_status pl_named_progress(struct pl_named *named, bool need_round, bool b
         if (status != PL_OK) {
             error.status = status;
             pl_world_place_error(named->world, named->device.device, &error);
+            pl_world_revoke(named->world, &error); /* the cause may be this rank's alone, such as its memory */
             named->failure = error;
         }
     }

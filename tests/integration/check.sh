@@ -68,6 +68,19 @@ if [ "${1:-}" != long ]; then
   expect_nobody
   case_end algo-1
 
+  case_begin "before the job, whose command version 3 of the SDK names, and whose options place its ranks"
+  job_hosts algo-1 2 paceline_check=1 "sagemaker_mpi_custom_mpi_options=--map-by ppr:3:node"
+  mkdir -p "$cluster/algo-1/ml/input/data/sm_drivers" "$cluster/algo-1/ml/input/data/code"
+  echo '{"command": "echo the command has \"$#\" words"}' >"$cluster/algo-1/ml/input/data/sm_drivers/sourcecode.json"
+  host_start algo-1 "$paceline" train
+  wait_all algo-1 60
+  expect_code algo-1 0
+  row allreduce 'all ranks' right ok
+  [ "$(grep "the command has" "$cluster/algo-1.log" | sed 's/.*>://' | uniq -c | xargs)" = "2 the command has 0 words" ] ||
+    case_failed "the command did not run as the job's two ranks alone"
+  expect_nobody
+  case_end algo-1
+
   # mpirun of the check sends SIGTERM to process 1, its shim's parent, as its last act.
   case_begin "SIGTERM while the check ends, before the job"
   job_hosts algo-1 2 paceline_check=1

@@ -519,6 +519,17 @@ def code_from_archive_directory_and_file():
             (tree.base / 'output/data/cwd').unlink()
 
 
+def code_from_an_archive_of_the_sdk():
+    """Version 3 of the SDK names the archive and a file of requirements in it."""
+    with Tree({}) as tree:
+        tree.write('input/data/code/code.tar.gz', archive([('run.sh', SHOW.encode())]))
+        tree.write('input/data/sm_drivers/sourcecode.json', json.dumps({'source_dir': 's3://bkt/code.tar.gz', 'entry_script': 'run.sh'}))
+        expect(tree.train() == 0 and tree.read('output/data/cwd') is not None, tree.done.stderr)
+        tree.write('input/data/sm_drivers/sourcecode.json',
+                   json.dumps({'source_dir': 's3://bkt/code.tar.gz', 'entry_script': 'run.sh', 'requirements': 'req/prod.txt'}))
+        refused(tree, 'requirements', 'req/prod.txt')
+
+
 def code_from_s3():
     """sourcedir.tar.gz from a server that checks signatures, and the error when the object is missing."""
     with Tree() as tree:
@@ -852,7 +863,7 @@ def intermediate_output_to_s3():
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, how_much_paceline_says, mpiruns_own_words, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
-         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
+         code_from_an_archive_of_the_sdk, code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
          an_exception_before_a_long_dump, exceptions_have_a_place, requirements_that_cannot_be_installed,
          requirements_are_installed, uv_installs_requirements_where_nothing_configures_pip, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,

@@ -47,6 +47,20 @@ expect_code algo-1 0
 expect_success algo-1
 case_end algo-1
 
+case_begin "a script that logs through tee loses no line"
+if command -v bash >/dev/null; then
+  for code in 0 0 0 3; do
+    run 60 bash -c 'exec > >(tee /opt/ml/output/log.txt) 2>&1; head -c 60000 /dev/zero | tr "\0" x | fold -w 99; echo; echo "the last line"; exit $1' bash $code
+    expect_code algo-1 $code
+    for file in ml/output/log.txt .log; do
+      [ "$(grep -Ec '^x+$|^the last line$' "$cluster/algo-1${file/#ml//ml}")" = 608 ] || case_failed "lines are missing in $file"
+    done
+  done
+  case_end algo-1
+else
+  echo "$case_name: left out, there is no bash"
+fi
+
 case_begin "output passes byte for byte"
 cluster_environment=(PACELINE_LOG=warning) # no line of Paceline's own
 job_config algo-1 algo-1 0

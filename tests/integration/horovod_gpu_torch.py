@@ -233,6 +233,11 @@ def rank():
     sparse()
     normalisation()
     adasum()
+    late = hvd.allreduce_async(torch.ones(5).half(), op=hvd.Sum, postscale_factor=0.5, name="late")
+    while not hvd.poll(late):
+        pass
+    hvd.mpi_ops._basics.shutdown()  # hvd.shutdown() also forgets what has ended
+    assert hvd.synchronize(late).tolist() == [0.5 * n] * 5, "a sum that is waited for after the end differs"
     print(f"rank {r} is right: {cases[0]} comparisons", flush=True)
     hvd.shutdown()
 

@@ -226,10 +226,10 @@ static void make(struct making *making, int which)
     for (int r = 0; r < pl_world_size(making->parent); r++) {
         ranks[r] = r;
     }
-    making->status[which] = which == TWIN
-                                ? pl_world_new_twin(making->parent, NULL, &making->worlds[TWIN], &making->errors[TWIN])
-                                : pl_world_new_sub(making->parent, ranks, pl_world_size(making->parent),
-                                                   &making->worlds[PART], &making->errors[PART]);
+    making->status[which] = which == TWIN ? pl_world_new_twin(making->parent, NULL, PL_DEADLINE_NEVER,
+                                                              &making->worlds[TWIN], &making->errors[TWIN])
+                                          : pl_world_new_sub(making->parent, ranks, pl_world_size(making->parent),
+                                                             &making->worlds[PART], &making->errors[PART]);
 }
 
 static void *make_in_thread(void *making_at)

@@ -12,6 +12,7 @@
 #include "collectives/p2p/state.h"
 
 #include "base/knob.h"
+#include "base/memory.h"
 #include "collectives/bootstrap.h"
 #include "collectives/world_private.h"
 #include "tests/support/ranks.h"
@@ -192,7 +193,8 @@ struct maker {
     struct pl_bootstrap *real;
     struct pl_world_options options;
     int exchanges_left;
-    enum pl_status status; /* result of making the world */
+    int64_t split_deadline_ns; /* that the last split got */
+    enum pl_status status;     /* result of making the world */
     pthread_t thread;
 };
 
@@ -217,7 +219,17 @@ static enum pl_status split_real(void *context, const int *ranks, int count, enu
 {
     struct maker *maker = context;
 
+    maker->split_deadline_ns = deadline_ns;
     return maker->real->split(maker->real->context, ranks, count, purpose, deadline_ns, ret_bootstrap, reterr);
+}
+
+static void wrap(struct maker *maker)
+{
+    maker->bootstrap = *maker->real;
+    maker->bootstrap.context = maker;
+    maker->bootstrap.allgather = failing_allgather;
+    maker->bootstrap.barrier = failing_barrier;
+    maker->bootstrap.split = split_real;
 }
 
 static void *make_world(void *argument)
@@ -226,11 +238,7 @@ static void *make_world(void *argument)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_world *world = NULL;
 
-    maker->bootstrap = *maker->real;
-    maker->bootstrap.context = maker;
-    maker->bootstrap.allgather = failing_allgather;
-    maker->bootstrap.barrier = failing_barrier;
-    maker->bootstrap.split = split_real;
+    wrap(maker);
     maker->status = pl_world_new(&maker->bootstrap, &maker->options, &world, &error);
     pl_world_free(world);
     return NULL;
@@ -294,6 +302,46 @@ START_TEST(a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeo
         ck_assert_msg(makers[0].status != PL_OK && makers[1].status != PL_OK, "exchange %d was made without rank 1",
                       exchanges);
         ck_assert_msg(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "exchange %d is waited for longer", exchanges);
+    }
+}
+END_TEST
+
+/* Over MPI a rank waits for the others in a split: its deadline is the earlier of the caller's and the world's. */
+START_TEST(ranks_meet_for_a_sub_world_until_the_earlier_deadline)
+{
+    static const char *const timeouts[] = {"0", "1000"};
+    const int64_t given[] = {PL_DEADLINE_NEVER, pl_deadline_after_ns(100 * PL_NS_PER_S),
+                             pl_deadline_after_ns(100000 * PL_NS_PER_S)};
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (int limited = 0; limited < 2; limited++) {
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(given); i++) {
+            struct maker maker = {.exchanges_left = INT_MAX};
+            struct pl_world *world = NULL, *twin = NULL, *sub = NULL;
+            struct pl_knobs knobs;
+            int64_t from_ns, until_ns, most_ns;
+
+            pl_knobs_default(&knobs);
+            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, timeouts[limited], "test", NULL), PL_OK);
+            ck_assert_ok(pl_bootstrap_new_threads(1, &maker.real, &error), &error);
+            wrap(&maker);
+            ck_assert_ok(pl_world_new(&maker.bootstrap, &(struct pl_world_options){.knobs = &knobs}, &world, &error),
+                         &error);
+            for (int is_twin = 0; is_twin < 2; is_twin++) {
+                from_ns = pl_world_deadline_ns(world);
+                ck_assert_ok(is_twin ? pl_world_new_twin(world, NULL, given[i], &twin, &error)
+                                     : pl_world_new_sub_until(world, (int[]){0}, 1, given[i], &sub, &error),
+                             &error);
+                until_ns = pl_world_deadline_ns(world);
+                most_ns = given[i] < until_ns ? given[i] : until_ns;
+                from_ns = given[i] < from_ns ? given[i] : from_ns;
+                ck_assert(maker.split_deadline_ns >= from_ns && maker.split_deadline_ns <= most_ns);
+            }
+            pl_world_free(twin);
+            pl_world_free(sub);
+            pl_world_free(world);
+            pl_bootstrap_free(maker.real);
+        }
     }
 }
 END_TEST
@@ -570,4 +618,5 @@ UNIT_MAIN("collectives/wait", a_missing_rank_is_noticed_by_the_deadline_in_every
           link_timings_are_dropped_where_ranks_cannot_share_them,
           a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it,
           memory_that_a_message_may_still_come_to_is_not_used_again,
-          memory_that_a_message_may_still_leave_from_is_not_used_again)
+          memory_that_a_message_may_still_leave_from_is_not_used_again,
+          ranks_meet_for_a_sub_world_until_the_earlier_deadline)

@@ -23,8 +23,8 @@ static const char *printed(struct tree *tree, const char *text)
 START_TEST(names_reveal_secrets)
 {
     static const char *const secret[] = {"AWS_SECRET_ACCESS_KEY", "dbPassword", "api_key", "hf-token", "keys",
-                                         "aws_credentials",       "apikey"};
-    static const char *const harmless[] = {"max_tokens", "tokenizer", "monkey", "epochs"};
+                                         "aws_credentials",       "apikey",     "hfToken", "tokenId"};
+    static const char *const harmless[] = {"max_tokens", "tokenizer", "monkey", "epochs", "maxTokens", "myTokenizer"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(secret); i++) {
         ck_assert_msg(pl_secrets_is_name(secret[i]), "%s", secret[i]);
@@ -68,6 +68,9 @@ START_TEST(no_secret_is_anywhere_in_a_printed_plan)
          "mca_base_env_list "
          "API_KEY=hush\"}"),
         "{\"sagemaker_mpi_custom_mpi_options\": \"-x 'DB_PASSWORD=hush\"}",
+        ("{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"--mca mca_base_env_list "
+         "'LEVEL=1;API_KEY=4711;hush'\"}"),
+        "{\"authToken\": \"hush\"}",
     };
     struct tree tree;
 

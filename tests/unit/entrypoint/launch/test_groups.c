@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/launch/mpi_hosts.c. */
+/* Covers entrypoint/launch/mpi_hosts.c. What `paceline check` changes in the options of mpirun. */
 #include "entrypoint/launch/mpi_hosts.h"
+#include "entrypoint/launch/mpi_options.h"
 #include "tests/unit/entrypoint/tree.h"
 
 /* Make a job on two groups. This host is the first of the first group, or the only host of the second, whose type is
@@ -104,6 +105,16 @@ START_TEST(hosts_of_another_type_give_their_number_of_processes)
     two_groups(&tree, false, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(tree.job->processes_per_host, 3);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_write(&tree, "code/train.py", "");
+    tree_hyperparameters(&tree, "{\"sagemaker_torch_distributed_enabled\": \"true\", "
+                                "\"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\", "
+                                "\"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"a\\\": 8, \\\"b\\\": 3}\"}");
+    for (int first = 0; first < 2; first++) {
+        two_groups(&tree, first, "ml.g5.12xlarge");
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_int_eq(tree.plan->processes, 11);
+    }
     tree_done(&tree);
 }
 END_TEST
@@ -176,7 +187,25 @@ START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/groups", a_worker_leaves_the_count_of_processes_to_the_master,
+START_TEST(a_check_leaves_the_users_mapping_out)
+{
+    struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(
+        pl_mpi_options_split("-np 8 --map-by ppr:8:node -x -N -mca btl tcp,self -npernode 4 -pernode --tag -N 2 "
+                             "--rankfile /f --bind-to core -n",
+                             &custom, &error),
+        &error);
+    pl_mpi_options_remove_mapping(&custom);
+    ck_assert_str_eq(joined(&custom.words), "-x|-N|-mca|btl|tcp,self|--tag|--bind-to|core");
+    ck_assert_int_eq(custom.processes, -1);
+    pl_mpi_options_custom_done(&custom);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/groups", a_check_leaves_the_users_mapping_out,
+          a_worker_leaves_the_count_of_processes_to_the_master,
           hosts_of_several_types_are_warned_of_unless_their_count_is_named,
           hosts_of_another_type_give_their_number_of_processes,
           hosts_outside_the_distribution_are_linked_by_its_master_and_run_their_program,

@@ -198,6 +198,9 @@ START_TEST(wrong_values_and_silent_hosts_are_missed)
     expect_missed(&world, 1, "check: broadcast of all ranks: 3 wrong values; needed: right");
     world.report.values = (struct pl_check_values){.known = false};
     world.report.links_count = 0;
+    world.report.hosts_count = 2;
+    expect_missed(&world, 1, "check: hosts of all ranks: ranks on 2 hosts; needed: ranks on all 3 hosts");
+    world.report.hosts_count = 3;
     world.hosts[2].name[0] = '\0'; /* the host has not answered */
     pl_text_append(&world.silent, "algo-3 > algo-1\nalgo-3 > algo-2\n");
     expect_missed(&world, 2, "check: messages of algo-3 > algo-2: no message arrives");

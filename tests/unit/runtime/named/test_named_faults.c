@@ -724,10 +724,12 @@ START_TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
 END_TEST
 
 /* The last rank's engine finds no memory once, each time at another request. What it has begun by then no longer
- * touches its buffers. */
+ * touches its buffers, and the first rank gets the cause while the last one's engine is there. */
 struct shortage {
     int refused_after;
     bool refused;
+    char cause[PL_ERROR_CAUSE_BYTES]; /* of the failure of the last rank's engine; "" if it has not failed */
+    atomic_bool known, told;          /* the cause is there; the first rank has ended */
 };
 
 static void short_body(struct rank *self)
@@ -750,6 +752,17 @@ static void short_body(struct rank *self)
         refuse_growth_after = -1;
         expect(status == (shortage->refused ? PL_MEMORY : PL_OK), "refused_after %d: %s", shortage->refused_after,
                error.cause);
+        snprintf(shortage->cause, sizeof(shortage->cause), "%s", named->failure.cause);
+        atomic_store(&shortage->known, true);
+        while (self->size > 1 && *shortage->cause && !atomic_load(&shortage->told)) {
+            sched_yield();
+        }
+    } else {
+        while (!atomic_load(&shortage->known)) {
+            sched_yield();
+        }
+        expect(strstr(error.cause, shortage->cause), "refused_after %d: %s", shortage->refused_after, error.cause);
+        atomic_store(&shortage->told, true);
     }
     pl_named_free(named);
     for (int i = 0; i < ELEMS; i++) {
@@ -764,11 +777,14 @@ static void short_body(struct rank *self)
 
 START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
 {
-    struct shortage shortage = {.refused = true};
-
     for (int size = 1; size <= 2; size++) {
-        for (shortage.refused_after = 0, shortage.refused = true; shortage.refused; shortage.refused_after++) {
+        bool refused = true;
+
+        for (int after = 0; refused; after++) {
+            struct shortage shortage = {.refused_after = after};
+
             ck_assert_bodies(size, short_body, &shortage);
+            refused = shortage.refused;
         }
     }
 }
