@@ -61,14 +61,12 @@ static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *rete
            over > 0 ? pl_text_string(&path) : "");
     sweep->closed = pl_scheduler_is_closed(sweep->scheduler);
     if (sweep->closed && never > 0) {
-        pl_log(
-            PL_LOG_WARNING,
-            "the sweep's time was over in an earlier job: %zu trial%s that ha%s not run do%s not start. They start "
-            "with "
-            "a larger paceline_sweep_time_s than the one that was reached, with 0 for no limit, or with added trials; "
-            "paceline_sweep_fresh=%lld starts a new sweep",
-            never, never == 1 ? "" : "s", never == 1 ? "s" : "ve", never == 1 ? "es" : "",
-            (long long)job->settings.sweep_fresh + 1);
+        pl_log(PL_LOG_WARNING,
+               "the sweep's time was over in an earlier job: %zu trial%s that ha%s not run do%s not start. They start "
+               "with a larger paceline_sweep_time_s than the one that was reached, with 0 for no limit, or with added "
+               "trials; paceline_sweep_fresh=%lld starts a new sweep",
+               never, never == 1 ? "" : "s", never == 1 ? "s" : "ve", never == 1 ? "es" : "",
+               (long long)job->settings.sweep_fresh + 1);
     }
     sweep->begin_ns = pl_deadline_after_ns(BEGIN_NS);
     sweep->end_ns = time_ns > 0 ? pl_deadline_after_ns(time_ns) : PL_DEADLINE_NEVER;
