@@ -10,6 +10,7 @@
 #include "programs/sweep/results.h"
 #include "programs/sweep/trial_folder.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *rete
     PL_AUTO_PYTHON_JSON struct pl_python_json *identity = NULL;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, fresh = PL_TEXT_NONE;
     struct pl_sweep_asked asked = {.fresh = NULL};
-    size_t over = 0;
+    size_t over = 0, never = 0;
 
     pl_trial_folder_root(job, &path);
     PL_TRY(pl_text_check(&path, reterr));
@@ -45,10 +46,12 @@ static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *rete
     PL_TRY(pl_text_check(&fresh, reterr));
     asked.identity = identity;
     asked.fresh = job->settings.sweep_fresh != 0 ? pl_text_string(&fresh) : NULL;
+    asked.limit_s = time_ns > 0 ? (double)time_ns / (double)PL_NS_PER_S : (double)INFINITY;
     PL_TRY(pl_sweep_journal_open(pl_text_string(&path), sweep->space, &asked, sweep->scheduler, sweep->records,
                                  &sweep->journal, reterr));
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         over += pl_sweep_trials_is_over(sweep, i);
+        never += pl_sweep_trials_is_over(sweep, i) && pl_scheduler_progress(sweep->scheduler, i)->runs == 0;
         if (pl_scheduler_progress(sweep->scheduler, i)->state == PL_SWEEP_FAILED && sweep->first_failed < 0) {
             sweep->first_failed = (int)i;
         }
@@ -56,6 +59,15 @@ static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *rete
     pl_log(PL_LOG_INFO, "sweep: %zu trials on %zu host%s%s%s", sweep->space->trials_count, sweep->hosts_count,
            sweep->hosts_count == 1 ? "" : "s", over > 0 ? "; continues with the journal " : "",
            over > 0 ? pl_text_string(&path) : "");
+    sweep->closed = pl_scheduler_is_closed(sweep->scheduler);
+    if (sweep->closed && never > 0) {
+        pl_log(PL_LOG_WARNING,
+               "the sweep's time was over in an earlier job: %zu trial%s that ha%s not run do%s not start. They start "
+               "with a larger paceline_sweep_time_s than the one that was reached, with 0 for no limit, or with added "
+               "trials; paceline_sweep_fresh=%lld starts a new sweep",
+               never, never == 1 ? "" : "s", never == 1 ? "s" : "ve", never == 1 ? "es" : "",
+               (long long)job->settings.sweep_fresh + 1);
+    }
     sweep->begin_ns = pl_deadline_after_ns(BEGIN_NS);
     sweep->end_ns = time_ns > 0 ? pl_deadline_after_ns(time_ns) : PL_DEADLINE_NEVER;
     return PL_OK;
@@ -68,7 +80,10 @@ static void close_sweep(struct pl_sweep *sweep)
 
     sweep->closed = true;
     pl_log(PL_LOG_INFO, "the sweep's time is over: no more trials start");
-    pl_sweep_fail_status(sweep, pl_sweep_journal_closed(sweep->journal, &error), &error);
+    pl_sweep_fail_status(sweep,
+                         pl_sweep_journal_closed(
+                             sweep->journal, (double)sweep->job->settings.sweep_time_ns / (double)PL_NS_PER_S, &error),
+                         &error);
     pl_scheduler_close(sweep->scheduler);
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         pl_sweep_trials_stop(sweep, (int)i, PL_SWEEP_WHY_SWEEP_TIME);

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@ struct replay {
     const struct pl_sweep_space *space;
     struct pl_scheduler *scheduler;
     struct pl_sweep_record *records;
+    double limit_s; /* the time that the sweep had reached when it was closed last */
 };
 
 enum pl_status pl_sweep_journal_start(struct pl_sweep_journal *journal, size_t trial, const char *host,
@@ -89,11 +91,12 @@ enum pl_status pl_sweep_journal_end(struct pl_sweep_journal *journal, size_t tri
     return write_end(journal, trial, end, seconds, reason, true, reterr);
 }
 
-enum pl_status pl_sweep_journal_closed(struct pl_sweep_journal *journal, struct pl_error *reterr)
+enum pl_status pl_sweep_journal_closed(struct pl_sweep_journal *journal, double limit_s, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
 
-    pl_text_append(&line, "{\"closed\": true");
+    pl_text_append(&line, "{\"closed\": true, \"limit_s\": ");
+    pl_python_json_print_double(limit_s, &line);
     return pl_journal_file_write(&journal->file, &line, true, reterr);
 }
 
@@ -195,6 +198,28 @@ static enum pl_status replay_end(struct replay *replay, const struct pl_sweep_va
     return pl_sweep_value_wrong(&how, "completed, stopped, failed, lost or unseen", reterr);
 }
 
+static enum pl_status replay_closed(struct replay *replay, const struct pl_sweep_value *root, struct pl_error *reterr)
+{
+    static const char *const names[] = {"closed", "limit_s", NULL};
+    struct pl_sweep_value closed = pl_sweep_value_member(root, "closed");
+    struct pl_sweep_value limit = pl_sweep_value_member(root, "limit_s");
+
+    PL_TRY(pl_sweep_value_object(root, names, reterr));
+    if (pl_python_json_kind(closed.node) != PL_PYTHON_JSON_BOOL) {
+        return pl_sweep_value_wrong(&closed, "true or false", reterr);
+    }
+    if (!pl_python_json_bool(closed.node)) {
+        pl_scheduler_reopen(replay->scheduler);
+        return PL_OK;
+    }
+    replay->limit_s = DBL_MAX; /* an earlier version wrote no limit */
+    if (limit.node) {
+        PL_TRY(pl_sweep_value_number(&limit, &replay->limit_s, reterr));
+    }
+    pl_scheduler_close(replay->scheduler);
+    return PL_OK;
+}
+
 /* Applies one line. Its errors begin with ", line 1, column COLUMN: ". */
 static enum pl_status replay_event(struct replay *replay, const char *line, size_t bytes, struct pl_error *reterr)
 {
@@ -213,12 +238,11 @@ static enum pl_status replay_event(struct replay *replay, const char *line, size
     if (pl_python_json_member(document, "end")) {
         return replay_end(replay, &root, reterr);
     }
-    PL_TRY(pl_sweep_value_object(&root, names, reterr));
-    if (pl_python_json_count(document) == 0) {
-        return pl_sweep_value_wrong(&root, "an object with start, report, end or closed", reterr);
+    if (pl_python_json_member(document, "closed")) {
+        return replay_closed(replay, &root, reterr);
     }
-    pl_scheduler_close(replay->scheduler);
-    return PL_OK;
+    PL_TRY(pl_sweep_value_object(&root, names, reterr));
+    return pl_sweep_value_wrong(&root, "an object with start, report, end or closed", reterr);
 }
 
 /* The sweep of a journal, by its first line and by the last line with a change. */
@@ -369,6 +393,21 @@ static enum pl_status lose_running(struct pl_sweep_journal *journal, struct repl
     return fdatasync(journal->file.fd) == 0 ? PL_OK : pl_error_errno(reterr, "fdatasync '%s'", journal->file.path);
 }
 
+/* Continues a sweep whose time was over, if the job has more time or more trials. */
+static enum pl_status reopen(struct pl_sweep_journal *journal, struct replay *replay, bool has_more_trials,
+                             const struct pl_sweep_asked *asked, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
+
+    if (!pl_scheduler_is_closed(replay->scheduler) || (!has_more_trials && asked->limit_s <= replay->limit_s)) {
+        return PL_OK;
+    }
+    pl_text_append(&line, "{\"closed\": false");
+    PL_TRY(pl_journal_file_write(&journal->file, &line, true, reterr));
+    pl_scheduler_reopen(replay->scheduler);
+    return PL_OK;
+}
+
 /* Begins a journal that is empty or has a part of a first line: no trial has begun. */
 static enum pl_status begin(struct pl_sweep_journal *journal, const struct pl_sweep_space *space,
                             const struct pl_sweep_asked *asked, struct pl_error *reterr)
@@ -420,6 +459,7 @@ static enum pl_status open_and_replay(struct pl_sweep_journal *journal, struct r
     PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
     AUTO_KNOWN struct known known = {.document = NULL};
     enum pl_status status;
+    bool has_more_trials;
 
     PL_TRY(pl_journal_file_take(&journal->file, 0, reterr));
     status = scan(journal, &known, reterr);
@@ -441,15 +481,18 @@ static enum pl_status open_and_replay(struct pl_sweep_journal *journal, struct r
     if (status != PL_OK || words.length > 0) {
         return refuse(journal, asked, status != PL_OK ? "" : pl_text_string(&words), reterr);
     }
+    has_more_trials = replay->space->trials_count > known.trials;
     PL_TRY(replay_all(journal, replay, reterr));
     if (ftruncate(journal->file.fd, journal->file.bytes) != 0) {
         return pl_error_errno(reterr, "removing the incomplete last line of '%s'", journal->file.path);
     }
-    if (replay->space->trials_count > known.trials ||
+    PL_TRY(lose_running(journal, replay, reterr));
+    PL_TRY(reopen(journal, replay, has_more_trials, asked, reterr));
+    if (has_more_trials ||
         pl_sweep_identity_differs(known.identity, asked->identity, PL_SWEEP_IDENTITY_METRIC, &words)) {
-        PL_TRY(write_asked(journal, replay->space, asked, false, reterr));
+        return write_asked(journal, replay->space, asked, false, reterr);
     }
-    return lose_running(journal, replay, reterr);
+    return PL_OK;
 }
 
 enum pl_status pl_sweep_journal_open(const char *path, const struct pl_sweep_space *space,

@@ -10,7 +10,8 @@
  *   {"report": 3, "step": 2, "value": 0.93}                                     null if the value is not finite
  *   {"report": 3, "step": 2, "value": 0.94, "again": true}                      the same step has another value now
  *   {"end": 3, "how": "completed", "seconds": 12.5, "reason": null}             or stopped, failed, lost, unseen
- *   {"closed": true}
+ *   {"closed": true, "limit_s": 3600.0}                                         the time of the sweep was over
+ *   {"closed": false}                                                           a later job has more time or trials
  *
  * Each line ends with `, "crc": "89abcdef"}`: the CRC-32C of all lines up to this member, without the crc members
  * themselves. So the reader finds a line that was changed, doubled, moved or taken from another journal. An incomplete
@@ -22,6 +23,10 @@
  * never share a journal: flock(2) locks it, and a process that was forked from this one also holds the lock until it
  * closes the descriptor or executes another program. If there is no journal, or if the job asks for a new one, the
  * files of an earlier sweep in its folder are archived (archive.h).
+ *
+ * A sweep whose time was over is continued if the job has a larger limit than the one that was reached, or more trials:
+ * then the trials that have never run wait again. If the line has no limit, an earlier version has written it, and the
+ * limit of the job counts as larger if it is infinite.
  *
  * Test  tests/unit/programs/sweep/test_journal.c, test_journal_lines.c, tests/fuzz/fuzz_sweep_journal.c
  */
@@ -46,6 +51,7 @@ struct pl_sweep_asked {
     /* NULL, or a number and the job's name. A journal that began with a different text is archived. A job that the
      * platform starts again has the same text, and continues. */
     const char *fresh;
+    double limit_s; /* how long the sweep may take; infinite if there is no limit */
 };
 
 /**
@@ -74,6 +80,8 @@ enum pl_status pl_sweep_journal_report(struct pl_sweep_journal *journal, size_t 
 /** `reason` may be NULL; `seconds` is the time of this run alone. */
 enum pl_status pl_sweep_journal_end(struct pl_sweep_journal *journal, size_t trial, enum pl_sweep_end end,
                                     double seconds, const char *reason, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_sweep_journal_closed(struct pl_sweep_journal *journal, struct pl_error *reterr) PL_MUST_CHECK;
+/** `limit_s` is the time that the sweep has reached. */
+enum pl_status pl_sweep_journal_closed(struct pl_sweep_journal *journal, double limit_s,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -87,12 +87,17 @@ static enum pl_status write_result(struct pl_sweep *sweep, size_t best, struct p
     return print_best(sweep, best, reterr);
 }
 
-/* Removes the other trials' folders. The best trial's model stays in its own folder: a job that is started again in a
- * new container copies it from there, however this job ends. */
+/* Removes the folders of the other trials that are over. The best trial's model stays in its own folder: a job that is
+ * started again in a new container copies it from there, however this job ends. A trial that pauses keeps its folders:
+ * if a later job adds trials, it may be promoted. If that is the best trial it may then fail, and another one is the
+ * best. */
 static void forget_others(struct pl_sweep *sweep, size_t best)
 {
+    if (!pl_sweep_trials_is_over(sweep, best)) {
+        return;
+    }
     for (size_t trial = 0; trial < sweep->space->trials_count; trial++) {
-        if (!sweep->records[trial].host) {
+        if (!sweep->records[trial].host || !pl_sweep_trials_is_over(sweep, trial)) {
             continue;
         }
         if (trial != best && !sweep->runs[trial].model_gone) {

@@ -394,6 +394,23 @@ void pl_scheduler_close(struct pl_scheduler *scheduler)
     }
 }
 
+void pl_scheduler_reopen(struct pl_scheduler *scheduler)
+{
+    scheduler->closed = false;
+    for (size_t i = 0; i < scheduler->space->trials_count; i++) {
+        struct pl_sweep_progress *progress = &scheduler->trials[i].progress;
+
+        if (progress->state == PL_SWEEP_STOPPED && progress->runs == 0) {
+            progress->state = PL_SWEEP_WAITING;
+        }
+    }
+}
+
+bool pl_scheduler_is_closed(const struct pl_scheduler *scheduler)
+{
+    return scheduler->closed;
+}
+
 bool pl_scheduler_is_done(const struct pl_scheduler *scheduler)
 {
     size_t next;

@@ -93,6 +93,11 @@ void pl_scheduler_note_end(struct pl_scheduler *scheduler, size_t trial, enum pl
  */
 void pl_scheduler_close(struct pl_scheduler *scheduler);
 
+/** Continues a sweep that pl_scheduler_close() has ended: trials that have never run wait again. */
+void pl_scheduler_reopen(struct pl_scheduler *scheduler);
+
+bool pl_scheduler_is_closed(const struct pl_scheduler *scheduler);
+
 /** Returns whether no trial runs and no trial will run. */
 bool pl_scheduler_is_done(const struct pl_scheduler *scheduler);
 

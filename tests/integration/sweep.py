@@ -288,11 +288,19 @@ dd if=/dev/zero of="$SM_OUTPUT_DATA_DIR/some" bs=64k count=1 2>/dev/null
 
 
 def the_time_of_the_sweep_ends_it_with_the_best_so_far():
-    job = Job('trap \'echo "score=$SM_HP_X"; exit 0\' TERM; sleep 300 & wait $!\n', space={"x": [1, 2, 3]}, slots=1)
+    job = Job('trap \'echo "score=$SM_HP_X"; exit 0\' TERM; [ -e "$job/go" ] || { sleep 300 & wait $!; }; echo "score=$SM_HP_X"\n', space={"x": [1, 2, 3]}, slots=1)
     job.hyperparameters["paceline_sweep_time_s"] = "6"
     job.run()
     assert job.states() == ["stopped", "stopped", "stopped"] and [row["runs"] for row in job.rows()] == [1, 0, 0], job.rows()
     assert "\nbest_score=1.0 trial=0\n" in job.text(), job.text()
+    (job.base / "go").touch()
+    job.run()
+    assert "time was over in an earlier job: 2 trials that have not run do not start. " in job.text(), job.text()
+    assert [row["runs"] for row in job.rows()] == [1, 0, 0], job.rows()
+    job.hyperparameters["paceline_sweep_time_s"] = "3600"
+    job.run()
+    assert job.states() == ["stopped", "completed", "completed"] and [row["runs"] for row in job.rows()] == [1, 1, 1], job.rows()
+    assert "\nbest_score=3.0 trial=2\n" in job.text() and "earlier job" not in job.text(), job.text()
 
 
 def what_cannot_run_is_refused_before_anything_starts():

@@ -231,6 +231,26 @@ echo $SM_HP_X >$SM_MODEL_DIR/x; echo score=$SM_HP_X
         assert (job.base / "model/x").read_text() == f"{count}\n" and (job.base / "model/m").stat().st_size == int(each)
 
 
+def a_trial_that_pauses_at_the_end_keeps_its_checkpoints_for_added_trials():
+    job = Job('''d=$PACELINE_CHECKPOINT_DIR n=$(cat "$PACELINE_CHECKPOINT_DIR/n" 2>/dev/null || echo 0)
+echo "$PACELINE_TRIAL $n" >>"$job/begun"
+trap 'exit 0' TERM
+while [ $n -lt 4 ]; do
+  n=$((n + 1))
+  echo $n >"$d/n"; echo w$SM_HP_X >"$SM_MODEL_DIR/w"
+  echo "score=$SM_HP_X"
+  case $PACELINE_TRIAL:$n in [023]:2) sleep 300 & wait $! ;; esac # of these the stop comes now
+done
+''', space={"x": [5, 7]}, slots=1, scheduler={"asha": {"min": 2, "factor": 2, "max": 4}}).run()
+    assert sorted(os.listdir(job.base / "checkpoints")) == ["sweep.journal", "trial-0000", "trial-0000.model", "trial-0001.model"], job.text()
+    job.specification["space"] = {"x": [5, 7, 3, 4]}
+    new_container(job)
+    job.run()
+    assert job.begun() == [("0", "0"), ("0", "2"), ("1", "0"), ("2", "0"), ("3", "0")], job.begun()
+    assert job.states() == ["completed", "completed", "stopped", "stopped"] and [row["step"] for row in job.rows()] == [4, 4, 2, 2], job.rows()
+    assert (job.base / "model/w").read_text() == "w7\n", job.text()
+
+
 def a_full_disk_is_told_with_its_owner_and_the_best_so_far_is_the_result():
     job = Job('''echo $SM_HP_X >$SM_MODEL_DIR/x
 if [ $SM_HP_X = 3 ]; then
@@ -265,7 +285,7 @@ CASES = [the_best_model_is_there_at_every_start, one_seed_and_a_tie_keep_the_mod
          what_cannot_be_carried_fails_its_trial_by_name, a_best_trial_without_a_model_is_an_error, paths_that_a_program_names_are_its_own_trials,
          a_user_namespace_is_enough,
          without_mounts_shared_folders_are_watched, a_channel_in_pipe_mode_is_refused, each_slot_has_a_port_of_its_own, files_of_the_sdk_launch_no_trial,
-         a_trial_that_hangs_is_reported_alone, checkpoints_of_trials_that_are_over_are_removed,
+         a_trial_that_hangs_is_reported_alone, a_trial_that_pauses_at_the_end_keeps_its_checkpoints_for_added_trials, checkpoints_of_trials_that_are_over_are_removed,
          a_full_disk_is_told_with_its_owner_and_the_best_so_far_is_the_result, what_slots_need_is_asked_for_once]
 
 if __name__ == "__main__":

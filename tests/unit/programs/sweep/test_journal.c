@@ -129,7 +129,7 @@ static void record(struct sweep *sweep, const struct event *event)
                                       event->end == PL_SWEEP_END_FAILED ? "exit code 3 \xFF\"\n" : NULL, &sweep->error);
         break;
     case CLOSED:
-        status = pl_sweep_journal_closed(sweep->journal, &sweep->error);
+        status = pl_sweep_journal_closed(sweep->journal, 60, &sweep->error);
         break;
     }
     ck_assert_ok(status, &sweep->error);
