@@ -196,8 +196,8 @@ static void finish(pid_t group)
     pl_delivery_done(&delivery);
 }
 
-/* A shell may have started a process after the last look: it must not hold the output of this test, which meson reads to
- * its end. */
+/* A shell may have started a process after the last look: it must not hold the output of this test, which meson reads
+ * to its end. */
 static void finish_shell(pid_t group)
 {
     kill(-group, SIGKILL);
