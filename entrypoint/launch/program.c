@@ -328,8 +328,8 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
     bool pending = !has_code && job->submit_uri && strcmp(job->submit_uri, job->paths.code) != 0;
 
     if (pl_drivers_archive(&job->drivers)) { /* it is unpacked beside itself */
-        pending = !has_code_beside(job, pl_drivers_archive(&job->drivers)) ||
-                  (job->program && !code_has(job, job->program));
+        pending =
+            !has_code_beside(job, pl_drivers_archive(&job->drivers)) || (job->program && !code_has(job, job->program));
     }
     find_python(job, &program->python, NULL);
     if (job->command.count > 0) {
