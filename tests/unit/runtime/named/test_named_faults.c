@@ -723,8 +723,7 @@ START_TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
 }
 END_TEST
 
-/* The last rank's engine finds no memory once, each time at another request. What it has begun by then no longer
- * touches its buffers, and the first rank gets the cause while the last one's engine is there. */
+/* The last rank finds no memory at one request after another: its buffers stay as they are, the first rank hears it. */
 struct shortage {
     int refused_after;
     bool refused;
@@ -781,13 +780,11 @@ static void short_body(struct rank *self)
 START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
 {
     for (int size = 1; size <= 2; size++) {
-        bool refused = true;
+        struct shortage shortage = {.refused = true};
 
-        for (int after = 0; refused; after++) {
-            struct shortage shortage = {.refused_after = after};
-
+        for (int after = 0; shortage.refused; after++) {
+            shortage = (struct shortage){.refused_after = after};
             ck_assert_bodies(size, short_body, &shortage);
-            refused = shortage.refused;
         }
     }
 }
