@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* how long an unfinished line waits for its end */
-#define UNFINISHED_LINE_NS (PL_NS_PER_S / 10)
+#define UNFINISHED_LINE_NS (PL_NS_PER_S / 4)
 
 void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged)
 {

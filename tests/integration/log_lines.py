@@ -22,7 +22,7 @@ PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
 RANKS, SHIMS, LINES, SHORT_LINES = 4, 8, 100, 500
 MOST_S = 120  # for what comes in a second on a machine that has time
 
-# A line is in the log as a whole where its pieces come within 100 ms: one that this machine has halted is not counted. In some all ranks meet. What a rank
+# A line is in the log as a whole where its pieces come within 250 ms: one that this machine has halted is not counted. In some all ranks meet. What a rank
 # prints at once while mpirun is stopped is more than mpirun reads at a time, and with tags more than it has room for; `paceline rank` holds it.
 PROGRAM = f"""
 RANKS, LINES, SHORT_LINES = {RANKS}, {LINES}, {SHORT_LINES}
