@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "entrypoint/job/config.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/pyrepr.h"
@@ -243,10 +244,9 @@ enum pl_status pl_drivers_read(const char *input_data, struct pl_drivers *ret_dr
 
 const char *pl_drivers_archive(const struct pl_drivers *drivers)
 {
-    static const char tail[] = ".tar.gz";
     const char *name = drivers->source_dir, *slash;
 
-    if (!name || strlen(name) < strlen(tail) || strcmp(name + strlen(name) - strlen(tail), tail) != 0) {
+    if (!name || !pl_text_ends_with(name, ".tar.gz")) {
         return NULL;
     }
     slash = strrchr(name, '/');

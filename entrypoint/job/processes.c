@@ -118,11 +118,21 @@ static void fill_hosts(struct pl_job *job, const struct pl_python_json *counts)
     }
 }
 
+int64_t pl_processes_sum(const struct pl_job *job)
+{
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        sum += job->host_processes[i] > 0 ? job->host_processes[i] : job->devices;
+    }
+    return sum;
+}
+
 enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr)
 {
     const struct pl_python_json *counts = pl_python_json_member(job->framework, per_host);
     const int hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
-    int64_t sum = 0;
+    int64_t sum;
     int named = job->drivers.processes_per_host; /* from version 3 of the SDK, for every host */
 
     if (job->switches.native_server) {
@@ -147,9 +157,7 @@ enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr)
         return PL_MEMORY;
     }
     fill_hosts(job, counts);
-    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
-        sum += job->host_processes[i] > 0 ? job->host_processes[i] : job->devices;
-    }
+    sum = pl_processes_sum(job);
     if (sum > PL_JOB_PROCESSES_MAX) {
         return pl_error_set(reterr, PL_LIMIT, "%lld processes on %d hosts: expected at most %d processes",
                             (long long)sum, hosts, PL_JOB_PROCESSES_MAX);

@@ -20,4 +20,7 @@
  */
 enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Returns the number of processes on all hosts of the distribution, whatever sagemaker_mpi_num_processes says. */
+int64_t pl_processes_sum(const struct pl_job *job);
+
 #endif

@@ -5,6 +5,7 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "entrypoint/job/pyrepr.h"
 
 #include <stdio.h>
@@ -206,11 +207,8 @@ static bool is_hetero(const struct pl_job *job)
 static char *module_name(const struct pl_job *job)
 {
     const char *name = job->program ? job->program : "None";
-    size_t length = strlen(name);
+    const size_t length = strlen(name) - (pl_text_ends_with(name, ".py") ? strlen(".py") : 0);
 
-    if (length >= 3 && strcmp(name + length - 3, ".py") == 0) {
-        length -= 3;
-    }
     return pl_memory_string_n(name, length, NULL);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "base/environment.h"
 #include "base/memory.h"
+#include "entrypoint/job/processes.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/needs.h"
 
@@ -38,9 +39,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     size_t hosts = job->distribution_hosts.count;
 
     PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr));
-    for (size_t i = 0; i < hosts; i++) { /* a host of a group of its own may have another number */
-        plan->processes += job->host_processes[i] > 0 ? job->host_processes[i] : job->devices;
-    }
+    plan->processes = (int)pl_processes_sum(job); /* sagemaker_mpi_num_processes is mpirun's alone */
     if (!pl_launcher_is_elastic(job->process, NULL)) {
         plan->ranks = PL_LAUNCH_PLAN_RANKS_TORCHRUN;
     }

@@ -34,12 +34,11 @@ enum pl_status pl_needs_keys_missing(const char *path, struct pl_error *reterr)
 {
     return pl_error_set(
         reterr, PL_NOT_FOUND,
-        "the training image that this job names has no ssh keys ('%.100s' is missing); the hosts of a "
-        "job reach each other by ssh. Next: the Dockerfile that builds this training image needs `RUN "
-        "/opt/paceline/install --keys=yes` (Paceline's own Dockerfile makes keys unless it gets "
-        "SSH_KEYS=no). Or, without a build: give the job 32 random bytes as a file in a channel \"secret\" (File mode, "
-        "FullyReplicated), and environment={\"PACELINE_SSH_SECRET\": "
-        "\"/opt/ml/input/data/secret/FILE\"}",
+        "the training image that this job names has no ssh keys ('%.100s' is missing); the hosts of a job reach each "
+        "other by ssh. Next: the Dockerfile that builds this training image needs `RUN /opt/paceline/install "
+        "--keys=yes` (Paceline's own Dockerfile makes keys unless it gets SSH_KEYS=no). Or, without a build: give the "
+        "job 32 random bytes as a file in a channel \"secret\" (File mode, FullyReplicated), and "
+        "environment={\"PACELINE_SSH_SECRET\": \"/opt/ml/input/data/secret/FILE\"}",
         path);
 }
 

@@ -324,13 +324,11 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                struct pl_error *reterr)
 {
-    bool has_code = pl_program_has_code(job);
-    bool pending = !has_code && job->submit_uri && strcmp(job->submit_uri, job->paths.code) != 0;
+    const char *archive = pl_drivers_archive(&job->drivers); /* it is unpacked beside itself */
+    const bool has_code = pl_program_has_code(job);
+    const bool pending = archive ? !has_code_beside(job, archive) || (job->program && !code_has(job, job->program))
+                                 : !has_code && job->submit_uri && strcmp(job->submit_uri, job->paths.code) != 0;
 
-    if (pl_drivers_archive(&job->drivers)) { /* it is unpacked beside itself */
-        pending =
-            !has_code_beside(job, pl_drivers_archive(&job->drivers)) || (job->program && !code_has(job, job->program));
-    }
     find_python(job, &program->python, NULL);
     if (job->command.count > 0) {
         program->kind = PL_PROGRAM_GIVEN;

@@ -61,8 +61,11 @@ static bool is_loader(const struct member *member, int number)
     static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE};
     char name[64], parent_name[64];
 
+    if (number != SIGTERM) {
+        return false;
+    }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(faults); i++) {
-        if (number != SIGTERM || !pl_proc_catches(member->pid, faults[i])) {
+        if (!pl_proc_catches(member->pid, faults[i])) {
             return false;
         }
     }
@@ -84,17 +87,14 @@ static struct member *find_member(const struct members *members, pid_t pid)
 static bool list_group(pid_t group, struct members *members)
 {
     PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
+    struct member member = {.pid = 0};
     size_t capacity = 0;
-    const struct dirent *entry;
 
     if (!directory) {
         return false;
     }
-    while ((entry = readdir(directory))) {
-        struct member member = {.pid = (pid_t)strtol(entry->d_name, NULL, 10)};
-
-        if (member.pid > 0 && pl_proc_read_stat(member.pid, 0, &member.stat, NULL) == PL_OK &&
-            member.stat.group == group) {
+    while ((member.pid = pl_proc_next(directory)) > 0) {
+        if (pl_proc_read_stat(member.pid, 0, &member.stat, NULL) == PL_OK && member.stat.group == group) {
             if (pl_memory_grow(&members->items, &capacity, members->count + 1, sizeof(member), NULL) != PL_OK) {
                 return false;
             }

@@ -16,6 +16,20 @@
 
 enum { PATH_BYTES = 96, STAT_BYTES = 4096, STATUS_BYTES = 65536, WORDS_BYTES = 4 << 20 };
 
+pid_t pl_proc_next(DIR *directory)
+{
+    const struct dirent *entry;
+
+    while ((entry = readdir(directory))) {
+        const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        if (pid > 0) {
+            return pid;
+        }
+    }
+    return 0;
+}
+
 enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat, struct pl_error *reterr)
 {
     const char *open = strchr(line, '('), *close = strrchr(line, ')'); /* a name may contain parentheses itself */
@@ -210,18 +224,14 @@ static enum pl_status list_processes(const struct stat *paceline, struct candida
     PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
     PL_AUTO_FREE struct candidate *list = NULL;
     size_t count = 0, capacity = 0;
-    const struct dirent *entry;
+    pid_t pid;
 
     if (!directory) {
         return pl_error_errno(reterr, "list '/proc'");
     }
-    while ((entry = readdir(directory))) {
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-        if (pid > 0) {
-            PL_TRY(pl_memory_grow(&list, &capacity, count + 1, sizeof(*list), reterr));
-            count += look_at(pid, paceline, &list[count]);
-        }
+    while ((pid = pl_proc_next(directory)) > 0) {
+        PL_TRY(pl_memory_grow(&list, &capacity, count + 1, sizeof(*list), reterr));
+        count += look_at(pid, paceline, &list[count]);
     }
     *ret_list = PL_TAKE(list);
     *ret_count = count;

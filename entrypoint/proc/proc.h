@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,9 @@ struct pl_proc_stat {
     uint64_t cpu_ticks; /* in user and kernel mode */
     uint64_t start_ticks;
 };
+
+/** Returns the next process that `directory`, which is /proc, lists; 0 after the last one. */
+pid_t pl_proc_next(DIR *directory);
 
 /** Parse the line of /proc/PID/stat. PL_CORRUPT if it has another form. */
 enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat,

@@ -251,14 +251,14 @@ static bool is_spared(pid_t pid, const char *name, enum pl_process_spare spare)
 static size_t signal_children(int signal, const pid_t *keep, size_t keep_count, enum pl_process_spare spare)
 {
     PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
+    const pid_t self = getpid();
     size_t found = 0;
-    pid_t self = getpid();
+    pid_t pid;
 
     if (!directory) {
         return 0;
     }
-    for (const struct dirent *entry = readdir(directory); entry; entry = readdir(directory)) {
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+    while ((pid = pl_proc_next(directory)) > 0) {
         struct pl_proc_stat stat;
 
         if (pid > 1 && pid != self && !is_kept(pid, keep, keep_count) &&

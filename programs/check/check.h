@@ -108,6 +108,9 @@ void pl_check_host_count(const char *root, struct pl_check_counters *ret_counter
 void pl_check_host_transport(const struct pl_check_counters *before, const struct pl_check_counters *after,
                              uint64_t bytes, char *ret_name, size_t room);
 
+/** Returns how many names the comma-separated list `hosts` has. */
+int pl_check_evaluate_count_hosts(const char *hosts);
+
 /** Whether a link is slower than needed. */
 bool pl_check_evaluate_is_slow(const struct pl_check_needs *needs, const struct pl_check_link *links, size_t count);
 

@@ -86,16 +86,22 @@ static void evaluate_silent(const struct pl_check_report *report, struct pl_chec
     }
 }
 
+int pl_check_evaluate_count_hosts(const char *hosts)
+{
+    int count = *hosts != '\0';
+
+    for (; *hosts != '\0'; hosts++) {
+        count += *hosts == ',';
+    }
+    return count;
+}
+
 /* Adds a row if the job has hosts on which no rank was: mpirun has put their ranks elsewhere. */
 static void evaluate_hosts(const struct pl_check_report *report, struct pl_check_rows *rows)
 {
-    const char *at = report->needs->hosts;
-    int hosts = *at != '\0';
+    const int hosts = pl_check_evaluate_count_hosts(report->needs->hosts);
     struct pl_check_row *row;
 
-    for (; *at != '\0'; at++) {
-        hosts += *at == ',';
-    }
     if (report->hosts_count < hosts && report->silent->length == 0) {
         row = add(rows, "hosts", "all ranks");
         snprintf(row->found, sizeof(row->found), "ranks on %d host%s", report->hosts_count,

@@ -126,12 +126,10 @@ static void exchange_hosts(struct pl_check_ranks *check, unsigned char *received
 /* Finds the host name of a rank that has not answered: mpirun fills hosts in their order. */
 static void name_rank(const struct pl_check_ranks *check, int rank, char *ret_name, size_t room)
 {
+    const int hosts = pl_check_evaluate_count_hosts(check->needs.hosts);
     const char *at = check->needs.hosts;
-    int hosts = *at != '\0', wanted;
+    int wanted;
 
-    for (const char *comma = strchr(at, ','); comma; comma = strchr(comma + 1, ',')) {
-        hosts++;
-    }
     if (check->by_rank[rank].name[0] != '\0') {
         snprintf(ret_name, room, "%.150s", check->by_rank[rank].name);
         return;

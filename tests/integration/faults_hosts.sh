@@ -151,18 +151,23 @@ expect_failure algo-2 "master host algo-1 went away: nothing was received from i
 expect_nobody
 case_end algo-1 algo-2
 
-for host in algo-1 algo-2; do
-  case_begin "SIGTERM to $host: ranks on both save"
-  start_both save 0 1
-  await_ranks
-  case_mark
-  host_signal $host TERM
+# expect_saves: both hosts end well, and each of the four ranks has saved.
+expect_saves() {
+  local rank
   wait_host algo-1 60
   wait_host algo-2 30
   expect_code algo-1 0
   expect_code algo-2 0
   for rank in 0 1; do [ -e "$cluster/algo-1/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
   for rank in 2 3; do [ -e "$cluster/algo-2/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
+}
+for host in algo-1 algo-2; do
+  case_begin "SIGTERM to $host: ranks on both save"
+  start_both save 0 1
+  await_ranks
+  case_mark
+  host_signal $host TERM
+  expect_saves
   expect_nobody
   case_end algo-1 algo-2
 done
@@ -176,12 +181,7 @@ done
 await_ranks
 case_mark
 host_signal algo-2 TERM
-wait_host algo-1 60
-wait_host algo-2 30
-expect_code algo-1 0
-expect_code algo-2 0
-for rank in 0 1; do [ -e "$cluster/algo-1/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
-for rank in 2 3; do [ -e "$cluster/algo-2/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
+expect_saves
 [ "$(grep -c 'the shell ends' "$cluster/algo-1.log")" = 4 ] || case_failed "not all shells have ended by themselves"
 ! grep -q 'has no handler' "$cluster"/algo-?.log || case_failed "a rank that saves is said to have no handler"
 expect_nobody

@@ -17,13 +17,13 @@ fail() { echo "FAILED: $*"; [ ! -e "$work/log" ] || cat "$work/log"; exit 1; }
 for folder in /usr/local /opt /etc; do mount -t tmpfs tmpfs $folder; done
 mkdir -p "$work"/prefix/{bin,libexec/paceline,share/paceline,lib/pkgconfig} "$work"/{tools,other,second/bin,second/lib} /opt/openmpi/{bin,lib} /usr/local/bin
 for tool in sh dirname readlink sed cat getconf sort head tail grep mkdir ln rm; do ln -s "$(command -v $tool)" "$work/tools/$tool"; done
-# stub FILE WORDS: a program that prints the words.
-stub() { printf '#!/bin/sh\necho "%s"\n' "$2" >"$1"; chmod +x "$1"; }
-stub "$work/tools/ldconfig" ""
-stub "$work/prefix/bin/paceline" "paceline 0.0.0"
-stub "$work/other/mpirun" "HYDRA build details: Version: 4.1"
+# fake_program FILE WORDS: a program that prints the words.
+fake_program() { printf '#!/bin/sh\necho "%s"\n' "$2" >"$1"; chmod +x "$1"; }
+fake_program "$work/tools/ldconfig" ""
+fake_program "$work/prefix/bin/paceline" "paceline 0.0.0"
+fake_program "$work/other/mpirun" "HYDRA build details: Version: 4.1"
 for folder in /opt/openmpi "$work/second"; do
-  stub $folder/bin/mpirun "mpirun (Open MPI) 4.1.4"
+  fake_program $folder/bin/mpirun "mpirun (Open MPI) 4.1.4"
   touch $folder/lib/libmpi.so.40
 done
 cp "$PACELINE_SOURCE/entrypoint/install.sh" "$work/prefix/install"

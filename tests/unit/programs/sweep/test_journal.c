@@ -9,12 +9,13 @@
 #include "programs/sweep/journal.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
+#include "tests/unit/programs/sweep/journal_sweep.h"
 
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 
-enum { EVENTS = 40, TRIALS = 5, FILE_BYTES = 1 << 20 };
+enum { EVENTS = 40, FILE_BYTES = 1 << 20 };
 
 static const char specification[] =
     "{\"metric\": \"acc\", \"goal\": \"maximize\",\n \"space\": {\"a\": [1, 2, 3, 4, 5]},"
@@ -29,15 +30,6 @@ static struct scratch scratch_in_memory(void)
     return scratch_new();
 }
 
-/* A scheduler, its records, and its journal if one is open. */
-struct sweep {
-    struct pl_sweep_space *space;
-    struct pl_scheduler *scheduler;
-    struct pl_sweep_record records[TRIALS];
-    struct pl_sweep_journal *journal;
-    struct pl_error error;
-};
-
 static void sweep_init_as(struct sweep *sweep, const char *text)
 {
     *sweep = (struct sweep){.space = NULL};
@@ -49,17 +41,6 @@ static void sweep_init_as(struct sweep *sweep, const char *text)
 static void sweep_init(struct sweep *sweep)
 {
     sweep_init_as(sweep, specification);
-}
-
-static void sweep_done(struct sweep *sweep)
-{
-    pl_sweep_journal_close(sweep->journal);
-    for (size_t i = 0; i < TRIALS; i++) {
-        free(sweep->records[i].host);
-        free(sweep->records[i].reason);
-    }
-    pl_scheduler_free(sweep->scheduler);
-    pl_sweep_space_free(sweep->space);
 }
 
 static const char same[] = "{\"metric\": {\"name\": \"acc\"}, \"hyperparameters\": {\"epochs\": \"9\"}, "

@@ -7,20 +7,12 @@
 #include "programs/sweep/journal_file.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
+#include "tests/unit/programs/sweep/journal_sweep.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TRIALS = 5 };
-
-struct sweep {
-    struct pl_sweep_space *space;
-    struct pl_scheduler *scheduler;
-    struct pl_sweep_record records[TRIALS];
-    struct pl_sweep_journal *journal;
-};
 
 /* Opens a sweep of `trials` trials, at most TRIALS, that may take `limit_s`. */
 static void sweep_open_as(struct sweep *sweep, const char *path, int trials, double limit_s)
@@ -45,17 +37,6 @@ static void sweep_open_as(struct sweep *sweep, const char *path, int trials, dou
 static void sweep_open(struct sweep *sweep, const char *path)
 {
     sweep_open_as(sweep, path, TRIALS, 60);
-}
-
-static void sweep_done(struct sweep *sweep)
-{
-    pl_sweep_journal_close(sweep->journal);
-    for (size_t i = 0; i < TRIALS; i++) {
-        free(sweep->records[i].host);
-        free(sweep->records[i].reason);
-    }
-    pl_scheduler_free(sweep->scheduler);
-    pl_sweep_space_free(sweep->space);
 }
 
 /* Appends lines to the journal at `path`; each has no closing brace. */
