@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_options.h"
+#include "entrypoint/supervise/blas.h"
 #include "entrypoint/supervise/process.h"
 
 #include <signal.h>
@@ -138,6 +139,9 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     }
     adapt_mpirun(supervisor);
     setup.argv = (const char *const *)plan->argv.items;
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE) { /* others get it from paceline rank */
+        PL_TRY(pl_blas_set_core(setup.argv, supervisor->environment, reterr));
+    }
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
     setup.foreground = plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
