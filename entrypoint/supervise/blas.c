@@ -74,8 +74,8 @@ const char *pl_blas_better_core(char core[PL_BLAS_CORE_BYTES])
 static bool has_debians(const char *python, const struct pl_environment *environment)
 {
     static const char probe[] = "import importlib.util as u, sys\n"
-                                   "found = u.find_spec('numpy') or u.find_spec('torch')\n"
-                                   "sys.exit(not found or not str(found.origin).startswith('/usr/lib/python3/'))\n";
+                                "found = u.find_spec('numpy') or u.find_spec('torch')\n"
+                                "sys.exit(not found or not str(found.origin).startswith('/usr/lib/python3/'))\n";
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
     setup.argv = (const char *const[]){python, "-c", probe, NULL};
