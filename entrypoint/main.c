@@ -27,7 +27,7 @@ enum { SELF_PATH_BYTES = 4096 };
 
 static int run_relay(const struct pl_invocation *call)
 {
-    return pl_relay_run(&call->words, call->environment, call->self_path);
+    return pl_relay_run(&call->words, call->environment);
 }
 
 /* As in the toolkit, train takes no arguments. A platform may pass any arguments to its container, and they are

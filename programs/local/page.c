@@ -46,7 +46,7 @@ static void write_time(struct pl_json_writer *writer, const char *name, int64_t 
 
 static enum pl_status write_job(const struct pl_local *local, struct pl_error *reterr)
 {
-    const struct pl_local_view *job = local->job;
+    const struct pl_local_job *job = local->job;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE, reason = PL_TEXT_NONE, path = PL_TEXT_NONE;
     struct pl_json_writer writer = PL_JSON_WRITER(&text);
 

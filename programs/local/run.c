@@ -13,7 +13,6 @@
 #include "programs/local/host_container.h"
 #include "programs/local/rehearse.h"
 #include "programs/local/spot.h"
-#include "programs/local/state.h"
 #include "programs/local/stop.h"
 
 #include <errno.h>
@@ -191,7 +190,6 @@ static void note_end(struct run *run, pid_t pid, int status)
 
             host->pid = 0;
             host->code = is_signal ? 128 + code : code;
-            pl_local_state_write(local);
             if (host->code != 0 && run->others_ns == PL_DEADLINE_NEVER && local->end == PL_LOCAL_RUNS) {
                 run->others_ns = pl_deadline_after_ns(host->lost ? LOST_NS : OTHERS_NS);
             }
@@ -328,7 +326,7 @@ static void end_all(struct pl_local *local)
 /* What the first process of each host runs: the image's entry point and its arguments, as containers have them. */
 static enum pl_status make_words(const struct pl_local *local, const char ***ret_words, struct pl_error *reterr)
 {
-    const struct pl_local_view *job = local->job;
+    const struct pl_local_job *job = local->job;
     const char **words = pl_memory_new(job->entrypoint_words + job->argument_words + 4, sizeof(*words), reterr);
     size_t count = 0;
 
@@ -366,7 +364,6 @@ static enum pl_status start_all(struct pl_local *local, const char *const *words
     for (size_t i = 0; i < local->job->hosts; i++) {
         PL_TRY(pl_local_host_start(local, i, words, reterr));
     }
-    pl_local_state_write(local);
     return PL_OK;
 }
 

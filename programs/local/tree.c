@@ -69,12 +69,7 @@ enum pl_status pl_local_tree_name_hosts(struct pl_local *local, struct pl_error 
 
 bool pl_local_tree_has_channel(const struct pl_local *local, size_t index, const struct pl_local_channel *channel)
 {
-    for (size_t i = 0; i < channel->group_count; i++) {
-        if (strcmp(channel->groups[i], local->hosts[index].group) == 0) {
-            return true;
-        }
-    }
-    return channel->group_count == 0;
+    return pl_local_channel_is_of(channel, local->hosts[index].group);
 }
 
 static enum pl_status write_json(const struct pl_local_host *host, const char *name,

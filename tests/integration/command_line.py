@@ -70,7 +70,6 @@ WRONG = {
     "feed --augmented a --recordio s3://bucket/m FILE": "paceline feed: error: --augmented goes with neither --manifest, --recordio nor --decompress",
     "feed --manifest FOLDER FILE": "paceline feed: error: 'FOLDER': a manifest is an object on S3, s3://BUCKET/KEY",
     "feed s3:///x FILE": "paceline feed: error: '' is not a bucket name (in 's3:///x'): expected 3 to 63 lower-case letters, digits, dots and hyphens",
-    "shell --nonsense algo-2": "paceline shell: error: expected HOST, and a command where one is to be run, found '--nonsense'; --help tells more",
     "sync FOLDER": "paceline sync: error: expected DIRECTORY and s3://BUCKET/PREFIX, found 1 arguments; --help tells more",
     "sync --finish soon FOLDER s3://bucket/": "paceline sync: error: --finish is 'soon', expected a number from 0.001 to 86400",
     "sync FILE s3://bucket/": "paceline sync: error: 'FILE' to 's3://bucket/': 'FILE' is not a directory",
@@ -237,7 +236,7 @@ def main():
             found.append(f"paceline s3 cp of a file that is not there: status {done.returncode}, {done.stderr}")
         found.extend(outputs(pathlib.Path(scratch)))
         found.extend(quickstart(pathlib.Path(scratch)))
-    for verb in ("s3", "feed", "sync", "bench", "info", "server", "trace", "shell", "sweep"):
+    for verb in ("s3", "feed", "sync", "bench", "info", "server", "trace", "sweep"):
         for words in ((verb, "--help"), ("help", verb), (verb, *(() if verb in ("info", "server", "sweep") else ("FILE",)), "--help")):
             done = run(*words)
             if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}") or done.stderr:
@@ -247,7 +246,7 @@ def main():
             done = run(*words, keys={"SAGEMAKER_BASE_DIR": "/nonexistent"})
             if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}") or done.stderr:
                 found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
-    for words in (("s3",), ("feed",), ("sync",), ("bench",), ("server",), ("trace",), ("trace", "--"), ("shell",)):
+    for words in (("s3",), ("feed",), ("sync",), ("bench",), ("server",), ("trace",), ("trace", "--")):
         done = run(*words)
         if done.returncode != 2 or not done.stderr.startswith(f"usage: paceline {words[0]}") or done.stdout:
             found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
