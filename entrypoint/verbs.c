@@ -134,9 +134,6 @@ static const struct pl_verb_option s3_options[] = {
     {"--requester-pays", NULL, "this account pays for the requests"},
     {"--no-checksums", NULL, "do not send x-amz-checksum-crc32c"},
     ENCRYPTION,
-    {"--copy-props", "none|metadata-directive|default",
-     "what a copy of an object keeps: none; metadata-directive: type, cache control, metadata and the like, as without "
-     "the option; default: tags too"},
     {"--connections", "N", "transfers at a time (16)"},
     {"--budget", "MIB", "memory for data under way (64)"},
     {"--part", "MIB", "size of one range (an eighth of the budget, at most 4), or of an upload's part (16)"},
@@ -325,11 +322,10 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline feed --epochs 3 --recordio s3://bucket/train/ /opt/ml/input/data/train &"},
     {.name = "s3",
      .program = "paceline-s3",
-     .summary = "list, print, copy and remove objects of S3",
+     .summary = "list, print and copy objects of S3",
      .arguments = "ls [--recursive] s3://BUCKET/PREFIX\n"
                   "cat s3://BUCKET/KEY...\n"
-                  "cp [--recursive] FROM TO\n"
-                  "rm [--recursive] s3://BUCKET/KEY",
+                  "cp [--recursive] FROM TO",
      .text = "FROM or TO is s3://BUCKET/KEY, a file, or - for a stream.",
      OPTIONS(s3_options),
      .examples = "paceline s3 ls s3://bucket/data/\npaceline s3 cp --recursive s3://bucket/data/ data\ntar c model | "
