@@ -227,7 +227,7 @@ static void write_page(const struct pl_job *job, const struct pl_signals *signal
         setup.environment = pl_environment_strings(job->process);
         setup.signals = signals;
         setup.death_signal = SIGKILL;
-        status = pl_process_run(&setup, pl_deadline_after_ns(PAGE_NS), &error);
+        status = pl_process_run(&setup, pl_deadline_after_ns(PAGE_NS), NULL, &error);
     }
     if (status != PL_OK) {
         pl_log_error(&error, "there is no report");
