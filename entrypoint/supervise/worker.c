@@ -211,7 +211,7 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
 static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char *text, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE, whole = PL_STRV_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     enum pl_status status;
     char *path;
 
@@ -220,9 +220,7 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     if (status == PL_OK) {
         free(command.items[0]);
         command.items[0] = path;
-        PL_TRY(pl_strv_add_all(&whole, &supervisor->plan->daemon_prefix, reterr));
-        PL_TRY(pl_strv_add_all(&whole, &command, reterr));
-        setup.argv = (const char *const *)whole.items;
+        setup.argv = (const char *const *)command.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
         status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
