@@ -19,6 +19,9 @@
 #include <sys/types.h>
 #include <time.h>
 
+/** Where a host finds the secret of the ssh keys. */
+#define PL_LOCAL_SECRET_PATH "/run/paceline-secret"
+
 enum {
     PL_LOCAL_LINE_BYTES = 64 * 1024,
     PL_LOCAL_MOST_ENGINE_OPTIONS = 64,

@@ -17,11 +17,9 @@
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
 #include "programs/local/host_container.h"
-#include "programs/local/page.h"
 #include "programs/local/rehearse.h"
 #include "programs/local/result.h"
 #include "programs/local/run.h"
-#include "programs/local/secret.h"
 #include "programs/local/spot.h"
 #include "programs/local/tree.h"
 
@@ -407,7 +405,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(pl_local_channels_check(local, reterr));
     PL_TRY(pl_local_tree_clear(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
-    PL_TRY(pl_local_secret_make(local, reterr));
+    PL_TRY(pl_local_tree_make_secret(local, reterr));
     PL_TRY(remove_earlier(local, reterr));
     PL_TRY(open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
@@ -424,7 +422,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
         pl_log(PL_LOG_WARNING, "spot stop: there was none, because the job ended before it");
     }
     status = pl_local_result_pack(local, reterr);
-    pl_local_page_write(local);
+    pl_local_result_write(local);
     pl_local_result_print(local); /* on a full disk too */
     return status;
 }
@@ -445,7 +443,7 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     PL_TRY(local->hosts ? PL_OK : PL_MEMORY);
     PL_TRY(pl_signals_open(&local->signals, reterr));
     pl_process_adopt_orphans();
-    pl_local_secret_remove_left(options->folder);
+    pl_local_tree_remove_secrets(options->folder);
     PL_TRY(open_folder(local, options, reterr));
     PL_TRY(pl_local_rehearse_check(local, reterr));
     PL_TRY(pl_local_hosts_choose(local, reterr));
