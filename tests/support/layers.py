@@ -83,7 +83,7 @@ GUARDED_HEADERS = {
     r"Python\.h": r"^runtime/horovod/torch(_stage|_tensor)?\.c$",
     r"curl/.*": r"^s3io/http/[a-z0-9_]+\.c$",
     r"elfutils/.*": r"^programs/stacks/unwind\.c$",
-    r"(?:cjson/)?cJSON.*\.h": r"^(base/json/json|examples/synthetic/gradient_list)\.c$",
+    r"(?:cjson/)?cJSON.*\.h": r"^(base/json/(json\.c|python_json_tree\.h)|examples/synthetic/gradient_list\.c)$",
 }
 
 # identifier (as a pattern) -> files that may contain it, besides tests
