@@ -98,6 +98,15 @@ DIALECT = {
     r"\(void\)\s*[A-Za-z_]\w*(?:(?:->|\.)\w+)*\s*\(": "a result that is not needed is dropped without a cast",
 }
 
+# A reader in a pipe of shell commands that may leave before the end. The writer then dies of SIGPIPE, and where pipefail is set the pipe fails with
+# it. GNU grep without -q reads to the end, also when its output is /dev/null.
+EARLY_READER = re.compile(r"""(?<![|\\])\|&?(?!\|)\s*(?:[({]\s*)*(?:(?:\w+=\S*|command|exec|env)\s+)*(?:
+    head(?=[\s;&|)'"`]|$)(?!(?:\s+-\S+)*?\s+(?:-[nc]\s*-|--(?:lines|bytes)=-))
+  | [ef]?grep(?:\s+(?:-\S+|\d+))*?\s+(?:-[a-zA-Z]*[qmlL]|--(?:quiet|silent|max-count|files))
+  | sed(?:\s+-\S+)*\s+(?:'[^']*?|"[^"]*?|[^\s'"]*?)(?<![A-Za-z\\])[qQ]\d*(?=[\s;}'"]|$)
+  | [gm]?awk\s[^'|]*'(?:(?!END)[^'])*?\bexit\b
+  | read(?=[\s;&)'"]|$))""", re.X | re.M)
+
 TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "programs", "tests", "docs", "Dockerfile", "meson.build",
              "meson_options.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
 CODE = {".c", ".h", ".cc", ".cu", ".cuh"}
@@ -217,6 +226,21 @@ def check_text(name, text):
             yield line, f"unfinished work is not landed ('{match.group(0)}')"
         for line, match in lines_matching(MACHINE_PATH, text):
             yield line, f"a path of one machine ('{match.group(0)}')"
+
+
+def shell_text(name, text):
+    """What of a file may be commands of a shell: scripts, also those in Python's texts, and the blocks of a page; lines keep their numbers."""
+    suffix = pathlib.PurePath(name).suffix
+    if suffix == ".md":
+        text = re.sub(r"(?ms)(?:\A|^```\n).*?(?:^```(?:sh|dockerfile)\n|\Z)", blank, text)
+    elif suffix not in {".sh", ".py", ".yml"} and name != "Dockerfile" and not re.match(r"#!.*sh\n", text):
+        return ""
+    return re.sub(r"(?m)^[ \t]*#.*$", "", text)
+
+
+def check_pipes(name, text):
+    for line, match in lines_matching(EARLY_READER, shell_text(name, text)):
+        yield line, f"'{' '.join(match.group(0).split())}' may leave the pipe early and kill its writer: sed -n 1p, or grep >/dev/null without -q, reads to the end"
 
 
 def check_registered(root, names):
@@ -378,6 +402,8 @@ def main():
         text = data.decode("utf-8", errors="replace")
         suffix = pathlib.PurePath(name).suffix
         for line, what in check_text(name, text):
+            findings.append((f"{name}:{line}", what))
+        for line, what in check_pipes(name, text) if not re.fullmatch(UNWORDED, name) else []:
             findings.append((f"{name}:{line}", what))
         for line, what in check_first_comment(root, name, text):
             findings.append((f"{name}:{line}", what))

@@ -66,6 +66,12 @@ TREE = {
     "tests/unit/base/attic/test_two.c": ("/* Covers base/good.h,\n * base/words.c. What it does. */\n", []),
     "tests/unit/base/attic/test_silent.c": ("/* Tests something. */\nint named; /* Covers base/good.h. */\n", ["says in its first comment what it covers"]),
     "tests/unit/base/attic/test_wrong.c": ("/* Covers base/good.h, base/gone.c. */\nint named;\n", ["covers 'base/gone.c', which does not exist"]),
+    "tests/pipes.sh": ("tar tzf a | grep -q b\nnm a |\n  head -n 1\nx=$(nm a | sed '/b/q')\nnm a | awk '/b/ { print; exit }'\nnm a | { read -r b; }\n"
+                       "nm a | LC_ALL=C grep -a -m 1 b\nnm a 2>&1 | sed -n '2{p;q}'\nsh -c 'nm a | head'\n", ["may leave the pipe early"] * 8),
+    "tests/whole.sh": ("# nm a | head\ngrep -q a b || head -n 1 b\nnm a | head -n -1\nnm a | sed 's/q/a/; /quick/d'\nnm a | grep 'a -q' >/dev/null\n"
+                       "nm a | awk '{ n++ }\nEND { exit n }'\nnm a | while read -r b; do echo; done\ngrep -q a <<<\"$b\"\n", []),
+    "tests/pipes.py": ("# SPDX-License-Identifier: Apache-2.0\nSCRIPT = 'nm a | head -n 1'\nhead = 1 | len(SCRIPT)\n", ["may leave the pipe early"]),
+    "docs/pipes.md": ("A | head | of a table\n\n```sh\nnm a | grep -q b\n```\n\n    rank 0 | read all | work\n", ["may leave the pipe early"]),
     "tests/unit/base/attic/test_script.sh": ("# Covers base/good.h.\n", []),
 }
 
