@@ -657,7 +657,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     const struct master *master = supervisor->state;
 
     if (!supervisor->failed) {
-        PL_TRY(pl_peers_resolve(supervisor, reterr));
+        PL_TRY(pl_peers_resolve(supervisor, true, reterr));
     }
     if (master->can_link) {
         PL_TRY(link_workers(supervisor, reterr));
