@@ -108,9 +108,22 @@ def env_prints_what_train_adds():
 def start_words():
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
         expect(subprocess.run([PACELINE], env=tree.env, check=False).returncode == 0, 'no word')
-        expect(tree.train('train', 'ignored', '--too') == 0 and tree.read('output/data/args') == '', 'arguments after train')
+        expect(tree.train('train', 'train') == 0 and tree.read('output/data/args') == '', 'an image whose entry point is `paceline train`')
+        for words in (('--epochs', '3'), ('train', '--epochs'), ('--help',), ('trian',)):
+            expect(tree.train('train', *words) == 2, words)
+            expect(tree.read('output/failure').startswith(f"train takes no arguments, found '{words[0]}'; the program gets its arguments from "), tree.read('output/failure'))
+            expect(tree.read('output/success') is None, words)
         expect(tree.train('--', 'sh', '-c', 'exit 7') != 0 and '7' in tree.read('output/failure'), 'a command')
         expect(tree.train('inof') == 2, 'a mistyped verb')
+        base = os.path.relpath(tree.base)
+        shutil.rmtree(tree.base / 'output')
+        for name in (base, './' + base + '//'):
+            tree.env['SAGEMAKER_BASE_DIR'] = name
+            expect(tree.train() == 0 and tree.read('output/success') is not None, tree.done.stderr)
+            seen = tree.seen()
+            expect(os.path.isabs(seen['SAGEMAKER_BASE_DIR']) and os.path.samefile(seen['SAGEMAKER_BASE_DIR'], tree.base), seen)
+            expect(os.path.isabs(seen['SM_MODEL_DIR']) and os.path.samefile(seen['SM_MODEL_DIR'], tree.base / 'model'), seen)
+        tree.env['SAGEMAKER_BASE_DIR'] = str(tree.base)
         (tree.base / 'input/config/resourceconfig.json').unlink()
         expect(subprocess.run([PACELINE], env=tree.env, stderr=subprocess.PIPE, check=False).returncode == 2, 'no job')
 
