@@ -80,7 +80,7 @@ static bool has_debians(const char *python, const struct pl_environment *environ
 
     setup.argv = (const char *const[]){python, "-c", probe, NULL};
     setup.environment = pl_environment_strings(environment);
-    return pl_process_run(&setup, pl_deadline_after_ns(ANSWER_NS), NULL) == PL_OK;
+    return pl_process_run(&setup, pl_deadline_after_ns(ANSWER_NS), NULL, NULL) == PL_OK;
 }
 
 enum pl_status pl_blas_set_core(const char *const *argv, struct pl_environment *environment, struct pl_error *reterr)
