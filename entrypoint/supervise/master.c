@@ -62,7 +62,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     switch (connection->source) {
     case PL_EXIT_SOURCE_PROGRAM:
     case PL_EXIT_SOURCE_LAUNCHER:
-    case PL_EXIT_SOURCE_AGENT:
+    case PL_EXIT_SOURCE_TORCHRUN:
         supervisor->main_ended = true;
         supervisor->main_report = *exit_report;
         if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && connection->source != PL_EXIT_SOURCE_LAUNCHER &&
@@ -97,7 +97,7 @@ static struct pl_connection *find_agent(struct pl_supervisor *supervisor, int in
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
-        if (connection->kind == PL_CONNECTION_AGENT && connection->index == index && !connection->dropped) {
+        if (connection->kind == PL_CONNECTION_RSH_AGENT && connection->index == index && !connection->dropped) {
             return connection;
         }
     }
@@ -167,7 +167,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_connection *c
         session->processes = (int)processes;
     }
     session->ready = true;
-    connection->begun = true;
+    connection->ready = true;
     pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get the stop with the others */
     pl_holding_ask_again(supervisor);
     if (master->result_sent) {
@@ -199,7 +199,7 @@ static void take_end(struct pl_supervisor *supervisor, struct pl_connection *con
         note_rank_end(supervisor, &exit_report);
         return;
     }
-    if (exit_report.source == PL_EXIT_SOURCE_PROGRAM || exit_report.source == PL_EXIT_SOURCE_AGENT) {
+    if (exit_report.source == PL_EXIT_SOURCE_PROGRAM || exit_report.source == PL_EXIT_SOURCE_TORCHRUN) {
         session->program_ended = true;
     }
     if (session->outside) {
@@ -298,7 +298,7 @@ static const struct pl_frame_rule master_frames[] = {
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, take_answer},
     {PL_FRAME_SUSPENDED, PL_CONNECTION_WORKER, 2, take_suspended},
     {PL_FRAME_QUIET, PL_CONNECTION_WORKER, 1, take_quiet},
-    {PL_FRAME_START, PL_CONNECTION_AGENT, 2, forward_start},
+    {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 2, forward_start},
     {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, refuse_master},
 };
 
@@ -596,8 +596,8 @@ static void explain_ended_ranks(struct pl_supervisor *supervisor)
 
     supervisor->exit_report = left ? master->left_early : supervisor->main_report;
     snprintf(supervisor->exit_report.note, sizeof(supervisor->exit_report.note), "%s",
-             left ? "it left without MPI_Finalize(), which pl_runtime_stop() calls, while other ranks ran, so that "
-                    "mpirun ended them"
+             left ? "it left without MPI_Finalize() while other ranks ran, so that mpirun ended them; does the "
+                    "program leave in its middle, for example by os._exit()?"
                   : "it ended its ranks, none of which had failed: was it sent a signal?");
 }
 
@@ -639,7 +639,7 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
             /* mpirun's own message about this is longer than the part of a failure file that people see. If a report is
              * missing, its host may know the reason. */
             snprintf(main_report->note, sizeof(main_report->note),
-                     "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
+                     "no rank failed; did one end without MPI_Finalize(), for example by os._exit()?");
         }
         if (launcher_ended_ranks(supervisor)) {
             explain_ended_ranks(supervisor);
@@ -657,7 +657,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     const struct master *master = supervisor->state;
 
     if (!supervisor->failed) {
-        PL_TRY(pl_peers_resolve(supervisor, reterr));
+        PL_TRY(pl_peers_resolve(supervisor, true, reterr));
     }
     if (master->can_link) {
         PL_TRY(link_workers(supervisor, reterr));

@@ -157,7 +157,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
         note_sshd_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_PROGRAM:
-    case PL_EXIT_SOURCE_AGENT:
+    case PL_EXIT_SOURCE_TORCHRUN:
         supervisor->main_ended = true;
         supervisor->main_report = *exit_report;
         note_own_end(supervisor, exit_report);
@@ -211,7 +211,7 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
 static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char *text, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE, whole = PL_STRV_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     enum pl_status status;
     char *path;
 
@@ -220,9 +220,7 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     if (status == PL_OK) {
         free(command.items[0]);
         command.items[0] = path;
-        PL_TRY(pl_strv_add_all(&whole, &supervisor->plan->daemon_prefix, reterr));
-        PL_TRY(pl_strv_add_all(&whole, &command, reterr));
-        setup.argv = (const char *const *)whole.items;
+        setup.argv = (const char *const *)command.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
         status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
@@ -286,7 +284,7 @@ static void welcome_master(struct pl_supervisor *supervisor, struct pl_connectio
     }
     state->master = connection;
     state->joined = true;
-    connection->begun = true;
+    connection->ready = true;
     pl_supervise_forward_stop(supervisor, connection); /* the stop came before the master connected */
     report_earlier_ends(supervisor);
 }
@@ -401,7 +399,7 @@ static const struct pl_frame_rule worker_frames[] = {
     {PL_FRAME_HOLD, PL_CONNECTION_MASTER, 1, take_hold},
     {PL_FRAME_RELEASE, PL_CONNECTION_MASTER, 0, take_release},
     {PL_FRAME_RESULT, PL_CONNECTION_MASTER, 0, take_result},
-    {PL_FRAME_START, PL_CONNECTION_AGENT, 0, refuse_agent},
+    {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 0, refuse_agent},
     {PL_FRAME_BEGUN, PL_CONNECTION_SHIM, 0, take_begun},
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, relay_frame},
     {PL_FRAME_SUSPENDED, PL_CONNECTION_SHIM, 2, relay_frame},
@@ -588,7 +586,7 @@ static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct p
 {
     const struct worker_state *state = supervisor->state;
 
-    PL_TRY(pl_peers_resolve(supervisor, reterr));
+    PL_TRY(pl_peers_resolve(supervisor, true, reterr));
     if (supervisor->failed || supervisor->stop_number != 0) {
         return supervisor->failed ? PL_FAILED : PL_CANCELLED;
     }
@@ -652,7 +650,7 @@ static void shut_down(struct pl_supervisor *supervisor)
     while (state->result_known &&
            (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) ||
             pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM) ||
-            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_AGENT)) &&
+            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_TORCHRUN)) &&
            pl_supervise_wait(supervisor, deadline_ns)) {
     }
     pl_supervise_end_sidecars(supervisor);
@@ -701,7 +699,9 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error 
         *reterr = error;
     }
     PL_TRY(status);
-    return pl_supervise_prepare(supervisor, reterr);
+    PL_TRY(pl_supervise_prepare(supervisor, reterr));
+    /* its own program waits for all names; ranks and their daemons need only this one */
+    return is_beside(supervisor) || supervisor->failed ? PL_OK : pl_peers_resolve(supervisor, false, reterr);
 }
 
 int pl_worker_run(struct pl_supervisor *supervisor)

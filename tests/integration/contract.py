@@ -108,9 +108,22 @@ def env_prints_what_train_adds():
 def start_words():
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
         expect(subprocess.run([PACELINE], env=tree.env, check=False).returncode == 0, 'no word')
-        expect(tree.train('train', 'ignored', '--too') == 0 and tree.read('output/data/args') == '', 'arguments after train')
+        expect(tree.train('train', 'train') == 0 and tree.read('output/data/args') == '', 'an image whose entry point is `paceline train`')
+        for words in (('--epochs', '3'), ('train', '--epochs'), ('--help',), ('trian',)):
+            expect(tree.train('train', *words) == 2, words)
+            expect(tree.read('output/failure').startswith(f"train takes no arguments, found '{words[0]}'; the program gets its arguments from "), tree.read('output/failure'))
+            expect(tree.read('output/success') is None, words)
         expect(tree.train('--', 'sh', '-c', 'exit 7') != 0 and '7' in tree.read('output/failure'), 'a command')
         expect(tree.train('inof') == 2, 'a mistyped verb')
+        base = os.path.relpath(tree.base)
+        shutil.rmtree(tree.base / 'output')
+        for name in (base, './' + base + '//'):
+            tree.env['SAGEMAKER_BASE_DIR'] = name
+            expect(tree.train() == 0 and tree.read('output/success') is not None, tree.done.stderr)
+            seen = tree.seen()
+            expect(os.path.isabs(seen['SAGEMAKER_BASE_DIR']) and os.path.samefile(seen['SAGEMAKER_BASE_DIR'], tree.base), seen)
+            expect(os.path.isabs(seen['SM_MODEL_DIR']) and os.path.samefile(seen['SM_MODEL_DIR'], tree.base / 'model'), seen)
+        tree.env['SAGEMAKER_BASE_DIR'] = str(tree.base)
         (tree.base / 'input/config/resourceconfig.json').unlink()
         expect(subprocess.run([PACELINE], env=tree.env, stderr=subprocess.PIPE, check=False).returncode == 2, 'no job')
 
@@ -395,6 +408,37 @@ def a_ranks_threads():
         expect(tree.train() == 0 and tree.read('output/data/rank') == ' \n', tree.read('output/data/rank'))
 
 
+def an_openblas_older_than_the_processor():
+    """It takes the processor for a Prescott; Python programs of Debian's packages and the example programs get the kernels that the flags allow."""
+    flags = re.search(r'^flags\s*:(.*)$', pathlib.Path('/proc/cpuinfo').read_text(), re.M)
+    flags = flags.group(1).split() if flags else []
+    best = 'SkylakeX' if 'avx512vl' in flags else 'Haswell' if 'avx2' in flags else 'None'
+    fake = pathlib.Path(os.environ['PACELINE_BUILD'], 'tests/fakes/blas')
+    mnist = pathlib.Path(os.environ['PACELINE_BUILD'], 'libexec/paceline/mnist')
+    if mnist.exists():
+        for named, wanted in ((None, best), ('Nehalem', 'Nehalem')):
+            env = {**os.environ, 'LD_PRELOAD': str(fake / 'libblas.so.3'), 'OPENBLAS_VERBOSE': '2', **({'OPENBLAS_CORETYPE': named} if named else {})}
+            done = subprocess.run([mnist, '--help'], env=env, capture_output=True, text=True, check=True)
+            expect(wanted == 'None' or re.findall(r'Core: (\w+)', done.stdout + done.stderr)[-1] == wanted, done.stdout + done.stderr)
+    debians = pathlib.Path('/usr/lib/python3/dist-packages/numpy').exists()
+    if not debians:
+        skipped.append("an_openblas_older_than_the_processor: no numpy of Debian's")
+    tell = "import os\nopen(os.environ['SM_OUTPUT_DATA_DIR'] + '/' + os.environ.get('RANK', '0'), 'w').write(str(os.environ.get('OPENBLAS_CORETYPE')))\n"
+    mpi = {'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_num_of_processes_per_host': '2', 'sagemaker_mpi_custom_mpi_options': '--oversubscribe'}
+    old, log = {'PACELINE_PYTHON': '/usr/bin/python3', 'LD_LIBRARY_PATH': str(fake)}, {'PACELINE_LOG': 'debug'}
+    for hps, code, env, wanted in (({}, {}, log, best), ({}, {}, {'OPENBLAS_CORETYPE': 'Nehalem'}, 'Nehalem'),
+                                   ({}, {'numpy/__init__.py': ''}, log, 'None'), (mpi, {}, {}, best)) if debians else ():
+        if hps and shutil.which('mpirun') is None:
+            continue
+        with Tree({'sagemaker_program': 'train.py', **hps}, {'train.py': tell, **code}, env={**old, **env}) as tree:
+            expect(tree.train() == 0, tree.done.stderr)
+            found = [path.read_text() for path in sorted((tree.base / 'output/data').glob('[01]'))]
+            expect(found == [wanted] * (2 if hps else 1), (found, wanted, tree.done.stderr))
+            if env is log:
+                said = f'takes this processor for a Prescott: the program gets OPENBLAS_CORETYPE={best}' in tree.done.stderr.decode()
+                expect(said == (wanted != 'None'), tree.done.stderr)
+
+
 # Files of the control group in the kernel's form replace those of this machine: `limited VERSION QUOTA_US COMMAND...`
 LIMITED = ('unshare', '-Urm', 'sh', '-ec', '''mount -t tmpfs tmpfs /sys/fs/cgroup; cd /sys/fs/cgroup; mkdir cpu
 if [ $1 = 2 ]; then echo "$2 100000" >cpu.max; else echo $2 >cpu/cpu.cfs_quota_us; echo 100000 >cpu/cpu.cfs_period_us; fi
@@ -467,7 +511,7 @@ def ranks_that_leave_without_a_word():
         skipped.append('ranks_that_leave_without_a_word: no mpirun')
         return
     with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': f'#!/bin/sh\nexec {probe} leave\n'}) as tree:
-        refused(tree, 'mpirun on host algo-1 exited with code 1: no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?')
+        refused(tree, 'mpirun on host algo-1 exited with code 1: no rank failed; did one end without MPI_Finalize(), for example by os._exit()?')
 
 
 def host_names_that_mpirun_would_split():
@@ -678,6 +722,36 @@ def exceptions_have_a_place():
             expect(first == line or line == 'SyntaxError: ' and first.startswith(line) and first.endswith(' (train.py:1, on algo-1)'), (first, line))
 
 
+def a_shells_codes_say_what_its_command_did():
+    """A script passes on how its last command ended; what its shell or the command has printed last comes first."""
+    memory = "Next: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance was out of memory: "
+    end = 'the program on host algo-1 exited with code '
+    shells = {shell: which for shell in ('sh', 'bash') if (which := shutil.which(shell))}
+    for shell, path in shells.items():
+        for script, code, first, second in (
+                ('no-such-command --x\n', 127, r'\S*train\.sh: (line )?2: no-such-command: (command )?not found \(on algo-1\)', end + "127 (the command 'no-such-command' was not found)"),
+                ('./data.txt\n', 126, r'\S*train\.sh: (line )?2: \./data\.txt: Permission denied \(on algo-1\)', end + "126 (the command './data.txt' cannot be executed)"),
+                ('sh -c "kill -9 \\$\\$"\n', 137, re.escape(end + "137 (a shell's code for a command that signal 9, SIGKILL, has ended)"), memory),
+                ('sh -c "kill -11 \\$\\$"\n', 139, re.escape(end + "139 (a shell's code for a command that signal 11, SIGSEGV, has ended)"), 'Next: compiled code, '),
+                ('exit 127\n', 127, re.escape(end + "127 (a shell's code for a command that was not found)"), 'Program: '),
+                ('echo "epoch: 3: loss: 0.5" >&2; exit 4\n', 4, re.escape(end + '4'), 'Program: ')):
+            with Tree({'sagemaker_program': 'train.sh'}, {'train.sh': f'#!{path}\n{script}', 'data.txt': ''}) as tree:
+                expect(tree.train() == code, (shell, script))
+                lines = tree.read('output/failure').split('\n')
+                expect(re.fullmatch(first, lines[0]) and lines[1].startswith(second), (shell, script, lines))
+
+
+def a_programs_own_last_word_is_the_reason():
+    if PYTHON is None:
+        skipped.append('a_programs_own_last_word_is_the_reason: no python3')
+        return
+    program = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--epochs', type=int)\nparser.parse_args()\n"
+    with Tree({'sagemaker_program': '"train.py"', 'epochs': 'three'}, {'train.py': program}, env={'PACELINE_PYTHON': PYTHON}) as tree:
+        expect(tree.train() == 2, 'argparse')
+        begin = "train.py: error: argument --epochs: invalid int value: 'three' (on algo-1)\nthe program on host algo-1 exited with code 2\n"
+        expect(tree.read('output/failure').startswith(begin), tree.read('output/failure'))
+
+
 def requirements_that_cannot_be_installed():
     if PYTHON is None or subprocess.run([PYTHON, '-m', 'pip', '--version'], stdout=subprocess.DEVNULL, check=False).returncode != 0:
         skipped.append('requirements_that_cannot_be_installed: no pip')
@@ -861,10 +935,10 @@ def intermediate_output_to_s3():
 
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
-         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, how_much_paceline_says, mpiruns_own_words, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
+         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, how_much_paceline_says, mpiruns_own_words, what_the_user_exports_reaches_ranks, a_ranks_threads, an_openblas_older_than_the_processor, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_an_archive_of_the_sdk, code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
-         an_exception_before_a_long_dump, exceptions_have_a_place, requirements_that_cannot_be_installed,
+         an_exception_before_a_long_dump, exceptions_have_a_place, a_shells_codes_say_what_its_command_did, a_programs_own_last_word_is_the_reason, requirements_that_cannot_be_installed,
          requirements_are_installed, uv_installs_requirements_where_nothing_configures_pip, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]
