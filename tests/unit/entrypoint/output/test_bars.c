@@ -98,7 +98,7 @@ START_TEST(what_a_program_has_written_in_no_time_is_its_lines_and_last_states)
         {"\router 0\n\rinner 0" UP "\n\rinner 1" UP "INFO line\n\rinner 2" UP,
          "outer 0\ninner 1\nINFO line\ninner 2\n"},
         /* bars that go down and up in one step */
-        {"\ra 0\n\rb 0" UP "\n\n\rc 0\033[2A\n\rb 1\033[F\ra 1\033[2B\rc 1\033[9A\ra 2", "a 0\nb 0\na 2\nb 1\nc 1\n"},
+        {"\ra 0\n\rb 0" UP "\n\n\rc 0\033[2A\n\rb 1\033[F\ra 1\033[2B\rc 1\033[2A\ra 2", "a 0\nb 0\na 2\nb 1\nc 1\n"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
