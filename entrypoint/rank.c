@@ -20,6 +20,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "entrypoint/job/devices.h"
+#include "entrypoint/job/settings.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/ssh/rundir.h"
@@ -284,9 +285,11 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
-    const char *tags = pl_environment_get_or(call->environment, PL_LAUNCHER_TAGS_VARIABLE, "auto");
+    const struct pl_strv none = PL_STRV_NONE;
+    struct pl_job_settings settings;
     char tag[32];
 
+    PL_TRY(pl_settings_read(call->environment, &none, &settings, reterr));
     PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
     PL_TRY(by_torchrun ? split_python(&call->words, environment, &argv, &options.program_words, reterr)
                        : split_arguments(&call->words, &argv, &options.program_words, reterr));
@@ -309,10 +312,11 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     options.stdout_as = by_torchrun ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_MPIRUN;
     options.rank = number_of(environment, by_torchrun ? torch_ranks : mpi_ranks, 0);
     options.local_size = local_size_of(environment, 0);
-    if (strcmp(tags, "rank") == 0 || (by_torchrun && strcmp(tags, "auto") == 0)) {
+    if (strcmp(settings.rank_tags, "rank") == 0 || (by_torchrun && strcmp(settings.rank_tags, "auto") == 0)) {
         snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */
         options.tag = tag;
     }
+    options.progress_ns = settings.progress_ns;
     options.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);

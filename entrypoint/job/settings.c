@@ -31,7 +31,8 @@ static const struct setting {
     const char *unit; /* the unit of a number, or the words that a text may be */
     double least, most;
     const char *fallback;
-    int64_t unit_ns; /* only for times; 0: the number is not scaled */
+    int64_t unit_ns;  /* only for times; 0: the number is not scaled */
+    const char *word; /* what may stand in place of a number, and is -1 */
 } settings[] = {
     {"PYTHON", FIELD(python)},
     {"INSTALL", FIELD(install), .fallback = "1"},
@@ -58,6 +59,7 @@ static const struct setting {
     {"HANG_S", FIELD(hang_ns), "seconds", 0, 864000, "0", PL_NS_PER_S},
     {"INDEPENDENT_RANKS", FIELD(independent_ranks)},
     {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
+    {"PROGRESS_S", FIELD(progress_ns), "seconds", 0, 86400, "10", PL_NS_PER_S, "keep"},
     {"RANK_TAGS", FIELD(rank_tags), "auto rank off", .fallback = "auto"},
     {"REPORT", FIELD(report), .fallback = "0"},
     {"SWEEP", FIELD(sweep)},
@@ -117,10 +119,15 @@ static enum pl_status read_number(const struct setting *setting, const char *tex
     bool whole = setting->unit_ns == 0;
     double value;
 
+    if (setting->word && strcmp(text, setting->word) == 0) {
+        *ret_value = -1;
+        return PL_OK;
+    }
     if ((whole && text[strspn(text, "0123456789")] != '\0') || !pl_text_number(text, &value) ||
         !(value >= setting->least && value <= setting->most)) {
-        return pl_error_set(reterr, PL_INVALID, "%s is '%.60s': expected %s from %.0f to %.0f", what, text,
-                            setting->unit, setting->least, setting->most);
+        return pl_error_set(reterr, PL_INVALID, "%s is '%.60s': expected %s from %.0f to %.0f%s%s", what, text,
+                            setting->unit, setting->least, setting->most, setting->word ? ", or " : "",
+                            setting->word ? setting->word : "");
     }
     *ret_value = whole ? (int64_t)value : (int64_t)(value * (double)setting->unit_ns + 0.5);
     return PL_OK;

@@ -47,6 +47,7 @@ struct pl_job_settings {
     int64_t hang_ns; /* 0: no watch for hangs */
     bool independent_ranks;
     const char *hang_action; /* "report" or "end" */
+    int64_t progress_ns;     /* how often a progress bar is a line; -1: its bytes are kept */
     const char *rank_tags;   /* "auto", "rank" or "off", which `paceline rank` reads */
     bool report;             /* the master writes output/data/report.html at the end */
     const char *sweep;       /* a JSON object, or the name of a file */

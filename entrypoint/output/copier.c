@@ -91,39 +91,76 @@ static void remove_blocks(struct pl_copier *copier)
 
     memmove(copier->bytes + left, copier->bytes + copier->ready, copier->end - copier->ready);
     copier->end -= copier->ready - left;
+    copier->in_tail = left;
     copier->ready = left - held;
+}
+
+/* The bytes up to `ready` may be written. If nobody reads them, they count as written. */
+static void make_ready(struct pl_copier *copier, size_t ready)
+{
+    if (copier->keeps_tail) {
+        pl_tail_add(&copier->tail, copier->bytes + copier->in_tail, ready - copier->in_tail);
+    }
+    copier->in_tail = copier->ready = ready;
+    copier->begin = copier->broken ? ready : copier->begin;
+}
+
+/* The bytes up to `end` have been read, or made of what was read. */
+static void set_end(struct pl_copier *copier, size_t end)
+{
+    copier->end = end;
+    if (end > 0) {
+        copier->line_is_open = copier->bytes[end - 1] != '\n';
+    }
 }
 
 /* Add `bytes` that have arrived after `end`, and decide how many of all bytes may be written now. */
 static void add(struct pl_copier *copier, size_t bytes)
 {
-    const char *newline = memrchr(copier->bytes + copier->end, '\n', bytes);
+    const bool was_empty = copier->end == 0;
+    const char *newline;
 
-    if (newline || copier->end == 0) {
+    set_end(copier, copier->by_line && copier->bars.interval_ns != PL_BARS_KEEP
+                        ? pl_bars_pass(&copier->bars, copier->bytes, copier->end, bytes, pl_clock_now_ns())
+                        : copier->end + bytes);
+    newline = memrchr(copier->bytes + copier->in_tail, '\n', copier->end - copier->in_tail);
+    if (newline || was_empty) {
         copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
     }
-    copier->end += bytes;
     if (newline) {
-        copier->ready = (size_t)(newline - copier->bytes) + 1;
+        make_ready(copier, (size_t)(newline - copier->bytes) + 1);
     }
     if (newline && copier->without_blocks) {
         remove_blocks(copier);
     }
-    if (!copier->by_line || (copier->ready == 0 && copier->end == sizeof(copier->bytes))) {
-        copier->ready = copier->end;
+    if (!copier->by_line || (copier->ready == 0 && copier->end >= PL_COPIER_BYTES)) {
+        make_ready(copier, copier->end);
     }
+}
+
+void pl_copier_end(struct pl_copier *copier)
+{
+    pl_file_close_at(&copier->fd);
+    set_end(copier, copier->end + pl_bars_end(&copier->bars, copier->bytes + copier->end));
+    if (copier->ends_line && copier->line_is_open) { /* in one write with the line, so that nobody writes in between */
+        copier->bytes[copier->end] = '\n';
+        set_end(copier, copier->end + 1);
+    }
+    make_ready(copier, copier->end);
 }
 
 /* Call only when nothing is ready to be written. */
 static void read_some(struct pl_copier *copier)
 {
     const size_t kept = copier->end - copier->begin;
-    size_t room = sizeof(copier->bytes) - kept;
+    size_t room = PL_COPIER_BYTES - kept;
     ssize_t bytes;
 
-    if (copier->begin > 0 && kept > 0) {
+    if (copier->begin > 0) {
+        copier->bars.is_open = copier->bytes[copier->begin - 1] != '\n';
         memmove(copier->bytes, copier->bytes + copier->begin, kept);
     }
+    copier->in_tail -= copier->begin;
     copier->begin = copier->ready = 0;
     copier->end = kept;
     if (copier->terminal && kept < PL_COPIER_WRITE_BYTES) {
@@ -132,23 +169,12 @@ static void read_some(struct pl_copier *copier)
     }
     bytes = read(copier->fd, copier->bytes + kept, room);
     if (bytes > 0) {
-        copier->line_is_open = copier->bytes[kept + (size_t)bytes - 1] != '\n';
-        if (copier->keeps_tail) {
-            pl_tail_add(&copier->tail, copier->bytes + kept, (size_t)bytes);
-        }
         if (copier->read_along) {
             copier->read_along(copier->reader, copier->bytes + kept, (size_t)bytes);
         }
-        if (!copier->broken) {
-            add(copier, (size_t)bytes);
-        }
+        add(copier, (size_t)bytes);
     } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) { /* EIO: no process has the terminal open any more */
-        pl_file_close_at(&copier->fd);
-        if (copier->ends_line && copier->line_is_open && !copier->broken && copier->end < sizeof(copier->bytes)) {
-            copier->bytes[copier->end++] = '\n'; /* in one write with the line, so that nobody writes in between */
-            copier->line_is_open = false;
-        }
-        copier->ready = copier->end;
+        pl_copier_end(copier);
     }
 }
 
@@ -176,7 +202,7 @@ static size_t next_part(const struct pl_copier *copier)
 {
     const char *begin = copier->bytes + copier->begin;
     const size_t ready = copier->ready - copier->begin;
-    size_t part = pl_number_min(ready, PL_COPIER_WRITE_BYTES);
+    size_t part = copier->is_alone ? ready : pl_number_min(ready, PL_COPIER_WRITE_BYTES);
     const char *newline;
 
     if (copier->tagged) {
@@ -222,8 +248,11 @@ static void stage(struct pl_copier *copier)
 static void abort_output(struct pl_copier *copier)
 {
     copier->broken = true;
-    copier->begin = copier->ready = copier->end = 0;
+    copier->begin = copier->ready;
     copier->staged_begin = copier->staged_end = 0;
+    if (copier->is_alone) {
+        pl_file_close_at(&copier->fd);
+    }
 }
 
 static void write_some(struct pl_copier *copier)
@@ -254,16 +283,21 @@ bool pl_copier_has_to_write(const struct pl_copier *copier)
 }
 
 /* Nothing is ready to be written and nothing has arrived. If the unfinished line has waited long enough, it becomes
- * ready. */
+ * ready, and so do states of progress bars. */
 static void end_wait(struct pl_copier *copier)
 {
     const int64_t late_ns = pl_clock_now_ns() - copier->line_deadline_ns;
+    const size_t due = pl_bars_write_due(&copier->bars, copier->bytes + copier->end, pl_clock_now_ns());
 
+    if (due > 0) {
+        set_end(copier, copier->end + due);
+        make_ready(copier, copier->end);
+    }
     if (copier->ready == copier->end || late_ns < 0) {
         return;
     }
     if (late_ns < UNFINISHED_LINE_NS / 2) {
-        copier->ready = copier->end;
+        make_ready(copier, copier->end);
     } else { /* the machine has halted this process, and probably the program too: wait again */
         copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
     }
@@ -279,8 +313,11 @@ void pl_copier_wait(const struct pl_copier *copier, struct pollfd waits[static 2
     if (to_write && !pl_deadline_passed(copier->write_ns)) {
         waits[1].fd = -1;
         deadline_ns = copier->write_ns;
-    } else if (!to_write && copier->ready < copier->end) {
-        deadline_ns = copier->line_deadline_ns;
+    } else if (!to_write) {
+        deadline_ns = pl_bars_deadline(&copier->bars);
+        if (copier->ready < copier->end && copier->line_deadline_ns < deadline_ns) {
+            deadline_ns = copier->line_deadline_ns;
+        }
     }
     *ret_deadline_ns = deadline_ns < *ret_deadline_ns ? deadline_ns : *ret_deadline_ns;
 }
@@ -303,6 +340,6 @@ bool pl_copier_is_pending(const struct pl_copier *copier)
 {
     struct pollfd wait = {.fd = copier->fd, .events = POLLIN};
 
-    return pl_copier_has_to_write(copier) || copier->begin < copier->end ||
+    return pl_copier_has_to_write(copier) || (copier->begin < copier->end && !copier->broken) ||
            (copier->fd >= 0 && poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN) != 0);
 }

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "entrypoint/output/abort_blocks.h"
+#include "entrypoint/output/bars.h"
 #include "entrypoint/output/tail.h"
 
 #include <poll.h>
@@ -26,7 +27,8 @@ enum {
 /**
  * Copies stderr or stdout: reads what the program writes, keeps the tail, and writes to our own stream. Only whole
  * lines are written, because mpirun puts a tag before each piece that it reads, and one log mixes lines of several
- * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size.
+ * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size. Progress bars become
+ * lines. Zero-initialise but for `fd` and `bars.interval_ns`.
  */
 struct pl_copier {
     int fd;        /* the program's output; -1 after its end */
@@ -35,14 +37,19 @@ struct pl_copier {
     bool tagged;   /* mpirun is the reader */
     bool terminal; /* the program writes to a terminal */
     bool keeps_tail;
-    bool ends_line;      /* a last line without an end gets one, because others write to the same log */
-    bool line_is_open;   /* the last byte that was read or added does not end a line */
+    bool ends_line;    /* a last line without an end gets one, because others write to the same log */
+    bool line_is_open; /* the last byte for the log does not end a line */
+    /* No other program writes to the same log: writes may be larger, and where the log's reader has gone, the program's
+     * writes fail. */
+    bool is_alone;
     bool without_blocks; /* the program is mpirun, whose blocks about the end of a rank are not written */
     struct pl_abort_blocks blocks;
+    struct pl_bars bars;
     size_t begin, ready, end; /* the bytes up to `ready` may be written; an unfinished line follows */
+    size_t in_tail;           /* the tail has the bytes up to here */
     int64_t line_deadline_ns; /* when the unfinished line is written as it is */
     int64_t write_ns;         /* when to try to write again */
-    char bytes[PL_COPIER_BYTES];
+    char bytes[PL_COPIER_BYTES + PL_BARS_HELD_BYTES];
     bool broken; /* the reader of our output has closed it: only the tail is kept */
     struct pl_tail tail;
     char prefix[32];   /* before each line; "" if there is no prefix */
@@ -76,6 +83,12 @@ void pl_copier_wait(const struct pl_copier *copier, struct pollfd waits[static 2
 
 /** Read or write, without blocking, as poll(2) has found in `waits`. */
 void pl_copier_go_on(struct pl_copier *copier, const struct pollfd waits[static 2]);
+
+/**
+ * The program has ended: close its output, and make ready what is left of it. With `ends_line` a last line without an
+ * end gets one, also if the line was written before.
+ */
+void pl_copier_end(struct pl_copier *copier);
 
 bool pl_copier_has_to_write(const struct pl_copier *copier);
 

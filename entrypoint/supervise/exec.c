@@ -15,6 +15,7 @@ static enum pl_status start(struct pl_supervisor *supervisor, struct pl_connecti
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_EXEC,
                                       .rank = -1,
                                       .host = supervisor->job->current_host,
+                                      .progress_ns = PL_BARS_KEEP, /* the caller may be a terminal */
                                       .program_words = 1,
                                       .setup = PL_PROCESS_SETUP_NONE};
 

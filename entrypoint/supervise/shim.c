@@ -330,6 +330,7 @@ static enum pl_status open_stdout(struct shim *shim, int *ret_fd, struct pl_erro
     case PL_SHIM_STDOUT_OWN:
         return PL_OK;
     case PL_SHIM_STDOUT_LINES:
+    case PL_SHIM_STDOUT_ALONE:
         return shim->stdout_copier.by_line ? pl_copier_open_pipe(&shim->stdout_copier, ret_fd, reterr) : PL_OK;
     case PL_SHIM_STDOUT_MPIRUN:
         break;
@@ -356,6 +357,8 @@ static void open_outputs(struct shim *shim)
     shim->copier.without_blocks = shim->options->without_blocks;
     shim->copier.by_line = shim->copier.by_line || shim->options->without_blocks;
     shim->copier.ends_line = shim->stdout_copier.ends_line = shares_log;
+    shim->stdout_copier.is_alone = shim->options->stdout_as == PL_SHIM_STDOUT_ALONE;
+    shim->copier.bars.interval_ns = shim->stdout_copier.bars.interval_ns = shim->options->progress_ns;
     if (shares_log) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
     }
@@ -455,6 +458,26 @@ static void end_orphans(struct shim *shim)
     }
 }
 
+/* Write the rest of the output. Another process may hold it open. */
+static void end_output(struct shim *shim)
+{
+    const int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
+    struct pl_copier *const copiers[] = {&shim->copier, &shim->stdout_copier};
+
+    while ((pl_copier_is_pending(&shim->copier) || pl_copier_is_pending(&shim->stdout_copier)) &&
+           !pl_deadline_passed(deadline_ns)) {
+        poll_once(shim, deadline_ns);
+    }
+    /* a message about the failure must begin a new line */
+    shim->copier.ends_line = shim->copier.ends_line || shim->wait_status != 0;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
+        pl_copier_end(copiers[i]);
+        while (pl_copier_has_to_write(copiers[i]) && !pl_deadline_passed(deadline_ns)) {
+            poll_once(shim, deadline_ns);
+        }
+    }
+}
+
 static void run_to_end(struct shim *shim)
 {
     int64_t deadline_ns;
@@ -473,31 +496,10 @@ static void run_to_end(struct shim *shim)
     }
     pl_delivery_done(&shim->delivery);
     end_orphans(shim);
-    deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
-    while ((pl_copier_is_pending(&shim->copier) || pl_copier_is_pending(&shim->stdout_copier)) &&
-           !pl_deadline_passed(deadline_ns)) {
-        poll_once(shim, deadline_ns);
-    }
+    end_output(shim);
     while (shim->options->reader && shim->link->fd >= 0 &&
            !shim->options->reader->send(shim->options->reader->context, shim->link, true)) {
         pl_link_drain(shim->link, pl_deadline_after_ns(LAST_OUTPUT_NS));
-    }
-}
-
-/* A progress bar has no line end, but a message about the failure must begin a new line. */
-static void end_line(struct shim *shim, struct pl_copier *copier)
-{
-    int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
-
-    if (copier->broken || copier->begin < copier->end || !copier->line_is_open) {
-        return;
-    }
-    copier->bytes[0] = '\n';
-    copier->line_is_open = false;
-    copier->begin = 0;
-    copier->ready = copier->end = 1;
-    while ((copier->begin < copier->end || pl_copier_has_to_write(copier)) && !pl_deadline_passed(deadline_ns)) {
-        poll_once(shim, deadline_ns);
     }
 }
 
@@ -564,17 +566,12 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         exit_report->code = error.status == PL_NOT_FOUND ? 127 : 126; /* the exit codes of shells */
         pl_error_text(&error, exit_report->note, sizeof(exit_report->note));
     }
-    pl_file_close_at(&shim.copier.fd);
+    pl_file_close_at(&shim.copier.fd); /* where it has not started */
     pl_file_close_at(&shim.stdout_copier.fd);
-    if (shim.copier.ends_line) { /* if a process has held the output open, or the line was written before */
-        end_line(&shim, &shim.copier);
-        end_line(&shim, &shim.stdout_copier);
-    }
     if (options->setup.foreground && isatty(STDIN_FILENO)) {
         tcsetpgrp(STDIN_FILENO, getpgrp());
     }
     if (!pl_exit_report_ok(exit_report)) {
-        end_line(&shim, &shim.copier);
         /* The killed process need not be the program itself: for example, a shell whose child was killed ends with
          * 137. */
         exit_report->out_of_memory = pl_cgroup_memory_kills() > kills_before;

@@ -10,6 +10,7 @@
 #ifndef PL_ENTRYPOINT_SUPERVISE_SHIM_H
 #define PL_ENTRYPOINT_SUPERVISE_SHIM_H
 
+#include "entrypoint/output/bars.h"
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/process.h"
@@ -37,6 +38,8 @@ enum pl_shim_stdout {
     PL_SHIM_STDOUT_OWN, /* the shim's own */
     /* a pipe, from which the shim writes whole lines; or the shim's own stdout if that is a terminal */
     PL_SHIM_STDOUT_LINES,
+    /* the same for a program that is alone: see is_alone of entrypoint/output/copier.h */
+    PL_SHIM_STDOUT_ALONE,
     /* a terminal, as mpirun's daemon gives it, from which the shim writes whole lines to mpirun */
     PL_SHIM_STDOUT_MPIRUN,
 };
@@ -51,6 +54,7 @@ struct pl_shim_options {
      */
     const char *tag;
     const char *host;
+    int64_t progress_ns;     /* how often the state of a progress bar is a line: see entrypoint/output/bars.h */
     int local_size;          /* ranks of this launch on this host; 0: unknown */
     int64_t most_stopped_ns; /* a program that SIGSTOP or a similar signal stops for longer is killed; 0: never */
     /* how many of its first words name the program in a report; the words after them may contain secrets */

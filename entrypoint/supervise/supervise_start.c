@@ -54,13 +54,18 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
 }
 
 /* Parameter servers and the program that they serve write to one log, so their output is written in whole lines. A
- * program that is alone shares its log with no other. */
+ * program that is alone shares its log with no other: its stdout passes for its progress bars alone. */
 static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enum pl_exit_source source)
 {
     const bool is_training =
         source == PL_EXIT_SOURCE_PROGRAM || source == PL_EXIT_SOURCE_SIDECAR || source == PL_EXIT_SOURCE_WORKER_SERVER;
 
-    return is_training && supervisor->plan->side ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_OWN;
+    if (!is_training) {
+        return PL_SHIM_STDOUT_OWN;
+    }
+    return supervisor->plan->side                                  ? PL_SHIM_STDOUT_LINES
+           : supervisor->job->settings.progress_ns == PL_BARS_KEEP ? PL_SHIM_STDOUT_OWN
+                                                                   : PL_SHIM_STDOUT_ALONE;
 }
 
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
@@ -76,6 +81,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
                                           source == PL_EXIT_SOURCE_LAUNCHER && !pl_log_shows(PL_LOG_DEBUG),
                                       .rank = -1,
                                       .host = supervisor->job->current_host,
+                                      .progress_ns = supervisor->job->settings.progress_ns,
                                       .program_words = program_words(supervisor, source, setup->argv),
                                       .setup = *setup,
                                       .disks = disks};

@@ -241,6 +241,7 @@ static enum pl_status start_shim(struct agent *agent, const struct pl_trial_orde
                                             .rank = -1,
                                             .reader = &watch,
                                             .host = agent->job->current_host,
+                                            .progress_ns = agent->job->settings.progress_ns,
                                             .program_words = 1,
                                             .setup = *setup};
     enum pl_status status;

@@ -61,15 +61,20 @@ else
   echo "$case_name: left out, there is no bash"
 fi
 
-case_begin "output passes byte for byte"
-cluster_environment=(PACELINE_LOG=warning) # no line of Paceline's own
+case_begin "output passes byte for byte, without a carriage return in any case"
 job_config algo-1 algo-1 0
 head -c 300000 /dev/urandom >"$cluster/bytes"
-host_start algo-1 sh -c '"$1" -- cat "$2" >"$3" && "$1" -- sh -c "cat \"\$1\" >&2" sh "$2" 2>"$4"' sh "$paceline" "$cluster/bytes" "$cluster/out" "$cluster/err"
-host_wait algo-1 60 || case_failed "no end"
-expect_code algo-1 0
-cmp "$cluster/bytes" "$cluster/out" || case_failed "stdout is not what the program wrote"
-cmp "$cluster/bytes" "$cluster/err" || case_failed "stderr is not what the program wrote"
+for progress in keep 10; do
+  cluster_environment=(PACELINE_LOG=warning PACELINE_PROGRESS_S=$progress) # no line of Paceline's own
+  host_start algo-1 sh -c '"$1" -- cat "$2" >"$3" && "$1" -- sh -c "cat \"\$1\" >&2" sh "$2" 2>"$4"' sh "$paceline" "$cluster/bytes" "$cluster/out" "$cluster/err"
+  host_wait algo-1 60 || case_failed "no end"
+  expect_code algo-1 0
+  cmp "$cluster/bytes" "$cluster/out" || case_failed "stdout is not what the program wrote"
+  cmp "$cluster/bytes" "$cluster/err" || case_failed "stderr is not what the program wrote"
+  tr -d '\r' <"$cluster/bytes" >"$cluster/bytes.new"
+  echo >>"$cluster/bytes.new" # a last line has its end
+  mv "$cluster/bytes.new" "$cluster/bytes"
+done
 case_end algo-1
 
 case_begin "a line of stderr reaches the log while the program waits for it there"

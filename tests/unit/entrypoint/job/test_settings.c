@@ -31,6 +31,8 @@ START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
         {"PACELINE_HANG_S", "-1", "PACELINE_HANG_S is '-1': expected seconds from 0 to 864000"},
         {"PACELINE_SWEEP_FRESH", "yes", "PACELINE_SWEEP_FRESH is 'yes': expected a number from 0 to 1000000"},
         {"PACELINE_SWEEP_TIME_S", "1h", "PACELINE_SWEEP_TIME_S is '1h': expected seconds from 0 to 8640000"},
+        {"PACELINE_PROGRESS_S", "often", "PACELINE_PROGRESS_S is 'often': expected seconds from 0 to 86400, or keep"},
+        {"PACELINE_PROGRESS_S", "-1", "PACELINE_PROGRESS_S is '-1': expected seconds from 0 to 86400, or keep"},
         {"PACELINE_HANG_ACTION", "kill", "PACELINE_HANG_ACTION is 'kill': expected one of report end"},
         {"PACELINE_STALL_S", "1m", "PACELINE_STALL_S is '1m': expected a number, at least 0"},
         {"PACELINE_ALGORITHM", "foo", "PACELINE_ALGORITHM is 'foo': expected one of ring halving doubling tree direct"},

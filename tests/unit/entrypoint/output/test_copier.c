@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <termios.h>
 #include <unistd.h>
@@ -24,7 +26,7 @@ static void open_copier(bool tagged)
     ck_assert_int_eq(pipe2(pair, O_CLOEXEC), 0);
     ck_assert_int_eq(fcntl(pair[0], F_SETFL, O_NONBLOCK), 0);
     log_fd = pair[0];
-    copier = (struct pl_copier){.fd = -1};
+    copier = (struct pl_copier){.fd = -1, .bars.interval_ns = PL_BARS_KEEP};
     pl_copier_open_output(&copier, pair[1], tagged);
     close(pair[1]);
     ck_assert_ok(tagged ? pl_copier_open_terminal(&copier, &program_fd, &error)
@@ -178,6 +180,155 @@ START_TEST(a_line_whose_end_has_come_is_not_cut_for_a_late_reader)
 }
 END_TEST
 
+/* Get all that the program has written, after its end, in `found`, and close it. */
+static void read_to_end(void)
+{
+    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+    size_t bytes = 0;
+
+    pl_file_close_at(&program_fd);
+    while (copier.fd >= 0 || pl_copier_is_pending(&copier)) {
+        ck_assert(!pl_deadline_passed(end_ns));
+        go_on();
+        bytes += read_log(found + bytes);
+    }
+    found[bytes] = '\0';
+}
+
+static void write_all(const char *text)
+{
+    ck_assert_int_eq(write(program_fd, text, strlen(text)), (ssize_t)strlen(text));
+    go_on();
+}
+
+START_TEST(the_log_and_the_tail_have_the_last_state_of_a_bar)
+{
+    char text[256];
+
+    open_copier(false);
+    copier.bars.interval_ns = 3600 * PL_NS_PER_S;
+    copier.keeps_tail = true;
+    strcpy(copier.prefix, "[rank3]: ");
+    write_all("one\ntw");
+    write_all("o\n\r 10%");
+    write_all("\r 20%");
+    write_all("\r 30%\nValueError: x\n1/2\r2/2\r");
+    read_to_end();
+    ck_assert_str_eq(found, "[rank3]: one\n[rank3]: two\n[rank3]:  30%\n[rank3]: ValueError: x\n[rank3]: 2/2\n");
+    pl_tail_lines(&copier.tail, text, sizeof(text));
+    ck_assert_str_eq(text, "one\ntwo\n 30%\nValueError: x\n2/2\n");
+}
+END_TEST
+
+START_TEST(a_bar_after_a_line_that_was_written_without_its_end_is_a_line)
+{
+    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+
+    open_copier(false);
+    copier.bars.interval_ns = 3600 * PL_NS_PER_S;
+    write_all("loading");
+    while (!pl_copier_has_to_write(&copier)) {
+        ck_assert(!pl_deadline_passed(end_ns));
+        copier.line_deadline_ns = pl_clock_now_ns();
+        go_on();
+    }
+    go_on();
+    ck_assert_uint_eq(read_log(found), strlen("loading"));
+    write_all("\r 10%\r 20%");
+    read_to_end();
+    ck_assert_str_eq(found, "\n 20%\n");
+}
+END_TEST
+
+START_TEST(a_state_goes_out_when_it_is_due_and_its_output_stays_open)
+{
+    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+    int64_t deadline_ns = PL_DEADLINE_NEVER;
+    struct pollfd waits[2];
+
+    open_copier(false);
+    copier.bars.interval_ns = PL_NS_PER_MS;
+    write_all("1/2\r2/2\r");
+    pl_copier_wait(&copier, waits, &deadline_ns);
+    ck_assert_int_lt(deadline_ns, pl_deadline_after_ns(PL_NS_PER_S));
+    while (read_log(found) == 0) {
+        ck_assert(!pl_deadline_passed(end_ns));
+        go_on();
+    }
+    ck_assert_int_eq(memcmp(found, "2/2\n", 4), 0);
+    write_all("3/3\r");
+    pl_copier_end(&copier);
+    ck_assert_int_eq(copier.fd, -1);
+    while (pl_copier_has_to_write(&copier)) {
+        go_on();
+    }
+    ck_assert_uint_eq(read_log(found), 4);
+    ck_assert_int_eq(memcmp(found, "3/3\n", 4), 0);
+}
+END_TEST
+
+/* Rows that have been held come with what follows them, in one buffer. */
+START_TEST(nothing_of_lines_among_bars_is_lost)
+{
+    const size_t lines = 20000;
+    size_t used = 0, at = 0, written = 0, found_bytes = 0;
+    static char text[1 << 20], log[1 << 20];
+    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+
+    for (size_t i = 0; i < lines; i++) {
+        used +=
+            (size_t)sprintf(text + used, i % 3 == 0 ? "\rbar %zu\r     \rline %zu\n" : "\rbar %zu\rline %zu\n", i, i);
+    }
+    open_copier(false);
+    copier.bars.interval_ns = 0;
+    while (copier.fd >= 0 || pl_copier_is_pending(&copier)) {
+        ssize_t count = written < used ? write(program_fd, text + written, used - written) : 0;
+
+        written += count > 0 ? (size_t)count : 0;
+        if (written == used) {
+            pl_file_close_at(&program_fd);
+        }
+        ck_assert(!pl_deadline_passed(end_ns));
+        go_on();
+        found_bytes += read_log(log + found_bytes);
+    }
+    for (size_t i = 0; i < lines; i++) {
+        char pair[64];
+        const size_t bytes = (size_t)sprintf(pair, "bar %zu\nline %zu\n", i, i);
+
+        ck_assert_int_eq(memcmp(log + at, pair, bytes), 0);
+        at += bytes;
+    }
+    ck_assert_uint_eq(at, found_bytes);
+}
+END_TEST
+
+START_TEST(where_the_logs_reader_has_gone_the_tail_goes_on_and_a_program_that_is_alone_is_told)
+{
+    char text[64];
+
+    ck_assert(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    for (int alone = 0; alone < 2; alone++) {
+        open_copier(false);
+        copier.keeps_tail = true;
+        copier.is_alone = alone != 0;
+        close(log_fd);
+        write_all("one\n");
+        go_on();
+        ck_assert_int_eq(copier.broken, true);
+        ck_assert_int_eq(write(program_fd, "two\nthree", 9), alone ? -1 : 9);
+        while (copier.fd >= 0) {
+            pl_file_close_at(&program_fd);
+            go_on();
+        }
+        ck_assert(!pl_copier_is_pending(&copier));
+        pl_tail_lines(&copier.tail, text, sizeof(text));
+        ck_assert_str_eq(text, alone ? "one\n" : "one\ntwo\nthree\n");
+        pl_file_close_at(&program_fd);
+    }
+}
+END_TEST
+
 /* If two writers see room for one write, the slower one must not block. */
 START_TEST(a_writer_that_comes_second_does_not_block)
 {
@@ -207,28 +358,21 @@ START_TEST(each_line_has_its_tag_once)
     static const char printed[] = "epoch=3 acc=0.5\n\n[rank3]: Traceback\n[rank3]:[W1126] x\n[rank30]: y\n[rank3",
                       logged[] = "[rank3]: epoch=3 acc=0.5\n[rank3]: \n[rank3]: Traceback\n[rank3]:[W1126] x\n"
                                  "[rank3]: [rank30]: y\n[rank3]: [rank3";
-    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
-    char text[PL_COPIER_WRITE_BYTES];
-    size_t bytes = 0, part;
 
     open_copier(false);
     strcpy(copier.prefix, "[rank3]: ");
     copier.keeps_prefix = true;
     ck_assert_int_eq(write(program_fd, printed, strlen(printed)), (ssize_t)strlen(printed));
-    pl_file_close_at(&program_fd);
-    while (copier.fd >= 0 || pl_copier_is_pending(&copier)) {
-        ck_assert(!pl_deadline_passed(end_ns));
-        go_on();
-        part = read_log(text);
-        memcpy(found + bytes, text, part);
-        bytes += part;
-    }
-    found[bytes] = '\0';
+    read_to_end();
     ck_assert_str_eq(found, logged);
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/copier", each_line_has_its_tag_once, mpirun_reads_whole_lines_however_late_it_comes,
-          bytes_pass_as_they_are, a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing,
+UNIT_MAIN("entrypoint/copier", the_log_and_the_tail_have_the_last_state_of_a_bar,
+          a_bar_after_a_line_that_was_written_without_its_end_is_a_line,
+          a_state_goes_out_when_it_is_due_and_its_output_stays_open, nothing_of_lines_among_bars_is_lost,
+          where_the_logs_reader_has_gone_the_tail_goes_on_and_a_program_that_is_alone_is_told,
+          each_line_has_its_tag_once, mpirun_reads_whole_lines_however_late_it_comes, bytes_pass_as_they_are,
+          a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing,
           an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_halted,
           a_line_whose_end_has_come_is_not_cut_for_a_late_reader, a_writer_that_comes_second_does_not_block)
