@@ -586,7 +586,7 @@ static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct p
 {
     const struct worker_state *state = supervisor->state;
 
-    PL_TRY(pl_peers_resolve(supervisor, reterr));
+    PL_TRY(pl_peers_resolve(supervisor, true, reterr));
     if (supervisor->failed || supervisor->stop_number != 0) {
         return supervisor->failed ? PL_FAILED : PL_CANCELLED;
     }
@@ -699,7 +699,9 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error 
         *reterr = error;
     }
     PL_TRY(status);
-    return pl_supervise_prepare(supervisor, reterr);
+    PL_TRY(pl_supervise_prepare(supervisor, reterr));
+    /* its own program waits for all names; ranks and their daemons need only this one */
+    return is_beside(supervisor) || supervisor->failed ? PL_OK : pl_peers_resolve(supervisor, false, reterr);
 }
 
 int pl_worker_run(struct pl_supervisor *supervisor)
