@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install what is missing, build with -Werror, and run tests that need no GPU.
 #
-#   tests/run.sh                 unit tests and each integration test's main case, about a quarter of an hour on two cores
-#   tests/run.sh --all           all stages, and the integration tests' long cases too, about half an hour on two cores
+#   tests/run.sh                 unit tests and each integration test's main case, about 8 minutes on two cores
+#   tests/run.sh --all           all stages, and the integration tests' long cases too, about 25 minutes on two cores
 #   tests/run.sh --full          every test that needs no GPU: also what repeats others with more versions, seeds and faults, up to two hours
 #   tests/run.sh --quick         the unit tests of the plain build only
 #   tests/run.sh --stage NAME    one stage (may be given more than once; --all and --full add cases)
@@ -19,17 +19,17 @@
 # Long cases are the tests of meson's suite `long`, repeats those of `full`. A test that fails is run once more, alone, when no stage runs tests. If it
 # passes then, it counts as passed and is listed under "Flaky:". The whole run stops itself after 80 minutes, with --full after 130.
 #
-# The last line is "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
+# A run without --stage says near its end what it leaves out. The last line is "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 read -r up_s _ </proc/uptime
 most_s=4740 # a minute is left for stopping and reporting
-stages=()
+stages=() archs=90
 left_out="--no-suite long --no-suite full"
 while [ $# -gt 0 ]; do
   case $1 in
-    --all) left_out="--no-suite full" ;;
-    --full) left_out="" most_s=7740 ;;
+    --all) left_out="--no-suite full" archs="" ;;
+    --full) left_out="" archs="" most_s=7740 ;;
     --quick) stages+=(unit) ;;
     --stage) stages+=("${2:?--stage NAME}"); shift ;;
     --list) echo "unit waiting integration asan tsan"; exit 0 ;;
@@ -37,7 +37,9 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+whole=no
 if [ ${#stages[@]} = 0 ]; then
+  whole=yes
   stages=(unit waiting integration)
   case $left_out in *long*) ;; *) stages+=(asan tsan) ;; esac
 fi
@@ -68,13 +70,14 @@ trap 'exit 143' TERM INT
 trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 set -m # a background job of a shell without job control would ignore SIGINT and SIGQUIT, and so would every test
 # Four unit tests at a time, on two cores: some wait, as those on the fake driver do for its streams.
-# -Werror is the plain build's: instrumented code makes GCC warn of what cannot happen. The sanitizers' are made in half the time with less optimization.
+# The short run makes the kernels for one of the GPUs' architectures. -Werror is the plain build's: instrumented code makes GCC warn of what cannot happen. The sanitizers' are made in half the time with less optimization.
+plain="-Dwerror=true -Dc_args=-g1 -Dgpu_archs=$archs"
 sanitized="-Dwerror=false -Doptimization=1 -Dc_args=-g1 -Db_lundef=false -Dgpu_archs=90"
 for name in "${stages[@]}"; do
   case $name in
-    unit) arguments=("-Dwerror=true" "--suite unit $left_out --num-processes 4") build=plain ;;
-    waiting) arguments=("-Dwerror=true" "--suite waiting $left_out --num-processes 6") build=plain ;;
-    integration) arguments=("-Dwerror=true" "--suite integration --no-suite waiting $left_out --num-processes 2") build=plain ;;
+    unit) arguments=("$plain" "--suite unit $left_out --num-processes 4") build=plain ;;
+    waiting) arguments=("$plain" "--suite waiting $left_out --num-processes 6") build=plain ;;
+    integration) arguments=("$plain" "--suite integration --no-suite waiting $left_out --num-processes 2") build=plain ;;
     asan) arguments=("$sanitized -Db_sanitize=address,undefined" "--suite unit $left_out --no-suite house --no-suite gpu --num-processes 4 --timeout-multiplier 3" "tests/(fakes|fuzz|unit)|programs") build=asan ;;
     tsan) arguments=("$sanitized -Db_sanitize=thread" "--suite unit $left_out --no-suite house --no-suite gpu --no-suite serial --num-processes 4 --timeout-multiplier 5" "tests/(fakes|unit/(base|device|collectives|s3io|runtime|examples|programs))") build=tsan ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
@@ -84,4 +87,5 @@ for name in "${stages[@]}"; do
 done
 wait
 echo "all stages took $SECONDS s"
+[ $whole = no ] || meson introspect --tests "$work/plain" >"$results/tests.json" 2>/dev/null || rm -f "$results/tests.json" # it did not even configure
 "$root/tests/support/report.py" "$results" "${stages[@]}"

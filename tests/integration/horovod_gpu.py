@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The module for torch with tensors on GPUs: each operation of each type, on the tests' driver, whose memory the host cannot touch.
+"""The module for torch with tensors on GPUs: each operation of each type, on the tests' driver, whose memory the host cannot touch without NCCL.
 
-    horovod_gpu.py           starts all cases: 1 and 2 ranks, with a GPU each and a shared one, with and without NCCL
+    horovod_gpu.py           starts 2 ranks, on a shared GPU, and with a GPU each and NCCL
+    horovod_gpu.py long      starts 1 rank, and 2 with a GPU each without NCCL; a rank is killed, or lost after a wait has returned
     horovod_gpu.py --rank    one rank, under mpirun
     horovod_gpu.py --killed  one rank of two of which the second dies
     horovod_gpu.py --follows one rank with HOROVOD_ENABLE_ASYNC_COMPLETION=1: a wait returns before the end
@@ -265,7 +266,7 @@ def rank():
 def start(what, ranks, gpus, nccl, options, **more):
     fakes = f"{BUILD}/tests/fakes"
     environment = {**os.environ, **more, "TEST_GPUS": str(gpus), "TEST_NCCL": str(int(nccl)), "TEST_RAW": str(int(nccl)), "TEST_LEAVES": str(int(ranks == 2)),
-                   "FAKE_CUDA": f"devices={gpus},delay_us=20", "LD_LIBRARY_PATH": f"{fakes}/{'nccl' if nccl else 'no_nccl'}:{fakes}"}
+                   "FAKE_CUDA": f"devices={gpus},delay_us=20{',unguarded' * nccl}", "LD_LIBRARY_PATH": f"{fakes}/{'nccl' if nccl else 'no_nccl'}:{fakes}"}
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *options, sys.executable, __file__, what]
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
 
@@ -459,24 +460,27 @@ def check_lost(**fault):
         sys.exit(f"a program went on after an operation was lost\n{words}")
 
 
-def main():
-    for ranks, gpus, nccl in ((1, 1, False), (2, 1, False), (2, 2, True)):
+def main(is_long):
+    for ranks, gpus, nccl in ((1, 1, False),) if is_long else ((2, 1, False), (2, 2, True)):
         done = start("--follows", ranks, gpus, nccl, [], HOROVOD_ENABLE_ASYNC_COMPLETION="1")
         if done.returncode != 0 or done.stdout.count("is right") != ranks:
             sys.exit(f"waits that return early, {ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
-    check_ends()
-    check_lost()
-    check_lost(FAKE_NCCL_FAULT="async:1:2", FAKE_NCCL_ABORT_HANGS="1")  # the abort of NCCL would let the stream go on
-    for ranks, gpus, nccl in ((1, 1, True), (2, 1, False), (2, 2, False), (2, 2, True)):
+    for ranks, gpus, nccl in ((1, 1, True), (2, 2, False)) if is_long else ((2, 1, False), (2, 2, True)):
         done = start("--rank", ranks, gpus, nccl, [])
         if done.returncode != 0 or done.stdout.count("is right") != ranks:
             sys.exit(f"{ranks} ranks, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
+    print("each operation was right")
+    if not is_long:
+        return
+    check_ends()
+    check_lost()
+    check_lost(FAKE_NCCL_FAULT="async:1:2", FAKE_NCCL_ABORT_HANGS="1")  # the abort of NCCL would let the stream go on
     for gpus, nccl in ((1, False), (2, True)):
         done = start("--killed", 2, gpus, nccl, ["--enable-recovery"])  # else mpirun ends the other rank
         if done.stdout.count("the error names the rank") != 1:
             sys.exit(f"a rank is killed, {gpus} GPUs, NCCL {nccl}: exit {done.returncode}\n{done.stdout}")
-    print("each operation was right")
 
 
 if __name__ == "__main__":
-    {"--rank": rank, "--killed": killed, "--follows": follows, "--lost": lost, "--ends": ends}.get(sys.argv[-1], main)()
+    what = {"--rank": rank, "--killed": killed, "--follows": follows, "--lost": lost, "--ends": ends}.get(sys.argv[-1])
+    what() if what else main(sys.argv[-1] == "long")

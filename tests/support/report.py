@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Summarise the stages that stage.sh left in a folder: logs of failed tests, reasons of skips, and the closing line.
 
-    report.py RESULTS STAGE...       the report
+    report.py RESULTS STAGE...       the report; with the list of all tests in RESULTS/tests.json (meson introspect --tests) also what was left out
     report.py --again MESON_LOG      names of the failed tests that may be run once more, one per line
 
 Every named stage must have run at least one test. A stage that failed without a failed test (it did not build, ran
@@ -77,6 +77,21 @@ def read_stage(results, stage):
         yield f"{stage}: the stage ended with status {status}", "failed", log
 
 
+def left_out(results, stages):
+    """Lines about the tests of the suites `long` and `full` that a whole run was not asked for, by the build's own list of tests."""
+    known = json.loads((results / "tests.json").read_text())
+    ran = {test["name"].rpartition(" / ")[2] for stage in stages for test in read_tests(results / f"{stage}.json")}
+    by = {"long": [], "full": []}
+    for test in known:
+        suites = {suite.rpartition(":")[2] for suite in test["suite"]}
+        for suite in by.keys() & suites if test["name"] not in ran else ():
+            by[suite].append(test["name"])
+    if by["long"]:
+        yield f"Left out without --all: the stages asan and tsan, and {len(by['long'])} tests: {', '.join(by['long'])}"
+    if by["full"]:
+        yield f"Left out without --full: {len(by['full'])} tests that repeat others"
+
+
 def main():
     if sys.argv[1] == "--again":
         for test in read_tests(pathlib.Path(sys.argv[2])):
@@ -106,6 +121,8 @@ def main():
     tests = [(test["duration"], f"{stage}: {test['name'].rpartition(' / ')[2]}") for stage in sys.argv[2:] for test in read_tests(results / f"{stage}.json")]
     for duration, name in sorted(tests, reverse=True)[:10]:
         print(f"  {duration:.0f} s {name}")
+    if (results / "tests.json").exists():
+        print("\n".join(["", *left_out(results, sys.argv[2:])]))
     passed = len(by["passed"]) + len(by["flaky"])
     print(f"{passed} passed, {len(by['failed'])} failed, {len(by['skipped'])} skipped")
     return 1 if by["failed"] or passed == 0 else 0

@@ -42,6 +42,14 @@ expect 1 "1 passed, 1 failed, 1 skipped" mixed
 says "always-skip: no such device"
 grep -A 3 "^The longest:" "$work/report" | grep " s mixed: always-" >/dev/null || { echo "the report does not name the longest tests:"; cat "$work/report"; exit 1; }
 expect 1 "2 passed, 2 failed, 1 skipped" pass fail mixed
+cat >"$work/results/tests.json" <<'T'
+[{"name": "always-pass", "suite": ["fixture:long"]}, {"name": "bases/long", "suite": ["fixture:waiting", "fixture:long"]},
+ {"name": "storm/full", "suite": ["fixture:full"]}, {"name": "other", "suite": ["fixture:unit"]}]
+T
+expect 0 "1 passed, 0 failed, 0 skipped" pass
+says "Left out without --all: the stages asan and tsan, and 1 tests: bases/long"
+says "Left out without --full: 1 tests that repeat others"
+rm "$work/results/tests.json"
 run skip 60 "$support/runner_fixture" "--suite skip"
 expect 1 "0 passed, 0 failed, 1 skipped" skip # a run in which nothing passed proves nothing
 run none 60 "$support/runner_fixture" "--suite nosuchsuite"
