@@ -98,7 +98,7 @@ static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_err
 
     PL_TRY(fetch_source(supervisor, job, reterr));
     PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), plan_at, reterr));
-    PL_TRY(job->is_check ? pl_check_adapt_plan(job, *plan_at, reterr) : PL_OK);
+    PL_TRY(job->is_check ? pl_check_adapt_plan(*plan_at, reterr) : PL_OK);
     log_start(job, *plan_at);
     PL_TRY(prepare(supervisor, job, *plan_at, reterr));
     PL_TRY(pl_supervise_set_plan(supervisor, *plan_at, reterr));

@@ -23,7 +23,6 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
  * Remove from the plan of a check the steps that only the job needs. Add a timeout to mpirun, and remove its own
  * tables.
  */
-enum pl_status pl_check_adapt_plan(const struct pl_job *check, struct pl_launch_plan *plan,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_check_adapt_plan(struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

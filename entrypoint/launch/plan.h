@@ -85,7 +85,7 @@ struct pl_launch_plan {
     struct pl_launch_plan_steps probes;
     size_t optional_from;
     size_t optional_count;
-    struct pl_sidecar *side;      /* the first sidecar; NULL if there is none */
+    struct pl_sidecar *side; /* the first sidecar; NULL if there is none */
     /* uploads intermediate output while the job runs; empty if nothing is to be uploaded */
     struct pl_strv sync;
     /* the command of a program that prints an object, which `paceline plan` shows under the launcher's name; may be

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * paceline-check: finds out what a job's hosts and the links between them offer, and compares that with what the job
- * needs. Each file has one part: check_host.c reads this host, main_mpi.c and check_links_mpi.c measure between ranks, check_evaluate.c compares with the needs and prints the table,
- * check_options.c reads the needs.
+ * needs. Each file has one part: check_host.c reads this host, main_mpi.c and check_links_mpi.c measure between ranks,
+ * check_evaluate.c compares with the needs and prints the table, check_options.c reads the needs.
  *
  * Test  tests/unit/programs/check/test_check.c, tests/integration/check.sh
  */

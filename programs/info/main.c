@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-info: what is in this container, for reports of bugs: programs that answer within their deadline, files of the
- * kernel and of the image; and then what the runtime finds (world.c). It links neither MPI nor anything else that an image
- * may lack.
+ * paceline-info: what is in this container, for reports of bugs: programs that answer within their deadline, files of
+ * the kernel and of the image; and then what the runtime finds (world.c). It links neither MPI nor anything else that
+ * an image may lack.
  */
 #include "programs/info/report.h"
 
@@ -59,8 +59,8 @@ static void last_line(const struct pl_text *answer, struct pl_text *line)
     pl_text_append_n(line, text + begin, end - begin);
 }
 
-/* Runs argv[0], a path, and appends all that it prints to `answer`. PL_FAILED with its last line if it does not end with
- * 0. */
+/* Runs argv[0], a path, and appends all that it prints to `answer`. PL_FAILED with its last line if it does not end
+ * with 0. */
 static enum pl_status ask(const struct place *place, const char *const *argv, int64_t most_ns, struct pl_text *answer,
                           struct pl_error *reterr)
 {

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/local/files.h"
-#include "programs/local/run.h"
+#include "programs/local/stop.h"
 #include "programs/local/tree.h"
 #include "s3io/s3/manifest.h"
 #include "s3io/s3/s3_copy.h"

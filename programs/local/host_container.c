@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/local/channels.h"
-#include "programs/local/run.h"
+#include "programs/local/stop.h"
 #include "programs/local/tree.h"
 
 #include <errno.h>

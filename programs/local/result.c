@@ -10,6 +10,7 @@
 #include "entrypoint/job/secrets.h"
 #include "programs/local/files.h"
 #include "programs/local/run.h"
+#include "programs/local/stop.h"
 
 #include <archive.h>
 #include <archive_entry.h>

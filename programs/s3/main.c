@@ -4,19 +4,15 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "entrypoint/verbs.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 
 enum option_code {
     OPTION_RECURSIVE = 'r',
@@ -157,67 +153,6 @@ static enum pl_status take_option(struct pl_tool *tool, int option, const char *
         return take_number(tool, option, argument, reterr);
     }
 }
-
-/* ---- for the subcommands ---- */
-
-enum pl_status pl_tool_connect(struct pl_tool *tool, struct pl_error *reterr)
-{
-    enum pl_status status;
-
-    PL_TRY(pl_environment_new(&tool->environment, reterr));
-    status = pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
-    if (status == PL_NOT_FOUND && !tool->again) { /* a person calls it, not the entry point */
-        pl_error_context(reterr, "public data needs no credentials with --no-sign-request");
-    }
-    return status;
-}
-
-/*
- * Returns the signals to hold, except those that our parent set to be ignored: if they were blocked, they would be
- * delivered nevertheless.
- */
-static void stop_signals(sigset_t *ret_signals)
-{
-    static const int signals[] = {SIGINT, SIGTERM};
-
-    sigemptyset(ret_signals);
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(signals); i++) {
-        struct sigaction action;
-
-        if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
-            sigaddset(ret_signals, signals[i]);
-        }
-    }
-}
-
-enum pl_status pl_tool_hold_stop(struct pl_tool *tool, struct pl_error *reterr)
-{
-    sigset_t stop;
-
-    stop_signals(&stop);
-    /* the client's thread blocks all signals itself, and later threads inherit this mask */
-    sigprocmask(SIG_BLOCK, &stop, NULL);
-    tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
-    return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
-}
-
-bool pl_tool_goes_on(const struct pl_tool *tool)
-{
-    struct pollfd stop = {.fd = tool->stop_fd, .events = POLLIN};
-
-    return poll(&stop, 1, 0) <= 0;
-}
-
-void pl_tool_let_stop(struct pl_tool *tool)
-{
-    sigset_t stop;
-
-    pl_file_close_at(&tool->stop_fd);
-    stop_signals(&stop);
-    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* a pending signal, which was not read, is delivered now */
-}
-
-/* ---- the program ---- */
 
 static const struct {
     const char *name;

@@ -60,7 +60,8 @@ def verbs_of(table):
     built_in = set(re.findall(r'\{"(\w+)", \w+\},', (ROOT / "entrypoint/main.c").read_text()))
     if built_in != {name for name, has_program in verbs.items() if not has_program}:
         wrong.append(f"entrypoint/main.c: what it runs is not what entrypoint/verbs.c says: {sorted(built_in)}")
-    mains = {path.parent.name for path in (ROOT / "programs").glob("*/main*.c")}
+    mains = set(re.findall(r"'(\w+)': \[files\(|custom_target\('paceline-(\w+)'", (ROOT / "programs/meson.build").read_text()))
+    mains = {program or script for program, script in mains}
     if {name for name, has_program in verbs.items() if has_program} != mains - built_in:  # mpirun starts the program of a built-in verb
         wrong.append("entrypoint/verbs.c: its programs are not those of programs/")
     for name in ("bench", "check", "demo", "feed", "horovod", "s3", "server", "sync"):
@@ -70,6 +71,8 @@ def verbs_of(table):
         listed = set(re.findall(r'\{[\s\\]*"--([a-z0-9-]+)"', listed))
         texts = "".join(path.read_text() for path in (ROOT / "programs" / name).glob("*.c"))
         taken = set(re.findall(r'\{"([a-z0-9-]+)", (?:\w+_argument|[01]), NULL', texts)) - OWN_OPTIONS
+        for path in (ROOT / "programs" / name).glob("*.sh"):
+            taken |= set(re.findall(r"--(\w+)", re.search(r"for name in (--.*);", path.read_text()).group(1))) - OWN_OPTIONS
         if listed != taken:
             wrong.append(f"entrypoint/verbs.c: options of {name}: {sorted(listed ^ taken)}")
     return set(verbs) | {"help"}, wrong

@@ -66,7 +66,7 @@ START_TEST(the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun)
     ck_assert_ok(pl_launch_plan_new(check, pl_launchers_choose(check), &plan, &tree.error), &tree.error);
     ck_assert_ptr_nonnull(strstr(joined(&plan->argv), "|--tag-output|"));
     ck_assert_uint_gt(plan->steps.count, 0);
-    ck_assert_ok(pl_check_adapt_plan(check, plan, &tree.error), &tree.error);
+    ck_assert_ok(pl_check_adapt_plan(plan, &tree.error), &tree.error);
     ck_assert_uint_eq(plan->steps.count, 0);
     ck_assert_ptr_eq(strstr(joined(&plan->argv), "mpirun|--host|algo-1,algo-2|-np|2|--timeout|180|"),
                      joined(&plan->argv));

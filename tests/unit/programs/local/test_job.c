@@ -129,7 +129,7 @@ START_TEST(what_cannot_run_is_refused_at_its_place)
     check_refused("{\"TrainingJobName\": 7}", ": TrainingJobName: expected a string, found the number 7");
     check_refused("[]", ": expected an object, found a list");
     check_refused(JOB("\"HyperParameters\": {\"epochs\": \"3\",\n  \"epochs\": \"4\"}"),
-                  ", line 3, column 3: HyperParameters.epochs: expected each key once, found it twice");
+                  ", line 3, column 3: expected each key once, found \"epochs\" twice");
     check_refused(JOB("\"HyperParameters\": {\"epochs\": 3}"),
                   ": HyperParameters.epochs: expected a string, found the number 3");
     check_refused(JOB("\"HyperParameters\": [\"a\"]"), ": HyperParameters: expected an object, found a list");
