@@ -127,7 +127,7 @@ static bool starts_ranks(const struct shim *shim)
 {
     const enum pl_exit_source source = shim->options->source;
 
-    return source == PL_EXIT_SOURCE_LAUNCHER || source == PL_EXIT_SOURCE_DAEMON || source == PL_EXIT_SOURCE_AGENT;
+    return source == PL_EXIT_SOURCE_LAUNCHER || source == PL_EXIT_SOURCE_DAEMON || source == PL_EXIT_SOURCE_TORCHRUN;
 }
 
 static void forward_signal(struct shim *shim, int number)

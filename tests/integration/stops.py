@@ -140,13 +140,13 @@ def main(full):
             jobs["all below torchrun"] = (lines, 1, {"sagemaker_program": "p.py", "sagemaker_torch_distributed_enabled": "true",
                                                     "sagemaker_mpi_num_of_processes_per_host": str(len(lines))})
         with concurrent.futures.ThreadPoolExecutor(4 if full else 6) as pool:
-            results = {name: pool.submit(stop, scratch / name.replace(" ", "_"), words, ranks, **hyperparameters)
+            running = {pool.submit(stop, scratch / name.replace(" ", "_"), words, ranks, **hyperparameters): name
                        for name, (words, ranks, hyperparameters) in jobs.items()}
-        failed = 0
-        for name, result in results.items():
-            wrong = result.result()
-            failed += bool(wrong)
-            print(f"{name}: {'saved' if not wrong else chr(10).join(['FAILED', *wrong])}")
+            failed = 0
+            for done in concurrent.futures.as_completed(running):
+                wrong = done.result()
+                failed += bool(wrong)
+                print(f"{running[done]}: {'saved' if not wrong else chr(10).join(['FAILED', *wrong])}", flush=True)
     sys.exit(1 if failed else 0)
 
 
