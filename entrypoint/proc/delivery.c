@@ -11,10 +11,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* How long a process that has waited has to end by itself, and how long it may run something else before it counts as
- * one that goes on: the last command of a script may be short. */
+/* How long a process that has waited has to end by itself, a wrapper in Python that unloads torch for longer, and how
+ * long it may run something else before it counts as one that goes on: the last command of a script may be short. */
 #define END_NS (2 * PL_NS_PER_S)
+#define WRAPPER_END_NS (20 * PL_NS_PER_S)
 #define GOES_ON_NS (PL_NS_PER_S / 10)
 
 /* A process that has got the signal, or waits for it. */
@@ -22,17 +24,18 @@ struct pl_delivery_known {
     pid_t pid;
     uint64_t start_ticks; /* tells it from another process that gets its number later */
     bool got;
+    bool caught;        /* it handled the signal when it got it; a handler may begin with ignoring the next one */
     int64_t free_ns;    /* since when nobody that it waits for is left; 0: somebody is */
     int64_t goes_on_ns; /* since when it has also run something that did not get the signal; 0: it has not */
 };
 
-/* A process of the group, as it is now. */
+/* A process below this one, as it is now. */
 struct member {
     pid_t pid;
     struct pl_proc_stat stat;
-    struct member *parent; /* NULL: not of this group */
+    struct member *parent; /* NULL: a child of this process */
     bool catches;
-    bool catching_below; /* whether a descendant catches */
+    bool below_this, catching_below; /* whether it is a descendant of this process; whether a descendant catches */
 };
 
 struct members {
@@ -52,6 +55,33 @@ static bool shares_signals(const struct member *member)
 
     pl_proc_file_name(member->pid, file, sizeof(file));
     return strcmp(file, "paceline-server") == 0 || pl_proc_is_shell(member->pid, member->stat.name);
+}
+
+/*
+ * Whether it is a program that handles a signal only to pass it on, or to end what it has started, or itself. `timeout`
+ * would send it twice, also to a program's workers; `su`, `runuser` and `script` kill their child 2 s later, agents of
+ * torch and deepspeed after 30 s; `uv` passes it on to a shell that dies of it; Xvfb would leave its clients.
+ */
+static bool is_wrapper(const struct member *member)
+{
+    static const char *const names[] = {
+        "timeout",    "su",
+        "runuser",    "script",
+        "sudo",       "uv",
+        "conda",      "Xvfb",
+        "torchrun",   "torch.distributed.run",
+        "accelerate", "accelerate.commands.launch",
+        "deepspeed",  "deepspeed.launcher.launch",
+    };
+    char name[64];
+
+    pl_proc_command_name(member->pid, name, sizeof(name));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Whether it looks like a worker of torch's DataLoader: it runs its parent's file, and has handlers for all signals
@@ -84,30 +114,74 @@ static struct member *find_member(const struct members *members, pid_t pid)
     return NULL;
 }
 
-static bool list_group(pid_t group, struct members *members)
+static bool is_below_this(const struct members *all, const struct member *member)
+{
+    const pid_t self = getpid();
+
+    for (size_t depth = 0; member && depth < all->count; depth++) {
+        if (member->stat.parent == self) {
+            return true;
+        }
+        member = find_member(all, member->stat.parent);
+    }
+    return false;
+}
+
+static bool list_members(struct members *members)
 {
     PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
     struct member member = {.pid = 0};
-    size_t capacity = 0;
+    size_t capacity = 0, count = 0;
 
     if (!directory) {
         return false;
     }
     while ((member.pid = pl_proc_next(directory)) > 0) {
-        if (pl_proc_read_stat(member.pid, 0, &member.stat, NULL) == PL_OK && member.stat.group == group) {
+        if (pl_proc_read_stat(member.pid, 0, &member.stat, NULL) == PL_OK) {
             if (pl_memory_grow(&members->items, &capacity, members->count + 1, sizeof(member), NULL) != PL_OK) {
                 return false;
             }
             members->items[members->count++] = member;
         }
     }
-    return members->count > 0;
+    if (members->count == 0) { /* no /proc is mounted */
+        return false;
+    }
+    for (size_t i = 0; i < members->count; i++) {
+        members->items[i].below_this = is_below_this(members, &members->items[i]);
+    }
+    for (size_t i = 0; i < members->count; i++) {
+        if (members->items[i].below_this) {
+            members->items[count++] = members->items[i];
+        }
+    }
+    members->count = count;
+    return true;
 }
 
-/* List the processes of the group. Returns false if /proc cannot be read. */
-static bool read_members(pid_t group, int number, struct members *members)
+static struct pl_delivery_known *find_known(const struct pl_delivery *delivery, const struct member *member)
 {
-    if (!list_group(group, members)) {
+    for (size_t i = 0; i < delivery->known_count; i++) {
+        if (delivery->known[i].pid == member->pid && delivery->known[i].start_ticks == member->stat.start_ticks) {
+            return &delivery->known[i];
+        }
+    }
+    return NULL;
+}
+
+static bool has_caught(const struct pl_delivery *delivery, const struct member *member)
+{
+    const struct pl_delivery_known *known = find_known(delivery, member);
+
+    return known && known->caught;
+}
+
+/* List the processes below this one. Returns false if /proc cannot be read. */
+static bool read_members(const struct pl_delivery *delivery, struct members *members)
+{
+    const int number = delivery->number;
+
+    if (!list_members(members)) {
         return false;
     }
     for (size_t i = 0; i < members->count; i++) {
@@ -115,7 +189,10 @@ static bool read_members(pid_t group, int number, struct members *members)
 
         member->parent = find_member(members, member->stat.parent);
         /* a process that has ended still has its handlers here until its parent has asked for its end */
-        member->catches = member->stat.state != 'Z' && pl_proc_catches(member->pid, number);
+        member->catches =
+            member->stat.state != 'Z' && number != SIGKILL &&
+            (has_caught(delivery, member) ||
+             ((pl_proc_catches(member->pid, number) || pl_proc_awaits(member->pid, number)) && !is_wrapper(member)));
     }
     for (size_t i = 0; i < members->count; i++) {
         struct member *member = &members->items[i];
@@ -135,21 +212,22 @@ static bool read_members(pid_t group, int number, struct members *members)
     return true;
 }
 
-static bool has_catching(const struct members *members)
+static size_t count_catching(const struct members *members)
 {
+    size_t count = 0;
+
     for (size_t i = 0; i < members->count; i++) {
-        if (members->items[i].catches) {
-            return true;
-        }
+        count += members->items[i].catches;
     }
-    return false;
+    return count;
 }
 
-bool pl_delivery_catches(pid_t group, int number)
+bool pl_delivery_catches(int number)
 {
     __attribute__((cleanup(free_members))) struct members members = {NULL, 0};
+    const struct pl_delivery delivery = {.number = number};
 
-    return read_members(group, number, &members) && has_catching(&members);
+    return read_members(&delivery, &members) && count_catching(&members) > 0;
 }
 
 /* Whether `member` is below `ancestor`. */
@@ -161,16 +239,6 @@ static bool is_below(const struct members *members, const struct member *member,
         above = above->parent;
     }
     return above == ancestor;
-}
-
-static struct pl_delivery_known *find_known(const struct pl_delivery *delivery, const struct member *member)
-{
-    for (size_t i = 0; i < delivery->known_count; i++) {
-        if (delivery->known[i].pid == member->pid && delivery->known[i].start_ticks == member->stat.start_ticks) {
-            return &delivery->known[i];
-        }
-    }
-    return NULL;
 }
 
 /* Returns what is known of `member`, or NULL if there is no memory. */
@@ -196,35 +264,37 @@ static void send_to(struct pl_delivery *delivery, const struct member *member)
 
     if (!known || !known->got) {
         kill(member->pid, delivery->number);
+        kill(member->pid, SIGCONT); /* a stopped process could not handle the signal */
     }
     if (known) {
+        known->caught = known->caught || (!known->got && member->catches);
         known->got = true;
     }
 }
 
 static void send_to_all_below(struct pl_delivery *delivery, const struct members *members, const struct member *top)
 {
-    send_to(delivery, top);
+    send_to(delivery, top); /* a parent first, which then cannot go on and start something else */
     for (size_t i = 0; i < members->count; i++) {
-        if (is_below(members, &members->items[i], top)) {
-            send_to(delivery, &members->items[i]);
+        if (members->items[i].parent == top) {
+            send_to_all_below(delivery, members, &members->items[i]);
         }
     }
 }
 
-/* Whether a process without a handler waits for others: for descendants, or for those that a process above it, which
- * waits too or is a shell with a trap, has as descendants. */
-static bool must_wait(const struct members *members, const struct member *member)
+/* Whether a process without a handler waits for others: for descendants, for those that a process above it, which waits
+ * too or is a shell with a trap, has as descendants, or, if nobody above it has a handler, for all. */
+static bool must_wait(const struct pl_delivery *delivery, const struct members *members, const struct member *member)
 {
     const struct member *at = member;
 
     for (size_t depth = 0; at && depth < members->count; depth++) {
-        if (at->catching_below) {
-            return !member->catches;
+        if (at->catching_below || at->catches) {
+            return at->catching_below && !member->catches;
         }
-        at = at->catches ? NULL : at->parent;
+        at = at->parent;
     }
-    return false;
+    return delivery->handling > 0;
 }
 
 static void deliver(struct pl_delivery *delivery, const struct members *members, const struct member *member);
@@ -247,7 +317,7 @@ static void deliver(struct pl_delivery *delivery, const struct members *members,
         if (shares_signals(member)) {
             deliver_to_children(delivery, members, member);
         }
-    } else if (must_wait(members, member) && know(delivery, member)) {
+    } else if (must_wait(delivery, members, member) && know(delivery, member)) {
         deliver_to_children(delivery, members, member);
     } else {
         send_to_all_below(delivery, members, member);
@@ -269,7 +339,8 @@ static bool is_due(const struct pl_delivery *delivery, const struct members *mem
     }
     known->free_ns = known->free_ns == 0 ? now_ns : known->free_ns;
     known->goes_on_ns = !goes_on ? 0 : known->goes_on_ns == 0 ? now_ns : known->goes_on_ns;
-    return now_ns - known->free_ns >= END_NS || (goes_on && now_ns - known->goes_on_ns >= GOES_ON_NS);
+    return now_ns - known->free_ns >= (is_wrapper(member) ? WRAPPER_END_NS : END_NS) ||
+           (goes_on && now_ns - known->goes_on_ns >= GOES_ON_NS);
 }
 
 /* Look at a process that waits. What it has started since the last look gets the signal if it has a handler, and waits
@@ -280,7 +351,7 @@ static void look_again(struct pl_delivery *delivery, const struct members *membe
 
     if (member->catches) {
         deliver(delivery, members, member);
-    } else if (must_wait(members, member)) {
+    } else if (must_wait(delivery, members, member)) {
         known->free_ns = known->goes_on_ns = 0;
         for (size_t i = 0; i < members->count; i++) {
             if (members->items[i].parent == member && !find_known(delivery, &members->items[i])) {
@@ -292,13 +363,14 @@ static void look_again(struct pl_delivery *delivery, const struct members *membe
     }
 }
 
-static void count_waiting(struct pl_delivery *delivery, const struct members *members)
+static void count_members(struct pl_delivery *delivery, const struct members *members)
 {
-    delivery->waiting = 0;
+    delivery->waiting = delivery->handling = 0;
     for (size_t i = 0; i < members->count; i++) {
         const struct pl_delivery_known *known = find_known(delivery, &members->items[i]);
 
         delivery->waiting += known && !known->got;
+        delivery->handling += known && known->caught && members->items[i].stat.state != 'Z';
     }
 }
 
@@ -312,23 +384,27 @@ static size_t count_got(const struct pl_delivery *delivery)
     return count;
 }
 
-void pl_delivery_begin(struct pl_delivery *delivery, pid_t group, int number)
+void pl_delivery_begin(struct pl_delivery *delivery, pid_t program, int number)
 {
     __attribute__((cleanup(free_members))) struct members members = {NULL, 0};
 
-    delivery->group = group;
     delivery->number = number;
     delivery->waiting = delivery->known_count = 0;
-    if (!read_members(group, number, &members) || !has_catching(&members)) {
-        kill(-group, number); /* at once, so that no process can be forked in between */
+    if (!read_members(delivery, &members)) {
+        kill(-program, number);
+        kill(-program, SIGCONT);
         return;
     }
+    delivery->handling = count_catching(&members);
     for (size_t i = 0; i < members.count; i++) {
         if (!members.items[i].parent) {
             deliver(delivery, &members, &members.items[i]);
         }
     }
-    count_waiting(delivery, &members);
+    for (size_t i = 0; i < members.count; i++) {
+        kill(members.items[i].pid, SIGCONT);
+    }
+    count_members(delivery, &members);
 }
 
 bool pl_delivery_go_on(struct pl_delivery *delivery)
@@ -336,9 +412,10 @@ bool pl_delivery_go_on(struct pl_delivery *delivery)
     __attribute__((cleanup(free_members))) struct members members = {NULL, 0};
     const size_t got_before = count_got(delivery);
 
-    if (!read_members(delivery->group, delivery->number, &members)) {
+    if (!read_members(delivery, &members)) {
         return false; /* the next look may succeed */
     }
+    count_members(delivery, &members);
     for (size_t i = 0; i < members.count; i++) {
         const struct pl_delivery_known *known = find_known(delivery, &members.items[i]);
 
@@ -346,7 +423,7 @@ bool pl_delivery_go_on(struct pl_delivery *delivery)
             look_again(delivery, &members, &members.items[i]);
         }
     }
-    count_waiting(delivery, &members);
+    count_members(delivery, &members);
     return count_got(delivery) > got_before;
 }
 

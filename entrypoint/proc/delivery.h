@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Delivers a signal to a program, which may be a tree of processes: the program's process group, without the processes
- * that must not get the signal while another one handles it.
+ * Delivers a signal to a program, which may be a tree of processes: to the processes below this one, which adopts their
+ * orphans, without those that must not get the signal while another one handles it. docs/supervision.md has the rules.
  *
- * - A process with a handler gets the signal, and its descendants do not: they work for it (loader workers), and it
- *   ends them itself.
+ * - A process that handles the signal, by a handler, sigwait() or a signalfd, gets it, and its descendants do not: they
+ *   work for it (loader workers), and it ends them itself.
+ * - A wrapper such as `timeout` counts as one without a handler, and so does a worker of torch's DataLoader below a
+ *   process without a handler: it only dies of the signal.
  * - A shell with a trap gets it, and so do its children by these rules, because a shell runs a trap only after its
  *   child has ended. The same holds for Paceline's parameter server, which waits for its workers.
  * - A process without a handler waits while a descendant or a sibling has one: a shell that ends would take the program
@@ -12,11 +14,8 @@
  *   descendants, as soon as it runs something else, or after two seconds if it has not ended by itself.
  * - Every other process gets it.
  *
- * A worker of torch's DataLoader has a handler, but only to die of the signal: below a process without a handler it
- * counts as one without.
- *
- * Source  proc(5); torch/csrc/DataLoader.cpp.
- * Test    tests/unit/entrypoint/proc/test_delivery.c
+ * Source  proc(5); torch/csrc/DataLoader.cpp; timeout.c of coreutils, su-common.c and script.c of util-linux.
+ * Test    tests/unit/entrypoint/proc/test_delivery.c, tests/integration/stops.py, tests/integration/stop_trees.py
  */
 #ifndef PL_ENTRYPOINT_PROC_DELIVERY_H
 #define PL_ENTRYPOINT_PROC_DELIVERY_H
@@ -28,23 +27,23 @@
 
 /** Zero-initialise: nobody waits. */
 struct pl_delivery {
-    pid_t group;
     int number;
-    size_t waiting; /* processes that are to get the signal later */
+    size_t waiting;  /* processes that are to get the signal later */
+    size_t handling; /* processes that handled the signal when they got it, and still run */
     struct pl_delivery_known *known;
     size_t known_count, known_capacity;
 };
 
-/** Whether a process of the group `group` handles the signal `number`; false if /proc does not say. */
-bool pl_delivery_catches(pid_t group, int number);
+/** Whether a process below this one handles the signal `number`; false if /proc does not say. */
+bool pl_delivery_catches(int number);
 
 /**
- * Deliver the signal `number` to the processes of the group `group`, which is the caller's own child and thus cannot
- * become another one. If /proc cannot be read, the whole group gets it. What an earlier signal has left is forgotten.
+ * Deliver the signal `number` to the processes below this one, of which `program` leads the first group. If /proc
+ * cannot be read, that group gets it. SIGCONT goes to all. What an earlier signal has left is forgotten.
  */
-void pl_delivery_begin(struct pl_delivery *delivery, pid_t group, int number);
+void pl_delivery_begin(struct pl_delivery *delivery, pid_t program, int number);
 
-/** Call this every 100 ms or so while `waiting` is not 0. Returns whether a process has got the signal. */
+/** Call this every 100 ms or so while `waiting` or `handling` is not 0. Returns whether somebody has got the signal. */
 bool pl_delivery_go_on(struct pl_delivery *delivery);
 
 /** Forget who waits, and free the memory. */

@@ -8,10 +8,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { PATH_BYTES = 96, STAT_BYTES = 4096, STATUS_BYTES = 65536, WORDS_BYTES = 4 << 20 };
@@ -35,15 +37,14 @@ enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_sta
     const char *open = strchr(line, '('), *close = strrchr(line, ')'); /* a name may contain parentheses itself */
     struct pl_proc_stat stat = {.state = 0};
     unsigned long long user, kernel, start;
-    int parent, group;
+    int parent;
 
     if (!open || !close || close < open ||
-        sscanf(close + 1, " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s %llu",
-               &stat.state, &parent, &group, &user, &kernel, &start) != 6) {
+        sscanf(close + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s %llu",
+               &stat.state, &parent, &user, &kernel, &start) != 5) {
         return pl_error_set(reterr, PL_CORRUPT, "expected a line as in /proc/PID/stat, found '%.100s'", line);
     }
     stat.parent = parent;
-    stat.group = group;
     stat.cpu_ticks = user + kernel;
     stat.start_ticks = start;
     snprintf(stat.name, sizeof(stat.name), "%.*s", (int)(close - open - 1), open + 1);
@@ -144,12 +145,96 @@ char *pl_proc_variable(pid_t pid, const char *name)
     return NULL;
 }
 
-bool pl_proc_catches(pid_t pid, int number)
+/* Whether the set of signals `field` in the file /proc/PID/`name` has the signal `number`. */
+static bool has_signal(pid_t pid, const char *name, const char *field, int number)
 {
     size_t bytes;
-    PL_AUTO_FREE char *status = pl_proc_read(pid, "status", STATUS_BYTES, &bytes);
+    PL_AUTO_FREE char *text = pl_proc_read(pid, name, STATUS_BYTES, &bytes);
 
-    return status && (pl_text_field_number(status, "SigCgt", 16, 0) >> (number - 1)) & 1;
+    return text && (pl_text_field_number(text, field, 16, 0) >> (number - 1)) & 1;
+}
+
+bool pl_proc_catches(pid_t pid, int number)
+{
+    return has_signal(pid, "status", "SigCgt", number);
+}
+
+/* Whether the thread waits in sigwait() or the like for the signal: what the system call's set has. */
+static bool is_in_sigwait(pid_t pid, pid_t tid, int number)
+{
+    char name[PATH_BYTES];
+    size_t bytes;
+    PL_AUTO_FREE char *call = NULL;
+    PL_AUTO_CLOSE int memory_fd = -1;
+    unsigned long long set_at;
+    uint64_t set;
+    long call_number;
+
+    snprintf(name, sizeof(name), "task/%d/syscall", (int)tid);
+    call = pl_proc_read(pid, name, STAT_BYTES, &bytes);
+    if (!call || sscanf(call, "%ld %llx", &call_number, &set_at) != 2 || call_number != SYS_rt_sigtimedwait) {
+        return false;
+    }
+    snprintf(name, sizeof(name), "/proc/%d/mem", (int)pid);
+    memory_fd = open(name, O_RDONLY | O_CLOEXEC);
+    return memory_fd >= 0 && pread(memory_fd, &set, sizeof(set), (off_t)set_at) == (ssize_t)sizeof(set) &&
+           (set >> (number - 1)) & 1;
+}
+
+static bool has_thread_in_sigwait(pid_t pid, int number)
+{
+    char path[PATH_BYTES];
+    PL_AUTO_DIRECTORY DIR *threads = NULL;
+    pid_t tid;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    threads = opendir(path);
+    while (threads && (tid = pl_proc_next(threads)) > 0) {
+        if (is_in_sigwait(pid, tid, number)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_signalfd(pid_t pid, int number)
+{
+    char path[PATH_BYTES], name[PATH_BYTES];
+    PL_AUTO_DIRECTORY DIR *files = NULL;
+    const struct dirent *entry;
+
+    snprintf(path, sizeof(path), "/proc/%d/fdinfo", (int)pid);
+    files = opendir(path);
+    while (files && (entry = readdir(files))) {
+        snprintf(name, sizeof(name), "fdinfo/%.20s", entry->d_name);
+        if (has_signal(pid, name, "sigmask", number)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool pl_proc_awaits(pid_t pid, int number)
+{
+    /* This is the first thread's set, without what it waits for itself. If it has the signal, others may wait. */
+    if (!has_signal(pid, "status", "SigBlk", number)) {
+        return is_in_sigwait(pid, pid, number);
+    }
+    return has_thread_in_sigwait(pid, number) || has_signalfd(pid, number);
+}
+
+void pl_proc_command_name(pid_t pid, char *ret_name, size_t name_bytes)
+{
+    size_t bytes;
+    PL_AUTO_FREE char *words = pl_proc_read(pid, "cmdline", WORDS_BYTES, &bytes);
+    const char *word = words ? words : "";
+
+    if (starts_with(last_name(word), "python")) {
+        do {
+            word = pl_proc_next_word(word, words + bytes);
+        } while (word && word[0] == '-');
+    }
+    pl_proc_copy_text(word ? last_name(word) : "", ret_name, name_bytes);
 }
 
 bool pl_proc_is_shell(pid_t pid, const char *name)

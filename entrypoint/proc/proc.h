@@ -20,7 +20,7 @@
 struct pl_proc_stat {
     char name[32];
     char state;
-    pid_t parent, group;
+    pid_t parent;
     uint64_t cpu_ticks; /* in user and kernel mode */
     uint64_t start_ticks;
 };
@@ -47,6 +47,15 @@ char *pl_proc_variable(pid_t pid, const char *name);
 
 /** Whether the process `pid` has a handler for the signal `number`; false if /proc does not say. */
 bool pl_proc_catches(pid_t pid, int number);
+
+/** Whether `pid` waits for the signal `number` by sigwait() or a signalfd; false if /proc does not say. */
+bool pl_proc_awaits(pid_t pid, int number);
+
+/**
+ * Get the name, without folders, by which `pid` was started; of a Python program that of its script or module. "" if it
+ * cannot be read.
+ */
+void pl_proc_command_name(pid_t pid, char *ret_name, size_t name_bytes);
 
 /**
  * Copy `text` up to its first newline. Control characters and invalid UTF-8 become '?'. Text that does not fit is cut.

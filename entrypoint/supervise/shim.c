@@ -116,37 +116,44 @@ static void reap(struct shim *shim)
     shim->childless = pid < 0 && errno == ECHILD;
 }
 
+/* A program ends with its first process, but during a stop not before the processes that handle the signal. */
+static bool has_ended(const struct shim *shim)
+{
+    return shim->exited && shim->delivery.handling == 0;
+}
+
+/* mpirun, its daemon and torchrun end their ranks themselves, whose shims are below them. */
+static bool starts_ranks(const struct shim *shim)
+{
+    const enum pl_exit_source source = shim->options->source;
+
+    return source == PL_EXIT_SOURCE_LAUNCHER || source == PL_EXIT_SOURCE_DAEMON || source == PL_EXIT_SOURCE_TORCHRUN;
+}
+
 static void forward_signal(struct shim *shim, int number)
 {
     const bool ends = number != SIGUSR1 && number != SIGUSR2;
     struct pl_delivery once = {.waiting = 0};
 
     shim->sent_end = shim->sent_end || ends;
-    if (shim->exited) {
+    if (has_ended(shim)) {
         return;
     }
-    if (number == SIGKILL) {
-        pl_delivery_done(&shim->delivery);
-        kill(-shim->pid, SIGKILL);
-    } else {
-        /* a signal that ends nothing comes at once or not at all */
-        pl_delivery_begin(ends ? &shim->delivery : &once, shim->pid, number);
-        pl_delivery_done(&once);
-        shim->look_ns = ends ? pl_deadline_after_ns(LOOK_NS) : shim->look_ns;
+    if (starts_ranks(shim)) {
+        kill(shim->pid, number);
+        kill(shim->pid, SIGCONT);
+        return;
     }
-    kill(-shim->pid, SIGCONT); /* a stopped program could not handle the signal */
+    /* a signal that ends nothing comes at once or not at all */
+    pl_delivery_begin(ends ? &shim->delivery : &once, shim->pid, number);
+    pl_delivery_done(&once);
+    shim->look_ns = ends ? pl_deadline_after_ns(LOOK_NS) : shim->look_ns;
 }
 
-/* Processes that did not get the signal because others handled it may be to get it now. */
-static void look_again(struct shim *shim)
+/* Whether to look again who gets the signal: some wait for others to handle it, or the program ends with these. */
+static bool must_look(const struct shim *shim)
 {
-    if (shim->delivery.waiting == 0 || !pl_deadline_passed(shim->look_ns)) {
-        return;
-    }
-    if (pl_delivery_go_on(&shim->delivery)) {
-        kill(-shim->pid, SIGCONT);
-    }
-    shim->look_ns = pl_deadline_after_ns(LOOK_NS);
+    return shim->delivery.waiting > 0 || (shim->exited && shim->delivery.handling > 0);
 }
 
 static void handle_signals(struct shim *shim)
@@ -162,7 +169,7 @@ static void handle_signals(struct shim *shim)
         case SIGQUIT:
         case SIGTERM:
             forward_signal(shim, number);
-            if (shim->exited && shim->state != PL_STOP_RUNNING) {
+            if (has_ended(shim) && shim->state != PL_STOP_RUNNING) {
                 pl_stop_go(&shim->state, PL_STOP_RELEASED); /* mpirun ends its ranks itself */
             }
             break;
@@ -195,7 +202,7 @@ static void handle_stop(struct shim *shim, int number)
         return;
     }
     shim->stop_number = number;
-    shim->catches = pl_delivery_catches(shim->pid, number);
+    shim->catches = pl_delivery_catches(number);
     snprintf(rank, sizeof(rank), "%d", shim->options->rank);
     if (PL_LINK_SEND(shim->link, PL_FRAME_CATCHES, NULL, rank, shim->catches ? "1" : "0") != PL_OK) {
         pl_link_close(shim->link);
@@ -482,11 +489,12 @@ static void run_to_end(struct shim *shim)
 {
     int64_t deadline_ns;
 
-    while (!shim->exited) {
+    while (!has_ended(shim)) {
         deadline_ns = shim->stopped ? shim->stopped_end_ns : PL_DEADLINE_NEVER;
-        poll_once(shim, shim->delivery.waiting > 0 && shim->look_ns < deadline_ns ? shim->look_ns : deadline_ns);
-        if (!shim->exited) {
-            look_again(shim);
+        poll_once(shim, must_look(shim) && shim->look_ns < deadline_ns ? shim->look_ns : deadline_ns);
+        if (must_look(shim) && pl_deadline_passed(shim->look_ns)) {
+            pl_delivery_go_on(&shim->delivery);
+            shim->look_ns = pl_deadline_after_ns(LOOK_NS);
         }
         if (shim->stopped && pl_deadline_passed(shim->stopped_end_ns)) {
             shim->stopped_end_ns = PL_DEADLINE_NEVER;

@@ -27,7 +27,7 @@ struct node {
 
 static struct shared {
     atomic_int pid[PROCESSES], got[PROCESSES]; /* how often its handler ran */
-    atomic_bool leaves[PROCESSES], starts_handling[PROCESSES], forks[PROCESSES];
+    atomic_bool leaves[PROCESSES], starts_handling[PROCESSES], starts_ignoring[PROCESSES], forks[PROCESSES];
 } * shared;
 static int self;
 static struct pl_delivery delivery;
@@ -87,6 +87,9 @@ _Noreturn static void run_tree(const struct node *nodes, int nodes_count)
     while (!atomic_load(&shared->leaves[self]) && leader_is_there()) {
         if (atomic_exchange(&shared->starts_handling[self], false)) {
             handle(SIGTERM);
+        }
+        if (atomic_exchange(&shared->starts_ignoring[self], false)) {
+            signal(SIGTERM, SIG_IGN);
         }
         if (atomic_exchange(&shared->forks[self], false) && fork() == 0) {
             self = PROCESSES - 1;
@@ -210,7 +213,7 @@ START_TEST(a_process_with_a_handler_gets_the_signal_for_its_descendants)
     static const struct node nodes[] = {{CATCHES, NONE}, {PLAIN, 0}, {CATCHES, 0}, {CATCHES, 1}};
     const pid_t group = start(nodes, 4);
 
-    ck_assert(pl_delivery_catches(group, SIGTERM));
+    ck_assert(pl_delivery_catches(SIGTERM));
     pl_delivery_begin(&delivery, group, SIGTERM);
     await_got(0);
     ck_assert_uint_eq(delivery.waiting, 0);
@@ -227,7 +230,7 @@ START_TEST(a_process_without_a_handler_waits_for_its_descendant_and_its_sibling)
     static const struct node nodes[] = {{PLAIN, NONE}, {CATCHES, 0}, {PLAIN, 0}, {PLAIN, 2}};
     const pid_t group = start(nodes, 4);
 
-    ck_assert(pl_delivery_catches(group, SIGTERM));
+    ck_assert(pl_delivery_catches(SIGTERM));
     pl_delivery_begin(&delivery, group, SIGTERM);
     await_got(1);
     ck_assert_uint_eq(delivery.waiting, 3);
@@ -287,7 +290,7 @@ START_TEST(a_worker_of_torchs_loader_counts_as_one_without_a_handler)
     static const struct node nodes[] = {{PLAIN, NONE}, {LOADER, 0}};
     const pid_t group = start(nodes, 2);
 
-    ck_assert(!pl_delivery_catches(group, SIGTERM));
+    ck_assert(!pl_delivery_catches(SIGTERM));
     pl_delivery_begin(&delivery, group, SIGTERM);
     ck_assert_uint_eq(delivery.waiting, 0);
     await_got(1);
@@ -301,7 +304,7 @@ START_TEST(a_shell_runs_its_trap_at_once)
     const pid_t group = start_shell("trap 'exit 3' TERM; sh -c ': >ready; sleep 100'");
     int status;
 
-    ck_assert(pl_delivery_catches(group, SIGTERM));
+    ck_assert(pl_delivery_catches(SIGTERM));
     pl_delivery_begin(&delivery, group, SIGTERM);
     ck_assert_int_eq(waitpid(group, &status, 0), group);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 3);
@@ -333,18 +336,42 @@ START_TEST(without_handlers_and_without_proc_the_whole_group_gets_the_signal)
     static const struct node plain[] = {{PLAIN, NONE}, {PLAIN, 0}}, catching[] = {{CATCHES, NONE}, {CATCHES, 0}};
     pid_t group = start(plain, 2);
 
-    ck_assert(!pl_delivery_catches(group, SIGTERM));
+    ck_assert(!pl_delivery_catches(SIGTERM));
     pl_delivery_begin(&delivery, group, SIGTERM);
     await_death(0);
     await_death(1);
     finish(group);
     group = start(catching, 2);
     refuse_call(SYS_openat, NULL);
-    ck_assert(!pl_delivery_catches(group, SIGTERM));
+    ck_assert(!pl_delivery_catches(SIGTERM));
     pl_delivery_begin(&delivery, group, SIGTERM);
     await_got(0);
     await_got(1);
     ck_assert(!pl_delivery_go_on(&delivery));
+    finish(group);
+}
+END_TEST
+
+START_TEST(a_process_that_then_ignores_the_signal_still_handles_it_and_sigkill_gets_everybody)
+{
+    static const struct node nodes[] = {{PLAIN, NONE}, {CATCHES, 0}, {PLAIN, 1}};
+    const pid_t group = start(nodes, 3);
+
+    pl_delivery_begin(&delivery, group, SIGTERM);
+    await_got(1);
+    ck_assert_uint_eq(delivery.handling, 1);
+    atomic_store(&shared->starts_ignoring[1], true);
+    while (pl_proc_catches(atomic_load(&shared->pid[1]), SIGTERM)) {
+        nap();
+    }
+    ck_assert(!pl_delivery_go_on(&delivery));
+    ck_assert_uint_eq(delivery.handling, 1);
+    ck_assert_uint_eq(delivery.waiting, 1);
+    pl_delivery_begin(&delivery, group, SIGKILL);
+    ck_assert_uint_eq(delivery.handling, 0);
+    for (int i = 0; i < 3; i++) {
+        await_death(i);
+    }
     finish(group);
 }
 END_TEST
@@ -354,4 +381,6 @@ UNIT_MAIN("entrypoint/proc/delivery", a_process_with_a_handler_gets_the_signal_f
           a_process_that_goes_on_after_its_descendant_gets_the_signal,
           a_process_that_waits_and_then_has_a_handler_gets_the_signal,
           a_worker_of_torchs_loader_counts_as_one_without_a_handler, a_shell_runs_its_trap_at_once,
-          what_a_trap_starts_does_not_get_the_signal, without_handlers_and_without_proc_the_whole_group_gets_the_signal)
+          what_a_trap_starts_does_not_get_the_signal,
+          a_process_that_then_ignores_the_signal_still_handles_it_and_sigkill_gets_everybody,
+          without_handlers_and_without_proc_the_whole_group_gets_the_signal)

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +32,6 @@ START_TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
         ck_assert_str_eq(stat.name, cases[i].name);
         ck_assert_int_eq(stat.state, 'S');
         ck_assert_int_eq(stat.parent, 3);
-        ck_assert_int_eq(stat.group, 18002);
         ck_assert_uint_eq(stat.cpu_ticks, 123);
         ck_assert_uint_eq(stat.start_ticks, 2136371);
     }
@@ -78,6 +78,56 @@ START_TEST(a_process_that_has_ended_is_not_found)
 }
 END_TEST
 
+START_TEST(a_process_that_waits_for_a_signal_is_told_from_one_that_blocks_it)
+{
+    const pid_t pid = fork();
+
+    if (pid == 0) {
+        sigset_t set;
+        int number;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sigemptyset(&set);
+        sigaddset(&set, SIGTERM);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        sigwait(&set, &number);
+        signalfd(-1, &set, 0);
+        for (;;) {
+            pause();
+        }
+    }
+    while (!pl_proc_awaits(pid, SIGTERM)) { /* in sigwait() */
+    }
+    ck_assert(!pl_proc_awaits(pid, SIGUSR1));
+    kill(pid, SIGTERM);
+    while (!pl_proc_awaits(pid, SIGTERM)) { /* by a signalfd */
+    }
+    ck_assert(!pl_proc_awaits(pid, SIGUSR1));
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+END_TEST
+
+START_TEST(a_program_of_python_has_the_name_of_its_script)
+{
+    const pid_t pid = fork();
+    char name[64];
+
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execl("/bin/sh", "/opt/python3.11", "-u", "-c", "kill -STOP $$", (char *)NULL);
+        _exit(127);
+    }
+    ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+    pl_proc_command_name(pid, name, sizeof(name));
+    ck_assert_str_eq(name, "kill -STOP $$");
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    pl_proc_command_name(pid, name, sizeof(name));
+    ck_assert_str_eq(name, "");
+}
+END_TEST
+
 START_TEST(programs_below_nobody_of_ours_are_none)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -93,4 +143,5 @@ START_TEST(programs_below_nobody_of_ours_are_none)
 END_TEST
 
 UNIT_MAIN("entrypoint/proc/proc", a_line_of_stat_is_taken_apart_whatever_the_name, what_is_no_line_of_stat_is_refused,
-          a_process_that_has_ended_is_not_found, programs_below_nobody_of_ours_are_none)
+          a_process_that_has_ended_is_not_found, a_process_that_waits_for_a_signal_is_told_from_one_that_blocks_it,
+          a_program_of_python_has_the_name_of_its_script, programs_below_nobody_of_ours_are_none)
