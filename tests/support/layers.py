@@ -70,7 +70,7 @@ ARROWS = {
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
     # One verb per sub-room; they must not use each other.
     **{f"programs/{verb}": set() for verb in ("bench", "check", "demo", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "shell", "stacks",
-                                              "sweep", "sync", "trace", "unpack", "world")},
+                                              "sweep", "sync", "trace", "trial", "unpack", "world")},
     # A report joins what two of them find out.
     "programs/report": {"programs/local", "programs/trace"},
 }
