@@ -352,6 +352,18 @@ enum pl_status pl_sweep_record_read(struct pl_sweep *sweep, char *text, struct p
     return lines > 0 ? PL_OK : other_sweep(sweep, reterr, "is empty");
 }
 
+/* Earlier versions had a journal beside this folder. */
+static void warn_of_journal(const struct pl_sweep *sweep)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    path_of(sweep, "../sweep.journal", &path);
+    if (pl_text_check(&path, NULL) == PL_OK && access(pl_text_string(&path), F_OK) == 0) {
+        pl_log(PL_LOG_WARNING, "'%s' is of an earlier version of Paceline and is not read: this is a new sweep",
+               pl_text_string(&path));
+    }
+}
+
 /* Begins a sweep, with a name that none has had. The files of an earlier one stay. */
 static enum pl_status begin_new(struct pl_sweep *sweep, const char *request, bool has_old, struct pl_error *reterr)
 {
@@ -426,6 +438,7 @@ enum pl_status pl_sweep_record_open(struct pl_sweep *sweep, struct pl_error *ret
     PL_TRY(pl_text_check(&head, reterr));
     status = pl_file_read(pl_text_string(&path), RECORD_BYTES_MAX, &text, &bytes, reterr);
     if (status == PL_NOT_FOUND) {
+        warn_of_journal(sweep);
         status = begin_new(sweep, job->settings.sweep_fresh != 0 ? pl_text_string(&request) : "", false, reterr);
     } else if (status == PL_OK && job->settings.sweep_fresh != 0 && !strstr(text, pl_text_string(&head))) {
         status = begin_new(sweep, pl_text_string(&request), true, reterr); /* a request counts once */

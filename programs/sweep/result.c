@@ -406,6 +406,8 @@ void pl_sweep_result_begin(struct pl_sweep *sweep)
         sweep->over = true;
     } else if (!sweep->space->model) {
         end(sweep, sweep->placing.trial);
+    } else if (!sweep->runs[sweep->placing.trial].has_model) {
+        fail_model(sweep, "its program has saved none");
     } else if (start_copy(sweep, &error) != PL_OK) {
         fail_model(sweep, error.cause);
     } else {

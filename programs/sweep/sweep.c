@@ -117,17 +117,18 @@ static void fill_slots(struct pl_sweep *sweep)
 static void log_end(const struct pl_sweep *sweep, size_t trial)
 {
     const struct pl_sweep_run *run = &sweep->runs[trial];
-    const double seconds = (double)(pl_clock_now_ns() - run->begun_ns) / (double)PL_NS_PER_S;
+    const bool completed = run->state == PL_SWEEP_COMPLETED;
+    const char *model = completed && sweep->space->model && !run->has_model ? "; it has left no model" : "";
+    const char *how = completed ? "has succeeded" : "was stopped";
 
     if (run->state == PL_SWEEP_FAILED) {
-        pl_log(PL_LOG_WARNING, "trial %zu has failed after %.1f s: %s", trial, seconds, run->reason);
+        pl_log(PL_LOG_WARNING, "trial %zu has failed after %.1f s: %s", trial, run->seconds, run->reason);
     } else if (run->has_value) {
-        pl_log(PL_LOG_INFO, "trial %zu %s after %.1f s; %s %.6g", trial,
-               run->state == PL_SWEEP_COMPLETED ? "has succeeded" : "was stopped", seconds, sweep->space->metric_name,
-               run->value);
+        pl_log(PL_LOG_INFO, "trial %zu %s after %.1f s; %s %.6g%s", trial, how, run->seconds, sweep->space->metric_name,
+               run->value, model);
     } else {
-        pl_log(PL_LOG_INFO, "trial %zu %s after %.1f s; it has not printed the metric %s", trial,
-               run->state == PL_SWEEP_COMPLETED ? "has succeeded" : "was stopped", seconds, sweep->space->metric_name);
+        pl_log(PL_LOG_INFO, "trial %zu %s after %.1f s; it has not printed the metric %s%s", trial, how, run->seconds,
+               sweep->space->metric_name, model);
     }
 }
 

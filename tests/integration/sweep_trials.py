@@ -116,8 +116,8 @@ echo score=$SM_HP_X
 
 def a_best_trial_without_a_model_is_an_error():
     job = Job("echo score=$SM_HP_X\n", space={"x": [1, 2]}, model=True).run(1)
-    assert re.search("the model of the best trial, 1, cannot be the job's model: '.*/trial-0001.model' on host algo-1: ", job.failure()), job.failure()
-    assert job.states() == ["completed"] * 2, job.rows()
+    assert re.search("the model of the best trial, 1, cannot be the job's model: '.*/trial-0001.model' on host algo-1: its program has saved none", job.failure()), job.failure()
+    assert job.states() == ["completed"] * 2 and job.text().count("; it has left no model") == 2, job.rows()
     job = Job("echo score=$SM_HP_X\n", space={"x": [1, 2]}, model=False).run()
     assert os.listdir(job.base / "model") == ["sweep-hyperparameters.json"]
 
