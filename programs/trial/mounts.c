@@ -2,108 +2,34 @@
 /* Gives a trial an /opt/ml of its own, by mounts that no other process sees. */
 #include "programs/trial/mounts.h"
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "entrypoint/proc/mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-static enum pl_status write_id_map(const char *path, unsigned id, struct pl_error *reterr)
-{
-    PL_AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
-    char line[64];
-    const int bytes = snprintf(line, sizeof(line), "%u %u 1", id, id);
-
-    return fd >= 0 && write(fd, line, (size_t)bytes) == bytes ? PL_OK : pl_error_errno(reterr, "write '%s'", path);
-}
-
-/* Enters a user namespace of its own, in which the process may mount. Some systems do not let every user make one. */
-static enum pl_status enter_users(struct pl_error *reterr)
-{
-    const unsigned user = geteuid(), group = getegid();
-    int fd;
-
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
-        return pl_error_errno(reterr, "unshare");
-    }
-    fd = open("/proc/self/setgroups", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0) { /* the kernel refuses the group's map without this */
-        if (write(fd, "deny", 4) != 4) {
-            close(fd);
-            return pl_error_errno(reterr, "write '/proc/self/setgroups'");
-        }
-        close(fd);
-    }
-    PL_TRY(write_id_map("/proc/self/uid_map", user, reterr));
-    return write_id_map("/proc/self/gid_map", group, reterr);
-}
-
-static enum pl_status enter_mounts(struct pl_error *reterr)
+/* Some systems do not let every user make a user namespace. */
+static enum pl_status enter_namespace(struct pl_error *reterr)
 {
     if (unshare(CLONE_NEWNS) != 0) {
-        PL_TRY(enter_users(reterr));
+        PL_TRY(pl_mounts_enter_users(reterr));
+        if (unshare(CLONE_NEWNS) != 0) {
+            return pl_error_errno(reterr, "unshare");
+        }
     }
     return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0 ? PL_OK : pl_error_errno(reterr, "mount '/' as slave");
 }
 
-/* Binds the folder with all mounts below it: without privileges none of them may be left out. */
-static enum pl_status bind_to(const char *source, const char *target, struct pl_error *reterr)
-{
-    return mount(source, target, NULL, MS_BIND | MS_REC, NULL) == 0
-               ? PL_OK
-               : pl_error_errno(reterr, "mount '%s' at '%s'", source, target);
-}
-
-/* Names the flags that the mount has again: otherwise an unprivileged remount is refused. */
-static enum pl_status remount_read_only(const char *path, struct pl_error *reterr)
-{
-    unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY;
-    struct statvfs info;
-
-    if (statvfs(path, &info) == 0) {
-        flags |= (info.f_flag & ST_NOSUID ? MS_NOSUID : 0) | (info.f_flag & ST_NODEV ? MS_NODEV : 0) |
-                 (info.f_flag & ST_NOEXEC ? MS_NOEXEC : 0) | (info.f_flag & ST_NOATIME ? MS_NOATIME : 0) |
-                 (info.f_flag & ST_NODIRATIME ? MS_NODIRATIME : 0) | (info.f_flag & ST_RELATIME ? MS_RELATIME : 0);
-    }
-    return mount(NULL, path, NULL, flags, NULL) == 0 ? PL_OK : pl_error_errno(reterr, "mount '%s' read-only", path);
-}
-
-/* Makes a folder read-only with the mounts below it, for example channels. Before Linux 5.12 those mounts stay
- * writable. */
-static enum pl_status make_read_only(const char *path, struct pl_error *reterr)
-{
-    if (access(path, F_OK) != 0) {
-        return PL_OK;
-    }
-    PL_TRY(bind_to(path, path, reterr));
-#ifdef SYS_mount_setattr
-    {
-        /* what to set, clear, the propagation and the user namespace: C libraries before 2.36 have neither the call
-         * nor its names */
-        const uint64_t attributes[4] = {1 /* MOUNT_ATTR_RDONLY */, 0, 0, 0};
-
-        if (syscall(SYS_mount_setattr, AT_FDCWD, path, 0x8000 /* AT_RECURSIVE */, attributes, sizeof(attributes)) ==
-            0) {
-            return PL_OK;
-        }
-    }
-#endif
-    return remount_read_only(path, reterr);
-}
-
 enum pl_status pl_trial_mounts_enter(const struct pl_job *job, struct pl_error *reterr)
 {
-    PL_TRY(enter_mounts(reterr));
-    return bind_to(job->paths.base, job->paths.base, reterr);
+    PL_TRY(enter_namespace(reterr));
+    return pl_mounts_bind(job->paths.base, job->paths.base, reterr);
 }
 
 enum pl_status pl_trial_mounts_make(const struct pl_job *job, const struct pl_trial_folder *folder,
@@ -146,10 +72,14 @@ enum pl_status pl_trial_mounts_make(const struct pl_job *job, const struct pl_tr
             pl_text_printf(&path, "%s%s", list[i].target, list[i].target_tail);
             PL_TRY(pl_text_check(&path, reterr));
             snprintf(source, sizeof(source), "/proc/self/fd/%d", fds[i]);
-            PL_TRY(bind_to(source, pl_text_string(&path), reterr));
+            PL_TRY(pl_mounts_bind(source, pl_text_string(&path), reterr));
         }
     }
-    return make_read_only(job->paths.input_data, reterr);
+    if (access(job->paths.input_data, F_OK) != 0) {
+        return PL_OK;
+    }
+    PL_TRY(pl_mounts_bind(job->paths.input_data, job->paths.input_data, reterr));
+    return pl_mounts_make_read_only(job->paths.input_data, reterr);
 }
 
 static struct timespec changed_at(const struct pl_job *job, const char *name)

@@ -83,7 +83,7 @@ the_image_is_built() {
     ! ls /etc/ssh/ssh_host_* 2>/dev/null || exit 13
     test -d /usr/local/share/paceline/examples/mnist || exit 14
     for module in horovod horovod-torch horovod-tensorflow; do test -f "/usr/local/libexec/paceline/libpaceline-$module.so" || exit 17; done
-    ldconfig -p | grep -q "libpaceline.so.0 .*=> /opt/paceline/lib/" && test -f /usr/local/lib/pkgconfig/paceline.pc || exit 16
+    ldconfig -p | grep "libpaceline.so.0 .*=> /opt/paceline/lib/" >/dev/null && test -f /usr/local/lib/pkgconfig/paceline.pc || exit 16
     ! grep -rlE "libcuda|libnccl|cuInit" /opt/paceline/bin /opt/paceline/lib /opt/paceline/libexec || exit 15
     test -z "$(ls -A /opt/paceline/lib/linked)" || exit 18'
   ends look 120
@@ -387,12 +387,10 @@ paceline_local_runs_jobs_in_containers() {
     cat "$log"
     fail "a container that is switched off"
   fi
-  # A shell in a container. After SIGKILL of a call its containers end, and the next call removes what is left and names it.
+  # After SIGKILL of a call its containers end, and the next call removes what is left and names it.
   "${call[@]}" --image "$image" --name killed --hosts 2 -- sleep 1000 >"$log" 2>&1 &
   process=$!
   until_containers 2 $process
-  [ "$("$PACELINE_BUILD/entrypoint/paceline" local shell --folder "$work/local" algo-2 sh -c 'echo "$TRAINING_JOB_NAME on $(hostname)"')" = "killed on algo-2" ] ||
-    fail "another shell in a container: $(cat "$work/local/killed/lock")"
   kill -KILL $process
   wait $process || true
   until_containers 0 $process
