@@ -48,7 +48,7 @@ struct call {
     struct pl_text url, lines[MAX_LINES], body;
     const char *headers[MAX_LINES];
     unsigned attempt;
-    struct pl_completion ended;
+    struct pl_http_completion ended;
     enum pl_status status; /* result, once it has ended */
     struct pl_error error;
 };
@@ -97,7 +97,7 @@ static enum pl_status split_arn(const char *arn, struct repository *repository, 
 static void end_call(struct call *call, enum pl_status status)
 {
     call->status = status;
-    pl_completion_set(&call->ended);
+    pl_http_completion_set(&call->ended);
 }
 
 /* Makes the headers of the request, with a signature of this moment. */
@@ -239,7 +239,7 @@ static enum pl_status run_call(struct call *call, struct pl_error *reterr)
     call->task.run = start_call;
     pl_http_post(call->service->http, &call->task);
     /* no deadline here: credentials and requests have their own */
-    while (!pl_completion_wait(&call->ended, PL_DEADLINE_NEVER)) {
+    while (!pl_http_completion_wait(&call->ended, PL_DEADLINE_NEVER)) {
     }
     if (call->status != PL_OK && reterr) {
         *reterr = call->error;
@@ -252,7 +252,7 @@ static enum pl_status ask(const struct service *service, const char *name, const
                           const char *query, const char *member, char **ret_value, struct pl_error *reterr)
 {
     struct call call = {
-        .service = service, .name = name, .method = method, .query = query, .ended = PL_COMPLETION_NONE};
+        .service = service, .name = name, .method = method, .query = query, .ended = PL_HTTP_COMPLETION_NONE};
     PL_AUTO_JSON struct pl_json *document = NULL;
     const char *value;
     enum pl_status status =

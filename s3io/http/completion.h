@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-struct pl_completion {
+struct pl_http_completion {
     pthread_mutex_t lock;
     pthread_cond_t changed_cond;
     struct {
@@ -16,11 +16,11 @@ struct pl_completion {
     } synced; /* under `lock` */
 };
 
-#define PL_COMPLETION_NONE                                                                                             \
-    ((struct pl_completion){.lock = PTHREAD_MUTEX_INITIALIZER, .changed_cond = PTHREAD_COND_INITIALIZER})
+#define PL_HTTP_COMPLETION_NONE                                                                                        \
+    ((struct pl_http_completion){.lock = PTHREAD_MUTEX_INITIALIZER, .changed_cond = PTHREAD_COND_INITIALIZER})
 
 /** Completes the event. The waiting thread sees everything that was written before, and may destroy the completion. */
-static inline void pl_completion_set(struct pl_completion *completion)
+static inline void pl_http_completion_set(struct pl_http_completion *completion)
 {
     pthread_mutex_lock(&completion->lock);
     completion->synced.complete = true;
@@ -29,7 +29,7 @@ static inline void pl_completion_set(struct pl_completion *completion)
 }
 
 /** Waits once, until `deadline_ns` at most. Returns whether it is complete. */
-static inline bool pl_completion_wait(struct pl_completion *completion, int64_t deadline_ns)
+static inline bool pl_http_completion_wait(struct pl_http_completion *completion, int64_t deadline_ns)
 {
     bool complete;
 

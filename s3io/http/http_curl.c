@@ -547,7 +547,7 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task)
 struct waited_task {
     struct pl_http_task head;
     struct pl_http_task *task;
-    struct pl_completion ran;
+    struct pl_http_completion ran;
 };
 
 static void run_waited(struct pl_http_task *task)
@@ -555,16 +555,16 @@ static void run_waited(struct pl_http_task *task)
     struct waited_task *waited = (struct waited_task *)task;
 
     waited->task->run(waited->task);
-    pl_completion_set(&waited->ran);
+    pl_http_completion_set(&waited->ran);
 }
 
 void pl_http_run(struct pl_http *http, struct pl_http_task *task)
 {
-    struct waited_task waited = {.head = {.run = run_waited}, .task = task, .ran = PL_COMPLETION_NONE};
+    struct waited_task waited = {.head = {.run = run_waited}, .task = task, .ran = PL_HTTP_COMPLETION_NONE};
 
     PL_BUG_IF(pthread_equal(pthread_self(), http->thread));
     pl_http_post(http, &waited.head);
-    while (!pl_completion_wait(&waited.ran, PL_DEADLINE_NEVER)) {
+    while (!pl_http_completion_wait(&waited.ran, PL_DEADLINE_NEVER)) {
         /* The engine runs every task, and no task waits for anything. */
     }
 }

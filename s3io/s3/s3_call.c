@@ -9,7 +9,7 @@
 #define CANCEL_CHECK_NS (100 * PL_NS_PER_MS) /* how often a waiting thread calls go_on() */
 
 struct call {
-    struct pl_completion ended;
+    struct pl_http_completion ended;
     enum pl_status status; /* set at the end */
 };
 
@@ -18,7 +18,7 @@ static void call_done(struct pl_s3_operation *operation, enum pl_status status)
     struct call *call = operation->context;
 
     call->status = status;
-    pl_completion_set(&call->ended);
+    pl_http_completion_set(&call->ended);
 }
 
 static void start_posted(struct pl_http_task *task)
@@ -72,14 +72,14 @@ enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *o
                           const struct pl_s3_cancel_check *cancel_check, struct pl_error *reterr)
 {
     static const struct pl_s3_operation_handler handler = {.done = call_done};
-    struct call call = {.ended = PL_COMPLETION_NONE};
+    struct call call = {.ended = PL_HTTP_COMPLETION_NONE};
     int64_t asking_ns = 0;
 
     operation->client = client;
     operation->handler = &handler;
     operation->context = &call;
     pl_s3_operation_post(operation);
-    while (!pl_completion_wait(&call.ended, asking_ns)) {
+    while (!pl_http_completion_wait(&call.ended, asking_ns)) {
         if (pl_s3_is_cancelled(cancel_check)) {
             pl_s3_operation_cancel_wait(operation);
         }
