@@ -152,6 +152,14 @@ static const struct pl_verb_option sweep_options[] = {
     {"--dry-run", NULL, "print the trials, one JSON object a line, and start nothing"},
 };
 
+static const struct pl_verb_option trial_options[] = {
+    {"--gpus", "N", "GPUs that no other trial of this host uses (all)"},
+    {"--cpus", "N", "CPUs that it counts and starts threads for (all)"},
+    {"--processes", "N", "its ranks, on this host, by MPI or as the job says by torchrun (1)"},
+    {"--hyperparameter", "NAME=VALUE", "a value in place of the job's, or beside them; once for each"},
+    {"--number", "N", "number of its folders, from which a trial that is started again continues (a free one)"},
+};
+
 static const struct pl_verb_option sync_options[] = {
     {"--finish", "SECONDS", "how long the last uploads may take (60)"},
     ENDPOINT,
@@ -248,6 +256,15 @@ const struct pl_verb pl_verbs[] = {
              "sweep itself runs as the job that asks for it, by `paceline train`.",
      OPTIONS(sweep_options),
      .examples = "paceline sweep --dry-run sweep.json | head -5"},
+    {.name = "trial",
+     .program = "paceline-trial",
+     .summary = "run a training of its own within a job",
+     .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]",
+     .text = "Run the program, or that of the job, as a job with its own /opt/ml, hyperparameters and devices, and end "
+             "with its exit code. Its model is in trial-NNNN.model of the job's directory for checkpoints. A search "
+             "(Optuna, Ray Tune, Syne Tune) in the job's program starts trials by it; docs/sweep.md tells how.",
+     OPTIONS(trial_options),
+     .examples = "paceline trial --gpus 1 --hyperparameter lr=0.1 -- python3 train.py"},
     {.name = "info",
      .program = "paceline-info",
      .summary = "what this container has, for bug reports, and every setting of the runtime",

@@ -34,14 +34,11 @@
 #define ORPHANS_NS (2 * PL_NS_PER_S)
 #define LOOK_NS (PL_NS_PER_S / 10) /* between two looks at who waits for a signal */
 
-enum { READER_BYTES = 64 * 1024 }; /* how much of the reader's data may wait in the link */
-
 struct shim {
     const struct pl_shim_options *options;
     const struct pl_signals *signals;
     struct pl_link *link;
     struct pl_copier copier, stdout_copier; /* the second is used if stdout is not the shim's own */
-    int reader_fd;                          /* when it can be read, the reader has something to send */
     pid_t pid;                              /* the program, and its process group */
     bool exited;
     bool childless;         /* neither the program nor a process that it has left behind runs */
@@ -249,16 +246,14 @@ static void handle_frames(struct shim *shim)
 static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
     struct pl_copier *copiers[] = {&shim->stdout_copier, &shim->copier};
-    struct pollfd waits[3 + 2 * PL_ARRAY_ITEMS(copiers)] = {{.fd = shim->signals->fd, .events = POLLIN},
-                                                            {.fd = shim->link->fd, .events = POLLIN},
-                                                            {.fd = shim->reader_fd, .events = POLLIN}};
+    struct pollfd waits[2 + 2 * PL_ARRAY_ITEMS(copiers)] = {{.fd = shim->signals->fd, .events = POLLIN},
+                                                            {.fd = shim->link->fd, .events = POLLIN}};
 
     if (shim->link->fd >= 0) {
         waits[1].events = pl_link_events(shim->link);
-        waits[2].fd = shim->link->out.length - shim->link->sent_bytes > READER_BYTES ? -1 : shim->reader_fd;
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
-        pl_copier_wait(copiers[i], waits + 3 + 2 * i, &deadline_ns);
+        pl_copier_wait(copiers[i], waits + 2 + 2 * i, &deadline_ns);
     }
     if (poll(waits, PL_ARRAY_ITEMS(waits), pl_deadline_poll_ms(deadline_ns)) < 0) {
         return;
@@ -271,10 +266,7 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
         handle_frames(shim);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
-        pl_copier_go_on(copiers[i], waits + 3 + 2 * i);
-    }
-    if (waits[2].revents != 0) {
-        shim->options->reader->send(shim->options->reader->context, shim->link, false);
+        pl_copier_go_on(copiers[i], waits + 2 + 2 * i);
     }
 }
 
@@ -295,44 +287,26 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
     }
 }
 
-static void read_along(const struct shim *shim, int fd, const char *bytes, size_t count)
+static void read_stdout(void *shim_at, const char *bytes, size_t count)
 {
-    const struct pl_shim_reader *reader = shim->options->reader;
+    const struct shim *shim = shim_at;
 
-    reader->add(reader->context, fd, bytes, count);
+    shim->options->read(shim->options->context, STDOUT_FILENO, bytes, count);
 }
 
-static void read_stdout(void *shim, const char *bytes, size_t count)
+static void read_stderr(void *shim_at, const char *bytes, size_t count)
 {
-    read_along(shim, STDOUT_FILENO, bytes, count);
-}
+    const struct shim *shim = shim_at;
 
-static void read_stderr(void *shim, const char *bytes, size_t count)
-{
-    read_along(shim, STDERR_FILENO, bytes, count);
-}
-
-/* Programs with a reader may share a terminal, so none of them may read from it. */
-static enum pl_status open_reader(struct shim *shim, int *ret_stdout_fd, int *ret_null_fd, struct pl_error *reterr)
-{
-    PL_TRY(pl_copier_open_pipe(&shim->stdout_copier, ret_stdout_fd, reterr));
-    shim->reader_fd = shim->options->reader->open(shim->options->reader->context);
-    if (shim->reader_fd < 0) {
-        return pl_error_errno(reterr, "open what reads the program's output");
-    }
-    snprintf(shim->copier.prefix, sizeof(shim->copier.prefix), "%s", shim->options->reader->prefix);
-    memcpy(shim->stdout_copier.prefix, shim->copier.prefix, sizeof(shim->copier.prefix));
-    shim->stdout_copier.by_line = true;
-    shim->copier.read_along = read_stderr;
-    shim->stdout_copier.read_along = read_stdout;
-    shim->copier.reader = shim->stdout_copier.reader = shim;
-    *ret_null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return *ret_null_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '/dev/null'");
+    shim->options->read(shim->options->context, STDERR_FILENO, bytes, count);
 }
 
 /* Open the program's stdout. If `*ret_fd` stays -1, it is our own. */
 static enum pl_status open_stdout(struct shim *shim, int *ret_fd, struct pl_error *reterr)
 {
+    if (shim->options->read) {
+        return pl_copier_open_pipe(&shim->stdout_copier, ret_fd, reterr);
+    }
     switch (shim->options->stdout_as) {
     case PL_SHIM_STDOUT_OWN:
         return PL_OK;
@@ -357,7 +331,7 @@ static void set_tag(const struct shim *shim, struct pl_copier *copier)
 static void open_outputs(struct shim *shim)
 {
     const bool tagged = shim->options->stdout_as == PL_SHIM_STDOUT_MPIRUN;
-    const bool shares_log = shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->reader;
+    const bool shares_log = shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->read;
 
     pl_copier_open_output(&shim->copier, STDERR_FILENO, tagged);
     pl_log_set_fd(shim->copier.out_fd);
@@ -368,6 +342,12 @@ static void open_outputs(struct shim *shim)
     shim->copier.bars.interval_ns = shim->stdout_copier.bars.interval_ns = shim->options->progress_ns;
     if (shares_log) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
+    }
+    if (shim->options->read) {
+        shim->copier.by_line = shim->stdout_copier.by_line = true;
+        shim->copier.reader = shim->stdout_copier.reader = shim;
+        shim->copier.read_along = read_stderr;
+        shim->stdout_copier.read_along = read_stdout;
     }
     set_tag(shim, &shim->copier);
     set_tag(shim, &shim->stdout_copier);
@@ -380,12 +360,7 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
 
     PL_TRY(pl_copier_open_pipe(&shim->copier, &write_fd, reterr));
     setup.stderr_fd = write_fd;
-    if (shim->options->reader) {
-        PL_TRY(open_reader(shim, &stdout_fd, &null_fd, reterr));
-        setup.stdin_fd = null_fd;
-    } else {
-        PL_TRY(open_stdout(shim, &stdout_fd, reterr));
-    }
+    PL_TRY(open_stdout(shim, &stdout_fd, reterr));
     setup.stdout_fd = stdout_fd;
     if (shim->options->source == PL_EXIT_SOURCE_DAEMON) {
         /* A daemon prints only the map of the job there, two lines for each rank, which mpirun prints too. The output
@@ -505,10 +480,6 @@ static void run_to_end(struct shim *shim)
     pl_delivery_done(&shim->delivery);
     end_orphans(shim);
     end_output(shim);
-    while (shim->options->reader && shim->link->fd >= 0 &&
-           !shim->options->reader->send(shim->options->reader->context, shim->link, true)) {
-        pl_link_drain(shim->link, pl_deadline_after_ns(LAST_OUTPUT_NS));
-    }
 }
 
 /* Where the program's own files are: its folder, by its name and without links in it. */
@@ -546,8 +517,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
                         .signals = signals,
                         .link = link,
                         .copier = {.fd = -1, .keeps_tail = true},
-                        .stdout_copier = {.fd = -1},
-                        .reader_fd = -1};
+                        .stdout_copier = {.fd = -1}};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
     int64_t kills_before = pl_cgroup_memory_kills(), refused_before = pl_cgroup_refused_forks();

@@ -16,23 +16,6 @@
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/signals.h"
 
-/**
- * A reader of what a program prints to stdout and stderr. Both streams then pass through the shim, also to a terminal,
- * from which the program may not read. `prefix` is put before each line.
- */
-struct pl_shim_reader {
-    const char *prefix;
-    void *context;
-    /* called in the shim before its program starts: returns a descriptor that is readable when there is something to
-     * send, or -1 with errno */
-    int (*open)(void *context);
-    /* takes bytes of one stream, STDOUT_FILENO or STDERR_FILENO */
-    void (*add)(void *context, int fd, const char *bytes, size_t count);
-    /* sends what there is to report over the shim's link; with `ended`, after the program and all of its output,
-     * everything that is left. Returns false if there is more */
-    bool (*send)(void *context, struct pl_link *link, bool ended);
-};
-
 /** The stdout that a program gets. */
 enum pl_shim_stdout {
     PL_SHIM_STDOUT_OWN, /* the shim's own */
@@ -46,12 +29,15 @@ enum pl_shim_stdout {
 
 struct pl_shim_options {
     enum pl_exit_source source;
-    enum pl_shim_stdout stdout_as;       /* used without a reader */
-    bool without_blocks;                 /* the program is mpirun: see entrypoint/output/abort_blocks.h */
-    int rank;                            /* -1: the program is not a rank */
-    const struct pl_shim_reader *reader; /* NULL: nobody */
-    /* without a reader: before each line of both streams, where they are no terminal and the line has none; NULL: none
-     */
+    enum pl_shim_stdout stdout_as; /* used without `read` */
+    bool without_blocks;           /* the program is mpirun: see entrypoint/output/abort_blocks.h */
+    int rank;                      /* -1: the program is not a rank */
+    /* gets the bytes that the program prints to STDOUT_FILENO or STDERR_FILENO, which then both pass through the shim
+     * by whole lines, also to a terminal; NULL: nobody */
+    void (*read)(void *context, int fd, const char *bytes, size_t count);
+    void *context;
+    /* before each line of both streams, where they are no terminal (or `read` is there) and the line has none; NULL:
+     * none */
     const char *tag;
     const char *host;
     int64_t progress_ns;     /* how often the state of a progress bar is a line: see entrypoint/output/bars.h */
@@ -59,8 +45,7 @@ struct pl_shim_options {
     int64_t most_stopped_ns; /* a program that SIGSTOP or a similar signal stops for longer is killed; 0: never */
     /* how many of its first words name the program in a report; the words after them may contain secrets */
     size_t program_words;
-    struct pl_process_setup
-        setup; /* the shim sets stderr_fd, own_group and signals, and with a reader also stdin_fd and stdout_fd */
+    struct pl_process_setup setup; /* the shim sets stderr_fd, own_group and signals, and with `read` also stdout_fd */
     /* directories to check for a full disk if the program failed; NULL-terminated, may be NULL */
     const char *const *disks;
 };

@@ -1,244 +1,223 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agents of a sweep: starts them, handles their messages, and sends them orders. */
-#include "programs/sweep/state.h"
+/* Processes on the hosts of a sweep: trials, and what removes their files. */
+#include "programs/sweep/sweep.h"
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/ssh/exec.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long agents may take to end when the sweep is over. */
-#define END_NS (10 * PL_NS_PER_S)
-/* If a host is lost, process 1 reports it first: it has its own link to every host. If an agent's link has ended for
- * this much longer, only the agent is gone. */
-#define LOST_SPARE_NS (15 * PL_NS_PER_S)
+#define END_NS (10 * PL_NS_PER_S) /* how long trials that are killed and removals may take at the end */
 
-/* Makes the command of an agent: the same program is on all hosts. */
-static enum pl_status agent_words(const struct pl_sweep *sweep, struct pl_strv *words, struct pl_error *reterr)
+enum { SPARE_FILES = 64 };
+
+void pl_sweep_fail(struct pl_sweep *sweep, const char *format, ...)
 {
-    PL_AUTO_FREE char *self = NULL;
+    va_list arguments;
 
-    PL_TRY(pl_companion_find(sweep->job->self_path, "paceline-sweep", &self, reterr));
-    PL_TRY(pl_strv_add_list(words, (const char *const[]){self, "--agent", sweep->job->self_path, "--", NULL}, reterr));
-    return pl_strv_add_all(words, &sweep->job->command, reterr);
+    if (!sweep->failed) {
+        sweep->failed = true;
+        va_start(arguments, format);
+        vsnprintf(sweep->reason, sizeof(sweep->reason), format, arguments);
+        va_end(arguments);
+    }
 }
 
-static enum pl_status start_agent(struct pl_sweep *sweep, int host, const struct pl_strv *words,
-                                  struct pl_error *reterr)
+static bool is_here(const struct pl_sweep *sweep, size_t host)
 {
-    struct pl_sweep_host *there = &sweep->hosts[host];
-    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
-    PL_AUTO_CLOSE int theirs_fd = -1;
-    enum pl_status status;
-    int pair[2];
+    return sweep->hosts_count == 1 || (int)host == sweep->job->host_index;
+}
 
-    PL_TRY(pl_sweep_hosts_words(sweep, host, PL_EXEC_CHANNEL, words, &argv, reterr));
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-        return pl_error_errno(reterr, "socketpair");
+/* Appends the command that runs `program` on the host: here that is the program itself. */
+static enum pl_status add_words(const struct pl_sweep *sweep, size_t host, enum pl_exec_kind kind,
+                                const struct pl_strv *program, struct pl_strv *argv, struct pl_error *reterr)
+{
+    return is_here(sweep, host) ? pl_strv_add_all(argv, program, reterr)
+                                : pl_exec_words(&sweep->sshd, sweep->run_dir, sweep->job->hosts.items[host], kind,
+                                                program, argv, reterr);
+}
+
+/* Raises the limit of open files for all slots, once. */
+static enum pl_status check_files(const struct pl_sweep *sweep, struct pl_error *reterr)
+{
+    const size_t needed = SPARE_FILES + 2 * (size_t)sweep->slots.count * sweep->hosts_count;
+    struct rlimit limit = {.rlim_max = 0};
+
+    if (pl_signals_raise_files((struct pl_signals *)sweep->signals, needed)) {
+        return PL_OK;
     }
-    theirs_fd = pair[1];
-    status = pl_link_open(&there->link, pair[0], reterr);
-    if (status != PL_OK) {
-        close(pair[0]);
-        return status;
-    }
-    setup.argv = (const char *const *)argv.items;
-    setup.environment = pl_environment_strings(sweep->job->process);
-    setup.stdin_fd = theirs_fd;
-    /* ssh reads one and writes the other; this host's agent prints to the log */
-    setup.stdout_fd = host > 0 ? theirs_fd : -1;
-    setup.own_group = true;
-    setup.signals = sweep->signals;
-    setup.death_signal = SIGKILL;
-    return pl_process_spawn(&setup, &there->pid, reterr);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return pl_error_set(reterr, PL_LIMIT,
+                        "the sweep's %d slots on each of %zu hosts need %zu open files on host %s, whose limit is %llu "
+                        "(ulimit -n): expected fewer slots, or a higher limit",
+                        sweep->slots.count, sweep->hosts_count, needed, sweep->job->current_host,
+                        (unsigned long long)limit.rlim_max);
 }
 
 enum pl_status pl_sweep_hosts_open(struct pl_sweep *sweep, struct pl_error *reterr)
 {
-    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE, names = PL_STRV_NONE;
+    PL_AUTO_STRV struct pl_strv names = PL_STRV_NONE;
     PL_AUTO_FREE char *current_host = NULL;
+    const size_t slots = (size_t)sweep->slots.count * sweep->hosts_count;
 
-    for (size_t i = 0; i < sweep->hosts_count; i++) {
-        sweep->hosts[i].link = PL_LINK_NONE;
+    PL_TRY(check_files(sweep, reterr));
+    PL_TRY(pl_companion_find(sweep->job->self_path, "paceline-trial", &sweep->trial_program, reterr));
+    sweep->slot_trials = pl_memory_new(slots, sizeof(*sweep->slot_trials), reterr);
+    sweep->removing = pl_memory_new(sweep->hosts_count, sizeof(*sweep->removing), reterr);
+    sweep->next = pl_memory_new(sweep->hosts_count, sizeof(*sweep->next), reterr);
+    PL_TRY(sweep->slot_trials && sweep->removing && sweep->next ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < slots; i++) {
+        sweep->slot_trials[i] = -1;
     }
-    if (sweep->hosts_count > 1) {
-        sweep->run_dir = pl_environment_get_or(sweep->job->process, PL_RUNDIR_VARIABLE, "");
-        PL_TRY(pl_sshd_load_hosts(sweep->run_dir, &sweep->sshd, &current_host, &names, reterr));
-    }
-    PL_TRY(agent_words(sweep, &words, reterr));
     for (size_t i = 0; i < sweep->hosts_count; i++) {
-        PL_TRY(start_agent(sweep, (int)i, &words, reterr));
+        sweep->next[i] = i;
+    }
+    sweep->run_dir = pl_environment_get_or(sweep->job->process, PL_RUNDIR_VARIABLE, "");
+    return sweep->hosts_count > 1 ? pl_sshd_load_hosts(sweep->run_dir, &sweep->sshd, &current_host, &names, reterr)
+                                  : PL_OK;
+}
+
+/* Adds each hyperparameter as the platform's file has it: NAME=VALUE with the value's JSON text. */
+static enum pl_status add_hyperparameters(const char *members, struct pl_strv *words, struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
+
+    PL_TRY(pl_python_json_parse(members, strlen(members), "a trial's hyperparameters", &root, reterr));
+    for (const struct pl_python_json *node = pl_python_json_first(root); node; node = pl_python_json_next(node)) {
+        PL_AUTO_TEXT struct pl_text value = PL_TEXT_NONE;
+
+        pl_sweep_value_print(node, &value);
+        PL_TRY(pl_text_check(&value, reterr));
+        PL_TRY(
+            pl_strv_printf(words, reterr, "--hyperparameter=%s=%s", pl_python_json_name(node), pl_text_string(&value)));
     }
     return PL_OK;
 }
 
-void pl_sweep_hosts_reap(struct pl_sweep *sweep)
+static enum pl_status add_trial_words(const struct pl_sweep *sweep, size_t trial, int slot, struct pl_strv *words,
+                                      struct pl_error *reterr)
 {
-    bool signalled;
-    int status;
-    pid_t pid;
-
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        const int code = pl_process_status_code(status, &signalled);
-
-        if (pl_sweep_move_note_end(sweep, pid, signalled ? 128 + code : code)) {
-            continue;
-        }
-        for (size_t i = 0; i < sweep->hosts_count; i++) {
-            sweep->hosts[i].pid = sweep->hosts[i].pid == pid ? 0 : sweep->hosts[i].pid;
-        }
+    PL_TRY(pl_strv_add(words, sweep->trial_program, reterr));
+    PL_TRY(pl_strv_add(words, "--link", reterr));
+    PL_TRY(pl_strv_printf(words, reterr, "--checkpoints=%s/%s", sweep->folder, sweep->id));
+    PL_TRY(pl_strv_printf(words, reterr, "--metric=%s", sweep->space->metric_regex));
+    PL_TRY(pl_strv_printf(words, reterr, "--number=%zu", trial));
+    PL_TRY(pl_strv_printf(words, reterr, "--slot=%d", slot));
+    PL_TRY(pl_strv_printf(words, reterr, "--gpus=%d", sweep->slots.gpus));
+    PL_TRY(pl_strv_printf(words, reterr, "--cpus=%d", sweep->slots.cpus));
+    PL_TRY(pl_strv_printf(words, reterr, "--processes=%d", sweep->space->processes));
+    PL_TRY(add_hyperparameters(sweep->space->trials[trial].hyperparameters, words, reterr));
+    if (sweep->job->command.count > 0) {
+        PL_TRY(pl_strv_add(words, "--", reterr));
     }
+    return pl_strv_add_all(words, &sweep->job->command, reterr);
 }
 
-/* Ends the agents: each handles its last orders, then finds the end of its socket, ends its trials and exits. */
-static void end_agents(struct pl_sweep *sweep)
+enum pl_status pl_sweep_hosts_start(struct pl_sweep *sweep, size_t trial, int slot, struct pl_error *reterr)
 {
-    const int64_t deadline_ns = pl_deadline_after_ns(END_NS);
-    size_t left = 0;
+    struct pl_sweep_run *run = &sweep->runs[trial];
+    const size_t host = trial % sweep->hosts_count;
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE, argv = PL_STRV_NONE;
+    PL_AUTO_CLOSE int theirs_fd = -1, ours_fd = -1;
+    int pair[2];
 
+    PL_TRY(add_trial_words(sweep, trial, slot, &words, reterr));
+    PL_TRY(add_words(sweep, host, PL_EXEC_CHANNEL, &words, &argv, reterr));
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        return pl_error_errno(reterr, "socketpair");
+    }
+    ours_fd = pair[0];
+    theirs_fd = pair[1];
+    setup.argv = (const char *const *)argv.items;
+    setup.environment = pl_environment_strings(sweep->job->process);
+    setup.stdin_fd = theirs_fd;
+    setup.stdout_fd = is_here(sweep, host) ? -1 : theirs_fd; /* ssh reads one and writes the other */
+    setup.own_group = true;
+    setup.signals = sweep->signals;
+    PL_TRY(pl_process_spawn(&setup, &run->pid, reterr));
+    PL_TRY(pl_link_open(&run->link, ours_fd, reterr));
+    ours_fd = -1;
+    run->runs = true;
+    run->slot = slot;
+    sweep->slot_trials[host * (size_t)sweep->slots.count + (size_t)slot] = (int)trial;
+    sweep->running++;
+    return PL_OK;
+}
+
+void pl_sweep_hosts_path(const struct pl_sweep *sweep, size_t trial, bool model, struct pl_text *text)
+{
+    pl_text_printf(text, "%s/%s/trial-%04zu%s", sweep->folder, sweep->id, trial, model ? ".model" : "");
+}
+
+enum pl_status pl_sweep_hosts_spawn(const struct pl_sweep *sweep, size_t host, const char *const *words, int output_fd,
+                                    int error_fd, pid_t *ret_pid, struct pl_error *reterr)
+{
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_STRV struct pl_strv program = PL_STRV_NONE, argv = PL_STRV_NONE;
+
+    PL_TRY(pl_strv_add_list(&program, words, reterr));
+    PL_TRY(add_words(sweep, host, PL_EXEC_STDIO, &program, &argv, reterr));
+    setup.argv = (const char *const *)argv.items;
+    setup.environment = pl_environment_strings(sweep->job->process);
+    setup.stdout_fd = output_fd;
+    setup.stderr_fd = error_fd;
+    setup.own_group = true;
+    setup.signals = sweep->signals;
+    return pl_process_spawn(&setup, ret_pid, reterr);
+}
+
+static bool any_process(const struct pl_sweep *sweep)
+{
     for (size_t i = 0; i < sweep->hosts_count; i++) {
-        pl_link_drain(&sweep->hosts[i].link, deadline_ns);
-        shutdown(sweep->hosts[i].link.fd, SHUT_WR);
-        left += sweep->hosts[i].pid > 0;
-    }
-    while (left > 0 && !pl_deadline_passed(deadline_ns)) {
-        struct pollfd wait = {.fd = sweep->signals->fd, .events = POLLIN};
-
-        poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
-        while (pl_signals_next(sweep->signals) != 0) {
-        }
-        pl_sweep_hosts_reap(sweep);
-        left = 0;
-        for (size_t i = 0; i < sweep->hosts_count; i++) {
-            left += sweep->hosts[i].pid > 0;
+        if (sweep->removing[i] > 0) {
+            return true;
         }
     }
+    return sweep->running > 0;
 }
 
 void pl_sweep_hosts_close(struct pl_sweep *sweep)
 {
-    if (!sweep->hosts) {
-        return;
-    }
-    end_agents(sweep);
-    for (size_t i = 0; i < sweep->hosts_count; i++) {
-        pl_link_close(&sweep->hosts[i].link);
-        free(sweep->hosts[i].trials);
-    }
-}
+    const int64_t deadline_ns = pl_deadline_after_ns(END_NS);
+    const size_t slots = sweep->slot_trials ? (size_t)sweep->slots.count * sweep->hosts_count : 0;
 
-static void send_message(struct pl_sweep *sweep, int host, const char *const *fields, size_t count)
-{
-    struct pl_error error = PL_ERROR_NONE;
-
-    if (host >= 0 && pl_link_send(&sweep->hosts[host].link, PL_FRAME_MESSAGE, fields, count, &error) != PL_OK) {
-        pl_sweep_fail(sweep, "sending to the sweep's agent on host %s: %s", sweep->job->hosts.items[host], error.cause);
-    }
-}
-
-#define SEND(sweep, host, ...)                                                                                         \
-    send_message((sweep), (host), (const char *const[]){__VA_ARGS__},                                                  \
-                 sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
-
-void pl_sweep_hosts_start_trial(struct pl_sweep *sweep, int host, const struct pl_trial_order *order)
-{
-    char trial[16], slot[16], processes[16], last_step[32];
-
-    snprintf(trial, sizeof(trial), "%d", order->trial);
-    snprintf(slot, sizeof(slot), "%d", order->slot);
-    snprintf(processes, sizeof(processes), "%d", order->processes);
-    snprintf(last_step, sizeof(last_step), "%lld", (long long)order->last_step);
-    SEND(sweep, host, "trial", trial, slot, processes, order->is_first ? "1" : "0", last_step, order->hyperparameters,
-         order->metric_regex, order->step_regex ? order->step_regex : "", order->metric_name);
-}
-
-void pl_sweep_hosts_signal_trial(struct pl_sweep *sweep, int host, int trial, int number)
-{
-    char trial_text[16], number_text[16];
-
-    snprintf(trial_text, sizeof(trial_text), "%d", trial);
-    snprintf(number_text, sizeof(number_text), "%d", number);
-    SEND(sweep, host, "signal", trial_text, number_text);
-}
-
-void pl_sweep_hosts_forget_trial(struct pl_sweep *sweep, int trial, bool model)
-{
-    char text[16];
-
-    snprintf(text, sizeof(text), "%d", trial);
-    for (size_t host = 0; host < sweep->hosts_count; host++) {
-        SEND(sweep, (int)host, "forget", text, model ? "model" : "checkpoints");
-    }
-}
-
-static void read_agent(struct pl_sweep *sweep, int host, const struct pl_sweep_message *table, size_t count)
-{
-    struct pl_sweep_host *there = &sweep->hosts[host];
-    struct pl_frame frame;
-    enum pl_status status = pl_link_read(&there->link, NULL);
-
-    while (status == PL_OK) {
-        status = pl_link_next(&there->link, &frame, NULL);
-        if (status == PL_OK) {
-            pl_sweep_message_handle(table, count, sweep, host, &frame);
+    for (size_t i = 0; i < slots; i++) {
+        if (sweep->slot_trials[i] >= 0) {
+            pl_link_close(&sweep->runs[sweep->slot_trials[i]].link); /* kills the trial */
         }
     }
-    if (status != PL_END) {
-        there->lost_ns = pl_clock_now_ns();
-        pl_link_close(&there->link);
-    }
-}
+    while (slots > 0 && any_process(sweep) && !pl_deadline_passed(deadline_ns)) {
+        struct pollfd wait = {.fd = sweep->signals->fd, .events = POLLIN};
+        pid_t pid;
 
-enum pl_status pl_sweep_hosts_poll(struct pl_sweep *sweep, const struct pl_sweep_message *table, size_t count,
-                                   int64_t deadline_ns, struct pl_error *reterr)
-{
-    PL_AUTO_FREE struct pollfd *waits = pl_memory_new(sweep->hosts_count + 1, sizeof(*waits), reterr);
-
-    if (!waits) {
-        return PL_MEMORY;
-    }
-    waits[0] = (struct pollfd){.fd = sweep->signals->fd, .events = POLLIN};
-    for (size_t i = 0; i < sweep->hosts_count; i++) {
-        waits[1 + i] = (struct pollfd){.fd = sweep->hosts[i].link.fd, .events = pl_link_events(&sweep->hosts[i].link)};
-    }
-    if (poll(waits, (nfds_t)sweep->hosts_count + 1, pl_deadline_poll_ms(deadline_ns)) < 0) {
-        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "poll");
-    }
-    for (size_t i = 0; i < sweep->hosts_count; i++) {
-        if (waits[1 + i].revents != 0) {
-            pl_link_flush(&sweep->hosts[i].link);
-            read_agent(sweep, (int)i, table, count);
+        poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
+        while (pl_signals_next(sweep->signals) != 0) {
         }
-    }
-    return PL_OK;
-}
-
-void pl_sweep_hosts_check(struct pl_sweep *sweep, int64_t *next_ns)
-{
-    const int64_t wait_ns = sweep->job->settings.silence_ns + LOST_SPARE_NS;
-
-    for (size_t i = 0; i < sweep->hosts_count; i++) {
-        const struct pl_sweep_host *there = &sweep->hosts[i];
-        const int64_t due_ns = there->lost_ns + (i > 0 ? wait_ns : 0);
-
-        if (there->lost_ns != 0 && pl_deadline_passed(due_ns)) {
-            pl_sweep_fail(sweep,
-                          "the sweep's agent on host %s has ended, and its trials with it: see whether it was killed",
-                          sweep->job->hosts.items[i]);
-        } else if (there->lost_ns != 0 && due_ns < *next_ns) {
-            *next_ns = due_ns;
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
+            for (size_t i = 0; i < sweep->hosts_count; i++) {
+                sweep->removing[i] = sweep->removing[i] == pid ? 0 : sweep->removing[i];
+            }
+            for (size_t i = 0; i < slots; i++) {
+                if (sweep->slot_trials[i] >= 0 && sweep->runs[sweep->slot_trials[i]].pid == pid) {
+                    sweep->slot_trials[i] = -1;
+                    sweep->running--;
+                }
+            }
         }
     }
 }

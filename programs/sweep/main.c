@@ -3,9 +3,7 @@
  * paceline sweep --dry-run [FILE]                     print the trials of a specification; run nothing
  * paceline-sweep --look PACELINE -- [COMMAND...]      succeed if the job's sweep can run on this host
  * paceline-sweep --describe PACELINE -- [COMMAND...]  print what `paceline plan` shows of the sweep
- * paceline-sweep --run PACELINE -- [COMMAND...]       the coordinator: the program of the job on its master
- * paceline-sweep --agent PACELINE -- [COMMAND...]     the agent of a host
- * paceline-sweep --in PATH... -- PROGRAM...           run a program in a trial's own tree (own_tree.h)
+ * paceline-sweep --run PACELINE -- [COMMAND...]       run it: the program of the job on its master
  *
  * PACELINE is the front binary, which runs each trial. COMMAND is the command that the job runs instead of a program.
  */
@@ -15,12 +13,8 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "entrypoint/job/job.h"
 #include "entrypoint/verbs.h"
-#include "programs/sweep/job_sweep.h"
-#include "programs/sweep/own_tree.h"
-#include "programs/sweep/slots.h"
-#include "programs/sweep/state.h"
+#include "programs/sweep/sweep.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,11 +26,7 @@ static enum pl_status read_job(const struct pl_environment *environment, const c
                                struct pl_sweep_space **ret_space, struct pl_error *reterr)
 {
     PL_TRY(pl_job_new(environment, self_path, command, ret_job, reterr));
-    PL_TRY(pl_sweep_space_of_job(*ret_job, ret_space, reterr));
-    return *ret_space ? PL_OK
-                      : pl_error_set(reterr, PL_NOT_FOUND,
-                                     "the job has no sweep: expected PACELINE_SWEEP, the hyperparameter "
-                                     "paceline_sweep, or a file as an argument");
+    return pl_sweep_space_of_job(*ret_job, ret_space, reterr);
 }
 
 static enum pl_status print(const struct pl_text *text, struct pl_error *reterr)
@@ -75,7 +65,7 @@ static enum pl_status describe(const struct pl_sweep_space *space, const struct 
     return print(&text, reterr);
 }
 
-/* Runs the part that process 1 or the coordinator asks for by `option`; `words` are the arguments after it. */
+/* Runs the part that process 1 asks for by `option`; `words` are the arguments after it. */
 static enum pl_status run_part(const struct pl_environment *environment, const char *option, int count, char **words,
                                int *ret_code, struct pl_error *reterr)
 {
@@ -88,16 +78,12 @@ static enum pl_status run_part(const struct pl_environment *environment, const c
     for (int i = 2; i < count; i++) {
         PL_TRY(pl_strv_add(&command, words[i], reterr));
     }
-    if (strcmp(option, "--run") == 0 || strcmp(option, "--agent") == 0) {
+    if (strcmp(option, "--run") == 0) {
         PL_TRY(pl_signals_open(&signals, reterr));
     }
     PL_TRY(read_job(environment, words[0], &command, &job, &space, reterr));
     if (strcmp(option, "--run") == 0) {
         *ret_code = pl_sweep_run(job, &signals);
-        return PL_OK;
-    }
-    if (strcmp(option, "--agent") == 0) {
-        *ret_code = pl_sweep_agent_run(job, &signals);
         return PL_OK;
     }
     PL_TRY(pl_slots_of_job(job, space, &slots, reterr));
@@ -106,7 +92,7 @@ static enum pl_status run_part(const struct pl_environment *environment, const c
 
 static bool is_part(int argc, char **argv)
 {
-    static const char *const options[] = {"--look", "--describe", "--run", "--agent"};
+    static const char *const options[] = {"--look", "--describe", "--run"};
     bool found = false;
 
     for (size_t i = 0; argc >= 4 && strcmp(argv[3], "--") == 0 && i < PL_ARRAY_ITEMS(options) && !found; i++) {
@@ -124,12 +110,6 @@ int main(int argc, char **argv)
     enum pl_status status;
 
     pl_log_open("paceline-sweep");
-    if (argc > 2 && strcmp(argv[1], "--in") == 0) {
-        if (pl_own_tree_run((size_t)argc - 2, argv + 2, &error) != PL_OK) {
-            pl_log_error(&error, "mounting a trial's own %s", argv[2]);
-        }
-        return EXIT_FAILURE;
-    }
     if (pl_environment_new(&environment, &error) != PL_OK) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;

@@ -2,15 +2,10 @@
 /*
  * paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST
  * paceline-unpack --look SOURCE
- * paceline-unpack --pack DIRECTORY | --pack-model DIRECTORY
- * paceline-unpack --receive DIRECTORY | --receive-in-place DIRECTORY
- * paceline-unpack --copy SOURCE DIRECTORY
  *
  * DEST holds an empty file NAME until all of SOURCE is unpacked. With --fetched, SOURCE is an archive that was fetched
  * only for this, and it is removed afterwards. --look writes nothing: it exits with 0 if SOURCE can be what its name
- * says. --pack and --receive move a directory from one host to another, see stream.h: --pack writes to standard output,
- * --receive reads from standard input. --pack-model refuses an empty directory, which is not a model. --copy does both
- * on one host.
+ * says.
  *
  * It is a separate program, so that a process that does nothing else reads an archive from outside, and process 1
  * survives any end of that process.
@@ -18,7 +13,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "programs/unpack/stream.h"
 #include "programs/unpack/unpack.h"
 
 #include <errno.h>
@@ -105,21 +99,6 @@ static enum pl_status unpack_whole(const char *source, const char *dest, const c
                : pl_error_errno(reterr, "removing '%s/%s'", dest, unfinished);
 }
 
-/* Moves a directory. Returns PL_NOT_FOUND, without a report, if `word` is not an option that moves directories. */
-static enum pl_status move(const char *word, const char *directory, const char *to, struct pl_error *reterr)
-{
-    if (to) {
-        return strcmp(word, "--copy") == 0 ? pl_stream_copy(directory, to, reterr) : PL_NOT_FOUND;
-    }
-    if (strcmp(word, "--pack") == 0 || strcmp(word, "--pack-model") == 0) {
-        return pl_stream_pack(directory, STDOUT_FILENO, strcmp(word, "--pack") != 0, reterr);
-    }
-    if (strcmp(word, "--receive") == 0 || strcmp(word, "--receive-in-place") == 0) {
-        return pl_stream_receive(directory, STDIN_FILENO, strcmp(word, "--receive") != 0, reterr);
-    }
-    return strcmp(word, "--look") == 0 ? look(directory, reterr) : PL_NOT_FOUND;
-}
-
 int main(int argc, char **argv)
 {
     const char *unfinished = NULL;
@@ -130,8 +109,8 @@ int main(int argc, char **argv)
     int at = 1;
 
     pl_log_open("paceline-unpack");
-    status = argc == 3 || argc == 4 ? move(argv[1], argv[2], argv[3], &error) : PL_NOT_FOUND;
-    if (status == PL_OK || error.status != PL_OK) {
+    if (argc == 3 && strcmp(argv[1], "--look") == 0) {
+        status = look(argv[2], &error);
         if (status != PL_OK) {
             pl_log_error(&error, "%s", argv[2]);
         }

@@ -46,7 +46,7 @@ def ours(words, folder):
     base = folder / "ml"
     (base / "input/config").mkdir(parents=True)
     (base / "input/config/resourceconfig.json").write_text('{"current_host": "algo-1", "hosts": ["algo-1"]}')
-    sweep = {"space": {"x": list(range(words.trials))}, "metric": "score", "goal": "maximize", "slots": words.slots}
+    sweep = {"space": {"x": list(range(words.trials))}, "metric": "score", "goal": "maximize", "slots": words.slots, "model": False}
     (base / "input/config/hyperparameters.json").write_text(json.dumps({"paceline_sweep": json.dumps(sweep)}))
     return [words.build / "entrypoint/paceline", "--", folder / "program"], dict(os.environ, SAGEMAKER_BASE_DIR=str(base))
 

@@ -19,7 +19,7 @@ PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
 WRONG = {
     "nonsense": "paceline: error: unknown command 'nonsense'; `paceline help` lists the commands",
     "help nonsense": "paceline: error: unknown command 'nonsense'; `paceline help` lists the commands",
-    "trian": "paceline: error: unknown command 'trian' (did you mean 'train'?); `paceline help` lists the commands",
+    "tran": "paceline: error: unknown command 'tran' (did you mean 'train'?); `paceline help` lists the commands",
     "plan nonsense": "paceline: error: plan: expected --json, or -- COMMAND..., found 'nonsense'",
     "env nonsense": "paceline: error: env: expected nothing, found 'nonsense'",
     "sweep": "paceline: error: sweep: expected --dry-run [FILE], found nothing",

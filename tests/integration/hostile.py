@@ -186,7 +186,7 @@ def a_second_start_waits_for_no_other_sweep():
     job.await_text("trial 1")
     job.log = None
     second = subprocess.run([PACELINE, "train"], env={**os.environ, "SAGEMAKER_BASE_DIR": str(job.base)}, capture_output=True, text=True, timeout=60, check=False)
-    expect(second.returncode == 1 and "sweep.journal" in second.stderr, (second.returncode, second.stderr))
+    expect(second.returncode == 1 and "is that of a sweep that runs" in second.stderr, (second.returncode, second.stderr))
     (job.base / "go").touch()
     job.process, job.log = first, log
     job.end()
@@ -261,7 +261,7 @@ def five_thousand_trials(count=5000):
     expect(job.states() == ["completed"] * count, "not all completed")
     expect(f"\nbest_score={best * 7919 % 5003}.0 trial={best - 1}\n" in job.text(), job.text()[-2000:])
     job.run()  # all are over
-    expect([row["runs"] for row in job.rows()] == [1] * count, "a trial ran twice")
+    expect(job.text().count(" runs on host ") == 0, "a trial ran twice")
 
 
 CASES = [an_archive_that_grows_beyond_its_limit, a_set_user_id_bit_is_dropped, configurations_of_other_kinds, names_and_values_pass_byte_for_byte,

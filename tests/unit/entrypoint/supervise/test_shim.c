@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -710,43 +711,38 @@ START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
 }
 END_TEST
 
-/* A reader that sends the text that it has read, and an empty word at the end. */
-static int open_null(void *read)
-{
-    return read ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* it is always readable */
-}
+/* What the shim's process has read, in memory that it shares with this one. */
+struct shared {
+    size_t length;
+    char bytes[1 << 16];
+};
 
-static void read_bytes(void *read, int fd, const char *bytes, size_t count)
+static void read_bytes(void *context, int fd, const char *bytes, size_t count)
 {
-    pl_text_append_n(read, bytes, fd >= 0 ? count : 0);
-}
+    struct shared *shared = context;
 
-static bool send_bytes(void *read, struct pl_link *link, bool ended)
-{
-    PL_AUTO_TEXT struct pl_text text = *(struct pl_text *)read;
-
-    *(struct pl_text *)read = PL_TEXT_NONE;
-    if (text.length > 0 || ended) {
-        ck_assert_int_eq(PL_LINK_SEND(link, PL_FRAME_MESSAGE, NULL, pl_text_string(&text)), PL_OK);
+    if ((fd == STDOUT_FILENO || fd == STDERR_FILENO) && shared->length + count < sizeof(shared->bytes)) {
+        memcpy(shared->bytes + shared->length, bytes, count);
+        shared->length += count;
     }
-    return text.length == 0;
 }
 
-/* Both outputs of a program with a reader go to a file in place of this test's own. */
-START_TEST(lines_of_a_program_with_a_reader_have_its_prefix)
+/* Both outputs of a program that is read go to a file in place of this test's own. */
+START_TEST(lines_of_a_program_that_is_read_have_its_tag)
 {
     const char *const argv[] = {"sh", "-c",
                                 "printf 'epoch=3 a'; printf 'cc=0.5\\nsecond\\n\\n'; echo word >&2; "
                                 "head -c 9000 /dev/zero | tr '\\0' x; echo; printf 'acc=0.25 and no end'",
                                 NULL};
-    PL_AUTO_TEXT struct pl_text read = PL_TEXT_NONE, seen = PL_TEXT_NONE;
-    const struct pl_shim_reader reader = {"[trial 12] ", &read, open_null, read_bytes, send_bytes};
+    struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
                                       .rank = -1,
                                       .host = "algo-1",
                                       .program_words = 1,
                                       .setup = PL_PROCESS_SETUP_NONE,
-                                      .reader = &reader};
+                                      .read = read_bytes,
+                                      .context = shared,
+                                      .tag = "[trial 12] "};
     struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_FREE char *text = NULL, *err_text = NULL;
@@ -759,17 +755,16 @@ START_TEST(lines_of_a_program_with_a_reader_have_its_prefix)
     options.setup.environment = plain_environment;
     ck_assert_int_ge(dup2(creat(scratch_path(&scratch, "out", path), 0600), STDOUT_FILENO), 0);
     ck_assert_int_ge(dup2(creat(scratch_path(&scratch, "err", err_path), 0600), STDERR_FILENO), 0);
+    ck_assert(shared != MAP_FAILED);
     ck_assert_ok(pl_shim_fork(&options, &signals, &watch_pid, &fd, &error), &error);
     ck_assert_int_ge(dup2(saved_out, STDOUT_FILENO), 0);
     ck_assert_int_ge(dup2(saved_err, STDERR_FILENO), 0);
     ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
-    for (size_t before = SIZE_MAX; before != seen.length;) {
-        before = seen.length;
-        pl_text_append(&seen, await(PL_FRAME_MESSAGE).fields[0]);
-    }
-    ck_assert_ptr_nonnull(strstr(pl_text_string(&seen), "epoch=3 acc=0.5\nsecond\n"));
-    ck_assert_ptr_nonnull(strstr(pl_text_string(&seen), "acc=0.25 and no end"));
     ck_assert(pl_exit_report_ok(&(struct pl_exit_report){.code = await_exit_report().code}));
+    ck_assert_ptr_nonnull(strstr(shared->bytes, "epoch=3 acc=0.5\nsecond\n"));
+    ck_assert_ptr_nonnull(strstr(shared->bytes, "acc=0.25 and no end"));
+    ck_assert_ptr_nonnull(strstr(shared->bytes, "word\n"));
+    munmap(shared, sizeof(*shared));
     ck_assert_ok(pl_file_read(path, 1 << 20, &text, NULL, &error), &error);
     ck_assert_ptr_nonnull(strstr(text, "[trial 12] epoch=3 acc=0.5\n[trial 12] second\n[trial 12] \n"));
     ck_assert_ptr_nonnull(strstr(text, "[trial 12] acc=0.25 and no end\n"));
@@ -781,7 +776,7 @@ START_TEST(lines_of_a_program_with_a_reader_have_its_prefix)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/shim", lines_of_a_program_with_a_reader_have_its_prefix, exit_code_and_last_words_are_reported,
+UNIT_MAIN("entrypoint/shim", lines_of_a_program_that_is_read_have_its_tag, exit_code_and_last_words_are_reported,
           every_exit_code_passes, a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
           an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
           a_stop_reaches_the_whole_group, a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on,

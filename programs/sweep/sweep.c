@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The events of a sweep, its times, and how it ends. */
+#include "programs/sweep/sweep.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/supervise/process.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* If a host is lost, process 1 reports it first: it has its own link to every host. If the connection to a trial is
+ * lost for this much longer, only the connection is. */
+#define LOST_SPARE_NS (15 * PL_NS_PER_S)
+
+enum { SIGNAL_EXIT = 128, NO_CONNECTION = 255 /* ssh's exit code */ };
+
+static enum pl_status replace_reason(struct pl_sweep_run *run, const char *reason, struct pl_error *reterr)
+{
+    free(run->reason);
+    run->reason = reason && *reason != '\0' ? pl_memory_string(reason, reterr) : NULL;
+    return run->reason || !reason || *reason == '\0' ? PL_OK : PL_MEMORY;
+}
+
+static void write_record(struct pl_sweep *sweep)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (pl_sweep_record_write(sweep, &error) != PL_OK && !sweep->full) {
+        pl_sweep_fail(sweep, "%s", error.cause);
+    }
+}
+
+static void signal_trial(struct pl_sweep_run *run, int number)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", number);
+    if (PL_LINK_SEND(&run->link, PL_FRAME_STOP, NULL, text) != PL_OK) {
+        pl_link_close(&run->link);
+    }
+}
+
+/* Asks the trial to end; it gets as much time as in a job that is stopped. */
+static void stop_trial(struct pl_sweep *sweep, struct pl_sweep_run *run, enum pl_sweep_why why)
+{
+    if (run->why == PL_SWEEP_WHY_NONE) {
+        run->why = why;
+        run->kill_ns = pl_deadline_after_ns(sweep->job->settings.stop_ns);
+        signal_trial(run, SIGTERM);
+    }
+}
+
+/* Returns the run in a slot, counted over all hosts, or NULL. */
+static struct pl_sweep_run *run_in(const struct pl_sweep *sweep, size_t slot)
+{
+    return sweep->slot_trials[slot] >= 0 ? &sweep->runs[sweep->slot_trials[slot]] : NULL;
+}
+
+static size_t all_slots(const struct pl_sweep *sweep)
+{
+    return (size_t)sweep->slots.count * sweep->hosts_count;
+}
+
+static void stop_all(struct pl_sweep *sweep, enum pl_sweep_why why)
+{
+    for (size_t i = 0; i < all_slots(sweep); i++) {
+        if (run_in(sweep, i)) {
+            stop_trial(sweep, run_in(sweep, i), why);
+        }
+    }
+}
+
+static void start_trial(struct pl_sweep *sweep, size_t trial, int slot)
+{
+    const struct pl_sweep_space *space = sweep->space;
+    struct pl_sweep_run *run = &sweep->runs[trial];
+    struct pl_error error = PL_ERROR_NONE;
+
+    run->begun_ns = pl_clock_now_ns();
+    run->limit_ns = space->trial_time_s > 0 ? pl_deadline_after_ns((int64_t)(space->trial_time_s * (double)PL_NS_PER_S))
+                                            : PL_DEADLINE_NEVER;
+    run->kill_ns = PL_DEADLINE_NEVER;
+    run->why = PL_SWEEP_WHY_NONE;
+    run->answered = run->failed = run->has_value = false;
+    if (pl_sweep_hosts_start(sweep, trial, slot, &error) != PL_OK) {
+        pl_sweep_fail(sweep, "starting trial %zu: %s", trial, error.cause);
+        return;
+    }
+    pl_log(PL_LOG_INFO, "trial %zu runs on host %s, slot %d: %s", trial,
+           sweep->job->hosts.items[trial % sweep->hosts_count], slot, space->trials[trial].hyperparameters);
+}
+
+/* Each host runs its own trials, in order: trial i is on host i modulo the number of hosts. */
+static void fill_slots(struct pl_sweep *sweep)
+{
+    for (size_t i = 0; i < all_slots(sweep) && !sweep->failed; i++) {
+        const size_t host = i / (size_t)sweep->slots.count;
+        size_t *next = &sweep->next[host];
+
+        while (*next < sweep->space->trials_count &&
+               (sweep->runs[*next].runs || pl_sweep_is_over(&sweep->runs[*next]))) {
+            *next += sweep->hosts_count;
+        }
+        if (sweep->slot_trials[i] < 0 && *next < sweep->space->trials_count) {
+            start_trial(sweep, *next, (int)(i % (size_t)sweep->slots.count));
+        }
+    }
+}
+
+static void log_end(const struct pl_sweep *sweep, size_t trial)
+{
+    const struct pl_sweep_run *run = &sweep->runs[trial];
+    const bool completed = run->state == PL_SWEEP_COMPLETED;
+    const char *model = completed && sweep->space->model && !run->has_model ? "; it has left no model" : "";
+    const char *how = completed ? "has succeeded" : "was stopped";
+
+    if (run->state == PL_SWEEP_FAILED) {
+        pl_log(PL_LOG_WARNING, "trial %zu has failed after %.1f s: %s", trial, run->seconds, run->reason);
+    } else if (run->has_value) {
+        pl_log(PL_LOG_INFO, "trial %zu %s after %.1f s; %s %.6g%s", trial, how, run->seconds, sweep->space->metric_name,
+               run->value, model);
+    } else {
+        pl_log(PL_LOG_INFO, "trial %zu %s after %.1f s; it has not printed the metric %s%s", trial, how, run->seconds,
+               sweep->space->metric_name, model);
+    }
+}
+
+/* The other trials would print no value either. */
+static bool is_unseen(const struct pl_sweep *sweep, const struct pl_sweep_run *run)
+{
+    bool any = run->has_value || !run->fresh;
+
+    for (size_t i = 0; i < sweep->space->trials_count && !any; i++) {
+        any = pl_sweep_is_over(&sweep->runs[i]) && sweep->runs[i].has_value;
+    }
+    return !any;
+}
+
+/* Stops all trials because the disk is full; they continue when the job is started again. */
+static void stop_for_disk(struct pl_sweep *sweep, const char *words)
+{
+    sweep->full = true;
+    pl_sweep_fail(sweep, "%s. The sweep continues when the job is started again with more disk space",
+                  *words != '\0' ? words : "the disk of the checkpoints is full");
+    stop_all(sweep, PL_SWEEP_WHY_DISK);
+}
+
+/* Decides what the end of a run means, and sets the trial's state: it stays waiting if the trial is to run again. */
+static enum pl_sweep_state state_after(struct pl_sweep *sweep, size_t trial, const char **reason_at,
+                                       struct pl_text *words)
+{
+    struct pl_sweep_run *run = &sweep->runs[trial];
+
+    if (run->why == PL_SWEEP_WHY_DISK || sweep->stop_number != 0 ||
+        (!run->answered && run->exit_code == NO_CONNECTION && trial % sweep->hosts_count > 0)) {
+        return PL_SWEEP_WAITING;
+    }
+    if (run->why == PL_SWEEP_WHY_TRIAL_TIME) {
+        pl_text_printf(words, "it ran longer than trial_time_s (%.6g s)", sweep->space->trial_time_s);
+        *reason_at = pl_text_string(words);
+        return PL_SWEEP_FAILED;
+    }
+    if (run->why == PL_SWEEP_WHY_SWEEP_TIME) {
+        return PL_SWEEP_STOPPED;
+    }
+    if (!run->answered) {
+        run->code = run->exit_code;
+        pl_text_printf(words, "its `paceline trial` on host %s ended with code %d, and the trial with it",
+                       sweep->job->hosts.items[trial % sweep->hosts_count], run->exit_code);
+        *reason_at = pl_text_string(words);
+        return PL_SWEEP_FAILED;
+    }
+    if (run->failed) {
+        pl_sweep_record_full(sweep, words);
+        if (words->length > 0) {
+            stop_for_disk(sweep, pl_text_string(words));
+        }
+        return words->length > 0 ? PL_SWEEP_WAITING : PL_SWEEP_FAILED;
+    }
+    if (is_unseen(sweep, run)) {
+        pl_sweep_fail(sweep,
+                      "trial %zu succeeded, but the regular expression '%.300s' has found the metric '%s' in none of "
+                      "its lines",
+                      trial, sweep->space->metric_regex, sweep->space->metric_name);
+        return PL_SWEEP_WAITING;
+    }
+    return PL_SWEEP_COMPLETED;
+}
+
+/* Whether more trials have failed than max_failed allows; with 0 the first one is too many. */
+static void check_failed(struct pl_sweep *sweep)
+{
+    size_t failed = 0;
+
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        failed += sweep->runs[i].state == PL_SWEEP_FAILED;
+    }
+    if ((double)failed > sweep->space->max_failed * (double)sweep->space->trials_count) {
+        pl_sweep_fail(sweep, "%zu of %zu trials failed, more than max_failed (%.6g) allows; trial %d: %s", failed,
+                      sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed,
+                      sweep->runs[sweep->first_failed].reason);
+    }
+}
+
+static void end_trial(struct pl_sweep *sweep, size_t slot)
+{
+    const size_t trial = (size_t)sweep->slot_trials[slot];
+    struct pl_sweep_run *run = &sweep->runs[trial];
+    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    const char *reason = run->reason;
+    const enum pl_sweep_state state = state_after(sweep, trial, &reason, &words);
+
+    run->runs = false;
+    sweep->slot_trials[slot] = -1;
+    sweep->running--;
+    if (state == PL_SWEEP_WAITING) {
+        if (sweep->stop_number != 0 && run->failed && !sweep->failure_in_stop) {
+            pl_text_clear(&words);
+            pl_text_printf(&words, "trial %zu: %s", trial, reason ? reason : "it failed");
+            sweep->failure_in_stop = pl_memory_string(pl_text_string(&words), NULL);
+        } else if (sweep->stop_number == 0 && !run->answered && !sweep->full && sweep->lost_ns == 0) {
+            sweep->lost_ns = pl_deadline_after_ns(sweep->job->settings.silence_ns + LOST_SPARE_NS);
+        }
+        replace_reason(run, NULL, &error);
+        run->has_value = false;
+        return;
+    }
+    run->state = state;
+    run->seconds = (double)(pl_clock_now_ns() - run->begun_ns) / (double)PL_NS_PER_S;
+    if (reason != run->reason && replace_reason(run, reason, &error) != PL_OK) {
+        pl_sweep_fail(sweep, "%s", error.cause);
+    }
+    if (state == PL_SWEEP_FAILED) {
+        run->code = run->code != 0 ? run->code : 1;
+        sweep->first_failed = sweep->first_failed < 0 ? (int)trial : sweep->first_failed;
+    }
+    log_end(sweep, trial);
+    write_record(sweep);
+    if (sweep->full && !sweep->failed) {
+        pl_text_clear(&words);
+        pl_sweep_record_full(sweep, &words);
+        stop_for_disk(sweep, pl_text_string(&words));
+    }
+    check_failed(sweep);
+    sweep->untidy = true;
+}
+
+static void take_result(struct pl_sweep *sweep, struct pl_sweep_run *run, const struct pl_frame *frame)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t code;
+
+    if (frame->type != PL_FRAME_MESSAGE || frame->count != 7 ||
+        pl_link_frame_number(frame, 2, 0, 255, &code, NULL) != PL_OK) {
+        return; /* what a shim sends to process 1 */
+    }
+    run->answered = true;
+    run->failed = strcmp(frame->fields[1], "completed") != 0;
+    run->code = (int)code;
+    run->has_value = pl_text_number(frame->fields[3], &run->value);
+    run->fresh = strcmp(frame->fields[4], "1") == 0;
+    run->has_model = strcmp(frame->fields[5], "1") == 0;
+    if (replace_reason(run, frame->fields[6], &error) != PL_OK) {
+        pl_sweep_fail(sweep, "%s", error.cause);
+    }
+    if (strcmp(frame->fields[1], "wrong") == 0) {
+        pl_sweep_fail(sweep, "%s", frame->fields[6]);
+    }
+}
+
+static void read_trial(struct pl_sweep *sweep, struct pl_sweep_run *run)
+{
+    struct pl_frame frame;
+    enum pl_status status = pl_link_read(&run->link, NULL);
+
+    while (status == PL_OK) {
+        status = pl_link_next(&run->link, &frame, NULL);
+        if (status == PL_OK) {
+            take_result(sweep, run, &frame);
+        }
+    }
+    if (status != PL_END) {
+        pl_link_close(&run->link);
+    }
+}
+
+/* Notes the processes that have ended. Called after SIGCHLD was read, not before: otherwise an end could be missed. */
+static void reap(struct pl_sweep *sweep)
+{
+    bool signalled;
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        const int exit_code = pl_process_status_code(status, &signalled),
+                  code = signalled ? 128 + exit_code : exit_code;
+
+        if (pl_sweep_result_note_end(sweep, pid, code)) {
+            continue;
+        }
+        for (size_t i = 0; i < sweep->hosts_count; i++) {
+            sweep->removing[i] = sweep->removing[i] == pid ? 0 : sweep->removing[i];
+        }
+        for (size_t i = 0; i < all_slots(sweep); i++) {
+            struct pl_sweep_run *run = run_in(sweep, i);
+
+            if (run && run->pid == pid) {
+                run->pid = 0;
+                run->exit_code = code;
+            }
+        }
+    }
+}
+
+static void take_signals(struct pl_sweep *sweep)
+{
+    for (int number = pl_signals_next(sweep->signals); number != 0; number = pl_signals_next(sweep->signals)) {
+        if ((number != SIGTERM && number != SIGINT) || sweep->stop_number != 0) {
+            continue;
+        }
+        sweep->stop_number = number;
+        sweep->stop_ns = pl_deadline_after_ns(sweep->job->settings.stop_ns / 2);
+        for (size_t i = 0; i < all_slots(sweep); i++) {
+            if (run_in(sweep, i)) {
+                signal_trial(run_in(sweep, i), number);
+            }
+        }
+    }
+    reap(sweep);
+}
+
+/* Stops trials that take too long, and kills those that did not end after they were asked to. */
+static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
+{
+    for (size_t i = 0; i < all_slots(sweep); i++) {
+        struct pl_sweep_run *run = run_in(sweep, i);
+        int64_t due_ns;
+
+        if (!run) {
+            continue;
+        }
+        if (run->why == PL_SWEEP_WHY_NONE && pl_deadline_passed(run->limit_ns)) {
+            stop_trial(sweep, run, PL_SWEEP_WHY_TRIAL_TIME);
+        }
+        if (pl_deadline_passed(run->kill_ns)) {
+            run->kill_ns = PL_DEADLINE_NEVER;
+            signal_trial(run, SIGKILL);
+        }
+        due_ns = run->why == PL_SWEEP_WHY_NONE ? run->limit_ns : run->kill_ns;
+        *next_ns = due_ns < *next_ns ? due_ns : *next_ns;
+    }
+    if (sweep->closed_s == 0 && pl_deadline_passed(sweep->end_ns)) {
+        pl_log(PL_LOG_INFO, "the sweep's time is over: no more trials start");
+        sweep->closed_s = (double)sweep->job->settings.sweep_time_ns / (double)PL_NS_PER_S;
+        stop_all(sweep, PL_SWEEP_WHY_SWEEP_TIME);
+        write_record(sweep);
+    }
+    *next_ns = sweep->closed_s == 0 && sweep->end_ns < *next_ns ? sweep->end_ns : *next_ns;
+    if (sweep->lost_ns != 0 && pl_deadline_passed(sweep->lost_ns)) {
+        pl_sweep_fail(sweep, "the connection to a trial on another host ended: see whether its ssh was killed");
+    }
+    *next_ns = sweep->lost_ns != 0 && sweep->lost_ns < *next_ns ? sweep->lost_ns : *next_ns;
+}
+
+static bool any_waits(const struct pl_sweep *sweep)
+{
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        if (!pl_sweep_is_over(&sweep->runs[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Begins the end when nothing runs and nothing is to run. */
+static void check_end(struct pl_sweep *sweep)
+{
+    if (sweep->running > 0 || sweep->finishing) {
+        return;
+    }
+    if (sweep->stop_number != 0) {
+        pl_log(PL_LOG_INFO, "the sweep was stopped; a job with the same checkpoints continues it");
+        if (sweep->failure_in_stop) {
+            pl_sweep_fail(sweep, "%s", sweep->failure_in_stop);
+        }
+        sweep->finishing = sweep->over = true;
+    } else if (sweep->full || (sweep->lost_ns == 0 && (sweep->closed_s > 0 || !any_waits(sweep)))) {
+        sweep->finishing = sweep->untidy = true;
+        pl_sweep_result_begin(sweep);
+    }
+}
+
+/* Does what is due now. Lowers `*next_ns` to the time when something is due next. */
+static void tick(struct pl_sweep *sweep, int64_t *next_ns)
+{
+    take_signals(sweep);
+    for (size_t i = 0; i < all_slots(sweep); i++) {
+        if (run_in(sweep, i) && run_in(sweep, i)->pid == 0 && run_in(sweep, i)->link.fd < 0) {
+            end_trial(sweep, i);
+        }
+    }
+    if (sweep->failed && !sweep->full && sweep->stop_number == 0) {
+        sweep->over = true;
+        return;
+    }
+    check_times(sweep, next_ns);
+    check_end(sweep);
+    if (sweep->stop_number == 0 && sweep->closed_s == 0 && sweep->lost_ns == 0 && !sweep->finishing && !sweep->full) {
+        fill_slots(sweep);
+    }
+    if (sweep->placing.is_on && sweep->stop_number != 0) {
+        if (pl_deadline_passed(sweep->stop_ns)) {
+            pl_sweep_result_abort(sweep);
+            sweep->stop_ns = PL_DEADLINE_NEVER;
+        }
+        *next_ns = sweep->stop_ns < *next_ns ? sweep->stop_ns : *next_ns;
+    }
+    pl_sweep_result_tidy(sweep);
+}
+
+static enum pl_status await_events(struct pl_sweep *sweep, int64_t deadline_ns, struct pl_error *reterr)
+{
+    const size_t slots = all_slots(sweep);
+    PL_AUTO_FREE struct pollfd *waits = pl_memory_new(slots + 1, sizeof(*waits), reterr);
+
+    if (!waits) {
+        return PL_MEMORY;
+    }
+    waits[slots] = (struct pollfd){.fd = sweep->signals->fd, .events = POLLIN};
+    for (size_t i = 0; i < slots; i++) {
+        struct pl_sweep_run *run = run_in(sweep, i);
+
+        waits[i] =
+            run ? (struct pollfd){.fd = run->link.fd, .events = pl_link_events(&run->link)} : (struct pollfd){.fd = -1};
+    }
+    if (poll(waits, (nfds_t)slots + 1, pl_deadline_poll_ms(deadline_ns)) < 0) {
+        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "poll");
+    }
+    for (size_t i = 0; i < slots; i++) {
+        if (waits[i].revents != 0) {
+            pl_link_flush(&run_in(sweep, i)->link);
+            read_trial(sweep, run_in(sweep, i));
+        }
+    }
+    return PL_OK;
+}
+
+static void begin_times(struct pl_sweep *sweep)
+{
+    const int64_t time_ns = sweep->job->settings.sweep_time_ns;
+    size_t over = 0;
+
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        over += pl_sweep_is_over(&sweep->runs[i]);
+    }
+    pl_log(PL_LOG_INFO, "sweep: %zu trials on %zu host%s%s%s%s", sweep->space->trials_count, sweep->hosts_count,
+           sweep->hosts_count == 1 ? "" : "s", over > 0 ? "; continues with " : "", over > 0 ? sweep->folder : "",
+           over > 0 ? "/trials.jsonl" : "");
+    sweep->untidy = over > 0; /* removals that an earlier run did not finish */
+    sweep->end_ns = time_ns > 0 ? pl_deadline_after_ns(time_ns) : PL_DEADLINE_NEVER;
+    if (time_ns == 0 || (double)time_ns / (double)PL_NS_PER_S > sweep->closed_s) {
+        sweep->closed_s = 0;
+    }
+    if (sweep->closed_s > 0 && over < sweep->space->trials_count) {
+        pl_log(PL_LOG_WARNING,
+               "the sweep's time was over in an earlier job: %zu trials that have not run do not start. They start "
+               "with a larger paceline_sweep_time_s than the one that was reached, with 0 for no limit, or with added "
+               "trials; paceline_sweep_fresh=%lld starts a new sweep",
+               sweep->space->trials_count - over, (long long)sweep->job->settings.sweep_fresh + 1);
+    }
+}
+
+static enum pl_status open_sweep(struct pl_sweep *sweep, struct pl_error *reterr)
+{
+    PL_TRY(pl_sweep_space_of_job(sweep->job, &sweep->space, reterr));
+    PL_TRY(pl_slots_of_job(sweep->job, sweep->space, &sweep->slots, reterr));
+    sweep->hosts_count = sweep->job->hosts.count;
+    sweep->runs = pl_memory_new(sweep->space->trials_count, sizeof(*sweep->runs), reterr);
+    PL_TRY(sweep->runs ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        sweep->runs[i].link = PL_LINK_NONE;
+    }
+    PL_TRY(pl_sweep_hosts_open(sweep, reterr));
+    PL_TRY(pl_sweep_record_open(sweep, reterr));
+    begin_times(sweep);
+    check_failed(sweep);
+    return PL_OK;
+}
+
+static void close_sweep(struct pl_sweep *sweep)
+{
+    pl_sweep_hosts_close(sweep);
+    for (size_t i = 0; sweep->runs && i < sweep->space->trials_count; i++) {
+        pl_link_close(&sweep->runs[i].link);
+        free(sweep->runs[i].reason);
+    }
+    pl_file_close_at(&sweep->lock_fd);
+    pl_file_close_at(&sweep->room_fd);
+    free(sweep->failure_in_stop);
+    free(sweep->trial_program);
+    free(sweep->slot_trials);
+    free(sweep->removing);
+    free(sweep->folder);
+    free(sweep->fresh);
+    free(sweep->next);
+    free(sweep->runs);
+    pl_sweep_space_free(sweep->space);
+    pl_sshd_close(&sweep->sshd);
+}
+
+int pl_sweep_run(const struct pl_job *job, const struct pl_signals *signals)
+{
+    struct pl_sweep sweep = {
+        .job = job, .signals = signals, .sshd = PL_SSHD_NONE, .first_failed = -1, .lock_fd = -1, .room_fd = -1};
+    struct pl_error error = PL_ERROR_NONE;
+    const bool opened = open_sweep(&sweep, &error) == PL_OK;
+    enum pl_status status = opened ? PL_OK : error.status;
+    int code = EXIT_SUCCESS;
+
+    while (status == PL_OK && !sweep.over) {
+        int64_t next_ns = PL_DEADLINE_NEVER;
+
+        tick(&sweep, &next_ns);
+        status = sweep.over ? PL_OK : await_events(&sweep, next_ns, &error);
+    }
+    if (status != PL_OK) {
+        pl_sweep_fail(&sweep, "%s", error.cause);
+    }
+    if (opened) {
+        pl_sweep_result_tidy(&sweep);
+        pl_sweep_result_write(&sweep);
+    }
+    if (sweep.failed) {
+        pl_log(PL_LOG_ERROR, "%s", sweep.reason); /* the failure file begins with the last line of the log */
+        code = sweep.stop_number != 0 ? SIGNAL_EXIT + sweep.stop_number : EXIT_FAILURE;
+    }
+    close_sweep(&sweep);
+    return code;
+}

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline trial [OPTION...] [-- PROGRAM [ARGUMENT...]]
+ *
+ * A trial is a job in a job: `paceline train` in an /opt/ml of its own. A sweep starts each of its trials by this
+ * program, on the trial's host, with options that verbs.c does not list:
+ *
+ *   --link             standard input is a link to the sweep (entrypoint/ssh/link.h): STOP frames are signals for the
+ *                      trial, its end kills the trial, and a MESSAGE tells the result; the trial's lines have a tag
+ *   --checkpoints DIR  where the folders of the trial's checkpoints and model are
+ *   --metric REGEX     what finds the metric in the trial's lines
+ *   --slot N           the trial's GPUs are those of this slot, not free ones
+ */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "entrypoint/launch/companion.h"
+#include "entrypoint/output/pattern.h"
+#include "entrypoint/ssh/rundir.h"
+#include "entrypoint/supervise/shim.h"
+#include "entrypoint/verbs.h"
+#include "programs/trial/devices.h"
+#include "programs/trial/folder.h"
+#include "programs/trial/model.h"
+#include "programs/trial/mounts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A trial that is stopped must end earlier than its host. */
+#define STOP_EARLIER_S 5.0
+#define STOP_LEAST_S 3.0
+#define STOP_SHARE 0.6
+
+/* Ports below those that Linux gives to connections (net.ipv4.ip_local_port_range). Trials begin at different ones. */
+enum { PORT_FIRST = 20000, PORTS = 12000, PORT_STEP = 37 };
+
+enum { LINE_BYTES = 1 << 20 /* longer lines are searched up to here */, NUMBERS = 10000, DEVICES_MAX = 65536 };
+
+enum { LINK = 1, CHECKPOINTS, METRIC, SLOT, NUMBER, GPUS, CPUS, PROCESSES, HYPERPARAMETER, HELP };
+
+struct trial {
+    struct pl_job *job;
+    struct pl_link link; /* to the sweep */
+    bool linked;
+    const char *checkpoints, *metric;
+    int64_t number, gpus, cpus, processes, slot; /* -1: not named */
+    struct pl_strv hyperparameters;
+    struct pl_trial_folder folder;
+    int folder_fd, checkpoints_fd, output_fd; /* opened before the mounts hide these directories */
+    bool own_tree, fresh;                     /* fresh: it began without checkpoints */
+    struct pl_trial_shared shared;
+    struct pl_pattern *pattern;
+    struct pl_text lines[2]; /* unfinished ones, of stdout and stderr */
+    bool has_value, given_up;
+    double value; /* the last one */
+};
+
+static void search(struct trial *trial, struct pl_text *line)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    const enum pl_status status =
+        pl_pattern_number(trial->pattern, pl_text_string(line), line->length, &trial->value, &error);
+
+    trial->has_value = trial->has_value || status == PL_OK;
+    if (status == PL_LIMIT && !trial->given_up) {
+        trial->given_up = true;
+        pl_log(PL_LOG_WARNING, "trial %d: the metric's regular expression '%.200s': %s", (int)trial->number,
+               trial->metric, error.cause);
+    }
+    pl_text_clear(line);
+}
+
+static void read_output(void *context, int fd, const char *bytes, size_t count)
+{
+    struct trial *trial = context;
+    struct pl_text *line = &trial->lines[fd == STDERR_FILENO];
+
+    for (const char *end = bytes + count; bytes < end;) {
+        const char *line_end = memchr(bytes, '\n', (size_t)(end - bytes));
+        const size_t length = (size_t)((line_end ? line_end : end) - bytes);
+        const size_t room = line->length < LINE_BYTES ? LINE_BYTES - line->length : 0;
+
+        pl_text_append_n(line, bytes, length < room ? length : room);
+        bytes += length + (line_end ? 1 : 0);
+        if (line_end) {
+            search(trial, line);
+        }
+    }
+}
+
+static enum pl_status set_number(struct pl_environment *environment, const char *name, double number,
+                                 struct pl_error *reterr)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%.10g", number);
+    return pl_environment_set(environment, name, text, reterr);
+}
+
+/* Limits the threads of libraries that would start one for every CPU of the host. */
+static enum pl_status set_threads(const struct trial *trial, struct pl_environment *environment,
+                                  struct pl_error *reterr)
+{
+    static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+    const int64_t threads = trial->cpus / trial->processes;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
+        if (!pl_environment_get(environment, variables[i])) {
+            PL_TRY(set_number(environment, variables[i], threads > 0 ? (double)threads : 1, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* The whole container's CPUs and GPUs where the options name none. */
+static enum pl_status set_devices(const struct trial *trial, struct pl_environment *environment,
+                                  struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text visible = PL_TEXT_NONE;
+
+    if (trial->cpus > 0) {
+        PL_TRY(set_threads(trial, environment, reterr));
+    }
+    if (trial->gpus >= 0) {
+        PL_TRY(pl_trial_devices_take(trial->job, (int)trial->gpus, (int)trial->slot, &visible, reterr));
+    }
+    if (trial->gpus > 0 || (trial->gpus == 0 && trial->job->gpus > 0)) {
+        PL_TRY(pl_environment_set(environment, "CUDA_VISIBLE_DEVICES", pl_text_string(&visible), reterr));
+    }
+    PL_TRY(set_number(environment, "PACELINE_TRIAL_CPUS",
+                      trial->cpus > 0 ? (double)trial->cpus : (double)trial->job->cpus, reterr));
+    return set_number(environment, "PACELINE_TRIAL_GPUS",
+                      trial->gpus >= 0 ? (double)trial->gpus : (double)trial->job->gpus, reterr);
+}
+
+/* A port for ranks that meet on this host. It is free now, and the system gives it to no connection by itself. */
+static enum pl_status set_port(struct pl_environment *environment, struct pl_error *reterr)
+{
+    for (int i = 0; i < PORTS; i++) {
+        const int port = PORT_FIRST + (int)(((int64_t)getpid() * PORT_STEP + i) % PORTS);
+        const struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+        PL_AUTO_CLOSE int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        if (fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
+            PL_TRY(set_number(environment, "PET_MASTER_PORT", port, reterr)); /* read by torchrun */
+            return set_number(environment, "MASTER_PORT", port, reterr);      /* read by ranks of MPI */
+        }
+    }
+    return pl_error_set(reterr, PL_LIMIT, "found no free port from %d to %d", PORT_FIRST, PORT_FIRST + PORTS - 1);
+}
+
+static double stop_s(const struct pl_job *job)
+{
+    const double whole_s = (double)job->settings.stop_ns / (double)PL_NS_PER_S;
+    const double own_s =
+        whole_s - STOP_EARLIER_S > whole_s * STOP_SHARE ? whole_s - STOP_EARLIER_S : whole_s * STOP_SHARE;
+
+    return own_s > STOP_LEAST_S ? own_s : STOP_LEAST_S;
+}
+
+static enum pl_status make_environment(const struct trial *trial, struct pl_environment **ret_environment,
+                                       struct pl_error *reterr)
+{
+    static const char *const ours[] = {"PACELINE_SWEEP",  "PACELINE_SWEEP_TIME_S",   "PACELINE_SWEEP_FRESH",
+                                       "PACELINE_CHECK",  "PACELINE_CHECKPOINT_DIR", "PACELINE_PS",
+                                       PL_RUNDIR_VARIABLE};
+    const struct pl_job *job = trial->job;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    PL_TRY(pl_environment_new_copy(job->process, &environment, reterr));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(ours); i++) {
+        pl_environment_unset(environment, ours[i]);
+    }
+    PL_TRY(pl_environment_set(environment, "SAGEMAKER_BASE_DIR", trial->own_tree ? job->paths.base : trial->folder.base,
+                              reterr));
+    PL_TRY(pl_environment_set(environment, "PACELINE_INSTALL", "0", reterr)); /* the job has installed all */
+    PL_TRY(set_number(environment, "PACELINE_TRIAL", (double)trial->number, reterr));
+    PL_TRY(set_number(environment, "PACELINE_STOP_S", stop_s(job), reterr));
+    PL_TRY(set_port(environment, reterr));
+    PL_TRY(set_devices(trial, environment, reterr));
+    *ret_environment = PL_TAKE(environment);
+    return PL_OK;
+}
+
+/* Whether files of an earlier trial with the number are left. */
+static bool has_files(const struct pl_trial_folder *folder)
+{
+    return access(folder->checkpoints, F_OK) == 0 || access(folder->model, F_OK) == 0 ||
+           access(folder->output_data, F_OK) == 0;
+}
+
+/* Takes the folder of the trial's number, or the first number that is free. */
+static enum pl_status take_folder(struct trial *trial, struct pl_error *reterr)
+{
+    const bool named = trial->number >= 0;
+    enum pl_status status = PL_LIMIT;
+
+    for (trial->number = named ? trial->number : 0; status != PL_OK; trial->number++) {
+        pl_trial_folder_done(&trial->folder);
+        PL_TRY(pl_trial_folder_name(trial->job, trial->checkpoints, (int)trial->number, &trial->folder, reterr));
+        status = pl_trial_folder_lock(&trial->folder, &trial->folder_fd, reterr);
+        if (status == PL_OK && !named && has_files(&trial->folder)) {
+            rmdir(trial->folder.base);
+            pl_file_close_at(&trial->folder_fd);
+            status = PL_LIMIT;
+        }
+        if (status == PL_OK) {
+            return PL_OK;
+        }
+        if (named || status != PL_LIMIT || trial->number == NUMBERS) {
+            return status;
+        }
+    }
+    return status;
+}
+
+static enum pl_status open_folder(const char *path, int *ret_fd, struct pl_error *reterr)
+{
+    *ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '%s'", path);
+}
+
+static bool is_empty(const char *path)
+{
+    PL_AUTO_DIRECTORY DIR *directory = opendir(path);
+    const struct dirent *entry = directory ? readdir(directory) : NULL;
+
+    while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)) {
+        entry = readdir(directory);
+    }
+    return !entry;
+}
+
+/* Makes the trial's folders, and this process's /opt/ml that of the trial. */
+static enum pl_status make_tree(struct trial *trial, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    const struct pl_trial_kind kind = {.processes = (int)trial->processes,
+                                       .own_tree = pl_trial_mounts_enter(trial->job, &error) == PL_OK,
+                                       .hyperparameters = &trial->hyperparameters};
+
+    trial->own_tree = kind.own_tree;
+    pl_log(PL_LOG_DEBUG, "trial %d %s%s", (int)trial->number,
+           trial->own_tree ? "has folders of its own by mounts"
+                           : "shares the job's folders, because the system allows no mounts: ",
+           trial->own_tree ? "" : error.cause);
+    PL_TRY(pl_trial_folder_make(trial->job, &trial->folder, &kind, reterr));
+    PL_TRY(open_folder(trial->checkpoints, &trial->checkpoints_fd, reterr));
+    PL_TRY(open_folder(trial->job->paths.output_data, &trial->output_fd, reterr));
+    trial->fresh = is_empty(trial->folder.checkpoints);
+    pl_trial_shared_note(trial->job, &trial->shared);
+    return trial->own_tree ? pl_trial_mounts_make(trial->job, &trial->folder, reterr) : PL_OK;
+}
+
+static enum pl_status run_program(struct trial *trial, const struct pl_signals *signals,
+                                  struct pl_exit_report *ret_report, struct pl_error *reterr)
+{
+    const struct pl_job *job = trial->job;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
+    char tag[32];
+    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
+                                      .rank = -1,
+                                      .host = job->current_host,
+                                      .program_words = 1,
+                                      .read = trial->pattern ? read_output : NULL,
+                                      .context = trial,
+                                      .setup = PL_PROCESS_SETUP_NONE};
+
+    PL_TRY(make_environment(trial, &environment, reterr));
+    PL_TRY(pl_strv_add(&argv, job->self_path, reterr));
+    PL_TRY(pl_strv_add(&argv, job->command.count > 0 ? "--" : "train", reterr));
+    PL_TRY(pl_strv_add_all(&argv, &job->command, reterr));
+    options.setup.argv = (const char *const *)argv.items;
+    options.setup.environment = pl_environment_strings(environment);
+    options.setup.cwd = trial->own_tree ? job->paths.base : trial->folder.base;
+    if (trial->linked) {
+        snprintf(tag, sizeof(tag), "[trial %d] ", (int)trial->number);
+        options.tag = tag;
+    }
+    pl_shim_run(&options, signals, &trial->link, ret_report);
+    for (size_t i = 0; trial->pattern && i < PL_ARRAY_ITEMS(trial->lines); i++) {
+        search(trial, &trial->lines[i]);
+    }
+    return PL_OK;
+}
+
+/* Sends how the trial has ended: completed, failed, or wrong, which ends the sweep. */
+static void send_result(struct trial *trial, const struct pl_exit_report *exit_report)
+{
+    const char *model = trial->own_tree ? trial->job->paths.model : trial->folder.model;
+    const char *state = pl_exit_report_ok(exit_report) ? "completed" : "failed";
+    PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char value[32] = "", code[16];
+    bool empty = true;
+
+    if (!pl_exit_report_ok(exit_report)) {
+        pl_trial_folder_reason(&trial->folder, &reason);
+        if (reason.length == 0) {
+            pl_exit_report_sentence(exit_report, &reason);
+        }
+    } else if (pl_trial_model_check(model, model, &empty, &error) != PL_OK) {
+        state = "failed";
+        pl_text_printf(&reason, "its model cannot be kept: %s", error.cause);
+    }
+    if (!trial->own_tree && pl_trial_shared_check(trial->job, &trial->shared, &error) != PL_OK) {
+        state = "wrong";
+        pl_text_clear(&reason);
+        pl_text_printf(&reason, "while trial %d ran, %s", (int)trial->number, error.cause);
+    }
+    if (trial->has_value) {
+        snprintf(value, sizeof(value), "%.17g", trial->value);
+    }
+    snprintf(code, sizeof(code), "%d", exit_report->signalled ? 128 + exit_report->code : exit_report->code);
+    pl_text_mask(reason.data, reason.length);
+    if (PL_LINK_SEND(&trial->link, PL_FRAME_MESSAGE, NULL, "result", state, code, value, trial->fresh ? "1" : "0",
+                     empty ? "0" : "1", pl_text_string(&reason)) == PL_OK) {
+        pl_link_drain(&trial->link, PL_DEADLINE_NEVER);
+    }
+}
+
+/* Tells the sweep why the trial did not start. */
+static void send_failure(struct trial *trial, const struct pl_error *error)
+{
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    if (PL_LINK_SEND(&trial->link, PL_FRAME_MESSAGE, NULL, "result", "failed", "1", "", "0", "0",
+                     pl_error_text(error, text, sizeof(text))) == PL_OK) {
+        pl_link_drain(&trial->link, PL_DEADLINE_NEVER);
+    }
+}
+
+/* Removes what the trial does not need any more: its configuration, and output and checkpoints if they are empty. */
+static void remove_folders(const struct trial *trial)
+{
+    char name[32];
+
+    if (trial->own_tree) { /* its mount point is in the trial's folder */
+        umount2(trial->job->paths.output_data, MNT_DETACH);
+    }
+    snprintf(name, sizeof(name), "trial-%04d", (int)trial->number);
+    unlinkat(trial->output_fd, name, AT_REMOVEDIR);
+    unlinkat(trial->checkpoints_fd, name, AT_REMOVEDIR);
+    snprintf(name, sizeof(name), "trial-%04d.model", (int)trial->number);
+    unlinkat(trial->checkpoints_fd, name, AT_REMOVEDIR);
+    pl_file_remove_tree(trial->folder.base);
+}
+
+/* Makes standard input's socket the link, and /dev/null standard input. */
+static enum pl_status open_link(struct trial *trial, struct pl_error *reterr)
+{
+    const int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0) {
+        return pl_error_errno(reterr, "moving the sweep's socket away from standard input");
+    }
+    return pl_link_open(&trial->link, fd, reterr);
+}
+
+static enum pl_status run(struct trial *trial, const struct pl_signals *signals, struct pl_exit_report *exit_report,
+                          struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text root = PL_TEXT_NONE;
+    enum pl_status status;
+
+    pl_job_checkpoints(trial->job, &root);
+    PL_TRY(pl_text_check(&root, reterr));
+    trial->checkpoints = trial->checkpoints ? trial->checkpoints : pl_text_string(&root);
+    PL_TRY(trial->metric ? pl_pattern_new(trial->metric, &trial->pattern, reterr) : PL_OK);
+    PL_TRY(take_folder(trial, reterr));
+    status = make_tree(trial, reterr);
+    status = status == PL_OK ? run_program(trial, signals, exit_report, reterr) : status;
+    if (status == PL_OK && trial->linked) {
+        send_result(trial, exit_report);
+    }
+    remove_folders(trial);
+    return status;
+}
+
+static enum pl_status read_options(struct trial *trial, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
+{
+    static const struct option table[] = {{"link", no_argument, NULL, LINK},
+                                          {"checkpoints", required_argument, NULL, CHECKPOINTS},
+                                          {"metric", required_argument, NULL, METRIC},
+                                          {"slot", required_argument, NULL, SLOT},
+                                          {"number", required_argument, NULL, NUMBER},
+                                          {"gpus", required_argument, NULL, GPUS},
+                                          {"cpus", required_argument, NULL, CPUS},
+                                          {"processes", required_argument, NULL, PROCESSES},
+                                          {"help", no_argument, NULL, HELP},
+                                          {"hyperparameter", required_argument, NULL, HYPERPARAMETER},
+                                          {NULL, 0, NULL, 0}};
+    int64_t *const numbers[] = {[SLOT] = &trial->slot,
+                                [NUMBER] = &trial->number,
+                                [GPUS] = &trial->gpus,
+                                [CPUS] = &trial->cpus,
+                                [PROCESSES] = &trial->processes};
+    enum pl_status status;
+    uint64_t number;
+    int option;
+
+    while ((status = pl_options_next(argc, argv, "", table, &option, reterr)) == PL_OK) {
+        *ret_help = *ret_help || option == HELP;
+        trial->linked = trial->linked || option == LINK;
+        trial->checkpoints = option == CHECKPOINTS ? optarg : trial->checkpoints;
+        trial->metric = option == METRIC ? optarg : trial->metric;
+        if (option == HYPERPARAMETER) {
+            PL_TRY(pl_strv_add(&trial->hyperparameters, optarg, reterr));
+        } else if (option >= SLOT && option < HYPERPARAMETER) {
+            const char *name = table[option - 1].name;
+
+            PL_TRY(pl_options_whole(name, optarg, option == CPUS || option == PROCESSES,
+                                    option == NUMBER ? NUMBERS - 1 : DEVICES_MAX, &number, reterr));
+            *numbers[option] = (int64_t)number;
+        }
+    }
+    return status == PL_END ? PL_OK : status;
+}
+
+static enum pl_status open_job(struct trial *trial, const struct pl_environment *environment, char **self_at, int count,
+                               char **words, struct pl_error *reterr)
+{
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
+
+    for (int i = 0; i < count; i++) {
+        PL_TRY(pl_strv_add(&command, words[i], reterr));
+    }
+    PL_TRY(trial->linked ? open_link(trial, reterr) : PL_OK);
+    PL_TRY(pl_companion_find_paceline(self_at, reterr));
+    return pl_job_new(environment, *self_at, &command, &trial->job, reterr);
+}
+
+int main(int argc, char **argv)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_FREE char *self = NULL;
+    struct trial trial = {.link = PL_LINK_NONE,
+                          .number = -1,
+                          .gpus = -1,
+                          .slot = -1,
+                          .processes = 1,
+                          .hyperparameters = PL_STRV_NONE,
+                          .folder_fd = -1,
+                          .checkpoints_fd = -1,
+                          .output_fd = -1};
+    struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
+    struct pl_signals signals = PL_SIGNALS_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    bool help = false;
+    enum pl_status status;
+
+    pl_log_open("paceline trial");
+    status = read_options(&trial, argc, argv, &help, &error);
+    if (status != PL_OK || help) {
+        if (help) {
+            pl_verbs_print_help("trial", stdout);
+            return EXIT_SUCCESS;
+        }
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        return PL_EXIT_USAGE;
+    }
+    status = pl_environment_new(&environment, &error);
+    status = status == PL_OK ? pl_signals_open(&signals, &error) : status;
+    status = status == PL_OK ? open_job(&trial, environment, &self, argc - optind, argv + optind, &error) : status;
+    status = status == PL_OK ? run(&trial, &signals, &exit_report, &error) : status;
+    if (status != PL_OK) {
+        if (trial.linked) {
+            send_failure(&trial, &error);
+        } else {
+            pl_log_error(&error, "trial");
+        }
+        return EXIT_FAILURE;
+    }
+    return exit_report.signalled ? 128 + exit_report.code : exit_report.code;
+}

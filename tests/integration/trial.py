@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`paceline trial`: a job in a job, with an /opt/ml and devices of its own, which ends with its program's code."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PACELINE = str(pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline")
+WAIT_S = 60  # a far deadline
+
+
+class Tree:
+    """A tree like /opt/ml, in which trials are started."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="paceline-trial-")
+        self.base = pathlib.Path(self.folder.name)
+        config = self.base / "input/config"
+        config.mkdir(parents=True)
+        (self.base / "code").mkdir()
+        (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-1"]}))
+        (config / "hyperparameters.json").write_text(json.dumps({"epochs": "9", "lr": "0.5"}))
+
+    def start(self, *words, **variables):
+        environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(self.base), **variables}
+        return subprocess.Popen([PACELINE, "trial", *words], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, *words, code=0, **variables):
+        process = self.start(*words, **variables)
+        text = process.communicate(timeout=WAIT_S)[0]
+        assert process.returncode == code, (process.returncode, text)
+        return text
+
+
+def await_file(path):
+    deadline = time.monotonic() + WAIT_S
+    while not path.exists():
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.02)
+
+
+def a_trial_has_its_own_folders_and_hyperparameters():
+    tree = Tree()
+    script = f'''echo "$SM_HPS $SM_NUM_CPUS $PACELINE_TRIAL"
+echo w >{tree.base}/model/w && echo c >{tree.base}/checkpoints/c && echo o >{tree.base}/output/data/o'''
+    text = tree.run("--hyperparameter", "lr=0.1", "--hyperparameter", 'kind="a b"', "--cpus", "3", "--", "sh", "-c", script)
+    assert text == '{"epochs":9,"kind":"a b","lr":0.1} 3 0\n', text
+    assert (tree.base / "checkpoints/trial-0000.model/w").read_text() == "w\n" and not (tree.base / "model/w").exists()
+    assert (tree.base / "checkpoints/trial-0000/c").exists() and (tree.base / "output/data/trial-0000/o").exists()
+    assert not (tree.base / "sweep/trial-0000").exists(), list(tree.base.rglob("*"))
+    assert tree.run("--", "sh", "-c", "echo $PACELINE_TRIAL") == "1\n"  # the next number without files
+    # a number that was used goes on from its checkpoints
+    assert tree.run("--number", "0", "--", "cat", f"{tree.base}/checkpoints/c") == "c\n"
+
+
+def the_programs_code_and_signal_are_the_trials():
+    tree = Tree()
+    tree.run("--", "sh", "-c", "exit 7", code=7)
+    tree.run("--", "sh", "-c", "kill -9 $$", code=137)
+    assert "no-such-program" in tree.run("--", "no-such-program", code=127)
+    process = tree.start("--", "sh", "-c", f"trap 'exit 5' TERM; touch {tree.base}/begun; while :; do sleep 0.1; done")
+    await_file(tree.base / "begun")
+    process.send_signal(signal.SIGTERM)
+    text = process.communicate(timeout=WAIT_S)[0]
+    assert process.returncode == 5, (process.returncode, text)
+
+
+def trials_at_once_have_numbers_and_gpus_of_their_own():
+    tree = Tree()
+    script = f'echo "$PACELINE_TRIAL" >{tree.base}/begun-$PACELINE_TRIAL; while [ ! -e {tree.base}/go ]; do sleep 0.05; done; echo "trial $PACELINE_TRIAL"'
+    running = []
+    for number in 0, 1, 2:
+        running.append(tree.start("--", "sh", "-c", script))
+        await_file(tree.base / f"begun-{number}")
+    assert "is that of a trial that runs" in tree.run("--number", "1", "--", "true", code=1)
+    (tree.base / "go").touch()
+    assert [process.communicate(timeout=WAIT_S)[0] for process in running] == ["trial 0\n", "trial 1\n", "trial 2\n"]
+    assert "the trial asks for 4096 GPUs, and host algo-1 has " in tree.run("--gpus", "4096", "--", "true", code=1)
+
+
+def what_is_wrong_is_told():
+    tree = Tree()
+    assert "--hyperparameter: expected NAME=VALUE, found 'lr'" in tree.run("--hyperparameter", "lr", "--", "true", code=1)
+    tree.run("--processes", "0", "--", "true", code=2)
+    tree.run("--no-such-option", code=2)
+    assert "--hyperparameter NAME=VALUE" in tree.run("--help")
+
+
+if __name__ == "__main__":
+    for case in (a_trial_has_its_own_folders_and_hyperparameters, the_programs_code_and_signal_are_the_trials, trials_at_once_have_numbers_and_gpus_of_their_own, what_is_wrong_is_told):
+        if not sys.argv[1:] or case.__name__ in sys.argv[1:]:
+            case()
+            print(case.__name__.replace("_", " "), flush=True)

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/output/pattern.c. */
+#include "entrypoint/output/pattern.h"
+
+#include "tests/support/unit.h"
+
+#include <math.h>
+#include <string.h>
+
+static enum pl_status find(const char *expression, const char *line, double *ret_number, struct pl_error *reterr)
+{
+    struct pl_pattern *pattern = NULL;
+    enum pl_status status;
+
+    ck_assert_ok(pl_pattern_new(expression, &pattern, reterr), reterr);
+    status = pl_pattern_number(pattern, line, strlen(line), ret_number, reterr);
+    pl_pattern_free(pattern);
+    return status;
+}
+
+START_TEST(the_first_group_is_the_number)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    double number = 0;
+
+    ck_assert_ok(find("loss=(\\S+)", "epoch 3 loss=-1.5e-3 acc=2", &number, &error), &error);
+    ck_assert_double_eq(number, -1.5e-3);
+    ck_assert_ok(find("loss=(.*?);", "loss=nan;", &number, &error), &error);
+    ck_assert(isnan(number));
+    ck_assert_int_eq(find("loss=(\\S+)", "loss=x", &number, &error), PL_NOT_FOUND);
+    ck_assert_int_eq(find("loss=(\\S+)", "acc=1", &number, &error), PL_NOT_FOUND);
+    ck_assert_int_eq(find("loss=1(2)?", "loss=1", &number, &error), PL_NOT_FOUND);
+}
+END_TEST
+
+START_TEST(a_wrong_expression_is_told_with_its_place)
+{
+    struct pl_pattern *pattern = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(pl_pattern_new("a(b", &pattern, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "a regular expression that is right at character 4 (missing closing parenthesis)");
+    ck_assert_int_eq(pl_pattern_new("ab", &pattern, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "a group around the number"));
+}
+END_TEST
+
+START_TEST(a_search_that_takes_too_long_is_given_up)
+{
+    static const char line[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!";
+    struct pl_error error = PL_ERROR_NONE;
+    double number = 0;
+
+    ck_assert_int_eq(find("^((a+)+)+$", line, &number, &error), PL_LIMIT);
+    ck_assert_ptr_nonnull(strstr(error.cause, "was given up"));
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/output/pattern", the_first_group_is_the_number, a_wrong_expression_is_told_with_its_place,
+          a_search_that_takes_too_long_is_given_up)
