@@ -143,12 +143,12 @@ static const struct pl_object *own_object(const void *context, uint64_t position
     return &stream->list.items[index];
 }
 
-static enum pl_status next_file(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reterr)
 {
     const struct pl_object *object;
     struct pl_source *source;
 
-    PL_TRY(pl_store_reader_next(&stream->objects, deadline_ns, &source, &object, reterr));
+    PL_TRY(pl_store_reader_next(&stream->objects, &source, &object, reterr));
     set_reading(stream, source);
     return open_reader(stream, source, object->size_bytes, reterr);
 }
@@ -171,7 +171,7 @@ static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns
 static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
 {
     if (stream->store) {
-        return next_file(stream, deadline_ns, reterr);
+        return next_file(stream, reterr);
     }
     return stream->outer ? next_wrapped(stream, deadline_ns, reterr) : PL_END;
 }

@@ -33,9 +33,4 @@ enum pl_status pl_source_augmented_open(struct pl_s3_client *client, const struc
                                         const struct pl_augmented_options *options, struct pl_source **ret_source,
                                         struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Fetches the manifest at `uri`, at most 1 GiB, and parses it as pl_manifest_parse_augmented(). */
-enum pl_status pl_source_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
-                                         size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
-                                         struct pl_error *reterr) PL_MUST_CHECK;
-
 #endif
