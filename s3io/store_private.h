@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of a store: the functions of each kind of store, and how objects are read. Internal to s3io/. */
+/** The inside of a store: the functions of each kind of store, how objects are read, channels. Internal to s3io/. */
 #ifndef PL_S3IO_STORE_PRIVATE_H
 #define PL_S3IO_STORE_PRIVATE_H
 
+#include "s3io/channel.h"
 #include "s3io/source.h"
 #include "s3io/store.h"
 
@@ -76,5 +77,13 @@ void pl_store_reader_close(struct pl_store_reader *reader);
  */
 enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_store **ret_store,
                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Opens the objects of a File or FastFile channel. PL_INVALID for a channel in Pipe Mode, which has no objects. */
+enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Opens the FIFO of `epoch`, as pl_source_open_fifo(). PL_INVALID for channels that are not in Pipe Mode. */
+enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

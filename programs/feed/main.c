@@ -7,7 +7,6 @@
 #include "base/options.h"
 #include "entrypoint/verbs.h"
 #include "s3io/pipe/feeder.h"
-#include "s3io/s3/source_augmented.h"
 #include "s3io/s3/store_s3.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"

@@ -4,8 +4,7 @@
 
 #include "base/memory.h"
 #include "s3io/channel.h"
-#include "s3io/channel_private.h"
-#include "s3io/idx_reader.h"
+#include "s3io/record/record_formats.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 

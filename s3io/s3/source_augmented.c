@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An augmented manifest and its objects as one stream of RecordIO records. */
-#include "s3io/s3/source_augmented.h"
+#include "s3io/s3/store_s3.h"
 
 #include "base/memory.h"
 #include "s3io/record/record_formats.h"

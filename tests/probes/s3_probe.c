@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/memory.h"
-#include "s3io/s3/source_augmented.h"
 #include "s3io/s3/store_s3.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
