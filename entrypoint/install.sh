@@ -85,7 +85,7 @@ wanted=$(cat "$prefix/share/paceline/glibc")
 found=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc //p')
 [ -n "$found" ] || found=$("$loader" --version 2>/dev/null | sed -n '1s/.*version \([0-9.]*[0-9]\).*/\1/p')
 [ -n "$found" ] || found=unknown
-older=$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)
+older=$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | sed -n 1p)
 if [ "$older" != "$wanted" ] || [ "$found" = unknown ]; then
   refuse "this base has glibc $found, and this build of Paceline works with $wanted and later: take a newer base, or build Paceline on this one (docker build --build-arg BASE=...)"
 fi
@@ -102,7 +102,7 @@ find_mpirun() ( # IFS and -f are this subshell's
   IFS=:
   set -f
   for folder in $PATH /opt/amazon/openmpi/bin /opt/openmpi/bin; do
-    if [ -x "$folder/mpirun" ] && "$folder/mpirun" --version 2>&1 | grep -qiE 'open.?mpi'; then
+    if [ -x "$folder/mpirun" ] && "$folder/mpirun" --version 2>&1 | grep -iE 'open.?mpi' >/dev/null; then
       printf '%s\n' "$folder/mpirun"
       exit
     fi

@@ -53,7 +53,7 @@ for name in "${only[@]+"${only[@]}"}"; do
 done
 [ ${#only[@]} -gt 0 ] || only=("${steps[@]}")
 
-device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)
+device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | sed -n 1p)
 if [ -z "$device" ]; then
   echo "no GPU: nvidia-smi finds none, so nothing was built or run"
   exit 77
@@ -61,7 +61,7 @@ fi
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
 PATH=$PATH:$(python3 -c 'import sysconfig; print(sysconfig.get_path("scripts"))') # meson and ninja, where they came from PyPI
 command -v nvcc >/dev/null || { echo "no CUDA toolkit: nvcc is neither on the PATH nor in /usr/local/cuda/bin"; exit 1; }
-arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .) # of this card: machine code for others is not needed here
+arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sed -n 1p | tr -d .) # of this card: machine code for others is not needed here
 device+=", CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'), $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo 'no commit')"
 cuda=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
 work=$build/gpu
@@ -133,7 +133,7 @@ step() {
   case $code in
     0) result=passed ;;
     77) result=skipped ;;
-    *) { head -n -30 "$work/said" | grep -a -m 1 -A 9 -E '^FAILED|ERROR:|error:' && echo ...; tail -n 30 "$work/said"; } | tee "$work/$name.end" ;;
+    *) { head -n -30 "$work/said" | grep -a -A 9 -E '^FAILED|ERROR:|error:' | sed -n 1,10p && echo ...; tail -n 30 "$work/said"; } | tee "$work/$name.end" ;;
   esac
   printf '%s\t%s\t%d\t%s\n' "$name" "$result" $((SECONDS - began)) "$stopped${what:0:110}" >>"$work/steps.tsv"
   report >/dev/null
@@ -173,7 +173,7 @@ run_tests() {
   for entry in "${entries[@]}"; do
     name=${entry%%:*} only=
     [ "$name" = "$entry" ] || only=${entry#*:}
-    program=$(find "$build/tests/unit" -name "test_$name" -type f | head -n 1)
+    program=$(find "$build/tests/unit" -name "test_$name" -type f | sed -n 1p)
     [ -n "$program" ] || { echo "== $entry: not built"; continue; }
     found=$((found + 1)) code=0
     echo "== $entry"

@@ -1,41 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Documents: cJSON builds the tree of a text that has passed pl_json_check(). cJSON is not used to validate or to
- * print.
- */
+/* Documents: trees of base/json/python_json.h whose text is strict JSON, read by cJSON's functions. */
 #include "base/json/json.h"
 
 #include "base/file.h"
-#include "base/json/json_check.h"
-#include "base/json/python_json.h"
-#include "base/json/text_place.h"
+#include "base/json/python_json_tree.h"
 #include "base/memory.h"
 #include "base/text.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    FEW_MEMBERS = 16,     /* up to so many names are compared pair by pair */
     MAX_PATH_BYTES = 200, /* limit for a path in a message, which must have room for what is wrong */
     MAX_NAME_BYTES = 64,  /* limit for one name in a path */
 };
 
 struct pl_json {
-    cJSON *root;
+    struct pl_python_json *root;
     char *source;
-};
-
-/* A document and the text that it was built from, for places in messages. */
-struct source {
-    const struct pl_json *document;
-    const char *text, *end;
 };
 
 /* Appends "resources.hosts", or "["odd name"]" for a name that would read as something else. */
@@ -81,7 +68,7 @@ static unsigned find_steps(const cJSON *at, const cJSON *wanted, const cJSON **s
 static void append_path(const struct pl_json *document, const cJSON *item, struct pl_text *path)
 {
     const cJSON *steps[PL_JSON_MAX_DEPTH];
-    const cJSON *parent = document->root;
+    const cJSON *parent = &document->root->item;
     unsigned count = item == parent ? 0 : find_steps(parent, item, steps, 0);
 
     for (unsigned i = 0; i < count; i++) {
@@ -180,138 +167,11 @@ enum pl_status pl_json_wrong(struct pl_json_value value, const char *expected, s
                         expected, pl_text_string(&found));
 }
 
-static int compare_names(const void *left_at, const void *right_at)
-{
-    return strcmp((*(const cJSON *const *)left_at)->string, (*(const cJSON *const *)right_at)->string);
-}
-
-/* Adds the number of keys that precede that of `wanted` in the text; false if `wanted` is not below `at`. */
-static bool count_keys(const cJSON *at, const cJSON *wanted, size_t *count)
-{
-    for (const cJSON *child = at->child; child; child = child->next) {
-        if (child == wanted) {
-            return true;
-        }
-        *count += child->string ? 1 : 0;
-        if (count_keys(child, wanted, count)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Returns the place of the key that `count` others precede. The text has passed pl_json_check(). */
-static const char *find_key(const struct source *source, size_t count)
-{
-    const char *at = source->text;
-
-    while (at < source->end) {
-        const char *string = at++;
-
-        if (*string != '"') {
-            continue;
-        }
-        while (*at != '"') {
-            at += *at == '\\' ? 2 : 1;
-        }
-        at++;
-        while (at < source->end && strchr(" \t\r\n", *at)) {
-            at++;
-        }
-        if (at < source->end && *at == ':' && count-- == 0) {
-            return string;
-        }
-    }
-    return source->end;
-}
-
-static enum pl_status twice(const struct source *source, const cJSON *object, const char *name, struct pl_error *reterr)
-{
-    const struct pl_json *document = source->document;
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    const cJSON *second = object->child;
-    unsigned line, column, found = 0;
-    size_t count = 0;
-
-    while (second->next && (found += strcmp(second->string, name) == 0) < 2) {
-        second = second->next;
-    }
-    count_keys(document->root, second, &count);
-    pl_text_place_find(source->text, find_key(source, count), &line, &column);
-    append_path(document, object, &path);
-    append_name(name, &path);
-    return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: %.*s%s: expected each key once, found it twice",
-                        document->source, line, column, MAX_PATH_BYTES, pl_text_string(&path),
-                        path.length > MAX_PATH_BYTES ? "..." : "");
-}
-
-static enum pl_status check_names(const struct source *source, const cJSON *object, struct pl_error *reterr)
-{
-    PL_AUTO_FREE const cJSON **sorted = NULL;
-    const cJSON *few[FEW_MEMBERS];
-    const cJSON **members = few;
-    size_t count = (size_t)cJSON_GetArraySize(object);
-    size_t at = 0;
-
-    if (count > FEW_MEMBERS) {
-        sorted = pl_memory_new(count, sizeof(*sorted), reterr);
-        if (!sorted) {
-            return PL_MEMORY;
-        }
-        members = sorted;
-    }
-    for (const cJSON *child = object->child; child; child = child->next) {
-        members[at++] = child;
-    }
-    if (sorted) {
-        qsort(sorted, count, sizeof(*sorted), compare_names);
-    }
-    for (size_t i = 1; i < count; i++) {
-        for (size_t other = sorted ? i - 1 : 0; other < i; other++) {
-            if (strcmp(members[i]->string, members[other]->string) == 0) {
-                return twice(source, object, members[i]->string, reterr);
-            }
-        }
-    }
-    return PL_OK;
-}
-
-/* Checks every object from `at` on for duplicate names. The depth is bounded. */
-static enum pl_status check_all_names(const struct source *source, const cJSON *at, struct pl_error *reterr)
-{
-    if (cJSON_IsObject(at)) {
-        PL_TRY(check_names(source, at, reterr));
-    }
-    for (const cJSON *child = at->child; child; child = child->next) {
-        if (child->child) {
-            PL_TRY(check_all_names(source, child, reterr));
-        }
-    }
-    return PL_OK;
-}
-
-/*
- * Builds the tree in the locale "C": cJSON reads numbers by strtod(3), a program may have set a locale with a decimal
- * comma, and not every version of cJSON handles that.
- */
-static cJSON *build(const char *text, size_t bytes)
-{
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* in glibc this is a constant */
-    locale_t before = uselocale(plain);
-    cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, NULL, false);
-
-    uselocale(before);
-    freelocale(plain);
-    return root;
-}
-
 enum pl_status pl_json_parse(const char *text, size_t bytes, const char *source, struct pl_json **ret_document,
                              struct pl_error *reterr)
 {
-    PL_AUTO_JSON struct pl_json *document = NULL;
+    PL_AUTO_JSON struct pl_json *document = pl_memory_new(1, sizeof(*document), reterr);
 
-    PL_TRY(pl_json_check(text, bytes, source, reterr));
-    document = pl_memory_new(1, sizeof(*document), reterr);
     if (!document) {
         return PL_MEMORY;
     }
@@ -319,12 +179,7 @@ enum pl_status pl_json_parse(const char *text, size_t bytes, const char *source,
     if (!document->source) {
         return PL_MEMORY;
     }
-    document->root = build(text, bytes);
-    if (!document->root) {
-        return pl_error_set(reterr, PL_MEMORY, "%s: no memory for the values of %zu bytes of JSON", source, bytes);
-    }
-    PL_TRY(check_all_names(&(struct source){.document = document, .text = text, .end = text + bytes}, document->root,
-                           reterr));
+    PL_TRY(pl_python_json_parse_strict(text, bytes, source, &document->root, reterr));
     *ret_document = PL_TAKE(document);
     return PL_OK;
 }
@@ -351,8 +206,10 @@ static void wipe(cJSON *at)
 void pl_json_free(struct pl_json *document)
 {
     if (document) {
-        wipe(document->root);
-        cJSON_Delete(document->root);
+        if (document->root) {
+            wipe(&document->root->item);
+        }
+        pl_python_json_free(document->root);
         free(document->source);
         free(document);
     }
@@ -366,7 +223,7 @@ void pl_json_free_at(struct pl_json **document_at)
 
 struct pl_json_value pl_json_root(const struct pl_json *document)
 {
-    return (struct pl_json_value){.document = document, .item = document->root};
+    return (struct pl_json_value){.document = document, .item = &document->root->item};
 }
 
 /*

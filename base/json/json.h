@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Strict JSON, read by cJSON: replies, requests, headers and our own files. Text that must keep Python's grammar, or
- * numbers that must keep their text, are read by base/json/python_json.h; CONTRIBUTING.md says which to use when.
+ * Strict JSON: replies, requests, headers and our own files. The trees are those of base/json/python_json.h, which
+ * reads text that must keep Python's grammar, or numbers that must keep their text; CONTRIBUTING.md says which to use
+ * when.
  *
- * base/json/json_check.h first refuses what cJSON would accept or change: invalid UTF-8, a byte order mark, raw control
- * characters, \u0000, half a surrogate pair, 007 and 1., integers beyond 2^53, numbers that no double holds, text after
- * the value, and more levels, values or bytes than the bounds. Larger integers keep their value as strings:
- * pl_json_uint64(). Duplicate names are refused afterwards. Names are compared byte by byte.
+ * Refused are what cJSON would accept or change, too: invalid UTF-8, a byte order mark, raw control characters, \u0000,
+ * half a surrogate pair, 007 and 1., integers beyond 2^53, numbers that no double holds, text after the value, names
+ * that an object has twice, and more levels, values or bytes than the bounds. Larger integers keep their value as
+ * strings: pl_json_uint64(). Names are compared byte by byte.
  *
  * A value of the wrong kind is refused with its path: "config.json: resources.hosts[2]: expected a string, found the
  * number 7". Messages show numbers, but never the contents of a string.
@@ -27,7 +28,7 @@ struct cJSON;
 enum {
     PL_JSON_MAX_BYTES = 128 << 20,
     PL_JSON_MAX_DEPTH = 128,
-    PL_JSON_MAX_VALUES = 16 << 20, /* cJSON takes 64 bytes for each */
+    PL_JSON_MAX_VALUES = 16 << 20, /* each takes 80 bytes, and its text */
 };
 
 /** Each integer up to this size is exact as a double. */

@@ -46,27 +46,29 @@ const char *pl_python_json_kind_text(enum pl_python_json_kind kind)
 
 bool pl_python_json_bool(const struct pl_python_json *node)
 {
-    return node->boolean;
+    return node->item.type == cJSON_True;
 }
 
 const char *pl_python_json_text(const struct pl_python_json *node)
 {
-    return node->text ? node->text : "";
+    return node->item.valuestring ? node->item.valuestring : "";
 }
 
 enum pl_status pl_python_json_int64(const struct pl_python_json *node, int64_t *ret_value, struct pl_error *reterr)
 {
+    const char *text = pl_python_json_text(node);
     char *end = NULL;
     long long value;
 
-    if (node->kind != PL_PYTHON_JSON_INT) {
-        return pl_error_set(reterr, PL_INVALID, "expected an integer, found %s", pl_python_json_kind_text(node->kind));
+    if (pl_python_json_kind(node) != PL_PYTHON_JSON_INT) {
+        return pl_error_set(reterr, PL_INVALID, "expected an integer, found %s",
+                            pl_python_json_kind_text(pl_python_json_kind(node)));
     }
     errno = 0;
-    value = strtoll(node->text, &end, 10);
+    value = strtoll(text, &end, 10);
     if (errno != 0 || *end != '\0') {
-        return pl_error_set(reterr, PL_LIMIT, "the integer %.40s%s does not fit in 64 bits", node->text,
-                            strlen(node->text) > 40 ? "..." : "");
+        return pl_error_set(reterr, PL_LIMIT, "the integer %.40s%s does not fit in 64 bits", text,
+                            strlen(text) > 40 ? "..." : "");
     }
     *ret_value = value;
     return PL_OK;
@@ -74,10 +76,7 @@ enum pl_status pl_python_json_int64(const struct pl_python_json *node, int64_t *
 
 double pl_python_json_double(const struct pl_python_json *node)
 {
-    double value = 0.0;
-
-    (void)(node->text && pl_text_number(node->text, &value));
-    return value;
+    return node->item.valuedouble;
 }
 
 unsigned pl_python_json_line(const struct pl_python_json *node)
@@ -92,22 +91,22 @@ unsigned pl_python_json_column(const struct pl_python_json *node)
 
 size_t pl_python_json_count(const struct pl_python_json *node)
 {
-    return node->count;
+    return (size_t)node->item.valueint;
 }
 
 const struct pl_python_json *pl_python_json_first(const struct pl_python_json *node)
 {
-    return node->first;
+    return (const struct pl_python_json *)node->item.child;
 }
 
 const struct pl_python_json *pl_python_json_next(const struct pl_python_json *node)
 {
-    return node->next;
+    return (const struct pl_python_json *)node->item.next;
 }
 
 const char *pl_python_json_name(const struct pl_python_json *node)
 {
-    return node->name;
+    return node->item.string;
 }
 
 uint32_t pl_python_json_decode(const char *text, unsigned *ret_bytes)
@@ -173,8 +172,8 @@ struct pl_python_json *pl_python_json_new_bool(bool value)
 {
     struct pl_python_json *node = pl_python_json_node_new(PL_PYTHON_JSON_BOOL);
 
-    if (node) {
-        node->boolean = value;
+    if (node && value) {
+        node->item.type = cJSON_True;
     }
     return node;
 }
@@ -184,8 +183,8 @@ static struct pl_python_json *new_text(enum pl_python_json_kind kind, const char
     struct pl_python_json *node = pl_python_json_node_new(kind);
 
     if (node) {
-        node->text = pl_memory_string(text, NULL);
-        if (!node->text) {
+        node->item.valuestring = pl_memory_string(text, NULL);
+        if (!node->item.valuestring) {
             pl_python_json_free(node);
             return NULL;
         }
@@ -195,10 +194,15 @@ static struct pl_python_json *new_text(enum pl_python_json_kind kind, const char
 
 struct pl_python_json *pl_python_json_new_int64(int64_t value)
 {
+    struct pl_python_json *node;
     char text[32];
 
     snprintf(text, sizeof(text), "%" PRId64, value);
-    return new_text(PL_PYTHON_JSON_INT, text);
+    node = new_text(PL_PYTHON_JSON_INT, text);
+    if (node) {
+        node->item.valuedouble = (double)value;
+    }
+    return node;
 }
 
 struct pl_python_json *pl_python_json_new_string(const char *text)
@@ -218,18 +222,21 @@ struct pl_python_json *pl_python_json_new_object(void)
 
 struct pl_python_json *pl_python_json_copy(const struct pl_python_json *node)
 {
-    struct pl_python_json *copy = node->text ? new_text(node->kind, node->text) : pl_python_json_node_new(node->kind);
+    const enum pl_python_json_kind kind = pl_python_json_kind(node);
+    struct pl_python_json *copy =
+        node->item.valuestring ? new_text(kind, node->item.valuestring) : pl_python_json_node_new(kind);
 
     if (!copy) {
         return NULL;
     }
-    copy->boolean = node->boolean;
+    copy->item.type = node->item.type;
+    copy->item.valuedouble = node->item.valuedouble;
     copy->line = node->line;
     copy->column = node->column;
-    for (const struct pl_python_json *child = node->first; child; child = child->next) {
+    for (const struct pl_python_json *child = pl_python_json_first(node); child; child = pl_python_json_next(child)) {
         struct pl_python_json *twin = pl_python_json_copy(child);
-        enum pl_status status = node->kind == PL_PYTHON_JSON_OBJECT ? pl_python_json_set(copy, child->name, twin, NULL)
-                                                                    : pl_python_json_append(copy, twin, NULL);
+        enum pl_status status = kind == PL_PYTHON_JSON_OBJECT ? pl_python_json_set(copy, child->item.string, twin, NULL)
+                                                              : pl_python_json_append(copy, twin, NULL);
 
         if (status != PL_OK) {
             pl_python_json_free(copy);
@@ -245,7 +252,7 @@ enum pl_status pl_python_json_append(struct pl_python_json *array, struct pl_pyt
         pl_python_json_free(item);
         return pl_error_set(reterr, PL_MEMORY, "out of memory while building JSON");
     }
-    PL_BUG_IF(array->kind != PL_PYTHON_JSON_ARRAY);
+    PL_BUG_IF(pl_python_json_kind(array) != PL_PYTHON_JSON_ARRAY);
     pl_python_json_node_append(array, item);
     return PL_OK;
 }
@@ -259,6 +266,6 @@ enum pl_status pl_python_json_set(struct pl_python_json *object, const char *nam
         pl_python_json_free(value);
         return pl_error_set(reterr, PL_MEMORY, "out of memory while building JSON");
     }
-    PL_BUG_IF(object->kind != PL_PYTHON_JSON_OBJECT);
+    PL_BUG_IF(pl_python_json_kind(object) != PL_PYTHON_JSON_OBJECT);
     return pl_python_json_node_put(object, own_name, value, reterr);
 }

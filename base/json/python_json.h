@@ -56,7 +56,7 @@ enum pl_status pl_python_json_parse_inner(const char *text, const char *source, 
 
 /**
  * The same as pl_python_json_parse() for strict JSON: it refuses what base/json/json.h refuses, duplicate names
- * included. It is for programs that do not link cJSON, and for values that keep their text.
+ * included. It is for values that keep their text.
  */
 enum pl_status pl_python_json_parse_strict(const char *text, size_t bytes, const char *source,
                                            struct pl_python_json **ret_root, struct pl_error *reterr) PL_MUST_CHECK;

@@ -3,24 +3,27 @@
  * Reads JSON by Python's exact grammar, in one pass and linear time. A column is counted from the place of the last
  * one, not from the start of the line, so that a file of one long line costs no more than any other.
  */
-#include "base/json/json_check.h"
-#include "base/json/python_json.h"
+#include "base/json/json.h"
 #include "base/json/python_json_tree.h"
 #include "base/json/text_place.h"
 #include "base/memory.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* CPython refuses longer integers (sys.int_info.default_max_str_digits). */
-enum { MAX_INTEGER_DIGITS = 4300 };
+enum {
+    MAX_INTEGER_DIGITS = 4300,    /* CPython refuses longer integers (sys.int_info.default_max_str_digits) */
+    MAX_STRICT_NUMBER_BYTES = 63, /* cJSON cuts longer numbers */
+};
 
 struct reader {
     const char *text;
     const char *end;
     const char *at;
     const char *source;
-    bool unique; /* duplicate names are refused */
+    bool strict; /* what json.h refuses is refused */
     bool inner;  /* the text is the content of a JSON string: lone surrogates are allowed, U+0000 is C0 80 */
     unsigned line;
     unsigned column; /* column of `column_at` */
@@ -42,14 +45,21 @@ static void locate(struct reader *reader, const char *place)
     }
 }
 
+static enum pl_status fail_found(struct reader *reader, const char *place, const char *expected, const char *found)
+{
+    locate(reader, place);
+    return pl_error_set(reader->reterr, PL_INVALID, "%s, line %u, column %u: expected %s, found %s", reader->source,
+                        reader->line, reader->column, expected, found);
+}
+
 static enum pl_status fail(struct reader *reader, const char *place, const char *expected)
 {
     char text[PL_TEXT_PLACE_FOUND_BYTES];
+    char found[2 * PL_TEXT_PLACE_FOUND_BYTES];
 
-    locate(reader, place);
-    return pl_error_set(reader->reterr, PL_INVALID, "%s, line %u, column %u: expected %s, found %s%s", reader->source,
-                        reader->line, reader->column, expected, pl_text_place_found(place, reader->end, text),
-                        pl_text_place_hint(reader->text, place, reader->end));
+    snprintf(found, sizeof(found), "%s%s", pl_text_place_found(place, reader->end, text),
+             pl_text_place_hint(reader->text, place, reader->end));
+    return fail_found(reader, place, expected, found);
 }
 
 static enum pl_status fail_limit(struct reader *reader, const char *place, enum pl_status status, const char *what,
@@ -64,14 +74,23 @@ static enum pl_status fail_limit(struct reader *reader, const char *place, enum 
 static enum pl_status fail_twice(struct reader *reader, const char *place)
 {
     size_t length = (size_t)(reader->at - 1 - place);
+    char found[PL_TEXT_PLACE_FOUND_BYTES + 8];
 
     while (place[length - 1] != '"') {
         length--;
     }
     length = length > PL_TEXT_PLACE_FOUND_BYTES ? pl_text_whole_bytes(place, PL_TEXT_PLACE_FOUND_BYTES) : length;
-    locate(reader, place);
-    return pl_error_set(reader->reterr, PL_INVALID, "%s, line %u, column %u: expected each key once, found %.*s twice",
-                        reader->source, reader->line, reader->column, (int)length, place);
+    snprintf(found, sizeof(found), "%.*s twice", (int)length, place);
+    return fail_found(reader, place, "each key once", found);
+}
+
+/* Refuses an escape that a string of strict JSON cannot hold: reader->at is after it. */
+static enum pl_status fail_escape(struct reader *reader, uint32_t code, const char *expected)
+{
+    char found[16];
+
+    snprintf(found, sizeof(found), "\\u%04x", code);
+    return fail_found(reader, reader->at - 6, expected, found);
 }
 
 static void skip_blanks(struct reader *reader)
@@ -121,11 +140,8 @@ static enum pl_status read_escape(struct reader *reader, struct pl_text *text)
     uint32_t code;
     uint32_t low;
 
-    if (reader->at + 1 >= reader->end) {
-        return fail(reader, reader->end, "an escape after '\\'");
-    }
-    if (reader->at[1] != 'u') {
-        for (const char *pair = plain; *pair != '\0'; pair += 2) {
+    if (reader->at + 1 >= reader->end || reader->at[1] != 'u') {
+        for (const char *pair = plain; reader->at + 1 < reader->end && *pair != '\0'; pair += 2) {
             if (pair[0] == reader->at[1]) {
                 pl_text_append_char(text, pair[1]);
                 reader->at += 2;
@@ -142,6 +158,12 @@ static enum pl_status read_escape(struct reader *reader, struct pl_text *text)
         low >= 0xDC00 && low <= 0xDFFF) {
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
         reader->at += 6;
+    }
+    if (reader->strict && code == 0) {
+        return fail_escape(reader, code, "no U+0000 in a string");
+    }
+    if (reader->strict && code >= 0xD800 && code <= 0xDFFF) {
+        return fail_escape(reader, code, "both halves of a surrogate pair");
     }
     pl_python_json_encode(text, code);
     return PL_OK;
@@ -177,14 +199,14 @@ static enum pl_status read_string(struct reader *reader, char **ret_text)
             continue;
         }
         if (byte < 0x20 || (reader->inner && byte == 0xC0)) {
-            return fail(reader, run, "no raw control character inside a string");
+            return fail(reader, run, "no raw control character in a string");
         }
         bytes = reader->inner && is_surrogate(run, reader->end) ? 3 : pl_text_character_bytes(run, reader->end);
         if (bytes == 0) {
-            locate(reader, run);
-            return pl_error_set(reader->reterr, PL_INVALID,
-                                "%s, line %u, column %u: expected UTF-8 text, found the byte 0x%02x", reader->source,
-                                reader->line, reader->column, byte);
+            char found[16];
+
+            snprintf(found, sizeof(found), "the byte 0x%02x", byte);
+            return fail_found(reader, run, "UTF-8 text", found);
         }
         pl_text_append_n(&text, run, bytes);
         reader->at += bytes;
@@ -200,7 +222,7 @@ static const char *skip_digits(const struct reader *reader, const char *at)
 }
 
 /* Returns the end of the number at reader->at, which is reader->at itself if there is none. */
-static const char *number_end(const struct reader *reader, enum pl_python_json_kind *ret_kind)
+static const char *number_end(const struct reader *reader, bool *ret_is_float)
 {
     const char *at = reader->at;
     const char *more;
@@ -212,10 +234,9 @@ static const char *number_end(const struct reader *reader, enum pl_python_json_k
         return reader->at;
     }
     at = *at == '0' ? at + 1 : skip_digits(reader, at);
-    *ret_kind = PL_PYTHON_JSON_INT;
     if (at < reader->end && *at == '.' && skip_digits(reader, at + 1) > at + 1) {
         at = skip_digits(reader, at + 1);
-        *ret_kind = PL_PYTHON_JSON_FLOAT;
+        *ret_is_float = true;
     }
     if (at < reader->end && (*at == 'e' || *at == 'E')) {
         more = at + 1;
@@ -224,47 +245,93 @@ static const char *number_end(const struct reader *reader, enum pl_python_json_k
         }
         if (skip_digits(reader, more) > more) {
             at = skip_digits(reader, more);
-            *ret_kind = PL_PYTHON_JSON_FLOAT;
+            *ret_is_float = true;
         }
     }
     return at;
+}
+
+/* Checks that the number from reader->at to `end` is one of strict JSON, which a double can hold. */
+static enum pl_status check_strict(struct reader *reader, const char *end, bool is_float)
+{
+    static const char most[] = "9007199254740992"; /* PL_JSON_MAX_INTEGER */
+    const char *digits = reader->at + (*reader->at == '-');
+    const char *run = reader->at;
+    const char *expected = NULL;
+    char number[MAX_STRICT_NUMBER_BYTES + 1], found[MAX_STRICT_NUMBER_BYTES + 3];
+    double value = 0.0;
+
+    while (run < reader->end && *run != '\0' && strchr("+-.0123456789Ee", *run)) {
+        run++;
+    }
+    if (run - reader->at > MAX_STRICT_NUMBER_BYTES) {
+        return fail_limit(reader, reader->at, PL_LIMIT, "bytes in a number", MAX_STRICT_NUMBER_BYTES);
+    }
+    snprintf(number, sizeof(number), "%.*s", (int)(run - reader->at), reader->at);
+    snprintf(found, sizeof(found), "'%s'", number);
+    if (end != run) {
+        expected = "a number";
+    } else if (is_float) {
+        expected = pl_text_number(number, &value) && isfinite(value) ? NULL : "a number that a double can hold";
+    } else if (end - digits >= (int)sizeof(most) ||
+               (end - digits == sizeof(most) - 1 && memcmp(digits, most, sizeof(most) - 1) > 0)) {
+        expected = "an integer of at most 2^53 (larger ones are given as text)";
+    }
+    return expected ? fail_found(reader, reader->at, expected, found) : PL_OK;
+}
+
+/* Gives `node` the number of the text from reader->at to `end`. */
+static enum pl_status take_number(struct reader *reader, const char *end, bool is_float, struct pl_python_json *node)
+{
+    node->item.type = cJSON_Number | (is_float ? PL_PYTHON_JSON_IS_FLOAT : 0);
+    node->item.valuestring = pl_memory_string_n(reader->at, (size_t)(end - reader->at), reader->reterr);
+    if (!node->item.valuestring) {
+        return PL_MEMORY;
+    }
+    pl_text_number(node->item.valuestring, &node->item.valuedouble);
+    reader->at = end;
+    return PL_OK;
+}
+
+static enum pl_status read_number(struct reader *reader, struct pl_python_json *node)
+{
+    bool is_float = false;
+    const char *end = number_end(reader, &is_float);
+
+    if (reader->strict && reader->at < reader->end &&
+        (*reader->at == '-' || (*reader->at >= '0' && *reader->at <= '9'))) {
+        PL_TRY(check_strict(reader, end, is_float));
+    }
+    if (end == reader->at) {
+        return fail(reader, reader->at, "a value");
+    }
+    if (!is_float && end - reader->at - (*reader->at == '-') > MAX_INTEGER_DIGITS) {
+        return fail_limit(reader, reader->at, PL_INVALID, "digits in an integer", MAX_INTEGER_DIGITS);
+    }
+    return take_number(reader, end, is_float, node);
 }
 
 static enum pl_status read_scalar(struct reader *reader, struct pl_python_json *node)
 {
     static const struct {
         const char *word;
-        enum pl_python_json_kind kind;
-        bool value;
-    } words[] = {
-        {"null", PL_PYTHON_JSON_NULL, false},      {"true", PL_PYTHON_JSON_BOOL, true},
-        {"false", PL_PYTHON_JSON_BOOL, false},     {"NaN", PL_PYTHON_JSON_FLOAT, false},
-        {"Infinity", PL_PYTHON_JSON_FLOAT, false}, {"-Infinity", PL_PYTHON_JSON_FLOAT, false},
-    };
-    const char *end;
+        int type;
+    } words[] = {{"null", cJSON_NULL}, {"true", cJSON_True}, {"false", cJSON_False}};
+    static const char *const not_finite[] = {"NaN", "Infinity", "-Infinity"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(words); i++) {
         if (next_is(reader, words[i].word)) {
-            node->kind = words[i].kind;
-            node->boolean = words[i].value;
+            node->item.type = words[i].type;
             reader->at += strlen(words[i].word);
-            if (node->kind == PL_PYTHON_JSON_FLOAT) {
-                node->text = pl_memory_string(words[i].word, reader->reterr);
-                return node->text ? PL_OK : PL_MEMORY;
-            }
             return PL_OK;
         }
     }
-    end = number_end(reader, &node->kind);
-    if (end == reader->at) {
-        return fail(reader, reader->at, "a value");
+    for (size_t i = 0; !reader->strict && i < PL_ARRAY_ITEMS(not_finite); i++) {
+        if (next_is(reader, not_finite[i])) {
+            return take_number(reader, reader->at + strlen(not_finite[i]), true, node);
+        }
     }
-    if (node->kind == PL_PYTHON_JSON_INT && end - reader->at - (*reader->at == '-') > MAX_INTEGER_DIGITS) {
-        return fail_limit(reader, reader->at, PL_INVALID, "digits in an integer", MAX_INTEGER_DIGITS);
-    }
-    node->text = pl_memory_string_n(reader->at, (size_t)(end - reader->at), reader->reterr);
-    reader->at = end;
-    return node->text ? PL_OK : PL_MEMORY;
+    return read_number(reader, node);
 }
 
 static enum pl_status read_value(struct reader *reader, int depth, struct pl_python_json **ret_node);
@@ -292,7 +359,7 @@ static enum pl_status read_name(struct reader *reader, const char *expected, cha
 /* Reads the children of the array or object `node`; reader->at is after its opening bracket. */
 static enum pl_status read_children(struct reader *reader, int depth, struct pl_python_json *node)
 {
-    bool is_object = node->kind == PL_PYTHON_JSON_OBJECT;
+    bool is_object = node->item.type == cJSON_Object;
     char closing = is_object ? '}' : ']';
 
     skip_blanks(reader);
@@ -310,7 +377,7 @@ static enum pl_status read_children(struct reader *reader, int depth, struct pl_
         if (is_object) {
             PL_TRY(read_name(
                 reader, first ? "a key (a name in double quotes) or '}'" : "a key (a name in double quotes)", &name));
-            if (reader->unique && pl_python_json_member(node, name)) {
+            if (reader->strict && pl_python_json_member(node, name)) {
                 return fail_twice(reader, place);
             }
         }
@@ -337,11 +404,8 @@ static enum pl_status read_value(struct reader *reader, int depth, struct pl_pyt
     PL_AUTO_PYTHON_JSON struct pl_python_json *node = NULL;
 
     skip_blanks(reader);
-    if (++reader->nodes > PL_PYTHON_JSON_MAX_NODES) {
+    if (!reader->strict && ++reader->nodes > PL_PYTHON_JSON_MAX_NODES) {
         return fail_limit(reader, reader->at, PL_LIMIT, "values", PL_PYTHON_JSON_MAX_NODES);
-    }
-    if (depth > PL_PYTHON_JSON_MAX_DEPTH) {
-        return fail_limit(reader, reader->at, PL_LIMIT, "levels of nesting", PL_PYTHON_JSON_MAX_DEPTH);
     }
     node = pl_python_json_node_new(PL_PYTHON_JSON_NULL);
     if (!node) {
@@ -351,10 +415,13 @@ static enum pl_status read_value(struct reader *reader, int depth, struct pl_pyt
     node->line = reader->line;
     node->column = reader->column;
     if (reader->at < reader->end && *reader->at == '"') {
-        node->kind = PL_PYTHON_JSON_STRING;
-        PL_TRY(read_string(reader, &node->text));
+        node->item.type = cJSON_String;
+        PL_TRY(read_string(reader, &node->item.valuestring));
     } else if (reader->at < reader->end && (*reader->at == '{' || *reader->at == '[')) {
-        node->kind = *reader->at == '{' ? PL_PYTHON_JSON_OBJECT : PL_PYTHON_JSON_ARRAY;
+        if (depth == PL_PYTHON_JSON_MAX_DEPTH) {
+            return fail_limit(reader, reader->at, PL_LIMIT, "levels of nesting", PL_PYTHON_JSON_MAX_DEPTH);
+        }
+        node->item.type = *reader->at == '{' ? cJSON_Object : cJSON_Array;
         reader->at++;
         PL_TRY(read_children(reader, depth, node));
     } else {
@@ -364,15 +431,44 @@ static enum pl_status read_value(struct reader *reader, int depth, struct pl_pyt
     return PL_OK;
 }
 
+/* Counts the values of a strict text, before memory is taken for the first one. */
+static enum pl_status bound_values(struct reader *reader)
+{
+    bool in_string = false;
+    char before = '\0'; /* the last byte that is no blank */
+    size_t values = 1;
+
+    for (const char *at = reader->text; at < reader->end; at++) {
+        if (in_string) {
+            at += *at == '\\';
+            in_string = at < reader->end && *at != '"';
+        } else if (!strchr(" \t\r\n", *at) || *at == '\0') {
+            in_string = *at == '"';
+            values += *at == ',' || *at == '[' || *at == '{';
+            values -= (*at == ']' && before == '[') || (*at == '}' && before == '{');
+            before = *at;
+        }
+        if (values > PL_JSON_MAX_VALUES) {
+            return fail_limit(reader, at, PL_LIMIT, "values", PL_JSON_MAX_VALUES);
+        }
+    }
+    return PL_OK;
+}
+
 static enum pl_status parse(struct reader *reader, struct pl_python_json **ret_root)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
 
     reader->at = reader->column_at = reader->text;
     reader->line = reader->column = 1;
+    if (reader->strict && reader->end - reader->text > PL_JSON_MAX_BYTES) {
+        return fail_limit(reader, reader->text, PL_LIMIT, "bytes", PL_JSON_MAX_BYTES);
+    }
+    if (reader->strict) {
+        PL_TRY(bound_values(reader));
+    }
     if (next_is(reader, "\xEF\xBB\xBF")) {
-        return pl_error_set(reader->reterr, PL_INVALID,
-                            "%s, line 1, column 1: expected a value, found a byte order mark", reader->source);
+        return fail_found(reader, reader->text, "a value", "a byte order mark");
     }
     PL_TRY(read_value(reader, 0, &root));
     skip_blanks(reader);
@@ -394,9 +490,8 @@ enum pl_status pl_python_json_parse(const char *text, size_t bytes, const char *
 enum pl_status pl_python_json_parse_strict(const char *text, size_t bytes, const char *source,
                                            struct pl_python_json **ret_root, struct pl_error *reterr)
 {
-    struct reader reader = {.text = text, .end = text + bytes, .source = source, .unique = true, .reterr = reterr};
+    struct reader reader = {.text = text, .end = text + bytes, .source = source, .strict = true, .reterr = reterr};
 
-    PL_TRY(pl_json_check(text, bytes, source, reterr));
     return parse(&reader, ret_root);
 }
 

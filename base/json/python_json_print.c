@@ -160,8 +160,8 @@ void pl_python_json_print_double(double value, struct pl_text *text)
 /* Compares names by code point. For UTF-8 that is the order of the bytes, except for the form of U+0000 in memory. */
 static int compare_names(const void *left_at, const void *right_at)
 {
-    const unsigned char *left = (const unsigned char *)(*(const struct pl_python_json *const *)left_at)->name;
-    const unsigned char *right = (const unsigned char *)(*(const struct pl_python_json *const *)right_at)->name;
+    const unsigned char *left = (const unsigned char *)(*(const struct pl_python_json *const *)left_at)->item.string;
+    const unsigned char *right = (const unsigned char *)(*(const struct pl_python_json *const *)right_at)->item.string;
 
     while (*left != '\0' && *left == *right) {
         left++;
@@ -179,14 +179,12 @@ static int compare_names(const void *left_at, const void *right_at)
 
 static void print_number(const struct pl_python_json *node, struct pl_text *text)
 {
-    if (node->kind == PL_PYTHON_JSON_FLOAT) {
-        if (strcmp(node->text, "NaN") == 0) {
-            pl_text_append(text, "NaN");
-        } else {
-            pl_python_json_print_double(pl_python_json_double(node), text);
-        }
+    const char *digits = node->item.valuestring;
+
+    if (node->item.type & PL_PYTHON_JSON_IS_FLOAT) {
+        pl_python_json_print_double(node->item.valuedouble, text);
     } else {
-        pl_text_append(text, strcmp(node->text, "-0") == 0 ? "0" : node->text);
+        pl_text_append(text, strcmp(digits, "-0") == 0 ? "0" : digits);
     }
 }
 
@@ -197,8 +195,8 @@ static void print_member(const struct pl_python_json *child, unsigned style, boo
     if (!first) {
         pl_text_append(text, spaced ? ", " : ",");
     }
-    if (child->name) {
-        pl_python_json_print_string(child->name, text);
+    if (child->item.string) {
+        pl_python_json_print_string(child->item.string, text);
         pl_text_append(text, spaced ? ": " : ":");
     }
     pl_python_json_print(child, style, text);
@@ -206,11 +204,13 @@ static void print_member(const struct pl_python_json *child, unsigned style, boo
 
 const struct pl_python_json **pl_python_json_sorted(const struct pl_python_json *node)
 {
-    const struct pl_python_json **sorted = pl_memory_new(node->count + 1, sizeof(struct pl_python_json *), NULL);
+    const struct pl_python_json **sorted =
+        pl_memory_new(pl_python_json_count(node) + 1, sizeof(struct pl_python_json *), NULL);
     size_t at = 0;
 
     if (sorted) {
-        for (const struct pl_python_json *child = node->first; child; child = child->next) {
+        for (const struct pl_python_json *child = pl_python_json_first(node); child;
+             child = pl_python_json_next(child)) {
             sorted[at++] = child;
         }
         qsort(sorted, at, sizeof(struct pl_python_json *), compare_names);
@@ -222,9 +222,11 @@ static void print_children(const struct pl_python_json *node, unsigned style, st
 {
     const struct pl_python_json **sorted;
 
-    if ((style & PL_PYTHON_JSON_SORTED) == 0 || node->kind == PL_PYTHON_JSON_ARRAY || node->count < 2) {
-        for (const struct pl_python_json *child = node->first; child; child = child->next) {
-            print_member(child, style, child == node->first, text);
+    if ((style & PL_PYTHON_JSON_SORTED) == 0 || pl_python_json_kind(node) == PL_PYTHON_JSON_ARRAY ||
+        pl_python_json_count(node) < 2) {
+        for (const struct pl_python_json *child = pl_python_json_first(node); child;
+             child = pl_python_json_next(child)) {
+            print_member(child, style, child == pl_python_json_first(node), text);
         }
         return;
     }
@@ -233,7 +235,7 @@ static void print_children(const struct pl_python_json *node, unsigned style, st
         text->failed = true;
         return;
     }
-    for (size_t i = 0; i < node->count; i++) {
+    for (size_t i = 0; i < pl_python_json_count(node); i++) {
         print_member(sorted[i], style, i == 0, text);
     }
     free(sorted);
@@ -241,25 +243,27 @@ static void print_children(const struct pl_python_json *node, unsigned style, st
 
 void pl_python_json_print(const struct pl_python_json *node, unsigned style, struct pl_text *text)
 {
-    switch (node->kind) {
+    const enum pl_python_json_kind kind = pl_python_json_kind(node);
+
+    switch (kind) {
     case PL_PYTHON_JSON_NULL:
         pl_text_append(text, "null");
         break;
     case PL_PYTHON_JSON_BOOL:
-        pl_text_append(text, node->boolean ? "true" : "false");
+        pl_text_append(text, pl_python_json_bool(node) ? "true" : "false");
         break;
     case PL_PYTHON_JSON_INT:
     case PL_PYTHON_JSON_FLOAT:
         print_number(node, text);
         break;
     case PL_PYTHON_JSON_STRING:
-        pl_python_json_print_string(node->text, text);
+        pl_python_json_print_string(pl_python_json_text(node), text);
         break;
     case PL_PYTHON_JSON_ARRAY:
     case PL_PYTHON_JSON_OBJECT:
-        pl_text_append_char(text, node->kind == PL_PYTHON_JSON_OBJECT ? '{' : '[');
+        pl_text_append_char(text, kind == PL_PYTHON_JSON_OBJECT ? '{' : '[');
         print_children(node, style, text);
-        pl_text_append_char(text, node->kind == PL_PYTHON_JSON_OBJECT ? '}' : ']');
+        pl_text_append_char(text, kind == PL_PYTHON_JSON_OBJECT ? '}' : ']');
         break;
     }
 }

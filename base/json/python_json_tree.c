@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nodes of a tree. Small JSON libraries do not keep what Paceline needs: a node's place in its file, a number's
- * text, U+0000, and exact look-up of names in constant time.
+ * The nodes of a tree: cJSON's, with what cJSON does not keep: a node's place in its file, and exact look-up of names
+ * in constant time. Our parser fills them, so that numbers keep their text, and strings U+0000.
  */
 #include "base/json/python_json_tree.h"
 
@@ -14,40 +14,50 @@
 
 struct pl_python_json *pl_python_json_node_new(enum pl_python_json_kind kind)
 {
+    static const int types[] = {
+        [PL_PYTHON_JSON_NULL] = cJSON_NULL,     [PL_PYTHON_JSON_BOOL] = cJSON_False,
+        [PL_PYTHON_JSON_INT] = cJSON_Number,    [PL_PYTHON_JSON_FLOAT] = cJSON_Number | PL_PYTHON_JSON_IS_FLOAT,
+        [PL_PYTHON_JSON_STRING] = cJSON_String, [PL_PYTHON_JSON_ARRAY] = cJSON_Array,
+        [PL_PYTHON_JSON_OBJECT] = cJSON_Object,
+    };
     struct pl_python_json *node = pl_memory_new(1, sizeof(*node), NULL);
 
     if (node) {
-        node->kind = kind;
+        node->item.type = types[kind];
     }
     return node;
 }
 
-/* Releases what `node` holds, but not `node` itself. The parser bounds the depth, so recursion is safe. */
+static struct pl_python_json *first_of(const struct pl_python_json *node)
+{
+    return (struct pl_python_json *)node->item.child;
+}
+
+static struct pl_python_json *next_of(const struct pl_python_json *node)
+{
+    return (struct pl_python_json *)node->item.next;
+}
+
+/* Releases what `node` holds but its name, and not `node` itself. The parser bounds the depth, so recursion is safe. */
 static void clear(struct pl_python_json *node)
 {
-    struct pl_python_json *child = node->first;
+    struct pl_python_json *child = first_of(node);
 
     while (child) {
-        struct pl_python_json *next = child->next;
+        struct pl_python_json *next = next_of(child);
 
         pl_python_json_free(child);
         child = next;
     }
-    free(node->text);
-    free(node->slots);
-    node->first = NULL;
-    node->last = NULL;
-    node->text = NULL;
-    node->slots = NULL;
-    node->slots_count = 0;
-    node->count = 0;
+    free(node->item.valuestring);
+    free(node->index);
 }
 
 void pl_python_json_free(struct pl_python_json *root)
 {
     if (root) {
         clear(root);
-        free(root->name);
+        free(root->item.string);
         free(root);
     }
 }
@@ -58,57 +68,57 @@ void pl_python_json_free_at(struct pl_python_json **root_at)
     *root_at = NULL;
 }
 
-/* Hashes `name`, starting from the object's own address, so that nobody can prepare colliding names. */
-static size_t hash(const struct pl_python_json *object, const char *name)
+/* Hashes `name`, starting from the table's own address, so that nobody can prepare colliding names. */
+static size_t hash(const struct pl_python_json_index *index, const char *name)
 {
     uint64_t value =
-        pl_hash(PL_HASH_START ^ ((uint64_t)(uintptr_t)object * UINT64_C(0x9E3779B97F4A7C15)), name, strlen(name));
+        pl_hash(PL_HASH_START ^ ((uint64_t)(uintptr_t)index * UINT64_C(0x9E3779B97F4A7C15)), name, strlen(name));
 
     return (size_t)(value ^ (value >> 32));
 }
 
 /* Returns the slot that holds `name`, or else the free slot for it. */
-static struct pl_python_json **find_slot(const struct pl_python_json *object, const char *name)
+static struct pl_python_json **find_slot(struct pl_python_json_index *index, const char *name)
 {
-    size_t at = hash(object, name) & (object->slots_count - 1);
+    size_t at = hash(index, name) & (index->count - 1);
 
-    while (object->slots[at] && strcmp(object->slots[at]->name, name) != 0) {
-        at = (at + 1) & (object->slots_count - 1);
+    while (index->slots[at] && strcmp(index->slots[at]->item.string, name) != 0) {
+        at = (at + 1) & (index->count - 1);
     }
-    return &object->slots[at];
+    return &index->slots[at];
 }
 
 /* Keeps the table at most half full once the object is large. */
 static enum pl_status index_grow(struct pl_python_json *object, struct pl_error *reterr)
 {
+    const size_t count = (size_t)object->item.valueint;
     size_t want = 4 * (size_t)PL_PYTHON_JSON_INDEX_FROM;
 
-    if (object->count < PL_PYTHON_JSON_INDEX_FROM || 2 * object->count + 2 <= object->slots_count) {
+    if (count < PL_PYTHON_JSON_INDEX_FROM || (object->index && 2 * count + 2 <= object->index->count)) {
         return PL_OK;
     }
-    while (want < 4 * object->count) {
+    while (want < 4 * count) {
         want *= 2;
     }
-    free(object->slots);
-    object->slots_count = 0;
-    object->slots = pl_memory_new(want, sizeof(*object->slots), reterr);
-    if (!object->slots) {
+    free(object->index);
+    object->index = pl_memory_new(1, sizeof(*object->index) + want * sizeof(object->index->slots[0]), reterr);
+    if (!object->index) {
         return PL_MEMORY;
     }
-    object->slots_count = want;
-    for (struct pl_python_json *child = object->first; child; child = child->next) {
-        *find_slot(object, child->name) = child;
+    object->index->count = want;
+    for (struct pl_python_json *child = first_of(object); child; child = next_of(child)) {
+        *find_slot(object->index, child->item.string) = child;
     }
     return PL_OK;
 }
 
 static struct pl_python_json *find_member(const struct pl_python_json *object, const char *name)
 {
-    if (object->slots) {
-        return *find_slot(object, name);
+    if (object->index) {
+        return *find_slot(object->index, name);
     }
-    for (struct pl_python_json *child = object->first; child; child = child->next) {
-        if (strcmp(child->name, name) == 0) {
+    for (struct pl_python_json *child = first_of(object); child; child = next_of(child)) {
+        if (strcmp(child->item.string, name) == 0) {
             return child;
         }
     }
@@ -117,34 +127,30 @@ static struct pl_python_json *find_member(const struct pl_python_json *object, c
 
 void pl_python_json_node_append(struct pl_python_json *array, struct pl_python_json *item)
 {
-    if (!array->last) {
-        array->first = item;
+    cJSON *first = array->item.child;
+
+    if (first) {
+        item->item.prev = first->prev;
+        first->prev->next = &item->item;
+        first->prev = &item->item;
     } else {
-        array->last->next = item;
+        array->item.child = item->item.prev = &item->item;
     }
-    array->last = item;
-    array->count++;
+    array->item.valueint++;
 }
 
 /* Gives `place` the contents of `value`, and frees the emptied node `value`; `place` keeps its name and neighbours. */
 static void replace(struct pl_python_json *place, struct pl_python_json *value)
 {
-    char *name = place->name;
-    struct pl_python_json *next = place->next;
+    const cJSON was = place->item;
 
     clear(place);
-    free(value->name);
+    free(value->item.string);
     *place = *value;
-    place->name = name;
-    place->next = next;
+    place->item.string = was.string;
+    place->item.next = was.next;
+    place->item.prev = was.prev;
     free(value);
-    /* The hashes of the table begin from the object's address, which has just changed. */
-    if (place->slots) {
-        memset(place->slots, 0, place->slots_count * sizeof(*place->slots));
-        for (struct pl_python_json *child = place->first; child; child = child->next) {
-            *find_slot(place, child->name) = child;
-        }
-    }
 }
 
 enum pl_status pl_python_json_node_put(struct pl_python_json *object, char *name, struct pl_python_json *value,
@@ -157,27 +163,41 @@ enum pl_status pl_python_json_node_put(struct pl_python_json *object, char *name
         replace(old, value);
         return PL_OK;
     }
-    free(value->name);
-    value->name = name;
+    free(value->item.string);
+    value->item.string = name;
     if (index_grow(object, reterr) != PL_OK) {
         pl_python_json_free(value);
         return PL_MEMORY;
     }
     pl_python_json_node_append(object, value);
-    if (object->slots) {
-        *find_slot(object, name) = value;
+    if (object->index) {
+        *find_slot(object->index, name) = value;
     }
     return PL_OK;
 }
 
 enum pl_python_json_kind pl_python_json_kind(const struct pl_python_json *node)
 {
-    return node->kind;
+    switch (node->item.type & 0xFF) {
+    case cJSON_False:
+    case cJSON_True:
+        return PL_PYTHON_JSON_BOOL;
+    case cJSON_Number:
+        return node->item.type & PL_PYTHON_JSON_IS_FLOAT ? PL_PYTHON_JSON_FLOAT : PL_PYTHON_JSON_INT;
+    case cJSON_String:
+        return PL_PYTHON_JSON_STRING;
+    case cJSON_Array:
+        return PL_PYTHON_JSON_ARRAY;
+    case cJSON_Object:
+        return PL_PYTHON_JSON_OBJECT;
+    default:
+        return PL_PYTHON_JSON_NULL;
+    }
 }
 
 const struct pl_python_json *pl_python_json_member(const struct pl_python_json *node, const char *name)
 {
-    return node && node->kind == PL_PYTHON_JSON_OBJECT ? find_member(node, name) : NULL;
+    return node && pl_python_json_kind(node) == PL_PYTHON_JSON_OBJECT ? find_member(node, name) : NULL;
 }
 
 void pl_python_json_encode(struct pl_text *text, uint32_t code)

@@ -1,26 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The structure of a JSON tree, for the files python_json*.c only. */
+/** The structure of a JSON tree, for the files of base/json only. */
 #ifndef PL_BASE_JSON_PYTHON_JSON_TREE_H
 #define PL_BASE_JSON_PYTHON_JSON_TREE_H
 
 #include "base/json/python_json.h"
 
-/** Number of members above which an object gets a hash table of their names. */
-enum { PL_PYTHON_JSON_INDEX_FROM = 16 };
+#include <cjson/cJSON.h>
 
+enum {
+    PL_PYTHON_JSON_INDEX_FROM = 16,    /* number of members above which an object gets a hash table of their names */
+    PL_PYTHON_JSON_IS_FLOAT = 1 << 10, /* in cJSON's type: a number with a fraction or an exponent, or not finite */
+};
+
+/** The hash table of an object's names: open addressing, `count` a power of two. */
+struct pl_python_json_index {
+    size_t count;
+    struct pl_python_json *slots[];
+};
+
+/**
+ * A node. cJSON's own functions can read it: `valuestring` is the text of a string or a number, `valuedouble` a
+ * number's value. An array or object keeps the number of its children in `valueint`, and its last child in
+ * `child->prev`.
+ */
 struct pl_python_json {
-    enum pl_python_json_kind kind;
-    bool boolean;
+    cJSON item; /* the first member */
     unsigned line;
     unsigned column;
-    char *name; /* name in the parent object, else NULL */
-    char *text; /* text of a string or number, else NULL */
-    struct pl_python_json *first;
-    struct pl_python_json *last;
-    struct pl_python_json *next;
-    size_t count;
-    struct pl_python_json **slots; /* open addressing, slots_count a power of two; NULL while the object is small */
-    size_t slots_count;
+    struct pl_python_json_index *index; /* NULL while the object is small */
 };
 
 /** Returns an empty node of `kind`; NULL if memory is out. */

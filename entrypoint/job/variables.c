@@ -227,124 +227,104 @@ static struct pl_python_json *json_modelparallel(const struct pl_job *job)
     return !value ? pl_python_json_new_null() : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
 }
 
-/* Add the members of SM_TRAINING_ENV that only version 3 of the SDK has. */
-static enum pl_status add_drivers_members(const struct pl_job *job, struct pl_python_json *all)
+/* Set a variable from a tree; null is an empty text. */
+static enum pl_status set_node(struct builder *builder, const char *name, const struct pl_python_json *node)
 {
-    if (!job->drivers.source) {
-        return PL_OK;
-    }
-    PL_TRY(pl_python_json_set(all, "master_addr", json_text(job->master_host), NULL));
-    PL_TRY(pl_python_json_set(all, "master_port", pl_python_json_new_int64(PL_JOB_MASTER_PORT), NULL));
-    return pl_python_json_set(all, "input_data_dir", json_text(job->paths.input_data), NULL);
+    return pl_python_json_kind(node) == PL_PYTHON_JSON_NULL ? set(builder, name, "") : set_json(builder, name, node);
 }
 
-/* Returns the object for SM_TRAINING_ENV, or NULL if memory is out. */
-static struct pl_python_json *training_env(const struct pl_job *job)
-{
-    PL_AUTO_FREE char *module = module_name(job);
-    PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
-    const struct {
-        const char *name;
-        struct pl_python_json *value;
-    } members[] = {
-        {"additional_framework_parameters", pl_python_json_copy(job->framework)},
-        {"channel_input_dirs", json_channel_dirs(job)},
-        {"current_host", json_text(job->current_host)},
-        {"current_instance_group", json_text(job->group_name)},
-        {"current_instance_group_hosts", json_group_hosts(job)},
-        {"current_instance_type", json_text(job->instance_type)},
-        {"distribution_hosts", pl_strv_json(&job->distribution_hosts)},
-        {"distribution_instance_groups", pl_strv_json(&job->distribution_groups)},
-        {"framework_module", json_text(job->framework_module)},
-        {"hosts", pl_strv_json(&job->hosts)},
-        {"hyperparameters", pl_python_json_copy(job->hyperparameters)},
-        {"input_config_dir", json_text(job->paths.input_config)},
-        {"input_data_config", pl_python_json_copy(job->input_data)},
-        {"input_dir", json_text(job->paths.input)},
-        {"instance_groups", json_group_names(job)},
-        {"instance_groups_dict", json_group_dict(job)},
-        {"is_hetero", pl_python_json_new_bool(is_hetero(job))},
-        {"is_master", pl_python_json_new_bool(strcmp(job->current_host, job->master_host) == 0)},
-        {"is_modelparallel_enabled", json_modelparallel(job)},
-        {"is_smddpmprun_installed", pl_python_json_new_bool(is_on_path(job, "smddpmprun"))},
-        {"is_smddprun_installed", pl_python_json_new_bool(is_on_path(job, "smddprun"))},
-        {"job_name", json_text(job->job_name)},
-        {"log_level", pl_python_json_copy(job->log_level)},
-        {"master_hostname", json_text(job->master_host)},
-        {"model_dir", json_text(job->paths.model)},
-        {"module_dir", json_text(job->module_dir)},
-        {"module_name", json_text(module)},
-        {"network_interface_name", json_text(job->network_interface)},
-        {"num_cpus", pl_python_json_new_int64(job->cpus)},
-        {"num_gpus", pl_python_json_new_int64(job->gpus)},
-        {"num_neurons", pl_python_json_new_int64(job->neuron_cores)},
-        {"output_data_dir", json_text(job->paths.output_data)},
-        {"output_dir", json_text(job->paths.output)},
-        {"output_intermediate_dir", json_text(job->paths.output_intermediate)},
-        {"resource_config", pl_python_json_copy(job->resource)},
-        {"topology", job->topology ? pl_python_json_copy(job->topology) : pl_python_json_new_array()},
-        {"user_entry_point", json_text(job->program)},
-    };
-    enum pl_status status = module ? add_drivers_members(job, all) : PL_MEMORY;
+/* A value that the toolkit gives a program: as a variable, as a member of SM_TRAINING_ENV, or as both. */
+struct value {
+    const char *variable, *member;
+    struct pl_python_json *node;
+};
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(members); i++) {
-        /* pl_python_json_set() owns every value, so it gets all of them, even after a failure. */
-        if (pl_python_json_set(all, members[i].name, members[i].value, NULL) != PL_OK) {
+/* Make `all` of the values that are members of it, then set the variables. The values but `all` are released in any
+ * case. */
+static enum pl_status add_values(struct builder *builder, const struct value *values, size_t count,
+                                 struct pl_python_json *all)
+{
+    enum pl_status status = PL_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        if (values[i].member && pl_python_json_set(all, values[i].member, values[i].node, builder->reterr) != PL_OK) {
             status = PL_MEMORY;
         }
     }
-    return status == PL_OK ? PL_TAKE(all) : NULL;
-}
-
-/* Set a variable from a tree that was made for it, and free the tree. */
-static enum pl_status set_made(struct builder *builder, const char *name, struct pl_python_json *made)
-{
-    PL_AUTO_PYTHON_JSON struct pl_python_json *owned = made;
-
-    if (!owned) {
-        return pl_error_set(builder->reterr, PL_MEMORY, "out of memory making %s", name);
+    for (size_t i = 0; i < count; i++) {
+        if (values[i].variable && status == PL_OK) {
+            status = values[i].node
+                         ? set_node(builder, values[i].variable, values[i].node)
+                         : pl_error_set(builder->reterr, PL_MEMORY, "out of memory making %s", values[i].variable);
+        }
+        if (!values[i].member && values[i].node != all) {
+            pl_python_json_free(values[i].node);
+        }
     }
-    return set_json(builder, name, owned);
+    return status;
 }
 
-/* Add the variables of the toolkit's table, down to SM_TOPOLOGY. */
+/* Add the variables of the toolkit's table, in its order. */
 static enum pl_status add_fixed(struct builder *builder)
 {
     const struct pl_job *job = builder->job;
+    const bool is_master = strcmp(job->current_host, job->master_host) == 0;
     PL_AUTO_FREE char *module = module_name(job);
+    PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
+    const struct value values[] = {
+        {"SM_HOSTS", "hosts", pl_strv_json(&job->hosts)},
+        {"SM_NETWORK_INTERFACE_NAME", "network_interface_name", json_text(job->network_interface)},
+        {"SM_HPS", "hyperparameters", pl_python_json_copy(job->hyperparameters)},
+        {"SM_USER_ENTRY_POINT", "user_entry_point", json_text(job->program)},
+        {"SM_FRAMEWORK_PARAMS", "additional_framework_parameters", pl_python_json_copy(job->framework)},
+        {"SM_RESOURCE_CONFIG", "resource_config", pl_python_json_copy(job->resource)},
+        {"SM_INPUT_DATA_CONFIG", "input_data_config", pl_python_json_copy(job->input_data)},
+        {"SM_OUTPUT_DATA_DIR", "output_data_dir", json_text(job->paths.output_data)},
+        {"SM_CHANNELS", NULL, job->drivers.source ? json_channels(job) : json_channel_names(job)},
+        {"SM_CURRENT_HOST", "current_host", json_text(job->current_host)},
+        {"SM_CURRENT_INSTANCE_TYPE", "current_instance_type", json_text(job->instance_type)},
+        {"SM_CURRENT_INSTANCE_GROUP", "current_instance_group", json_text(job->group_name)},
+        {"SM_CURRENT_INSTANCE_GROUP_HOSTS", "current_instance_group_hosts", json_group_hosts(job)},
+        {"SM_INSTANCE_GROUPS", "instance_groups", json_group_names(job)},
+        {"SM_INSTANCE_GROUPS_DICT", "instance_groups_dict", json_group_dict(job)},
+        {"SM_DISTRIBUTION_INSTANCE_GROUPS", "distribution_instance_groups", pl_strv_json(&job->distribution_groups)},
+        {"SM_IS_HETERO", "is_hetero", pl_python_json_new_bool(is_hetero(job))},
+        {"SM_MODULE_NAME", "module_name", module ? json_text(module) : NULL},
+        {"SM_LOG_LEVEL", "log_level", pl_python_json_copy(job->log_level)},
+        {"SM_FRAMEWORK_MODULE", "framework_module", json_text(job->framework_module)},
+        {"SM_INPUT_DIR", "input_dir", json_text(job->paths.input)},
+        {"SM_INPUT_CONFIG_DIR", "input_config_dir", json_text(job->paths.input_config)},
+        {"SM_OUTPUT_DIR", "output_dir", json_text(job->paths.output)},
+        {"SM_NUM_CPUS", "num_cpus", pl_python_json_new_int64(job->cpus)},
+        {"SM_NUM_GPUS", "num_gpus", pl_python_json_new_int64(job->gpus)},
+        {"SM_NUM_NEURONS", "num_neurons", pl_python_json_new_int64(job->neuron_cores)},
+        {"SM_MODEL_DIR", "model_dir", json_text(job->paths.model)},
+        {"SM_MODULE_DIR", "module_dir", json_text(job->module_dir)},
+        {"SM_TRAINING_ENV", NULL, all},
+        {"SM_USER_ARGS", NULL, pl_strv_json(&job->user_args)},
+        {"SM_OUTPUT_INTERMEDIATE_DIR", "output_intermediate_dir", json_text(job->paths.output_intermediate)},
+        {NULL, "channel_input_dirs", json_channel_dirs(job)},
+        {NULL, "distribution_hosts", pl_strv_json(&job->distribution_hosts)},
+        {NULL, "is_master", pl_python_json_new_bool(is_master)},
+        {NULL, "is_modelparallel_enabled", json_modelparallel(job)},
+        {NULL, "is_smddpmprun_installed", pl_python_json_new_bool(is_on_path(job, "smddpmprun"))},
+        {NULL, "is_smddprun_installed", pl_python_json_new_bool(is_on_path(job, "smddprun"))},
+        {NULL, "job_name", json_text(job->job_name)},
+        {NULL, "master_hostname", json_text(job->master_host)},
+        {job->topology ? "SM_TOPOLOGY" : NULL, "topology",
+         job->topology ? pl_python_json_copy(job->topology) : pl_python_json_new_array()},
+    };
 
-    PL_TRY(set_made(builder, "SM_HOSTS", pl_strv_json(&job->hosts)));
-    PL_TRY(set(builder, "SM_NETWORK_INTERFACE_NAME", job->network_interface));
-    PL_TRY(set_json(builder, "SM_HPS", job->hyperparameters));
-    PL_TRY(set(builder, "SM_USER_ENTRY_POINT", job->program ? job->program : ""));
-    PL_TRY(set_json(builder, "SM_FRAMEWORK_PARAMS", job->framework));
-    PL_TRY(set_json(builder, "SM_RESOURCE_CONFIG", job->resource));
-    PL_TRY(set_json(builder, "SM_INPUT_DATA_CONFIG", job->input_data));
-    PL_TRY(set(builder, "SM_OUTPUT_DATA_DIR", job->paths.output_data));
-    PL_TRY(set_made(builder, "SM_CHANNELS", job->drivers.source ? json_channels(job) : json_channel_names(job)));
-    PL_TRY(set(builder, "SM_CURRENT_HOST", job->current_host));
-    PL_TRY(set(builder, "SM_CURRENT_INSTANCE_TYPE", job->instance_type));
-    PL_TRY(set(builder, "SM_CURRENT_INSTANCE_GROUP", job->group_name));
-    PL_TRY(set_made(builder, "SM_CURRENT_INSTANCE_GROUP_HOSTS", json_group_hosts(job)));
-    PL_TRY(set_made(builder, "SM_INSTANCE_GROUPS", json_group_names(job)));
-    PL_TRY(set_made(builder, "SM_INSTANCE_GROUPS_DICT", json_group_dict(job)));
-    PL_TRY(set_made(builder, "SM_DISTRIBUTION_INSTANCE_GROUPS", pl_strv_json(&job->distribution_groups)));
-    PL_TRY(set(builder, "SM_IS_HETERO", is_hetero(job) ? "true" : "false"));
-    PL_TRY(set(builder, "SM_MODULE_NAME", module ? module : ""));
-    PL_TRY(set_json(builder, "SM_LOG_LEVEL", job->log_level));
-    PL_TRY(set(builder, "SM_FRAMEWORK_MODULE", job->framework_module ? job->framework_module : ""));
-    PL_TRY(set(builder, "SM_INPUT_DIR", job->paths.input));
-    PL_TRY(set(builder, "SM_INPUT_CONFIG_DIR", job->paths.input_config));
-    PL_TRY(set(builder, "SM_OUTPUT_DIR", job->paths.output));
-    PL_TRY(set_int(builder, "SM_NUM_CPUS", job->cpus));
-    PL_TRY(set_int(builder, "SM_NUM_GPUS", job->gpus));
-    PL_TRY(set_int(builder, "SM_NUM_NEURONS", job->neuron_cores));
-    PL_TRY(set(builder, "SM_MODEL_DIR", job->paths.model));
-    PL_TRY(set(builder, "SM_MODULE_DIR", job->module_dir));
-    PL_TRY(set_made(builder, "SM_TRAINING_ENV", training_env(job)));
-    PL_TRY(set_made(builder, "SM_USER_ARGS", pl_strv_json(&job->user_args)));
-    PL_TRY(set(builder, "SM_OUTPUT_INTERMEDIATE_DIR", job->paths.output_intermediate));
-    return job->topology ? set_json(builder, "SM_TOPOLOGY", job->topology) : PL_OK;
+    if (job->drivers.source) { /* members that only version 3 of the SDK has */
+        const struct value more[] = {
+            {NULL, "master_addr", json_text(job->master_host)},
+            {NULL, "master_port", pl_python_json_new_int64(PL_JOB_MASTER_PORT)},
+            {NULL, "input_data_dir", json_text(job->paths.input_data)},
+        };
+
+        add_values(builder, more, PL_ARRAY_ITEMS(more), all);
+    }
+    return add_values(builder, values, PL_ARRAY_ITEMS(values), all);
 }
 
 /* Append `prefix`, such as "SM_HP_", and `name` with its ASCII letters in upper case. */

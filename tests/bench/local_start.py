@@ -37,7 +37,7 @@ while read -r program; do
   echo "start $EPOCHREALTIME"
   for host in algo-2 algo-1; do host_start $host "$paceline" -- "$cluster/program"; done
   for host in algo-1 algo-2; do host_wait $host 60 && [ "$code" = 0 ] || { cat "$cluster/$host.log"; exit 1; }; done
-  grep -h "begins at" "$cluster/algo-1.log" | head -n 1
+  grep -h "begins at" "$cluster/algo-1.log" | sed -n 1p
 done
 '''
 

@@ -23,7 +23,7 @@ model=$(sed -n 's/^Model: \(.*\) ([0-9.]* MB)$/\1/p' first.log | tail -n 1) # af
 
 grep -q '^\[algo-1\] .*epoch=1 ' first.log && grep -qx "Status: Completed" first.log || fail "it is no job of paceline local"
 tree=${model%/model/*}
-tar tzf "$tree/local/model.tar.gz" | grep -qx model.safetensors && [ -s "$tree/local/algo-1/input/config/hyperparameters.json" ] || fail "the packed model or the paths of the log lead nowhere"
+tar tzf "$tree/local/model.tar.gz" | grep -x model.safetensors >/dev/null && [ -s "$tree/local/algo-1/input/config/hyperparameters.json" ] || fail "the packed model or the paths of the log lead nowhere"
 
 step "the three commands that it prints"
 mapfile -t commands < <(sed -n '/^To go on:/,$s/^  \([^#].*\)/\1/p' first.log)

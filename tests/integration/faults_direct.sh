@@ -106,7 +106,7 @@ case_end algo-1
 case_begin "the program's own failure file stays in front"
 run 60 sh -c 'echo "loss is NaN" >/opt/ml/output/failure; exit 9'
 expect_code algo-1 9
-[ "$(failure_of algo-1 | head -n 1)" = "loss is NaN" ] || case_failed "the program's words are not in front"
+[ "$(failure_of algo-1 | sed -n 1p)" = "loss is NaN" ] || case_failed "the program's words are not in front"
 expect_failure algo-1 "exited with code 9"
 case_end algo-1
 

@@ -117,7 +117,7 @@ expect_code algo-2 0
 expect_success algo-2
 case_end algo-1 algo-2
 
-faketime=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | head -n 1)
+faketime=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | sed -n 1p)
 case_begin "the clock is set back by an hour"
 if [ -n "$faketime" ]; then
   cluster_environment=("PACELINE_SILENCE_S=5" "PACELINE_STOP_S=20" "LD_PRELOAD=$faketime" "FAKETIME_DONT_FAKE_MONOTONIC=1" "FAKETIME_NO_CACHE=1"

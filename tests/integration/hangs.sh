@@ -109,7 +109,7 @@ python_hangs() { # CAUSE REGEX: the place of rank 2 in the failure file
   host_wait algo-1 120 || case_failed "no end"
   expect_code algo-1 1
   expect_failure algo-1 "^the job hangs, nothing has happened on any rank for 3 s; rank 2 on host algo-1 does something else than the others: $2"
-  [ "$(grep -Eo '^rank [0-9], process' "$cluster/algo-1.log" | head -n 1)" = "rank 2, process" ] ||
+  [ "$(grep -Eo '^rank [0-9], process' "$cluster/algo-1.log" | sed -n 1p)" = "rank 2, process" ] ||
     case_failed "rank 2 is not the first in the log"
   expect_nobody
   case_end algo-1
@@ -191,7 +191,7 @@ expect_code algo-2 1
 for host in algo-1 algo-2; do
   expect_failure $host '^the job hangs, nothing has happened on any rank for 4 s; rank 5 on host algo-2 does something else than the others: stuck_here'
 done
-[ "$(grep -Eo '^host algo-[12], rank [0-9]' "$cluster/algo-1.log" | head -n 1)" = "host algo-2, rank 5" ] || case_failed "rank 5 is not the first in the log"
+[ "$(grep -Eo '^host algo-[12], rank [0-9]' "$cluster/algo-1.log" | sed -n 1p)" = "host algo-2, rank 5" ] || case_failed "rank 5 is not the first in the log"
 [ "$(grep -Ec '^host algo-[12], rank [0-9], process' "$cluster/algo-1.log")" = 8 ] || case_failed "not all 8 ranks are in the log"
 expect_nobody
 case_end algo-1 algo-2
@@ -201,7 +201,7 @@ start_ranks
 await_log algo-1 'mpi: 8 ranks on 2 hosts' 120
 tries=1200
 until host_run algo-1 "$paceline" stacks >"$cluster/stacks" 2>"$cluster/stacks.errors" && [ "$(grep -c '^host algo-[12], rank' "$cluster/stacks")" = 8 ] &&
-  [ "$(grep -c MPI_Allreduce "$cluster/stacks")" -ge 7 ] && head -n 1 "$cluster/stacks" | grep -q '^host algo-2, rank 5, '; do
+  [ "$(grep -c MPI_Allreduce "$cluster/stacks")" -ge 7 ] && head -n 1 "$cluster/stacks" | grep '^host algo-2, rank 5, ' >/dev/null; do
   tries=$((tries - 1))
   [ $tries -gt 0 ] || { cat "$cluster/stacks" "$cluster/stacks.errors"; case_failed "the ranks are never all shown, rank 5 first"; }
   sleep 0.1

@@ -58,7 +58,7 @@ job --hosts 2 --cut algo-1@1s,1s --image missing -- true && [ $code = 2 ] && gre
 job --lose algo-1 -- true && [ $code = 2 ] && grep -q "expected a host and a time such as algo-2@30s" log || fail "--lose without a time: code $code"
 job --hosts 2 --cut algo-2@1s -- true && [ $code = 2 ] && grep -q "such as algo-2@30s,5s" log || fail "--cut without a length: code $code"
 job --cut algo-1@1s,1s -- true && [ $code = 2 ] && grep -q "a single one has no network" log || fail "--cut of one host: code $code"
-! find . -name algo-1.log | grep -q . || fail "a host started: $(find .)"
+[ -z "$(find . -name algo-1.log)" ] || fail "a host started: $(find .)"
 [ -z "$(ls paceline-local)" ] || fail "refused jobs left folders: $(ls paceline-local)"
 
 step "a plain host"
@@ -68,7 +68,7 @@ grep -q '^\[algo-1\] loss=0.5 and host=' log || fail "no line with the host's na
 grep -q '^Status: Completed$' log || fail "no status"
 grep -qF 'Metric loss: last 0.25, lowest 0.25, highest 0.5, 2 values; first in: loss=0.5' log || fail "another metric"
 grep -qF "metric 'accuracy': no line of the log matches" log || fail "no warning of a metric without a value"
-tar tzf paceline-local/plain/model.tar.gz | grep -qx model-of-algo-1 || fail "no model"
+tar tzf paceline-local/plain/model.tar.gz | grep -x model-of-algo-1 >/dev/null || fail "no model"
 [ -L paceline-local/plain/algo-1/input/data/training ] || fail "the channel is no link"
 for name in hyperparameters resourceconfig inputdataconfig; do python3 -m json.tool paceline-local/plain/algo-1/input/config/$name.json >/dev/null || fail "$name.json"; done
 SAGEMAKER_BASE_DIR=$PWD/paceline-local/plain/algo-1 "$paceline" env >env.json && grep -q '"SM_CHANNEL_TRAINING"' env.json || fail "Paceline does not read the tree"
@@ -87,7 +87,7 @@ job --kind plain --name folders -- sh -c 'cd "$SM_MODEL_DIR"; mkdir -p 1/assets 
   python3 -c "import socket; socket.socket(socket.AF_UNIX).bind(\"s\")"; mkdir "$SM_OUTPUT_DATA_DIR/none"'
 [ $code = 0 ] || fail "it ended with $code"
 [ "$(tar tzf paceline-local/folders/model.tar.gz | paste -sd ' ')" = "1/ 1/assets/ 1/variables/ 1/variables/data latest" ] || fail "another model: $(tar tvzf paceline-local/folders/model.tar.gz)"
-tar tvzf paceline-local/folders/model.tar.gz | grep -q '^drwxr-x--- .* 1/assets/$' && [ "$(tar tzf paceline-local/folders/output.tar.gz)" = none/ ] || fail "another mode, or another output"
+tar tvzf paceline-local/folders/model.tar.gz | grep '^drwxr-x--- .* 1/assets/$' >/dev/null && [ "$(tar tzf paceline-local/folders/output.tar.gz)" = none/ ] || fail "another mode, or another output"
 [ "$(grep -c 'FIFOs, sockets and devices are not packed' log)" = 1 ] || fail "other warnings of what is not packed"
 grep -Eq "model.tar.gz: FIFOs, sockets and devices are not packed: 2 of them are left out, the first one: 'model/(1/pipe|s)' of algo-1" log || fail "another warning of what is not packed"
 
@@ -354,7 +354,7 @@ fi
 step "a host that is switched off, and one whose cable is out"
 job --name lost --hosts 2 --lose algo-2@3s --environment PACELINE_SILENCE_S=3 -- sh -c 'trap "echo ended" EXIT TERM; while :; do sleep 0.1; done'
 [ $code != 0 ] && grep -q '^Status: Failed$' log && ! grep -q '^\[algo-2\] ended' log || fail "--lose: code $code"
-if sed '/switched off/,$d' log | grep -q 'all 2 hosts are linked'; then
+if sed '/switched off/,$d' log | grep 'all 2 hosts are linked' >/dev/null; then
   grep -Eq 'lose: algo-2 was switched off after 3 s; the job ended [0-9.]+ s later with exit code 1: host algo-2 went away: nothing was received' log || fail "--lose: another sentence"
 else # this machine is slow: the host went before the other one knew it
   grep -Eq 'lose: algo-2 was switched off after 3 s; the (job ended|other hosts did not end)' log || fail "--lose: another sentence before the link"
@@ -503,7 +503,7 @@ for hosts in 1 2; do
   ! grep -q "$work" /proc/mounts || fail "a mount is left"
   ! ip link show sw0 >/dev/null 2>&1 || fail "a bridge is left"
   [ ! -e paceline-local/killed/secret ] || fail "the secret of the ssh keys is left"
-  ! ls paceline-local/killed | grep -qx 'job.json\|model.tar.gz\|report.html' || fail "results of an earlier job of this name: $(ls paceline-local/killed)"
+  ! ls paceline-local/killed | grep -x 'job.json\|model.tar.gz\|report.html' >/dev/null || fail "results of an earlier job of this name: $(ls paceline-local/killed)"
   job --name killed -- true
   [ $code = 0 ] || fail "the next run of the name ended with $code"
   grep -Eq "^Model: .*/model.tar.gz \\([0-9.]+ (bytes|kB)\\)$" log && [ ! -e paceline-local/killed/algo-2.log ] || fail "the next run of the name: $(ls paceline-local/killed)"
@@ -519,4 +519,4 @@ job --name mnist --hosts 2 --processes-per-host 1 --channel training=training --
 [ $code = 0 ] || fail "it ended with $code"
 accuracy=$(sed -n 's/^Metric accuracy: last \([0-9.]*\),.*/\1/p' log)
 awk -v accuracy="${accuracy:-0}" 'BEGIN { exit !(accuracy > 0.9) }' || fail "the accuracy is '$accuracy'"
-tar tzf paceline-local/mnist/model.tar.gz | grep -qx model.safetensors || fail "no model"
+tar tzf paceline-local/mnist/model.tar.gz | grep -x model.safetensors >/dev/null || fail "no model"

@@ -23,7 +23,7 @@ start_prepares() {
 # await_link: until the master's session is up on the worker; a program that runs may end before that.
 await_link() {
   local tries=1200
-  until host_run algo-2 sh -c 'ss -xaH | grep -q "ESTAB.*/control"' 2>/dev/null; do
+  until host_run algo-2 sh -c 'ss -xaH | grep "ESTAB.*/control" >/dev/null' 2>/dev/null; do
     tries=$((tries - 1))
     [ $tries -gt 0 ] || case_failed "no link"
     sleep 0.05

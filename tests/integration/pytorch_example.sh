@@ -56,7 +56,7 @@ case_begin "the next start resumes, by torchrun"
 start torchrun 2 $((epoch + 1)) "$both"
 succeeded "$both"
 for rank in 0 1 2 3; do
-  cat "$cluster"/algo-?.log | grep -q "^\[rank$rank\]: rank $rank of 4 begins at epoch $epoch step $step$" || case_failed "rank $rank did not resume"
+  grep -q "^\[rank$rank\]: rank $rank of 4 begins at epoch $epoch step $step$" "$cluster"/algo-?.log || case_failed "rank $rank did not resume"
 done
 cp "$cluster/algo-1/ml/model/model.pt" "$cluster/resumed.pt"
 rm "$cluster/ddp.pt"

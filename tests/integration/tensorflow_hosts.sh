@@ -45,7 +45,7 @@ ends() {
 signal_task() {
   local pid found=''
   for pid in $(host_pids "$2"); do
-    if [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$python")" ] && tr '\0' '\n' <"/proc/$pid/environ" | grep -q "^TF_CONFIG=.*\"type\": \"$3\"}}$"; then found="$found $pid"; fi
+    if [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$python")" ] && tr '\0' '\n' <"/proc/$pid/environ" | grep "^TF_CONFIG=.*\"type\": \"$3\"}}$" >/dev/null; then found="$found $pid"; fi
   done
   [ "$(echo $found | wc -w)" = 1 ] || case_failed "the processes of task $3 on $2 are:$found"
   kill "-$1" $found

@@ -19,7 +19,7 @@ rm -rf "$package"/opt/paceline/{lib/{carried,linked},share/paceline/{third-parti
 libraries() {
   find "$package/opt/paceline" -type f -exec sh -c 'for file; do [ "$(head -c 4 "$file" | tail -c 3)" != ELF ] || objdump -p "$file"; done' sh {} + |
     sed -n 's/^ *NEEDED *//p' | sort -u | grep -vE '^lib(paceline|mpi|cud|cublas|openblas|stdc\+\+|gcc_s|c\.|m\.)|^ld-linux' | while read -r name; do
-    path=$(ldconfig -p | sed -nE "s|^\s*${name//./\\.} .*=> (/.*)|\1|p" | head -n 1)
+    path=$(ldconfig -p | sed -nE "s|^\s*${name//./\\.} .*=> (/.*)|\1|p" | sed -n 1p)
     [ -n "$path" ] || { echo "deb.sh: no package has $name" >&2; exit 1; }
     dpkg -S "$(realpath "$path")" 2>/dev/null || dpkg -S "$path" 2>/dev/null || dpkg -S "/usr$path"
   done | cut -d : -f 1 | sort -u

@@ -30,7 +30,7 @@ carry() {
   programs | while read -r file; do # a library of the list is not looked up by name, since one of its own may not be loadable alone
     objdump -p "$file" | sed -n 's/^ *NEEDED *//p'
   done | sort -u | grep -E '^lib(curl|archive|cjson|expat|zstd|isal|crypto|dw)\.so' | while read -r name; do
-    path=$(ldconfig -p | sed -nE "s|^\s*${name//./\\.} .*=> (/.*)|\1|p" | head -n 1)
+    path=$(ldconfig -p | sed -nE "s|^\s*${name//./\\.} .*=> (/.*)|\1|p" | sed -n 1p)
     echo "$name $path"
     ldd "$path" | sed -nE 's|^\s*(\S+) => (/\S+) .*|\1 \2|p'
   done | sort -u | tee /tmp/carried.txt | while read -r name path; do
@@ -42,7 +42,7 @@ carry() {
 }
 
 # The package of an installed file. dpkg knows a file below /usr/lib by one of two names.
-package_of() { { dpkg -S "$1" || dpkg -S "/usr$1" || dpkg -S "${1#/usr}"; } 2>/dev/null | head -n 1 | cut -d : -f 1; }
+package_of() { { dpkg -S "$1" || dpkg -S "/usr$1" || dpkg -S "${1#/usr}"; } 2>/dev/null | sed -n 1p | cut -d : -f 1; }
 
 # share/paceline/third-parties.txt names the carried libraries with package, version and licences; share/paceline/copyright has the packages' own texts.
 # "FILE PATH" lines on standard input.

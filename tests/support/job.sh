@@ -67,7 +67,7 @@ expect_failure() {
   shift
   [ -s "$cluster/$host/ml/output/failure" ] || case_failed "$host wrote no failure file"
   for expression; do
-    head -c 1024 "$cluster/$host/ml/output/failure" | grep -Eq -- "$expression" || case_failed "the failure file of $host lacks '$expression'"
+    head -c 1024 "$cluster/$host/ml/output/failure" | grep -E -- "$expression" >/dev/null || case_failed "the failure file of $host lacks '$expression'"
   done
 }
 
@@ -126,7 +126,7 @@ case_end() {
   for host; do
     line="$line $host: $(awk -v a="$case_start" -v b="$(cat "$cluster/$host.end")" 'BEGIN { printf "%.1f", b - a }') s code $(cat "$cluster/$host.code");"
   done
-  echo "$line $(failure_of "$1" | head -n 1)"
+  echo "$line $(failure_of "$1" | sed -n 1p)"
 }
 
 # await_no_sleep HOST NUMBER: waits until no `sleep NUMBER...` runs there; each test has its own number.

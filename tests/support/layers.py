@@ -83,7 +83,7 @@ GUARDED_HEADERS = {
     r"Python\.h": r"^runtime/horovod/torch(_stage|_tensor)?\.c$",
     r"curl/.*": r"^s3io/http/[a-z0-9_]+\.c$",
     r"elfutils/.*": r"^programs/stacks/unwind\.c$",
-    r"(?:cjson/)?cJSON.*\.h": r"^(base/json/json|examples/synthetic/gradient_list)\.c$",
+    r"(?:cjson/)?cJSON.*\.h": r"^(base/json/(json\.c|python_json_tree\.h)|examples/synthetic/gradient_list\.c)$",
 }
 
 # identifier (as a pattern) -> files that may contain it, besides tests
@@ -98,6 +98,15 @@ DIALECT = {
     r"\(void\)\s*[A-Za-z_]\w*(?:(?:->|\.)\w+)*\s*\(": "a result that is not needed is dropped without a cast",
 }
 
+# A reader in a pipe of shell commands that may leave before the end. The writer then dies of SIGPIPE, and where pipefail is set the pipe fails with
+# it. GNU grep without -q reads to the end, also when its output is /dev/null.
+EARLY_READER = re.compile(r"""(?<![|\\])\|&?(?!\|)\s*(?:[({]\s*)*(?:(?:\w+=\S*|command|exec|env)\s+)*(?:
+    head(?=[\s;&|)'"`]|$)(?!(?:\s+-\S+)*?\s+(?:-[nc]\s*-|--(?:lines|bytes)=-))
+  | [ef]?grep(?:\s+(?:-\S+|\d+))*?\s+(?:-[a-zA-Z]*[qmlL]|--(?:quiet|silent|max-count|files))
+  | sed(?:\s+-\S+)*\s+(?:'[^']*?|"[^"]*?|[^\s'"]*?)(?<![A-Za-z\\])[qQ]\d*(?=[\s;}'"]|$)
+  | [gm]?awk\s[^'|]*'(?:(?!END)[^'])*?\bexit\b
+  | read(?=[\s;&)'"]|$))""", re.X | re.M)
+
 TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "programs", "tests", "docs", "Dockerfile", "meson.build",
              "meson_options.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
 CODE = {".c", ".h", ".cc", ".cu", ".cuh"}
@@ -105,6 +114,8 @@ SPDX = CODE | {".sh", ".py", ".build"}
 MAX_LINES = 800  # a file above 600 needs a reason; no reason allows more than this. Python files count non-blank lines only
 MAX_COLUMNS = 120
 MAX_FILES = 40  # per folder
+SMALL = 60  # a file of fewer lines is a fragment: budget.txt bounds their number
+COUNTED = {".c", ".h", ".cc", ".inc"}  # what budget.txt counts in a room; in tests/ scripts, too
 NARROW = CODE | {".inc", ".md"}
 WORDED = SPDX | {".inc", ".S", ".md", ".json", ".txt", ".map"}  # where words.txt's words are looked for
 UNWORDED = r"tests/support/words\.txt|docs/glossary\.md|tests/unit/house/test_layers\.py|tests/(?:fuzz/seeds|data)/.*"
@@ -217,6 +228,21 @@ def check_text(name, text):
             yield line, f"a path of one machine ('{match.group(0)}')"
 
 
+def shell_text(name, text):
+    """What of a file may be commands of a shell: scripts, also those in Python's texts, and the blocks of a page; lines keep their numbers."""
+    suffix = pathlib.PurePath(name).suffix
+    if suffix == ".md":
+        text = re.sub(r"(?ms)(?:\A|^```\n).*?(?:^```(?:sh|dockerfile)\n|\Z)", blank, text)
+    elif suffix not in {".sh", ".py", ".yml"} and name != "Dockerfile" and not re.match(r"#!.*sh\n", text):
+        return ""
+    return re.sub(r"(?m)^[ \t]*#.*$", "", text)
+
+
+def check_pipes(name, text):
+    for line, match in lines_matching(EARLY_READER, shell_text(name, text)):
+        yield line, f"'{' '.join(match.group(0).split())}' may leave the pipe early and kill its writer: sed -n 1p, or grep >/dev/null without -q, reads to the end"
+
+
 def check_registered(root, names):
     """A test file that no meson.build names would never run."""
     for name in names:
@@ -236,6 +262,27 @@ def check_folders(names):
     for folder, count in collections.Counter(str(pathlib.PurePath(name).parent) for name in names).items():
         if count > MAX_FILES and not folder.startswith("tests/"):
             yield folder, f"{count} files, more than {MAX_FILES}: it wants folders"
+
+
+def budget_rows(root):
+    """The rows of budget.txt: (room, most lines, most files, most files of fewer than SMALL lines)."""
+    path = root / "tests/support/budget.txt"
+    for line in path.read_text().splitlines() if path.exists() else []:
+        if line.strip() and not line.startswith("#"):
+            room, *most = line.split()
+            yield room, *map(int, most)
+
+
+def check_budget(root, names):
+    """A room above its budget says by how much."""
+    for room, most_lines, most_files, most_small in budget_rows(root):
+        kinds = COUNTED | ({".py", ".sh"} if room == "tests" else set())
+        lines = [(root / name).read_bytes().count(b"\n") for name in names
+                 if name.startswith(room + "/") and pathlib.PurePath(name).suffix in kinds]
+        for found, most, what in ((sum(lines), most_lines, "lines"), (len(lines), most_files, "files"),
+                                  (sum(count < SMALL for count in lines), most_small, f"files of fewer than {SMALL} lines")):
+            if found > most:
+                yield room, f"{found} {what}, {found - most} more than budget.txt allows; raising it is a commit of its own that says for what"
 
 
 def before_code(text):
@@ -356,12 +403,15 @@ def main():
         suffix = pathlib.PurePath(name).suffix
         for line, what in check_text(name, text):
             findings.append((f"{name}:{line}", what))
+        for line, what in check_pipes(name, text) if not re.fullmatch(UNWORDED, name) else []:
+            findings.append((f"{name}:{line}", what))
         for line, what in check_first_comment(root, name, text):
             findings.append((f"{name}:{line}", what))
         for line, what in check_code(name, text, installed) if suffix in CODE else []:
             findings.append((f"{name}:{line}", what))
     findings += check_registered(root, names)
     findings += check_folders(names)
+    findings += check_budget(root, names)
     findings += check_words(root, names)
     code = [name for name in names if pathlib.PurePath(name).suffix in {".c", ".h"}]
     findings += check_format(root, code)

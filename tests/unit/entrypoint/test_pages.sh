@@ -26,7 +26,7 @@ for verb in $verbs; do
   for option in $("$paceline" "$verb" --help 2>&1 | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p'); do
     [[ " $(complete_words "$verb" --) " = *" $option "* ]] || fail "$verb $option is not completed"
     grep -qF "\\fB$option\\fR" "$manual" || fail "$verb $option is not in the manual page"
-    sed -n "/^    $verb) /,/ ;;\$/p" "$zsh" | grep -qF -e "'$option[" || fail "$verb $option is not completed by zsh"
+    sed -n "/^    $verb) /,/ ;;\$/p" "$zsh" | grep -F -e "'$option[" >/dev/null || fail "$verb $option is not completed by zsh"
   done
 done
 # No line that roff would take for a request of its own.

@@ -49,6 +49,6 @@ fi
 
 labels=$(grep -o 'image.version="[^"]*"' "$source/Dockerfile" | sort -u)
 [ "$labels" = "image.version=\"$version\"" ] || { echo "FAILED: the Dockerfile's labels say $labels, the build $version"; exit 1; }
-first=$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' "$source/CHANGELOG.md" | head -n 1)
+first=$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' "$source/CHANGELOG.md" | sed -n 1p)
 [ "$first" = "$version" ] || { echo "FAILED: the changelog begins with '$first', the build is $version"; exit 1; }
 echo "version $version"

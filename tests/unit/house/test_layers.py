@@ -15,6 +15,10 @@ on  | new_quoll | new marsupial
 on  | zebras? | horse | ^runtime/
 off | echidnas? | other
 """
+BUDGET = """# room | lines | files | small files
+collectives 5000 50 50
+s3io 10 3 2
+"""
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 PURPOSE = "/* What it is for. */\n"
 SILENT = {"base/silent.c"}
@@ -62,6 +66,12 @@ TREE = {
     "tests/unit/base/attic/test_two.c": ("/* Covers base/good.h,\n * base/words.c. What it does. */\n", []),
     "tests/unit/base/attic/test_silent.c": ("/* Tests something. */\nint named; /* Covers base/good.h. */\n", ["says in its first comment what it covers"]),
     "tests/unit/base/attic/test_wrong.c": ("/* Covers base/good.h, base/gone.c. */\nint named;\n", ["covers 'base/gone.c', which does not exist"]),
+    "tests/pipes.sh": ("tar tzf a | grep -q b\nnm a |\n  head -n 1\nx=$(nm a | sed '/b/q')\nnm a | awk '/b/ { print; exit }'\nnm a | { read -r b; }\n"
+                       "nm a | LC_ALL=C grep -a -m 1 b\nnm a 2>&1 | sed -n '2{p;q}'\nsh -c 'nm a | head'\n", ["may leave the pipe early"] * 8),
+    "tests/whole.sh": ("# nm a | head\ngrep -q a b || head -n 1 b\nnm a | head -n -1\nnm a | sed 's/q/a/; /quick/d'\nnm a | grep 'a -q' >/dev/null\n"
+                       "nm a | awk '{ n++ }\nEND { exit n }'\nnm a | while read -r b; do echo; done\ngrep -q a <<<\"$b\"\n", []),
+    "tests/pipes.py": ("# SPDX-License-Identifier: Apache-2.0\nSCRIPT = 'nm a | head -n 1'\nhead = 1 | len(SCRIPT)\n", ["may leave the pipe early"]),
+    "docs/pipes.md": ("A | head | of a table\n\n```sh\nnm a | grep -q b\n```\n\n    rank 0 | read all | work\n", ["may leave the pipe early"]),
     "tests/unit/base/attic/test_script.sh": ("# Covers base/good.h.\n", []),
 }
 
@@ -78,6 +88,7 @@ def main():
             (root / f"base/many/file_{number}.h").write_text(SPDX)
         (root / "tests/support").mkdir(parents=True)
         (root / "tests/support/words.txt").write_text(WORDS)
+        (root / "tests/support/budget.txt").write_text(BUDGET)
         (root / "runtime/meson.build").write_text("# SPDX-License-Identifier: Apache-2.0\npublic_headers = {\n  'base': ['good'],\n}\n")
         (root / "base/nameless.h").write_text("int nameless;\n")
         (root / "tests/unit/base/meson.build").write_text("# SPDX-License-Identifier: Apache-2.0\n# 'attic/named' 'attic/two' 'attic/silent' 'attic/wrong' 'attic/script'\n")
@@ -85,7 +96,8 @@ def main():
         found = [line for line in done.stdout.splitlines() if "clang-format" not in line]
         counts = subprocess.run([sys.executable, CHECK, root, "--words"], capture_output=True, text=True, check=False).stdout
     wrong = [] if done.returncode == 1 else [f"exit code {done.returncode}"]
-    expected = {name: says for name, (_, says) in TREE.items()} | {"base/nameless.h": ["no SPDX line"], "base/many": ["41 files, more than 40"]}
+    expected = {name: says for name, (_, says) in TREE.items()} | {"base/nameless.h": ["no SPDX line"], "base/many": ["41 files, more than 40"],
+                                                             "s3io": ["12 lines, 2 more", "4 files, 1 more", "4 files of fewer than 60 lines, 2 more"]}
     for name, says in expected.items():
         rows = [line for line in found if line.startswith(name + ":")]
         if len(rows) != len(says) or not all(any(word in row for row in rows) for word in says):

@@ -96,7 +96,7 @@ START_TEST(a_configuration_that_is_read_in_two_ways_is_refused_with_its_place)
         {"[]", "SM_INPUT_DATA_CONFIG: expected an object, found a list"},
         {"{\"other\": {\"rate\": NaN}}", "SM_INPUT_DATA_CONFIG, line 1, column 20: expected a value, found 'N'"},
         {"{\"training\": {\"a\": 1, \"a\": 2}}",
-         "SM_INPUT_DATA_CONFIG, line 1, column 23: training.a: expected each key once, found it twice"},
+         "SM_INPUT_DATA_CONFIG, line 1, column 23: expected each key once, found \"a\" twice"},
         {"{\"other\": {\"a\": \"\\ud800\"}}",
          "SM_INPUT_DATA_CONFIG, line 1, column 18: expected both halves of a surrogate pair, found \\ud800"},
     };

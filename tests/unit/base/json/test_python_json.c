@@ -66,7 +66,7 @@ START_TEST(errors_name_line_column_expected_and_found)
     ck_assert_str_eq(printed("007", 0), "!F, line 1, column 2: expected the end of the text, found '0'");
     ck_assert_str_eq(printed("\"\xC3\xA9\" x", 0), "!F, line 1, column 5: expected the end of the text, found 'x'");
     ck_assert_str_eq(printed("\"\n\"", 0),
-                     "!F, line 1, column 2: expected no raw control character inside a string, found a line break");
+                     "!F, line 1, column 2: expected no raw control character in a string, found a line break");
     ck_assert_str_eq(printed("\"\\u12g4\"", 0),
                      "!F, line 1, column 6: expected four hex digits after '\\u', found 'g'");
     ck_assert_str_eq(printed("\"\xFF\"", 0), "!F, line 1, column 2: expected UTF-8 text, found the byte 0xff");

@@ -206,7 +206,7 @@ START_TEST(a_header_that_is_wrong_is_told_with_the_place)
         {"{" TENSOR("a", 0, 4.5) "}", "header: a.data_offsets[1]: expected a whole number from 0 to 9007199254740992, "
                                       "found the number 4.5"},
         {"{" TENSOR("a", 0, 4) "," TENSOR("a", 4, 8) "}",
-         "header, line 1, column 54: a: expected each key once, found it twice"},
+         "header, line 1, column 54: expected each key once, found \"a\" twice"},
         {"{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", "header: a.dtype: expected a string, found nothing"},
         {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,4]}}", "header: a.shape: expected a list, found nothing"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0]}}",

@@ -85,7 +85,7 @@ START_TEST(an_answer_that_json_readers_could_take_in_two_ways_is_refused)
         const char *text, *cause;
     } cases[] = {
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"SecretAccessKey\":\"other\"}",
-         "credentials, line 1, column 42: SecretAccessKey: expected each key once, found it twice"},
+         "credentials, line 1, column 42: expected each key once, found \"SecretAccessKey\" twice"},
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\\u0000x\"}",
          "credentials, line 1, column 40: expected no U+0000 in a string, found \\u0000"},
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":[\"S\"]}",
