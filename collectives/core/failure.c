@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the rank that is late: follows by messages who waits for whom, up to the rank that waits for no other. Revokes a
- * world by messages. Votes on a step. */
+/* Finds the rank that is late: follows by messages who waits for whom, up to the rank that waits for no other. Revokes
+ * a world by messages. Votes on a step. */
 #include "collectives/core/failure.h"
 
 #include "base/clock.h"

@@ -76,8 +76,8 @@ int pl_communicators_find(const void *communicator);
 void pl_communicators_forget(void);
 
 /*
- * interpreter.c: the Python interpreter that has loaded the library, if there is one. Its functions are looked up at run time: the
- * library serves the modules of several frameworks, and does not link Python.
+ * interpreter.c: the Python interpreter that has loaded the library, if there is one. Its functions are looked up at
+ * run time: the library serves the modules of several frameworks, and does not link Python.
  *
  * Threads  any thread that does not hold the lock of another interpreter; ctypes has released the lock.
  * Test     tests/integration/horovod.py

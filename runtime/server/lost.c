@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a server answers its own workers (a piece is applied, a fetch is complete, a request is refused); and workers that
- * are lost, where the job may go on with fewer (the setting ps_min_workers): who, why, and how many are left. */
+/* What a server answers its own workers (a piece is applied, a fetch is complete, a request is refused); and workers
+ * that are lost, where the job may go on with fewer (the setting ps_min_workers): who, why, and how many are left. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "runtime/server/state.h"

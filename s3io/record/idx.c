@@ -37,9 +37,9 @@ static enum pl_status corrupt(const struct pl_window *window, const char *what, 
                         (unsigned long long)window->offset_bytes, what);
 }
 
-/* Reads the head at the beginning of `window`, without consuming it. Sets type, dims, shape and item_bytes of `ret_idx`,
- * and the length of the head in bytes. PL_END if the window is at the end of its source. PL_CORRUPT and PL_LIMIT have
- * source and offset. */
+/* Reads the head at the beginning of `window`, without consuming it. Sets type, dims, shape and item_bytes of
+ * `ret_idx`, and the length of the head in bytes. PL_END if the window is at the end of its source. PL_CORRUPT and
+ * PL_LIMIT have source and offset. */
 static enum pl_status read_head(struct pl_window *window, int64_t deadline_ns, struct pl_idx *ret_idx,
                                 size_t *ret_head_bytes, struct pl_error *reterr)
 {
