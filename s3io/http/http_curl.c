@@ -21,7 +21,6 @@ enum {
     SEND_BYTES = 512 * 1024,
     AHEAD_BYTES = 128 * 1024,           /* most bytes of a body that the kernel buffers before they are sent */
     CHECK_PEERS_NS = 200 * 1000 * 1000, /* how often transfers are checked for a stall */
-    MEANWHILE_NS = 100 * 1000 * 1000,   /* how often pl_http_call() calls `meanwhile` */
     IDLE_MS = 60 * 1000,
     CONNECT_MS = 10 * 1000, /* name lookup, TCP and TLS together */
     /* the low-speed limit: a transfer slower than this for twice the stall time ends */
@@ -541,58 +540,6 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task)
     if (first) {
         curl_multi_wakeup(http->multi);
     }
-}
-
-void pl_http_call(struct pl_http *http, struct pl_http_call *call, void (*meanwhile)(struct pl_http_call *call))
-{
-    bool ended = false;
-
-    PL_BUG_IF(pthread_equal(pthread_self(), http->thread));
-    call->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    call->ended_cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-    call->synced.ended = false;
-    pl_http_post(http, &call->task);
-    while (!ended) {
-        if (meanwhile) {
-            meanwhile(call);
-        }
-        pthread_mutex_lock(&call->lock);
-        if (!call->synced.ended) {
-            /* never, without `meanwhile`: the engine runs every task, and ends every request at its deadline */
-            pl_deadline_wait(meanwhile ? pl_deadline_after_ns(MEANWHILE_NS) : PL_DEADLINE_NEVER, &call->ended_cond,
-                             &call->lock);
-        }
-        ended = call->synced.ended;
-        pthread_mutex_unlock(&call->lock);
-    }
-}
-
-void pl_http_end(struct pl_http_call *call)
-{
-    pthread_mutex_lock(&call->lock);
-    call->synced.ended = true;
-    pthread_cond_signal(&call->ended_cond);
-    pthread_mutex_unlock(&call->lock);
-}
-
-struct run_call {
-    struct pl_http_call head;
-    struct pl_http_task *task;
-};
-
-static void run_and_end(struct pl_http_task *task)
-{
-    struct run_call *run = PL_CONTAINER_OF(task, struct run_call, head.task);
-
-    run->task->run(run->task);
-    pl_http_end(&run->head);
-}
-
-void pl_http_run(struct pl_http *http, struct pl_http_task *task)
-{
-    struct run_call run = {.head = {.task = {.run = run_and_end}}, .task = task};
-
-    pl_http_call(http, &run.head, NULL);
 }
 
 void pl_http_send(struct pl_http *http, struct pl_http_request *request)
