@@ -27,24 +27,15 @@ enum { SELF_PATH_BYTES = 4096 };
 
 static int run_relay(const struct pl_invocation *call)
 {
-    return pl_relay_run(&call->words, call->environment, call->self_path);
+    return pl_relay_run(&call->words, call->environment);
 }
 
-/* As in the toolkit, train takes no arguments. A platform may pass any arguments to its container, and they are
- * ignored; a person at a terminal, outside a container, passes them on purpose. */
-static bool refuse_train_words(const char *word, const struct pl_strv *words)
+/* Whether train has arguments, which it does not take. SageMaker's own `train` is none: an image whose entry point is
+ * `paceline train` gets it. */
+static bool has_train_words(const char *word, const struct pl_strv *words)
 {
-    const bool refused = getpid() != 1 && isatty(STDERR_FILENO);
-
-    if (words->count > 0 && strcmp(word, "train") == 0) {
-        pl_log(
-            refused ? PL_LOG_ERROR : PL_LOG_WARNING,
-            "train takes no arguments, found '%s'%s; the program gets its arguments from "
-            "/opt/ml/input/config/hyperparameters.json, and `paceline -- COMMAND [ARGUMENT...]` runs another command",
-            words->items[0], refused ? "" : ": it is ignored");
-        return refused;
-    }
-    return false;
+    return strcmp(word, "train") == 0 && words->count > 0 &&
+           !(words->count == 1 && strcmp(words->items[0], "train") == 0);
 }
 
 /* The function of each verb that has no program. */
@@ -122,7 +113,7 @@ static int run_subcommand(const char *subcommand, const struct pl_invocation *ca
     if (!find_program(call, pl_verbs_find(subcommand), &path)) {
         return refuse_subcommand(subcommand);
     }
-    execv(path, argv);
+    execve(path, argv, pl_environment_strings(call->environment));
     pl_log(PL_LOG_ERROR, "running %s: %s", path, strerror(errno));
     return EXIT_FAILURE;
 }
@@ -153,7 +144,7 @@ static bool is_help(const char *word)
 }
 
 /* Print the help or the version if the command line asks for it; otherwise return false. `train --help` does not count
- * if there is a job, because a job may pass any arguments to its container. */
+ * if there is a job, which would succeed without training. */
 static bool print_help(int argc, char **argv, const struct pl_environment *environment)
 {
     const bool after_help = argc == 3 && strcmp(argv[1], "help") == 0;
@@ -194,6 +185,24 @@ static void forget_bash_env(struct pl_environment *environment)
     if (is_named(pl_environment_get_or(environment, "BASH_ENV", ""), "bash-env.sh")) {
         pl_environment_unset(environment, "BASH_ENV");
     }
+}
+
+/* Make SAGEMAKER_BASE_DIR absolute: programs that get it run in other directories. */
+static enum pl_status complete_base_dir(struct pl_environment *environment, struct pl_error *reterr)
+{
+    const char *base = pl_job_base_dir(environment);
+    PL_AUTO_FREE char *here = *base == '/' ? NULL : getcwd(NULL, 0);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (*base == '/') {
+        return PL_OK;
+    }
+    if (!here) {
+        return pl_error_errno(reterr, "find the current directory, for SAGEMAKER_BASE_DIR=%.200s", base);
+    }
+    pl_text_printf(&path, "%s/%s", strcmp(here, "/") == 0 ? "" : here, base);
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_environment_set(environment, "SAGEMAKER_BASE_DIR", pl_text_string(&path), reterr);
 }
 
 /* Of a wrong level the settings' check tells. */
@@ -244,6 +253,10 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     forget_bash_env(environment);
+    if (complete_base_dir(environment, &error) != PL_OK) {
+        pl_log_error(&error, "starting");
+        return EXIT_FAILURE;
+    }
     set_log_level(environment);
     if (is_named(argv[0], PL_RUNDIR_PYTHON)) {
         if (copy_arguments(argc - 1, argv + 1, &words, &error) != PL_OK) {
@@ -274,10 +287,10 @@ int main(int argc, char **argv)
         .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
     subcommand = choose_subcommand(&call, word);
     if (strcmp(subcommand, "train") == 0 && word && strcmp(word, "--") != 0) {
-        if (refuse_train_words(word, &call.words)) {
-            return PL_EXIT_USAGE;
+        if (has_train_words(word, &call.words)) {
+            return pl_train_refuse(&call, has_config(environment));
         }
-        call.words = PL_STRV_NONE; /* as in the toolkit, train takes no arguments */
+        call.words = PL_STRV_NONE;
     }
     return run_subcommand(subcommand, &call, argc > 1 ? argv + 1 : argv);
 }

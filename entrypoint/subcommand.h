@@ -17,6 +17,8 @@ struct pl_invocation {
 
 /** `paceline train`, and `paceline -- COMMAND`, whose arguments are the command. */
 int pl_train_main(const struct pl_invocation *call);
+/** Refuses the arguments of `paceline train`, in the job's failure file too if there is a job. */
+int pl_train_refuse(const struct pl_invocation *call, bool has_job);
 /** `paceline check`: like train, but runs the check of the job's hosts instead of the job. */
 int pl_check_main(const struct pl_invocation *call);
 int pl_rank_main(const struct pl_invocation *call);

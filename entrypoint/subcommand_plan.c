@@ -3,8 +3,8 @@
  * `paceline plan` and `paceline env`: show what train would do. They run only the steps by which train looks before it
  * changes anything.
  */
+#include "base/clock.h"
 #include "base/environment.h"
-#include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -23,10 +23,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-enum { DESCRIPTION_BYTES = 64 * 1024 };
 
 /* Run the steps that only look, up to the first that changes something. Returns false if there is such a step. */
 static bool run_looks(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
@@ -78,28 +75,19 @@ static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan
 /* Get the object that the plan's own program has to show. */
 static enum pl_status show(struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = pl_fd_new_memory("paceline-plan", 0);
     const struct pl_process_setup setup = {.argv = (const char *const *)plan->show.items,
                                            .environment = pl_environment_strings(plan->environment),
                                            .stdin_fd = -1,
-                                           .stdout_fd = fd,
+                                           .stdout_fd = PL_PROCESS_ANSWER,
                                            .stderr_fd = -1};
-    char text[DESCRIPTION_BYTES];
-    ssize_t bytes;
-    int status;
-    pid_t pid;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    const enum pl_status status = pl_process_run(&setup, PL_DEADLINE_NEVER, &text, reterr);
 
-    if (fd < 0) {
-        return pl_error_errno(reterr, "make a memory file");
-    }
-    PL_TRY(pl_process_spawn(&setup, &pid, reterr));
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    bytes = pread(fd, text, sizeof(text), 0);
-    if (status != 0 || bytes <= 0) {
+    if (status == PL_FAILED || (status == PL_OK && text.length == 0)) {
         return pl_error_set(reterr, PL_FAILED, "%s cannot be described; the lines above say why", plan->launcher->name);
     }
-    return pl_python_json_parse(text, (size_t)bytes, plan->launcher->name, &plan->shown, reterr);
+    PL_TRY(status);
+    return pl_python_json_parse(text.data, text.length, plan->launcher->name, &plan->shown, reterr);
 }
 
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_steps *source,

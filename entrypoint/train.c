@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "entrypoint/check/check.h"
 #include "entrypoint/launch/launcher.h"
@@ -227,7 +228,7 @@ static void write_page(const struct pl_job *job, const struct pl_signals *signal
         setup.environment = pl_environment_strings(job->process);
         setup.signals = signals;
         setup.death_signal = SIGKILL;
-        status = pl_process_run(&setup, pl_deadline_after_ns(PAGE_NS), &error);
+        status = pl_process_run(&setup, pl_deadline_after_ns(PAGE_NS), NULL, &error);
     }
     if (status != PL_OK) {
         pl_log_error(&error, "there is no report");
@@ -301,6 +302,28 @@ static int run_train(const struct pl_invocation *call, const struct pl_strv *com
 int pl_train_main(const struct pl_invocation *call)
 {
     return run_train(call, &call->words, NULL);
+}
+
+int pl_train_refuse(const struct pl_invocation *call, bool has_job)
+{
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE, unwritable = PL_ERROR_NONE;
+
+    pl_error_set(&error, PL_INVALID,
+                 "train takes no arguments, found '%.200s'; the program gets its arguments from "
+                 "/opt/ml/input/config/hyperparameters.json, and `paceline -- COMMAND [ARGUMENT...]` runs another "
+                 "command",
+                 call->words.items[0]);
+    if (!has_job) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        return PL_EXIT_USAGE;
+    }
+    if (open_outputs(call, &failure, &unwritable) != PL_OK) {
+        pl_log_error(&unwritable, "the output directory %s/output", pl_job_base_dir(call->environment));
+    }
+    report_unreadable_job(&error, &failure);
+    pl_failure_close(&failure);
+    return PL_EXIT_USAGE;
 }
 
 int pl_check_main(const struct pl_invocation *call)

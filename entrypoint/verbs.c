@@ -65,7 +65,6 @@ static const struct pl_verb_option demo_options[] = {
 
 static const struct pl_verb_option local_options[] = {
     {"--job", "FILE", "the body of CreateTrainingJob; - is standard input; the other options edit it"},
-    {"--save-job", "FILE", "write the edited body there, and start nothing"},
     {"--name", "NAME", "TrainingJobName (from the clock)"},
     {"--hosts", "N", "number of hosts (1)"},
     {"--processes-per-host", "N", "start the program by mpirun, N times on each host"},
@@ -135,9 +134,6 @@ static const struct pl_verb_option s3_options[] = {
     {"--requester-pays", NULL, "this account pays for the requests"},
     {"--no-checksums", NULL, "do not send x-amz-checksum-crc32c"},
     ENCRYPTION,
-    {"--copy-props", "none|metadata-directive|default",
-     "what a copy of an object keeps: none; metadata-directive: type, cache control, metadata and the like, as without "
-     "the option; default: tags too"},
     {"--connections", "N", "transfers at a time (16)"},
     {"--budget", "MIB", "memory for data under way (64)"},
     {"--part", "MIB", "size of one range (an eighth of the budget, at most 4), or of an upload's part (16)"},
@@ -180,10 +176,9 @@ const struct pl_verb_exit_code pl_verbs_exit_codes[] = {
     {"1", "Paceline reports an error, or train lost a host or a rank, or check found a need that is not met"},
     {"2", "the command line is wrong; nothing was started"},
     {"other codes",
-     "train with one process on each host: the exit code of the program that failed first. shell, index: "
-     "that of the command"},
+     "train with one process on each host: the exit code of the program that failed first. index: that of "
+     "the command"},
     {"128 + N", "signal N ended the program. 143: SIGTERM stopped the job before all ranks had saved and ended with 0"},
-    {"255", "shell: there is no connection to the host"},
     {NULL, NULL},
 };
 
@@ -228,16 +223,14 @@ const struct pl_verb pl_verbs[] = {
     {.name = "local",
      .program = "paceline-local",
      .summary = "run a training job on this machine as SageMaker would",
-     .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]\nshell [--name NAME] [--folder DIR] HOST [COMMAND...]",
+     .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]",
      .text = "Lay out /opt/ml for each host, start `paceline train` there, print the log with the host's name before "
              "each line, pack model.tar.gz and output.tar.gz, and tell the status, the reason of a failure, the times "
              "and the metrics. Control-C stops the job as StopTrainingJob does, a second one kills it. The exit code "
-             "is the job's; docs/local.md tells what is not imitated.\n\n"
-             "While a job runs, `paceline local shell algo-1` opens a shell in this host of it, or runs one command, "
-             "with the environment of the job's program.",
+             "is the job's; docs/local.md tells what is not imitated.",
      OPTIONS(local_options),
      .examples = "paceline local --hosts 2 --channel training=data --hyperparameter epochs=3 -- ./train\n"
-                 "paceline local --job job.json --stop 30\npaceline local shell algo-2 paceline stacks"},
+                 "paceline local --job job.json --stop 30"},
     {.name = "report",
      .program = "paceline-report",
      .summary = "write a page about a job: its metrics, ranks, trials and warnings",
@@ -291,19 +284,6 @@ const struct pl_verb pl_verbs[] = {
              "functions are as the linker has them: paceline stacks | c++filt",
      OPTIONS(stacks_options),
      .examples = "docker exec CONTAINER paceline stacks"},
-    {.name = "shell",
-     .program = "paceline-shell",
-     .summary = "a shell on another host of the job that runs here, or one command",
-     .arguments = "HOST [COMMAND [ARGUMENT...]]",
-     .text = "Open a shell, or run one command, on another host of the job that runs in this container, the job's "
-             "master:\n"
-             "  docker exec -it CONTAINER paceline shell algo-2\n"
-             "It has the environment and the directory of the job's program there. Where standard input and output are "
-             "a terminal, it has one of the same size; without, input and output pass as they are. COMMAND is run "
-             "without a shell:\n"
-             "  paceline shell algo-2 sh -c 'ls /opt/ml/model | wc -l'\n\n"
-             "The exit status is that of the shell or command, 128 + the number of a signal that ended it, and 255 "
-             "if there is no connection. The end of the job ends it."},
     {.name = "bench",
      .program = "paceline-bench",
      .summary = "measure the collectives",
@@ -342,11 +322,10 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline feed --epochs 3 --recordio s3://bucket/train/ /opt/ml/input/data/train &"},
     {.name = "s3",
      .program = "paceline-s3",
-     .summary = "list, print, copy and remove objects of S3",
+     .summary = "list, print and copy objects of S3",
      .arguments = "ls [--recursive] s3://BUCKET/PREFIX\n"
                   "cat s3://BUCKET/KEY...\n"
-                  "cp [--recursive] FROM TO\n"
-                  "rm [--recursive] s3://BUCKET/KEY",
+                  "cp [--recursive] FROM TO",
      .text = "FROM or TO is s3://BUCKET/KEY, a file, or - for a stream.",
      OPTIONS(s3_options),
      .examples = "paceline s3 ls s3://bucket/data/\npaceline s3 cp --recursive s3://bucket/data/ data\ntar c model | "

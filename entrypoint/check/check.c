@@ -148,10 +148,5 @@ enum pl_status pl_check_adapt_plan(const struct pl_job *check, struct pl_launch_
     pl_steps_done(&plan->probes);
     pl_strv_done(&plan->sync);
     PL_TRY(pl_environment_set(plan->environment, PL_LAUNCHER_TAGS_VARIABLE, "off", reterr));
-    if (plan->role == PL_LAUNCH_PLAN_WORKER) {
-        return pl_strv_add_list(
-            &plan->daemon_prefix,
-            (const char *const[]){check->command.items[0], "--daemon-of", plan->hosts.items[0], "--", NULL}, reterr);
-    }
-    return adapt_mpirun(&plan->argv, reterr);
+    return plan->role == PL_LAUNCH_PLAN_WORKER ? PL_OK : adapt_mpirun(&plan->argv, reterr);
 }

@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -125,4 +127,55 @@ enum pl_status pl_interface_set(const struct pl_job *job, struct pl_environment 
         }
     }
     return PL_OK;
+}
+
+/* Returns the interface's first address of that family, or NULL. */
+static const struct sockaddr *first_of(const struct ifaddrs *list, const char *interface, int family)
+{
+    for (const struct ifaddrs *item = list; item; item = item->ifa_next) {
+        if (strcmp(item->ifa_name, interface) == 0 && is_candidate(item) && item->ifa_addr->sa_family == family) {
+            return item->ifa_addr;
+        }
+    }
+    return NULL;
+}
+
+enum pl_status pl_interface_address(const struct pl_job *job, char text[static INET6_ADDRSTRLEN],
+                                    struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *interface = NULL;
+    const struct sockaddr *four, *six;
+    struct ifaddrs *list = NULL;
+
+    PL_TRY(find(job, &interface, reterr));
+    if (getifaddrs(&list) != 0) {
+        return pl_error_errno(reterr, "list the network interfaces");
+    }
+    four = first_of(list, interface, AF_INET);
+    six = first_of(list, interface, AF_INET6);
+    if (four) {
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)four)->sin_addr, text, INET6_ADDRSTRLEN);
+    } else if (six) {
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)six)->sin6_addr, text, INET6_ADDRSTRLEN);
+    }
+    freeifaddrs(list);
+    return four || six ? PL_OK
+                       : pl_error_set(reterr, PL_NOT_FOUND,
+                                      "the network interface '%s' has no address at which other hosts reach this one",
+                                      interface);
+}
+
+bool pl_interface_has(const struct sockaddr *address)
+{
+    const struct sockaddr_in *four = (const void *)address;
+    struct ifaddrs *list = NULL;
+    bool has = address->sa_family == AF_INET && ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+
+    if (getifaddrs(&list) == 0) {
+        for (const struct ifaddrs *item = list; item && !has; item = item->ifa_next) {
+            has = item->ifa_addr && is_same(address, item->ifa_addr);
+        }
+        freeifaddrs(list);
+    }
+    return has;
 }

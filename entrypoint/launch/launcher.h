@@ -6,6 +6,8 @@
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/launch/program.h"
 
+#include <netinet/in.h>
+
 /**
  * For `paceline rank`: how many processes a rank starts. These are the workers of its host if the rank is a parameter
  * server.
@@ -75,5 +77,12 @@ enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_pl
  */
 enum pl_status pl_interface_set(const struct pl_job *job, struct pl_environment *environment,
                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Print this host's own address, which other hosts reach: this interface's first, IPv4 before IPv6. */
+enum pl_status pl_interface_address(const struct pl_job *job, char text[static INET6_ADDRSTRLEN],
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether this host has the address, IPv4 or IPv6. */
+bool pl_interface_has(const struct sockaddr *address);
 
 #endif

@@ -254,7 +254,6 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     pl_strv_done(&plan->argv);
     pl_strv_done(&plan->warnings);
     pl_strv_done(&plan->sync);
-    pl_strv_done(&plan->daemon_prefix);
     pl_steps_done(&plan->steps);
     pl_steps_done(&plan->probes);
     pl_environment_free(plan->additions);

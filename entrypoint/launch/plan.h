@@ -86,7 +86,6 @@ struct pl_launch_plan {
     size_t optional_from;
     size_t optional_count;
     struct pl_sidecar *side;      /* the first sidecar; NULL if there is none */
-    struct pl_strv daemon_prefix; /* words in front of mpirun's daemon when a worker starts it; mostly empty */
     /* uploads intermediate output while the job runs; empty if nothing is to be uploaded */
     struct pl_strv sync;
     /* the command of a program that prints an object, which `paceline plan` shows under the launcher's name; may be

@@ -248,8 +248,7 @@ static const struct candidate *find_process(const struct candidate *list, size_t
     return NULL;
 }
 
-/* Processes below sshd do not belong to the job: they are relays, which are a shell for a moment, or somebody's
- * `paceline shell`. */
+/* Processes below sshd do not belong to the job: they are relays, which are a shell for a moment. */
 static bool is_below(const struct candidate *list, size_t count, const struct candidate *process, pid_t ancestor)
 {
     for (size_t depth = 0; process && !process->is_sshd && depth < count; depth++) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paceline relay DIRECTORY                  the forced command of a worker's sshd: connects the master's ssh session
- *                                           to the worker's process 1, or has process 1 run a program, or hands a
- *                                           session that asks for a shell over to paceline-shell
+ *                                           to the worker's process 1, or has process 1 run a program
  * paceline relay --disconnect PORT WORDS    listens in place of an sshd, see disconnect.h
  * paceline relay --agent HOST COMMAND...    mpirun runs it instead of ssh: asks the master's process 1 to have the
  *                                           launch daemon started on HOST
@@ -13,10 +12,8 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "entrypoint/launch/companion.h"
 #include "entrypoint/ssh/disconnect.h"
 #include "entrypoint/ssh/exec.h"
 #include "entrypoint/ssh/link.h"
@@ -57,20 +54,6 @@ static int join(const char *run_dir)
     }
     pl_link_close(&link);
     return 0;
-}
-
-/* Replace this process by the shell program. Returns only if this fails. */
-static int become_shell(const char *self_path, const char *run_dir)
-{
-    PL_AUTO_FREE char *path = NULL;
-    struct pl_error error = PL_ERROR_NONE;
-
-    if (pl_companion_find(self_path, PL_RELAY_SHELL_COMPANION, &path, &error) == PL_OK) {
-        execl(path, path, PL_RELAY_SHELL_OPTION, run_dir, (char *)NULL);
-        pl_error_errno(&error, "run '%s'", path);
-    }
-    pl_log_error(&error, "paceline relay");
-    return 1;
 }
 
 static enum pl_status await_answer(struct pl_link *link, struct pl_error *reterr)
@@ -120,19 +103,11 @@ static enum pl_status request_daemon(const struct pl_strv *words, const struct p
     return status;
 }
 
-int pl_relay_run(const struct pl_strv *words, const struct pl_environment *environment, const char *self_path)
+int pl_relay_run(const struct pl_strv *words, const struct pl_environment *environment)
 {
     const char *request = pl_environment_get_or(environment, PL_RELAY_REQUEST_VARIABLE, "");
     struct pl_error error = PL_ERROR_NONE;
 
-    if (words->count == 1 && strncmp(request, PL_RELAY_SHELL_PREFIX, strlen(PL_RELAY_SHELL_PREFIX)) == 0) {
-        return become_shell(self_path, words->items[0]);
-    }
-    /* sshd sets it if the client asked for a terminal */
-    if (words->count == 1 && pl_environment_get(environment, "SSH_TTY")) {
-        pl_log(PL_LOG_ERROR, "paceline relay: only a shell may have a terminal");
-        return 1;
-    }
     if (words->count == 1 && strncmp(request, PL_EXEC_PREFIX, strlen(PL_EXEC_PREFIX)) == 0) {
         return pl_exec_relay(words->items[0], request);
     }

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,115 +152,6 @@ enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct 
     if (status == PL_OK) {
         fd = -1; /* the link owns it now */
     }
-    return status;
-}
-
-enum pl_status pl_rundir_save_additions(const struct pl_rundir *rundir, const struct pl_environment *additions,
-                                        struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    for (char *const *at = pl_environment_strings(additions); *at; at++) {
-        pl_text_append_n(&text, *at, strlen(*at) + 1);
-    }
-    PL_TRY(pl_text_check(&text, reterr));
-    return pl_rundir_write(rundir, "additions", text.data ? text.data : "", text.length, reterr);
-}
-
-enum pl_status pl_rundir_new_environment(const char *path, struct pl_environment **ret_environment,
-                                         struct pl_error *reterr)
-{
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_link link = PL_LINK_NONE;
-    struct ucred first = {.pid = 0};
-    socklen_t bytes = sizeof(first);
-    char file[PL_RUNDIR_PATH_BYTES + 64];
-
-    PL_TRY(pl_environment_new_empty(&environment, reterr));
-    PL_TRY(pl_rundir_connect(path, &link, reterr));
-    /* the credentials of the process that listens */
-    if (getsockopt(link.fd, SOL_SOCKET, SO_PEERCRED, &first, &bytes) != 0) {
-        pl_link_close(&link);
-        return pl_error_errno(reterr, "finding this host's process 1");
-    }
-    pl_link_close(&link);
-    snprintf(file, sizeof(file), "/proc/%d/environ", (int)first.pid);
-    PL_TRY(add_variables(file, environment, reterr));
-    snprintf(file, sizeof(file), "%s/additions", path);
-    PL_TRY(add_variables(file, environment, reterr));
-    PL_TRY(pl_environment_set(environment, PL_RUNDIR_VARIABLE, path, reterr));
-    *ret_environment = PL_TAKE(environment);
-    return PL_OK;
-}
-
-static enum pl_status copy_path(const char *path, char ret_path[PL_RUNDIR_PATH_BYTES], struct pl_error *reterr)
-{
-    if (snprintf(ret_path, PL_RUNDIR_PATH_BYTES, "%s", path) >= PL_RUNDIR_PATH_BYTES) {
-        return pl_error_set(reterr, PL_LIMIT, PL_RUNDIR_VARIABLE ": '%.200s' is too long for a run directory", path);
-    }
-    return PL_OK;
-}
-
-/* Whether this user owns the directory: anybody can make a directory of this name in /tmp, and its contents say where a
- * shell goes. */
-static bool is_own(const char *path)
-{
-    struct stat info;
-
-    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
-}
-
-/* Choose, of the `found` directories, the one in which a process 1 listens. The others were left by killed
- * containers. */
-static enum pl_status choose_live(const glob_t *found, char ret_path[PL_RUNDIR_PATH_BYTES], struct pl_error *reterr)
-{
-    const char *foreign = NULL;
-    size_t live = 0;
-
-    for (size_t i = 0; i < found->gl_pathc; i++) {
-        struct pl_link link = PL_LINK_NONE;
-
-        if (!is_own(found->gl_pathv[i])) {
-            foreign = found->gl_pathv[i];
-            continue;
-        }
-        if (pl_rundir_connect(found->gl_pathv[i], &link, NULL) == PL_OK) {
-            PL_TRY(copy_path(found->gl_pathv[i], ret_path, reterr));
-            live++;
-        }
-        pl_link_close(&link);
-    }
-    if (live > 1) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "%zu jobs run here: expected one, or one of %s and the like in " PL_RUNDIR_VARIABLE, live,
-                            ret_path);
-    }
-    if (live == 0 && foreign) {
-        return pl_error_set(reterr, PL_SYSTEM,
-                            "the job on this host belongs to another user: '%s' is not owned by user %u; run this as "
-                            "that user (docker exec -u)",
-                            foreign, (unsigned)geteuid());
-    }
-    return live == 1 ? PL_OK
-                     : pl_error_set(reterr, PL_NOT_FOUND,
-                                    "no running job with ranks or linked hosts is found here: run this in the "
-                                    "container of a job (docker exec)");
-}
-
-enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret_path[PL_RUNDIR_PATH_BYTES],
-                              struct pl_error *reterr)
-{
-    const char *named = pl_environment_get_or(environment, PL_RUNDIR_VARIABLE, NULL);
-    glob_t found = {.gl_pathc = 0};
-    enum pl_status status;
-
-    if (named) {
-        return copy_path(named, ret_path, reterr);
-    }
-    glob("/run/paceline.*", 0, NULL, &found); /* to find none is not an error here */
-    glob("/tmp/paceline.*", GLOB_APPEND, NULL, &found);
-    status = choose_live(&found, ret_path, reterr);
-    globfree(&found);
     return status;
 }
 

@@ -53,23 +53,6 @@ enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const 
 enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Save the variables that Paceline adds to the container's environment, for shells on this host. */
-enum pl_status pl_rundir_save_additions(const struct pl_rundir *rundir, const struct pl_environment *additions,
-                                        struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Make the environment that a program of this host has: that of process 1, with the saved additions. */
-enum pl_status pl_rundir_new_environment(const char *path, struct pl_environment **ret_environment,
-                                         struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Find the run directory of the job on this host: the one that `environment` names if this is a process below process
- * 1, else the only one of this user in which a process 1 listens.
- *
- * Errors  PL_NOT_FOUND: there is none; PL_INVALID: there are several; PL_SYSTEM: it belongs to another user.
- */
-enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret_path[PL_RUNDIR_PATH_BYTES],
-                              struct pl_error *reterr) PL_MUST_CHECK;
-
 /** Connect to process 1 of this host, which must belong to this user. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -246,7 +246,7 @@ static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, 
                          "LoginGraceTime 20\n"
                          "MaxAuthTries 2\n"
                          "MaxSessions 1\n"
-                         "PermitTTY yes\n" /* the relay refuses a terminal except for a shell */
+                         "PermitTTY no\n"
                          "PermitUserRC no\n"
                          "PermitUserEnvironment no\n"
                          "PermitTunnel no\n"
@@ -295,7 +295,7 @@ enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *j
     PL_TRY(pl_text_check(&text, reterr));
     PL_TRY(pl_rundir_write(rundir, "sshd_config", text.data, text.length, reterr));
     pl_text_clear(&text);
-    pl_text_printf(&text, "restrict,pty,command=\"%s relay %s\" %s\n", job->self_path, rundir->path, public_key);
+    pl_text_printf(&text, "restrict,command=\"%s relay %s\" %s\n", job->self_path, rundir->path, public_key);
     PL_TRY(pl_text_check(&text, reterr));
     PL_TRY(pl_rundir_write(rundir, "authorized_keys", text.data, text.length, reterr));
     PL_TRY(copy_key(rundir, sshd->host_key, "host_key", reterr));

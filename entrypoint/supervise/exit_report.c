@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/number.h"
+#include "entrypoint/output/last_word.h"
 #include "entrypoint/supervise/signals.h"
 
 #include <signal.h>
@@ -77,6 +78,57 @@ void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host,
     }
 }
 
+/* Returns the last line without its newline, or "". */
+static const char *end_of_tail(const struct pl_exit_report *exit_report, char line[static PL_TAIL_LINE_BYTES + 1])
+{
+    const char *tail = exit_report->tail;
+    size_t bytes = strlen(tail), begin;
+
+    bytes -= bytes > 0 && tail[bytes - 1] == '\n' ? 1 : 0;
+    for (begin = bytes; begin > 0 && tail[begin - 1] != '\n'; begin--) {
+    }
+    snprintf(line, PL_TAIL_LINE_BYTES + 1, "%.*s", (int)(bytes - begin), tail + begin);
+    return line;
+}
+
+static struct pl_last_word last_word(const struct pl_exit_report *exit_report)
+{
+    char line[PL_TAIL_LINE_BYTES + 1];
+
+    return pl_last_word_read(end_of_tail(exit_report, line), exit_report->code);
+}
+
+/* Returns the signal that ended the program, or its command if the program is a shell; 0: none. */
+static int fatal_signal(const struct pl_exit_report *exit_report)
+{
+    const int number = exit_report->signalled ? exit_report->code : exit_report->code - 128;
+
+    return exit_report->signalled || (number > 0 && number <= SIGSYS && number != SIGCHLD && number != SIGCONT &&
+                                      number != SIGSTOP && number != SIGTSTP && number != SIGTTIN &&
+                                      number != SIGTTOU && number != SIGURG && number != SIGWINCH)
+               ? number
+               : 0;
+}
+
+/* What a shell means by this code; other programs may mean something else. */
+static void print_shells_words(const struct pl_exit_report *exit_report, struct pl_text *text)
+{
+    static const char *const words[] = {"cannot be executed", "was not found"};
+    const int first = 126;
+    const bool is_command = exit_report->code == first || exit_report->code == first + 1;
+    const struct pl_last_word word = last_word(exit_report);
+    char name[16];
+
+    if (is_command && word.command[0] != '\0') {
+        pl_text_printf(text, " (the command '%s' %s)", word.command, words[exit_report->code - first]);
+    } else if (is_command && !word.is_loader) {
+        pl_text_printf(text, " (a shell's code for a command that %s)", words[exit_report->code - first]);
+    } else if (fatal_signal(exit_report) != 0) {
+        pl_text_printf(text, " (a shell's code for a command that signal %d, %s, has ended)", fatal_signal(exit_report),
+                       pl_signals_name(fatal_signal(exit_report), name));
+    }
+}
+
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text)
 {
     char name[16];
@@ -89,6 +141,7 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
                        pl_signals_name(exit_report->code, name));
     } else {
         pl_text_printf(text, " exited with code %d", exit_report->code);
+        print_shells_words(exit_report, text);
     }
     if (exit_report->out_of_memory) {
         pl_text_append(text, exit_report->signalled && exit_report->code == SIGKILL
@@ -109,7 +162,9 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
  */
 static bool is_cause(const struct pl_exit_report *exit_report)
 {
-    return exit_report->cause[0] != '\0' && (!exit_report->signalled || exit_report->code == SIGABRT) &&
+    const int number = fatal_signal(exit_report);
+
+    return exit_report->cause[0] != '\0' && (number == 0 || number == SIGABRT) &&
            exit_report->source != PL_EXIT_SOURCE_LAUNCHER && exit_report->source != PL_EXIT_SOURCE_DAEMON;
 }
 
@@ -124,24 +179,25 @@ static const char *next_step(const struct pl_exit_report *exit_report)
 {
     static const char no_module[] = "ModuleNotFoundError: ";
     const bool is_plain = exit_report->note[0] == '\0' && !exit_report->out_of_memory;
+    const int number = fatal_signal(exit_report);
 
     if (is_plain && !exit_report->signalled && strncmp(exit_report->cause, no_module, strlen(no_module)) == 0) {
         return "Next: check the spelling; then name its package in requirements.txt in source_dir, or install it in "
                "the image; a module of your own must lie in source_dir.\n";
     }
-    if (!exit_report->signalled || !is_plain || exit_report->program[0] == '\0') {
+    if (number == 0 || !is_plain || exit_report->program[0] == '\0') {
         return "";
     }
-    if (exit_report->code == SIGKILL) {
+    if (number == SIGKILL) {
         return "Next: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance was out of memory: "
                "take smaller batches, fewer ranks on a host or a larger instance. Otherwise a program or a person has "
                "sent SIGKILL (`kill -9` in your scripts?). The container's own memory limit was not reached, and its "
                "entry point, Paceline, did not send SIGKILL.\n";
     }
-    if (!is_fault(exit_report->code) || is_cause(exit_report) || strstr(exit_report->tail, "Fatal Python error")) {
+    if (!is_fault(number) || is_cause(exit_report) || strstr(exit_report->tail, "Fatal Python error")) {
         return "";
     }
-    return exit_report->code == SIGBUS
+    return number == SIGBUS
                ? "Next: most often /dev/shm was full: docker run --shm-size, fewer loader workers. Otherwise set "
                  "PYTHONFAULTHANDLER=1 in the estimator's `environment` (Python) or build with -g -fsanitize=address "
                  "(C, C++): the next failure then prints the line.\n"
@@ -277,9 +333,18 @@ const char *pl_exit_report_stop_step(int number)
                : "";
 }
 
-void pl_exit_report_print(const struct pl_exit_report *exit_report, int stopped_by, size_t max_bytes,
-                          struct pl_text *text)
+/* Set the last line as the cause where there is no exception and it is an error message. */
+static void use_last_word(struct pl_exit_report *exit_report)
 {
+    if (exit_report->cause[0] == '\0' && last_word(exit_report).is_error) {
+        end_of_tail(exit_report, exit_report->cause);
+        exit_report->place[0] = '\0';
+    }
+}
+
+void pl_exit_report_print(const struct pl_exit_report *given, int stopped_by, size_t max_bytes, struct pl_text *text)
+{
+    struct pl_exit_report whole = *given, *exit_report = &whole;
     size_t start = text->length;
     /* An out-of-memory kill may be old, or that of another trial: it hides no exception. */
     const bool is_limit = exit_report->note[0] != '\0';
@@ -292,6 +357,7 @@ void pl_exit_report_print(const struct pl_exit_report *exit_report, int stopped_
         pl_text_printf(text, "%.*s\n", (int)pl_number_min(bytes, max_bytes), line);
         return;
     }
+    use_last_word(exit_report);
     if (is_cause(exit_report) && !is_limit) {
         print_cause(exit_report, text);
     }

@@ -21,7 +21,7 @@
     X(AGENT, "torchrun")                                                                                               \
     X(STACKS, "the report of where programs stand")                                                                    \
     X(WORKER_SERVER, "the worker's server")                                                                            \
-    X(EXEC, "the program")
+    X(EXEC, "the program started by ssh")
 
 enum pl_exit_source {
 #define PL_EXIT_SOURCE_ENUM(name, text) PL_EXIT_SOURCE_##name,
@@ -69,17 +69,19 @@ void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host,
 
 /**
  * Prints one sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory
- * ...".
+ * ...". The codes of a shell say what they mean: "... exited with code 137 (a shell's code for a command that signal 9,
+ * SIGKILL, has ended)".
  */
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text);
 
 /**
  * Prints the exception that ended it, with its place: "ValueError: bad data (train.py:31, rank 3 on algo-2)"; then the
- * sentence, the program, and as many of its last stderr lines as fit in `max_bytes` altogether. If the sentence names
- * a limit that was reached, or there is no exception, the sentence is first; a cause follows it unless the last lines
- * show it. A line "Next: ..." follows the sentence where it says too little: after SIGKILL, after a fault such as
- * SIGSEGV, and in a job that was stopped by the signal `stopped_by` (0: it was not). For one of Paceline's own tools it
- * prints only the tool's last line.
+ * sentence, the program, and as many of its last stderr lines as fit in `max_bytes` altogether. Where there is no
+ * exception, an error message in the last line takes its place (output/last_word.h). If the sentence names a limit
+ * that was reached, or there is no cause, the sentence is first; a cause follows it unless the last lines show it. A
+ * line "Next: ..." follows the sentence where it says too little: after SIGKILL, after a fault such as SIGSEGV, both
+ * also of a shell's command, and in a job that was stopped by the signal `stopped_by` (0: it was not). For one of
+ * Paceline's own tools it prints only the tool's last line.
  */
 void pl_exit_report_print(const struct pl_exit_report *exit_report, int stopped_by, size_t max_bytes,
                           struct pl_text *text);

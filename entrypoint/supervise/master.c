@@ -596,8 +596,8 @@ static void explain_ended_ranks(struct pl_supervisor *supervisor)
 
     supervisor->exit_report = left ? master->left_early : supervisor->main_report;
     snprintf(supervisor->exit_report.note, sizeof(supervisor->exit_report.note), "%s",
-             left ? "it left without MPI_Finalize(), which pl_runtime_stop() calls, while other ranks ran, so that "
-                    "mpirun ended them"
+             left ? "it left without MPI_Finalize() while other ranks ran, so that mpirun ended them; does the "
+                    "program leave in its middle, for example by os._exit()?"
                   : "it ended its ranks, none of which had failed: was it sent a signal?");
 }
 
@@ -639,7 +639,7 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
             /* mpirun's own message about this is longer than the part of a failure file that people see. If a report is
              * missing, its host may know the reason. */
             snprintf(main_report->note, sizeof(main_report->note),
-                     "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
+                     "no rank failed; did one end without MPI_Finalize(), for example by os._exit()?");
         }
         if (launcher_ended_ranks(supervisor)) {
             explain_ended_ranks(supervisor);
@@ -657,7 +657,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     const struct master *master = supervisor->state;
 
     if (!supervisor->failed) {
-        PL_TRY(pl_peers_resolve(supervisor, reterr));
+        PL_TRY(pl_peers_resolve(supervisor, true, reterr));
     }
     if (master->can_link) {
         PL_TRY(link_workers(supervisor, reterr));

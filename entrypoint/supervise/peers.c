@@ -4,63 +4,180 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "entrypoint/launch/launcher.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 30000 };
+enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 2000 };
+
+static const char hosts_path[] = "/etc/hosts";
 
 /* A line is logged once per interval, not for each attempt. */
 #define PROGRESS_NS (10 * PL_NS_PER_S)
 
+/* How late the DNS may have the name of a host that runs already. */
+#define OWN_NAME_NS (60 * PL_NS_PER_S)
+
 static int backoff_ms(int attempt)
 {
-    return attempt >= 9 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^9 is above the limit */
+    return attempt >= 5 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^5 is above the limit */
 }
 
+/* Whose addresses a name has. */
+struct owners {
+    bool own, foreign;
+    char address[INET6_ADDRSTRLEN]; /* the first */
+};
+
 /* Returns 0 or the error of getaddrinfo(). */
-static int resolve_once(const char *host)
+static int resolve_once(const char *host, struct owners *ret_owners)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     int reason = getaddrinfo(host, NULL, &hints, &found);
 
+    *ret_owners = (struct owners){.own = false};
+    if (found) {
+        getnameinfo(found->ai_addr, found->ai_addrlen, ret_owners->address, sizeof(ret_owners->address), NULL, 0,
+                    NI_NUMERICHOST);
+    }
+    for (const struct addrinfo *item = found; item; item = item->ai_next) {
+        const bool own = pl_interface_has(item->ai_addr);
+
+        ret_owners->own = ret_owners->own || own;
+        ret_owners->foreign = ret_owners->foreign || !own;
+    }
     if (found) {
         freeaddrinfo(found);
     }
     return reason;
 }
 
-_Noreturn static void resolve_all(const struct pl_strv *hosts, int64_t deadline_ns, int fd)
+/* Add the line "ADDRESS NAME" in one write. The file stays the same one: a container's is a mount. */
+static enum pl_status add_line(const char *address, const char *host, struct pl_error *reterr)
 {
-    struct pl_link link = PL_LINK_NONE;
+    PL_AUTO_CLOSE int fd = open(hosts_path, O_RDWR | O_APPEND | O_CLOEXEC);
+    PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
+    char last = '\n';
+
+    if (fd < 0) {
+        return pl_error_errno(reterr, "open '%s'", hosts_path);
+    }
+    if (lseek(fd, -1, SEEK_END) >= 0 && read(fd, &last, 1) != 1) {
+        return pl_error_errno(reterr, "read '%s'", hosts_path);
+    }
+    pl_text_printf(&line, "%s%s\t%s\n", last == '\n' ? "" : "\n", address, host);
+    PL_TRY(pl_text_check(&line, reterr));
+    return pl_file_write_fd(fd, pl_text_string(&line), line.length, hosts_path, reterr);
+}
+
+/* Wait until the name resolves. */
+static enum pl_status await_name(const char *host, int64_t deadline_ns, struct owners *ret_owners,
+                                 struct pl_error *reterr)
+{
     int64_t next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
-    char text[512] = "";
+    int reason;
+
+    for (int attempt = 0; (reason = resolve_once(host, ret_owners)) != 0; attempt++) {
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT,
+                                "host name '%.255s' does not resolve: %s. Its line belongs into %s, or its record into "
+                                "the DNS",
+                                host, gai_strerror(reason), hosts_path);
+        }
+        if (pl_deadline_passed(next_log_ns)) {
+            pl_log(PL_LOG_INFO, "waiting for the name of host %s (%s)", host, gai_strerror(reason));
+            next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
+        }
+        pl_clock_nap(backoff_ms(attempt) * PL_NS_PER_MS, deadline_ns);
+    }
+    return PL_OK;
+}
+
+/* Wait for another host's name. Linked hosts share no address: sshd has the same port on each. */
+static enum pl_status await_other(const char *host, bool linked, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct owners owners;
+
+    PL_TRY(await_name(host, deadline_ns, &owners, reterr));
+    if (linked && !owners.foreign) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "host name '%.255s' leads to %s, which is this host's own address: correct %s", host,
+                            owners.address, hosts_path);
+    }
+    return PL_OK;
+}
+
+/* Programs find their own host by its name, too: MASTER_ADDR is one. If that name does not resolve, this host tells its
+ * own programs, by the address that it has itself. Where it cannot, the DNS may only be late. */
+static enum pl_status make_own_known(const struct pl_job *job, int64_t deadline_ns, struct pl_error *reterr)
+{
+    const char *host = job->hosts.items[job->host_index];
+    const int64_t late_ns = pl_deadline_after_ns(OWN_NAME_NS);
+    char address[INET6_ADDRSTRLEN], words[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    struct pl_error error = PL_ERROR_NONE;
+    struct owners owners;
+    const int reason = resolve_once(host, &owners);
+    enum pl_status status;
+
+    if (reason == 0 && !owners.own) {
+        pl_log(PL_LOG_WARNING,
+               "the name of this host, %s, leads to %s, which is none of its addresses: a program that looks for this "
+               "host by its name may wait in vain. Correct %s or the DNS",
+               host, owners.address, hosts_path);
+    }
+    if (reason == 0) {
+        return PL_OK;
+    }
+    status = pl_interface_address(job, address, &error);
+    if (status == PL_OK) {
+        status = add_line(address, host, &error);
+    }
+    if (status == PL_OK) {
+        pl_log(PL_LOG_INFO, "the name of this host, %s, did not resolve (%s): %s has now its address %s", host,
+               gai_strerror(reason), hosts_path, address);
+        return PL_OK;
+    }
+    pl_error_text(&error, words, sizeof(words));
+    pl_log(PL_LOG_WARNING, "the name of this host, %s, does not resolve (%s) and cannot be added to %s: %s", host,
+           gai_strerror(reason), hosts_path, words);
+    status = await_name(host, late_ns < deadline_ns ? late_ns : deadline_ns, &owners, reterr);
+    if (status != PL_OK) {
+        pl_error_context(reterr, "it is this host's own name; %.300s", words);
+    }
+    return status;
+}
+
+_Noreturn static void resolve_all(const struct pl_supervisor *supervisor, bool others, int fd)
+{
+    const struct pl_job *job = supervisor->job;
+    const bool linked = supervisor->plan->link != PL_LAUNCH_PLAN_LINK_NONE;
+    const int64_t deadline_ns = pl_deadline_after_ns(supervisor->join_timeout_ns);
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES] = "";
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_link link = PL_LINK_NONE;
+    enum pl_status status;
 
     if (pl_link_open(&link, fd, NULL) != PL_OK) {
         _exit(1);
     }
-    for (size_t i = 0; i < hosts->count && text[0] == '\0'; i++) {
-        int reason;
-
-        for (int attempt = 0; (reason = resolve_once(hosts->items[i])) != 0; attempt++) {
-            if (pl_deadline_passed(deadline_ns)) {
-                snprintf(text, sizeof(text), "host name '%.255s' does not resolve: %s", hosts->items[i],
-                         gai_strerror(reason));
-                break;
-            }
-            if (pl_deadline_passed(next_log_ns)) {
-                pl_log(PL_LOG_INFO, "waiting for the name of host %s (%s)", hosts->items[i], gai_strerror(reason));
-                next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
-            }
-            pl_clock_nap(backoff_ms(attempt) * PL_NS_PER_MS, deadline_ns);
+    status = make_own_known(job, deadline_ns, &error);
+    for (size_t i = 0; others && i < job->hosts.count && status == PL_OK; i++) {
+        if ((int)i != job->host_index) {
+            status = await_other(job->hosts.items[i], linked, deadline_ns, &error);
         }
     }
-    if (PL_LINK_SEND(&link, PL_FRAME_RESULT, NULL, text[0] != '\0' ? "1" : "0", text) == PL_OK) {
+    if (status != PL_OK) {
+        pl_error_text(&error, text, sizeof(text));
+    }
+    if (PL_LINK_SEND(&link, PL_FRAME_RESULT, NULL, status == PL_OK ? "0" : "1", text) == PL_OK) {
         pl_link_drain(&link, pl_deadline_after_ns(PL_NS_PER_S));
     }
     _exit(0);
@@ -68,7 +185,7 @@ _Noreturn static void resolve_all(const struct pl_strv *hosts, int64_t deadline_
 
 struct answer {
     bool known;
-    char text[512];
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
 };
 
 static void answered(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
@@ -107,7 +224,7 @@ static bool may_link(const struct pl_supervisor *supervisor)
     return has_keys;
 }
 
-enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, struct pl_error *reterr)
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, struct pl_error *reterr)
 {
     static const struct pl_frame_rule frames[] = {{PL_FRAME_RESULT, PL_CONNECTION_RESOLVER, 2, answered}};
     static const struct pl_role role = {.frames = frames, .frames_count = 1, .gone = resolver_gone};
@@ -126,7 +243,7 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, struct pl_erro
     pid = fork();
     if (pid == 0) {
         close(pair[0]);
-        resolve_all(&supervisor->job->hosts, pl_deadline_after_ns(supervisor->join_timeout_ns), pair[1]);
+        resolve_all(supervisor, others, pair[1]);
     }
     close(pair[1]);
     if (pid < 0) {

@@ -3,6 +3,7 @@
 #include "entrypoint/supervise/process.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -21,6 +22,8 @@
 #include <unistd.h>
 
 #define RUN_NAP_NS PL_NS_PER_MS
+
+enum { MOST_ANSWER_BYTES = 1 << 20 };
 
 /* The child sends this to its parent if exec failed. */
 struct start_failure {
@@ -297,16 +300,17 @@ void pl_process_close_range(int first_fd, int last_fd)
     }
 }
 
-enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns, struct pl_error *reterr)
+/* Waits for the end, or kills at the deadline. */
+static enum pl_status await(const struct pl_process_setup *setup, pid_t pid, int64_t deadline_ns,
+                            struct pl_error *reterr)
 {
     bool is_signal;
     int status = 0;
-    pid_t pid, ended;
+    pid_t ended;
 
-    PL_TRY(pl_process_spawn(setup, &pid, reterr));
     while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
         if (pl_deadline_passed(deadline_ns)) {
-            kill(pid, SIGKILL); /* its end is not waited for: it may hang in the kernel */
+            kill(setup->own_group ? -pid : pid, SIGKILL); /* its end is not waited for: it may hang in the kernel */
             return pl_error_set(reterr, PL_TIMEOUT, "'%s' did not end in time and was killed", setup->argv[0]);
         }
         pl_clock_nap(RUN_NAP_NS, deadline_ns);
@@ -314,6 +318,36 @@ enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t dead
     return ended == pid && pl_process_status_code(status, &is_signal) == 0
                ? PL_OK
                : pl_error_set(reterr, PL_FAILED, "'%s' failed", setup->argv[0]);
+}
+
+enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns, struct pl_text *answer,
+                              struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int answer_fd = -1;
+    PL_AUTO_FREE char *text = NULL;
+    struct pl_process_setup own = *setup;
+    enum pl_status status;
+    ssize_t bytes;
+    pid_t pid;
+
+    if (answer) {
+        answer_fd = pl_fd_new_memory("paceline-answer", 0);
+        text = pl_memory_new(MOST_ANSWER_BYTES, 1, reterr);
+        PL_TRY(text ? PL_OK : PL_MEMORY);
+        if (answer_fd < 0) {
+            return pl_error_errno(reterr, "make a memory file");
+        }
+        own.stdout_fd = own.stdout_fd == PL_PROCESS_ANSWER ? answer_fd : own.stdout_fd;
+        own.stderr_fd = own.stderr_fd == PL_PROCESS_ANSWER ? answer_fd : own.stderr_fd;
+    }
+    PL_TRY(pl_process_spawn(&own, &pid, reterr));
+    status = await(&own, pid, deadline_ns, reterr);
+    bytes = answer ? pread(answer_fd, text, MOST_ANSWER_BYTES, 0) : 0;
+    if (bytes > 0) {
+        pl_text_append_n(answer, text, (size_t)bytes);
+        PL_TRY(pl_text_check(answer, reterr));
+    }
+    return status;
 }
 
 int pl_process_status_code(int wait_status, bool *ret_signalled)

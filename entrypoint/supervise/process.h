@@ -3,7 +3,7 @@
 #ifndef PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 #define PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 
-#include "base/status.h"
+#include "base/text.h"
 #include "entrypoint/supervise/signals.h"
 
 #include <stddef.h>
@@ -23,6 +23,8 @@ struct pl_process_setup {
     int death_signal;
 };
 
+enum { PL_PROCESS_ANSWER = -2 }; /* as stdout_fd or stderr_fd of pl_process_run() */
+
 #define PL_PROCESS_SETUP_NONE ((struct pl_process_setup){.stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1})
 
 /**
@@ -36,11 +38,12 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The same, and waits for its end. A program that runs at the deadline is killed.
+ * The same, and waits for its end. What it prints to a descriptor that is PL_PROCESS_ANSWER is appended to `answer`, up
+ * to 1 MiB. A program that runs at the deadline is killed, with its group if that is its own.
  *
- * Errors  as pl_process_spawn(); PL_TIMEOUT; PL_FAILED: it did not end with 0.
+ * Errors  as pl_process_spawn(); PL_TIMEOUT; PL_FAILED: it did not end with 0. `answer` may have something then too.
  */
-enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns,
+enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns, struct pl_text *answer,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

@@ -96,7 +96,6 @@ static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct
         PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
     }
     PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->environment, reterr));
-    PL_TRY(pl_rundir_save_additions(&supervisor->rundir, plan->additions, reterr));
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
         snprintf(link, sizeof(link), "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
         if (symlink(supervisor->job->self_path, link) != 0) {

@@ -211,7 +211,7 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
 static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char *text, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE, whole = PL_STRV_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     enum pl_status status;
     char *path;
 
@@ -220,9 +220,7 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     if (status == PL_OK) {
         free(command.items[0]);
         command.items[0] = path;
-        PL_TRY(pl_strv_add_all(&whole, &supervisor->plan->daemon_prefix, reterr));
-        PL_TRY(pl_strv_add_all(&whole, &command, reterr));
-        setup.argv = (const char *const *)whole.items;
+        setup.argv = (const char *const *)command.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
         status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
@@ -588,7 +586,7 @@ static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct p
 {
     const struct worker_state *state = supervisor->state;
 
-    PL_TRY(pl_peers_resolve(supervisor, reterr));
+    PL_TRY(pl_peers_resolve(supervisor, true, reterr));
     if (supervisor->failed || supervisor->stop_number != 0) {
         return supervisor->failed ? PL_FAILED : PL_CANCELLED;
     }
@@ -701,7 +699,9 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error 
         *reterr = error;
     }
     PL_TRY(status);
-    return pl_supervise_prepare(supervisor, reterr);
+    PL_TRY(pl_supervise_prepare(supervisor, reterr));
+    /* its own program waits for all names; ranks and their daemons need only this one */
+    return is_beside(supervisor) || supervisor->failed ? PL_OK : pl_peers_resolve(supervisor, false, reterr);
 }
 
 int pl_worker_run(struct pl_supervisor *supervisor)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * paceline-check: finds out what a job's hosts and the links between them offer, and compares that with what the job
- * needs. Each file has one part: check_host.c reads this host, check_reach.c tests the way back to mpirun, main_mpi.c
- * and check_links_mpi.c measure between ranks, check_evaluate.c compares with the needs and prints the table,
+ * needs. Each file has one part: check_host.c reads this host, main_mpi.c and check_links_mpi.c measure between ranks, check_evaluate.c compares with the needs and prints the table,
  * check_options.c reads the needs.
  *
  * Test  tests/unit/programs/check/test_check.c, tests/integration/check.sh
@@ -127,29 +126,8 @@ size_t pl_check_print(const struct pl_check_rows *rows, struct pl_text *table, s
 enum pl_status pl_check_print_json(const struct pl_check_rows *rows, int hosts, double seconds, struct pl_text *text,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Read the options of the command line. PL_END if --help was printed. `*ret_daemon` above 0: this process wraps
- * mpirun's daemon, whose command line begins at that index.
- */
-enum pl_status pl_check_options_read(int argc, char **argv, struct pl_check_needs *ret_needs, const char **ret_master,
-                                     int *ret_daemon, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Addresses and port on which mpirun listens, from the arguments of its daemon. */
-struct pl_check_contact {
-    char addresses[8][64];
-    int count;
-    char port[8];
-};
-
-/** Find the contact among the `count` arguments; false if they do not have it. */
-bool pl_check_reach_find(char *const *words, int count, struct pl_check_contact *ret_contact);
-
-/**
- * Try to connect to one of the addresses before `deadline_ns`.
- *
- * Errors  PL_PEER, naming this host, `master`, the addresses, and whether `master` answers at a different address.
- */
-enum pl_status pl_check_reach_try(const struct pl_check_contact *contact, const char *master, const char *interface,
-                                  int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+/** Read the options of the command line. PL_END if --help was printed. */
+enum pl_status pl_check_options_read(int argc, char **argv, struct pl_check_needs *ret_needs,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

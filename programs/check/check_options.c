@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RANKS = 256, HOSTS, LISTED_EFA, DAEMON, HELP, EXPECT, MBIT, SHM, FILES, JSON };
+enum { RANKS = 256, HOSTS, LISTED_EFA, HELP, EXPECT, MBIT, SHM, FILES, JSON };
 
 static enum pl_status take_transport(const char *text, struct pl_check_needs *needs, struct pl_error *reterr)
 {
@@ -18,8 +18,7 @@ static enum pl_status take_transport(const char *text, struct pl_check_needs *ne
     return PL_OK;
 }
 
-static enum pl_status take(int option, const char *text, struct pl_check_needs *needs, const char **ret_master,
-                           struct pl_error *reterr)
+static enum pl_status take(int option, const char *text, struct pl_check_needs *needs, struct pl_error *reterr)
 {
     uint64_t number = 0;
     enum pl_status status = PL_OK;
@@ -34,9 +33,6 @@ static enum pl_status take(int option, const char *text, struct pl_check_needs *
         return PL_OK;
     case LISTED_EFA:
         needs->listed_efa = true;
-        return PL_OK;
-    case DAEMON:
-        *ret_master = text;
         return PL_OK;
     case EXPECT:
         return take_transport(text, needs, reterr);
@@ -56,13 +52,11 @@ static enum pl_status take(int option, const char *text, struct pl_check_needs *
     }
 }
 
-enum pl_status pl_check_options_read(int argc, char **argv, struct pl_check_needs *ret_needs, const char **ret_master,
-                                     int *ret_daemon, struct pl_error *reterr)
+enum pl_status pl_check_options_read(int argc, char **argv, struct pl_check_needs *ret_needs, struct pl_error *reterr)
 {
     static const struct option table[] = {{"ranks", required_argument, NULL, RANKS},
                                           {"hosts", required_argument, NULL, HOSTS},
                                           {"listed-efa", no_argument, NULL, LISTED_EFA},
-                                          {"daemon-of", required_argument, NULL, DAEMON},
                                           {"help", no_argument, NULL, HELP},
                                           {"expect", required_argument, NULL, EXPECT},
                                           {"expect-mbit", required_argument, NULL, MBIT},
@@ -74,19 +68,13 @@ enum pl_status pl_check_options_read(int argc, char **argv, struct pl_check_need
     int option;
 
     *ret_needs = (struct pl_check_needs){.ranks = 1, .transport = "any", .hosts = ""};
-    *ret_master = NULL;
-    *ret_daemon = 0;
     while ((status = pl_options_next(argc, argv, "", table, &option, reterr)) == PL_OK) {
         if (option == HELP) {
             pl_verbs_print_help("check", stdout);
             return PL_END;
         }
-        PL_TRY(take(option, optarg, ret_needs, ret_master, reterr));
+        PL_TRY(take(option, optarg, ret_needs, reterr));
     }
     PL_TRY(status == PL_END ? PL_OK : status);
-    if (*ret_master && optind < argc) {
-        *ret_daemon = optind;
-        return PL_OK;
-    }
     return optind == argc ? PL_OK : pl_error_set(reterr, PL_INVALID, "expected options, found '%.100s'", argv[optind]);
 }

@@ -5,7 +5,7 @@
  * collectives and by MPI's, compare clocks, and measure each link; rank 0 evaluates and prints.
  *
  * Every wait has a deadline: messages between two ranks have their own; an alarm covers everything else and reports the
- * present phase. The same program wraps mpirun's daemons (check_reach.c).
+ * present phase.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -30,7 +30,6 @@
 #define SPIN_NS (200 * PL_NS_PER_US) /* then it sleeps: the kernel needs the CPU to move the data that is waited for */
 #define NAP_LEAST_NS (10 * PL_NS_PER_US)
 #define NAP_MOST_NS (500 * PL_NS_PER_US)
-#define DAEMON_NS (6 * PL_NS_PER_S)
 enum {
     TAG_HOST = 1,
     TAG_RECEIVED,
@@ -468,35 +467,12 @@ static int run_ranks(struct pl_check_ranks *check)
     return code;
 }
 
-/* Runs in place of mpirun's daemon on another host: tests that it reaches mpirun, then executes the daemon. */
-static int become_daemon(char **words, int count, const char *master)
-{
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_check_contact contact;
-    struct pl_error error = PL_ERROR_NONE;
-    char name[256] = "";
-
-    gethostname(name, sizeof(name) - 1);
-    if (pl_check_reach_find(words, count, &contact) && pl_environment_new(&environment, NULL) == PL_OK &&
-        pl_check_reach_try(&contact, master, pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", "?"),
-                           pl_deadline_after_ns(DAEMON_NS), &error) != PL_OK) {
-        fprintf(stderr, "check: %s %s\n", name, error.cause);
-        return 1;
-    }
-    execv(words[0], words);
-    fprintf(stderr, "check: running %s: %s\n", words[0], strerror(errno));
-    return 1;
-}
-
 int main(int argc, char **argv)
 {
     struct pl_check_ranks check = {.rank = 0};
     struct pl_error error = PL_ERROR_NONE;
-    const char *master;
-    enum pl_status status;
-    int daemon;
+    const enum pl_status status = pl_check_options_read(argc, argv, &check.needs, &error);
 
-    status = pl_check_options_read(argc, argv, &check.needs, &master, &daemon, &error);
     if (status == PL_END) {
         return 0;
     }
@@ -504,5 +480,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "check: %s\n", error.cause);
         return PL_EXIT_USAGE;
     }
-    return daemon > 0 ? become_daemon(argv + daemon, argc - daemon, master) : run_ranks(&check);
+    return run_ranks(&check);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* paceline horovod: makes an installed Horovod, whose Python files were installed without compiling, use Paceline. */
+#include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/json/json_write.h"
@@ -7,21 +8,20 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
 
 #include <errno.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define VERSION "0.28.1"
 #define LIBRARY "libpaceline-horovod.so"
 
-enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, FRAMEWORKS = 2, LINES = 3 + FRAMEWORKS };
+enum { PATH_BYTES = 4096, FRAMEWORKS = 2, LINES = 3 + FRAMEWORKS };
 
 /* TensorFlow writes much to standard error while it is imported. */
 #define QUIETLY                                                                                                        \
@@ -75,59 +75,34 @@ static const struct framework {
 
 /* The answer of a Python interpreter about what is installed. */
 struct installed {
-    char answer[ANSWER_BYTES];
+    struct pl_text answer;
     const char *folder, *suffix, *version, *frameworks[FRAMEWORKS]; /* "" if it is missing */
 };
 
-/* Runs `script`; its output goes into `answer` [bytes], or to standard output if `answer` is NULL. */
-static enum pl_status run_python(const char *python, const char *script, char *answer, size_t bytes,
+/* Runs `script`; its output goes into `answer`, or to standard output if `answer` is NULL. */
+static enum pl_status run_python(const char *python, const char *script, struct pl_text *answer,
                                  struct pl_error *reterr)
 {
-    char *const argv[] = {(char *)(uintptr_t)python, (char *)(uintptr_t) "-c", (char *)(uintptr_t)script, NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    posix_spawn_file_actions_t actions;
-    size_t length = 0;
-    ssize_t got = 0;
-    int ends[2], code, status = 0;
-    pid_t child;
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    enum pl_status status;
 
     PL_TRY(pl_environment_new(&environment, reterr));
-    if (pipe(ends) != 0) {
-        return pl_error_errno(reterr, "a pipe to %s", python);
-    }
-    posix_spawn_file_actions_init(&actions);
-    if (answer) {
-        posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    }
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
-    posix_spawn_file_actions_addclose(&actions, ends[1]);
-    code = posix_spawnp(&child, python, &actions, NULL, argv, pl_environment_strings(environment));
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    while (code == 0 && answer && length + 1 < bytes &&
-           ((got = read(ends[0], answer + length, bytes - 1 - length)) > 0 || (got < 0 && errno == EINTR))) {
-        length += got > 0 ? (size_t)got : 0;
-    }
-    close(ends[0]);
-    if (code != 0) {
-        errno = code;
-        return pl_error_errno(reterr, "run '%s'", python);
-    }
-    if (answer) {
-        answer[length] = '\0';
-    }
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    return status == 0 ? PL_OK : pl_error_set(reterr, PL_FAILED, "'%s' has failed, see above", python);
+    setup.argv = (const char *const[]){python, "-c", script, NULL};
+    setup.environment = pl_environment_strings(environment);
+    setup.stdout_fd = answer ? PL_PROCESS_ANSWER : -1;
+    status = pl_process_run(&setup, PL_DEADLINE_NEVER, answer, reterr);
+    return status != PL_FAILED ? status : pl_error_set(reterr, PL_FAILED, "'%s' has failed, see above", python);
 }
 
 static enum pl_status ask(const char *python, struct installed *installed, struct pl_error *reterr)
 {
     const char **lines[LINES] = {&installed->folder, &installed->suffix, &installed->version, &installed->frameworks[0],
                                  &installed->frameworks[1]};
-    char *at = installed->answer;
+    char *at;
 
-    PL_TRY(run_python(python, inquiry, installed->answer, sizeof(installed->answer), reterr));
+    PL_TRY(run_python(python, inquiry, &installed->answer, reterr));
+    at = installed->answer.data ? installed->answer.data : "";
     for (int i = 0; i < LINES; i++) {
         char *end = strchr(at, '\n');
 
@@ -331,7 +306,7 @@ static enum pl_status check(const char *python, const struct installed *installe
     }
     for (int i = 0; i < FRAMEWORKS; i++) {
         if (*installed->frameworks[i]) {
-            PL_TRY(run_python(python, frameworks[i].trial, NULL, 0, reterr));
+            PL_TRY(run_python(python, frameworks[i].trial, NULL, reterr));
         }
     }
     return PL_OK;
@@ -381,7 +356,7 @@ static const char *const commands[] = {[INSTALL] = "install", [CHECK] = "check",
 static enum pl_status run(const char *python, enum command command, enum compiled compiled, struct pl_error *reterr)
 {
     struct place places[FRAMEWORKS] = {0};
-    struct installed installed;
+    struct installed installed = {.answer = PL_TEXT_NONE};
     enum pl_status status = ask(python, &installed, reterr);
 
     for (int i = 0; i < FRAMEWORKS && status == PL_OK; i++) {
@@ -396,6 +371,7 @@ static enum pl_status run(const char *python, enum command command, enum compile
         pl_text_done(&places[i].module);
         pl_text_done(&places[i].library);
     }
+    pl_text_done(&installed.answer);
     return status;
 }
 

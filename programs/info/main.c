@@ -1,32 +1,341 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-info: what is in this container, for reports of bugs, and then what the runtime finds (paceline-world). It
- * links neither MPI nor anything else that an image may lack.
+ * paceline-info: what is in this container, for reports of bugs: programs that answer within their deadline, files of the
+ * kernel and of the image; and then what the runtime finds (world.c). It links neither MPI nor anything else that an image
+ * may lack.
  */
+#include "programs/info/report.h"
+
 #include "base/clock.h"
+#include "base/efa.h"
+#include "base/environment.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "entrypoint/job/devices.h"
+#include "entrypoint/job/secrets.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/launch/needs.h"
+#include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
 #include "entrypoint/version.h"
-#include "programs/info/ask.h"
-#include "programs/info/sections.h"
 
+#include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
 #include <unistd.h>
+
+#define ANSWER_NS (20 * PL_NS_PER_S)
 
 #define WORLD_NS (60 * PL_NS_PER_S)
 
+enum { FILE_BYTES = 64 * 1024, MIB = 1024 * 1024 };
+
+/* What a section can ask. */
+struct place {
+    const struct pl_environment *environment;
+    const char *self_path; /* this program, in the folder with the other ones */
+};
+
+/* The last line that is not empty. */
+static void last_line(const struct pl_text *answer, struct pl_text *line)
+{
+    const char *text = pl_text_string(answer);
+    size_t end = strlen(text), begin;
+
+    while (end > 0 && strchr(" \n\r", text[end - 1])) {
+        end--;
+    }
+    for (begin = end; begin > 0 && text[begin - 1] != '\n'; begin--) {
+    }
+    pl_text_append_n(line, text + begin, end - begin);
+}
+
+/* Runs argv[0], a path, and appends all that it prints to `answer`. PL_FAILED with its last line if it does not end with
+ * 0. */
+static enum pl_status ask(const struct place *place, const char *const *argv, int64_t most_ns, struct pl_text *answer,
+                          struct pl_error *reterr)
+{
+    struct pl_process_setup setup = {.argv = argv,
+                                     .environment = pl_environment_strings(place->environment),
+                                     .stdout_fd = PL_PROCESS_ANSWER,
+                                     .stderr_fd = PL_PROCESS_ANSWER,
+                                     .own_group = true};
+    PL_AUTO_CLOSE int null_fd = setup.stdin_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
+    const enum pl_status status = pl_process_run(&setup, pl_deadline_after_ns(most_ns), answer, reterr);
+
+    if (status != PL_FAILED) {
+        return status;
+    }
+    last_line(answer, &line);
+    return pl_error_set(reterr, PL_FAILED, "%s", line.length > 0 ? pl_text_string(&line) : "it failed without a word");
+}
+
+static char *find_program(const struct place *place, const char *name)
+{
+    char *path = NULL;
+
+    return pl_file_find_program(name, pl_environment_get(place->environment, "PATH"), &path, NULL) == PL_OK ? path
+                                                                                                            : NULL;
+}
+
+/* The first line that a program prints, or why there is none. */
+static void add_answer(struct pl_info_report *report, const struct place *place, const char *name, const char *program,
+                       const char *word)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_TEXT struct pl_text answer = PL_TEXT_NONE;
+
+    if (ask(place, (const char *const[]){program, word, NULL}, ANSWER_NS, &answer, &error) != PL_OK) {
+        pl_info_text(report, name, error.cause);
+        return;
+    }
+    if (answer.data) {
+        answer.data[strcspn(answer.data, "\n")] = '\0';
+    }
+    pl_info_text(report, name, pl_text_string(&answer));
+}
+
+/* Whether the folder with this program has that file too. */
+static bool has_companion(const struct place *place, const char *name)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    return pl_companion_find(place->self_path, name, &path, NULL) == PL_OK;
+}
+
+static void add_paceline(struct pl_info_report *report, const struct place *place)
+{
+    static const struct {
+        const char *name, *file;
+    } parts[] = {
+        {"mpi", "paceline-check"},
+        {"stacks", "paceline-stacks"},
+        {"horovod", "libpaceline-horovod.so"},
+        {"horovod_torch", "libpaceline-horovod-torch.so"},
+        {"horovod_tensorflow", "libpaceline-horovod-tensorflow.so"},
+        {"examples", "mnist"},
+        {"examples_on_gpus", "libpaceline-nn-cuda.so"},
+    };
+
+    pl_info_begin(report, "paceline");
+    pl_info_text(report, "version", pl_version);
+    pl_info_text(report, "program", place->self_path);
+    pl_info_text(report, "built_with", PACELINE_BUILT_WITH);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
+        pl_info_bool(report, parts[i].name, has_companion(place, parts[i].file));
+    }
+    pl_info_end(report);
+}
+
+/* The value of NAME="value" in /etc/os-release. */
+static void add_distribution(struct pl_info_report *report)
+{
+    static const char key[] = "PRETTY_NAME=";
+    PL_AUTO_FREE char *text = NULL;
+    char *line;
+
+    if (pl_file_read("/etc/os-release", FILE_BYTES, &text, NULL, NULL) != PL_OK || !(line = strstr(text, key))) {
+        pl_info_text(report, "distribution", NULL);
+        return;
+    }
+    line += strlen(key);
+    line[strcspn(line, "\n")] = '\0';
+    line += *line == '"';
+    line[strcspn(line, "\"")] = '\0';
+    pl_info_text(report, "distribution", line);
+}
+
+/* -1: no limit. */
+static void add_limit(struct pl_info_report *report, const char *name, int resource)
+{
+    struct rlimit limit;
+
+    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        pl_info_text(report, name, "unlimited");
+        return;
+    }
+    pl_info_number(report, name, (int64_t)limit.rlim_cur, "");
+}
+
+static void add_space(struct pl_info_report *report, const char *name, const char *free_name, const char *path)
+{
+    struct statvfs space;
+
+    if (statvfs(path, &space) != 0) {
+        pl_info_text(report, name, NULL);
+        return;
+    }
+    pl_info_number(report, name, (int64_t)((uint64_t)space.f_blocks * space.f_frsize / MIB), "MiB");
+    pl_info_number(report, free_name, (int64_t)((uint64_t)space.f_bavail * space.f_frsize / MIB), "MiB");
+}
+
+static void add_system(struct pl_info_report *report)
+{
+    PL_AUTO_FREE char *memory = NULL;
+    struct utsname name;
+
+    pl_info_begin(report, "system");
+    add_distribution(report);
+    pl_info_text(report, "kernel", uname(&name) == 0 ? name.release : NULL);
+    pl_info_text(report, "machine", uname(&name) == 0 ? name.machine : NULL);
+    pl_info_text(report, "glibc", gnu_get_libc_version());
+    pl_info_number(report, "user", (int64_t)geteuid(), "");
+    pl_info_number(report, "cpus", pl_devices_cpus(), "");
+    pl_info_number(report, "cpu_limit", pl_devices_cpu_limit(""), "(0: none)");
+    if (pl_file_read("/proc/meminfo", FILE_BYTES, &memory, NULL, NULL) == PL_OK) {
+        pl_info_number(report, "memory_mib", (int64_t)(pl_text_field_number(memory, "MemTotal", 10, 0) / 1024), "MiB");
+    }
+    if (pl_file_read("/sys/fs/cgroup/memory.max", FILE_BYTES, &memory, NULL, NULL) == PL_OK) {
+        memory[strcspn(memory, "\n")] = '\0';
+        pl_info_text(report, "memory_limit_bytes", memory);
+    }
+    add_space(report, "dev_shm_mib", "dev_shm_free_mib", "/dev/shm");
+    add_limit(report, "open_files", RLIMIT_NOFILE);
+    add_limit(report, "processes", RLIMIT_NPROC);
+    add_limit(report, "locked_memory_bytes", RLIMIT_MEMLOCK);
+    add_limit(report, "core_file_bytes", RLIMIT_CORE);
+    pl_info_end(report);
+}
+
+static void add_openmpi(struct pl_info_report *report, const struct place *place)
+{
+    PL_AUTO_FREE char *mpirun = find_program(place, "mpirun");
+
+    pl_info_begin(report, "open_mpi");
+    pl_info_text(report, "mpirun", mpirun);
+    if (mpirun) {
+        add_answer(report, place, "version", mpirun, "--version");
+    }
+    pl_info_end(report);
+}
+
+/* Versions come from the packages' own files; nothing is imported. */
+static const char inquiry[] = "import importlib.metadata as m, sys\n"
+                              "print('python', sys.version.split()[0])\n"
+                              "for name in ('pip', 'numpy', 'torch', 'tensorflow', 'tensorflow-cpu', 'keras', "
+                              "'horovod', 'mpi4py', 'accelerate',\n"
+                              "             'transformers', 'lightning', 'deepspeed', 'sagemaker-training'):\n"
+                              "    try: print(name, m.version(name))\n"
+                              "    except m.PackageNotFoundError: pass\n";
+
+static void add_python(struct pl_info_report *report, const struct place *place)
+{
+    const char *named = pl_environment_get_or(place->environment, "PACELINE_PYTHON", NULL);
+    PL_AUTO_FREE char *python = find_program(place, named ? named : "python3");
+    PL_AUTO_FREE char *uv = find_program(place, "uv");
+    PL_AUTO_FREE char *torchrun = find_program(place, "torchrun");
+    PL_AUTO_TEXT struct pl_text answer = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (!python && !named) {
+        python = find_program(place, "python");
+    }
+    pl_info_begin(report, "python");
+    pl_info_text(report, "program", python);
+    pl_info_text(report, "uv", uv);
+    pl_info_text(report, "torchrun", torchrun);
+    if (python && ask(place, (const char *const[]){python, "-c", inquiry, NULL}, ANSWER_NS, &answer, &error) != PL_OK) {
+        pl_info_text(report, "versions", error.cause);
+    } else if (python) {
+        char *rest = answer.data;
+
+        for (char *line; rest && (line = strsep(&rest, "\n"));) {
+            char *version = strchr(line, ' ');
+
+            if (version && strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789-") == (size_t)(version - line)) {
+                *version = '\0';
+                pl_info_text(report, line, version + 1);
+            }
+        }
+    }
+    pl_info_end(report);
+}
+
+static void add_ssh(struct pl_info_report *report, const struct place *place)
+{
+    const char *folder = pl_environment_get_or(place->environment, "PACELINE_SSH_DIR", PL_NEEDS_KEYS_DIR);
+    PL_AUTO_FREE char *ssh = find_program(place, "ssh");
+    PL_AUTO_FREE char *sshd = NULL;
+    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+
+    pl_text_printf(&key, "%s/id_ed25519", folder);
+    pl_info_begin(report, "ssh");
+    pl_info_text(report, "ssh", ssh);
+    pl_info_text(report, "sshd", pl_file_find_program("sshd", PL_NEEDS_SSHD_PATH, &sshd, NULL) == PL_OK ? sshd : NULL);
+    pl_info_text(report, "keys_folder", folder);
+    pl_info_bool(report, "keys", access(pl_text_string(&key), F_OK) == 0);
+    pl_info_bool(report, "secret", pl_environment_get_or(place->environment, "PACELINE_SSH_SECRET", NULL));
+    pl_info_end(report);
+}
+
+/* The first line of a file, or NULL. */
+static char *first_line(const char *path)
+{
+    char *text = NULL;
+
+    if (pl_file_read(path, FILE_BYTES, &text, NULL, NULL) == PL_OK) {
+        text[strcspn(text, "\n")] = '\0';
+    }
+    return text;
+}
+
+static void add_devices(struct pl_info_report *report)
+{
+    PL_AUTO_FREE char *driver = first_line("/proc/driver/nvidia/version");
+    PL_AUTO_FREE char *installer = first_line("/opt/amazon/efa_installed_packages");
+    struct pl_efa efa;
+
+    pl_efa_read("", &efa);
+    pl_info_begin(report, "devices");
+    pl_info_number(report, "gpus", pl_devices_gpus(""), "");
+    pl_info_text(report, "nvidia_driver", driver);
+    pl_info_number(report, "efa", efa.count, "");
+    pl_info_bool(report, "efa_usable", efa.usable);
+    pl_info_text(report, "efa_installer", installer);
+    pl_info_end(report);
+}
+
+static void add_settings(struct pl_info_report *report, const struct place *place)
+{
+    static const char *const prefixes[] = {"PACELINE_", "HOROVOD_", "NCCL_",    "OMPI_MCA_", "FI_",    "GLOO_",
+                                           "TORCH_",    "CUDA_",    "NVIDIA_",  "PIP_",      "UV_",    "SAGEMAKER_",
+                                           "LD_",       "PYTHON",   "BASH_ENV", "OMP_",      "MASTER_"};
+
+    pl_info_begin(report, "environment");
+    for (char *const *string = pl_environment_strings(place->environment); *string; string++) {
+        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+        const size_t length = strcspn(*string, "=");
+
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(prefixes); i++) {
+            if (strncmp(*string, prefixes[i], strlen(prefixes[i])) == 0) {
+                pl_text_append_n(&name, *string, length);
+                /* an index of packages often has a password in its address */
+                pl_info_text(
+                    report, pl_text_string(&name),
+                    pl_secrets_is_name(pl_text_string(&name)) || strstr(*string, "://") ? "***" : *string + length + 1);
+                break;
+            }
+        }
+    }
+    pl_info_end(report);
+}
+
 /* What the runtime finds, or why it cannot run here. */
-static enum pl_status add_world(struct pl_info_report *report, const char *world, struct pl_error *reterr)
+static enum pl_status add_world(struct pl_info_report *report, const struct place *place, const char *world,
+                                struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text answer = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status =
-        pl_info_ask((const char *const[]){world, NULL}, pl_deadline_after_ns(WORLD_NS), &answer, &error);
+    const enum pl_status status = ask(place, (const char *const[]){world, NULL}, WORLD_NS, &answer, &error);
 
     pl_info_begin(report, "runtime");
     pl_info_bool(report, "works", status == PL_OK);
@@ -41,22 +350,20 @@ static enum pl_status add_world(struct pl_info_report *report, const char *world
 static enum pl_status show(bool is_json, const char *self_path, const char *world, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_info_place place = {.self_path = self_path, .front_version = pl_version};
+    struct place place = {.self_path = self_path};
     __attribute__((cleanup(pl_info_report_done))) struct pl_info_report report;
 
     pl_info_report_init(&report, is_json);
     PL_TRY(pl_environment_new(&environment, reterr));
     place.environment = environment;
-    pl_info_add_paceline(&report, &place);
-    pl_info_add_system(&report);
-    pl_info_add_openmpi(&report, &place);
-    pl_info_add_python(&report, &place);
-    pl_info_add_ssh(&report, &place);
-    pl_info_add_devices(&report);
-    pl_info_add_settings(&report, &place);
-    if (world) {
-        PL_TRY(add_world(&report, world, reterr));
-    }
+    add_paceline(&report, &place);
+    add_system(&report);
+    add_openmpi(&report, &place);
+    add_python(&report, &place);
+    add_ssh(&report, &place);
+    add_devices(&report);
+    add_settings(&report, &place);
+    PL_TRY(add_world(&report, &place, world, reterr));
     return pl_info_print(&report, reterr);
 }
 

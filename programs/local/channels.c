@@ -7,9 +7,10 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/local/files.h"
-#include "programs/local/manifest.h"
-#include "programs/local/stop.h"
+#include "programs/local/run.h"
 #include "programs/local/tree.h"
+#include "s3io/s3/manifest.h"
+#include "s3io/s3/s3_copy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +26,7 @@
 #define FIFO_NS (310 * PL_NS_PER_S) /* the feeder itself gives a list 300 s */
 #define NAP_NS (2 * PL_NS_PER_MS)
 
-enum { FOLDER_MODE = 0755, FIFO_MODE = 0600, MOST_FEED_WORDS = 16 };
+enum { FOLDER_MODE = 0755, FIFO_MODE = 0600, MOST_FEED_WORDS = 16, MOST_MANIFEST_BYTES = 256 << 20 };
 
 static bool is_remote(const struct pl_local_channel *channel)
 {
@@ -56,11 +57,45 @@ bool pl_local_channel_is_linked(const struct pl_local_channel *channel)
     return channel->sharded || channel->manifest;
 }
 
+/* Checks that the folder has the file, and that the name does not lead out of the folder. */
+static enum pl_status check_name(const char *manifest, const char *folder, const char *name, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct stat info;
+
+    if (pl_s3_local_path(folder, name, &path, reterr) != PL_OK) {
+        pl_error_context(reterr, "the manifest '%s'", manifest);
+        return PL_INVALID;
+    }
+    return stat(path.data, &info) == 0 && S_ISREG(info.st_mode)
+               ? PL_OK
+               : pl_error_set(reterr, PL_NOT_FOUND, "the manifest '%s' names '%s', and '%s' has no such file", manifest,
+                              name, folder);
+}
+
+/* Adds the names of a ManifestFile of this machine, sorted, each once. `folder` stands for its prefix. */
+static enum pl_status read_manifest(const char *path, const char *folder, struct pl_local_files *files,
+                                    struct pl_error *reterr)
+{
+    PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
+    PL_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
+
+    PL_TRY(pl_file_read(path, MOST_MANIFEST_BYTES, &text, &bytes, reterr));
+    PL_TRY(pl_manifest_parse(text, bytes, path, &manifest, reterr));
+    pl_manifest_sort(&manifest);
+    for (size_t i = 0; i < manifest.count; i++) {
+        PL_TRY(check_name(path, folder, manifest.keys[i], reterr));
+        PL_TRY(pl_local_files_add(files, manifest.keys[i], reterr));
+    }
+    return PL_OK;
+}
+
 /* The files of a channel that is linked, as all its hosts together have them. */
 static enum pl_status list_files(const struct pl_local_channel *channel, const char *folder,
                                  struct pl_local_files *files, struct pl_error *reterr)
 {
-    return channel->manifest ? pl_local_manifest_read(channel->manifest, folder, files, reterr)
+    return channel->manifest ? read_manifest(channel->manifest, folder, files, reterr)
                              : pl_local_files_list(folder, false, files, reterr);
 }
 
@@ -69,7 +104,7 @@ static enum pl_status check_manifest(const struct pl_local_channel *channel, con
 {
     PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
 
-    if (channel->manifest && pl_local_manifest_read(channel->manifest, folder, &files, reterr) != PL_OK) {
+    if (channel->manifest && read_manifest(channel->manifest, folder, &files, reterr) != PL_OK) {
         pl_error_context(reterr, "channel '%s'", channel->name);
         return PL_INVALID;
     }
@@ -144,17 +179,23 @@ static enum pl_status spawn(const struct pl_local *local, const char *const *arg
     return pl_process_spawn(&setup, ret_pid, reterr);
 }
 
-/* Waits for the program that fetches a channel; it limits its own waits. */
-static enum pl_status await(struct pl_local *local, pid_t program, const char *channel, struct pl_error *reterr)
+/* Fetches a channel; the program limits its own waits. */
+static enum pl_status fetch(struct pl_local *local, const struct pl_local_channel *channel, const char *to,
+                            struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE;
+    const char *what = channel->kind == PL_LOCAL_FROM_MANIFEST ? "--manifest" : "--recursive";
+    PL_AUTO_TEXT struct pl_text doing = PL_TEXT_NONE;
     enum pl_status status;
 
-    pl_text_printf(&what, "the channel '%s' was fetched", channel);
-    PL_TRY(pl_text_check(&what, reterr));
-    status = pl_local_await(local, program, 0, PL_DEADLINE_NEVER, what.data, reterr);
-    return status != PL_FAILED ? status
-                               : pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fetched, see above", channel);
+    pl_text_printf(&doing, "the channel '%s' was fetched", channel->name);
+    PL_TRY(pl_text_check(&doing, reterr));
+    PL_TRY(pl_file_make_dirs(to, FOLDER_MODE, reterr));
+    status =
+        pl_local_run_program(local, (const char *const[]){local->paceline, "s3", "cp", what, channel->from, to, NULL},
+                             -1, 0, PL_DEADLINE_NEVER, doing.data, reterr);
+    return status != PL_FAILED
+               ? status
+               : pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fetched, see above", channel->name);
 }
 
 static enum pl_status link_one(const char *from, const char *folder, const char *name, struct pl_error *reterr)
@@ -220,7 +261,6 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
     for (size_t i = 0; i < local->job->channel_count; i++) {
         const struct pl_local_channel *channel = &local->job->channels[i];
         enum pl_status status;
-        pid_t program;
 
         if (channel->manifest && channel->mode == PL_LOCAL_PIPE) {
             PL_TRY(link_for_feeders(local, channel, &local->sources[i], reterr));
@@ -228,13 +268,7 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
         if (!pl_local_channel_is_fetched(channel)) {
             continue;
         }
-        PL_TRY(pl_file_make_dirs(local->sources[i], FOLDER_MODE, reterr));
-        PL_TRY(spawn(local,
-                     (const char *const[]){local->paceline, "s3", "cp",
-                                           channel->kind == PL_LOCAL_FROM_MANIFEST ? "--manifest" : "--recursive",
-                                           channel->from, local->sources[i], NULL},
-                     -1, &program, reterr));
-        status = await(local, program, channel->name, reterr);
+        status = fetch(local, channel, local->sources[i], reterr);
         if (status != PL_OK) {
             pl_file_remove_tree(local->sources[i]); /* nobody takes a part for the whole */
             return status;

@@ -2,16 +2,12 @@
 /* Lists the files below a folder. */
 #include "programs/local/files.h"
 
-#include "base/file.h"
 #include "base/memory.h"
-#include "base/text.h"
 
 #include <errno.h>
+#include <fts.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-enum { MOST_DEPTH = 64 }; /* a link to a folder above would never end */
 
 enum pl_status pl_local_files_add(struct pl_local_files *files, const char *path, struct pl_error *reterr)
 {
@@ -30,46 +26,33 @@ static enum pl_status note_other(struct pl_local_files *files, const char *path,
     return files->other ? PL_OK : PL_MEMORY;
 }
 
-/* `path` is the folder, `below` the length of the part of it that the names do not have. */
-static enum pl_status list(struct pl_text *path, size_t below, bool all, int depth, struct pl_local_files *files,
-                           struct pl_error *reterr)
+static void close_walk(FTS **walk_at)
 {
-    PL_AUTO_DIRECTORY DIR *directory = opendir(path->data);
-    const size_t length = path->length;
-    const struct dirent *entry;
+    if (*walk_at) {
+        fts_close(*walk_at);
+    }
+}
 
-    if (!directory) {
-        return pl_error_errno(reterr, "open the folder '%s'", path->data);
+static enum pl_status add_entry(const FTSENT *entry, size_t below, bool all, struct pl_local_files *files,
+                                struct pl_error *reterr)
+{
+    switch (entry->fts_info) {
+    case FTS_D:
+        return all && entry->fts_level > 0 ? pl_local_files_add(files, entry->fts_path + below, reterr) : PL_OK;
+    case FTS_DP:
+        return PL_OK;
+    case FTS_F:
+    case FTS_SL:
+        return pl_local_files_add(files, entry->fts_path + below, reterr);
+    case FTS_DEFAULT:
+        return note_other(files, entry->fts_path + below, reterr);
+    case FTS_DC:
+        return pl_error_set(reterr, PL_LIMIT, "'%s' is a symbolic link that leads back to a folder above it",
+                            entry->fts_path);
+    default:
+        errno = entry->fts_errno ? entry->fts_errno : ENOENT; /* a link that leads nowhere has none */
+        return pl_error_errno(reterr, "read '%s'", entry->fts_path);
     }
-    if (depth > MOST_DEPTH) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s' is more than %d folders deep; a symbolic link may lead back",
-                            path->data, (int)MOST_DEPTH);
-    }
-    while ((entry = readdir(directory))) {
-        struct stat info;
-
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
-            continue;
-        }
-        pl_text_printf(path, "/%s", entry->d_name);
-        PL_TRY(pl_text_check(path, reterr));
-        if ((all ? lstat(path->data, &info) : stat(path->data, &info)) != 0) {
-            return pl_error_errno(reterr, "read '%s'", path->data);
-        }
-        if (S_ISDIR(info.st_mode)) {
-            if (all) {
-                PL_TRY(pl_local_files_add(files, path->data + below, reterr));
-            }
-            PL_TRY(list(path, below, all, depth + 1, files, reterr));
-        } else if (S_ISREG(info.st_mode) || S_ISLNK(info.st_mode)) {
-            PL_TRY(pl_local_files_add(files, path->data + below, reterr));
-        } else {
-            PL_TRY(note_other(files, path->data + below, reterr));
-        }
-        path->length = length;
-        path->data[length] = '\0';
-    }
-    return PL_OK;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -81,11 +64,20 @@ static int by_bytes(const void *a, const void *b)
 
 enum pl_status pl_local_files_list(const char *folder, bool all, struct pl_local_files *files, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    char *const roots[] = {(char *)(uintptr_t)folder, NULL};
+    __attribute__((cleanup(close_walk))) FTS *walk =
+        fts_open(roots, FTS_NOCHDIR | FTS_COMFOLLOW | (all ? FTS_PHYSICAL : FTS_LOGICAL), NULL);
 
-    pl_text_append(&path, folder);
-    PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(list(&path, path.length + 1, all, 0, files, reterr));
+    if (!walk) {
+        return pl_error_errno(reterr, "open the folder '%s'", folder);
+    }
+    errno = 0;
+    for (const FTSENT *entry; (entry = fts_read(walk)); errno = 0) {
+        PL_TRY(add_entry(entry, strlen(folder) + 1, all, files, reterr));
+    }
+    if (errno != 0) {
+        return pl_error_errno(reterr, "read '%s'", folder);
+    }
     if (files->count > 0) {
         qsort(files->paths, files->count, sizeof(*files->paths), by_bytes);
     }

@@ -5,11 +5,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/proc/mounts.h"
 #include "entrypoint/ssh/sshd.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/local/host_container.h"
 #include "programs/local/network.h"
-#include "programs/local/secret.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -19,10 +19,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST_SETTING_BYTES = 64, EXIT_UNREPORTED = 3, START_MS = 60000 };
@@ -30,31 +28,6 @@ enum { MOST_SETTING_BYTES = 64, EXIT_UNREPORTED = 3, START_MS = 60000 };
 static int namespaces_of(const struct pl_local *local)
 {
     return CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC | (local->job->hosts > 1 ? CLONE_NEWNET : 0);
-}
-
-/* Tries in a process of its own, whose namespaces end with it. Returns 0 or the error number. */
-static int try_namespaces(const struct pl_local *local)
-{
-    const int flags = namespaces_of(local) | (geteuid() == 0 ? 0 : CLONE_NEWUSER);
-    const pid_t child = fork();
-    int status;
-
-    if (child < 0) {
-        return errno;
-    }
-    if (child == 0) {
-        /* A security module may let a user make the namespace and forbid everything in it. */
-        _exit(unshare(flags) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-                      mount("tmpfs", "/run", "tmpfs", 0, NULL) == 0
-                  ? 0
-                  : errno);
-    }
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) {
-            return errno;
-        }
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
 }
 
 static bool setting_is(const char *path, const char *value)
@@ -80,29 +53,6 @@ static const char *why_not(int code, char text[static 160])
     return text;
 }
 
-static enum pl_status write_text(const char *path, const char *text, struct pl_error *reterr)
-{
-    PL_AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-    return fd < 0 ? pl_error_errno(reterr, "open '%s'", path) : pl_file_write_fd(fd, text, strlen(text), path, reterr);
-}
-
-/* Everything that a user may do in its own namespaces, this process may do from now on. */
-static enum pl_status enter_user_namespace(struct pl_error *reterr)
-{
-    const unsigned long user = geteuid(), group = getegid();
-    char map[64];
-
-    if (unshare(CLONE_NEWUSER) != 0) {
-        return pl_error_errno(reterr, "make a user namespace");
-    }
-    PL_TRY(write_text("/proc/self/setgroups", "deny", reterr));
-    snprintf(map, sizeof(map), "%lu %lu 1", user, user);
-    PL_TRY(write_text("/proc/self/uid_map", map, reterr));
-    snprintf(map, sizeof(map), "%lu %lu 1", group, group);
-    return write_text("/proc/self/gid_map", map, reterr);
-}
-
 enum pl_status pl_local_hosts_choose(struct pl_local *local, struct pl_error *reterr)
 {
     const size_t hosts = local->job->hosts;
@@ -116,7 +66,7 @@ enum pl_status pl_local_hosts_choose(struct pl_local *local, struct pl_error *re
         return pl_error_set(reterr, PL_INVALID, "--kind plain has one host, found %zu hosts", hosts);
     }
     if (local->kind != PL_LOCAL_PLAIN) {
-        code = try_namespaces(local);
+        code = pl_mounts_try(namespaces_of(local) | (geteuid() == 0 ? 0 : CLONE_NEWUSER));
     }
     if (code != 0 && (local->kind == PL_LOCAL_NAMESPACES || hosts > 1)) {
         return pl_error_set(
@@ -137,9 +87,9 @@ enum pl_status pl_local_hosts_choose(struct pl_local *local, struct pl_error *re
         return PL_INVALID;
     }
     if (geteuid() != 0) {
-        PL_TRY(enter_user_namespace(reterr));
+        PL_TRY(pl_mounts_enter_users(reterr));
     }
-    return hosts > 1 ? pl_local_network_new(&local->network_fd, reterr) : PL_OK;
+    return PL_OK;
 }
 
 const char *pl_local_hosts_describe(const struct pl_local *local, char text[static 64])

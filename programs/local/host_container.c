@@ -8,8 +8,7 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/local/channels.h"
-#include "programs/local/secret.h"
-#include "programs/local/stop.h"
+#include "programs/local/run.h"
 #include "programs/local/tree.h"
 
 #include <errno.h>
@@ -41,35 +40,25 @@ static enum pl_status ask_for(struct pl_local *local, const char *const *words, 
                               struct pl_error *reterr)
 {
     const char *argv[16] = {local->engine};
-    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC),
-                      output_fd = memfd_create("output", MFD_CLOEXEC);
+    PL_AUTO_CLOSE int output_fd = memfd_create("output", MFD_CLOEXEC);
     PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE;
     PL_AUTO_FREE char *output = pl_memory_new(MOST_OUTPUT_BYTES, 1, reterr);
     enum pl_status status;
     size_t count = 1;
     ssize_t bytes;
-    pid_t pid;
 
     PL_TRY(output ? PL_OK : PL_MEMORY);
     for (; words[count - 1]; count++) {
         PL_BUG_IF(count + 1 >= PL_ARRAY_ITEMS(argv));
         argv[count] = words[count - 1];
     }
-    if (null_fd < 0 || output_fd < 0) {
+    if (output_fd < 0) {
         return pl_error_errno(reterr, "make the file for the output of '%s'", local->engine);
     }
-    setup.argv = argv;
-    setup.environment = pl_environment_strings(local->environment);
-    setup.signals = &local->signals;
-    setup.stdin_fd = null_fd;
-    setup.stdout_fd = setup.stderr_fd = output_fd;
-    setup.own_group = true; /* Control-C is for this program */
     pl_text_printf(&what, "'%s %s %s' ran", local->engine, words[0], words[1] ? words[1] : "");
     PL_TRY(pl_text_check(&what, reterr));
-    PL_TRY(pl_process_spawn(&setup, &pid, reterr));
-    status = pl_local_await(local, pid, pl_local_stops_allowed(local), pl_deadline_after_ns(most_s * PL_NS_PER_S),
-                            what.data, reterr);
+    status = pl_local_run_program(local, argv, output_fd, pl_local_stops_allowed(local),
+                                  pl_deadline_after_ns(most_s * PL_NS_PER_S), what.data, reterr);
     bytes = pread(output_fd, output, MOST_OUTPUT_BYTES, 0); /* the rest of too much is dropped */
     pl_text_append_n(text, output, bytes > 0 ? (size_t)bytes : 0);
     PL_TRY(pl_text_check(text, reterr));

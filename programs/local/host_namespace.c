@@ -3,10 +3,10 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "entrypoint/proc/mounts.h"
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
 #include "programs/local/network.h"
-#include "programs/local/secret.h"
 #include "programs/local/tree.h"
 
 #include <errno.h>
@@ -15,42 +15,11 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define MACHINE "/run/machine" /* where a folder of the machine is seen while a new one covers it */
 
-enum { FOLDER_MODE = 0755, FILE_MODE = 0644 };
-
-static enum pl_status mount_memory(const char *path, const char *mode, struct pl_error *reterr)
-{
-    return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, mode) == 0
-               ? PL_OK
-               : pl_error_errno(reterr, "mount a new file system on '%s'", path);
-}
-
-static enum pl_status bind_to(const char *from, const char *to, struct pl_error *reterr)
-{
-    return mount(from, to, NULL, MS_BIND | MS_REC, NULL) == 0 ? PL_OK
-                                                              : pl_error_errno(reterr, "mount '%s' on '%s'", from, to);
-}
-
-/* A user namespace must keep the flags of the mount that it binds. */
-static enum pl_status make_read_only(const char *path, struct pl_error *reterr)
-{
-    unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY;
-    struct statvfs info;
-
-    if (statvfs(path, &info) != 0) {
-        return pl_error_errno(reterr, "read the mount of '%s'", path);
-    }
-    flags |= (info.f_flag & ST_NOSUID) != 0 ? MS_NOSUID : 0UL;
-    flags |= (info.f_flag & ST_NODEV) != 0 ? MS_NODEV : 0UL;
-    flags |= (info.f_flag & ST_NOEXEC) != 0 ? MS_NOEXEC : 0UL;
-    flags |= (info.f_flag & ST_NOATIME) != 0 ? MS_NOATIME : 0UL;
-    flags |= (info.f_flag & ST_RELATIME) != 0 ? MS_RELATIME : 0UL;
-    return mount(NULL, path, NULL, flags, NULL) == 0 ? PL_OK : pl_error_errno(reterr, "make '%s' read-only", path);
-}
+enum { FOLDER_MODE = 0755, FILE_MODE = 0644, SECRET_MODE = 0600 };
 
 /* Makes `to` the same as `from`, which lies on the covered folder: a link is copied, all else is mounted. */
 static enum pl_status show(const char *from, const char *to, struct pl_error *reterr)
@@ -76,7 +45,7 @@ static enum pl_status show(const char *from, const char *to, struct pl_error *re
             return pl_error_errno(reterr, "make '%s'", to);
         }
     }
-    return bind_to(from, to, reterr);
+    return pl_mounts_bind(from, to, reterr);
 }
 
 /* Shows in the new /tmp what lies at the absolute path on the machine's, unless it is shown already. */
@@ -116,8 +85,8 @@ static enum pl_status cover_tmp(const struct pl_local *local, const char *const 
     static const char *const lists[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
 
     PL_TRY(pl_file_make_dirs(MACHINE, FOLDER_MODE, reterr));
-    PL_TRY(bind_to("/tmp", MACHINE, reterr));
-    PL_TRY(mount_memory("/tmp", "mode=1777", reterr));
+    PL_TRY(pl_mounts_bind("/tmp", MACHINE, reterr));
+    PL_TRY(pl_mounts_memory("/tmp", "mode=1777", reterr));
     PL_TRY(show_list(local->cwd, reterr));
     PL_TRY(show_list(local->folder, reterr));
     PL_TRY(show_list(local->paceline, reterr));
@@ -145,8 +114,8 @@ static enum pl_status bind_channel(const char *folder, const char *place, bool r
     }
     PL_TRY(pl_text_check(&from, reterr));
     PL_TRY(pl_file_make_dirs(place, FOLDER_MODE, reterr));
-    PL_TRY(bind_to(from.data, place, reterr));
-    return read_only ? make_read_only(place, reterr) : PL_OK;
+    PL_TRY(pl_mounts_bind(from.data, place, reterr));
+    return read_only ? pl_mounts_make_read_only(place, reterr) : PL_OK;
 }
 
 static enum pl_status bind_channels(const struct pl_local *local, size_t index, struct pl_error *reterr)
@@ -177,8 +146,8 @@ static enum pl_status make_mount_point(struct pl_error *reterr)
         return PL_OK;
     }
     PL_TRY(pl_file_make_dirs("/run/opt", FOLDER_MODE, reterr));
-    PL_TRY(bind_to("/opt", "/run/opt", reterr));
-    PL_TRY(mount_memory("/opt", "mode=0755", reterr));
+    PL_TRY(pl_mounts_bind("/opt", "/run/opt", reterr));
+    PL_TRY(pl_mounts_memory("/opt", "mode=0755", reterr));
     directory = opendir("/run/opt");
     if (!directory) {
         return pl_error_errno(reterr, "read '/opt'");
@@ -210,7 +179,7 @@ static enum pl_status name_hosts(const struct pl_local *local, struct pl_error *
     }
     PL_TRY(pl_text_check(&text, reterr));
     PL_TRY(pl_file_write_atomic("/run/hosts", text.data, text.length, FILE_MODE, reterr));
-    return bind_to("/run/hosts", "/etc/hosts", reterr);
+    return pl_mounts_bind("/run/hosts", "/etc/hosts", reterr);
 }
 
 /* The code of the job is the caller's folder, and its checkpoints are those of all hosts and runs of this name. */
@@ -219,10 +188,10 @@ static enum pl_status bind_job(const struct pl_local *local, size_t index, struc
     const char *checkpoints = local->job->checkpoint_path;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    PL_TRY(bind_to(local->hosts[index].tree, "/opt/ml", reterr));
+    PL_TRY(pl_mounts_bind(local->hosts[index].tree, "/opt/ml", reterr));
     PL_TRY(pl_file_make_dirs("/opt/ml/code", FOLDER_MODE, reterr));
     if (local->has_code) {
-        PL_TRY(bind_to(local->cwd, "/opt/ml/code", reterr));
+        PL_TRY(pl_mounts_bind(local->cwd, "/opt/ml/code", reterr));
     }
     PL_TRY(bind_channels(local, index, reterr));
     if (!checkpoints) {
@@ -230,7 +199,7 @@ static enum pl_status bind_job(const struct pl_local *local, size_t index, struc
     }
     PL_TRY(pl_local_path(local, &path, reterr, "checkpoints"));
     PL_TRY(pl_file_make_dirs(checkpoints, FOLDER_MODE, reterr));
-    return bind_to(path.data, checkpoints, reterr);
+    return pl_mounts_bind(path.data, checkpoints, reterr);
 }
 
 static enum pl_status make_mounts(const struct pl_local *local, size_t index, const char *const *argv,
@@ -239,9 +208,11 @@ static enum pl_status make_mounts(const struct pl_local *local, size_t index, co
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
         return pl_error_errno(reterr, "make this host's mounts its own");
     }
-    PL_TRY(mount_memory("/run", "mode=0755", reterr));
-    PL_TRY(pl_local_secret_show(local, reterr));
-    PL_TRY(mount_memory("/dev/shm", "mode=1777", reterr));
+    PL_TRY(pl_mounts_memory("/run", "mode=0755", reterr));
+    if (local->job->hosts > 1) {
+        PL_TRY(pl_file_write_atomic(PL_LOCAL_SECRET_PATH, local->secret, sizeof(local->secret), SECRET_MODE, reterr));
+    }
+    PL_TRY(pl_mounts_memory("/dev/shm", "mode=1777", reterr));
     PL_TRY(cover_tmp(local, argv, reterr));
     PL_TRY(make_mount_point(reterr));
     PL_TRY(bind_job(local, index, reterr));

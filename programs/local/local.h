@@ -11,7 +11,7 @@
 #include "base/environment.h"
 #include "base/text.h"
 #include "entrypoint/supervise/signals.h"
-#include "programs/local/job/job.h"
+#include "programs/local/job.h"
 #include "programs/local/metric.h"
 
 #include <limits.h>
@@ -19,8 +19,10 @@
 #include <sys/types.h>
 #include <time.h>
 
+/** Where a host finds the secret of the ssh keys. */
+#define PL_LOCAL_SECRET_PATH "/run/paceline-secret"
+
 enum {
-    PL_LOCAL_MOST_HOSTS = 250, /* the addresses of one network */
     PL_LOCAL_LINE_BYTES = 64 * 1024,
     PL_LOCAL_MOST_ENGINE_OPTIONS = 64,
     PL_LOCAL_SECRET_BYTES = 32,
@@ -80,7 +82,7 @@ struct pl_local_host {
 };
 
 struct pl_local {
-    const struct pl_local_view *job;
+    const struct pl_local_job *job;
     enum pl_local_kind kind;
     bool keep, colour;
     bool has_made_folder;    /* there was no folder of this name */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paceline local [OPTION...] [-- PROGRAM [ARGUMENT...]]
- * paceline local shell [--folder DIR] [--name NAME] HOST [COMMAND [ARGUMENT...]]
  *
  * Runs a training job on this machine as SageMaker would: lays out /opt/ml for each host, starts `paceline train`
  * there, prints the log, packs the model, and tells how the job ended. The exit code is the job's.
@@ -18,12 +17,9 @@
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
 #include "programs/local/host_container.h"
-#include "programs/local/page.h"
 #include "programs/local/rehearse.h"
 #include "programs/local/result.h"
 #include "programs/local/run.h"
-#include "programs/local/secret.h"
-#include "programs/local/shell.h"
 #include "programs/local/spot.h"
 #include "programs/local/tree.h"
 
@@ -41,8 +37,8 @@
 enum { FOLDER_MODE = 0755, LOCK_MODE = 0644, MOST_TRIES = 100, STOP_S = 120 };
 
 struct options {
-    struct pl_local_job *job;
-    const char *folder, *save;
+    struct pl_local_job job;
+    const char *folder;
     uint64_t processes;
     bool help;
 };
@@ -68,24 +64,25 @@ static enum pl_status take_option(struct pl_local *local, struct options *option
         options->help = true;
         return PL_OK;
     case 'n':
-        return pl_local_job_set_name(options->job, optarg, reterr);
+        return pl_local_job_set_name(&options->job, optarg, reterr);
     case 'H':
         PL_TRY(pl_options_whole("hosts", optarg, 1, PL_LOCAL_MOST_HOSTS, &number, reterr));
-        return pl_local_job_set_hosts(options->job, number, reterr);
+        return pl_local_job_set_hosts(&options->job, number, reterr);
     case 'p':
         return pl_options_whole("processes-per-host", optarg, 1, 1024, &options->processes, reterr);
     case 'c':
-        return pl_local_job_add_channel(options->job, optarg, reterr);
+        return pl_local_job_add_channel(&options->job, optarg, reterr);
     case 'y':
-        return pl_local_job_add_hyperparameter(options->job, optarg, reterr);
+        return pl_local_job_add(&options->job, "hyperparameter", optarg, reterr);
     case 'e':
-        return pl_local_job_add_environment(options->job, optarg, reterr);
+        return pl_local_job_add(&options->job, "environment", optarg, reterr);
     case 'm':
-        return pl_local_job_add_metric(options->job, optarg, reterr);
+        return pl_local_job_add(&options->job, "metric", optarg, reterr);
     case 'r':
         PL_TRY(pl_local_rehearse_seconds("max-run", optarg, &number, reterr));
         number /= (uint64_t)PL_NS_PER_S;
-        return pl_local_job_set_max_run(options->job, number > 0 ? number : 1, reterr);
+        options->job.max_run_s = number > 0 ? number : 1;
+        return PL_OK;
     case 's':
         return pl_local_rehearse_seconds("stop", optarg, &local->stop_ns, reterr);
     case 'S':
@@ -100,7 +97,8 @@ static enum pl_status take_option(struct pl_local *local, struct options *option
         return take_kind(optarg, &local->kind, reterr);
     case 'i':
         local->kind = PL_LOCAL_CONTAINERS;
-        return pl_local_job_set_image(options->job, optarg, reterr);
+        options->job.image = optarg;
+        return PL_OK;
     case 'E':
         local->engine_name = optarg;
         return PL_OK;
@@ -117,9 +115,6 @@ static enum pl_status take_option(struct pl_local *local, struct options *option
     case 'f':
         options->folder = optarg;
         return PL_OK;
-    case 'w':
-        options->save = optarg;
-        return PL_OK;
     default:
         return PL_OK; /* the job's file, which was read first */
     }
@@ -127,7 +122,6 @@ static enum pl_status take_option(struct pl_local *local, struct options *option
 
 static const struct option table[] = {{"help", no_argument, NULL, 'h'},
                                       {"job", required_argument, NULL, 'j'},
-                                      {"save-job", required_argument, NULL, 'w'},
                                       {"name", required_argument, NULL, 'n'},
                                       {"hosts", required_argument, NULL, 'H'},
                                       {"processes-per-host", required_argument, NULL, 'p'},
@@ -155,10 +149,10 @@ static enum pl_status read_job(int argc, char **argv, struct options *options, s
     enum pl_status status;
     int option;
 
-    PL_TRY(pl_local_job_new(&options->job, reterr));
+    PL_TRY(pl_local_job_init(&options->job, reterr));
     while ((status = pl_options_next(argc, argv, "h", table, &option, reterr)) == PL_OK) {
         if (option == 'j') {
-            PL_TRY(pl_local_job_read(options->job, optarg, reterr));
+            PL_TRY(pl_local_job_read(&options->job, optarg, reterr));
         }
     }
     return status == PL_END ? PL_OK : status;
@@ -171,9 +165,9 @@ static enum pl_status add_processes(struct options *options, struct pl_error *re
     if (options->processes == 0) {
         return PL_OK;
     }
-    PL_TRY(pl_local_job_add_hyperparameter(options->job, "sagemaker_mpi_enabled=true", reterr));
+    PL_TRY(pl_local_job_add(&options->job, "hyperparameter", "sagemaker_mpi_enabled=true", reterr));
     snprintf(text, sizeof(text), "sagemaker_mpi_num_of_processes_per_host=%u", (unsigned)options->processes);
-    return pl_local_job_add_hyperparameter(options->job, text, reterr);
+    return pl_local_job_add(&options->job, "hyperparameter", text, reterr);
 }
 
 static enum pl_status read_options(int argc, char **argv, struct pl_local *local, struct options *options,
@@ -200,9 +194,10 @@ static enum pl_status read_options(int argc, char **argv, struct pl_local *local
                             argv[optind]);
     }
     if (optind < argc) {
-        PL_TRY(pl_local_job_set_words(options->job, argv + optind, (size_t)(argc - optind), reterr));
+        PL_TRY(pl_local_job_set_words(&options->job, argv + optind, (size_t)(argc - optind), reterr));
     }
-    PL_TRY(pl_local_job_check(options->job, &local->job, reterr));
+    PL_TRY(pl_local_job_check(&options->job, reterr));
+    local->job = &options->job;
     return pl_local_metrics_new(local->job->metrics, local->job->metric_count, &local->metrics, reterr);
 }
 
@@ -224,7 +219,7 @@ static void say_ignored(const struct pl_local *local)
     }
 }
 
-static bool names_program(const struct pl_local_view *job)
+static bool names_program(const struct pl_local_job *job)
 {
     for (size_t i = 0; i < job->hyperparameter_count; i++) {
         if (strcmp(job->hyperparameters[i].name, "sagemaker_program") == 0) {
@@ -268,9 +263,7 @@ static enum pl_status lock(struct pl_local *local, bool *ret_made, struct pl_err
     if (!pl_local_tree_is_locked(local, AT_FDCWD, path.data)) {
         return pl_error_set(reterr, PL_NOT_FOUND, "'%s' was removed while this call locked it", path.data);
     }
-    return ftruncate(local->lock_fd, 0) == 0 /* what an earlier call wrote there goes, see state.h */
-               ? PL_OK
-               : pl_error_errno(reterr, "empty '%s'", path.data);
+    return PL_OK;
 }
 
 /* The folder is this call's own if this call made it and no other one has been in it, which the lock's file tells. */
@@ -412,7 +405,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(pl_local_channels_check(local, reterr));
     PL_TRY(pl_local_tree_clear(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
-    PL_TRY(pl_local_secret_make(local, reterr));
+    PL_TRY(pl_local_tree_make_secret(local, reterr));
     PL_TRY(remove_earlier(local, reterr));
     PL_TRY(open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
@@ -429,7 +422,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
         pl_log(PL_LOG_WARNING, "spot stop: there was none, because the job ended before it");
     }
     status = pl_local_result_pack(local, reterr);
-    pl_local_page_write(local);
+    pl_local_result_write(local);
     pl_local_result_print(local); /* on a full disk too */
     return status;
 }
@@ -450,7 +443,7 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     PL_TRY(local->hosts ? PL_OK : PL_MEMORY);
     PL_TRY(pl_signals_open(&local->signals, reterr));
     pl_process_adopt_orphans();
-    pl_local_secret_remove_left(options->folder);
+    pl_local_tree_remove_secrets(options->folder);
     PL_TRY(open_folder(local, options, reterr));
     PL_TRY(pl_local_rehearse_check(local, reterr));
     PL_TRY(pl_local_hosts_choose(local, reterr));
@@ -477,23 +470,10 @@ static int exit_code(enum pl_status status, int code)
     return status == PL_OK ? code : status == PL_INVALID || status == PL_NOT_FOUND ? PL_EXIT_USAGE : EXIT_FAILURE;
 }
 
-static int run_shell(int argc, char **argv)
-{
-    struct pl_error error = PL_ERROR_NONE;
-    char text[1200];
-    int code = 0;
-    const enum pl_status status = pl_local_shell(argc, argv, &code, &error);
-
-    if (status != PL_OK) {
-        pl_log(PL_LOG_ERROR, "shell: %s", pl_error_text(&error, text, sizeof(text)));
-    }
-    return exit_code(status, code);
-}
-
 int main(int argc, char **argv)
 {
-    static struct pl_local local; /* the lines of its hosts are too large for the stack */
-    struct options options = {.folder = "paceline-local"};
+    static struct pl_local local; /* both are too large for the stack */
+    static struct options options = {.folder = "paceline-local"};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
     char text[1200];
@@ -504,9 +484,6 @@ int main(int argc, char **argv)
     local.lose.due_ns = local.cut.due_ns = PL_DEADLINE_NEVER;
     local.stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
     pl_log_open("paceline local");
-    if (argc > 1 && strcmp(argv[1], "shell") == 0) {
-        return run_shell(argc - 1, argv + 1);
-    }
     if (read_options(argc, argv, &local, &options, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
         return PL_EXIT_USAGE;
@@ -515,17 +492,13 @@ int main(int argc, char **argv)
         pl_verbs_print_help("local", stdout);
         return EXIT_SUCCESS;
     }
-    if (options.save) {
-        status = pl_local_job_save(options.job, options.save, &error);
-    } else {
-        status = run_all(&local, &options, &code, &error);
-        if (status != PL_OK && local.run_ns == 0 && local.has_made_folder && *local.folder) {
-            pl_local_tree_remove_folder(&local); /* a job that was refused leaves nothing */
-        }
+    status = run_all(&local, &options, &code, &error);
+    if (status != PL_OK && local.run_ns == 0 && local.has_made_folder && *local.folder) {
+        pl_local_tree_remove_folder(&local); /* a job that was refused leaves nothing */
     }
     if (status != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
     }
-    pl_local_job_free(options.job);
+    pl_local_job_done(&options.job);
     return exit_code(status, code);
 }

@@ -8,7 +8,7 @@
 #ifndef PL_PROGRAMS_LOCAL_METRIC_H
 #define PL_PROGRAMS_LOCAL_METRIC_H
 
-#include "programs/local/job/job.h"
+#include "programs/local/job.h"
 
 #include <stdio.h>
 

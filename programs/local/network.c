@@ -7,7 +7,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
@@ -21,7 +20,6 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define BRIDGE "sw0"
@@ -167,45 +165,34 @@ static enum pl_status plug(unsigned number, pid_t pid, struct pl_error *reterr)
     return set_up(fd, name, reterr);
 }
 
+/* What the process in the network is asked for. */
 struct task {
-    enum { NEW, PLUG, PULL_OUT, PLUG_IN_AGAIN } what;
-    int network_fd; /* but for a new network with a bridge */
+    enum { PLUG, PULL_OUT, PLUG_IN_AGAIN } what;
     unsigned number;
     pid_t pid; /* of the host to plug in */
 };
 
-/* What a process of its own does in the network of the hosts: this process could not come back from there unless it is
- * root. */
-static enum pl_status work(const struct task *task, struct pl_error *reterr)
-{
-    if (task->what == NEW) {
-        return unshare(CLONE_NEWNET) == 0 ? make_bridge(reterr) : pl_error_errno(reterr, "make a network namespace");
-    }
-    if (setns(task->network_fd, CLONE_NEWNET) != 0) {
-        return pl_error_errno(reterr, "enter the network of the hosts");
-    }
-    return task->what == PLUG ? plug(task->number, task->pid, reterr)
-                              : set_cable(task->number, task->what == PLUG_IN_AGAIN, reterr);
-}
-
-/* The worker tells how it went, and then ends when its input does. */
-_Noreturn static void be_worker(const struct task *task, int input_fd, int output_fd)
+/* Lives in the network, which ends with its last process; does what it is asked for, until nobody can ask any more. */
+_Noreturn static void serve(int fd)
 {
     struct pl_error error = PL_ERROR_NONE;
-    char none;
+    struct task task;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    error.status = work(task, &error);
-    if (pl_file_write_fd(output_fd, &error, sizeof(error), "a report", NULL) != PL_OK) {
-        _exit(EXIT_FAILURE);
+    error.status =
+        unshare(CLONE_NEWNET) == 0 ? make_bridge(&error) : pl_error_errno(&error, "make a network namespace");
+    while (pl_file_write_fd(fd, &error, sizeof(error), "a report", NULL) == PL_OK &&
+           read(fd, &task, sizeof(task)) == (ssize_t)sizeof(task)) {
+        error = PL_ERROR_NONE;
+        error.status = task.what == PLUG ? plug(task.number, task.pid, &error)
+                                         : set_cable(task.number, task.what == PLUG_IN_AGAIN, &error);
     }
-    _exit(read(input_fd, &none, 1) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+    _exit(EXIT_SUCCESS);
 }
 
-static enum pl_status read_report(int fd, pid_t worker, int *ret_fd, struct pl_error *reterr)
+static enum pl_status read_report(int fd, struct pl_error *reterr)
 {
     struct pl_error error;
-    char path[64];
     size_t bytes;
 
     PL_TRY(pl_file_read_some(fd, &error, sizeof(error), pl_deadline_after_ns(WORK_NS), "the report of a network",
@@ -213,67 +200,44 @@ static enum pl_status read_report(int fd, pid_t worker, int *ret_fd, struct pl_e
     if (bytes != sizeof(error)) {
         return pl_error_set(reterr, PL_FAILED, "the process that makes the network of the hosts ended");
     }
-    if (error.status != PL_OK) {
-        if (reterr) {
-            *reterr = error;
-        }
-        return error.status;
+    if (error.status != PL_OK && reterr) {
+        *reterr = error;
     }
-    if (!ret_fd) {
-        return PL_OK;
-    }
-    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)worker);
-    *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
-    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '%s'", path);
+    return error.status;
 }
 
-static enum pl_status run_worker(const struct task *task, int *ret_fd, struct pl_error *reterr)
+static enum pl_status ask(int network_fd, const struct task *task, struct pl_error *reterr)
 {
-    int input[2], output[2];
-    enum pl_status status;
-    pid_t worker;
-
-    if (pipe2(input, O_CLOEXEC) != 0) {
-        return pl_error_errno(reterr, "make a pipe");
-    }
-    if (pipe2(output, O_CLOEXEC) != 0) {
-        status = pl_error_errno(reterr, "make a pipe");
-        close(input[0]);
-        close(input[1]);
-        return status;
-    }
-    worker = fork();
-    if (worker == 0) {
-        close(input[1]);
-        close(output[0]);
-        be_worker(task, input[0], output[1]);
-    }
-    close(input[0]);
-    close(output[1]);
-    status = worker < 0 ? pl_error_errno(reterr, "start a process") : read_report(output[0], worker, ret_fd, reterr);
-    close(input[1]);
-    close(output[0]);
-    while (worker > 0 && waitpid(worker, NULL, 0) < 0 && errno == EINTR) {
-    }
-    return status;
+    PL_TRY(pl_file_write_fd(network_fd, task, sizeof(*task), "a task", reterr));
+    return read_report(network_fd, reterr);
 }
 
 enum pl_status pl_local_network_new(int *ret_fd, struct pl_error *reterr)
 {
-    return run_worker(&(struct task){.what = NEW}, ret_fd, reterr);
+    int ends[2];
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        return pl_error_errno(reterr, "make a socket");
+    }
+    pid = fork(); /* this process could not come back from there unless it is root */
+    if (pid == 0) {
+        close(ends[0]);
+        serve(ends[1]);
+    }
+    close(ends[1]);
+    *ret_fd = ends[0];
+    return pid < 0 ? pl_error_errno(reterr, "start a process") : read_report(ends[0], reterr);
 }
 
 enum pl_status pl_local_network_plug(int network_fd, unsigned number, pid_t pid, struct pl_error *reterr)
 {
-    return run_worker(&(struct task){.what = PLUG, .network_fd = network_fd, .number = number, .pid = pid}, NULL,
-                      reterr);
+    return ask(network_fd, &(struct task){.what = PLUG, .number = number, .pid = pid}, reterr);
 }
 
 enum pl_status pl_local_network_set_cable(int network_fd, unsigned number, bool is_in, struct pl_error *reterr)
 {
-    return run_worker(
-        &(struct task){.what = is_in ? PLUG_IN_AGAIN : PULL_OUT, .network_fd = network_fd, .number = number}, NULL,
-        reterr);
+    return ask(network_fd, &(struct task){.what = is_in ? PLUG_IN_AGAIN : PULL_OUT, .number = number}, reterr);
 }
 
 static enum pl_status set_address(int fd, unsigned long what, const char *text, struct pl_error *reterr)

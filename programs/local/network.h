@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The network of hosts in namespaces: a bridge in a network namespace of its own, which ends with the last
- * descriptor of it, and for each host a cable to the bridge. Host N has the address 10.78.0.N on eth0. The
+ * The network of hosts in namespaces: a bridge in a network namespace of its own, which a process keeps, and for each
+ * host a cable to the bridge. Host N has the address 10.78.0.N on eth0. The
  * machine's own network is not touched.
  *
  * Source  rtnetlink(7), linux/if_link.h (veth), linux/if_bridge.h.
@@ -14,7 +14,10 @@
 
 #include <sys/types.h>
 
-/** Makes the namespace of the bridge, by a process of its own. */
+/**
+ * Starts the process that has the bridge in a network namespace of its own. It ends, and with it the network, when
+ * `*ret_fd` is closed, which is set after an error too.
+ */
 enum pl_status pl_local_network_new(int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Makes eth0 in the network namespace of process `pid`, and plugs its cable into the bridge. */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packs a job's results and prints its end. */
+/* Packs a job's results, prints its end, and writes job.json and the report. */
 #include "programs/local/result.h"
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/job/secrets.h"
 #include "programs/local/files.h"
 #include "programs/local/run.h"
-#include "programs/local/stop.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -17,9 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { COPY_BYTES = 64 * 1024, MOST_FAILURE_BYTES = 1 << 20 };
+#define PAGE_NS (60 * PL_NS_PER_S) /* how long the report may take, of a log of gigabytes too */
+
+enum { COPY_BYTES = 64 * 1024, MOST_FAILURE_BYTES = 1 << 20, FILE_MODE = 0644 };
 
 static void free_archive(struct archive **archive)
 {
@@ -250,7 +254,24 @@ static const struct pl_local_host *client_reason(const struct pl_local *local, s
     return reason->failed ? NULL : &local->hosts[0];
 }
 
-const struct pl_local_host *pl_local_result_reason(const struct pl_local *local, struct pl_text *reason)
+/* Completed, Failed, Stopped or Interrupted (a spot stop that nothing followed). */
+static const char *status_of(const struct pl_local *local)
+{
+    const struct pl_local_host *failed;
+
+    switch (local->end) {
+    case PL_LOCAL_STOP:
+    case PL_LOCAL_LIMIT:
+        return "Stopped";
+    case PL_LOCAL_SPOT:
+        return "Interrupted";
+    default:
+        return pl_local_run_code(local, &failed) == 0 && *local->unpacked == '\0' ? "Completed" : "Failed";
+    }
+}
+
+/* Appends the FailureReason as SageMaker cuts it; nothing if the job did not fail. Returns the host that it is of. */
+static const struct pl_local_host *reason_of(const struct pl_local *local, struct pl_text *reason)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     PL_AUTO_FREE char *failure = NULL;
@@ -258,7 +279,7 @@ const struct pl_local_host *pl_local_result_reason(const struct pl_local *local,
     size_t bytes = 0;
 
     pl_local_run_code(local, &host);
-    if (strcmp(pl_local_result_status(local), "Failed") != 0) {
+    if (strcmp(status_of(local), "Failed") != 0) {
         return NULL;
     }
     if (!host || local->end == PL_LOCAL_UNFED) {
@@ -320,28 +341,12 @@ void pl_local_result_say_stop(const struct pl_local *local)
     }
 }
 
-const char *pl_local_result_status(const struct pl_local *local)
-{
-    const struct pl_local_host *failed;
-
-    switch (local->end) {
-    case PL_LOCAL_STOP:
-    case PL_LOCAL_LIMIT:
-        return "Stopped";
-    case PL_LOCAL_SPOT:
-        return "Interrupted";
-    default:
-        return pl_local_run_code(local, &failed) == 0 && *local->unpacked == '\0' ? "Completed" : "Failed";
-    }
-}
-
 void pl_local_result_print(const struct pl_local *local)
 {
     PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE, path = PL_TEXT_NONE;
-    const struct pl_local_host *failed = pl_local_result_reason(local, &reason);
+    const struct pl_local_host *failed = reason_of(local, &reason);
 
-    printf("\nStatus: %s%s\n", pl_local_result_status(local),
-           local->end == PL_LOCAL_LIMIT ? " (MaxRuntimeExceeded)" : "");
+    printf("\nStatus: %s%s\n", status_of(local), local->end == PL_LOCAL_LIMIT ? " (MaxRuntimeExceeded)" : "");
     if (failed) {
         printf("FailureReason (%s): %s\n", failed->name, reason.data);
     }
@@ -359,4 +364,97 @@ void pl_local_result_print(const struct pl_local *local)
         printf("Trees: %s/algo-*\n", local->folder);
     }
     fflush(stdout);
+}
+
+/* ---- job.json and the report ---- */
+
+static void write_pairs(struct pl_json_writer *writer, const char *name, const struct pl_local_pair *pairs,
+                        size_t count)
+{
+    pl_json_write_object(writer, name);
+    for (size_t i = 0; i < count; i++) {
+        pl_json_write_text(writer, pairs[i].name, pl_secrets_is_name(pairs[i].name) ? "***" : pairs[i].value);
+    }
+    pl_json_write_close(writer);
+}
+
+static void write_seconds(struct pl_json_writer *writer, const char *name, int64_t from_ns, int64_t to_ns)
+{
+    pl_json_write_double(writer, name, (double)((to_ns - from_ns) / PL_NS_PER_MS) / 1e3);
+}
+
+/* The wall clock's time of a moment that `monotonic_ns` is, as the AWS command line prints times. */
+static void write_time(struct pl_json_writer *writer, const char *name, int64_t monotonic_ns)
+{
+    const time_t at = time(NULL) - (time_t)((pl_clock_now_ns() - monotonic_ns) / PL_NS_PER_S);
+    struct tm utc;
+    char text[32];
+
+    if (gmtime_r(&at, &utc) && strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S+00:00", &utc) > 0) {
+        pl_json_write_text(writer, name, text);
+    }
+}
+
+static enum pl_status write_job(const struct pl_local *local, struct pl_error *reterr)
+{
+    const struct pl_local_job *job = local->job;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE, reason = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    struct pl_json_writer writer = PL_JSON_WRITER(&text);
+
+    writer.lines = true;
+    pl_json_write_object(&writer, NULL);
+    pl_json_write_text(&writer, "TrainingJobName", job->name);
+    pl_json_write_text(&writer, "TrainingJobStatus", status_of(local));
+    pl_json_write_text(&writer, "SecondaryStatus",
+                       local->end == PL_LOCAL_LIMIT ? "MaxRuntimeExceeded" : status_of(local));
+    if (reason_of(local, &reason)) {
+        pl_json_write_text(&writer, "FailureReason", reason.data);
+    }
+    pl_json_write_object(&writer, "ResourceConfig");
+    pl_json_write_int64(&writer, "InstanceCount", (int64_t)job->hosts);
+    pl_json_write_close(&writer);
+    write_time(&writer, "CreationTime", local->begin_ns);
+    write_time(&writer, "TrainingStartTime", local->run_ns);
+    write_time(&writer, "TrainingEndTime", local->packed_ns > 0 ? local->packed_ns : local->ended_ns);
+    pl_json_write_object(&writer, "seconds");
+    write_seconds(&writer, "preparation", local->begin_ns, local->run_ns);
+    write_seconds(&writer, "program", local->run_ns, local->ended_ns);
+    write_seconds(&writer, "end", local->ended_ns, local->packed_ns);
+    pl_json_write_close(&writer);
+    pl_json_write_list(&writer, "MetricDefinitions");
+    for (size_t i = 0; i < job->metric_count; i++) {
+        pl_json_write_object(&writer, NULL);
+        pl_json_write_text(&writer, "Name", job->metrics[i].name);
+        pl_json_write_text(&writer, "Regex", job->metrics[i].value);
+        pl_json_write_close(&writer);
+    }
+    pl_json_write_close(&writer);
+    write_pairs(&writer, "HyperParameters", job->hyperparameters, job->hyperparameter_count);
+    write_pairs(&writer, "Environment", job->environment, job->environment_count);
+    pl_json_write_close(&writer);
+    PL_TRY(pl_local_path(local, &path, reterr, "job.json"));
+    return pl_json_write_file(&writer, path.data, FILE_MODE, reterr);
+}
+
+void pl_local_result_write(struct pl_local *local)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        if (local->hosts[i].log) {
+            fflush(local->hosts[i].log);
+        }
+    }
+    status = write_job(local, &error);
+    if (status == PL_OK) {
+        status = pl_local_run_program(local, (const char *const[]){local->paceline, "report", local->folder, NULL}, -1,
+                                      local->stops_allowed, pl_deadline_after_ns(PAGE_NS),
+                                      "`paceline report` wrote its page", &error);
+    }
+    if (status != PL_OK) {
+        char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+        pl_log(PL_LOG_WARNING, "there is no report: %s", pl_error_text(&error, text, sizeof(text)));
+    }
 }

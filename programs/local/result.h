@@ -3,7 +3,7 @@
  * The end of a job as SageMaker shows it: packs the models and outputs of all hosts, and prints the status, the
  * failure's reason, times, metrics and files.
  *
- * Test  tests/integration/local.sh
+ * Test  tests/integration/local.sh, tests/integration/report.py
  */
 #ifndef PL_PROGRAMS_LOCAL_RESULT_H
 #define PL_PROGRAMS_LOCAL_RESULT_H
@@ -18,12 +18,12 @@ enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *ret
 /** Tells in one sentence what the hosts made of a stop; nothing if there was none. */
 void pl_local_result_say_stop(const struct pl_local *local);
 
-/** Completed, Failed, Stopped or Interrupted (a spot stop that nothing followed). */
-const char *pl_local_result_status(const struct pl_local *local);
-
-/** Appends the FailureReason as SageMaker cuts it; nothing if the job did not fail. Returns the host that it is of. */
-const struct pl_local_host *pl_local_result_reason(const struct pl_local *local, struct pl_text *reason);
-
 void pl_local_result_print(const struct pl_local *local);
+
+/**
+ * Writes job.json, which has the members of DescribeTrainingJob that have a meaning here, and lets `paceline report`
+ * make report.html of it, the logs and the trees, which are still there. A failure is a warning.
+ */
+void pl_local_result_write(struct pl_local *local);
 
 #endif

@@ -11,12 +11,12 @@
 #include "programs/local/channels.h"
 #include "programs/local/host.h"
 #include "programs/local/host_container.h"
+#include "programs/local/network.h"
 #include "programs/local/rehearse.h"
 #include "programs/local/spot.h"
-#include "programs/local/state.h"
-#include "programs/local/stop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,9 +28,84 @@
 #define OTHERS_NS (30 * PL_NS_PER_S) /* after a failure, how long the other hosts may take to end by themselves */
 #define LOST_NS (120 * PL_NS_PER_S)  /* the same after --lose: a silent host counts as lost after some time */
 #define NAP_NS (5 * PL_NS_PER_MS)
+#define END_NS (10 * PL_NS_PER_S) /* of a program, after a signal */
 #define FEED_NS (10 * PL_NS_PER_S)
 
 enum { MOST_READS = 4, MOST_STATUS_BYTES = 8192, COLOURS = 6 };
+
+/* ---- stops, in every phase ---- */
+
+unsigned pl_local_stops(struct pl_local *local)
+{
+    int number;
+
+    while ((number = pl_signals_next(&local->signals)) != 0) {
+        local->stops += number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+    }
+    return local->stops;
+}
+
+unsigned pl_local_stops_allowed(struct pl_local *local)
+{
+    const unsigned stops = pl_local_stops(local);
+
+    return stops > 0 ? stops : 1;
+}
+
+static enum pl_status await(struct pl_local *local, pid_t program, unsigned allowed, int64_t deadline_ns,
+                            const char *what, struct pl_error *reterr)
+{
+    struct pollfd signal_fd = {.fd = local->signals.fd, .events = POLLIN};
+    unsigned stops, known = allowed;
+    int status = 0, sent = 0;
+    bool is_signal, late;
+    pid_t ended;
+
+    for (;;) {
+        stops = pl_local_stops(local); /* before the program is looked at: SIGCHLD wakes poll() only once */
+        ended = waitpid(program, &status, WNOHANG);
+        late = pl_deadline_passed(deadline_ns);
+        if (ended != 0 || (late && sent == SIGKILL)) {
+            break; /* a program that SIGKILL does not end hangs in the kernel */
+        }
+        if (late || stops > known) {
+            sent = late || sent != 0 || stops > allowed + 1 ? SIGKILL : SIGTERM;
+            known = stops;
+            kill(program, sent);
+            deadline_ns = pl_deadline_after_ns(END_NS);
+        }
+        poll(&signal_fd, 1, pl_deadline_poll_ms(deadline_ns));
+    }
+    if (stops > allowed && sent != 0) {
+        return pl_error_set(reterr, PL_CANCELLED, "stopped while %s", what);
+    }
+    if (sent != 0) {
+        return pl_error_set(reterr, PL_TIMEOUT, "stopped at its deadline while %s", what);
+    }
+    return ended == program && pl_process_status_code(status, &is_signal) == 0
+               ? PL_OK
+               : pl_error_set(reterr, PL_FAILED, "failed while %s", what);
+}
+
+enum pl_status pl_local_run_program(struct pl_local *local, const char *const *argv, int output_fd, unsigned allowed,
+                                    int64_t deadline_ns, const char *what, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    struct pl_process_setup setup = {.argv = argv,
+                                     .environment = pl_environment_strings(local->environment),
+                                     .signals = &local->signals,
+                                     .stdin_fd = null_fd,
+                                     .stdout_fd = output_fd,
+                                     .stderr_fd = output_fd,
+                                     .own_group = true, /* Control-C is for this program */
+                                     .death_signal = SIGTERM};
+    pid_t pid;
+
+    PL_TRY(pl_process_spawn(&setup, &pid, reterr));
+    return await(local, pid, allowed, deadline_ns, what, reterr);
+}
+
+/* ---- the run ---- */
 
 struct run {
     struct pl_local *local;
@@ -191,7 +266,6 @@ static void note_end(struct run *run, pid_t pid, int status)
 
             host->pid = 0;
             host->code = is_signal ? 128 + code : code;
-            pl_local_state_write(local);
             if (host->code != 0 && run->others_ns == PL_DEADLINE_NEVER && local->end == PL_LOCAL_RUNS) {
                 run->others_ns = pl_deadline_after_ns(host->lost ? LOST_NS : OTHERS_NS);
             }
@@ -310,6 +384,7 @@ static void end_all(struct pl_local *local)
     for (size_t i = 0; i < local->feed_count; i++) {
         kill(local->feeds[i], SIGTERM);
     }
+    pl_file_close_at(&local->network_fd); /* its process ends */
     while ((ended = waitpid(-1, &status, WNOHANG)) >= 0 || errno == EINTR) {
         if (ended == 0) {
             if (pl_deadline_passed(deadline_ns)) {
@@ -328,7 +403,7 @@ static void end_all(struct pl_local *local)
 /* What the first process of each host runs: the image's entry point and its arguments, as containers have them. */
 static enum pl_status make_words(const struct pl_local *local, const char ***ret_words, struct pl_error *reterr)
 {
-    const struct pl_local_view *job = local->job;
+    const struct pl_local_job *job = local->job;
     const char **words = pl_memory_new(job->entrypoint_words + job->argument_words + 4, sizeof(*words), reterr);
     size_t count = 0;
 
@@ -362,11 +437,13 @@ static enum pl_status find_first(const struct pl_local *local, const char **word
 
 static enum pl_status start_all(struct pl_local *local, const char *const *words, struct pl_error *reterr)
 {
+    if (local->kind == PL_LOCAL_NAMESPACES && local->job->hosts > 1) {
+        PL_TRY(pl_local_network_new(&local->network_fd, reterr));
+    }
     PL_TRY(pl_local_channels_feed(local, reterr));
     for (size_t i = 0; i < local->job->hosts; i++) {
         PL_TRY(pl_local_host_start(local, i, words, reterr));
     }
-    pl_local_state_write(local);
     return PL_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json/json_write.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <dirent.h>
@@ -12,10 +13,12 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FOLDER_MODE = 0755, FILE_MODE = 0644, MOST_DEPTH = 64 };
+enum { FOLDER_MODE = 0755, FILE_MODE = 0644, SECRET_MODE = 0600, MOST_DEPTH = 64 };
 
 static const char one_group[] = "homogeneousCluster"; /* SageMaker's name of the group of a job without groups */
 
@@ -69,12 +72,7 @@ enum pl_status pl_local_tree_name_hosts(struct pl_local *local, struct pl_error 
 
 bool pl_local_tree_has_channel(const struct pl_local *local, size_t index, const struct pl_local_channel *channel)
 {
-    for (size_t i = 0; i < channel->group_count; i++) {
-        if (strcmp(channel->groups[i], local->hosts[index].group) == 0) {
-            return true;
-        }
-    }
-    return channel->group_count == 0;
+    return pl_local_channel_is_of(channel, local->hosts[index].group);
 }
 
 static enum pl_status write_json(const struct pl_local_host *host, const char *name,
@@ -370,5 +368,54 @@ void pl_local_tree_give_folder(const struct pl_local *local, const char *path)
 
     if (fd >= 0 && find_owner(local, &owner) && fstat(fd, &info) == 0) {
         give_one(fd, &info, &owner);
+    }
+}
+
+/* ---- the secret of the hosts' ssh keys ---- */
+
+enum pl_status pl_local_tree_make_secret(struct pl_local *local, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (local->job->hosts == 1) {
+        return PL_OK;
+    }
+    if (getrandom(local->secret, sizeof(local->secret), 0) != (ssize_t)sizeof(local->secret)) {
+        return pl_error_errno(reterr, "make a secret");
+    }
+    if (local->kind != PL_LOCAL_CONTAINERS) {
+        return PL_OK;
+    }
+    PL_TRY(pl_local_path(local, &path, reterr, "secret"));
+    return pl_file_write_atomic(path.data, local->secret, sizeof(local->secret), SECRET_MODE, reterr);
+}
+
+/* The lock of a call that runs cannot be had. */
+static void remove_secret(const char *folder, const char *name)
+{
+    PL_AUTO_TEXT struct pl_text lock = PL_TEXT_NONE, secret = PL_TEXT_NONE;
+    PL_AUTO_CLOSE int fd = -1;
+
+    pl_text_printf(&lock, "%s/%s/lock", folder, name);
+    pl_text_printf(&secret, "%s/%s/secret", folder, name);
+    if (pl_text_check(&lock, NULL) != PL_OK || pl_text_check(&secret, NULL) != PL_OK ||
+        access(secret.data, F_OK) != 0) {
+        return;
+    }
+    fd = open(lock.data, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && unlink(secret.data) == 0) {
+        pl_log(PL_LOG_INFO, "removed '%s', which an earlier call left", secret.data);
+    }
+}
+
+void pl_local_tree_remove_secrets(const char *folder)
+{
+    PL_AUTO_DIRECTORY DIR *directory = opendir(folder);
+    const struct dirent *entry;
+
+    while (directory && (entry = readdir(directory))) {
+        if (entry->d_name[0] != '.') {
+            remove_secret(folder, entry->d_name);
+        }
     }
 }

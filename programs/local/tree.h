@@ -47,4 +47,13 @@ void pl_local_tree_give(const struct pl_local *local);
 /** The same for the folder `path` alone, without what is in it. */
 void pl_local_tree_give_folder(const struct pl_local *local, const char *path);
 
+/**
+ * Draws the secret from which several hosts derive their ssh keys. A host in namespaces has it in its own memory only;
+ * for containers this writes the file FOLDER/NAME/secret, which they mount.
+ */
+enum pl_status pl_local_tree_make_secret(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Removes what calls that do not run any more left of that below `folder`, which holds the folders of all names. */
+void pl_local_tree_remove_secrets(const char *folder);
+
 #endif

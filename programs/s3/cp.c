@@ -14,10 +14,87 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { BAR = 24, DRAW_MS = 100 };
+
+/* ---- the progress line on a terminal ---- */
+
+struct progress {
+    bool shown;
+    uint64_t total_bytes, moved_bytes;
+    int64_t begun_ns, drawn_ns;
+};
+
+static void progress_begin(struct progress *progress, uint64_t total_bytes, bool quiet)
+{
+    *progress = (struct progress){
+        .shown = !quiet && isatty(STDERR_FILENO), .total_bytes = total_bytes, .begun_ns = pl_clock_now_ns()};
+}
+
+static void print_bytes(double bytes, char *text, size_t text_bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    size_t unit = 0;
+
+    while (bytes >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+        bytes /= 1000;
+        unit++;
+    }
+    snprintf(text, text_bytes, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+static void draw(const struct progress *progress, const char *name)
+{
+    double part = progress->total_bytes ? (double)progress->moved_bytes / (double)progress->total_bytes : 0;
+    double seconds = (double)(pl_clock_now_ns() - progress->begun_ns) / 1e9;
+    double rate = seconds > 0 ? (double)progress->moved_bytes / seconds : 0;
+    char moved[32], total[32], speed[32], bar[BAR + 1];
+    const char *slash = strrchr(name, '/');
+    int full;
+
+    part = part > 1 ? 1 : part;
+    full = (int)(part * BAR);
+    memset(bar, '.', BAR);
+    memset(bar, '#', (size_t)full);
+    bar[BAR] = '\0';
+    print_bytes((double)progress->moved_bytes, moved, sizeof(moved));
+    print_bytes((double)progress->total_bytes, total, sizeof(total));
+    print_bytes(rate, speed, sizeof(speed));
+    if (progress->total_bytes) {
+        double left_s = rate > 0 ? (double)(progress->total_bytes - progress->moved_bytes) / rate : 0;
+
+        fprintf(stderr, "\r[%s] %3.0f %% %s of %s, %s/s, %.0f s left  %.40s\033[K", bar, part * 100, moved, total,
+                speed, left_s, slash ? slash + 1 : name);
+    } else {
+        fprintf(stderr, "\r%s, %s/s  %.40s\033[K", moved, speed, slash ? slash + 1 : name);
+    }
+}
+
+static void progress_move(struct progress *progress, const char *name, uint64_t bytes)
+{
+    int64_t now_ns = pl_clock_now_ns();
+
+    progress->moved_bytes += bytes;
+    if (progress->shown && now_ns - progress->drawn_ns >= DRAW_MS * PL_NS_PER_MS) {
+        progress->drawn_ns = now_ns;
+        draw(progress, name);
+    }
+}
+
+static void progress_end(struct progress *progress)
+{
+    if (progress->shown) {
+        draw(progress, "");
+        fputc('\n', stderr);
+    }
+}
+
+/* ---- downloads ---- */
 
 static const char *last_part(const char *path)
 {
@@ -36,13 +113,13 @@ static bool is_directory(const char *path)
 
 static void moved(void *context, const char *name, uint64_t bytes)
 {
-    pl_tool_progress_move(context, name, bytes);
+    progress_move(context, name, bytes);
 }
 
 enum pl_status pl_tool_download(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count,
                                 struct pl_error *reterr)
 {
-    struct pl_tool_progress progress;
+    struct progress progress;
     struct pl_s3_progress callback = {&progress, moved};
     uint64_t total_bytes = 0;
     enum pl_status status;
@@ -50,10 +127,10 @@ enum pl_status pl_tool_download(struct pl_tool *tool, struct pl_s3_fetch *fetche
     for (size_t i = 0; i < count; i++) {
         total_bytes += fetches[i].object.size_bytes;
     }
-    pl_tool_progress_begin(&progress, total_bytes, tool->quiet);
+    progress_begin(&progress, total_bytes, tool->quiet);
     status = pl_s3_download(tool->client, fetches, count, &tool->stream_options, tool->again, tool->timeout_ns,
                             &callback, reterr);
-    pl_tool_progress_end(&progress);
+    progress_end(&progress);
     return status;
 }
 
@@ -146,9 +223,11 @@ static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const
     return status;
 }
 
+/* ---- uploads ---- */
+
 struct upload_progress {
     const struct pl_tool *tool;
-    struct pl_tool_progress *progress;
+    struct progress *progress;
     pthread_mutex_t *lock;
     const char *name;
     uint64_t reported_bytes;
@@ -159,7 +238,7 @@ static void uploaded(void *context, uint64_t bytes)
     struct upload_progress *upload = context;
 
     pthread_mutex_lock(upload->lock);
-    pl_tool_progress_move(upload->progress, upload->name, bytes - upload->reported_bytes);
+    progress_move(upload->progress, upload->name, bytes - upload->reported_bytes);
     pthread_mutex_unlock(upload->lock);
     upload->reported_bytes = bytes;
 }
@@ -195,29 +274,23 @@ static enum pl_status open_input(struct pl_source **ret_source, struct pl_error 
     return PL_OK;
 }
 
-/*
- * Finds the object that is copied: its size decides how large the parts of the copy are, and the copy keeps its
- * properties.
- */
+/* Finds the object that is copied: its size decides how large the parts of the copy are, and the copy keeps its
+ * properties. */
 static enum pl_status find_object(struct pl_tool *tool, const char *uri, struct pl_s3_info *ret_info,
                                   struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
-    int64_t deadline_ns = pl_deadline_after_ns(tool->timeout_ns);
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
-    PL_TRY(pl_s3_head(tool->client, bucket, key, deadline_ns, ret_info, reterr));
-    if (!tool->drop_properties) {
-        PL_TRY(pl_s3_headers_add_carried(&tool->headers, ret_info->head, reterr));
-    }
-    return tool->keep_tags ? pl_s3_add_tags(tool->client, bucket, key, deadline_ns, &tool->headers, reterr) : PL_OK;
+    PL_TRY(pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), ret_info, reterr));
+    return pl_s3_headers_add_carried(&tool->headers, ret_info->head, reterr);
 }
 
 /* Uploads a file, standard input ("-") or another object, which `object` describes, to s3://bucket/key. */
 static enum pl_status upload_source(struct pl_tool *tool, const char *from, const struct pl_s3_info *object,
                                     const char *bucket, const char *key, uint64_t budget_bytes,
-                                    struct pl_tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
+                                    struct progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *from_bucket = NULL, *from_key = NULL;
     PL_AUTO_SOURCE struct pl_source *source = NULL;
@@ -279,7 +352,7 @@ static enum pl_status upload_one(struct pl_tool *tool, const char *from, const c
     PL_AUTO_FREE char *key = NULL;
     PL_AUTO_TEXT struct pl_text full = PL_TEXT_NONE;
     struct pl_s3_info object = {.etag = NULL};
-    struct pl_tool_progress progress;
+    struct progress progress;
     struct stat info;
     enum pl_status status = PL_OK;
 
@@ -303,11 +376,11 @@ static enum pl_status upload_one(struct pl_tool *tool, const char *from, const c
         status = pl_tool_hold_stop(tool, reterr);
     }
     if (status == PL_OK) {
-        pl_tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0,
-                               tool->quiet);
+        progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0,
+                       tool->quiet);
         status = upload_source(tool, from, &object, bucket, full.data, tool->stream_options.budget_bytes, &progress,
                                &lock, reterr);
-        pl_tool_progress_end(&progress);
+        progress_end(&progress);
         pl_tool_let_stop(tool);
     }
     pl_s3_info_done(&object);
@@ -321,7 +394,7 @@ struct tree_upload {
     const struct pl_s3_listing *there;
     uint64_t budget_bytes; /* memory budget for one file */
     pthread_mutex_t lock;
-    struct pl_tool_progress progress; /* guarded by `lock` */
+    struct progress progress; /* guarded by `lock` */
 };
 
 static enum pl_status upload_file(void *context, size_t index, struct pl_error *reterr)
@@ -342,7 +415,7 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
     if (!tree->tool->again && there && there->size_bytes == file->size_bytes && stat(path.data, &info) == 0 &&
         there->modified_s >= (int64_t)info.st_mtime) {
         pthread_mutex_lock(&tree->lock);
-        pl_tool_progress_move(&tree->progress, path.data, file->size_bytes);
+        progress_move(&tree->progress, path.data, file->size_bytes);
         pthread_mutex_unlock(&tree->lock);
         return PL_OK;
     }
@@ -392,9 +465,9 @@ static enum pl_status upload_tree(struct pl_tool *tool, const char *from, const 
         total_bytes += files.items[i].size_bytes;
     }
     PL_TRY(pl_tool_hold_stop(tool, reterr));
-    pl_tool_progress_begin(&tree.progress, total_bytes, tool->quiet);
+    progress_begin(&tree.progress, total_bytes, tool->quiet);
     status = pl_tool_each(files.count, upload_file, &tree, reterr);
-    pl_tool_progress_end(&tree.progress);
+    progress_end(&tree.progress);
     pl_tool_let_stop(tool);
     return status;
 }

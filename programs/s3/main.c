@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline s3`: lists, reads, copies and deletes objects in S3. */
+/* `paceline s3`: lists, reads and copies objects in S3. */
 #include "programs/s3/s3.h"
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "entrypoint/verbs.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 
 enum option_code {
     OPTION_RECURSIVE = 'r',
@@ -36,7 +40,6 @@ enum option_code {
     OPTION_SSE,
     OPTION_SSE_KEY,
     OPTION_BUCKET_KEY,
-    OPTION_COPY_PROPS,
     OPTION_JSON,
     OPTION_MANIFEST,
 };
@@ -59,7 +62,6 @@ static const struct option long_options[] = {{"recursive", no_argument, NULL, OP
                                              {"sse", required_argument, NULL, OPTION_SSE},
                                              {"sse-kms-key-id", required_argument, NULL, OPTION_SSE_KEY},
                                              {"bucket-key-enabled", no_argument, NULL, OPTION_BUCKET_KEY},
-                                             {"copy-props", required_argument, NULL, OPTION_COPY_PROPS},
                                              {"connections", required_argument, NULL, OPTION_CONNECTIONS},
                                              {"budget", required_argument, NULL, OPTION_BUDGET},
                                              {"part", required_argument, NULL, OPTION_PART},
@@ -93,16 +95,6 @@ static enum pl_status take_number(struct pl_tool *tool, int option, const char *
         tool->timeout_ns = (int64_t)number * PL_NS_PER_S;
         return PL_OK;
     }
-}
-
-static enum pl_status take_copy_props(struct pl_tool *tool, const char *text, struct pl_error *reterr)
-{
-    tool->drop_properties = strcmp(text, "none") == 0;
-    tool->keep_tags = strcmp(text, "default") == 0;
-    return tool->drop_properties || tool->keep_tags || strcmp(text, "metadata-directive") == 0
-               ? PL_OK
-               : pl_error_set(reterr, PL_INVALID,
-                              "--copy-props is '%.60s': expected none, metadata-directive or default", text);
 }
 
 static enum pl_status take_option(struct pl_tool *tool, int option, const char *argument, struct pl_error *reterr)
@@ -152,8 +144,6 @@ static enum pl_status take_option(struct pl_tool *tool, int option, const char *
     case OPTION_NO_CHECKSUMS:
         tool->no_checksums = true;
         return PL_OK;
-    case OPTION_COPY_PROPS:
-        return take_copy_props(tool, argument, reterr);
     case OPTION_SSE:
         tool->encryption.algorithm = argument;
         return PL_OK;
@@ -168,10 +158,71 @@ static enum pl_status take_option(struct pl_tool *tool, int option, const char *
     }
 }
 
+/* ---- for the subcommands ---- */
+
+enum pl_status pl_tool_connect(struct pl_tool *tool, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    PL_TRY(pl_environment_new(&tool->environment, reterr));
+    status = pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
+    if (status == PL_NOT_FOUND && !tool->again) { /* a person calls it, not the entry point */
+        pl_error_context(reterr, "public data needs no credentials with --no-sign-request");
+    }
+    return status;
+}
+
+/*
+ * Returns the signals to hold, except those that our parent set to be ignored: if they were blocked, they would be
+ * delivered nevertheless.
+ */
+static void stop_signals(sigset_t *ret_signals)
+{
+    static const int signals[] = {SIGINT, SIGTERM};
+
+    sigemptyset(ret_signals);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(signals); i++) {
+        struct sigaction action;
+
+        if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            sigaddset(ret_signals, signals[i]);
+        }
+    }
+}
+
+enum pl_status pl_tool_hold_stop(struct pl_tool *tool, struct pl_error *reterr)
+{
+    sigset_t stop;
+
+    stop_signals(&stop);
+    /* the client's thread blocks all signals itself, and later threads inherit this mask */
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
+    return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
+}
+
+bool pl_tool_goes_on(const struct pl_tool *tool)
+{
+    struct pollfd stop = {.fd = tool->stop_fd, .events = POLLIN};
+
+    return poll(&stop, 1, 0) <= 0;
+}
+
+void pl_tool_let_stop(struct pl_tool *tool)
+{
+    sigset_t stop;
+
+    pl_file_close_at(&tool->stop_fd);
+    stop_signals(&stop);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* a pending signal, which was not read, is delivered now */
+}
+
+/* ---- the program ---- */
+
 static const struct {
     const char *name;
     enum pl_status (*run)(struct pl_tool *tool, struct pl_error *reterr);
-} subcommands[] = {{"ls", pl_tool_ls}, {"cat", pl_tool_cat}, {"cp", pl_tool_cp}, {"rm", pl_tool_rm}};
+} subcommands[] = {{"ls", pl_tool_ls}, {"cat", pl_tool_cat}, {"cp", pl_tool_cp}};
 
 static enum pl_status take_options(struct pl_tool *tool, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
 {
@@ -204,7 +255,7 @@ static enum pl_status run(struct pl_tool *tool, int argc, char **argv, struct pl
             return status;
         }
     }
-    pl_log(PL_LOG_ERROR, "expected ls, cat, cp or rm, found '%s'; --help tells more", argv[0]);
+    pl_log(PL_LOG_ERROR, "expected ls, cat or cp, found '%s'; --help tells more", argv[0]);
     return PL_INVALID;
 }
 

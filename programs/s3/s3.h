@@ -15,7 +15,6 @@ struct pl_tool {
     struct pl_s3_stream_options stream_options;
     bool recursive, manifest, again, quiet, no_checksums, json;
     struct pl_s3_encryption encryption; /* encryption of objects that are written */
-    bool drop_properties, keep_tags;    /* options for an object that is copied to another */
     struct pl_s3_headers headers;       /* request headers for all of these options */
     /* readable once SIGINT or SIGTERM has arrived; -1 if these signals end the process */
     int stop_fd;
@@ -42,7 +41,6 @@ void pl_tool_let_stop(struct pl_tool *tool);
 enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_tool_cat(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_tool_rm(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Downloads all of them, with a progress line. The list is reordered. */
 enum pl_status pl_tool_download(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count,
@@ -61,17 +59,5 @@ enum { TOOL_AT_A_TIME = 5 };
 typedef enum pl_status tool_each_function(void *context, size_t index, struct pl_error *reterr);
 enum pl_status pl_tool_each(size_t count, tool_each_function *function, void *context,
                             struct pl_error *reterr) PL_MUST_CHECK;
-
-/** A progress line on a terminal. Zero-initialise it. */
-struct pl_tool_progress {
-    bool shown;
-    uint64_t total_bytes, moved_bytes;
-    int64_t begun_ns, drawn_ns;
-};
-
-/** Begins the progress line. Nothing is shown if `quiet` or if stderr is not a terminal. */
-void pl_tool_progress_begin(struct pl_tool_progress *progress, uint64_t total_bytes, bool quiet);
-void pl_tool_progress_move(struct pl_tool_progress *progress, const char *name, uint64_t bytes);
-void pl_tool_progress_end(struct pl_tool_progress *progress);
 
 #endif

@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+#define MEANWHILE_NS (100 * PL_NS_PER_MS) /* how often `meanwhile` is called */
+
 void pl_http_call(struct pl_http *http, struct pl_http_call *call, void (*meanwhile)(struct pl_http_call *call))
 {
     bool ended = false;
@@ -20,8 +22,8 @@ void pl_http_call(struct pl_http *http, struct pl_http_call *call, void (*meanwh
         pthread_mutex_lock(&call->lock);
         if (!call->synced.ended) {
             /* never, without `meanwhile`: the engine runs every task, and ends every request at its deadline */
-            pl_deadline_wait(meanwhile ? pl_deadline_after_ns((100 * PL_NS_PER_MS)) : PL_DEADLINE_NEVER,
-                             &call->ended_cond, &call->lock);
+            pl_deadline_wait(meanwhile ? pl_deadline_after_ns(MEANWHILE_NS) : PL_DEADLINE_NEVER, &call->ended_cond,
+                             &call->lock);
         }
         ended = call->synced.ended;
         pthread_mutex_unlock(&call->lock);

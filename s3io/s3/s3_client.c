@@ -182,30 +182,3 @@ enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const
     pl_s3_operation_done(&operation);
     return status;
 }
-
-enum pl_status pl_s3_add_tags(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
-                              struct pl_s3_headers *headers, struct pl_error *reterr)
-{
-    struct pl_s3_operation operation = {
-        .method = "GET", .bucket = bucket, .key = key, .query = "tagging=", .deadline_ns = deadline_ns};
-    enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);
-
-    if (status == PL_OK) {
-        status = pl_s3_headers_add_tags(headers, pl_text_string(&operation.reply), operation.reply.length, reterr);
-        if (status != PL_OK) {
-            pl_error_context(reterr, "reading the tags of s3://%s/%s", bucket, key);
-        }
-    }
-    pl_s3_operation_done(&operation);
-    return status;
-}
-
-enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
-                            struct pl_error *reterr)
-{
-    struct pl_s3_operation operation = {.method = "DELETE", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
-    enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);
-
-    pl_s3_operation_done(&operation);
-    return status;
-}

@@ -63,12 +63,4 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at);
 enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
                           struct pl_s3_info *ret_info, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Adds the object's tags (GetObjectTagging) to the headers of its copy. */
-enum pl_status pl_s3_add_tags(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
-                              struct pl_s3_headers *headers, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Deletes an object (DeleteObject). PL_OK if it does not exist. */
-enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
-                            struct pl_error *reterr) PL_MUST_CHECK;
-
 #endif

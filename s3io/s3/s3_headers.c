@@ -31,7 +31,7 @@ static enum pl_status add(struct pl_s3_headers *headers, const char *name, size_
         return PL_MEMORY;
     }
     if (headers->count == PL_S3_MOST_HEADERS) {
-        return pl_error_set(reterr, PL_LIMIT, "an object has more than %d headers of metadata, encryption and tags",
+        return pl_error_set(reterr, PL_LIMIT, "an object has more than %d headers of metadata and encryption",
                             PL_S3_MOST_HEADERS);
     }
     for (char *at = lower; *at; at++) {
@@ -101,31 +101,6 @@ enum pl_status pl_s3_headers_add_carried(struct pl_s3_headers *headers, const ch
         head += strspn(head, "\r\n");
     }
     return PL_OK;
-}
-
-static enum pl_status on_element(void *context, const char *path, const char *text, size_t bytes,
-                                 struct pl_error *reterr)
-{
-    struct pl_text *tags = context;
-
-    if (strcmp(path, "Tagging/TagSet/Tag/Key") == 0) {
-        pl_text_append(tags, tags->length ? "&" : "");
-        pl_sigv4_encode(text, bytes, false, tags);
-        pl_text_append(tags, "=");
-    } else if (strcmp(path, "Tagging/TagSet/Tag/Value") == 0) {
-        pl_sigv4_encode(text, bytes, false, tags);
-    }
-    return pl_text_check(tags, reterr);
-}
-
-enum pl_status pl_s3_headers_add_tags(struct pl_s3_headers *headers, const char *document, size_t bytes,
-                                      struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text tags = PL_TEXT_NONE;
-    struct pl_s3_xml_visitor visitor = {&tags, on_element};
-
-    PL_TRY(pl_s3_xml_walk(document, bytes, &visitor, reterr));
-    return tags.length ? add_string(headers, "x-amz-tagging", pl_text_string(&tags), reterr) : PL_OK;
 }
 
 enum { MOST_KEY_BYTES = 2048 }; /* KMS's own limit */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The headers with which an object is written: its encryption, and its properties (type, metadata, tags).
+ * The headers with which an object is written: its encryption, and its properties (type, metadata).
  *
  * Source  Amazon S3 API Reference: PutObject, CreateMultipartUpload, HeadObject, GetObjectTagging.
  * Test    tests/unit/s3io/s3/test_s3_headers.c, tests/integration/s3_objects.py
@@ -60,9 +60,5 @@ enum pl_status pl_s3_headers_add_encryption(struct pl_s3_headers *headers, const
  */
 enum pl_status pl_s3_headers_add_carried(struct pl_s3_headers *headers, const char *head,
                                          struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Adds the tags of a <Tagging> document; nothing if it has no tags. */
-enum pl_status pl_s3_headers_add_tags(struct pl_s3_headers *headers, const char *document, size_t bytes,
-                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -251,10 +251,6 @@ class FakeS3(Listener):
         if method == "DELETE":
             self.objects.pop(key, None)
             return 204, {}, b""
-        if "tagging" in items:
-            tags = urllib.parse.parse_qsl(self.carried.get(key, {}).get("x-amz-tagging", ""), keep_blank_values=True)
-            tags = "".join(f"<Tag><Key>{escape(name)}</Key><Value>{escape(value)}</Value></Tag>" for name, value in tags)
-            return 200, {}, f"<Tagging><TagSet>{tags}</TagSet></Tagging>".encode()
         return self.get(method, key, fields)
 
     def written_with(self, fields):

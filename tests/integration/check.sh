@@ -210,28 +210,6 @@ expect_code algo-1 0
 row interface algo-2 'ethwe does not exist here; another one is used' note
 case_end $two
 
-case_begin "an interface that does not lead to the others"
-job_hosts "$two" 2
-for host in $two; do
-  network $host ip link add eth1 type veth peer name eth1end
-  network $host ip link set eth1 up
-  network $host ip link set eth1end up
-  network $host ip addr add "10.99.0.$(host_number $host)/24" dev eth1
-  sed -i s/eth0/eth1/ "$cluster/$host/ml/input/config/resourceconfig.json"
-done
-start "$two" "$paceline" check
-ends_with_1 "$two" '^check: algo-2 does not reach algo-1 at 10.99.0.1 .*: the interface eth1 of .* does not lead there'
-case_end $two
-for host in $two; do network $host ip link del eth1; done
-
-case_begin "ports that are closed on the master"
-job_hosts "$two" 2
-network algo-1 nft "$input; add rule inet t in iifname eth0 tcp flags & (syn | ack) == syn drop"
-start "$two" "$paceline" check
-ends_with_1 "$two" '^check: algo-2 does not reach algo-1 at 10.78.0.1 port [0-9]+ \(Connection timed out\): is a port closed'
-case_end $two
-network algo-1 nft flush ruleset
-
 three="algo-1 algo-2 algo-3"
 case_begin "ports that are closed between two workers"
 job_hosts "$three" 1

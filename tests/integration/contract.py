@@ -108,9 +108,22 @@ def env_prints_what_train_adds():
 def start_words():
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
         expect(subprocess.run([PACELINE], env=tree.env, check=False).returncode == 0, 'no word')
-        expect(tree.train('train', 'ignored', '--too') == 0 and tree.read('output/data/args') == '', 'arguments after train')
+        expect(tree.train('train', 'train') == 0 and tree.read('output/data/args') == '', 'an image whose entry point is `paceline train`')
+        for words in (('--epochs', '3'), ('train', '--epochs'), ('--help',), ('trian',)):
+            expect(tree.train('train', *words) == 2, words)
+            expect(tree.read('output/failure').startswith(f"train takes no arguments, found '{words[0]}'; the program gets its arguments from "), tree.read('output/failure'))
+            expect(tree.read('output/success') is None, words)
         expect(tree.train('--', 'sh', '-c', 'exit 7') != 0 and '7' in tree.read('output/failure'), 'a command')
         expect(tree.train('inof') == 2, 'a mistyped verb')
+        base = os.path.relpath(tree.base)
+        shutil.rmtree(tree.base / 'output')
+        for name in (base, './' + base + '//'):
+            tree.env['SAGEMAKER_BASE_DIR'] = name
+            expect(tree.train() == 0 and tree.read('output/success') is not None, tree.done.stderr)
+            seen = tree.seen()
+            expect(os.path.isabs(seen['SAGEMAKER_BASE_DIR']) and os.path.samefile(seen['SAGEMAKER_BASE_DIR'], tree.base), seen)
+            expect(os.path.isabs(seen['SM_MODEL_DIR']) and os.path.samefile(seen['SM_MODEL_DIR'], tree.base / 'model'), seen)
+        tree.env['SAGEMAKER_BASE_DIR'] = str(tree.base)
         (tree.base / 'input/config/resourceconfig.json').unlink()
         expect(subprocess.run([PACELINE], env=tree.env, stderr=subprocess.PIPE, check=False).returncode == 2, 'no job')
 
@@ -467,7 +480,7 @@ def ranks_that_leave_without_a_word():
         skipped.append('ranks_that_leave_without_a_word: no mpirun')
         return
     with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': f'#!/bin/sh\nexec {probe} leave\n'}) as tree:
-        refused(tree, 'mpirun on host algo-1 exited with code 1: no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?')
+        refused(tree, 'mpirun on host algo-1 exited with code 1: no rank failed; did one end without MPI_Finalize(), for example by os._exit()?')
 
 
 def host_names_that_mpirun_would_split():
@@ -678,6 +691,36 @@ def exceptions_have_a_place():
             expect(first == line or line == 'SyntaxError: ' and first.startswith(line) and first.endswith(' (train.py:1, on algo-1)'), (first, line))
 
 
+def a_shells_codes_say_what_its_command_did():
+    """A script passes on how its last command ended; what its shell or the command has printed last comes first."""
+    memory = "Next: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance was out of memory: "
+    end = 'the program on host algo-1 exited with code '
+    shells = {shell: which for shell in ('sh', 'bash') if (which := shutil.which(shell))}
+    for shell, path in shells.items():
+        for script, code, first, second in (
+                ('no-such-command --x\n', 127, r'\S*train\.sh: (line )?2: no-such-command: (command )?not found \(on algo-1\)', end + "127 (the command 'no-such-command' was not found)"),
+                ('./data.txt\n', 126, r'\S*train\.sh: (line )?2: \./data\.txt: Permission denied \(on algo-1\)', end + "126 (the command './data.txt' cannot be executed)"),
+                ('sh -c "kill -9 \\$\\$"\n', 137, re.escape(end + "137 (a shell's code for a command that signal 9, SIGKILL, has ended)"), memory),
+                ('sh -c "kill -11 \\$\\$"\n', 139, re.escape(end + "139 (a shell's code for a command that signal 11, SIGSEGV, has ended)"), 'Next: compiled code, '),
+                ('exit 127\n', 127, re.escape(end + "127 (a shell's code for a command that was not found)"), 'Program: '),
+                ('echo "epoch: 3: loss: 0.5" >&2; exit 4\n', 4, re.escape(end + '4'), 'Program: ')):
+            with Tree({'sagemaker_program': 'train.sh'}, {'train.sh': f'#!{path}\n{script}', 'data.txt': ''}) as tree:
+                expect(tree.train() == code, (shell, script))
+                lines = tree.read('output/failure').split('\n')
+                expect(re.fullmatch(first, lines[0]) and lines[1].startswith(second), (shell, script, lines))
+
+
+def a_programs_own_last_word_is_the_reason():
+    if PYTHON is None:
+        skipped.append('a_programs_own_last_word_is_the_reason: no python3')
+        return
+    program = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--epochs', type=int)\nparser.parse_args()\n"
+    with Tree({'sagemaker_program': '"train.py"', 'epochs': 'three'}, {'train.py': program}, env={'PACELINE_PYTHON': PYTHON}) as tree:
+        expect(tree.train() == 2, 'argparse')
+        begin = "train.py: error: argument --epochs: invalid int value: 'three' (on algo-1)\nthe program on host algo-1 exited with code 2\n"
+        expect(tree.read('output/failure').startswith(begin), tree.read('output/failure'))
+
+
 def requirements_that_cannot_be_installed():
     if PYTHON is None or subprocess.run([PYTHON, '-m', 'pip', '--version'], stdout=subprocess.DEVNULL, check=False).returncode != 0:
         skipped.append('requirements_that_cannot_be_installed: no pip')
@@ -864,7 +907,7 @@ CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, how_much_paceline_says, mpiruns_own_words, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_an_archive_of_the_sdk, code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
-         an_exception_before_a_long_dump, exceptions_have_a_place, requirements_that_cannot_be_installed,
+         an_exception_before_a_long_dump, exceptions_have_a_place, a_shells_codes_say_what_its_command_did, a_programs_own_last_word_is_the_reason, requirements_that_cannot_be_installed,
          requirements_are_installed, uv_installs_requirements_where_nothing_configures_pip, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]

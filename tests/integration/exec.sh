@@ -15,7 +15,7 @@ for host in algo-1 algo-2; do
 done
 await_log algo-2 '^runs$' 60
 await_log algo-1 'all 2 hosts are linked' 60
-client() { host_run algo-1 "$PACELINE_BUILD/tests/integration/exec_client" "$@"; }
+client() { host_run algo-1 sh -c 'exec "$0" /run/paceline.* "$@"' "$PACELINE_BUILD/tests/integration/exec_client" "$@"; }
 
 case_begin "input, output, error and exit code of a program on another host are the caller's"
 found=$(echo word | client stdio algo-2 sh -c 'cat; hostname; echo "$1" >&2; exit 7' - "it's quoted" 2>&1) && status=0 || status=$?

@@ -100,16 +100,12 @@ def check_keys(folder):
     entries = [json.loads(line) for line in tool("-r", "--json", "ls", "s3://bkt/keys/").splitlines()]
     assert [(entry["key"], entry["bytes"]) for entry in entries] == [(f"keys/{key}", len(key.encode())) for key in sorted(keys, key=str.encode)], entries
     assert [json.loads(line) for line in tool("--json", "ls", "s3://bkt/keys/dir").splitlines()] == [{"prefix": "keys/dir/"}]
-    for key in keys[:5]:
-        tool("rm", f"s3://bkt/keys/{key}")
-    assert len(tool("-r", "ls", "s3://bkt/keys/").splitlines()) == len(keys) - 5
     for data in (b"", b"bytes"):
         status, answer = s3_request.request("PUT", "/bkt/keys/folder/", data)
         assert status == 200, answer
         message = tool("-r", "cp", "s3://bkt/keys/folder/", folder / "slash", code=2 if data else 0)
     assert "keys/folder/" in message, message
-    tool("-r", "rm", "s3://bkt/keys")
-    assert "nothing under" in tool("-r", "ls", "s3://bkt/keys/", code=1)
+    assert "nothing under" in tool("-r", "ls", "s3://bkt/none/", code=1)
 
 
 def check_pages(folder):

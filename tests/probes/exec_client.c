@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec_client stdio|channel HOST PROGRAM [WORD...]: becomes the client that runs the program on another host of this
- * host's job. */
+/* exec_client RUN_DIRECTORY stdio|channel HOST PROGRAM [WORD...]: becomes the client that runs the program on another
+ * host of this job. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/exec.h"
-#include "entrypoint/ssh/rundir.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +11,17 @@
 
 static enum pl_status make_words(char **argv, struct pl_strv *words, struct pl_error *reterr)
 {
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv program = PL_STRV_NONE, hosts = PL_STRV_NONE;
     PL_AUTO_FREE char *current_host = NULL;
-    char run_dir[PL_RUNDIR_PATH_BYTES];
+    const char *run_dir = argv[1];
     struct pl_sshd sshd = PL_SSHD_NONE;
     enum pl_status status;
 
-    for (char **word = argv + 3; *word; word++) {
+    for (char **word = argv + 4; *word; word++) {
         PL_TRY(pl_strv_add(&program, *word, reterr));
     }
-    PL_TRY(pl_environment_new(&environment, reterr));
-    PL_TRY(pl_rundir_find(environment, run_dir, reterr));
     PL_TRY(pl_sshd_load_hosts(run_dir, &sshd, &current_host, &hosts, reterr));
-    status = pl_exec_words(&sshd, run_dir, argv[2], strcmp(argv[1], "stdio") == 0 ? PL_EXEC_STDIO : PL_EXEC_CHANNEL,
+    status = pl_exec_words(&sshd, run_dir, argv[3], strcmp(argv[2], "stdio") == 0 ? PL_EXEC_STDIO : PL_EXEC_CHANNEL,
                            &program, words, reterr);
     pl_sshd_close(&sshd);
     return status;
@@ -36,7 +32,7 @@ int main(int argc, char **argv)
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (argc < 4 || make_words(argv, &words, &error) != PL_OK) {
+    if (argc < 5 || make_words(argv, &words, &error) != PL_OK) {
         pl_log_error(&error, "exec_client");
         return EXIT_FAILURE;
     }

@@ -69,8 +69,8 @@ ARROWS = {
     "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
     # One verb per sub-room; they must not use each other.
-    **{f"programs/{verb}": set() for verb in ("bench", "check", "demo", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "shell", "stacks",
-                                              "sweep", "sync", "trace", "unpack", "world")},
+    **{f"programs/{verb}": set() for verb in ("bench", "check", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "stacks",
+                                              "sweep", "sync", "trace", "unpack")},
     # A report joins what two of them find out.
     "programs/report": {"programs/local", "programs/trace"},
 }

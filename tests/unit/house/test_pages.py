@@ -10,7 +10,7 @@ import sys
 ROOT = pathlib.Path(sys.argv[1])
 FOLDERS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "programs", "examples", "tests"]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), ROOT / "tests/conformance.md"]
-OWN_OPTIONS = {"help", "ranks", "hosts", "listed-efa", "daemon-of", "send", "log"}  # those that Paceline itself gives are in no help
+OWN_OPTIONS = {"help", "ranks", "hosts", "listed-efa", "send", "log"}  # those that Paceline itself gives are in no help
 EXAMPLES = {"pl_part_open", "PACELINE_NAME"}  # names that stand for others
 
 

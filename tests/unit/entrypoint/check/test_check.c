@@ -72,26 +72,6 @@ START_TEST(the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun)
                      joined(&plan->argv));
     ck_assert_ptr_null(strstr(joined(&plan->argv), "--tag-output"));
     ck_assert_ptr_null(strstr(joined(&plan->argv), "--display-map"));
-    ck_assert_uint_eq(plan->daemon_prefix.count, 0);
-    tree_done(&tree);
-}
-END_TEST
-
-START_TEST(a_worker_tries_the_way_to_mpirun_before_its_daemon_starts)
-{
-    PL_AUTO_JOB struct pl_job *check = NULL;
-    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
-    PL_AUTO_STRV struct pl_strv none = PL_STRV_NONE;
-    struct tree tree;
-
-    tree_setup(&tree);
-    tree_two_hosts(&tree, "algo-2");
-    ck_assert_ok(make_check(&tree, &none, &check), &tree.error);
-    ck_assert_ok(pl_launch_plan_new(check, pl_launchers_choose(check), &plan, &tree.error), &tree.error);
-    ck_assert_ok(pl_check_adapt_plan(check, plan, &tree.error), &tree.error);
-    ck_assert_msg(strstr(joined(&plan->daemon_prefix), "/paceline-check|--daemon-of|algo-1|--"), "%s",
-                  joined(&plan->daemon_prefix));
-    ck_assert_uint_eq(plan->argv.count, 0);
     tree_done(&tree);
 }
 END_TEST
@@ -141,5 +121,4 @@ END_TEST
 UNIT_MAIN("entrypoint/check/check", a_job_is_checked_only_where_it_says_so,
           the_check_has_two_ranks_on_each_of_the_jobs_hosts_and_its_options,
           the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun,
-          a_worker_tries_the_way_to_mpirun_before_its_daemon_starts, a_host_outside_the_distribution_checks_itself,
-          groups_without_a_distribution_are_checked_as_one)
+          a_host_outside_the_distribution_checks_itself, groups_without_a_distribution_are_checked_as_one)

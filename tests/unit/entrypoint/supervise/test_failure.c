@@ -434,6 +434,81 @@ START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
 }
 END_TEST
 
+START_TEST(a_shells_codes_mean_what_its_command_did)
+{
+    static const struct {
+        int code;
+        const char *tail, *wanted;
+    } cases[] = {
+        {126, "", " (a shell's code for a command that cannot be executed)\n"},
+        {127, "chatter\n", " (a shell's code for a command that was not found)\n"},
+        {127, "sh: 1: foo: not found\n", " (the command 'foo' was not found)\n"},
+        {127, "./x: error while loading shared libraries: y: cannot open shared object file: No such file\n", "\n"},
+        {128, "", "\n"},
+        {137, "", " (a shell's code for a command that signal 9, SIGKILL, has ended)\nNext: look at this job's Memory"},
+        {139, "", " (a shell's code for a command that signal 11, SIGSEGV, has ended)\nNext: compiled code"},
+        {135, "", " (a shell's code for a command that signal 7, SIGBUS, has ended)\nNext: most often /dev/shm"},
+        {143, "", " (a shell's code for a command that signal 15, SIGTERM, has ended)\nProgram: "},
+        {145, "", "\n"}, /* SIGCHLD ends nobody */
+        {255, "", "\n"},
+    };
+    struct pl_exit_report exit_report;
+    char sentence[64];
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+        const char *found;
+
+        fill(&exit_report);
+        exit_report.code = cases[i].code;
+        strcpy(exit_report.tail, cases[i].tail);
+        snprintf(sentence, sizeof(sentence), "rank 1 on host algo-2 exited with code %d", cases[i].code);
+        pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
+        found = strstr(pl_text_string(&text), sentence);
+        ck_assert_msg(found && strncmp(found + strlen(sentence), cases[i].wanted, strlen(cases[i].wanted)) == 0, "%s",
+                      pl_text_string(&text));
+    }
+    fill(&exit_report);
+    exit_report.code = 137;
+    strcpy(exit_report.cause, "KeyError: 'x'"); /* most often one that was handled */
+    {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+        pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
+        ck_assert_int_eq(strncmp(pl_text_string(&text), "rank 1 on host", strlen("rank 1 on host")), 0);
+    }
+    exit_report.out_of_memory = true; /* the sentence has it all */
+    expect_next(&exit_report, 0, NULL);
+}
+END_TEST
+
+START_TEST(a_last_word_is_first_where_there_is_no_exception)
+{
+    static const char word[] = "train.py: error: argument --epochs: invalid int value: 'three'";
+    struct pl_exit_report exit_report;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    fill(&exit_report);
+    exit_report.code = 2;
+    snprintf(exit_report.tail, sizeof(exit_report.tail), "usage: train.py [-h]\n%s\n", word);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_str_eq(pl_text_string(&text),
+                     "train.py: error: argument --epochs: invalid int value: 'three' (rank 1 on algo-2)\n"
+                     "rank 1 on host algo-2 exited with code 2\nProgram: /opt/ml/code/train\n"
+                     "Last lines of its stderr:\nusage: train.py [-h]\n"
+                     "train.py: error: argument --epochs: invalid int value: 'three'\n");
+    strcat(exit_report.tail, "epoch 3\n"); /* it went on */
+    pl_text_clear(&text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_ptr_eq(strstr(pl_text_string(&text), "rank 1 on host"), pl_text_string(&text));
+    snprintf(exit_report.tail, sizeof(exit_report.tail), "%s\n", word);
+    strcpy(exit_report.cause, "ValueError: bad data");
+    pl_text_clear(&text);
+    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_ptr_eq(strstr(pl_text_string(&text), "ValueError: bad data ("), pl_text_string(&text));
+}
+END_TEST
+
 static void expect_step(const struct pl_exit_report *exit_report, const char *wanted)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -525,5 +600,6 @@ UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
           a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
           the_sentence_names_rank_host_and_cause, a_signals_end_is_followed_by_what_to_do_next,
           the_report_fits_and_ends_with_the_newest_lines, the_exception_with_its_place_stands_first,
-          an_exception_is_not_first_where_something_else_is_the_cause, a_steps_failure_begins_with_its_cause,
+          an_exception_is_not_first_where_something_else_is_the_cause, a_shells_codes_mean_what_its_command_did,
+          a_last_word_is_first_where_there_is_no_exception, a_steps_failure_begins_with_its_cause,
           an_exit_report_travels_unchanged)

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/check/check_host.c, programs/check/check_evaluate.c, programs/check/check_options.c,
- * programs/check/check_reach.c. */
-#include "base/clock.h"
+/* Covers programs/check/check_host.c, programs/check/check_evaluate.c, programs/check/check_options.c. */
 #include "base/file.h"
 #include "programs/check/check.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #define MIB (INT64_C(1) << 20)
 
@@ -283,88 +277,35 @@ START_TEST(what_moved_the_bytes_is_told_by_counters)
 }
 END_TEST
 
-/* ---- reaching ---- */
-
-START_TEST(mpiruns_contact_is_found_as_open_mpi_4_and_5_write_it)
-{
-    char *four[] = {"orted", "-mca", "orte_hnp_uri", "2137063424.0;tcp://10.78.0.1,10.99.0.1:37225"};
-    char *five[] = {"prted", "--prtemca", "prte_hnp_uri", "prterun-algo-1-26@0.0;tcp://10.78.0.1:57239:24"};
-    char *none[] = {"orted", "tcp://10.78.0.1", "tcp://:1", "tcp://a:b"};
-    struct pl_check_contact contact;
-
-    ck_assert(pl_check_reach_find(four, 4, &contact));
-    ck_assert_int_eq(contact.count, 2);
-    ck_assert_str_eq(contact.addresses[1], "10.99.0.1");
-    ck_assert_str_eq(contact.port, "37225");
-    ck_assert(pl_check_reach_find(five, 4, &contact));
-    ck_assert_int_eq(contact.count, 1);
-    ck_assert_str_eq(contact.addresses[0], "10.78.0.1");
-    ck_assert_str_eq(contact.port, "57239");
-    ck_assert(!pl_check_reach_find(none, 4, &contact));
-}
-END_TEST
-
-START_TEST(a_port_that_answers_is_within_reach)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t length = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct pl_check_contact contact = {.addresses = {"127.0.0.1"}, .count = 1};
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    snprintf(contact.port, sizeof(contact.port), "%d", ntohs(address.sin_port));
-    ck_assert_int_eq(pl_check_reach_try(&contact, "127.0.0.1", "eth0", pl_deadline_after_ns(PL_NS_PER_S), &error),
-                     PL_PEER);
-    ck_assert_ptr_nonnull(strstr(error.cause, "(Connection refused): is a port closed between the hosts"));
-    ck_assert_int_eq(listen(fd, 4), 0);
-    ck_assert_ok(pl_check_reach_try(&contact, "127.0.0.1", "eth0", pl_deadline_after_ns(60 * PL_NS_PER_S), &error),
-                 &error);
-    snprintf(contact.addresses[0], sizeof(contact.addresses[0]), "no address");
-    error = PL_ERROR_NONE;
-    ck_assert_int_eq(pl_check_reach_try(&contact, "127.0.0.1", "eth7", pl_deadline_after_ns(60 * PL_NS_PER_S), &error),
-                     PL_PEER);
-    ck_assert_ptr_nonnull(strstr(error.cause, "the interface eth7 of"));
-    close(fd);
-}
-END_TEST
-
 /* ---- options ---- */
 
-static enum pl_status read_words(char **words, struct pl_check_needs *needs, int *ret_daemon, struct pl_error *error)
+static enum pl_status read_words(char **words, struct pl_check_needs *needs, struct pl_error *error)
 {
-    const char *master;
     int count = 0;
 
     while (words[count]) {
         count++;
     }
     optind = 0;
-    return pl_check_options_read(count, words, needs, &master, ret_daemon, error);
+    return pl_check_options_read(count, words, needs, error);
 }
 
 START_TEST(options_are_read_and_wrong_ones_refused)
 {
     char *good[] = {"check", "--ranks", "8", "--expect", "efa", "--expect-mbit", "5000", "--expect-shm", "64", NULL};
-    char *wrapper[] = {"check", "--daemon-of", "algo-1", "--", "/usr/bin/orted", "--x", NULL};
     char *transport[] = {"check", "--expect", "infiniband", NULL}, *word[] = {"check", "efa", NULL};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_check_needs needs;
-    int daemon;
 
-    ck_assert_ok(read_words(good, &needs, &daemon, &error), &error);
+    ck_assert_ok(read_words(good, &needs, &error), &error);
     ck_assert_int_eq(needs.ranks, 8);
     ck_assert_str_eq(needs.transport, "efa");
     ck_assert(needs.mbit > 4999 && needs.mbit < 5001);
     ck_assert_int_eq(needs.shm_bytes, 64 * MIB);
-    ck_assert_int_eq(daemon, 0);
-    ck_assert_ok(read_words(wrapper, &needs, &daemon, &error), &error);
-    ck_assert_int_eq(daemon, 4);
-    ck_assert_int_eq(read_words(transport, &needs, &daemon, &error), PL_INVALID);
+    ck_assert_int_eq(read_words(transport, &needs, &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "--expect is 'infiniband', expected efa, tcp or any");
     error = PL_ERROR_NONE;
-    ck_assert_int_eq(read_words(word, &needs, &daemon, &error), PL_INVALID);
+    ck_assert_int_eq(read_words(word, &needs, &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "expected options, found 'efa'");
 }
 END_TEST
@@ -374,5 +315,4 @@ UNIT_MAIN("programs/check/check", hosts_in_order_miss_nothing, a_link_at_a_tenth
           an_instance_type_with_adapters_expects_them, small_hosts_are_missed, unlimited_and_unknown_are_enough,
           wrong_values_and_silent_hosts_are_missed, an_interface_that_is_not_here_is_noted,
           a_containers_limit_counts_where_it_is_below_the_machines_memory, what_moved_the_bytes_is_told_by_counters,
-          mpiruns_contact_is_found_as_open_mpi_4_and_5_write_it, a_port_that_answers_is_within_reach,
           options_are_read_and_wrong_ones_refused)

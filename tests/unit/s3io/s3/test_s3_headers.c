@@ -111,23 +111,5 @@ START_TEST(more_metadata_than_there_is_room_for_is_an_error)
 }
 END_TEST
 
-START_TEST(tags_become_one_header)
-{
-    static const char document[] = "<Tagging><TagSet><Tag><Key>a b</Key><Value>1&amp;2</Value></Tag>"
-                                   "<Tag><Key>c</Key><Value></Value></Tag></TagSet></Tagging>";
-    static const char none[] = "<Tagging><TagSet></TagSet></Tagging>";
-    PL_AUTO_S3_HEADERS struct pl_s3_headers headers = {.count = 0};
-    struct pl_error error = PL_ERROR_NONE;
-    char text[512];
-
-    ck_assert_ok(pl_s3_headers_add_tags(&headers, none, sizeof(none) - 1, &error), &error);
-    ck_assert_uint_eq(headers.count, 0);
-    ck_assert_ok(pl_s3_headers_add_tags(&headers, document, sizeof(document) - 1, &error), &error);
-    ck_assert_str_eq(joined(&headers, text, sizeof(text)), "x-amz-tagging: a%20b=1%262&c=|");
-    ck_assert_int_eq(pl_s3_headers_add_tags(&headers, "<Tagging>", 9, &error), PL_CORRUPT);
-}
-END_TEST
-
 UNIT_MAIN("s3io/s3_headers", what_cannot_be_encrypted_so_is_refused_by_name, encryption_becomes_three_headers_at_most,
-          of_a_head_only_what_the_object_carries_is_taken, more_metadata_than_there_is_room_for_is_an_error,
-          tags_become_one_header)
+          of_a_head_only_what_the_object_carries_is_taken, more_metadata_than_there_is_room_for_is_an_error)

@@ -3,6 +3,7 @@
  * paceline-world: shows topology, backends and why each is off, devices, algorithms by size, and the settings in force.
  * It is what `paceline info` runs for the runtime's part.
  */
+#include "collectives/world.h"
 #include "base/cpus.h"
 #include "base/knob.h"
 #include "base/log.h"
@@ -10,7 +11,6 @@
 #include "base/text.h"
 #include "collectives/bootstrap.h"
 #include "collectives/reduce/kernel.h"
-#include "collectives/world.h"
 #include "collectives/world_private.h"
 #include "device/choose.h"
 #include "device/device.h"
