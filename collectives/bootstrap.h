@@ -31,11 +31,12 @@ struct pl_bootstrap {
 
     /**
      * Put the `bytes` of every rank's `send`, in rank order, into `recv` [size * bytes] on every rank. Collective.
-     *
-     * A rank that cannot take part passes NULL as `recv` and its struct pl_error as `send`: then all ranks fail.
      */
     enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
                                 struct pl_error *reterr);
+
+    /** Take the part of a rank that has failed in allgather() or barrier() of the others: all ranks fail with `why`. */
+    void (*report_failure)(void *context, const struct pl_error *why, int64_t deadline_ns);
 
     /** Return when every rank has called. Collective. */
     enum pl_status (*barrier)(void *context, int64_t deadline_ns, struct pl_error *reterr);

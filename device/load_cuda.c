@@ -223,7 +223,7 @@ int pl_device_subset_worlds(struct pl_device *device, int change)
 
 bool pl_device_cuda_is_late(struct pl_device *device)
 {
-    struct pl_late *late = &device->synced.late;
+    struct pl_device_late *late = &device->synced.late;
     bool is;
 
     pthread_mutex_lock(&device->lock);

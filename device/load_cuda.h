@@ -70,7 +70,7 @@ struct pl_cuda {
 enum { PL_CUDA_NEEDED_VERSION = CUDA_VERSION / 1000 * 1000 };
 
 /** Work that had not ended by its deadline: the work of a stream, or the work before an event. */
-struct pl_late {
+struct pl_device_late {
     bool is; /* whether there is such work */
     CUstream stream;
     CUevent event; /* NULL for all work of the stream */
@@ -91,7 +91,7 @@ struct pl_device {
         CUresult failure; /* the error that ended the context's work */
         char text[PL_ERROR_CAUSE_BYTES];
         struct pl_kernels *kernels; /* NULL before their first use, which loads them */
-        struct pl_late late;
+        struct pl_device_late late;
         int subset_worlds; /* see pl_device_subset_worlds() */
     } synced;
 };

@@ -91,7 +91,7 @@ void pl_device_heed_captures(struct pl_device *device, int heeded)
 /* Notes that `stream` or `event` is about to be released. */
 static void forget(struct pl_device *device, const void *stream, const void *event)
 {
-    struct pl_late *late = &device->synced.late;
+    struct pl_device_late *late = &device->synced.late;
     bool is = pl_device_cuda_is_late(device);
 
     pthread_mutex_lock(&device->lock);
@@ -199,7 +199,7 @@ static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent 
         if (pl_deadline_passed(deadline_ns)) {
             if (deadline_ns > begin_ns) { /* otherwise it was only a query */
                 pthread_mutex_lock(&device->lock);
-                device->synced.late = (struct pl_late){.is = true, .stream = stream, .event = event};
+                device->synced.late = (struct pl_device_late){.is = true, .stream = stream, .event = event};
                 pthread_mutex_unlock(&device->lock);
             }
             return pl_error_set(reterr, PL_TIMEOUT, "work on a stream has not ended after %.1f s (device %d, %s, %s)",

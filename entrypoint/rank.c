@@ -23,6 +23,7 @@
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/ssh/rundir.h"
+#include "entrypoint/supervise/blas.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/watch.h"
 
@@ -298,6 +299,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(set_most_stopped(environment, &options, reterr));
     }
     PL_TRY(set_accelerate(environment, reterr));
+    PL_TRY(pl_blas_set_core((const char *const *)argv.items, environment, reterr));
     if (pl_environment_get(environment, PL_WATCH_PYTHON_VARIABLE)) {
         PL_TRY(pl_watch_hook_python(environment, call->self_path, reterr));
     }

@@ -7,8 +7,8 @@
  * something to announce or has to wait. A name announced for the first time travels with its whole definition; when all
  * ranks have announced the same one, it is known by a number from then on, and a step's announcements fit in those 64
  * bytes. Every rank sees all announcements and keeps the same table, so all take the same decisions in the same order
- * without a coordinator. There is no tick and no thread: rounds are driven by the calls below, and a waiting rank
- * sleeps in its collective. A disagreement (kind, type, shape, op, factors, root) fails that tensor on every rank,
+ * without a coordinator. There is no tick: rounds are driven by the calls below, and a waiting rank sleeps in its
+ * collective. A thread runs only while a world for device memory is made. A disagreement (kind, type, shape, op, factors, root) fails that tensor on every rank,
  * naming both sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have
  * submitted, that is noticed at once and every waiting tensor fails, naming which ranks submitted what.
  *
@@ -167,9 +167,6 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
  * pl_named_shutdown(). NULL is fine.
  */
 void pl_named_free(struct pl_named *named);
-
-/** Returns the number of ranks of the engine's world. */
-int pl_named_ranks(const struct pl_named *named);
 
 /**
  * Submit one operation. Nothing waits here.

@@ -28,7 +28,7 @@ struct pl_service_item;
  *
  * With `call` the service calls that once and does not touch the completion afterwards: it may be freed in there. It
  * runs in whichever thread drives; it may submit, and must not wait. Without `call`, pl_service_wait() or
- * pl_service_test() tell of the end.
+ * pl_service_poll() tell of the end.
  */
 struct pl_completion {
     void (*call)(struct pl_completion *completion);
@@ -112,7 +112,7 @@ enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_comp
 /**
  * Returns whether the operation has ended. If no thread waits for it, the service's thread continues with it at once.
  */
-bool pl_service_test(struct pl_service *service, const struct pl_completion *completion);
+bool pl_service_poll(struct pl_service *service, const struct pl_completion *completion);
 
 /**
  * Waits for the operation and returns its status. Any number of threads may wait at the same time, one for each
@@ -133,7 +133,7 @@ enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion 
 enum pl_status pl_service_follow(struct pl_service *service, struct pl_completion *completion, void *stream,
                                  bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns whether the operation has ended, as pl_service_test() does, and leaves the work to whoever does it. */
+/** Returns whether the operation has ended, as pl_service_poll() does, and leaves the work to whoever does it. */
 bool pl_service_is_done(struct pl_service *service, const struct pl_completion *completion);
 
 /**

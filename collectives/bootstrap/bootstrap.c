@@ -14,7 +14,7 @@ enum pl_status pl_bootstrap_abort_collective(const struct pl_bootstrap *bootstra
 {
     const struct pl_error unknown = {.status = status};
 
-    bootstrap->allgather(bootstrap->context, why ? why : &unknown, NULL, sizeof(*why), deadline_ns, NULL);
+    bootstrap->report_failure(bootstrap->context, why ? why : &unknown, deadline_ns);
     return status;
 }
 
@@ -47,10 +47,15 @@ static enum pl_status self_allgather(void *context, const void *send, void *recv
     (void)context;
     (void)deadline_ns;
     (void)reterr;
-    if (recv) {
-        memcpy(recv, send, bytes);
-    }
+    memcpy(recv, send, bytes);
     return PL_OK;
+}
+
+static void self_report_failure(void *context, const struct pl_error *why, int64_t deadline_ns)
+{
+    (void)context;
+    (void)why;
+    (void)deadline_ns;
 }
 
 static enum pl_status self_barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
@@ -93,6 +98,7 @@ enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct
     *bootstrap = (struct pl_bootstrap){.name = "self",
                                        .size = 1,
                                        .allgather = self_allgather,
+                                       .report_failure = self_report_failure,
                                        .barrier = self_barrier,
                                        .abort = pl_bootstrap_abort_process,
                                        .split = self_split,

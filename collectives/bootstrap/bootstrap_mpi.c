@@ -178,6 +178,13 @@ static enum pl_status allgather(void *context, const void *send, void *recv, siz
                                             deadline_ns, reterr);
 }
 
+static void report_failure(void *context, const struct pl_error *why, int64_t deadline_ns)
+{
+    struct mpi_endpoint *endpoint = context;
+
+    pl_bootstrap_transport_fail(&endpoint->transport, endpoint->rank, endpoint->size, why, deadline_ns);
+}
+
 static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
 {
     return allgather(context, NULL, NULL, 0, deadline_ns, reterr);
@@ -251,6 +258,7 @@ static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstra
                                                 .rank = endpoint->rank,
                                                 .size = endpoint->size,
                                                 .allgather = allgather,
+                                                .report_failure = report_failure,
                                                 .barrier = barrier,
                                                 .abort = abort_job,
                                                 .split = split,

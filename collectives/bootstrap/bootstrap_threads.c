@@ -252,6 +252,13 @@ static enum pl_status allgather(void *context, const void *send, void *recv, siz
                                             bytes, deadline_ns, reterr);
 }
 
+static void report_failure(void *context, const struct pl_error *why, int64_t deadline_ns)
+{
+    struct endpoint *endpoint = context;
+
+    pl_bootstrap_transport_fail(&endpoint->transport, endpoint->rank, endpoint->hub->size, why, deadline_ns);
+}
+
 static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
 {
     return allgather(context, NULL, NULL, 0, deadline_ns, reterr);
@@ -292,6 +299,7 @@ static enum pl_status endpoint_new(struct hub *hub, int rank, struct pl_bootstra
                                                 .rank = rank,
                                                 .size = hub->size,
                                                 .allgather = allgather,
+                                                .report_failure = report_failure,
                                                 .barrier = barrier,
                                                 .abort = pl_bootstrap_abort_process,
                                                 .split = split,

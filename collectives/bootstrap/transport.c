@@ -95,12 +95,11 @@ static enum pl_status send_and_receive(struct pl_transport *transport, const voi
  * Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the
  * block of rank (rank - i) mod size at position i, so that a message is one contiguous piece after its header. A
  * failure takes the place of the blocks and is relayed instead of them, so that in the end all ranks know a failed one.
- * A rank without memory for the blocks can relay it too.
+ * A rank without memory for the blocks can relay it too. `own`: the failure of this rank, or none.
  */
-enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send,
-                                                void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status exchange(struct pl_transport *transport, int rank, int size, struct pl_error own,
+                               const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
-    struct pl_error own = recv || !bytes ? PL_ERROR_NONE : *(const struct pl_error *)send;
     size_t room_bytes = PL_TRANSPORT_RESERVE_BYTES;
     PL_AUTO_FREE char *held = NULL; /* two buffers: for outgoing and for incoming messages */
     char *out = transport->reserve[0];
@@ -163,4 +162,16 @@ enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, 
                bytes);
     }
     return PL_OK;
+}
+
+enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send,
+                                                void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return exchange(transport, rank, size, PL_ERROR_NONE, send, recv, bytes, deadline_ns, reterr);
+}
+
+void pl_bootstrap_transport_fail(struct pl_transport *transport, int rank, int size, const struct pl_error *why,
+                                 int64_t deadline_ns)
+{
+    (void)!exchange(transport, rank, size, *why, NULL, NULL, 0, deadline_ns, NULL);
 }

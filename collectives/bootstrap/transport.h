@@ -94,5 +94,8 @@ enum pl_status pl_bootstrap_wait_transfer(const struct pl_transport *transport, 
 enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send,
                                                 void *recv, size_t bytes, int64_t deadline_ns,
                                                 struct pl_error *reterr) PL_MUST_CHECK;
+/** The part of a rank that has failed in pl_bootstrap_transport_allgather() of the others: sends them `why`. */
+void pl_bootstrap_transport_fail(struct pl_transport *transport, int rank, int size, const struct pl_error *why,
+                                 int64_t deadline_ns);
 
 #endif

@@ -144,6 +144,7 @@ static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr
 
 enum pl_status pl_check_adapt_plan(const struct pl_job *check, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
+    (void)check;
     pl_steps_done(&plan->steps);
     pl_steps_done(&plan->probes);
     pl_strv_done(&plan->sync);

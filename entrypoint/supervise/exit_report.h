@@ -18,7 +18,7 @@
     X(SIDECAR, "the parameter server")                                                                                 \
     X(SYNC, "the upload of intermediate output")                                                                       \
     X(STEP, "the command")                                                                                             \
-    X(AGENT, "torchrun")                                                                                               \
+    X(TORCHRUN, "torchrun")                                                                                            \
     X(STACKS, "the report of where programs stand")                                                                    \
     X(WORKER_SERVER, "the worker's server")                                                                            \
     X(EXEC, "the program started by ssh")

@@ -89,7 +89,7 @@ static size_t count_saving(const struct pl_holding *holding)
 static void send_to_workers(struct pl_supervisor *supervisor, enum pl_frame_type type, const char *text)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (supervisor->connections[i]->kind == PL_CONNECTION_WORKER && supervisor->connections[i]->begun) {
+        if (supervisor->connections[i]->kind == PL_CONNECTION_WORKER && supervisor->connections[i]->ready) {
             PL_SUPERVISE_SEND(supervisor, supervisor->connections[i], type, text);
         }
     }

@@ -62,7 +62,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     switch (connection->source) {
     case PL_EXIT_SOURCE_PROGRAM:
     case PL_EXIT_SOURCE_LAUNCHER:
-    case PL_EXIT_SOURCE_AGENT:
+    case PL_EXIT_SOURCE_TORCHRUN:
         supervisor->main_ended = true;
         supervisor->main_report = *exit_report;
         if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && connection->source != PL_EXIT_SOURCE_LAUNCHER &&
@@ -97,7 +97,7 @@ static struct pl_connection *find_agent(struct pl_supervisor *supervisor, int in
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
-        if (connection->kind == PL_CONNECTION_AGENT && connection->index == index && !connection->dropped) {
+        if (connection->kind == PL_CONNECTION_RSH_AGENT && connection->index == index && !connection->dropped) {
             return connection;
         }
     }
@@ -167,7 +167,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_connection *c
         session->processes = (int)processes;
     }
     session->ready = true;
-    connection->begun = true;
+    connection->ready = true;
     pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get the stop with the others */
     pl_holding_ask_again(supervisor);
     if (master->result_sent) {
@@ -199,7 +199,7 @@ static void take_end(struct pl_supervisor *supervisor, struct pl_connection *con
         note_rank_end(supervisor, &exit_report);
         return;
     }
-    if (exit_report.source == PL_EXIT_SOURCE_PROGRAM || exit_report.source == PL_EXIT_SOURCE_AGENT) {
+    if (exit_report.source == PL_EXIT_SOURCE_PROGRAM || exit_report.source == PL_EXIT_SOURCE_TORCHRUN) {
         session->program_ended = true;
     }
     if (session->outside) {
@@ -298,7 +298,7 @@ static const struct pl_frame_rule master_frames[] = {
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, take_answer},
     {PL_FRAME_SUSPENDED, PL_CONNECTION_WORKER, 2, take_suspended},
     {PL_FRAME_QUIET, PL_CONNECTION_WORKER, 1, take_quiet},
-    {PL_FRAME_START, PL_CONNECTION_AGENT, 2, forward_start},
+    {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 2, forward_start},
     {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, refuse_master},
 };
 

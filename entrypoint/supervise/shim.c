@@ -406,7 +406,7 @@ static void send_hello(const struct pl_shim_options *options, struct pl_link *li
     if (pl_network_accepted(&count, NULL) == PL_OK) {
         snprintf(accepted, sizeof(accepted), "%" PRIu64, count);
     }
-    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", options->host, rank, local_size, pl_text_string(&cpus),
+    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "shim", options->host, rank, local_size, pl_text_string(&cpus),
                      accepted) != PL_OK) {
         pl_link_close(link);
     }

@@ -227,7 +227,7 @@ static bool is_live_shim(const struct pl_connection *connection)
 static bool is_host_link(const struct pl_connection *connection)
 {
     return (connection->kind == PL_CONNECTION_WORKER || connection->kind == PL_CONNECTION_MASTER) &&
-           !connection->dropped && connection->begun;
+           !connection->dropped && connection->ready;
 }
 
 static void send_stop(struct pl_connection *shim, int number)
@@ -265,7 +265,8 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
         }
     }
     if (!supervisor->ranks_seen) {
-        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_AGENT, SIGTERM); /* the agent still looks for the other hosts */
+        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_TORCHRUN,
+                            SIGTERM); /* the agent still looks for the other hosts */
     }
 }
 
@@ -493,7 +494,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
     const char *kind = frame->type == PL_FRAME_HELLO && frame->count >= 2 ? frame->fields[0] : "";
     int64_t rank;
 
-    if (strcmp(kind, "watch") == 0 && pl_link_frame_number(frame, 2, 0, INT32_MAX, &rank, NULL) == PL_OK) {
+    if (strcmp(kind, "shim") == 0 && pl_link_frame_number(frame, 2, 0, INT32_MAX, &rank, NULL) == PL_OK) {
         connection->kind = PL_CONNECTION_SHIM;
         connection->source = PL_EXIT_SOURCE_RANK;
         connection->rank = (int)rank;
@@ -507,7 +508,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
             send_release(connection);
         }
     } else if (strcmp(kind, "agent") == 0) {
-        connection->kind = PL_CONNECTION_AGENT;
+        connection->kind = PL_CONNECTION_RSH_AGENT;
     } else if (strcmp(kind, "exec") == 0) {
         connection->kind = PL_CONNECTION_EXEC;
     } else if (strcmp(kind, "master") == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The supervisor: one thread and one poll(2) over signals, helpers on this host, and links to other hosts. This file
- * declares what all roles share; master.c and worker.c are the two roles.
+ * declares what all roles share. master.c runs the master, and a host that is alone; worker.c runs every other host.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
 #define PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
@@ -27,13 +27,13 @@
 struct pl_role;
 
 enum pl_connection_kind {
-    PL_CONNECTION_NEW,      /* connected, but HELLO has not arrived */
-    PL_CONNECTION_SHIM,     /* the shim of a program on this host */
-    PL_CONNECTION_AGENT,    /* mpirun's request to start a daemon */
-    PL_CONNECTION_RESOLVER, /* the process that looks up names */
-    PL_CONNECTION_WORKER,   /* the master's link to a worker */
-    PL_CONNECTION_MASTER,   /* a worker's link to the master */
-    PL_CONNECTION_EXEC,     /* a client that wants a program run, see exec.h */
+    PL_CONNECTION_NEW,       /* connected, but HELLO has not arrived */
+    PL_CONNECTION_SHIM,      /* the shim of a program on this host */
+    PL_CONNECTION_RSH_AGENT, /* mpirun's rsh agent, which wants a daemon started */
+    PL_CONNECTION_RESOLVER,  /* the process that looks up names */
+    PL_CONNECTION_WORKER,    /* the master's link to a worker */
+    PL_CONNECTION_MASTER,    /* a worker's link to the master */
+    PL_CONNECTION_EXEC,      /* a client that wants a program run, see exec.h */
 };
 
 /** A link and its peer. */
@@ -45,7 +45,8 @@ struct pl_connection {
     /* the number of the worker on which an agent's daemon is to start, or to which a link leads; else -1 */
     int index;
     pid_t pid;    /* the process at the other end if it is a child of this one, else 0 */
-    bool begun;   /* for a shim: its program runs; for a link: the other host has sent READY */
+    bool begun;   /* for a shim: its program runs */
+    bool ready;   /* for a link to a host: READY was exchanged */
     bool ended;   /* for a shim: its exit report was handled */
     bool dropped; /* the connection is to be freed */
     /* the role that takes the events of this connection instead of the supervisor's; NULL: the supervisor's role */
@@ -254,14 +255,14 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
  */
 void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...) PL_PRINTF(2, 3);
 
+/** The same for the status of a call: nothing for PL_OK, the stop for PL_CANCELLED, else the text of `error`. */
+void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error);
+
 /**
  * Keeps a SUSPENDED frame of this host or of a worker: the first line of the failure names the suspended rank that
  * others waited for.
  */
 void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct pl_frame *frame);
-
-/** The same for the status of a call: nothing for PL_OK, the stop for PL_CANCELLED, else the text of `error`. */
-void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error);
 
 /**
  * Records that the job failed because a program ended. Shortly after the first exit report, one of higher severity may

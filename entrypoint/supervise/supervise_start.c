@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_options.h"
+#include "entrypoint/supervise/blas.h"
 #include "entrypoint/supervise/process.h"
 
 #include <signal.h>
@@ -32,7 +33,7 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
     switch (source) {
     case PL_EXIT_SOURCE_PROGRAM:
     case PL_EXIT_SOURCE_LAUNCHER:
-    case PL_EXIT_SOURCE_AGENT:
+    case PL_EXIT_SOURCE_TORCHRUN:
         return supervisor->plan->program_words;
     case PL_EXIT_SOURCE_STEP:
         while (argv[words] && strcmp(argv[words], "-c") != 0) {
@@ -129,7 +130,7 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
 {
     static const enum pl_exit_source sources[] = {[PL_LAUNCH_PLAN_RANKS_NONE] = PL_EXIT_SOURCE_PROGRAM,
                                                   [PL_LAUNCH_PLAN_RANKS_MPIRUN] = PL_EXIT_SOURCE_LAUNCHER,
-                                                  [PL_LAUNCH_PLAN_RANKS_TORCHRUN] = PL_EXIT_SOURCE_AGENT};
+                                                  [PL_LAUNCH_PLAN_RANKS_TORCHRUN] = PL_EXIT_SOURCE_TORCHRUN};
     const struct pl_launch_plan *plan = supervisor->plan;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
@@ -138,6 +139,9 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     }
     adapt_mpirun(supervisor);
     setup.argv = (const char *const *)plan->argv.items;
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE) { /* others get it from paceline rank */
+        PL_TRY(pl_blas_set_core(setup.argv, supervisor->environment, reterr));
+    }
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
     setup.foreground = plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
@@ -166,7 +170,7 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
 static void stop_programs(struct pl_supervisor *supervisor)
 {
     pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, SIGTERM);
-    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_AGENT, SIGTERM);
+    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_TORCHRUN, SIGTERM);
 }
 
 static bool is_over(const struct pl_supervisor *supervisor)
@@ -204,7 +208,7 @@ enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct p
         }
         if (!launcher_stopped && pl_deadline_passed(stop_launcher_ns)) {
             pl_supervise_signal(supervisor, PL_EXIT_SOURCE_LAUNCHER, SIGTERM);
-            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_AGENT, SIGTERM);
+            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_TORCHRUN, SIGTERM);
             launcher_stopped = true;
         }
         if (grace_end(supervisor) < next_ns) {

@@ -157,7 +157,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
         note_sshd_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_PROGRAM:
-    case PL_EXIT_SOURCE_AGENT:
+    case PL_EXIT_SOURCE_TORCHRUN:
         supervisor->main_ended = true;
         supervisor->main_report = *exit_report;
         note_own_end(supervisor, exit_report);
@@ -284,7 +284,7 @@ static void welcome_master(struct pl_supervisor *supervisor, struct pl_connectio
     }
     state->master = connection;
     state->joined = true;
-    connection->begun = true;
+    connection->ready = true;
     pl_supervise_forward_stop(supervisor, connection); /* the stop came before the master connected */
     report_earlier_ends(supervisor);
 }
@@ -399,7 +399,7 @@ static const struct pl_frame_rule worker_frames[] = {
     {PL_FRAME_HOLD, PL_CONNECTION_MASTER, 1, take_hold},
     {PL_FRAME_RELEASE, PL_CONNECTION_MASTER, 0, take_release},
     {PL_FRAME_RESULT, PL_CONNECTION_MASTER, 0, take_result},
-    {PL_FRAME_START, PL_CONNECTION_AGENT, 0, refuse_agent},
+    {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 0, refuse_agent},
     {PL_FRAME_BEGUN, PL_CONNECTION_SHIM, 0, take_begun},
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, relay_frame},
     {PL_FRAME_SUSPENDED, PL_CONNECTION_SHIM, 2, relay_frame},
@@ -650,7 +650,7 @@ static void shut_down(struct pl_supervisor *supervisor)
     while (state->result_known &&
            (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) ||
             pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM) ||
-            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_AGENT)) &&
+            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_TORCHRUN)) &&
            pl_supervise_wait(supervisor, deadline_ns)) {
     }
     pl_supervise_end_sidecars(supervisor);

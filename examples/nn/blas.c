@@ -8,9 +8,12 @@
 #include "base/memory.h"
 
 #include <cblas.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     ALIGN_BYTES = 64,
@@ -23,6 +26,51 @@ struct blas_state {
     float *part;
     struct nn_score score;
 };
+
+/*
+ * The name of better kernels than those that OpenBLAS has chosen, or NULL. It takes a processor of Intel or AMD that is
+ * newer than itself for a Prescott or a Barcelona, which had no AVX2, and is then four times as slow.
+ */
+static const char *better_core(void)
+{
+#ifdef __x86_64__
+    const char *core = openblas_get_corename();
+
+    if (strcmp(core, "Prescott") == 0 || strcmp(core, "Barcelona") == 0) {
+        return __builtin_cpu_supports("avx512vl") ? "SkylakeX" : __builtin_cpu_supports("avx2") ? "Haswell" : NULL;
+    }
+#endif
+    return NULL;
+}
+
+/*
+ * Before main(): start the program again with better kernels, unless the user has named some. OpenBLAS reads the
+ * variable only while it is loaded. If the program cannot be started again, it goes on.
+ */
+static void __attribute__((constructor)) use_better_core(int argc, char **argv, char **environment)
+{
+    static const char variable[] = "OPENBLAS_CORETYPE=";
+    const char *core = better_core();
+    PL_AUTO_FREE char **changed = NULL;
+    char path[PATH_MAX], setting[32];
+    ssize_t length;
+    size_t count;
+
+    (void)argc;
+    for (count = 0; core && environment[count]; count++) {
+        if (strncmp(environment[count], variable, strlen(variable)) == 0) {
+            return;
+        }
+    }
+    length = core ? readlink("/proc/self/exe", path, sizeof(path) - 1) : -1;
+    if (length > 0 && (changed = pl_memory_new(count + 2, sizeof(*changed), NULL))) {
+        path[length] = '\0';
+        snprintf(setting, sizeof(setting), "%s%s", variable, core);
+        memcpy(changed, environment, count * sizeof(*changed));
+        changed[count] = setting;
+        execve(path, argv, changed);
+    }
+}
 
 /* Return the number of output pixels of one sample, and the number of elements in the patch of one output pixel. */
 static size_t positions(const struct nn_layer *layer)

@@ -17,6 +17,7 @@
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/needs.h"
+#include "entrypoint/supervise/blas.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
 #include "entrypoint/version.h"
@@ -178,6 +179,18 @@ static void add_space(struct pl_info_report *report, const char *name, const cha
     pl_info_number(report, free_name, (int64_t)((uint64_t)space.f_bavail * space.f_frsize / MIB), "MiB");
 }
 
+/* The kernels that the system's OpenBLAS has chosen. */
+static void add_blas(struct pl_info_report *report)
+{
+    char core[PL_BLAS_CORE_BYTES];
+    const char *better = pl_blas_better_core(core);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_text_printf(&text, better ? "%s, for it does not know this processor; " PL_BLAS_VARIABLE "=%s is better" : "%s",
+                   core, better);
+    pl_info_text(report, "openblas", core[0] ? pl_text_string(&text) : NULL);
+}
+
 static void add_system(struct pl_info_report *report)
 {
     PL_AUTO_FREE char *memory = NULL;
@@ -198,6 +211,7 @@ static void add_system(struct pl_info_report *report)
         memory[strcspn(memory, "\n")] = '\0';
         pl_info_text(report, "memory_limit_bytes", memory);
     }
+    add_blas(report);
     add_space(report, "dev_shm_mib", "dev_shm_free_mib", "/dev/shm");
     add_limit(report, "open_files", RLIMIT_NOFILE);
     add_limit(report, "processes", RLIMIT_NPROC);

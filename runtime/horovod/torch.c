@@ -25,6 +25,7 @@ struct handle {
     long number;
     struct handle *next;
     enum pl_kind kind;
+    bool is_join;               /* no operation: `kind` means nothing */
     PyObject *inputs, *outputs; /* kept alive */
     PyObject *targets;          /* where what `outputs` get is copied to, or None: nowhere; NULL: none is copied */
     PyObject *received;         /* ALLTOALL: the tensor for the numbers of rows that came */
@@ -476,7 +477,10 @@ static PyObject *join(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "Oi", &output, &device)) {
         return NULL;
     }
-    handle = handle_new(PL_REDUCE, 0, NULL, output);
+    handle = handle_new(PL_BARRIER, 0, NULL, output);
+    if (handle) {
+        handle->is_join = true;
+    }
     service = handle ? pl_state_hold() : NULL;
     if (!service) {
         if (!handle) {
@@ -531,7 +535,7 @@ static PyObject *poll(PyObject *module, PyObject *arguments)
     }
     service = pl_state_hold();
     if (service) {
-        done = pl_service_test(service, &(*at)->completion);
+        done = pl_service_poll(service, &(*at)->completion);
         pl_state_release();
     }
     return PyLong_FromLong(done);
@@ -611,7 +615,7 @@ static bool fill_all(struct handle *handle)
     void *data = NULL;
     bool good = true;
 
-    if (handle->kind == PL_REDUCE) { /* a join */
+    if (handle->is_join) {
         good = pl_torch_tensor_pointer(handle->outputs, &data);
         if (good) {
             *(int32_t *)data = handle->completion.last_joined_rank;
@@ -709,7 +713,7 @@ static PyObject *reset(PyObject *module, PyObject *arguments)
         while (*at) {
             struct handle *handle = *at;
 
-            if (service && !pl_service_test(service, &handle->completion)) {
+            if (service && !pl_service_poll(service, &handle->completion)) {
                 at = &handle->next;
                 continue;
             }

@@ -55,11 +55,6 @@ void pl_named_use_device(struct pl_named *named, struct pl_device *device)
     named->device.device = named->device.events.device = device;
 }
 
-int pl_named_ranks(const struct pl_named *named)
-{
-    return named->ranks;
-}
-
 void pl_named_free(struct pl_named *named)
 {
     if (!named) {

@@ -215,8 +215,8 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
 static enum pl_status check_idle(struct pl_process_sets *sets, int set, void **all_at, struct pl_error *reterr)
 {
     const struct process_set *found = find(sets, set);
-    const char *name = found->named ? pl_named_under_way(found->named) : NULL;
-    const char *agreed = found->named ? pl_named_agreed(found->named) : NULL;
+    const char *name = found->named ? pl_named_name_under_way(found->named) : NULL;
+    const char *agreed = found->named ? pl_named_name_agreed(found->named) : NULL;
     size_t size = (size_t)pl_world_size(sets->world);
     char own[PL_NAMED_MAX_NAME_BYTES] = "";
 

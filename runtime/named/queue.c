@@ -117,7 +117,7 @@ size_t pl_named_members(const struct pl_named *named, pl_named_handle handle)
     return pl_named_queue_find(named, handle, &index, NULL) == PL_OK ? named->slots[index].members : 0;
 }
 
-const char *pl_named_under_way(const struct pl_named *named)
+const char *pl_named_name_under_way(const struct pl_named *named)
 {
     for (size_t i = 0; i < named->table.slot_count && named->failure.status == PL_OK; i++) {
         for (const struct pl_named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
@@ -129,7 +129,7 @@ const char *pl_named_under_way(const struct pl_named *named)
     return NULL;
 }
 
-const char *pl_named_agreed(const struct pl_named *named)
+const char *pl_named_name_agreed(const struct pl_named *named)
 {
     const struct pl_named_batch *batch = named->device.first ? named->device.first : named->first_batch;
 

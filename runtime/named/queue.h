@@ -56,13 +56,13 @@ size_t pl_named_members(const struct pl_named *named, pl_named_handle handle);
  * Returns the name of an operation of this rank that is in flight. NULL if there is none, or if the world has failed,
  * so that none will end.
  */
-const char *pl_named_under_way(const struct pl_named *named);
+const char *pl_named_name_under_way(const struct pl_named *named);
 
 /**
  * The same of one that the ranks have agreed on and that has not ended, even if a stream of the program follows it and
  * its name may be used again.
  */
-const char *pl_named_agreed(const struct pl_named *named);
+const char *pl_named_name_agreed(const struct pl_named *named);
 
 /** Queues `local` for the next round. */
 void pl_named_queue_push(struct pl_named *named, struct pl_named_local *local);

@@ -74,7 +74,7 @@ void pl_named_append_awaited(const void *subject, struct pl_text *text)
 {
     const struct pl_named *named = subject;
     const struct pl_named_entry *entry = named->table.first_pending;
-    const char *name = pl_named_under_way(named);
+    const char *name = pl_named_name_under_way(named);
 
     while (entry && !(entry->announced_by[named->rank / 64] >> named->rank % 64 & 1)) {
         entry = entry->next_pending;

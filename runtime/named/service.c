@@ -456,7 +456,7 @@ enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_comp
     return status;
 }
 
-bool pl_service_test(struct pl_service *service, const struct pl_completion *completion)
+bool pl_service_poll(struct pl_service *service, const struct pl_completion *completion)
 {
     bool done;
 

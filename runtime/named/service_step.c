@@ -282,7 +282,7 @@ static void begin_change(struct pl_service *service, struct pl_service_item ***e
     struct pl_named *removed = NULL;
 
     if (item->kind == SERVICE_REMOVE_SET && *item->set > 0 &&
-        pl_process_set_named(service->sets, *item->set, &removed, NULL) == PL_OK && pl_named_agreed(removed) &&
+        pl_process_set_named(service->sets, *item->set, &removed, NULL) == PL_OK && pl_named_name_agreed(removed) &&
         service->all->failure.status == PL_OK) {
         return;
     }
@@ -315,7 +315,7 @@ static void collect_others(struct pl_service *service, struct pl_service_item **
     }
 }
 
-/* Reports the ended items. Call it under the lock, which it releases for callbacks. */
+/* Reports the ended items. Call it without the lock, which it takes itself and releases for callbacks. */
 static void report(struct pl_service *service, struct pl_service_item *ended)
 {
     struct pl_service_item *calls = NULL, **call_at = &calls, *lost = NULL, **lost_at = &lost, *next;

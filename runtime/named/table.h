@@ -77,7 +77,7 @@ struct pl_named_table {
 
 /* A flag of a definition, beside PL_REPRODUCIBLE and similar ones. */
 enum {
-    /* a barrier after which no round begins until the caller allows it: pl_named_submit_fence() */
+    /* a barrier after which no round begins until the caller sets `held` of the engine back */
     NAMED_FENCE = 1 << 15,
 };
 

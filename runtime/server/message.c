@@ -38,8 +38,8 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
                                  message->kind == PL_SERVER_ALONE || message->kind == PL_SERVER_ROWS_DONE;
     if (!is_known || message->number < 0) {
         return pl_error_set(reterr, PL_CORRUPT,
-                            "a parameter server's message of kind %u, number %d, cannot come from %s", message->kind,
-                            message->number, from_worker ? "that a worker" : "that a server");
+                            "a parameter server's message of kind %u (number %d) is not one that %s sends",
+                            message->kind, message->number, from_worker ? "a worker" : "a server");
     }
     switch ((enum pl_server_message_kind)message->kind) {
     case PL_SERVER_JOIN:

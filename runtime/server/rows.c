@@ -198,11 +198,11 @@ static enum pl_status ask_other(struct pl_server_state *server, int host, int wo
     return pl_server_remote_send(server->remote, host, &packet, data, true, reterr);
 }
 
-/* Does the part of this server. `*ret_rows` is the number of rows that it has. */
-static enum pl_status do_it(struct pl_server_state *server, uint64_t table,
-                            const struct pl_server_rows_request *request, const int64_t *ids, const uint32_t *at,
-                            uint64_t count, float *values, uint64_t *ret_rows, struct pl_server_rows_loaded *ret_loaded,
-                            struct pl_error *reterr)
+/* Pulls or pushes the rows of this server. `*ret_rows` is the number of rows that it has. */
+static enum pl_status run_request(struct pl_server_state *server, uint64_t table,
+                                  const struct pl_server_rows_request *request, const int64_t *ids, const uint32_t *at,
+                                  uint64_t count, float *values, uint64_t *ret_rows,
+                                  struct pl_server_rows_loaded *ret_loaded, struct pl_error *reterr)
 {
     const struct pl_table *shape = &server->layout.tables[table];
     struct pl_row_store *store = server->rows->stores[table];
@@ -291,8 +291,8 @@ enum pl_status pl_server_rows_ask(struct pl_server_state *server, int local, con
         at = request->at + request->first[server->host];
         count = request->first[server->host + 1] - request->first[server->host];
     }
-    request->error.status = do_it(server, request->table, &message->rows, ids, at, count, values, &request->counted,
-                                  &loaded, &request->error);
+    request->error.status = run_request(server, request->table, &message->rows, ids, at, count, values,
+                                        &request->counted, &loaded, &request->error);
     add_loaded(request, &loaded);
     if (request->waiting == 0) {
         answer(server, local);
@@ -361,7 +361,8 @@ enum pl_status pl_server_rows_serve(struct pl_server_state *server, int host, co
     } else if (packet->rows.what == PL_SERVER_ROWS_PUSH) {
         values = (float *)(void *)(server->rows->stage[host] + count * sizeof(*ids));
     }
-    error.status = do_it(server, packet->piece, &packet->rows, ids, NULL, count, values, &done.steps, &loaded, &error);
+    error.status =
+        run_request(server, packet->piece, &packet->rows, ids, NULL, count, values, &done.steps, &loaded, &error);
     done.loaded = loaded;
     if (error.status != PL_OK) {
         done.count = error.status;

@@ -150,7 +150,7 @@ enum pl_status pl_server_pieces_push(struct pl_server_state *server, struct pl_s
                                      struct pl_error *reterr) PL_MUST_CHECK;
 /** Whether the packet's data is a rounded gradient. */
 bool pl_server_pieces_is_packed(const struct pl_server_state *server, const struct pl_server_packet *packet);
-/** Returns the values of the rounded gradient `packed` of another server, see wire.h. */
+/** Returns the values of the rounded gradient `packed` of another server, as of a plan's `wire_type`. */
 float *pl_server_pieces_unpack(struct pl_server_state *server, const struct pl_server_packet *push, const void *packed);
 /** Sends the values of a piece of this server to another server. */
 enum pl_status pl_server_pieces_send(struct pl_server_state *server, int host, uint64_t piece, int worker,

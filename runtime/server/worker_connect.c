@@ -114,7 +114,6 @@ enum pl_status pl_worker_send(struct pl_server *server, const struct pl_server_m
     return status;
 }
 
-/* Wait for a message of `kind`. */
 int64_t pl_worker_stall_ns(const struct pl_server *server)
 {
     int64_t stall_ns = pl_knob_ns(pl_world_knobs(server->world), PL_KNOB_STALL_S, PL_NS_PER_S);
@@ -129,6 +128,7 @@ void pl_worker_warn_stalled(const struct pl_server *server, const char *what, in
            pl_knob_real(pl_world_knobs(server->world), PL_KNOB_STALL_S), what);
 }
 
+/* Wait for a message of `kind`. */
 enum pl_status pl_worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
                                  int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr)
 {

@@ -408,6 +408,37 @@ def a_ranks_threads():
         expect(tree.train() == 0 and tree.read('output/data/rank') == ' \n', tree.read('output/data/rank'))
 
 
+def an_openblas_older_than_the_processor():
+    """It takes the processor for a Prescott; Python programs of Debian's packages and the example programs get the kernels that the flags allow."""
+    flags = re.search(r'^flags\s*:(.*)$', pathlib.Path('/proc/cpuinfo').read_text(), re.M)
+    flags = flags.group(1).split() if flags else []
+    best = 'SkylakeX' if 'avx512vl' in flags else 'Haswell' if 'avx2' in flags else 'None'
+    fake = pathlib.Path(os.environ['PACELINE_BUILD'], 'tests/fakes/blas')
+    mnist = pathlib.Path(os.environ['PACELINE_BUILD'], 'libexec/paceline/mnist')
+    if mnist.exists():
+        for named, wanted in ((None, best), ('Nehalem', 'Nehalem')):
+            env = {**os.environ, 'LD_PRELOAD': str(fake / 'libblas.so.3'), 'OPENBLAS_VERBOSE': '2', **({'OPENBLAS_CORETYPE': named} if named else {})}
+            done = subprocess.run([mnist, '--help'], env=env, capture_output=True, text=True, check=True)
+            expect(wanted == 'None' or re.findall(r'Core: (\w+)', done.stdout + done.stderr)[-1] == wanted, done.stdout + done.stderr)
+    debians = pathlib.Path('/usr/lib/python3/dist-packages/numpy').exists()
+    if not debians:
+        skipped.append("an_openblas_older_than_the_processor: no numpy of Debian's")
+    tell = "import os\nopen(os.environ['SM_OUTPUT_DATA_DIR'] + '/' + os.environ.get('RANK', '0'), 'w').write(str(os.environ.get('OPENBLAS_CORETYPE')))\n"
+    mpi = {'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_num_of_processes_per_host': '2', 'sagemaker_mpi_custom_mpi_options': '--oversubscribe'}
+    old, log = {'PACELINE_PYTHON': '/usr/bin/python3', 'LD_LIBRARY_PATH': str(fake)}, {'PACELINE_LOG': 'debug'}
+    for hps, code, env, wanted in (({}, {}, log, best), ({}, {}, {'OPENBLAS_CORETYPE': 'Nehalem'}, 'Nehalem'),
+                                   ({}, {'numpy/__init__.py': ''}, log, 'None'), (mpi, {}, {}, best)) if debians else ():
+        if hps and shutil.which('mpirun') is None:
+            continue
+        with Tree({'sagemaker_program': 'train.py', **hps}, {'train.py': tell, **code}, env={**old, **env}) as tree:
+            expect(tree.train() == 0, tree.done.stderr)
+            found = [path.read_text() for path in sorted((tree.base / 'output/data').glob('[01]'))]
+            expect(found == [wanted] * (2 if hps else 1), (found, wanted, tree.done.stderr))
+            if env is log:
+                said = f'takes this processor for a Prescott: the program gets OPENBLAS_CORETYPE={best}' in tree.done.stderr.decode()
+                expect(said == (wanted != 'None'), tree.done.stderr)
+
+
 # Files of the control group in the kernel's form replace those of this machine: `limited VERSION QUOTA_US COMMAND...`
 LIMITED = ('unshare', '-Urm', 'sh', '-ec', '''mount -t tmpfs tmpfs /sys/fs/cgroup; cd /sys/fs/cgroup; mkdir cpu
 if [ $1 = 2 ]; then echo "$2 100000" >cpu.max; else echo $2 >cpu/cpu.cfs_quota_us; echo 100000 >cpu/cpu.cfs_period_us; fi
@@ -904,7 +935,7 @@ def intermediate_output_to_s3():
 
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
-         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, how_much_paceline_says, mpiruns_own_words, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
+         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, how_much_paceline_says, mpiruns_own_words, what_the_user_exports_reaches_ranks, a_ranks_threads, an_openblas_older_than_the_processor, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_an_archive_of_the_sdk, code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
          an_exception_before_a_long_dump, exceptions_have_a_place, a_shells_codes_say_what_its_command_did, a_programs_own_last_word_is_the_reason, requirements_that_cannot_be_installed,

@@ -87,6 +87,16 @@ def arrows_between_files(defines, uses):
     return arrows, twice
 
 
+def tags_twice(root, names):
+    """Tag of ours -> files that define a struct, union or enum of that name, where there are several."""
+    found = collections.defaultdict(list)
+    for name in names:
+        text = layers.without_comments((root / name).read_text(errors="replace"))
+        for tag in re.findall(r"(?m)^(?:struct|union|enum)\s+(pl_\w+)\s*\{", text):
+            found[tag].append(name)
+    return {tag: where for tag, where in found.items() if len(where) > 1}
+
+
 def include_arrows(root, names):
     """(file, header of ours that exists) -> line"""
     found = {}
@@ -211,6 +221,8 @@ class Structure:
                     yield source, f"exports '{name}': exported names begin with pl_"
         for name, sources in sorted(self.twice.items()):
             yield sources[0], f"defines {name}, and so does {', '.join(sources[1:])}: one name means one thing"
+        for tag, sources in sorted(tags_twice(self.root, self.product).items()):
+            yield sources[0], f"defines the tag {tag}, and so does {', '.join(sources[1:])}: one name means one thing"
         both = list(self.arrows) + list(self.includes)
         for room in ROOMS:
             rooms_edges = self.within(room, both, layers.key_of)

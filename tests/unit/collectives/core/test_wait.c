@@ -208,6 +208,15 @@ static enum pl_status failing_allgather(void *context, const void *send, void *r
     return maker->real->allgather(maker->real->context, send, recv, bytes, deadline_ns, reterr);
 }
 
+static void failing_report(void *context, const struct pl_error *why, int64_t deadline_ns)
+{
+    struct maker *maker = context;
+
+    if (maker->exchanges_left-- > 0) {
+        maker->real->report_failure(maker->real->context, why, deadline_ns);
+    }
+}
+
 static enum pl_status failing_barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
 {
     return failing_allgather(context, NULL, NULL, 0, deadline_ns, reterr);
@@ -228,6 +237,7 @@ static void wrap(struct maker *maker)
     maker->bootstrap.context = maker;
     maker->bootstrap.allgather = failing_allgather;
     maker->bootstrap.barrier = failing_barrier;
+    maker->bootstrap.report_failure = failing_report;
     maker->bootstrap.split = split_real;
 }
 

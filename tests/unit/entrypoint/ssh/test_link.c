@@ -26,7 +26,7 @@ START_TEST(frames_arrive_whole_and_in_order)
     struct pl_frame frame;
 
     open_pair(&left, &right);
-    ck_assert_ok(PL_LINK_SEND(&left, PL_FRAME_HELLO, &error, "watch", "algo-1"), &error);
+    ck_assert_ok(PL_LINK_SEND(&left, PL_FRAME_HELLO, &error, "shim", "algo-1"), &error);
     ck_assert_ok(pl_link_send(&left, PL_FRAME_HEARTBEAT, NULL, 0, &error), &error);
     ck_assert_ok(PL_LINK_SEND(&left, PL_FRAME_RESULT, &error, "1", ""), &error);
     ck_assert_ok(pl_link_read(&right, &error), &error);

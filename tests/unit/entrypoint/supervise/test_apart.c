@@ -96,7 +96,7 @@ static void close_ends(const int ends[2])
 
 static void begin_ranks(struct pl_apart *apart, int ranks)
 {
-    struct pl_frame hello = {.type = PL_FRAME_HELLO, .count = 6, .fields = {"watch", "algo-1", "0", "2", "0"}};
+    struct pl_frame hello = {.type = PL_FRAME_HELLO, .count = 6, .fields = {"shim", "algo-1", "0", "2", "0"}};
     struct pl_error error = PL_ERROR_NONE;
     uint64_t accepted;
     char text[24];
@@ -174,8 +174,7 @@ END_TEST
 
 START_TEST(a_rank_that_does_not_know_the_count_says_nothing)
 {
-    const struct pl_frame hello = {
-        .type = PL_FRAME_HELLO, .count = 6, .fields = {"watch", "algo-1", "0", "2", "0", ""}};
+    const struct pl_frame hello = {.type = PL_FRAME_HELLO, .count = 6, .fields = {"shim", "algo-1", "0", "2", "0", ""}};
     struct pl_apart apart = {.minute_ns = 0};
 
     begin_ranks(&apart, 1);

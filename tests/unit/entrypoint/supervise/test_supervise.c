@@ -264,7 +264,7 @@ static struct pl_link connect_rank(const struct rig *rig, const char *rank)
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(pl_rundir_connect(rig->supervisor.rundir.path, &link, &error), &error);
-    ck_assert_ok(PL_LINK_SEND(&link, PL_FRAME_HELLO, &error, "watch", "localhost", rank), &error);
+    ck_assert_ok(PL_LINK_SEND(&link, PL_FRAME_HELLO, &error, "shim", "localhost", rank), &error);
     return link;
 }
 
@@ -409,7 +409,7 @@ START_TEST(a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_wit
     const struct pl_exit_report ended = {
         .source = PL_EXIT_SOURCE_RANK, .rank = 1, .signalled = true, .code = SIGTERM, .program = "train"};
     const struct pl_exit_report cause = {.source = PL_EXIT_SOURCE_RANK, .rank = 2, .code = 3, .program = "train"};
-    const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_LAUNCHER, PL_EXIT_SOURCE_DAEMON, PL_EXIT_SOURCE_AGENT};
+    const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_LAUNCHER, PL_EXIT_SOURCE_DAEMON, PL_EXIT_SOURCE_TORCHRUN};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(sources); i++) {
         const struct pl_exit_report launcher = {
@@ -658,7 +658,7 @@ END_TEST
 
 START_TEST(whoever_connects_during_a_step_is_passed_over)
 {
-    static const char *const kinds[] = {"watch", "agent", "master", "nobody"};
+    static const char *const kinds[] = {"shim", "agent", "master", "nobody"};
     struct rig rig;
     struct pl_link links[PL_ARRAY_ITEMS(kinds)];
     struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_STRV_NONE};

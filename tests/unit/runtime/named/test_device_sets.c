@@ -281,7 +281,7 @@ static void *let_go_on(void *removal_at)
         if (pl_service_submit(service, 0, &op, completion, &error) != PL_OK) {
             snprintf(failure, RANKS_TEXT_BYTES, "barrier %d in set 0: %s", i, error.cause);
         }
-        while (!failure[0] && !pl_service_test(service, completion)) {
+        while (!failure[0] && !pl_service_poll(service, completion)) {
             if (pl_deadline_passed(deadline_ns)) {
                 snprintf(failure, RANKS_TEXT_BYTES, "barrier %d in set 0 does not end", i);
             }

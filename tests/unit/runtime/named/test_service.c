@@ -117,7 +117,7 @@ static void polled_body(struct rank *self)
         expect_ok(pl_service_submit(service, 0, &op, &completions[k], &error));
     }
     for (int i = 0; i < HANDLES; i++) {
-        while (!pl_service_test(service, &completions[i])) {
+        while (!pl_service_poll(service, &completions[i])) {
             sched_yield();
         }
         expect(completions[i].status == PL_OK && (int)values[i] == i * self->size, "%g", (double)values[i]);

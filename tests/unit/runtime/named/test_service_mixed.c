@@ -180,7 +180,7 @@ static void end_one(struct submitter *s, struct drawn *d, uint64_t how)
         }
         status = d->completion.status;
     } else if (how == 0) {
-        while (!pl_service_test(s->service, &d->completion)) {
+        while (!pl_service_poll(s->service, &d->completion)) {
             sched_yield();
         }
         status = d->completion.status;

@@ -84,4 +84,4 @@ START_TEST(over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
 }
 END_TEST
 
-UNIT_MAIN("runtime/server/wire", over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
+UNIT_MAIN("runtime/server/wire_type", over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asks the system's OpenBLAS and the program's Python which kernels they use. */
+#include "entrypoint/supervise/blas.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "entrypoint/supervise/process.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ANSWER_NS (20 * PL_NS_PER_S)
+
+/* In a child process: the library starts no threads for one answer. */
+static void __attribute__((noreturn)) report_core(int fd)
+{
+    const char *(*name_of)(void) = NULL;
+    const char *core;
+    void *library;
+
+    library = pl_environment_export("OPENBLAS_NUM_THREADS", "1", NULL) == PL_OK
+                  ? dlopen("libblas.so.3", RTLD_LAZY | RTLD_LOCAL)
+                  : NULL;
+    *(void **)&name_of = library ? dlsym(library, "openblas_get_corename") : NULL;
+    core = name_of ? name_of() : NULL;
+    _exit(core && write(fd, core, strlen(core)) > 0 ? 0 : 1);
+}
+
+static void ask_library(char core[PL_BLAS_CORE_BYTES])
+{
+    size_t length = 0;
+    int ends[2];
+    pid_t pid;
+
+    core[0] = '\0';
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return;
+    }
+    pid = fork();
+    if (pid == 0) {
+        report_core(ends[1]);
+    }
+    close(ends[1]);
+    if (pid > 0) {
+        if (pl_file_read_some(ends[0], core, PL_BLAS_CORE_BYTES - 1, pl_deadline_after_ns(ANSWER_NS), "its answer",
+                              &length, NULL) != PL_OK) {
+            length = 0;
+        }
+        core[length] = '\0';
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    close(ends[0]);
+}
+
+const char *pl_blas_better_core(char core[PL_BLAS_CORE_BYTES])
+{
+    ask_library(core);
+#ifdef __x86_64__
+    if (strcmp(core, "Prescott") == 0 || strcmp(core, "Barcelona") == 0) {
+        return __builtin_cpu_supports("avx512vl") ? "SkylakeX" : __builtin_cpu_supports("avx2") ? "Haswell" : NULL;
+    }
+#endif
+    return NULL;
+}
+
+/* Whether this interpreter would import Debian's numpy or, without any numpy, Debian's torch. */
+static bool has_debians(const char *python, const struct pl_environment *environment)
+{
+    static const char probe[] = "import importlib.util as u, sys\n"
+                                "found = u.find_spec('numpy') or u.find_spec('torch')\n"
+                                "sys.exit(not found or not str(found.origin).startswith('/usr/lib/python3/'))\n";
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+
+    setup.argv = (const char *const[]){python, "-c", probe, NULL};
+    setup.environment = pl_environment_strings(environment);
+    return pl_process_run(&setup, pl_deadline_after_ns(ANSWER_NS), NULL, NULL) == PL_OK;
+}
+
+enum pl_status pl_blas_set_core(const char *const *argv, struct pl_environment *environment, struct pl_error *reterr)
+{
+    const char *slash = strrchr(argv[0], '/'), *core;
+    char found[PL_BLAS_CORE_BYTES];
+
+    if (strncmp(slash ? slash + 1 : argv[0], "python", strlen("python")) != 0 ||
+        pl_environment_get_or(environment, PL_BLAS_VARIABLE, NULL) || !(core = pl_blas_better_core(found)) ||
+        !has_debians(argv[0], environment)) {
+        return PL_OK;
+    }
+    pl_log(PL_LOG_DEBUG,
+           "the system's OpenBLAS takes this processor for a %s: the program gets " PL_BLAS_VARIABLE "=%s", found,
+           core);
+    return pl_environment_set(environment, PL_BLAS_VARIABLE, core, reterr);
+}
