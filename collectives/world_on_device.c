@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A world with a GPU for each rank: the ranks of a host choose among the devices that they see, after it is known
  * who shares a host and before the backends start. */
-#include "collectives/world_on_device.h"
 
 #include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "collectives/backends.h"
 #include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/backend.h"
 #include "collectives/core/types.h"
 #include "collectives/world_private.h"
-#include "device/affinity.h"
 #include "device/choose.h"
 #include "device/device_private.h"
 

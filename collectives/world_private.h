@@ -4,8 +4,10 @@
 #define PL_COLLECTIVES_WORLD_PRIVATE_H
 
 #include "base/knob.h"
+#include "base/status.h"
 #include "collectives/bootstrap.h"
 #include "collectives/world.h"
+#include "device/device.h"
 
 /** Zero-initialise; zero means the default everywhere. */
 struct pl_world_options {
@@ -170,5 +172,28 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
  */
 void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *reported_ns,
                           const struct pl_about *about);
+
+/**
+ * Check that the `count` ranks listed can be a set of ranks of a world of `size`: at least one, each in the world and
+ * only once. `what` ("a process set") begins the message.
+ */
+enum pl_status pl_ranks_check(const char *what, const int *ranks, int count, int size,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/* A world in which every rank has a GPU if the hosts have GPUs. */
+
+/**
+ * pl_world_new(), with a GPU for each rank: chosen over the ranks of each host (device/choose.h) and opened; this
+ * process is bound to the CPUs near it. `wanted` has the form of the setting `device`, and NULL means that setting.
+ * `*ret_device` is NULL if no device is used. The caller owns the device and closes it after the world.
+ *
+ * Collective  yes. If one rank fails, all fail.
+ * Errors      those of pl_world_new() and pl_device_choose(); PL_MISMATCH (devices on some hosts only); a driver's
+ *             error on its own rank, while the other ranks name that rank.
+ * Test        tests/unit/runtime/test_start_device.c
+ */
+enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                                      const char *wanted, struct pl_device **ret_device, struct pl_world **ret_world,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

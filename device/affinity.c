@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the place of a device in its host from /sys: NUMA node, near CPUs and network interface. Binds threads to those
  * CPUs. */
-#include "device/affinity.h"
+#include "device/choose.h"
 
 #include "base/file.h"
 #include "base/memory.h"

@@ -32,9 +32,12 @@ size_t pl_abi_struct_bytes(const char *name)
     return 0;
 }
 
+/* What is left at the process's end: process sets or parameter servers, and then the runtime. */
 struct leaving {
     struct pl_runtime *runtime;
     struct pl_process_sets *sets;
+    struct pl_server *server;
+    pid_t pid;
 };
 
 static void leave(int status, void *context)
@@ -43,22 +46,33 @@ static void leave(int status, void *context)
     struct pl_named *named;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (status != 0) {
+    if (status != 0 || getpid() != leaving->pid) {
         return;
     }
-    if (pl_process_set_named(leaving->sets, 0, &named, &error) != PL_OK || pl_named_shutdown(named, &error) != PL_OK) {
+    if (leaving->server && pl_server_leave(leaving->server, &error) != PL_OK) {
+        pl_log_error(&error, "leaving the parameter servers");
+    }
+    if (leaving->sets && (pl_process_set_named(leaving->sets, 0, &named, &error) != PL_OK ||
+                          pl_named_shutdown(named, &error) != PL_OK)) {
         pl_log_error(&error, "leaving");
     }
+    pl_server_free(leaving->server);
     pl_process_sets_free(leaving->sets);
     pl_runtime_stop(leaving->runtime);
     free(leaving);
 }
 
-/* Functions of atexit() do not get the exit status. */
-static enum pl_status call_at_exit(void (*function)(int status, void *context), void *context, struct pl_error *reterr)
+static enum pl_status leave_at_exit(struct leaving what, struct pl_error *reterr)
 {
-    if (on_exit(function, context) != 0) {
-        free(context);
+    struct leaving *leaving = pl_memory_new(1, sizeof(*leaving), reterr);
+
+    if (!leaving) {
+        return PL_MEMORY;
+    }
+    *leaving = what;
+    leaving->pid = getpid();
+    if (on_exit(leave, leaving) != 0) { /* functions of atexit() do not get the exit status */
+        free(leaving);
         return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
     }
     return PL_OK;
@@ -66,45 +80,11 @@ static enum pl_status call_at_exit(void (*function)(int status, void *context), 
 
 enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets, struct pl_error *reterr)
 {
-    struct leaving *leaving = pl_memory_new(1, sizeof(*leaving), reterr);
-
-    if (!leaving) {
-        return PL_MEMORY;
-    }
-    *leaving = (struct leaving){.runtime = runtime, .sets = sets};
-    return call_at_exit(leave, leaving, reterr);
-}
-
-struct leaving_servers {
-    struct pl_runtime *runtime;
-    struct pl_server *server;
-    pid_t pid;
-};
-
-static void leave_servers(int status, void *context)
-{
-    struct leaving_servers *leaving = context;
-    struct pl_error error = PL_ERROR_NONE;
-
-    if (status != 0 || getpid() != leaving->pid) {
-        return;
-    }
-    if (pl_server_leave(leaving->server, &error) != PL_OK) {
-        pl_log_error(&error, "leaving the parameter servers");
-    }
-    pl_server_free(leaving->server);
-    pl_runtime_stop(leaving->runtime);
-    free(leaving);
+    return leave_at_exit((struct leaving){.runtime = runtime, .sets = sets}, reterr);
 }
 
 enum pl_status pl_abi_leave_servers_at_exit(struct pl_runtime *runtime, struct pl_server *server,
                                             struct pl_error *reterr)
 {
-    struct leaving_servers *leaving = pl_memory_new(1, sizeof(*leaving), reterr);
-
-    if (!leaving) {
-        return PL_MEMORY;
-    }
-    *leaving = (struct leaving_servers){.runtime = runtime, .server = server, .pid = getpid()};
-    return call_at_exit(leave_servers, leaving, reterr);
+    return leave_at_exit((struct leaving){.runtime = runtime, .server = server}, reterr);
 }

@@ -6,7 +6,6 @@
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "runtime/channel_private.h"
 #include "runtime/start_private.h"
 #include "runtime/stop.h"
 

@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "collectives/bootstrap.h"
 #include "collectives/collective.h"
-#include "collectives/world_on_device.h"
 #include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "runtime/start_private.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of a store: the functions of each kind of store, and how objects are read. Internal to s3io/. */
+/** The inside of a store: the functions of each kind of store, how objects are read, channels. Internal to s3io/. */
 #ifndef PL_S3IO_STORE_PRIVATE_H
 #define PL_S3IO_STORE_PRIVATE_H
 
+#include "s3io/channel.h"
 #include "s3io/source.h"
 #include "s3io/store.h"
 
@@ -24,10 +25,11 @@ struct pl_store_ops {
     /* Appends all objects to `list`, which the caller sorts. */
     enum pl_status (*list)(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list,
                            struct pl_error *reterr);
-    enum pl_status (*open)(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
-                           struct pl_source **ret_source, struct pl_error *reterr);
+    /* Opens one object. NULL if objects are fetched ahead. */
+    enum pl_status (*open)(struct pl_store *store, const struct pl_object *object, struct pl_source **ret_source,
+                           struct pl_error *reterr);
     /* `fetch` begins to fetch the objects of `order`, as far ahead as memory allows. `open_fetched` opens one of them,
-     * after those before it. `fetch_close` releases `fetch`. All three are NULL if this is not faster than `open`. */
+     * after those before it. `fetch_close` releases `fetch`. All three are NULL if there is `open`. */
     enum pl_status (*fetch)(struct pl_store *store, const struct pl_object_order *order, void **ret_fetch,
                             struct pl_error *reterr);
     enum pl_status (*open_fetched)(void *fetch, uint64_t position, struct pl_source **ret_source,
@@ -39,9 +41,8 @@ struct pl_store_ops {
 enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Opens one object at its beginning. The source gives the stored bytes. */
-enum pl_status pl_store_open_object(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
-                                    struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+/** The order of `list`, which must outlive it. */
+struct pl_object_order pl_object_list_order(const struct pl_object_list *list);
 
 /** Reads objects in an order that is known in advance, so that the store can fetch the next ones. Zero-initialise. */
 struct pl_store_reader {
@@ -61,7 +62,7 @@ enum pl_status pl_store_reader_open(struct pl_store_reader *reader, struct pl_st
  * Opens the next object. PL_END after the last one. The source of the previous object must be closed before the call,
  * and each source before the reader. After an error the call may be repeated.
  */
-enum pl_status pl_store_reader_next(struct pl_store_reader *reader, int64_t deadline_ns, struct pl_source **ret_source,
+enum pl_status pl_store_reader_next(struct pl_store_reader *reader, struct pl_source **ret_source,
                                     const struct pl_object **ret_object, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Closes a reader. Does nothing if it was never opened. */
@@ -76,5 +77,13 @@ void pl_store_reader_close(struct pl_store_reader *reader);
  */
 enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_store **ret_store,
                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Opens the objects of a File or FastFile channel. PL_INVALID for a channel in Pipe Mode, which has no objects. */
+enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Opens the FIFO of `epoch`, as pl_source_open_fifo(). PL_INVALID for channels that are not in Pipe Mode. */
+enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

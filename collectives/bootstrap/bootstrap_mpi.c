@@ -8,7 +8,6 @@
 #include "base/knob.h"
 #include "base/memory.h"
 #include "collectives/bootstrap.h"
-#include "collectives/bootstrap/tcp_links.h"
 
 #include <mpi.h>
 #include <signal.h>

@@ -3,6 +3,7 @@
 #ifndef PL_COLLECTIVES_BOOTSTRAP_BOOTSTRAP_PRIVATE_H
 #define PL_COLLECTIVES_BOOTSTRAP_BOOTSTRAP_PRIVATE_H
 
+#include "base/environment.h"
 #include "base/status.h"
 #include "collectives/bootstrap.h"
 #include "collectives/bootstrap/transport.h"
@@ -45,5 +46,23 @@ static inline bool pl_bootstrap_has_leaked(const struct pl_bootstrap *bootstrap)
 
 /** pl_bootstrap.abort for a job that is this process. */
 void pl_bootstrap_abort_process(void *context, int code);
+
+/**
+ * The number of connections between two ranks of the job that `environment` describes, and the interface that they use.
+ * 1: Open MPI keeps its defaults. The result depends only on variables that mpirun gives to all ranks alike:
+ *
+ * - there are several only if the ranks are on several hosts, one interface was named (btl_tcp_if_include) and ob1
+ *   sends the messages
+ * - btl_tcp_links gives the number, 1 if it is not set: see docs/collectives.md
+ */
+unsigned pl_tcp_links_count(const struct pl_environment *environment, const char **ret_interface);
+
+/**
+ * Call before MPI_Init(): makes Open MPI treat the `*ret_links` connections as equal, by variables of this process's
+ * environment. If there are more than one, every pair of ranks opens its own right after MPI_Init(), all from one end.
+ *
+ * Test  tests/unit/collectives/bootstrap/test_tcp_links.c, tests/integration/tcp_links.sh
+ */
+enum pl_status pl_tcp_links_request(unsigned *ret_links, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

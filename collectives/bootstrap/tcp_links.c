@@ -1,6 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The number of TCP connections between two ranks, and the parameters that Open MPI needs for them. */
-#include "collectives/bootstrap/tcp_links.h"
+/*
+ * Several TCP connections between two ranks, to use the whole rate of a network that limits each connection to a part
+ * of it (EC2: 5 Gbit/s).
+ *
+ * Open MPI's own parameter for this, btl_tcp_links, gains nothing without further settings and can hang (4.1.4; 5.0.6
+ * has the same code):
+ *
+ * - mca_btl_tcp_create() gives every connection but the first twice the latency, and bml/r2 sends messages up to the
+ *   eager limit, which all of ours are, only over those of the least latency. The parameters `btl_tcp_latency_IF:N` and
+ *   `btl_tcp_bandwidth_IF:N`, which exist for each connection of an interface, make them equal.
+ * - Each MPI_Isend takes two turns of the connections: mca_pml_ob1_send_inline() takes one before it finds that TCP
+ *   cannot send inline. So only half of an even number of connections are used, but all of an odd number.
+ * - If both ends connect at once, mca_btl_tcp_proc_accept() finds no endpoint closed and gives every connection to the
+ *   last one, which has room for one: the others are forgotten, and messages queued for them never leave. So one end of
+ *   a pair opens all its connections, before anything else is sent.
+ *
+ * Because of the last point only a process whose MPI was initialised here may have several connections;
+ * pl_bootstrap_new_mpi() fails in other processes. And mca_btl_tcp_proc_create() makes room for one more connection
+ * than the peer offers: all ranks need the same number before MPI_Init(), or memory is overwritten.
+ */
+#include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/environment.h"
 

@@ -51,9 +51,9 @@ struct pl_transport {
     _Alignas(8) char reserve[2][PL_TRANSPORT_RESERVE_BYTES];
     /* a world over it was revoked: messages may still arrive long after the world's end */
     bool revoked;
-    _Alignas(8) char revoke_in[PL_TRANSPORT_REVOKE_BYTES]; /* see revoke.h */
+    _Alignas(8) char revoke_in[PL_TRANSPORT_REVOKE_BYTES]; /* see failure.h */
     _Alignas(8) char revoke_out[PL_TRANSPORT_REVOKE_BYTES];
-    _Alignas(8) char late_out[2][PL_TRANSPORT_LATE_BYTES]; /* see late.h */
+    _Alignas(8) char late_out[2][PL_TRANSPORT_LATE_BYTES]; /* see failure.h */
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                            struct pl_transfer *transfer, struct pl_error *reterr);
     enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag,

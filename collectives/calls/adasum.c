@@ -3,7 +3,6 @@
 #include "collectives/calls/adasum.h"
 
 #include "base/memory.h"
-#include "collectives/core/chain.h"
 #include "collectives/core/types.h"
 #include "collectives/reduce/kernel.h"
 

@@ -3,7 +3,7 @@
  * Adasum: an allreduce that adds orthogonal parts of two gradients and averages parallel ones,
  * a (1 - a.b / 2 a.a) + b (1 - a.b / 2 b.b), over a binary tree: ranks 0 and 1, 2 and 3, then 0-1 and 2-3, and so on.
  *
- * It is a chain of collectives (core/chain.h) that any backend runs. Small vectors are exchanged in one allgather,
+ * It is a chain of collectives (core/types.h) that any backend runs. Small vectors are exchanged in one allgather,
  * after which each rank computes the whole tree. Larger ones use recursive halving: for each level of the tree, ranks
  * exchange halves of their parts and gather dot products; at the end they gather the parts. Half-width floats are
  * converted to float32 in between; dot products and factors are float64. Internal to collectives/calls.

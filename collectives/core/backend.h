@@ -17,6 +17,8 @@
 #include "collectives/collective.h"
 #include "collectives/world.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct pl_text;
@@ -174,7 +176,7 @@ struct pl_backend {
 
     /**
      * This rank ends its world because of `why` while no request runs: make the ranks that share memory with it report
-     * that. Other ranks receive it as a message (revoke.h). NULL if ranks share no memory.
+     * that. Other ranks receive it as a message (failure.h). NULL if ranks share no memory.
      */
     void (*abort)(void *state, const struct pl_error *why);
 
@@ -259,5 +261,78 @@ bool pl_world_is_one_process(const struct pl_world *world);
 
 /** The ring order: rank order[i] is at position i of a ring. */
 const int *pl_world_ring_order(const struct pl_world *world);
+
+/**
+ * Sizes and offsets of the ranks' blocks. `counts` may be NULL; then each block has `count` elements: see struct
+ * pl_collective.
+ */
+static inline uint64_t pl_counts_get(const uint64_t *counts, uint64_t count, int rank)
+{
+    return counts ? counts[rank] : count;
+}
+
+static inline uint64_t pl_counts_max(const uint64_t *counts, uint64_t count, int size)
+{
+    uint64_t most = pl_counts_get(counts, count, 0);
+
+    for (int r = 1; counts && r < size; r++) {
+        most = counts[r] > most ? counts[r] : most;
+    }
+    return most;
+}
+
+/** Compute where each rank's block begins if the blocks follow each other, and the sum: `ret_starts` [size + 1]. */
+static inline void pl_counts_starts(const uint64_t *counts, uint64_t count, int size, uint64_t *ret_starts)
+{
+    ret_starts[0] = 0;
+    for (int r = 0; r < size; r++) {
+        ret_starts[r + 1] = ret_starts[r] + pl_counts_get(counts, count, r);
+    }
+}
+
+/**
+ * A failure that is not reported yet. If ranks call different collectives, moving their data fails as well, but the
+ * check of the calls gives the better message, which names both sides.
+ */
+struct pl_deferred_error {
+    bool failed;
+    struct pl_error error; /* valid if `failed`; the caller writes it */
+};
+
+/**
+ * Report the failure if `checked`: the calls are equal, or the check is not waited for any longer. Until then PL_OK.
+ */
+static inline enum pl_status pl_deferred_error_report(const struct pl_deferred_error *deferred, bool checked,
+                                                      struct pl_error *reterr)
+{
+    if (!deferred->failed || !checked) {
+        return PL_OK;
+    }
+    if (reterr) {
+        *reterr = deferred->error;
+    }
+    return deferred->error.status;
+}
+
+/** For ranks of one host: shared memory. */
+extern const struct pl_backend pl_backend_shm;
+
+/** For messages between two ranks. */
+extern const struct pl_backend pl_backend_p2p;
+
+/** For several hosts of which at least one has several ranks. */
+extern const struct pl_backend pl_backend_hier;
+
+/** For device memory of one rank. */
+extern const struct pl_backend pl_backend_self_gpu;
+
+/** For device memory of one device per rank, by NCCL; always off in a build without it. */
+extern const struct pl_backend pl_backend_nccl;
+
+/** For device memory of any devices, through host memory. */
+extern const struct pl_backend pl_backend_host_staged;
+
+/** In order of preference: the first backend that runs and serves a collective gets it. NULL ends the table. */
+extern const struct pl_backend *const pl_backends[];
 
 #endif

@@ -2,7 +2,7 @@
 /* Checks a descriptor before anything starts, and writes its signature. */
 #include "base/hash.h"
 #include "base/memory.h"
-#include "collectives/core/counts.h"
+#include "collectives/core/backend.h"
 #include "collectives/core/types.h"
 
 #include <inttypes.h>

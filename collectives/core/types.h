@@ -7,7 +7,7 @@
 #include "collectives/bootstrap.h"
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/backend.h"
-#include "collectives/core/lock.h"
+#include "collectives/core/progress.h"
 #include "collectives/world_private.h"
 
 enum {
@@ -53,7 +53,7 @@ struct pl_revoke {
     struct pl_error received;
 };
 
-/** The search for the rank that is late: see late.h. */
+/** The search for the rank that is late: see failure.h. */
 struct pl_late {
     uint64_t sequence; /* number of the collective that the search is about; 0: no search yet */
     int first;         /* the rank that this rank waits for */
@@ -180,7 +180,7 @@ enum pl_status pl_request_enqueue(struct pl_world *world, const struct pl_collec
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Run the queue as far as possible without waiting. Call with the lock of lock.h held, as all of request.c and
+ * Run the queue as far as possible without waiting. Call with the lock of progress.h held, as all of request.c and
  * request_wait.c.
  */
 void pl_request_advance(struct pl_world *world);
@@ -237,5 +237,29 @@ const struct pl_arena_gpu_block *pl_arena_gpu_find(const struct pl_world *world,
 
 /** The block with that number; NULL if there is none. */
 const struct pl_arena_gpu_block *pl_arena_gpu_numbered(const struct pl_world *world, uint32_t number);
+
+/*
+ * A collective that consists of several others: a chain of requests. All of them enter the world's queue at the post,
+ * so that every rank has them in the same order. The last one is the program's; the queue owns the others. All carry
+ * the signature of the program's call. Internal to collectives/: calls/adasum.c makes one.
+ */
+
+/** Its maker embeds it in a struct of its own and fills all fields but `requests`. */
+struct pl_chain {
+    int steps;            /* at least 1 */
+    size_t scratch_bytes; /* memory of the world for the steps; other chains use it before and after */
+    /* returns step `step` without its buffers; its counts are valid until the next call */
+    struct pl_collective (*describe)(struct pl_chain *chain, int step);
+    /* called before the step starts: computes what it sends, and sets the buffers of `collective` */
+    void (*start)(struct pl_chain *chain, int step, void *scratch, struct pl_collective *collective);
+    void (*finish)(struct pl_chain *chain); /* called when the last step has succeeded: writes the result */
+    void (*free)(struct pl_chain *chain);
+    int requests; /* set by the queue: how many requests refer to the chain */
+};
+
+/** As pl_request_enqueue(), for the chain of `collective`, which has been checked. Frees the chain, also on failure. */
+enum pl_status pl_request_enqueue_chain(struct pl_world *world, const struct pl_collective *collective,
+                                        struct pl_chain *chain, struct pl_request **ret_request,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -7,10 +7,8 @@
 #include "base/memory.h"
 #include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/core/late.h"
+#include "collectives/core/failure.h"
 #include "collectives/core/progress.h"
-#include "collectives/core/ranks.h"
-#include "collectives/core/revoke.h"
 #include "collectives/core/types.h"
 #include "collectives/reduce/compress.h"
 #include "collectives/reduce/kernel.h"
@@ -390,4 +388,22 @@ void pl_world_free(struct pl_world *world)
 void pl_world_free_at(struct pl_world **world_at)
 {
     pl_world_free(*world_at);
+}
+
+enum pl_status pl_ranks_check(const char *what, const int *ranks, int count, int size, struct pl_error *reterr)
+{
+    if (count < 1 || count > size) {
+        return pl_error_set(reterr, PL_INVALID, "%s needs 1 to %d ranks, found %d", what, size, count);
+    }
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= size) {
+            return pl_error_set(reterr, PL_INVALID, "%s: %d is not a rank; there are %d ranks", what, ranks[i], size);
+        }
+        for (int earlier = 0; earlier < i; earlier++) {
+            if (ranks[earlier] == ranks[i]) {
+                return pl_error_set(reterr, PL_INVALID, "%s: rank %d is in the list twice", what, ranks[i]);
+            }
+        }
+    }
+    return PL_OK;
 }

@@ -14,14 +14,13 @@
  *
  * The host's reductions and the device's give the same bits, so results are equal to those of host memory.
  */
-#include "collectives/gpu/backends.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/core/counts.h"
+#include "collectives/core/backend.h"
 #include "collectives/gpu/segments.h"
 #include "collectives/world_private.h"
 #include "device/device_private.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for nccl_nccl.c in a build without nccl.h: the backend is off. */
-#include "collectives/gpu/backends.h"
+#include "collectives/core/backend.h"
 
 #include <string.h>
 

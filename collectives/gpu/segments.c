@@ -6,7 +6,7 @@
  */
 #include "collectives/gpu/segments.h"
 
-#include "collectives/core/counts.h"
+#include "collectives/core/backend.h"
 
 #include <inttypes.h>
 #include <stdio.h>

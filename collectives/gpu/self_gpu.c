@@ -3,8 +3,7 @@
  * for it, and ordered with the caller's stream. */
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/core/counts.h"
-#include "collectives/gpu/backends.h"
+#include "collectives/core/backend.h"
 #include "collectives/gpu/stream_events.h"
 #include "device/device_private.h"
 #include "device/kernel.h"

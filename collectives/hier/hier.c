@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The hierarchical backend's functions: init, check of calls, free, describe. */
-#include "collectives/hier/backend.h"
+#include "collectives/core/backend.h"
 
 #include "base/knob.h"
 #include "base/memory.h"
@@ -8,8 +8,6 @@
 #include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/hier/state.h"
-#include "collectives/p2p/backend.h"
-#include "collectives/p2p/eligible.h"
 #include "collectives/p2p/state.h"
 #include "collectives/world_private.h"
 

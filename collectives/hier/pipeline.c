@@ -10,7 +10,7 @@
 #include "collectives/hier/state.h"
 
 #include "base/memory.h"
-#include "collectives/p2p/eligible.h"
+#include "collectives/p2p/state.h"
 
 #include <inttypes.h>
 #include <stdio.h>

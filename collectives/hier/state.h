@@ -10,7 +10,7 @@
 #ifndef PL_COLLECTIVES_HIER_STATE_H
 #define PL_COLLECTIVES_HIER_STATE_H
 
-#include "collectives/core/deferred_error.h"
+#include "collectives/core/backend.h"
 #include "collectives/core/types.h"
 #include "collectives/p2p/check_calls.h"
 #include "collectives/reduce/kernel.h"

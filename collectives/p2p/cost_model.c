@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost model: chooses algorithm and segment size by the measured or given latency and rate of the links. */
-#include "collectives/core/counts.h"
-#include "collectives/p2p/eligible.h"
+/* The cost model: chooses algorithm and segment size by the measured or given latency and rate of the links. Decides
+ * which collectives need all inputs at once, and which may be sent as narrower numbers. */
+#include "collectives/core/backend.h"
 #include "collectives/p2p/state.h"
 
 #include "base/clock.h"
@@ -402,4 +402,18 @@ void pl_p2p_describe(void *state, struct pl_text *text)
             last = (int)algorithm;
         }
     }
+}
+
+bool pl_p2p_needs_direct(const struct pl_collective *c)
+{
+    bool whole = !pl_dtype_is_float(c->dtype);
+
+    /* An exact integer average, or a scaled integer, cannot be computed from partial results of the same type. */
+    return pl_kind_reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
+}
+
+bool pl_p2p_is_compressed(const struct pl_collective *c)
+{
+    return (c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16)) && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 &&
+           (c->op == PL_SUM || c->op == PL_AVERAGE) && !pl_p2p_needs_direct(c);
 }

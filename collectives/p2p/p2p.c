@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backend for point-to-point messages: runs one algorithm over the segments of a vector, several at a time. */
-#include "collectives/p2p/backend.h"
 
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/core/counts.h"
-#include "collectives/p2p/eligible.h"
+#include "collectives/core/backend.h"
 #include "collectives/p2p/state.h"
 #include "collectives/reduce/compress.h"
 #include "collectives/world_private.h"

@@ -11,8 +11,8 @@
 
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/bootstrap/transport.h"
+#include "collectives/collective.h"
 #include "collectives/core/backend.h"
-#include "collectives/core/deferred_error.h"
 #include "collectives/p2p/check_calls.h"
 #include "collectives/reduce/kernel.h"
 
@@ -127,5 +127,11 @@ enum pl_residuals_step {
 
 void pl_residuals_pack(const struct pl_p2p *p2p, void *packed, float *data, uint64_t at, uint64_t count,
                        enum pl_residuals_step step);
+
+/** Whether blocks must be reduced once, from all inputs, in rank order. */
+bool pl_p2p_needs_direct(const struct pl_collective *collective);
+
+/** Whether the collective asks for compression, and is of a kind that can be compressed. */
+bool pl_p2p_is_compressed(const struct pl_collective *collective);
 
 #endif

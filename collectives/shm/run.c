@@ -2,7 +2,7 @@
 /** One collective from its headers to its end: exchange headers, choose the same mode on all ranks, advance it. */
 #include "collectives/shm/layout.h"
 
-#include "collectives/core/counts.h"
+#include "collectives/core/backend.h"
 #include "collectives/world_private.h"
 
 #include <string.h>

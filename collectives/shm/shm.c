@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The shared-memory backend's functions: init, free, describe. */
-#include "collectives/shm/backend.h"
+#include "collectives/core/backend.h"
 
 #include "base/knob.h"
 #include "base/memory.h"

@@ -7,7 +7,7 @@
 #include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "s3io/s3/s3_encryption.h"
+#include "s3io/s3/s3_headers.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -5,7 +5,6 @@
 #include "collectives/arena.h"
 #include "collectives/bootstrap.h"
 #include "collectives/collective.h"
-#include "collectives/world_on_device.h"
 #include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "programs/bench/bench.h"

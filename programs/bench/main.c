@@ -15,7 +15,7 @@
 #include "base/options.h"
 #include "collectives/arena.h"
 #include "collectives/bootstrap.h"
-#include "collectives/bootstrap/tcp_links.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/collective.h"
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"

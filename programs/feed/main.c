@@ -7,7 +7,6 @@
 #include "base/options.h"
 #include "entrypoint/verbs.h"
 #include "s3io/pipe/feeder.h"
-#include "s3io/s3/source_augmented.h"
 #include "s3io/s3/store_s3.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
@@ -275,8 +274,8 @@ static enum pl_status feed_augmented(struct tool *tool, struct pl_s3_client *cli
     if (augmented.options.deal.size == 0) {
         augmented.options.deal.size = 1;
     }
-    PL_TRY(pl_source_augmented_fetch(client, tool->from, attributes, count, pl_deadline_after_ns(LIST_NS),
-                                     &augmented.lines, reterr));
+    PL_TRY(pl_manifest_fetch_augmented(client, tool->from, attributes, count, pl_deadline_after_ns(LIST_NS),
+                                       &augmented.lines, reterr));
     status = pl_feeder_open_epochs(&epochs, tool->path, &tool->options, &feeder, reterr);
     if (status == PL_OK) {
         status = feed(tool, feeder, reterr);

@@ -6,7 +6,6 @@
 #include "base/environment.h"
 #include "base/json/json.h"
 #include "base/memory.h"
-#include "s3io/http/completion.h"
 #include "s3io/http/http.h"
 #include "s3io/s3/address.h"
 #include "s3io/s3/credentials.h"
@@ -37,9 +36,9 @@ struct service {
     struct pl_credentials *credentials;
 };
 
-/* One request. After its start it belongs to the engine until `ended`. */
+/* One request. After its start it belongs to the engine until its end. */
 struct call {
-    struct pl_http_task task;
+    struct pl_http_call head;
     struct pl_credentials_waiter waiter;
     struct pl_http_request request;
     const struct service *service;
@@ -48,7 +47,6 @@ struct call {
     struct pl_text url, lines[MAX_LINES], body;
     const char *headers[MAX_LINES];
     unsigned attempt;
-    struct pl_http_completion ended;
     enum pl_status status; /* result, once it has ended */
     struct pl_error error;
 };
@@ -97,7 +95,7 @@ static enum pl_status split_arn(const char *arn, struct repository *repository, 
 static void end_call(struct call *call, enum pl_status status)
 {
     call->status = status;
-    pl_http_completion_set(&call->ended);
+    pl_http_end(&call->head);
 }
 
 /* Makes the headers of the request, with a signature of this moment. */
@@ -160,7 +158,7 @@ static void credentials_ready(struct pl_credentials_waiter *waiter, enum pl_stat
 
 static void start_call(struct pl_http_task *task)
 {
-    struct call *call = PL_CONTAINER_OF(task, struct call, task);
+    struct call *call = PL_CONTAINER_OF(task, struct call, head.task);
 
     if (pl_credentials_ask(call->service->credentials, &call->waiter)) {
         send_call(call);
@@ -236,11 +234,8 @@ static enum pl_status run_call(struct call *call, struct pl_error *reterr)
                                              .plain_allowed = call->address.plain,
                                              .deadline_ns = pl_deadline_after_ns(CALL_NS)};
     call->waiter.ready = credentials_ready;
-    call->task.run = start_call;
-    pl_http_post(call->service->http, &call->task);
-    /* no deadline here: credentials and requests have their own */
-    while (!pl_http_completion_wait(&call->ended, PL_DEADLINE_NEVER)) {
-    }
+    call->head.task.run = start_call;
+    pl_http_call(call->service->http, &call->head, NULL); /* credentials and requests have deadlines of their own */
     if (call->status != PL_OK && reterr) {
         *reterr = call->error;
     }
@@ -251,8 +246,7 @@ static enum pl_status run_call(struct call *call, struct pl_error *reterr)
 static enum pl_status ask(const struct service *service, const char *name, const char *method, const char *path,
                           const char *query, const char *member, char **ret_value, struct pl_error *reterr)
 {
-    struct call call = {
-        .service = service, .name = name, .method = method, .query = query, .ended = PL_HTTP_COMPLETION_NONE};
+    struct call call = {.service = service, .name = name, .method = method, .query = query};
     PL_AUTO_JSON struct pl_json *document = NULL;
     const char *value;
     enum pl_status status =

@@ -11,9 +11,8 @@
 #include "base/text.h"
 #include "collectives/bootstrap.h"
 #include "collectives/reduce/kernel.h"
-#include "collectives/world_on_device.h"
 #include "collectives/world_private.h"
-#include "device/affinity.h"
+#include "device/choose.h"
 #include "device/device.h"
 #include "device/device_private.h"
 

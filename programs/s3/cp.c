@@ -287,26 +287,14 @@ static enum pl_status find_object(struct pl_tool *tool, const char *uri, struct 
     return pl_s3_headers_add_carried(&tool->headers, ret_info->head, reterr);
 }
 
-static enum pl_status open_object(struct pl_tool *tool, const char *uri, const struct pl_s3_info *info,
-                                  uint64_t budget_bytes, struct pl_source **ret_source, struct pl_error *reterr)
-{
-    PL_AUTO_FREE char *bucket = NULL;
-    PL_AUTO_FREE char *key = NULL;
-    struct pl_s3_stream_options options = tool->stream_options;
-    struct pl_s3_object object;
-
-    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
-    object = object_of(bucket, key, info);
-    options.budget_bytes = budget_bytes;
-    return pl_source_s3_open_object(tool->client, uri, &object, &options, ret_source, reterr);
-}
-
 /* Uploads a file, standard input ("-") or another object, which `object` describes, to s3://bucket/key. */
 static enum pl_status upload_source(struct pl_tool *tool, const char *from, const struct pl_s3_info *object,
                                     const char *bucket, const char *key, uint64_t budget_bytes,
                                     struct progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
 {
+    PL_AUTO_FREE char *from_bucket = NULL, *from_key = NULL;
     PL_AUTO_SOURCE struct pl_source *source = NULL;
+    struct pl_s3_stream_options stream = tool->stream_options;
     struct upload_progress state = {.tool = tool, .progress = progress, .lock = lock, .name = from};
     struct pl_s3_upload_options options = {.budget_bytes = budget_bytes,
                                            .part_bytes = tool->stream_options.part_bytes,
@@ -316,12 +304,16 @@ static enum pl_status upload_source(struct pl_tool *tool, const char *from, cons
                                            .go_on = goes_on,
                                            .context = &state};
     uint64_t size_bytes = PL_S3_SIZE_UNKNOWN;
+    struct pl_s3_object from_object;
     struct stat info;
 
     if (pl_s3_uri_is(from)) {
         options.budget_bytes = budget_bytes / 2;
         size_bytes = object->size_bytes;
-        PL_TRY(open_object(tool, from, object, budget_bytes - options.budget_bytes, &source, reterr));
+        stream.budget_bytes = budget_bytes - options.budget_bytes;
+        PL_TRY(pl_s3_uri_parse(from, &from_bucket, &from_key, reterr));
+        from_object = object_of(from_bucket, from_key, object);
+        PL_TRY(pl_source_s3_open(tool->client, from, &from_object, &stream, &source, reterr));
     } else if (strcmp(from, "-") == 0) {
         PL_TRY(open_input(&source, reterr));
     } else {

@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-enum { MOST_MANIFEST_BYTES = 1 << 30 };
-
 struct objects {
     struct pl_tool *tool;
     const struct pl_manifest *manifest;
@@ -59,15 +57,11 @@ enum pl_status pl_tool_cp_manifest(struct pl_tool *tool, const char *uri, const 
     PL_AUTO_FREE struct pl_s3_fetch *fetches = NULL;
     PL_AUTO_FREE struct pl_s3_info *infos = NULL;
     PL_AUTO_FREE char **keys = NULL, **paths = NULL; /* the download reorders its list */
-    PL_AUTO_FREE char *text = NULL;
     struct objects objects = {.tool = tool, .manifest = &manifest, .target = target};
-    size_t bytes = 0;
     enum pl_status status;
 
     PL_TRY(pl_tool_connect(tool, reterr));
-    PL_TRY(pl_s3_fetch_text(tool->client, uri, MOST_MANIFEST_BYTES, pl_deadline_after_ns(tool->timeout_ns), &text,
-                            &bytes, reterr));
-    PL_TRY(pl_manifest_parse(text, bytes, uri, &manifest, reterr));
+    PL_TRY(pl_manifest_fetch(tool->client, uri, pl_deadline_after_ns(tool->timeout_ns), &manifest, reterr));
     pl_manifest_sort(&manifest); /* a key that it has twice is one file */
     objects.fetches = fetches = pl_memory_new(manifest.count + 1, sizeof(*fetches), reterr);
     objects.infos = infos = pl_memory_new(manifest.count + 1, sizeof(*infos), reterr);

@@ -3,9 +3,15 @@
 #ifndef PL_RUNTIME_CHECKPOINT_CHECKPOINT_FORMAT_H
 #define PL_RUNTIME_CHECKPOINT_CHECKPOINT_FORMAT_H
 
+#include "base/status.h"
 #include "base/text.h"
 #include "runtime/checkpoint.h"
-#include "runtime/optimizer_state.h"
+#include "runtime/gradient/optimizer_rule.h"
+#include "runtime/plan.h"
+#include "runtime/safetensors.h"
+
+#include <stddef.h>
+#include <stdint.h>
 
 struct pl_checkpoint_record {
     struct pl_checkpoint_state state;
@@ -22,5 +28,34 @@ void pl_checkpoint_record_print(const struct pl_checkpoint_record *record, struc
  */
 enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_record *ret_record,
                                          struct pl_error *reterr) PL_MUST_CHECK;
+
+/* The names of a checkpoint's files, and the steps that a directory has. */
+
+enum { PL_CHECKPOINT_NAME_BYTES = 64 };
+
+/** Prints a name: "checkpoint-000000000123.json" for step 123 and the suffix "json". */
+void pl_checkpoint_name(char name[PL_CHECKPOINT_NAME_BYTES], uint64_t step, const char *suffix);
+
+/**
+ * Lists the steps that have a JSON file in the directory `path`, newest first. The caller frees `*ret_steps`. With
+ * `clean` it also removes checkpoints that are half written or half removed.
+ */
+enum pl_status pl_checkpoint_steps(const char *path, bool clean, uint64_t **ret_steps, size_t *ret_count,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/* Compares a file's tensors with those that a plan wants; checkpoints use it too. */
+
+/**
+ * Returns PL_OK if the file at `path` holds exactly the tensors `wanted` [count], with equal names, types and shapes,
+ * in their order. Else PL_MISMATCH shows the first difference.
+ */
+enum pl_status pl_plan_file_compare(const char *path, const struct pl_safetensors *file, const struct pl_tensor *wanted,
+                                    size_t count, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns the tensor `tensor` in `array`, which has the layout of the plan's values, under the name `name`. Name and
+ * data still belong to their owners.
+ */
+struct pl_tensor pl_plan_file_tensor(const struct pl_plan_tensor *tensor, const char *name, const float *array);
 
 #endif

@@ -13,10 +13,8 @@
 #include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "runtime/checkpoint/checkpoint_format.h"
-#include "runtime/checkpoint/checkpoint_names.h"
-#include "runtime/checkpoint/plan_file_private.h"
+#include "runtime/gradient/optimizer_rule.h"
 #include "runtime/gradient/plan_private.h"
-#include "runtime/optimizer_state.h"
 #include "runtime/safetensors.h"
 
 #include <pthread.h>

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "runtime/checkpoint/plan_file_private.h"
+#include "runtime/checkpoint/checkpoint_format.h"
 #include "runtime/gradient/plan_private.h"
 
 #include <string.h>

@@ -7,7 +7,6 @@
 #include "device/kernel_private.h"
 #include "runtime/gradient/optimizer_rule.h"
 #include "runtime/gradient/plan_private.h"
-#include "runtime/optimizer_state.h"
 
 #include <math.h>
 #include <stdlib.h>

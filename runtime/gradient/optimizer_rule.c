@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SGD, Adam, AdamW and Adagrad: their options, a step's factors, and the loops over host memory. */
+/* SGD, Adam, AdamW and Adagrad: their options, a step's factors, and the loops over host memory; schedules of
+ * the learning rate. */
 #include "runtime/gradient/optimizer_rule.h"
 
 #include "base/memory.h"
 #include "device/kernel_private.h"
 #include "device/step.h"
+#include "runtime/schedule.h"
 
 #include <math.h>
 
@@ -170,4 +172,33 @@ void pl_optimizer_rule_apply(const struct pl_device_step *step, uint64_t count, 
         step_adam(count, value, gradient, slot[0], slot[1], &step->factors);
         break;
     }
+}
+
+double pl_schedule_rate(const struct pl_schedule *schedule, uint64_t step)
+{
+    double scale = schedule->scale > 0.0 ? schedule->scale : 1.0;
+    double full = schedule->base_rate * scale;
+    uint64_t past_warmup;
+    double way = 1.0;
+
+    if (step < schedule->warmup_steps) {
+        return schedule->base_rate * (1.0 + (scale - 1.0) * (double)step / (double)schedule->warmup_steps);
+    }
+    past_warmup = step - schedule->warmup_steps;
+    if (schedule->total_steps > schedule->warmup_steps) {
+        way = fmin((double)past_warmup / (double)(schedule->total_steps - schedule->warmup_steps), 1.0);
+    }
+    switch (schedule->kind) {
+    case PL_SCHEDULE_CONSTANT:
+        break;
+    case PL_SCHEDULE_STEP:
+        return schedule->every_steps > 0 ? full * pow(schedule->gamma, (double)(past_warmup / schedule->every_steps))
+                                         : full;
+    case PL_SCHEDULE_COSINE:
+        return schedule->end_rate + (full - schedule->end_rate) * 0.5 * (1.0 + cos(acos(-1.0) * way));
+    case PL_SCHEDULE_POLYNOMIAL:
+        return schedule->end_rate +
+               (full - schedule->end_rate) * pow(1.0 - way, schedule->power > 0.0 ? schedule->power : 1.0);
+    }
+    return full;
 }

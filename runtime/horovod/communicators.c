@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Process sets from communicators: the ranks gather the members of each set, add the sets in the same order, and
  * remember their communicators. */
-#include "runtime/horovod/communicators.h"
+#include "runtime/horovod/state.h"
 
 #include "base/memory.h"
 #include "collectives/bootstrap.h"

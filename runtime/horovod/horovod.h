@@ -86,22 +86,25 @@ int horovod_start_timeline(const char *path, bool mark_cycles);
 int horovod_stop_timeline(void);
 
 int horovod_mpi_threads_supported(void);
-bool horovod_mpi_enabled(void);
-bool horovod_mpi_built(void);
-bool horovod_gloo_enabled(void);
-bool horovod_gloo_built(void);
-int horovod_nccl_built(void);
-bool horovod_ddl_built(void);
-bool horovod_ccl_built(void);
-bool horovod_cuda_built(void);
-bool horovod_rocm_built(void);
-
-int horovod_reduce_op_average(void);
-int horovod_reduce_op_sum(void);
-int horovod_reduce_op_adasum(void);
-int horovod_reduce_op_min(void);
-int horovod_reduce_op_max(void);
-int horovod_reduce_op_product(void);
+/* type, name, value: what is built in, and Horovod's numbers of the operations */
+#define PL_HOROVOD_ANSWERS(X)                                                                                          \
+    X(bool, mpi_enabled, true)                                                                                         \
+    X(bool, mpi_built, true)                                                                                           \
+    X(bool, gloo_enabled, false)                                                                                       \
+    X(bool, gloo_built, false)                                                                                         \
+    X(int, nccl_built, 0)                                                                                              \
+    X(bool, ddl_built, false)                                                                                          \
+    X(bool, ccl_built, false)                                                                                          \
+    X(bool, cuda_built, pl_device_is_built())                                                                          \
+    X(bool, rocm_built, false)                                                                                         \
+    X(int, reduce_op_average, HOROVOD_AVERAGE)                                                                         \
+    X(int, reduce_op_sum, HOROVOD_SUM)                                                                                 \
+    X(int, reduce_op_adasum, HOROVOD_ADASUM)                                                                           \
+    X(int, reduce_op_min, HOROVOD_MIN)                                                                                 \
+    X(int, reduce_op_max, HOROVOD_MAX)                                                                                 \
+    X(int, reduce_op_product, HOROVOD_PRODUCT)
+#define PL_HOROVOD_DECLARE(type, name, value) type horovod_##name(void);
+PL_HOROVOD_ANSWERS(PL_HOROVOD_DECLARE)
 
 /** Adds or removes a set. Returns its number, or an error. Collective over all ranks. */
 int horovod_add_process_set(const int *ranks, int count);

@@ -5,9 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "device/device_private.h"
-#include "runtime/horovod/communicators.h"
 #include "runtime/horovod/horovod.h"
-#include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/state.h"
 #include "runtime/horovod/timeline.h"
 #include "runtime/start_private.h"
@@ -127,40 +125,28 @@ static int of_world(int (*ask)(const struct pl_world *world))
     return answer;
 }
 
-int horovod_rank(void)
-{
-    return of_world(pl_world_rank);
-}
-
-int horovod_size(void)
-{
-    return of_world(pl_world_size);
-}
-
-int horovod_local_rank(void)
-{
-    return of_world(pl_world_local_rank);
-}
-
-int horovod_local_size(void)
-{
-    return of_world(pl_world_local_size);
-}
-
-int horovod_cross_rank(void)
-{
-    return of_world(pl_world_cross_rank);
-}
-
-int horovod_cross_size(void)
-{
-    return of_world(pl_world_cross_size);
-}
-
 static int is_homogeneous(const struct pl_world *world)
 {
     return pl_world_is_homogeneous(world);
 }
+
+static int threads_supported(const struct pl_world *world)
+{
+    return pl_world_any_thread(world);
+}
+
+#define OF_WORLD(name, ask)                                                                                            \
+    int horovod_##name(void)                                                                                           \
+    {                                                                                                                  \
+        return of_world(ask);                                                                                          \
+    }
+OF_WORLD(rank, pl_world_rank)
+OF_WORLD(size, pl_world_size)
+OF_WORLD(local_rank, pl_world_local_rank)
+OF_WORLD(local_size, pl_world_local_size)
+OF_WORLD(cross_rank, pl_world_cross_rank)
+OF_WORLD(cross_size, pl_world_cross_size)
+OF_WORLD(mpi_threads_supported, threads_supported)
 
 int horovod_is_homogeneous(void)
 {
@@ -170,16 +156,6 @@ int horovod_is_homogeneous(void)
 int horovod_is_initialized(void)
 {
     return horovod_rank() >= 0;
-}
-
-static int threads_supported(const struct pl_world *world)
-{
-    return pl_world_any_thread(world);
-}
-
-int horovod_mpi_threads_supported(void)
-{
-    return of_world(threads_supported);
 }
 
 int horovod_start_timeline(const char *path, bool mark_cycles)
@@ -205,80 +181,12 @@ int horovod_stop_timeline(void)
     return 0;
 }
 
-bool horovod_mpi_enabled(void)
-{
-    return true;
-}
-
-bool horovod_mpi_built(void)
-{
-    return true;
-}
-
-bool horovod_gloo_enabled(void)
-{
-    return false;
-}
-
-bool horovod_gloo_built(void)
-{
-    return false;
-}
-
-int horovod_nccl_built(void)
-{
-    return 0;
-}
-
-bool horovod_ddl_built(void)
-{
-    return false;
-}
-
-bool horovod_ccl_built(void)
-{
-    return false;
-}
-
-bool horovod_cuda_built(void)
-{
-    return pl_device_is_built();
-}
-
-bool horovod_rocm_built(void)
-{
-    return false;
-}
-
-int horovod_reduce_op_average(void)
-{
-    return HOROVOD_AVERAGE;
-}
-
-int horovod_reduce_op_sum(void)
-{
-    return HOROVOD_SUM;
-}
-
-int horovod_reduce_op_adasum(void)
-{
-    return HOROVOD_ADASUM;
-}
-
-int horovod_reduce_op_min(void)
-{
-    return HOROVOD_MIN;
-}
-
-int horovod_reduce_op_max(void)
-{
-    return HOROVOD_MAX;
-}
-
-int horovod_reduce_op_product(void)
-{
-    return HOROVOD_PRODUCT;
-}
+#define ANSWER(type, name, value)                                                                                      \
+    type horovod_##name(void)                                                                                          \
+    {                                                                                                                  \
+        return value;                                                                                                  \
+    }
+PL_HOROVOD_ANSWERS(ANSWER)
 
 /* Whether sets may change after init. Horovod's init(process_sets="dynamic") sets a variable for this. */
 static bool is_dynamic(void)

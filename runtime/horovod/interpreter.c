@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asks the process's Python interpreter whether it is ending, and lets it raise the errors of calls. */
-#include "runtime/horovod/interpreter.h"
+#include "runtime/horovod/state.h"
 
 #include <dlfcn.h>
 #include <stddef.h>

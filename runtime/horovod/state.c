@@ -9,12 +9,9 @@
 #include "base/memory.h"
 #include "collectives/bootstrap.h"
 #include "collectives/core/backend.h"
-#include "collectives/core/ranks.h"
 #include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "runtime/compare_lines.h"
-#include "runtime/horovod/communicators.h"
-#include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/timeline.h"
 #include "runtime/start_private.h"
 

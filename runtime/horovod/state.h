@@ -12,6 +12,8 @@
 #include "runtime/service.h"
 #include "runtime/start.h"
 
+#include <stdbool.h>
+
 /** The members of a job. If it is zeroed, they are the job's ranks, see pl_runtime_start(). */
 struct pl_state_members {
     const void *communicator_at; /* address of an MPI communicator; NULL if `ranks` is used */
@@ -51,5 +53,48 @@ bool pl_state_follows(void);
  * of a completion.
  */
 void pl_state_lost(struct pl_completion *completion);
+
+/*
+ * communicators.c: process sets that are given as MPI communicators, and which communicator belongs to which set.
+ *
+ * Threads  one at a time: the caller holds the state while it is being started.
+ * Test     tests/integration/horovod.py
+ */
+
+/**
+ * Adds process sets for `communicators` [count], which are MPI_Comms. The first one has all ranks and is set 0. Each of
+ * the others may have different members on different ranks, or may be MPI_COMM_NULL. Each of its groups becomes a
+ * process set, in the order of their lowest ranks. A set that exists already is not added again. Collective.
+ */
+enum pl_status pl_communicators_add(struct pl_service *service, const void *communicators, int count,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns the set of `communicator`, an MPI_Comm, or -1. */
+int pl_communicators_find(const void *communicator);
+
+/** Drops all communicators. */
+void pl_communicators_forget(void);
+
+/*
+ * interpreter.c: the Python interpreter that has loaded the library, if there is one. Its functions are looked up at
+ * run time: the library serves the modules of several frameworks, and does not link Python.
+ *
+ * Threads  any thread that does not hold the lock of another interpreter; ctypes has released the lock.
+ * Test     tests/integration/horovod.py
+ */
+
+enum pl_interpreter {
+    PL_INTERPRETER_RUNS,   /* also if there is no interpreter */
+    PL_INTERPRETER_ENDS,   /* its exit hooks run; they do not know the exit status */
+    PL_INTERPRETER_FAILED, /* its exit hooks run after an exception that the program did not catch */
+};
+
+enum pl_interpreter pl_interpreter_state(void);
+
+/**
+ * Makes calls of Horovod's Python that return less than 0 raise a ValueError with the text of horovod_paceline_error(),
+ * if there is one. Returns false if Horovod's Python is not loaded.
+ */
+bool pl_interpreter_install_check(void);
 
 #endif

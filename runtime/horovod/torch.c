@@ -3,7 +3,6 @@
 #define Py_LIMITED_API 0x03080000
 #include <Python.h>
 
-#include "runtime/horovod/torch_stage.h"
 #include "runtime/horovod/torch_tensor.h"
 
 #include "base/dtype.h"

@@ -3,8 +3,6 @@
 #define Py_LIMITED_API 0x03080000
 #include <Python.h>
 
-#include "runtime/horovod/torch_stage.h"
-
 #include "runtime/horovod/torch_tensor.h"
 
 PyObject *pl_torch_member(PyObject *objects, bool listed, ptrdiff_t at)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Requests in flight for operations that ranks have agreed on. Internal to runtime/. */
+/** Requests for operations that ranks have agreed on: run.c starts them, batch.c ends them. Internal to runtime/. */
 #ifndef PL_RUNTIME_NAMED_BATCH_H
 #define PL_RUNTIME_NAMED_BATCH_H
 
@@ -50,5 +50,8 @@ void pl_named_batch_fail(struct pl_named *named, struct pl_named_batch *batch, e
 /** Calls the observer if there is an active one. `rank` is a rank of the engine's world, for ANNOUNCED. */
 void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct pl_named_entry *entry,
                        int rank, bool first);
+
+/** Runs the operations that the table has made ready. */
+enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -14,7 +14,6 @@
 #include "device/kernel.h"
 #include "device/kernel_private.h"
 #include "runtime/named/batch.h"
-#include "runtime/named/device_world.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the world of an engine's operations in device memory, and the memory that its ranks share. */
-#include "runtime/named/device_world.h"
+#include "runtime/named/device.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/core/ranks.h"
 #include "collectives/world_private.h"
 #include "runtime/compare_lines.h"
 #include "runtime/named/queue.h"

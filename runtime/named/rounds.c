@@ -11,7 +11,6 @@
 #include "runtime/named/batch.h"
 #include "runtime/named/device.h"
 #include "runtime/named/queue.h"
-#include "runtime/named/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * Runs the operations that ranks have agreed on: ready tensors become collectives; in device memory many tensors become
  * one.
  */
-#include "runtime/named/run.h"
 
 #include "base/memory.h"
 #include "runtime/named/batch.h"

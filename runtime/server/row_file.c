@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of a table's rows: each server writes its own file and reads those of all servers. */
-#include "runtime/server/row_file.h"
+#include "runtime/server/row_store.h"
 
 #include "base/checksum.h"
 #include "base/file.h"

@@ -3,7 +3,7 @@
  * A server's tables: requests about rows. This server does the part for its own rows, and asks the other servers for
  * theirs.
  */
-#include "runtime/server/row_file.h"
+#include "runtime/server/row_store.h"
 #include "runtime/server/state.h"
 
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table's name and options: their ranges, and their text. */
-#include "runtime/server/table.h"
+#include "runtime/server/layout.h"
 
 #include "base/memory.h"
 #include "runtime/gradient/optimizer_rule.h"

@@ -6,7 +6,7 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "runtime/optimizer_state.h"
+#include "runtime/gradient/optimizer_rule.h"
 
 #include <errno.h>
 #include <stdlib.h>

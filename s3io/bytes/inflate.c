@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decompresses gzip and zstd: a source that reads from another source. */
-#include "s3io/bytes/inflate.h"
+#include "s3io/bytes/window.h"
 
 #include "base/memory.h"
 #include "base/number.h"

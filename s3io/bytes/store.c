@@ -56,10 +56,14 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
     return PL_OK;
 }
 
-enum pl_status pl_store_open_object(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
-                                    struct pl_source **ret_source, struct pl_error *reterr)
+static const struct pl_object *item_at(const void *context, uint64_t position)
 {
-    return store->ops->open(store, object, deadline_ns, ret_source, reterr);
+    return &((const struct pl_object_list *)context)->items[position];
+}
+
+struct pl_object_order pl_object_list_order(const struct pl_object_list *list)
+{
+    return (struct pl_object_order){.context = list, .count = list->count, .at = item_at};
 }
 
 enum pl_status pl_store_reader_open(struct pl_store_reader *reader, struct pl_store *store,
@@ -69,7 +73,7 @@ enum pl_status pl_store_reader_open(struct pl_store_reader *reader, struct pl_st
     return store->ops->fetch ? store->ops->fetch(store, order, &reader->fetch, reterr) : PL_OK;
 }
 
-enum pl_status pl_store_reader_next(struct pl_store_reader *reader, int64_t deadline_ns, struct pl_source **ret_source,
+enum pl_status pl_store_reader_next(struct pl_store_reader *reader, struct pl_source **ret_source,
                                     const struct pl_object **ret_object, struct pl_error *reterr)
 {
     const struct pl_object *object;
@@ -79,7 +83,7 @@ enum pl_status pl_store_reader_next(struct pl_store_reader *reader, int64_t dead
     }
     object = reader->order.at(reader->order.context, reader->position);
     PL_TRY(reader->fetch ? reader->store->ops->open_fetched(reader->fetch, reader->position, ret_source, reterr)
-                         : pl_store_open_object(reader->store, object, deadline_ns, ret_source, reterr));
+                         : reader->store->ops->open(reader->store, object, ret_source, reterr));
     reader->position++;
     *ret_object = object;
     return PL_OK;

@@ -111,12 +111,11 @@ static enum pl_status directory_list(struct pl_store *store, int64_t deadline_ns
     return walk(directory, directory->fd, &key, 0, list, reterr);
 }
 
-static enum pl_status directory_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
+static enum pl_status directory_open(struct pl_store *store, const struct pl_object *object,
                                      struct pl_source **ret_source, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    (void)deadline_ns;
     pl_text_printf(&path, "%s/%s", store->name, object->key);
     PL_TRY(pl_text_check(&path, reterr));
     return pl_source_open_file_at(((struct directory_store *)store)->fd, object->key, pl_text_string(&path),

@@ -4,8 +4,7 @@
 
 #include "base/memory.h"
 #include "s3io/channel.h"
-#include "s3io/channel_private.h"
-#include "s3io/idx_reader.h"
+#include "s3io/record/record_formats.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 
@@ -106,16 +105,20 @@ static enum pl_status read_store(const struct pl_channel *channel, int64_t deadl
 {
     PL_AUTO_STORE struct pl_store *store = NULL;
     PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
+    PL_AUTO_STORE_READER struct pl_store_reader reader = {.store = NULL};
+    struct pl_object_order order;
+    const struct pl_object *object;
+    struct pl_source *source;
+    enum pl_status status;
 
     PL_TRY(pl_channel_open_store(channel, &store, reterr));
     PL_TRY(pl_store_list(store, deadline_ns, &list, reterr));
-    for (size_t i = 0; i < list.count; i++) {
-        struct pl_source *source;
-
-        PL_TRY(pl_store_open_object(store, &list.items[i], deadline_ns, &source, reterr));
+    order = pl_object_list_order(&list);
+    PL_TRY(pl_store_reader_open(&reader, store, &order, reterr));
+    while ((status = pl_store_reader_next(&reader, &source, &object, reterr)) == PL_OK) {
         PL_TRY(read_arrays(source, deadline_ns, concatenations, reterr));
     }
-    return PL_OK;
+    return status == PL_END ? PL_OK : status;
 }
 
 static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns,

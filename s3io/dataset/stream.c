@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The records of a channel, epoch after epoch: which objects are read, in which order, and which records belong to this
- * rank. */
+ * rank. Opens a channel's files or FIFOs. */
 #include "s3io/stream.h"
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "s3io/channel_private.h"
-#include "s3io/record_reader.h"
+#include "s3io/channel.h"
+#include "s3io/record/record_formats.h"
 #include "s3io/sampler.h"
 #include "s3io/share.h"
 #include "s3io/source.h"
@@ -143,12 +143,12 @@ static const struct pl_object *own_object(const void *context, uint64_t position
     return &stream->list.items[index];
 }
 
-static enum pl_status next_file(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reterr)
 {
     const struct pl_object *object;
     struct pl_source *source;
 
-    PL_TRY(pl_store_reader_next(&stream->objects, deadline_ns, &source, &object, reterr));
+    PL_TRY(pl_store_reader_next(&stream->objects, &source, &object, reterr));
     set_reading(stream, source);
     return open_reader(stream, source, object->size_bytes, reterr);
 }
@@ -171,7 +171,7 @@ static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns
 static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
 {
     if (stream->store) {
-        return next_file(stream, deadline_ns, reterr);
+        return next_file(stream, reterr);
     }
     return stream->outer ? next_wrapped(stream, deadline_ns, reterr) : PL_END;
 }
@@ -466,4 +466,41 @@ struct pl_loader_input pl_loader_input_stream(struct pl_stream_samples *samples)
 {
     return (struct pl_loader_input){
         .context = samples, .start = samples_start, .next = samples_next, .cancel = samples_cancel};
+}
+
+struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local)
+{
+    switch (channel->distribution) {
+    case PL_CHANNEL_FULLY_REPLICATED:
+        return world;
+    case PL_CHANNEL_SHARDED_BY_KEY:
+        return local;
+    }
+    return world;
+}
+
+enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
+                                     struct pl_error *reterr)
+{
+    if (channel->mode == PL_CHANNEL_PIPE) {
+        return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode and has no files", channel->name);
+    }
+    return pl_store_open_directory(channel->path, false, ret_store, reterr);
+}
+
+enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
+                                     struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (channel->mode != PL_CHANNEL_PIPE) {
+        return pl_error_set(reterr, PL_INVALID, "channel '%s' is not in Pipe Mode", channel->name);
+    }
+    pl_text_printf(&path, "%s_%llu", channel->path, (unsigned long long)epoch);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_source_open_fifo(pl_text_string(&path), ret_source, reterr));
+    if (channel->stop_fd > 0) {
+        pl_source_stop_fifo(*ret_source, channel->stop_fd);
+    }
+    return PL_OK;
 }

@@ -14,6 +14,8 @@
 #include "base/text.h"
 #include "s3io/http/http_head.h"
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct pl_http;
@@ -92,6 +94,25 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task);
 
 /** As pl_http_post(), and waits until the task has run. Not on the engine's thread. */
 void pl_http_run(struct pl_http *http, struct pl_http_task *task);
+
+/** A task whose end its thread waits for. Embed it in a struct and set `task.run`. */
+struct pl_http_call {
+    struct pl_http_task task;
+    pthread_mutex_t lock;
+    pthread_cond_t ended_cond;
+    struct {
+        bool ended;
+    } synced; /* under `lock` */
+};
+
+/**
+ * Posts the call's task, and waits until it, or what it has begun, calls pl_http_end(). Not on the engine's thread.
+ * Meanwhile `meanwhile`, which may be NULL, is called at once and then ten times a second on the waiting thread.
+ */
+void pl_http_call(struct pl_http *http, struct pl_http_call *call, void (*meanwhile)(struct pl_http_call *call));
+
+/** Ends the call, on the engine's thread. The waiting thread sees all that was written before, and may free `call`. */
+void pl_http_end(struct pl_http_call *call);
 
 /**
  * Begins a request. `done` is called later, never from within this call. A request may be sent again from its own

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "s3io/http/completion.h"
 
 #include <curl/curl.h>
 #include <netinet/in.h>
@@ -540,32 +539,6 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task)
     pthread_mutex_unlock(&http->lock);
     if (first) {
         curl_multi_wakeup(http->multi);
-    }
-}
-
-/* A task and the thread that waits for it. */
-struct waited_task {
-    struct pl_http_task head;
-    struct pl_http_task *task;
-    struct pl_http_completion ran;
-};
-
-static void run_waited(struct pl_http_task *task)
-{
-    struct waited_task *waited = (struct waited_task *)task;
-
-    waited->task->run(waited->task);
-    pl_http_completion_set(&waited->ran);
-}
-
-void pl_http_run(struct pl_http *http, struct pl_http_task *task)
-{
-    struct waited_task waited = {.head = {.run = run_waited}, .task = task, .ran = PL_HTTP_COMPLETION_NONE};
-
-    PL_BUG_IF(pthread_equal(pthread_self(), http->thread));
-    pl_http_post(http, &waited.head);
-    while (!pl_http_completion_wait(&waited.ran, PL_DEADLINE_NEVER)) {
-        /* The engine runs every task, and no task waits for anything. */
     }
 }
 

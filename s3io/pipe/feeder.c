@@ -344,7 +344,7 @@ static enum pl_status put_object(struct pl_feeder *feeder, struct pl_store_reade
     const struct pl_object *object;
     bool inflate = feeder->options.compression != PL_COMPRESSION_NONE;
 
-    PL_TRY(pl_store_reader_next(objects, pl_deadline_after_ns(feeder->options.timeout_ns), &source, &object, reterr));
+    PL_TRY(pl_store_reader_next(objects, &source, &object, reterr));
     if (inflate) {
         PL_TRY(pl_source_open_inflate(source, feeder->options.compression, &source, reterr));
     }

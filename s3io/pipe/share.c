@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "s3io/pipe/share_distributor.h"
 #include "s3io/pipe/share_link.h"
 #include "s3io/pipe/share_ring.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The distributor: a thread of local rank 0 that reads a FIFO and gives each record to its rank through a ring. */
-#include "s3io/pipe/share_distributor.h"
 
 #include "base/clock.h"
 #include "base/file.h"

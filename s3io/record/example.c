@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads tf.Example messages in place. */
-#include "s3io/record/example_walk.h"
+#include "s3io/record/protobuf.h"
 
 #include <string.h>
 

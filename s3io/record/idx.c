@@ -4,9 +4,7 @@
 
 #include "base/memory.h"
 #include "base/number.h"
-#include "s3io/bytes/inflate.h"
-#include "s3io/idx_reader.h"
-#include "s3io/record/idx_format.h"
+#include "s3io/bytes/window.h"
 #include "s3io/record/record_formats.h"
 #include "s3io/source.h"
 
@@ -39,7 +37,10 @@ static enum pl_status corrupt(const struct pl_window *window, const char *what, 
                         (unsigned long long)window->offset_bytes, what);
 }
 
-enum pl_status pl_idx_read_head(struct pl_window *window, int64_t deadline_ns, struct pl_idx *ret_idx,
+/* Reads the head at the beginning of `window`, without consuming it. Sets type, dims, shape and item_bytes of
+ * `ret_idx`, and the length of the head in bytes. PL_END if the window is at the end of its source. PL_CORRUPT and
+ * PL_LIMIT have source and offset. */
+static enum pl_status read_head(struct pl_window *window, int64_t deadline_ns, struct pl_idx *ret_idx,
                                 size_t *ret_head_bytes, struct pl_error *reterr)
 {
     struct pl_idx idx = {.dims = 0};
@@ -86,7 +87,7 @@ enum pl_status pl_record_find_idx(struct pl_record_reader *reader, bool check, i
         struct pl_idx idx;
         size_t head_bytes;
 
-        PL_TRY(pl_idx_read_head(window, deadline_ns, &idx, &head_bytes, reterr));
+        PL_TRY(read_head(window, deadline_ns, &idx, &head_bytes, reterr));
         pl_window_consume(window, head_bytes);
         /* Items without bytes have no data, and a damaged head could announce 2^32 - 1 of them. */
         reader->items_left = idx.item_bytes ? idx.shape[0] : 0;
@@ -183,7 +184,7 @@ enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline
     size_t head_bytes, bytes, used = 0;
 
     PL_TRY(next_window(reader, deadline_ns, &window, reterr));
-    PL_TRY(pl_idx_read_head(window, deadline_ns, &idx, &head_bytes, reterr));
+    PL_TRY(read_head(window, deadline_ns, &idx, &head_bytes, reterr));
     if (__builtin_mul_overflow(idx.item_bytes, (size_t)idx.shape[0], &bytes) || bytes > reader->max_array_bytes) {
         return pl_error_set(reterr, PL_LIMIT,
                             "'%s': byte %llu: an IDX array of %u items of %zu bytes is larger than %zu bytes",

@@ -51,4 +51,19 @@ struct pl_protobuf_run {
 enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobuf_run *run, uint32_t number,
                                   enum pl_protobuf_wire wire, uint64_t *ret_value) PL_MUST_CHECK;
 
+/* Walks through the features of a tf.Example, for s3io/example.h and its tests. */
+
+/**
+ * The position in the features of a message. Zero-initialise before the first pl_example_next(), which returns the
+ * features in their order, and PL_END after the last one.
+ */
+struct pl_example_walk {
+    bool started;
+    struct pl_protobuf example;
+    struct pl_protobuf features;
+};
+
+enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, size_t bytes,
+                               struct pl_example_feature *ret_feature, struct pl_error *reterr) PL_MUST_CHECK;
+
 #endif

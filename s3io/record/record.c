@@ -5,7 +5,6 @@
 #include "base/activity.h"
 #include "base/number.h"
 #include "s3io/record/record_formats.h"
-#include "s3io/record_reader.h"
 
 /* Consumes the last record. All of it is in the window, unless the last call skipped it. */
 static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)

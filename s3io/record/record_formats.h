@@ -4,6 +4,7 @@
 #define PL_S3IO_RECORD_RECORD_FORMATS_H
 
 #include "s3io/bytes/window.h"
+#include "s3io/idx.h"
 #include "s3io/record.h"
 #include "s3io/source.h"
 
@@ -83,5 +84,48 @@ static inline uint32_t pl_record_load_be32(const unsigned char *at)
 {
     return (uint32_t)at[3] | (uint32_t)at[2] << 8 | (uint32_t)at[1] << 16 | (uint32_t)at[0] << 24;
 }
+
+/* Reads records from a byte source. Internal to s3io/; programs read the records of a stream (s3io/stream.h). */
+
+/** Opens a reader of the records in `source`. On success the reader owns `source`. */
+enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options,
+                                     struct pl_record_reader **ret_reader, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns the next record, or PL_END (without an error text) after the last one.
+ *
+ * Errors  PL_TIMEOUT: nothing was lost, call again. PL_CORRUPT with source, record number and offset: truncated or
+ *         damaged input. PL_UNSUPPORTED with source, record number and offset: CSV that is not RFC 4180, also with
+ *         skip_corrupt. PL_LIMIT: a record is longer than allowed. After any error except PL_TIMEOUT the reader can
+ *         only be closed.
+ */
+enum pl_status pl_record_reader_next(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Skips one record without checking its data. Otherwise as pl_record_reader_next(). */
+enum pl_status pl_record_reader_skip(struct pl_record_reader *reader, int64_t deadline_ns,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+struct pl_record_counts pl_record_reader_counts(const struct pl_record_reader *reader);
+
+void pl_record_reader_close(struct pl_record_reader *reader);
+
+/* Reads IDX arrays from a byte source. */
+
+/**
+ * Opens a reader of the arrays in `source`, which follow one another; each may be plain, gzip or zstd. On success the
+ * reader owns `source`. `max_array_bytes` limits the memory that one header can make it allocate.
+ */
+enum pl_status pl_idx_reader_open(struct pl_source *source, size_t max_array_bytes, struct pl_idx_reader **ret_reader,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns the next array, or PL_END after the last one. PL_CORRUPT with source and offset if an array is truncated or
+ * wrong. After an error the reader can only be closed.
+ */
+enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline_ns, struct pl_idx *ret_idx,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_idx_reader_close(struct pl_idx_reader *reader);
 
 #endif

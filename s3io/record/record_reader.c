@@ -5,7 +5,6 @@
 #include "base/activity.h"
 #include "base/memory.h"
 #include "s3io/record/record_formats.h"
-#include "s3io/record_reader.h"
 #include "s3io/source.h"
 
 #include <stdarg.h>

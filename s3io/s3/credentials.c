@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/s3/address.h"
-#include "s3io/s3/credentials_reply.h"
 #include "s3io/s3/profile.h"
 #include "s3io/s3/s3_retry.h"
 #include "s3io/s3/s3_xml.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the responses of credential services, and decides which URLs may get a token. */
-#include "s3io/s3/credentials_reply.h"
+#include "s3io/s3/credentials.h"
 
 #include "base/json/json.h"
 #include "base/memory.h"

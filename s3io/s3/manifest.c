@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses ManifestFile and AugmentedManifestFile. */
+/* Reads ManifestFile and AugmentedManifestFile. */
 #include "s3io/s3/manifest.h"
 
 #include "base/json/python_json.h"
 #include "base/memory.h"
 #include "s3io/s3/address.h"
+#include "s3io/s3/s3_get.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_BYTES = 1 << 30 }; /* of a manifest on S3 */
 
 void pl_manifest_done(struct pl_manifest *manifest)
 {
@@ -114,6 +117,16 @@ enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *nam
     return PL_OK;
 }
 
+enum pl_status pl_manifest_fetch(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
+                                 struct pl_manifest *ret_manifest, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
+
+    PL_TRY(pl_s3_fetch_text(client, uri, MOST_BYTES, deadline_ns, &text, &bytes, reterr));
+    return pl_manifest_parse(text, bytes, uri, ret_manifest, reterr);
+}
+
 void pl_manifest_augmented_done(struct pl_augmented *augmented)
 {
     for (size_t i = 0; i < augmented->lines * augmented->attributes; i++) {
@@ -216,4 +229,15 @@ enum pl_status pl_manifest_parse_augmented(const char *text, size_t bytes, const
     *ret_augmented = augmented;
     augmented = (struct pl_augmented){.values = NULL};
     return PL_OK;
+}
+
+enum pl_status pl_manifest_fetch_augmented(struct pl_s3_client *client, const char *uri, const char *const *names,
+                                           size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
+                                           struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
+
+    PL_TRY(pl_s3_fetch_text(client, uri, MOST_BYTES, deadline_ns, &text, &bytes, reterr));
+    return pl_manifest_parse_augmented(text, bytes, uri, names, name_count, ret_augmented, reterr);
 }

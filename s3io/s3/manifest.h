@@ -9,7 +9,7 @@
 #ifndef PL_S3IO_S3_MANIFEST_H
 #define PL_S3IO_S3_MANIFEST_H
 
-#include "base/status.h"
+#include "s3io/s3/s3_client.h"
 
 #include <stddef.h>
 
@@ -29,6 +29,10 @@ void pl_manifest_done(struct pl_manifest *manifest);
 /** Parses a ManifestFile; `name` is its name in messages. PL_INVALID, with line and column, for any other text. */
 enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *name, struct pl_manifest *ret_manifest,
                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Fetches the ManifestFile at `uri`, at most 1 GiB, and parses it. */
+enum pl_status pl_manifest_fetch(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
+                                 struct pl_manifest *ret_manifest, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Sorts the keys by bytes, and drops those that the manifest has twice. */
 void pl_manifest_sort(struct pl_manifest *manifest);
@@ -61,6 +65,11 @@ void pl_manifest_augmented_done(struct pl_augmented *augmented);
  */
 enum pl_status pl_manifest_parse_augmented(const char *text, size_t bytes, const char *name, const char *const *names,
                                            size_t name_count, struct pl_augmented *ret_augmented,
+                                           struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Fetches the AugmentedManifestFile at `uri`, at most 1 GiB, and parses it. */
+enum pl_status pl_manifest_fetch_augmented(struct pl_s3_client *client, const char *uri, const char *const *names,
+                                           size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
                                            struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

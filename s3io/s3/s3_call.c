@@ -4,12 +4,13 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "s3io/http/completion.h"
 
 #define CANCEL_CHECK_NS (100 * PL_NS_PER_MS) /* how often a waiting thread calls go_on() */
 
 struct call {
-    struct pl_http_completion ended;
+    struct pl_http_call head;
+    struct pl_s3_operation *operation;
+    const struct pl_s3_cancel_check *cancel_check;
     enum pl_status status; /* set at the end */
 };
 
@@ -18,7 +19,7 @@ static void call_done(struct pl_s3_operation *operation, enum pl_status status)
     struct call *call = operation->context;
 
     call->status = status;
-    pl_http_completion_set(&call->ended);
+    pl_http_end(&call->head);
 }
 
 static void start_posted(struct pl_http_task *task)
@@ -56,35 +57,37 @@ void pl_s3_operation_cancel_wait(struct pl_s3_operation *operation)
     pl_http_run(operation->client->http, &cancelling.task);
 }
 
-/* Returns when to call the cancel callback next. Without a callback that is never: the engine ends every operation at
- * its deadline. */
-static int64_t next_asking_ns(const struct pl_s3_cancel_check *cancel_check)
-{
-    return cancel_check && cancel_check->go_on ? pl_deadline_after_ns(CANCEL_CHECK_NS) : PL_DEADLINE_NEVER;
-}
-
+/* Without a callback it waits for the end alone: the engine ends every operation at its deadline. */
 void pl_s3_cancel_wait(const struct pl_s3_cancel_check *cancel_check, pthread_cond_t *cond, pthread_mutex_t *lock)
 {
-    pl_deadline_wait(next_asking_ns(cancel_check), cond, lock);
+    pl_deadline_wait(cancel_check && cancel_check->go_on ? pl_deadline_after_ns(CANCEL_CHECK_NS) : PL_DEADLINE_NEVER,
+                     cond, lock);
+}
+
+static void start_call(struct pl_http_task *task)
+{
+    pl_s3_operation_start(PL_CONTAINER_OF(task, struct call, head.task)->operation);
+}
+
+static void check_cancelled(struct pl_http_call *head)
+{
+    struct call *call = PL_CONTAINER_OF(head, struct call, head);
+
+    if (pl_s3_is_cancelled(call->cancel_check)) {
+        pl_s3_operation_cancel_wait(call->operation);
+    }
 }
 
 enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation,
                           const struct pl_s3_cancel_check *cancel_check, struct pl_error *reterr)
 {
     static const struct pl_s3_operation_handler handler = {.done = call_done};
-    struct call call = {.ended = PL_HTTP_COMPLETION_NONE};
-    int64_t asking_ns = 0;
+    struct call call = {.head = {.task = {.run = start_call}}, .operation = operation, .cancel_check = cancel_check};
 
     operation->client = client;
     operation->handler = &handler;
     operation->context = &call;
-    pl_s3_operation_post(operation);
-    while (!pl_http_completion_wait(&call.ended, asking_ns)) {
-        if (pl_s3_is_cancelled(cancel_check)) {
-            pl_s3_operation_cancel_wait(operation);
-        }
-        asking_ns = next_asking_ns(cancel_check);
-    }
+    pl_http_call(client->http, &call.head, cancel_check && cancel_check->go_on ? check_cancelled : NULL);
     if (call.status != PL_OK && reterr) {
         *reterr = operation->error;
     }

@@ -90,17 +90,12 @@ void pl_s3_stream_cancel(struct pl_s3_stream *stream);
 void pl_s3_stream_close(struct pl_s3_stream *stream);
 
 /**
- * Opens the object "s3://BUCKET/KEY" as a byte source. The client must outlive it. No request is sent before the first
- * read.
+ * Opens an object as a byte source with the name `name`, which is copied. The client and the object's strings must
+ * outlive it. No request is sent before the first read.
  */
-enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *uri,
+enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *name, const struct pl_s3_object *object,
                                  const struct pl_s3_stream_options *options, struct pl_source **ret_source,
                                  struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Opens an object whose size or ETag may be known, as a byte source with the name `name`. Strings are copied. */
-enum pl_status pl_source_s3_open_object(struct pl_s3_client *client, const char *name,
-                                        const struct pl_s3_object *object, const struct pl_s3_stream_options *options,
-                                        struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The objects of a stream as byte sources. They are read one after the other while the stream fetches the next ones. If

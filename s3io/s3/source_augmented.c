@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An augmented manifest and its objects as one stream of RecordIO records. */
-#include "s3io/s3/source_augmented.h"
+#include "s3io/s3/store_s3.h"
 
 #include "base/memory.h"
 #include "s3io/record/record_formats.h"
@@ -8,8 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_MANIFEST_BYTES = 1 << 30 };
 
 struct augmented_source {
     struct pl_source head;
@@ -209,15 +207,4 @@ enum pl_status pl_source_augmented_open(struct pl_s3_client *client, const struc
     source->over = !pl_sampler_next(&source->sampler, &source->line);
     *ret_source = &source->head;
     return PL_OK;
-}
-
-enum pl_status pl_source_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
-                                         size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
-                                         struct pl_error *reterr)
-{
-    PL_AUTO_FREE char *text = NULL;
-    size_t bytes = 0;
-
-    PL_TRY(pl_s3_fetch_text(client, uri, MAX_MANIFEST_BYTES, deadline_ns, &text, &bytes, reterr));
-    return pl_manifest_parse_augmented(text, bytes, uri, names, name_count, ret_augmented, reterr);
 }

@@ -21,13 +21,7 @@ struct s3_source {
     struct pl_source head;
     struct pl_s3_reader *reader;
     size_t position;
-    struct single *single; /* NULL if the reader belongs to the caller */
-};
-
-/* An object with a reader of its own. */
-struct single {
-    struct pl_s3_object object;
-    char *bucket, *key, *etag; /* strings of `object` */
+    struct pl_s3_object *only; /* the only object of the reader, which the source owns; NULL if it is the caller's */
 };
 
 static struct s3_source *of_source(struct pl_source *source)
@@ -79,23 +73,13 @@ static void s3_cancel(struct pl_source *source)
     pl_s3_stream_cancel(of_source(source)->reader->stream);
 }
 
-static void free_single(struct single *single)
-{
-    if (single) {
-        free(single->bucket);
-        free(single->key);
-        free(single->etag);
-        free(single);
-    }
-}
-
 static void s3_close(struct pl_source *source)
 {
     struct s3_source *s3 = of_source(source);
 
-    if (s3->single) {
+    if (s3->only) {
         pl_s3_reader_close(s3->reader);
-        free_single(s3->single);
+        free(s3->only);
     }
     free(s3);
 }
@@ -138,66 +122,40 @@ enum pl_status pl_s3_reader_source(struct pl_s3_reader *reader, size_t position,
     return PL_OK;
 }
 
-static enum pl_status copy_object(const struct pl_s3_object *object, struct single *single, struct pl_error *reterr)
-{
-    single->object = *object;
-    single->object.bucket = single->bucket = pl_memory_string(object->bucket, reterr);
-    single->object.key = single->key = pl_memory_string(object->key, reterr);
-    single->object.etag = single->etag = object->etag ? pl_memory_string(object->etag, reterr) : NULL;
-    return single->bucket && single->key && (single->etag || !object->etag) ? PL_OK : PL_MEMORY;
-}
-
-static struct pl_s3_object only(const void *context, size_t position)
+static struct pl_s3_object only_object(const void *context, size_t position)
 {
     (void)position;
-    return ((const struct single *)context)->object;
+    return *(const struct pl_s3_object *)context;
 }
 
-enum pl_status pl_source_s3_open_object(struct pl_s3_client *client, const char *name,
-                                        const struct pl_s3_object *object, const struct pl_s3_stream_options *options,
-                                        struct pl_source **ret_source, struct pl_error *reterr)
-{
-    struct single *single = pl_memory_new(1, sizeof(*single), reterr);
-    struct pl_s3_order order = {.context = single, .count = 1, .at = only};
-    struct pl_s3_reader *reader = NULL;
-    enum pl_status status = single ? copy_object(object, single, reterr) : PL_MEMORY;
-
-    if (status == PL_OK) {
-        status = pl_s3_reader_open(client, &order, options, &reader, reterr);
-    }
-    if (status == PL_OK) {
-        status = pl_s3_reader_source(reader, 0, name, ret_source, reterr);
-    }
-    if (status != PL_OK) {
-        pl_s3_reader_close(reader);
-        free_single(single);
-        return status;
-    }
-    of_source(*ret_source)->single = single;
-    return PL_OK;
-}
-
-enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *uri,
+enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *name, const struct pl_s3_object *object,
                                  const struct pl_s3_stream_options *options, struct pl_source **ret_source,
                                  struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *bucket = NULL;
-    PL_AUTO_FREE char *key = NULL;
-    struct pl_s3_object object = {.bucket = NULL};
+    PL_AUTO_FREE struct pl_s3_object *only = pl_memory_new(1, sizeof(*only), reterr);
+    const struct pl_s3_order order = {.context = only, .count = 1, .at = only_object};
+    struct pl_s3_reader *reader;
+    enum pl_status status;
 
-    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
-    if (!*key) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is a bucket: expected an object", uri);
+    if (!only) {
+        return PL_MEMORY;
     }
-    object.bucket = bucket;
-    object.key = key;
-    return pl_source_s3_open_object(client, uri, &object, options, ret_source, reterr);
+    *only = *object;
+    PL_TRY(pl_s3_reader_open(client, &order, options, &reader, reterr));
+    status = pl_s3_reader_source(reader, 0, name, ret_source, reterr);
+    if (status != PL_OK) {
+        pl_s3_reader_close(reader);
+        return status;
+    }
+    of_source(*ret_source)->only = PL_TAKE(only);
+    return PL_OK;
 }
 
 enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns,
                                 char **ret_text, size_t *ret_bytes, struct pl_error *reterr)
 {
     const struct pl_s3_stream_options options = {.budget_bytes = 4 << 20, .part_bytes = 1 << 20};
+    PL_AUTO_FREE char *bucket = NULL, *key = NULL;
     PL_AUTO_SOURCE struct pl_source *source = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_FREE char *piece = pl_memory_new(1, 1 << 16, reterr);
@@ -205,7 +163,12 @@ enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, si
     if (!piece) {
         return PL_MEMORY;
     }
-    PL_TRY(pl_source_s3_open(client, uri, &options, &source, reterr));
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
+    if (!*key) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is a bucket: expected an object", uri);
+    }
+    PL_TRY(pl_source_s3_open(client, uri, &(struct pl_s3_object){.bucket = bucket, .key = key}, &options, &source,
+                             reterr));
     for (;;) {
         size_t got;
 

@@ -15,8 +15,6 @@
 #include <string.h>
 
 #define BUDGET_BYTES (UINT64_C(64) << 20)
-#define LEAST_BUDGET_BYTES (UINT64_C(1) << 20)
-#define MAX_MANIFEST_BYTES ((size_t)256 << 20)
 
 struct s3_store {
     struct pl_store head;
@@ -118,28 +116,6 @@ static struct pl_s3_object listed_object(const struct s3_store *s3, const struct
         .bucket = s3->bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes};
 }
 
-static enum pl_status name_object(const struct pl_s3_object *object, struct pl_text *name, struct pl_error *reterr)
-{
-    pl_text_printf(name, "s3://%s/%s", object->bucket, object->key);
-    return pl_text_check(name, reterr);
-}
-
-static enum pl_status s3_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
-                              struct pl_source **ret_source, struct pl_error *reterr)
-{
-    struct s3_store *s3 = (struct s3_store *)store;
-    struct pl_s3_object listed = listed_object(s3, object);
-    struct pl_s3_stream_options options = {.budget_bytes = BUDGET_BYTES};
-    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
-
-    (void)deadline_ns;
-    PL_TRY(name_object(&listed, &name, reterr));
-    if (object->size_bytes < options.budget_bytes) {
-        options.budget_bytes = object->size_bytes > LEAST_BUDGET_BYTES ? object->size_bytes : LEAST_BUDGET_BYTES;
-    }
-    return pl_source_s3_open_object(s3->client, pl_text_string(&name), &listed, &options, ret_source, reterr);
-}
-
 /* Objects that one stream fetches in order. */
 struct s3_fetch {
     const struct s3_store *s3;
@@ -178,7 +154,8 @@ static enum pl_status s3_open_fetched(void *context, uint64_t position, struct p
     struct pl_s3_object object = fetched_object(fetch, position);
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    PL_TRY(name_object(&object, &name, reterr));
+    pl_text_printf(&name, "s3://%s/%s", object.bucket, object.key);
+    PL_TRY(pl_text_check(&name, reterr));
     return pl_s3_reader_source(fetch->reader, position, pl_text_string(&name), ret_source, reterr);
 }
 
@@ -203,36 +180,10 @@ static void s3_close(struct pl_store *store)
 }
 
 static const struct pl_store_ops s3_ops = {.list = s3_list,
-                                           .open = s3_open,
                                            .fetch = s3_fetch,
                                            .open_fetched = s3_open_fetched,
                                            .fetch_close = s3_fetch_close,
                                            .close = s3_close};
-
-enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
-                                struct pl_error *reterr)
-{
-    struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
-    enum pl_status status;
-    const char *slash;
-
-    if (!s3) {
-        return PL_MEMORY;
-    }
-    s3->client = client;
-    status = pl_s3_uri_parse(uri, &s3->bucket, &s3->prefix, reterr);
-    if (status == PL_OK) {
-        slash = strrchr(s3->prefix, '/');
-        s3->directory_bytes = slash ? (size_t)(slash - s3->prefix) + 1 : 0;
-        status = pl_store_init(&s3->head, &s3_ops, uri, reterr);
-    }
-    if (status != PL_OK) {
-        s3_close(&s3->head);
-        return status;
-    }
-    *ret_store = &s3->head;
-    return PL_OK;
-}
 
 /* Finds the common prefix of all keys of a manifest, so that as little as possible is listed. */
 static enum pl_status common_prefix(const struct pl_manifest *manifest, char **ret_prefix, struct pl_error *reterr)
@@ -254,27 +205,36 @@ static enum pl_status common_prefix(const struct pl_manifest *manifest, char **r
     return pl_text_take(&text, ret_prefix, reterr);
 }
 
-enum pl_status pl_store_s3_open_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
-                                         struct pl_store **ret_store, struct pl_error *reterr)
+static enum pl_status set_prefix(struct s3_store *s3, const char *uri, struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *text = NULL;
+    const char *slash;
+
+    PL_TRY(pl_s3_uri_parse(uri, &s3->bucket, &s3->prefix, reterr));
+    slash = strrchr(s3->prefix, '/');
+    s3->directory_bytes = slash ? (size_t)(slash - s3->prefix) + 1 : 0;
+    return PL_OK;
+}
+
+static enum pl_status set_manifest(struct s3_store *s3, const char *uri, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_TRY(pl_manifest_fetch(s3->client, uri, deadline_ns, &s3->manifest, reterr));
+    s3->directory_bytes = strlen(s3->manifest.prefix);
+    s3->bucket = pl_memory_string(s3->manifest.bucket, reterr);
+    return s3->bucket ? common_prefix(&s3->manifest, &s3->prefix, reterr) : PL_MEMORY;
+}
+
+/* Opens the store at a prefix, or that of a manifest. */
+static enum pl_status open_store(struct pl_s3_client *client, const char *uri, bool is_manifest, int64_t deadline_ns,
+                                 struct pl_store **ret_store, struct pl_error *reterr)
+{
     struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
-    size_t bytes = 0;
     enum pl_status status;
 
     if (!s3) {
         return PL_MEMORY;
     }
     s3->client = client;
-    status = pl_s3_fetch_text(client, uri, MAX_MANIFEST_BYTES, deadline_ns, &text, &bytes, reterr);
-    if (status == PL_OK) {
-        status = pl_manifest_parse(text, bytes, uri, &s3->manifest, reterr);
-    }
-    if (status == PL_OK) {
-        s3->directory_bytes = strlen(s3->manifest.prefix);
-        s3->bucket = pl_memory_string(s3->manifest.bucket, reterr);
-        status = s3->bucket ? common_prefix(&s3->manifest, &s3->prefix, reterr) : PL_MEMORY;
-    }
+    status = is_manifest ? set_manifest(s3, uri, deadline_ns, reterr) : set_prefix(s3, uri, reterr);
     if (status == PL_OK) {
         status = pl_store_init(&s3->head, &s3_ops, uri, reterr);
     }
@@ -284,6 +244,18 @@ enum pl_status pl_store_s3_open_manifest(struct pl_s3_client *client, const char
     }
     *ret_store = &s3->head;
     return PL_OK;
+}
+
+enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
+                                struct pl_error *reterr)
+{
+    return open_store(client, uri, false, 0, ret_store, reterr);
+}
+
+enum pl_status pl_store_s3_open_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
+                                         struct pl_store **ret_store, struct pl_error *reterr)
+{
+    return open_store(client, uri, true, deadline_ns, ret_store, reterr);
 }
 
 enum pl_status pl_store_open(const char *uri, struct pl_store **ret_store, struct pl_error *reterr)

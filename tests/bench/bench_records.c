@@ -10,7 +10,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "s3io/record_reader.h"
+#include "s3io/record/record_formats.h"
 #include "s3io/source.h"
 #include "s3io/stream.h"
 #include "tests/bench/median.h"

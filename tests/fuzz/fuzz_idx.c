@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* IDX items one by one, and whole arrays, which may be compressed. */
 #include "s3io/idx.h"
-#include "s3io/idx_reader.h"
+#include "s3io/record/record_formats.h"
 #include "s3io/source.h"
 #include "tests/fuzz/fuzz_record.h"
 

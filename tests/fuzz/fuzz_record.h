@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "s3io/record.h"
-#include "s3io/record_reader.h"
+#include "s3io/record/record_formats.h"
 #include "s3io/source.h"
 #include "tests/support/fuzz.h"
 

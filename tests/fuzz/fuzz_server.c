@@ -3,7 +3,7 @@
  * Input of a parameter server: if the first byte is 'm', a worker's message; 'l', a worker's layout; 'k', another
  * server's message about rows; 'h', the head of a file of rows.
  */
-#include "runtime/server/row_file.h"
+#include "runtime/server/row_store.h"
 #include "runtime/server/state.h"
 #include "tests/support/fuzz.h"
 

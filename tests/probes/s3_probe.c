@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/memory.h"
-#include "s3io/s3/source_augmented.h"
 #include "s3io/s3/store_s3.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
@@ -52,16 +51,21 @@ static enum pl_status drain(struct pl_source *source, FILE *out, uint64_t *ret_b
 static enum pl_status show_store(struct pl_store *store, struct pl_error *reterr)
 {
     PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
+    PL_AUTO_STORE_READER struct pl_store_reader reader = {.store = NULL};
+    struct pl_object_order order;
 
     PL_TRY(pl_store_list(store, pl_deadline_after_ns(limit_ns), &list, reterr));
+    order = pl_object_list_order(&list);
+    PL_TRY(pl_store_reader_open(&reader, store, &order, reterr));
     for (size_t i = 0; i < list.count; i++) {
         PL_AUTO_SOURCE struct pl_source *source = NULL;
+        const struct pl_object *object;
         uint64_t bytes;
         uint32_t crc32c;
 
-        PL_TRY(pl_store_open_object(store, &list.items[i], pl_deadline_after_ns(limit_ns), &source, reterr));
+        PL_TRY(pl_store_reader_next(&reader, &source, &object, reterr));
         PL_TRY(drain(source, NULL, &bytes, &crc32c, reterr));
-        printf("%s\t%llu\t%08x\n", list.items[i].key, (unsigned long long)bytes, crc32c);
+        printf("%s\t%llu\t%08x\n", object->key, (unsigned long long)bytes, crc32c);
     }
     return PL_OK;
 }
@@ -78,8 +82,8 @@ static enum pl_status show_augmented(struct pl_s3_client *client, char **words, 
     options.deal.size = (uint32_t)atoi(words[2]);
     options.shuffle = atoi(words[3]) >= 0;
     options.epoch = options.shuffle ? (uint64_t)atoi(words[3]) : 0;
-    PL_TRY(pl_source_augmented_fetch(client, words[0], (const char *const *)(words + 4), (size_t)count - 4,
-                                     pl_deadline_after_ns(limit_ns), &augmented, reterr));
+    PL_TRY(pl_manifest_fetch_augmented(client, words[0], (const char *const *)(words + 4), (size_t)count - 4,
+                                       pl_deadline_after_ns(limit_ns), &augmented, reterr));
     PL_TRY(pl_source_augmented_open(client, &augmented, &options, &source, reterr));
     return drain(source, stdout, &bytes, &crc32c, reterr);
 }
@@ -142,6 +146,7 @@ static enum pl_status run(struct pl_s3_client *client, const char *verb, char **
                           struct pl_error *reterr)
 {
     PL_AUTO_STORE struct pl_store *store = NULL;
+    PL_AUTO_FREE char *bucket = NULL, *key = NULL;
     PL_AUTO_SOURCE struct pl_source *source = NULL;
 
     if (strcmp(verb, "prefix") == 0 && count == 1) {
@@ -163,7 +168,9 @@ static enum pl_status run(struct pl_s3_client *client, const char *verb, char **
         uint64_t bytes;
         uint32_t crc32c;
 
-        PL_TRY(pl_source_s3_open(client, words[1], &options, &source, reterr));
+        PL_TRY(pl_s3_uri_parse(words[1], &bucket, &key, reterr));
+        PL_TRY(pl_source_s3_open(client, words[1], &(struct pl_s3_object){.bucket = bucket, .key = key}, &options,
+                                 &source, reterr));
         PL_TRY(drain(source, NULL, &bytes, &crc32c, reterr));
         printf("%llu\t%08x\t%ld\n", (unsigned long long)bytes, crc32c, peak_kib());
         return PL_OK;

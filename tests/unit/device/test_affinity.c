@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers device/affinity.c. */
-#include "device/affinity.h"
+#include "device/choose.h"
 
 #include "base/file.h"
 #include "tests/support/scratch.h"

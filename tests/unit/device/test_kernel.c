@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers device/kernel_cuda.c, device/kernel_code.h, device/kernel_move.h, device/kernel_reduce.h,
- * device/kernel_step.h, device/kernel_spin.h. */
+ * device/kernel_step.h, device/kernel_list.h. */
 /* The kernels through their public functions: the same code, compiled for the host, and run by the fake driver. */
 #include "base/memory.h"
 #include "collectives/reduce/kernel.h"

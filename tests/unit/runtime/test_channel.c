@@ -3,7 +3,7 @@
 #include "runtime/channel.h"
 
 #include "base/environment.h"
-#include "runtime/channel_private.h"
+#include "runtime/start_private.h"
 #include "tests/support/unit.h"
 
 static struct pl_environment *environment;

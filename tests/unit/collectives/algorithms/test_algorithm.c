@@ -3,8 +3,8 @@
 /* The algorithms on paper: every position holds a set of inputs for each block, and messages must carry the right
  * sets. Also the length of messages and the choice of the algorithm. */
 #include "collectives/algorithms/algorithm.h"
+#include "collectives/core/backend.h"
 #include "collectives/core/types.h"
-#include "collectives/p2p/backend.h"
 #include "collectives/p2p/state.h"
 
 #include "base/knob.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/bootstrap/tcp_links.c. */
 /* The number of TCP connections between two ranks of different jobs. */
-#include "collectives/bootstrap/tcp_links.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/environment.h"
 #include "tests/support/unit.h"

@@ -3,8 +3,8 @@
 /* Memory that ranks share: valid and invalid requests, and that freed spans are unmapped. */
 #include "base/clock.h"
 #include "collectives/arena.h"
+#include "collectives/core/backend.h"
 #include "collectives/core/types.h"
-#include "collectives/shm/backend.h"
 #include "collectives/shm/layout.h"
 
 #include "collectives/world_private.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/p2p/p2p.c, collectives/p2p/residuals.c, collectives/hier/hier.c, collectives/shm/run.c,
- * collectives/self.c. */
+ * collectives/backends.c. */
 /* The promised bits: equal on all ranks, in each run and for every layout; averages, NaN, scales, compression. */
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/core/late.c, collectives/core/request_wait.c, collectives/core/revoke.c. */
+/* Covers collectives/core/failure.c, collectives/core/request_wait.c. */
 /* A rank that does not come is named by the rank whose deadline passes first, even if that rank waits for another
  * one that waits for the late rank. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/transport.h"
-#include "collectives/core/late.h"
+#include "collectives/core/failure.h"
 #include "collectives/core/types.h"
 
 #include "base/knob.h"

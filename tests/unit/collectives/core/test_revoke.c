@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/core/revoke.c, collectives/core/request.c, collectives/core/request_wait.c. */
+/* Covers collectives/core/failure.c, collectives/core/request.c, collectives/core/request_wait.c. */
 /* Revoking a world: when a rank ends its world the others fail at once, and each reports that rank's error, through
  * however many ranks it was relayed. */
 #include "base/clock.h"

@@ -5,9 +5,8 @@
  * ranks that only test. */
 #include "base/clock.h"
 #include "collectives/bootstrap/transport.h"
-#include "collectives/hier/backend.h"
+#include "collectives/core/backend.h"
 #include "collectives/hier/state.h"
-#include "collectives/p2p/backend.h"
 #include "collectives/p2p/check_calls.h"
 #include "collectives/p2p/state.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/checkpoint/checkpoints.c, runtime/checkpoint/checkpoint_format.c,
- * runtime/checkpoint/checkpoint_names.c. */
+ * runtime/checkpoint/checkpoint_format.c. */
 #include "runtime/checkpoint.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/knob.h"
 #include "collectives/world_private.h"
-#include "runtime/optimizer_state.h"
+#include "runtime/gradient/optimizer_rule.h"
 #include "tests/support/refuse_growth.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/runtime/ranks.h"

@@ -3,7 +3,7 @@
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"
-#include "runtime/optimizer_state.h"
+#include "runtime/gradient/optimizer_rule.h"
 #include "tests/unit/runtime/ranks.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/gradient/schedule.c. */
+/* Covers runtime/gradient/optimizer_rule.c. */
 #include "runtime/schedule.h"
 
 #include "tests/support/unit.h"

@@ -3,7 +3,6 @@
 /* Horovod's C interface, called by a C program on one rank: there is no Python, and each call has its defined
  * answer. */
 #include "runtime/horovod/horovod.h"
-#include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/state.h"
 #include "tests/support/unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/core/late.c, runtime/named/rounds.c. */
+/* Covers collectives/core/failure.c, runtime/named/rounds.c. */
 /* A rank that does not come to named tensors is named by whoever gives up first, also where that one waits for another
  * that waits for it. */
 #include "base/clock.h"

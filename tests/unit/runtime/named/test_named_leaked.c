@@ -6,9 +6,8 @@
 /* Messages that cannot be cancelled, as in MPI: their buffers are leaked, and stay as they are until the process ends.
  */
 #include "base/knob.h"
-#include "collectives/hier/backend.h"
+#include "collectives/core/backend.h"
 #include "collectives/hier/state.h"
-#include "collectives/p2p/backend.h"
 #include "collectives/p2p/state.h"
 #include "collectives/world_private.h"
 #include "runtime/compare_lines.h"

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "runtime/server/row_file.h"
+#include "runtime/server/row_store.h"
 #include "runtime/server_rows.h"
 #include "tests/unit/runtime/server/job.h"
 

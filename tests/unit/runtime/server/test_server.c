@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Covers runtime/server/answer.c, runtime/server/layout.c, runtime/server/message.c, runtime/server/pieces.c,
+ * Covers runtime/server/lost.c, runtime/server/layout.c, runtime/server/message.c, runtime/server/pieces.c,
  * runtime/server/remote.c, runtime/server/serve.c, runtime/server/shared.c, runtime/server/worker.c,
  * runtime/server/worker_connect.c, runtime/server/workers.c.
  */

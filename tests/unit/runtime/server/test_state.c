@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "collectives/world_private.h"
 #include "runtime/checkpoint.h"
-#include "runtime/optimizer_state.h"
+#include "runtime/gradient/optimizer_rule.h"
 #include "runtime/server/remote.h"
 #include "runtime/server/worker.h"
 #include "tests/unit/runtime/server/job.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/dataset/stream.c, s3io/dataset/channel.c. */
+/* Covers s3io/dataset/stream.c. */
 #include "base/clock.h"
 #include "s3io/source.h"
 #include "s3io/stream.h"

@@ -2,9 +2,8 @@
 /* Covers s3io/record/idx.c. */
 #include "base/clock.h"
 #include "s3io/idx.h"
-#include "s3io/idx_reader.h"
 #include "s3io/record.h"
-#include "s3io/record_reader.h"
+#include "s3io/record/record_formats.h"
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/drip.h"
 #include "tests/unit/s3io/idx_arrays.h"

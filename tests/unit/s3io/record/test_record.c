@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "s3io/example.h"
 #include "s3io/record.h"
-#include "s3io/record_reader.h"
+#include "s3io/record/record_formats.h"
 #include "s3io/source.h"
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/drip.h"

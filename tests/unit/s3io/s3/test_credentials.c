@@ -3,7 +3,6 @@
 #include "base/environment.h"
 #include "base/memory.h"
 #include "s3io/s3/credentials.h"
-#include "s3io/s3/credentials_reply.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 

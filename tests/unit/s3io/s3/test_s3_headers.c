@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/s3/s3_headers.c, s3io/s3/s3_encryption.c. */
+/* Covers s3io/s3/s3_headers.c. */
 #include "base/memory.h"
 #include "s3io/s3/s3_headers.h"
 #include "tests/support/unit.h"

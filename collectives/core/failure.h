@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
+ * How the failure of one rank reaches the others: which rank is late, a world that is revoked, the vote after a step.
+ * Internal to collectives/.
+ *
  * Finds the rank that is late. A rank knows only the rank that it waits for itself, and that one may wait for another:
  * a rank waits for the first one of its host, and that one for the first of another host. So a rank whose deadline is
  * near asks the rank that it waits for which rank is late. A rank that waits passes the query on and answers what it
@@ -7,10 +10,12 @@
  * that one.
  *
  * Ranks ask only those whose messages they wait for, since MPI may have to connect to others, and a late rank does not
- * take part in that. Until a deadline is near nothing is sent, and deadlines do not change. Internal to collectives/.
+ * take part in that. Until a deadline is near nothing is sent, and deadlines do not change.
  */
-#ifndef PL_COLLECTIVES_CORE_LATE_H
-#define PL_COLLECTIVES_CORE_LATE_H
+#ifndef PL_COLLECTIVES_CORE_FAILURE_H
+#define PL_COLLECTIVES_CORE_FAILURE_H
+
+#include "base/status.h"
 
 #include <stdint.h>
 
@@ -40,5 +45,25 @@ int pl_late_rank(const struct pl_world *world);
 
 /** Cancel the messages under way. */
 void pl_late_done(struct pl_world *world);
+
+/**
+ * Revoking a world (as MPI_Comm_revoke of ULFM does) whose ranks have messages but no common memory. A rank whose world
+ * has failed sends the error to others, with the number of the first collective that it takes no part in. It sends to
+ * the ranks 1, 2, 4, ... above it. Their worlds fail by that and they relay it, so that all ranks have received it
+ * after at most ceil(log2 n) steps, even if some of them are dead.
+ */
+enum { PL_REVOKE_POLLS = 16 }; /* a probe costs as much as one or two polls of a request */
+
+/** Send the world's `failure` to others. Returns when the messages have left, after 250 ms at most. */
+void pl_revoke_send(struct pl_world *world);
+
+/**
+ * Receive, at each PL_REVOKE_POLLS-th call, the messages that have come; call while the world's first request waits.
+ * Returns the failure that must end the world if one has come.
+ */
+enum pl_status pl_revoke_receive(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Cancel the receive under way, if there is one. */
+void pl_revoke_done(struct pl_world *world);
 
 #endif
