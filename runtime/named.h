@@ -8,9 +8,10 @@
  * ranks have announced the same one, it is known by a number from then on, and a step's announcements fit in those 64
  * bytes. Every rank sees all announcements and keeps the same table, so all take the same decisions in the same order
  * without a coordinator. There is no tick: rounds are driven by the calls below, and a waiting rank sleeps in its
- * collective. A thread runs only while a world for device memory is made. A disagreement (kind, type, shape, op, factors, root) fails that tensor on every rank,
- * naming both sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have
- * submitted, that is noticed at once and every waiting tensor fails, naming which ranks submitted what.
+ * collective. A thread runs only while a world for device memory is made. A disagreement (kind, type, shape, op,
+ * factors, root) fails that tensor on every rank, naming both sides, before anything is exchanged; the engine goes on.
+ * When all ranks wait for names that not all have submitted, that is noticed at once and every waiting tensor fails,
+ * naming which ranks submitted what.
  *
  * Device memory: every operation takes it where the world has a device. It begins after what the operation's stream
  * has been given before the submission, whenever ranks agree on it, and is done when every stream may use the data.

@@ -20,66 +20,9 @@ import tempfile
 import time
 import zipfile
 
-BUILD = pathlib.Path(os.environ.get('PACELINE_BUILD', pathlib.Path(__file__).resolve().parents[2] / 'build'))
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
-PACELINE = str(BUILD / 'entrypoint' / 'paceline')
-SHOW = '#!/bin/sh\nfor a in "$@"; do printf "%s\\n" "$a"; done > "$SM_OUTPUT_DATA_DIR/args"\nenv -0 > "$SM_OUTPUT_DATA_DIR/env"\npwd > "$SM_OUTPUT_DATA_DIR/cwd"\n'
-RESOURCE = {'current_host': 'algo-1', 'hosts': ['algo-1'], 'network_interface_name': 'lo'}
-sys.path.insert(0, str(SOURCE / 'tests/support'))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+from job_tree import expect, PACELINE, PYTHON, refused, run, SHOW, skipped, SOURCE, Tree  # noqa: E402
 from python_with import python_with  # noqa: E402
-
-PYTHON = shutil.which('python3')
-failed = []
-skipped = []
-
-
-class Tree:
-    def __init__(self, hps=None, code=None, resource=RESOURCE, channels=None, env=None):
-        self.base = pathlib.Path(tempfile.mkdtemp(prefix='paceline-contract-'))
-        self.env = {'PATH': os.environ['PATH'], 'HOME': str(self.base), 'SAGEMAKER_BASE_DIR': str(self.base), **(env or {})}
-        self.write('input/config/hyperparameters.json', hps if isinstance(hps, str) else json.dumps(hps or {}))
-        self.write('input/config/resourceconfig.json', resource if isinstance(resource, str) else json.dumps(resource))
-        if channels is not None:
-            self.write('input/config/inputdataconfig.json', json.dumps(channels))
-        for name, text in (code or {}).items():
-            self.write('code/' + name, text)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.base)
-
-    def write(self, name, text):
-        path = self.base / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-
-    def read(self, name):
-        path = self.base / name
-        return path.read_text(errors='replace') if path.exists() else None
-
-    def train(self, *words, under=()):
-        self.done = subprocess.run([*under, PACELINE, *(words or ('train',))], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
-        return self.done.returncode
-
-    def seen(self):
-        return dict(item.split('=', 1) for item in self.read('output/data/env').split('\0') if item)
-
-
-def expect(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def refused(tree, *parts):
-    """The job fails, and the failure file has the reason and the place."""
-    code = tree.train()
-    text = tree.read('output/failure') or ''
-    expect(code != 0, f'exit code {code}')
-    expect(tree.read('output/success') is None, 'success was written')
-    for part in parts:
-        expect(part in text[:1024], f'{part!r} is not in the failure file: {text!r}')
 
 
 def program_sees_arguments_environment_and_directory():
@@ -284,20 +227,6 @@ def await_open(process, path):
         time.sleep(0.01)
 
 
-def a_signal_while_the_job_is_refused():
-    """The exit code stays the one that the failure file reports."""
-    with Tree() as tree:
-        config = tree.base / 'input/config/resourceconfig.json'
-        config.unlink()
-        os.mkfifo(config)
-        with open(config, 'r+b', buffering=0) as file, subprocess.Popen([PACELINE, 'train'], env=tree.env, stderr=subprocess.DEVNULL) as train:
-            await_open(train, config)  # it waits for what comes now
-            train.send_signal(signal.SIGTERM)
-            file.write(b'{}')
-            file.close()
-        expect(train.returncode == 1 and 'current_host' in tree.read('output/failure'), (train.returncode, tree.read('output/failure')))
-
-
 def program_not_found():
     with Tree({'sagemaker_program': '"nope.py"'}, {'train.py': ''}) as tree:
         refused_alike(tree, "the program 'nope.py' is not in")
@@ -332,15 +261,6 @@ def wrong_options():
         refused(tree, '3 processes do not fit')
 
 
-def exit_codes():
-    for code in (1, 3, 127, 255):
-        with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': f'#!/bin/sh\necho why >&2\nexit {code}\n'}) as tree:
-            refused(tree, f'code {code}', 'algo-1', 'why')
-    with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': '#!/bin/sh\nprintf " 45%%" >&2; exit 3\n'}) as tree:
-        tree.train()
-        expect(re.fullmatch(rb'paceline: version [^\n]*\n 45%\npaceline: error: failed after \d+ s: the program on host algo-1 exited with code 3\n', tree.done.stderr), tree.done.stderr)
-
-
 def how_much_paceline_says():
     """The setting comes before the SDK's hyperparameter; both reach the program; a plain job has a first and a last line."""
     first, last = rb'paceline: version [^\n]+, direct: one program; this is algo-1, the only host\n', rb'paceline: succeeded after \d+ s; [^\n]*/model is empty\n'
@@ -358,22 +278,6 @@ def how_much_paceline_says():
     for hps, env in (({'paceline_log': 'loud'}, {}), ({}, {'PACELINE_LOG': 'loud'})):
         with Tree({'sagemaker_program': 'run.sh', **hps}, {'run.sh': SHOW}, env=env) as tree:
             refused(tree, f"{'hyperparameter paceline_log' if hps else 'PACELINE_LOG'} is 'loud': expected one of debug info warning error")
-
-
-def mpiruns_own_words():
-    """The job map and the blocks about a rank that has failed are for PACELINE_LOG=debug; what mpirun itself fails by is always there."""
-    if shutil.which('mpirun') is None:
-        skipped.append('mpiruns_own_words: no mpirun')
-        return
-    hps = {'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}
-    for level in ('debug', 'info'):
-        with Tree(hps, {'run.sh': '#!/bin/sh\necho why >&2\nexit 3\n'}, env={'PACELINE_LOG': level}) as tree:
-            refused(tree, 'rank 0 on host algo-1 exited with code 3')
-            words = [word for word in (b'JOB MAP', b'Primary job', b'detected that one or more', b'\n----------') if word in tree.done.stdout + tree.done.stderr]
-            expect(len(words) == (4 if level == 'debug' else 0), (level, words, tree.done.stdout, tree.done.stderr))
-            expect(b'[1,0]<stderr>:why\n' in tree.done.stderr and b'paceline: error: failed after ' in tree.done.stderr, tree.done.stderr)
-    with Tree({**hps, 'sagemaker_mpi_custom_mpi_options': '--display-map --mca rmaps nosuch'}, {'run.sh': SHOW}) as tree:
-        expect(tree.train() != 0 and b'\n----------' in tree.done.stderr, tree.done.stderr)
 
 
 def what_the_user_exports_reaches_ranks():
@@ -439,7 +343,6 @@ def an_openblas_older_than_the_processor():
                 expect(said == (wanted != 'None'), tree.done.stderr)
 
 
-# Files of the control group in the kernel's form replace those of this machine: `limited VERSION QUOTA_US COMMAND...`
 LIMITED = ('unshare', '-Urm', 'sh', '-ec', '''mount -t tmpfs tmpfs /sys/fs/cgroup; cd /sys/fs/cgroup; mkdir cpu
 if [ $1 = 2 ]; then echo "$2 100000" >cpu.max; else echo $2 >cpu/cpu.cfs_quota_us; echo 100000 >cpu/cpu.cfs_period_us; fi
 shift 2; cd "$OLDPWD"; exec "$@"''', 'sh')
@@ -477,16 +380,6 @@ def every_argument_reaches_a_rank():
         expect(tree.read('output/data/args') == ''.join(f'-{name}\n{value}\n' for name, value in values.items()), tree.read('output/data/args'))
 
 
-def an_mpirun_that_runs_no_rank():
-    """Options that make mpirun do something else and exit with 0 are not a success."""
-    if shutil.which('mpirun') is None:
-        skipped.append('an_mpirun_that_runs_no_rank: no mpirun')
-        return
-    hps = {'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_custom_mpi_options': '--version'}
-    with Tree(hps, {'run.sh': SHOW}) as tree:
-        refused(tree, 'mpirun exited with code 0 but has not run the program: remove options such as --version or -h from sagemaker_mpi_custom_mpi_options')
-
-
 def a_signal_to_the_whole_group():
     """A signal from a shell or timeout reaches the whole process group, but mpirun, which would kill its ranks, does not get it."""
     if shutil.which('mpirun') is None:
@@ -502,16 +395,6 @@ def a_signal_to_the_whole_group():
                 if 'ready' in line:
                     os.killpg(train.pid, signal.SIGTERM)
         expect(train.returncode == 0 and 'saved' in ''.join(lines), (train.returncode, lines))
-
-
-def ranks_that_leave_without_a_word():
-    """For mpirun status 0 without MPI_Finalize is a failure; its message is longer than a failure file."""
-    probe = BUILD / 'tests/integration/lifecycle_probe'
-    if shutil.which('mpirun') is None or not probe.exists():
-        skipped.append('ranks_that_leave_without_a_word: no mpirun')
-        return
-    with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': f'#!/bin/sh\nexec {probe} leave\n'}) as tree:
-        refused(tree, 'mpirun on host algo-1 exited with code 1: no rank failed; did one end without MPI_Finalize(), for example by os._exit()?')
 
 
 def host_names_that_mpirun_would_split():
@@ -665,93 +548,6 @@ def dangerous_archive():
         expect([path.name for path in (tree.base / 'code').iterdir()] == ['run.sh'], 'something else is left beside the code')
 
 
-def python_program_as_toolkit_users_write_them():
-    if PYTHON is None:
-        skipped.append('python_program_as_toolkit_users_write_them: no python3')
-        return
-    program = ('import argparse, json, os\n'
-               'parser = argparse.ArgumentParser()\n'
-               "parser.add_argument('--epochs', type=int)\n"
-               "parser.add_argument('--model-dir', default=os.environ['SM_MODEL_DIR'])\n"
-               "parser.add_argument('--train', default=os.environ['SM_CHANNEL_TRAINING'])\n"
-               'args = parser.parse_args()\n'
-               "json.dump([args.epochs, args.train, json.loads(os.environ['SM_HOSTS'])], open(os.path.join(args.model_dir, 'out.json'), 'w'))\n")
-    with Tree({'sagemaker_program': '"train.py"', 'epochs': '2'}, {'train.py': program}, channels={'training': {}}) as tree:
-        expect(tree.train() == 0, tree.done.stderr)
-        expect(json.loads(tree.read('model/out.json')) == [2, f'{tree.base}/input/data/training', ['algo-1']], 'output')
-    with Tree({'sagemaker_program': '"train.py"'}, {'train.py': "raise ValueError('bad value 3')\n"}) as tree:
-        refused(tree, 'ValueError: bad value 3')
-
-
-def an_exception_before_a_long_dump():
-    if PYTHON is None:
-        skipped.append('an_exception_before_a_long_dump: no python3')
-        return
-    program = ("import atexit, sys\n"
-               "atexit.register(lambda: print('\\n'.join(f'  [{i}, 0.5, 0.5]' for i in range(2000)), file=sys.stderr))\n"
-               "raise ValueError('bad value 3\\n' + '  a tensor\\n' * 100)\n")
-    with Tree({'sagemaker_program': '"train.py"'}, {'train.py': program}, env={'PACELINE_PYTHON': PYTHON}) as tree:
-        refused(tree, '  [1999, 0.5, 0.5]\n')
-        begin = f'ValueError: bad value 3 (train.py:3, on algo-1)\nthe program on host algo-1 exited with code 1\nProgram: {PYTHON} train.py\n'
-        expect(tree.read('output/failure').startswith(begin), tree.read('output/failure'))
-        expect(re.search(rb'\npaceline: error: failed after \d+ s: ValueError: bad value 3 \(train\.py:3, on algo-1\)\n', tree.done.stderr), tree.done.stderr[-500:])
-
-
-def exceptions_have_a_place():
-    """Whatever shape Python gives a traceback, the first line of the failure file has the exception and the program's own line."""
-    if PYTHON is None:
-        skipped.append('exceptions_have_a_place: no python3')
-        return
-    library = 'import json\n\n\ndef read(text):\n    return json.loads(text)\n'
-    cases = {
-        "import data\ndata.read('{')\n": 'json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1) (data.py:5, on algo-1)',
-        "x = (\n": 'SyntaxError: ',
-        "try:\n    {}['x']\nexcept KeyError as error:\n    raise ValueError('bad') from error\n": 'ValueError: bad (train.py:4, on algo-1)',
-        "exec('1 / 0')\n": 'ZeroDivisionError: division by zero (train.py:1, on algo-1)',
-        "import sys\ntry:\n    {}['x']\nexcept KeyError:\n    sys.exit(3)\n": 'the program on host algo-1 exited with code 3',
-        "import subprocess, sys\nsys.exit(subprocess.call([sys.executable, 'other.py']))\n": 'AssertionError (other.py:1, on algo-1)',
-    }
-    if subprocess.run([PYTHON, '-c', 'ExceptionGroup'], stderr=subprocess.DEVNULL, check=False).returncode == 0:
-        cases["def f():\n    raise KeyError('x')\ntry:\n    f()\nexcept KeyError as error:\n    raise ExceptionGroup('many', [error, ValueError('y')])\n"] = \
-            "KeyError: 'x' (train.py:2, on algo-1)"
-    for program, line in cases.items():
-        with Tree({'sagemaker_program': '"train.py"'}, {'train.py': program, 'data.py': library, 'other.py': 'assert False\n'},
-                  env={'PACELINE_PYTHON': PYTHON}) as tree:
-            expect(tree.train() != 0, program)
-            first = tree.read('output/failure').split('\n')[0]
-            expect(first == line or line == 'SyntaxError: ' and first.startswith(line) and first.endswith(' (train.py:1, on algo-1)'), (first, line))
-
-
-def a_shells_codes_say_what_its_command_did():
-    """A script passes on how its last command ended; what its shell or the command has printed last comes first."""
-    memory = "Next: look at this job's MemoryUtilization in CloudWatch. Near 100 %, the instance was out of memory: "
-    end = 'the program on host algo-1 exited with code '
-    shells = {shell: which for shell in ('sh', 'bash') if (which := shutil.which(shell))}
-    for shell, path in shells.items():
-        for script, code, first, second in (
-                ('no-such-command --x\n', 127, r'\S*train\.sh: (line )?2: no-such-command: (command )?not found \(on algo-1\)', end + "127 (the command 'no-such-command' was not found)"),
-                ('./data.txt\n', 126, r'\S*train\.sh: (line )?2: \./data\.txt: Permission denied \(on algo-1\)', end + "126 (the command './data.txt' cannot be executed)"),
-                ('sh -c "kill -9 \\$\\$"\n', 137, re.escape(end + "137 (a shell's code for a command that signal 9, SIGKILL, has ended)"), memory),
-                ('sh -c "kill -11 \\$\\$"\n', 139, re.escape(end + "139 (a shell's code for a command that signal 11, SIGSEGV, has ended)"), 'Next: compiled code, '),
-                ('exit 127\n', 127, re.escape(end + "127 (a shell's code for a command that was not found)"), 'Program: '),
-                ('echo "epoch: 3: loss: 0.5" >&2; exit 4\n', 4, re.escape(end + '4'), 'Program: ')):
-            with Tree({'sagemaker_program': 'train.sh'}, {'train.sh': f'#!{path}\n{script}', 'data.txt': ''}) as tree:
-                expect(tree.train() == code, (shell, script))
-                lines = tree.read('output/failure').split('\n')
-                expect(re.fullmatch(first, lines[0]) and lines[1].startswith(second), (shell, script, lines))
-
-
-def a_programs_own_last_word_is_the_reason():
-    if PYTHON is None:
-        skipped.append('a_programs_own_last_word_is_the_reason: no python3')
-        return
-    program = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--epochs', type=int)\nparser.parse_args()\n"
-    with Tree({'sagemaker_program': '"train.py"', 'epochs': 'three'}, {'train.py': program}, env={'PACELINE_PYTHON': PYTHON}) as tree:
-        expect(tree.train() == 2, 'argparse')
-        begin = "train.py: error: argument --epochs: invalid int value: 'three' (on algo-1)\nthe program on host algo-1 exited with code 2\n"
-        expect(tree.read('output/failure').startswith(begin), tree.read('output/failure'))
-
-
 def requirements_that_cannot_be_installed():
     if PYTHON is None or subprocess.run([PYTHON, '-m', 'pip', '--version'], stdout=subprocess.DEVNULL, check=False).returncode != 0:
         skipped.append('requirements_that_cannot_be_installed: no pip')
@@ -843,23 +639,6 @@ def requirements_without_pip():
         shutil.rmtree(venv)
 
 
-def secrets_stay_out_of_plan_and_log():
-    with Tree({'sagemaker_program': '/bin/true', 'db_password': 'hunter2', 'api_token': '"t0psecret"'}) as tree:
-        plan = subprocess.run([PACELINE, 'plan'], env=tree.env, stdout=subprocess.PIPE, check=True).stdout
-        expect(b'hunter2' not in plan and b't0psecret' not in plan and b'***' in plan, plan)
-        expect(tree.train() == 0, tree.done.stderr)
-        expect(b'hunter2' not in tree.done.stderr + tree.done.stdout, 'the log')
-
-
-def arguments_stay_out_of_the_failure_file():
-    with Tree({'sagemaker_program': 'run.sh', 'k': 'hunter2'}, {'run.sh': '#!/bin/sh\nexit 3\n'}) as tree:
-        refused(tree, 'exited with code 3\nProgram: ./run.sh\n')
-        expect(tree.train('--', 'sh', '-c', 'exit 4', 'hunter2') == 4, tree.done.stderr)
-        expect('Program: sh\n' in tree.read('output/failure'), tree.read('output/failure'))
-    with Tree({'sagemaker_program': 'train.py', 'k': 'hunter2', 'paceline_python': PYTHON}, {'train.py': 'raise SystemExit(5)\n'}) as tree:
-        refused(tree, f'exited with code 5\nProgram: {PYTHON} train.py\n')
-
-
 def intermediate_output():
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"file:///x"'}) as tree:
         expect(tree.train() == 0 and (tree.base / 'output/intermediate').is_dir(), tree.done.stderr)
@@ -934,22 +713,14 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
-         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, how_much_paceline_says, mpiruns_own_words, what_the_user_exports_reaches_ranks, a_ranks_threads, an_openblas_older_than_the_processor, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
-         a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
-         code_from_an_archive_of_the_sdk, code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
-         an_exception_before_a_long_dump, exceptions_have_a_place, a_shells_codes_say_what_its_command_did, a_programs_own_last_word_is_the_reason, requirements_that_cannot_be_installed,
-         requirements_are_installed, uv_installs_requirements_where_nothing_configures_pip, requirements_without_pip,
-         secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
-         a_second_run_in_the_same_directory]
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal,
+         a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be,
+         what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, program_not_found, a_byte_order_mark, no_python,
+         wrong_options, how_much_paceline_says, what_the_user_exports_reaches_ranks, a_ranks_threads, an_openblas_older_than_the_processor,
+         threads_under_a_cpu_limit, every_argument_reaches_a_rank, a_signal_to_the_whole_group, host_names_that_mpirun_would_split,
+         large_hyperparameters, names_with_equals, code_from_archive_directory_and_file, code_from_an_archive_of_the_sdk, code_from_s3,
+         package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, requirements_that_cannot_be_installed,
+         requirements_are_installed, uv_installs_requirements_where_nothing_configures_pip, requirements_without_pip, intermediate_output,
+         intermediate_output_to_s3, a_second_run_in_the_same_directory]
 if __name__ == '__main__':
-    for case in CASES:
-        try:
-            case()
-        except AssertionError as error:
-            failed.append(case.__name__)
-            print(f'FAILED {case.__name__}: {error}')
-    for reason in skipped:
-        print(f'skipped {reason}')
-    print(f'{len(CASES) - len(failed) - len(skipped)} passed, {len(failed)} failed, {len(skipped)} skipped')
-    sys.exit(1 if failed else 0)
+    sys.exit(run(CASES))
