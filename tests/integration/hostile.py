@@ -18,7 +18,8 @@ import tempfile
 import threading
 import time
 
-from contract import BUILD, PACELINE, Tree, archive, expect, refused
+from contract import archive
+from job_tree import BUILD, PACELINE, Tree, expect, refused
 from sweep import Job
 
 MIB = 1 << 20

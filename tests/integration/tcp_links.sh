@@ -60,6 +60,6 @@ counted "one, though all have initialised MPI" 1 0 1 0 1
 counted "one, though rank 0 alone has" 1 0 1 0
 counted "seven where the job asks for them" 1 7 7
 counted "two ranks a host with three" 2 3 6
-refused "seven, and all have initialised MPI" 600 "exited with code 1" 0 1
-refused "seven, and rank 1 alone has" 600 "rank 1 on host algo-2 exited with code 1" 1
+refused "seven, and all have initialised MPI" 600 "Paceline to do that; start Paceline first" 0 1
+refused "seven, and rank 1 alone has" 600 "(rank 1 on algo-2)" 1
 refused "seven, and rank 0 alone has, and stays" 3 "rank 1 waited 3.0 s for its 7 connections" stay 0
