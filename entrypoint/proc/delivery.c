@@ -329,18 +329,20 @@ static bool is_due(const struct pl_delivery *delivery, const struct members *mem
                    struct pl_delivery_known *known)
 {
     const int64_t now_ns = pl_clock_now_ns();
-    bool goes_on = false;
+    bool goes_on = false, wraps = is_wrapper(member);
 
     for (size_t i = 0; i < members->count; i++) {
         const struct member *other = &members->items[i];
 
-        goes_on =
-            goes_on || (is_below(members, other, member) && other->stat.state != 'Z' && !find_known(delivery, other));
+        if (other->stat.state != 'Z' && is_below(members, other, member)) {
+            goes_on = goes_on || !find_known(delivery, other);
+            wraps = wraps || is_wrapper(other); /* a script waits for it, whatever it runs as it ends */
+        }
     }
     known->free_ns = known->free_ns == 0 ? now_ns : known->free_ns;
-    known->goes_on_ns = !goes_on ? 0 : known->goes_on_ns == 0 ? now_ns : known->goes_on_ns;
-    return now_ns - known->free_ns >= (is_wrapper(member) ? WRAPPER_END_NS : END_NS) ||
-           (goes_on && now_ns - known->goes_on_ns >= GOES_ON_NS);
+    known->goes_on_ns = !goes_on || wraps ? 0 : known->goes_on_ns == 0 ? now_ns : known->goes_on_ns;
+    return now_ns - known->free_ns >= (wraps ? WRAPPER_END_NS : END_NS) ||
+           (known->goes_on_ns != 0 && now_ns - known->goes_on_ns >= GOES_ON_NS);
 }
 
 /* Look at a process that waits. What it has started since the last look gets the signal if it has a handler, and waits

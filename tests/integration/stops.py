@@ -45,6 +45,8 @@ with open(f"{folder}/{name}", "w") as file:
     file.write(f"saved after {len(got)}")
 """
 COMMAND = f"{PYTHON} -u q.py"
+# A wrapper that needs seconds to end after the program, as those do that unload torch.
+SLOW = "import subprocess, sys, time\ncode = subprocess.call(sys.argv[1:])\ntime.sleep(4)\nsys.exit(code)\n"
 BASIC = {
     "timeout": f"timeout -k 1 1000 {COMMAND}",
     "setsid": f"setsid -w {COMMAND}",
@@ -55,6 +57,7 @@ BASIC = {
     "env": f"env A=b {COMMAND}",
     "stdbuf": f"stdbuf -oL {COMMAND}",
     "nohup": f"nohup {COMMAND}",
+    "conda": f"{PYTHON} ./conda {COMMAND}",
     "several": f"timeout 1000 script -qec 'setsid -w nice {COMMAND}; true' /dev/null | cat",
 }
 OTHERS = {
@@ -63,7 +66,7 @@ OTHERS = {
     "xvfb-run": f"xvfb-run -a {COMMAND}",
     "uv": f"uv run --no-project --offline --python {PYTHON} bash -c '{COMMAND}; true'",
     "poetry": f"poetry run {COMMAND}",
-    "conda": f"conda run --no-capture-output {COMMAND}",
+    "conda-run": f"conda run --no-capture-output {COMMAND}",
     "accelerate": "accelerate launch --cpu --num_processes 1 q.py",
     "deepspeed": "deepspeed --num_accelerators 1 --no_local_rank --master_port $((29600 + ${OMPI_COMM_WORLD_RANK:-${RANK:-0}})) q.py",
 }
@@ -86,6 +89,7 @@ def job(folder, lines, ranks, **hyperparameters):
     host = os.uname().nodename
     (folder / "input/config/resourceconfig.json").write_text(json.dumps({"current_host": host, "hosts": [host], "network_interface_name": "lo"}))
     (folder / "code/q.py").write_text(SAVER)
+    (folder / "code/conda").write_text(SLOW)
     (folder / "code/pyproject.toml").write_text('[project]\nname = "q"\nversion = "1"\nrequires-python = ">=3.9"\n[tool.poetry]\npackage-mode = false\n')
     cases = "".join(f"{number}) export WAY={way}; {line} ;;\n" for number, (way, line) in enumerate(lines.items()))
     (folder / "code/p.sh").write_text(f"#!/bin/bash\ncase $((${{OMPI_COMM_WORLD_RANK:-${{RANK:-0}}}} / {ranks})) in\n{cases}esac\n"
