@@ -253,7 +253,8 @@ static void changes_groups(struct pl_world *world, void *argument, char failure[
     RANKS_NEED(calls_of(names, PL_ARRAY_ITEMS(names)) - before <= 12,
                "%ld calls for memory and streams, more than 12 for two buffers, their four lists and two streams",
                calls_of(names, PL_ARRAY_ITEMS(names)) - before);
-    RANKS_NEED(device_calls("cuEventCreate") - events <= 4, "%ld events more after %d steps",
+    /* how many are in use at once depends on how late a rank is; one that is not used again would be one a step */
+    RANKS_NEED(device_calls("cuEventCreate") - events < LONG_STEPS - LONG_STEPS / 3, "%ld events more after %d steps",
                device_calls("cuEventCreate") - events, LONG_STEPS / 3);
     bench_close(&bench);
 }
