@@ -203,7 +203,7 @@ ENTRYPOINT ["paceline"]
 D
   jobs_run "$name" /usr/bin/python3
   says "$(in_base "$name" 'paceline info')" '^ +keys: +no$'
-  says "$(in_base "$name" 'ldd /opt/paceline/libexec/paceline/paceline-* /opt/paceline/lib/libpaceline.so.0 | grep -c "not found"; apt-get remove -y -qq paceline >/dev/null 2>&1
+  says "$(in_base "$name" 'ldd /opt/paceline/libexec/paceline/paceline-* /opt/paceline/lib/libpaceline.so.0 2>/dev/null | grep -c "not found"; apt-get remove -y -qq paceline >/dev/null 2>&1
     ls -d /usr/local/bin/paceline /opt/paceline /etc/ld.so.conf.d/zz-paceline.conf 2>/dev/null | wc -l' | tr '\n' ' ')" '^0 0 $'
 }
 
