@@ -62,7 +62,7 @@ bool pl_inflate_is_zstd(const struct pl_window *window);
 
 /**
  * Opens the gzip member or zstd frame at the beginning of `window`. The window stays the caller's; after the source's
- * end it is at the byte behind the member.
+ * end it is at the byte after the member.
  */
 enum pl_status pl_inflate_open_member(struct pl_window *window, enum pl_compression compression,
                                       struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
