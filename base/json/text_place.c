@@ -4,20 +4,6 @@
 
 #include <stdio.h>
 
-void pl_text_place_find(const char *text, const char *place, unsigned *ret_line, unsigned *ret_column)
-{
-    *ret_line = 1;
-    *ret_column = 1;
-    for (; text < place; text++) {
-        if (*text == '\n') {
-            ++*ret_line;
-            *ret_column = 1;
-        } else if ((*text & 0xC0) != 0x80) {
-            ++*ret_column;
-        }
-    }
-}
-
 const char *pl_text_place_found(const char *place, const char *end, char text[PL_TEXT_PLACE_FOUND_BYTES])
 {
     unsigned char byte;

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Places in a text, for messages: line, column, and the character there. */
+/** Places in a text, for messages: what is there, and how to mend it. */
 #ifndef PL_BASE_JSON_TEXT_PLACE_H
 #define PL_BASE_JSON_TEXT_PLACE_H
 
-#include <stddef.h>
-
 enum { PL_TEXT_PLACE_FOUND_BYTES = 48 };
-
-/** Finds line and column, from 1 and in UTF-8 characters, of `place` in the text that begins at `text`. */
-void pl_text_place_find(const char *text, const char *place, unsigned *ret_line, unsigned *ret_column);
 
 /**
  * Describes the character at `place` in a text that ends at `end`: "'x'", "a line break". Writes at most

@@ -70,6 +70,13 @@ const char *pl_blas_better_core(char core[PL_BLAS_CORE_BYTES])
     return NULL;
 }
 
+/* Whether an interpreter could find Debian's packages. Where there are none, no process is started for the library. */
+static bool may_have_debians(void)
+{
+    return access("/usr/lib/python3/dist-packages/numpy", F_OK) == 0 ||
+           access("/usr/lib/python3/dist-packages/torch", F_OK) == 0;
+}
+
 /* Whether this interpreter would import Debian's numpy or, without any numpy, Debian's torch. */
 static bool has_debians(const char *python, const struct pl_environment *environment)
 {
@@ -89,8 +96,8 @@ enum pl_status pl_blas_set_core(const char *const *argv, struct pl_environment *
     char found[PL_BLAS_CORE_BYTES];
 
     if (strncmp(slash ? slash + 1 : argv[0], "python", strlen("python")) != 0 ||
-        pl_environment_get_or(environment, PL_BLAS_VARIABLE, NULL) || !(core = pl_blas_better_core(found)) ||
-        !has_debians(argv[0], environment)) {
+        pl_environment_get_or(environment, PL_BLAS_VARIABLE, NULL) || !may_have_debians() ||
+        !(core = pl_blas_better_core(found)) || !has_debians(argv[0], environment)) {
         return PL_OK;
     }
     pl_log(PL_LOG_DEBUG,

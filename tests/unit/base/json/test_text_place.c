@@ -6,23 +6,6 @@
 
 #include <string.h>
 
-START_TEST(columns_are_counted_in_characters_and_start_again_in_each_line)
-{
-    static const char text[] = "a\xC3\xA9z\n\n x";
-    unsigned line, column;
-
-    pl_text_place_find(text, text, &line, &column);
-    ck_assert_uint_eq(line, 1);
-    ck_assert_uint_eq(column, 1);
-    pl_text_place_find(text, strchr(text, 'z'), &line, &column);
-    ck_assert_uint_eq(line, 1);
-    ck_assert_uint_eq(column, 3);
-    pl_text_place_find(text, strchr(text, 'x'), &line, &column);
-    ck_assert_uint_eq(line, 3);
-    ck_assert_uint_eq(column, 2);
-}
-END_TEST
-
 START_TEST(what_stands_there_is_told_so_that_it_can_be_read)
 {
     static const char text[] = "x\xF0\x9F\x9A\x80\t\n\x01\x7F";
@@ -39,5 +22,4 @@ START_TEST(what_stands_there_is_told_so_that_it_can_be_read)
 }
 END_TEST
 
-UNIT_MAIN("base/text_place", columns_are_counted_in_characters_and_start_again_in_each_line,
-          what_stands_there_is_told_so_that_it_can_be_read)
+UNIT_MAIN("base/text_place", what_stands_there_is_told_so_that_it_can_be_read)
