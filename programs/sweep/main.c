@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
 #include "programs/sweep/sweep.h"
 
@@ -65,46 +66,49 @@ static enum pl_status describe(const struct pl_sweep_space *space, const struct 
     return print(&text, reterr);
 }
 
-/* Runs the part that process 1 asks for by `option`; `words` are the arguments after it. */
-static enum pl_status run_part(const struct pl_environment *environment, const char *option, int count, char **words,
-                               int *ret_code, struct pl_error *reterr)
+struct options {
+    bool dry_run;
+    const char *look, *describe, *run; /* of process 1: PACELINE for one of these parts */
+};
+
+#define PART_OPTIONS(ROW)                                                                                              \
+    ROW("--look", "PACELINE", NULL, PL_TO(look))                                                                       \
+    ROW("--describe", "PACELINE", NULL, PL_TO(describe))                                                               \
+    ROW("--run", "PACELINE", NULL, PL_TO(run))
+#define PL_OPTIONS_OF struct options
+static const struct pl_option table[] = {PL_SWEEP_OPTIONS(PL_OPTION) PART_OPTIONS(PL_OPTION) PL_OPTIONS_END};
+
+/* Runs the part that process 1 asks for; `words` are the job's command. */
+static enum pl_status run_part(const struct pl_environment *environment, const struct options *options, int count,
+                               char **words, int *ret_code, struct pl_error *reterr)
 {
+    const char *self_path = options->run ? options->run : options->describe ? options->describe : options->look;
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_slots slots;
 
-    for (int i = 2; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         PL_TRY(pl_strv_add(&command, words[i], reterr));
     }
-    if (strcmp(option, "--run") == 0) {
+    if (options->run) {
         PL_TRY(pl_signals_open(&signals, reterr));
     }
-    PL_TRY(read_job(environment, words[0], &command, &job, &space, reterr));
-    if (strcmp(option, "--run") == 0) {
+    PL_TRY(read_job(environment, self_path, &command, &job, &space, reterr));
+    if (options->run) {
         *ret_code = pl_sweep_run(job, &signals);
         return PL_OK;
     }
     PL_TRY(pl_slots_of_job(job, space, &slots, reterr));
-    return strcmp(option, "--describe") == 0 ? describe(space, &slots, reterr) : PL_OK;
-}
-
-static bool is_part(int argc, char **argv)
-{
-    static const char *const options[] = {"--look", "--describe", "--run"};
-    bool found = false;
-
-    for (size_t i = 0; argc >= 4 && strcmp(argv[3], "--") == 0 && i < PL_ARRAY_ITEMS(options) && !found; i++) {
-        found = strcmp(argv[1], options[i]) == 0;
-    }
-    return found;
+    return options->describe ? describe(space, &slots, reterr) : PL_OK;
 }
 
 int main(int argc, char **argv)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    struct options options = {.dry_run = false};
     struct pl_error error = PL_ERROR_NONE;
     int code = EXIT_SUCCESS;
     enum pl_status status;
@@ -114,24 +118,25 @@ int main(int argc, char **argv)
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
     }
-    if (is_part(argc, argv)) {
-        status = run_part(environment, argv[1], argc - 2, argv + 2, &code, &error);
+    status = pl_verbs_read("sweep", table, argc, argv, &options, &error);
+    if (status == PL_OK && (options.look || options.describe || options.run)) {
+        status = run_part(environment, &options, argc - optind, argv + optind, &code, &error);
         if (status != PL_OK) {
             pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
         }
         return status == PL_OK ? code : EXIT_FAILURE;
     }
     pl_log_open("paceline");
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        pl_verbs_print_help("sweep", stdout);
-        return EXIT_SUCCESS;
+    if (status == PL_OK && (!options.dry_run || argc - optind > 1)) {
+        const char *found = !options.dry_run ? argv[1] : argv[optind + 1];
+
+        status = pl_error_set(&error, PL_INVALID, "sweep: expected --dry-run [FILE]%s%s%s",
+                              found ? ", found '" : ", found nothing", found ? found : "", found ? "'" : "");
     }
-    if (argc < 2 || argc > 3 || strcmp(argv[1], "--dry-run") != 0) {
-        pl_log(PL_LOG_ERROR, "sweep: expected --dry-run [FILE]%s%s%s", argc > 1 ? ", found '" : ", found nothing",
-               argc > 1 ? argv[argc > 3 ? 3 : 1] : "", argc > 1 ? "'" : "");
-        return PL_EXIT_USAGE;
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
-    if (print_trials(environment, argc == 3 ? argv[2] : NULL, &error) != PL_OK) {
+    if (print_trials(environment, argv[optind], &error) != PL_OK) {
         pl_log_error(&error, "sweep");
         return EXIT_FAILURE;
     }
