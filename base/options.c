@@ -184,7 +184,7 @@ enum pl_status pl_options_read(const struct pl_option *table, int argc, char **a
                                struct pl_error *reterr)
 {
     struct option rows[MOST_OPTIONS + 2] = {{.name = NULL}};
-    char letters[MOST_OPTIONS + 4] = "", *end = letters;
+    char letters[MOST_OPTIONS + 4], *end;
     bool has_first = false;
     size_t count = 0;
 
@@ -192,8 +192,8 @@ enum pl_status pl_options_read(const struct pl_option *table, int argc, char **a
         count++;
     }
     PL_BUG_IF(count > MOST_OPTIONS);
-    end =
-        stpcpy(end, table[count].ends_at_word ? "+:h" : ":h"); /* ':': a missing value is told from an unknown option */
+    /* '+' ends the options at another word, ':' tells a missing value from an unknown option */
+    end = stpcpy(letters, table[count].ends_at_word ? "+:h" : ":h");
     for (size_t i = 0; i < count; i++) {
         rows[i] = (struct option){table[i].name + 2, table[i].value ? required_argument : no_argument, NULL,
                                   FIRST_CODE + (int)i};

@@ -151,6 +151,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "docker exec CONTAINER paceline stacks"},
     {.name = "bench",
      .program = "paceline-bench",
+     .needs_words = true,
      .summary = "measure the collectives",
      .arguments = "allreduce|allgather|broadcast [OPTION...]",
      .text = "With several ranks: mpirun -n N paceline bench allreduce [OPTION...]\n"
@@ -159,6 +160,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "mpirun -n 2 paceline bench allreduce --min-bytes 64 --max-bytes 64MiB --peer mpi"},
     {.name = "server",
      .program = "paceline-server",
+     .needs_words = true,
      .summary = "a parameter server of this host, with its workers",
      .arguments = "[--workers N] [--min-workers N] PROGRAM [ARGUMENT...]",
      .text = "Start workers, each of which runs PROGRAM, on this host and serve them as their parameter server. "
@@ -167,6 +169,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "mpirun -n 2 --map-by ppr:1:node paceline server --workers 2 ./train --steps 1000"},
     {.name = "trace",
      .program = "paceline-trace",
+     .needs_words = true,
      .summary = "traces that ranks left: for chrome://tracing, or who held up whom",
      .arguments = "[--summary] RING...",
      .text =
@@ -179,6 +182,7 @@ const struct pl_verb pl_verbs[] = {
                  "paceline trace --summary /opt/ml/output/data/trace.rank*.ring"},
     {.name = "feed",
      .program = "paceline-feed",
+     .needs_words = true,
      .summary = "Pipe Mode's side of the platform: a directory or S3 into FIFOs",
      .arguments = "[OPTION...] FROM PATH",
      .text = "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one an "
@@ -187,6 +191,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline feed --epochs 3 --recordio s3://bucket/train/ /opt/ml/input/data/train &"},
     {.name = "s3",
      .program = "paceline-s3",
+     .needs_words = true,
      .summary = "list, print and copy objects of S3",
      .arguments = "ls [--recursive] s3://BUCKET/PREFIX\n"
                   "cat s3://BUCKET/KEY...\n"
@@ -206,6 +211,7 @@ const struct pl_verb pl_verbs[] = {
          "paceline index arn:aws:codeartifact:eu-west-1:123456789012:repository/d/r pip install -r requirements.txt"},
     {.name = "sync",
      .program = "paceline-sync",
+     .needs_words = true,
      .summary = "upload a directory's files as they are closed",
      .arguments = "[OPTION...] DIRECTORY s3://BUCKET/PREFIX",
      .text = "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. SIGTERM or SIGINT: "
@@ -342,6 +348,10 @@ enum pl_status pl_verbs_read(const char *name, const struct pl_option *table, in
 {
     const enum pl_status status = pl_options_read(table, argc, argv, options, reterr);
 
+    if (status == PL_OK && optind == argc && pl_verbs_find(name)->needs_words) {
+        pl_verbs_print_help(name, stderr);
+        return PL_INVALID;
+    }
     if (status == PL_END) {
         pl_verbs_print_help(name, stdout);
     }
@@ -355,6 +365,8 @@ int pl_verbs_refuse(enum pl_status status, const struct pl_error *error)
     if (status == PL_END) {
         return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     }
-    pl_log(PL_LOG_ERROR, "%s", pl_error_text(error, text, sizeof(text)));
+    if (error->cause[0]) {
+        pl_log(PL_LOG_ERROR, "%s", pl_error_text(error, text, sizeof(text)));
+    }
     return PL_EXIT_USAGE;
 }

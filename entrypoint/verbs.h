@@ -21,6 +21,7 @@ struct pl_verb_option {
 struct pl_verb {
     const char *name;
     const char *program;   /* file in libexec; NULL: the front binary itself */
+    bool needs_words;      /* without arguments it is a wrong command line */
     const char *summary;   /* one line; NULL: only Paceline itself starts this verb, and help does not list it */
     const char *arguments; /* words after the name, one line for each form */
     const char *text;      /* paragraphs before the options; NULL: none */
@@ -52,7 +53,8 @@ void pl_verbs_print_help(const char *name, FILE *out);
 
 /**
  * Reads the options of the verb `name` into its program's struct; see pl_options_read(). PL_END: --help, and help was
- * printed.
+ * printed. PL_INVALID without a report: the verb needs other arguments and has none, and help was printed to standard
+ * error.
  */
 enum pl_status pl_verbs_read(const char *name, const struct pl_option *table, int argc, char **argv, void *options,
                              struct pl_error *reterr) PL_MUST_CHECK;

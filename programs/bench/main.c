@@ -568,10 +568,6 @@ int main(int argc, char **argv)
     uint64_t wrong;
 
     pl_log_open("paceline bench");
-    if (argc == 1) {
-        pl_verbs_print_help("bench", stderr);
-        return PL_EXIT_USAGE;
-    }
     status = pl_bench_options_parse(argc, argv, &options, &error);
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);

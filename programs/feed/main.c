@@ -228,10 +228,6 @@ int main(int argc, char **argv)
     sigset_t stop;
 
     pl_log_open("paceline feed");
-    if (argc == 1) {
-        pl_verbs_print_help("feed", stderr);
-        return PL_EXIT_USAGE;
-    }
     status = pl_verbs_read("feed", table, argc, argv, &tool, &error);
     status = status == PL_OK ? parse_arguments(&tool, argc - optind, argv + optind, &error) : status;
     if (status != PL_OK) {

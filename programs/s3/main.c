@@ -56,10 +56,6 @@ int main(int argc, char **argv)
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);
     }
-    if (optind == argc) {
-        pl_verbs_print_help("s3", stderr);
-        return PL_EXIT_USAGE;
-    }
     if (tool.verbose) {
         pl_log_set_level(PL_LOG_DEBUG);
     }

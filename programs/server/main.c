@@ -344,10 +344,6 @@ int main(int argc, char **argv)
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);
     }
-    if (optind == argc) {
-        pl_verbs_print_help("server", stderr);
-        return PL_EXIT_USAGE;
-    }
     children.pids = pl_memory_new((size_t)children.count, sizeof(*children.pids), &error);
     if (!children.pids || pl_environment_new(&environment, &error) != PL_OK ||
         name_socket(environment, &socket_path, &error) != PL_OK || pipe2(ended, O_CLOEXEC) != 0 ||

@@ -583,10 +583,6 @@ int main(int argc, char **argv)
     bool begun;
 
     pl_log_open("paceline sync");
-    if (argc == 1) {
-        pl_verbs_print_help("sync", stderr);
-        return PL_EXIT_USAGE;
-    }
     status = pl_verbs_read("sync", table, argc, argv, &sync, &error);
     status = status == PL_OK ? check_arguments(&sync, argc - optind, &error) : status;
     if (status != PL_OK) {

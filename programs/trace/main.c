@@ -33,10 +33,6 @@ int main(int argc, char **argv)
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);
     }
-    if (optind == argc) {
-        pl_verbs_print_help("trace", stderr);
-        return PL_EXIT_USAGE;
-    }
     status = (options.summary ? pl_trace_summarise : pl_trace_merge)((const char *const *)(argv + optind),
                                                                      (size_t)(argc - optind), &text, &error);
     if (status != PL_OK ||
