@@ -10,42 +10,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HINT_BYTES = 300, MOST_OPTIONS = 62, FIRST_CODE = 256 };
-
-/* Lists the options that begin with the `length` characters at `name`: "--quiet or --quick"; "" if there are fewer than
- * two. */
-static const char *candidates(const struct option *table, const char *name, int length, char text[HINT_BYTES])
-{
-    size_t used = 0, count = 0;
-
-    text[0] = '\0';
-    for (const struct option *option = table; option->name; option++) {
-        if (strncmp(option->name, name, (size_t)length) == 0 && used < HINT_BYTES) {
-            used += (size_t)snprintf(text + used, HINT_BYTES - used, "%s--%s", count > 0 ? " or " : "", option->name);
-            count++;
-        }
-    }
-    if (count < 2) {
-        text[0] = '\0';
-    }
-    return text;
-}
+enum { MOST_OPTIONS = 62, FIRST_CODE = 256 };
 
 /* Reports a word that is not an option: several options may begin with it, or the name of one may be similar. */
 static enum pl_status unknown(const struct option *table, const char *word, int length, struct pl_error *reterr)
 {
-    char name[64], text[HINT_BYTES];
+    PL_AUTO_TEXT struct pl_text candidates = PL_TEXT_NONE;
+    char name[64], hint[100];
     struct pl_text_near spelling = {.name = name};
+    size_t count = 0;
 
-    if (length > 2 && candidates(table, word + 2, length - 2, text)[0] != '\0') {
-        return pl_error_set(reterr, PL_INVALID, "option %.*s is ambiguous: it can be %s", length, word, text);
-    }
     snprintf(name, sizeof(name), "%.*s", length - 2, word + 2);
     for (const struct option *option = table; option->name; option++) {
+        if (strncmp(option->name, name, strlen(name)) == 0) {
+            pl_text_printf(&candidates, "%s--%s", count++ > 0 ? " or " : "", option->name);
+        }
         pl_text_near_compare(&spelling, option->name, PL_TEXT_NEAR_EDITS);
     }
+    if (*name && count > 1) {
+        return pl_error_set(reterr, PL_INVALID, "option %.*s is ambiguous: it can be %s", length, word,
+                            pl_text_string(&candidates));
+    }
     return pl_error_set(reterr, PL_INVALID, "there is no option %.*s%s; --help lists the options", length, word,
-                        pl_text_near_hint(&spelling, "--", text, sizeof(text)));
+                        pl_text_near_hint(&spelling, "--", hint, sizeof(hint)));
 }
 
 static enum pl_status misused(int argc, char **argv, const struct option *table, bool lacks_value,

@@ -102,7 +102,7 @@ static int refuse_subcommand(const char *word)
 }
 
 /* Run the verb's function, or replace this process by the verb's program. */
-static int run_subcommand(const char *subcommand, const struct pl_invocation *call, char **argv)
+static int run_subcommand(const char *subcommand, const struct pl_invocation *call)
 {
     PL_AUTO_FREE char *path = NULL;
 
@@ -114,7 +114,7 @@ static int run_subcommand(const char *subcommand, const struct pl_invocation *ca
     if (!find_program(call, pl_verbs_find(subcommand), &path)) {
         return refuse_subcommand(subcommand);
     }
-    execve(path, argv, pl_environment_strings(call->environment));
+    execve(path, call->argv, pl_environment_strings(call->environment));
     pl_log(PL_LOG_ERROR, "running %s: %s", path, strerror(errno));
     return EXIT_FAILURE;
 }
@@ -279,5 +279,5 @@ int main(int argc, char **argv)
         }
         call.words = PL_STRV_NONE;
     }
-    return run_subcommand(subcommand, &call, argc > 1 ? argv + 1 : argv);
+    return run_subcommand(subcommand, &call);
 }
