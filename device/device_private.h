@@ -13,7 +13,7 @@ enum { PL_DEVICE_REASON_BYTES = 200 };
  */
 bool pl_device_is_loadable(char reason[PL_DEVICE_REASON_BYTES]);
 
-/** Whether this program was built with CUDA. */
+/** Whether this program was built with kernels for GPUs: without them it uses none. */
 bool pl_device_is_built(void);
 
 /** Opens device `ordinal`. Two handles of one device use the same context. PL_INVALID: there are fewer devices. */

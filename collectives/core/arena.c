@@ -139,7 +139,7 @@ static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl
 {
     struct pl_span span = {.data = NULL};
     struct pl_error own = PL_ERROR_NONE;
-    struct pl_vote vote;
+    struct pl_packed_error vote;
     enum pl_status status;
 
     own.status = take_host(world, bytes, memory, &span, &own);
@@ -147,16 +147,16 @@ static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl
         *reterr = own;
         return own.status;
     }
-    vote = pl_vote_from(&own);
+    vote = pl_bootstrap_pack_error(&own);
     status = pl_world_vote(world, &vote, deadline_ns, reterr);
     if (status == PL_OK && vote.status == PL_OK) {
         *ret_span = span;
         return PL_OK;
     }
     give_back(world, &span);
-    return status == PL_OK
-               ? pl_error_set(reterr, vote.status, "%s memory on every rank: %s", memory_text(memory), vote.text)
-               : status;
+    return status == PL_OK ? pl_error_set(reterr, (enum pl_status)vote.status, "%s memory on every rank: %s",
+                                          memory_text(memory), vote.text)
+                           : status;
 }
 
 /* Allocates on every rank; if one rank fails, on no rank. */

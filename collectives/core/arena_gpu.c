@@ -24,7 +24,7 @@ struct export_record {
     int32_t exported; /* whether `handle` opens it */
     uint64_t address;
     struct pl_device_handle handle;
-    char text[PL_BACKEND_REASON_BYTES]; /* the reason if it is not exported */
+    struct pl_packed_error failure; /* why it is not made, or not exported */
 };
 
 static void release_span(struct pl_world *world, struct pl_arena_gpu_block *span)
@@ -104,7 +104,7 @@ static enum pl_status map_blocks(struct pl_world *world, struct pl_arena_gpu_blo
         }
         if (!export_records[r].exported) {
             return pl_error_set(reterr, PL_UNSUPPORTED, "rank %d: %s", pl_world_global_rank(world, r),
-                                export_records[r].text);
+                                export_records[r].failure.text);
         }
         PL_TRY(pl_device_import(world->device, &export_records[r].handle, &data, reterr));
         *mapping = (struct pl_arena_gpu_mapping){.data = data, .imported = true};
@@ -117,13 +117,13 @@ static enum pl_status share(struct pl_world *world, struct pl_arena_gpu_block *s
                             const struct export_record *export_records, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_error own = PL_ERROR_NONE;
-    struct pl_vote vote;
+    struct pl_packed_error vote;
 
     if (!can_share(world, world->gpu_not_mapped)) {
         return PL_OK;
     }
     own.status = map_blocks(world, span, export_records, &own);
-    vote = pl_vote_from(&own);
+    vote = pl_bootstrap_pack_error(&own);
     PL_TRY(pl_world_vote(world, &vote, deadline_ns, reterr));
     if (vote.status != PL_OK) {
         unmap_blocks(world, span);
@@ -154,16 +154,16 @@ static enum pl_status build_span(struct pl_world *world, struct pl_arena_gpu_blo
     export_record.address = (uint64_t)(uintptr_t)data;
     export_record.exported =
         export_record.made && pl_device_export(world->device, data, &export_record.handle, &own) == PL_OK;
-    pl_error_text(&own, export_record.text, sizeof(export_record.text));
-    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &export_record, export_records, sizeof(export_record),
-                                       deadline_ns, reterr));
+    export_record.failure = pl_bootstrap_pack_error(&own);
+    PL_TRY(pl_bootstrap_allgather(world->bootstrap, &export_record, export_records, sizeof(export_record), deadline_ns,
+                                  reterr));
     for (int r = 0; r < world->size; r++) {
         if (!export_records[r].made) {
             char name[PL_RANK_NAME_BYTES];
 
             return pl_error_set(reterr, PL_MEMORY, "device memory on %s, device %d, %s: %s",
                                 pl_world_rank_name(world, r, name), world->topology.localities[r].ordinal,
-                                world->topology.localities[r].device, export_records[r].text);
+                                world->topology.localities[r].device, export_records[r].failure.text);
         }
     }
     return world->size > 1 ? share(world, span, export_records, deadline_ns, reterr) : PL_OK;
@@ -202,7 +202,7 @@ static void end_span(struct pl_world *world, struct pl_arena_gpu_block *span, in
     }
     /* It is undefined to release memory that another process has mapped; a rank that is gone has nothing mapped. */
     if (elsewhere && world->failure.status == PL_OK &&
-        world->bootstrap->barrier(world->bootstrap->context, deadline_ns, &error) != PL_OK) {
+        pl_bootstrap_vote(world->bootstrap, PL_OK, deadline_ns, &error) != PL_OK) {
         world->failure = error;
     }
     release_span(world, span);

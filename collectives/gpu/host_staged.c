@@ -246,12 +246,6 @@ static int waits_for(void *state, const struct pl_request *request)
     return pl_late_waits_for(d->host);
 }
 
-static bool serves(void *state, const struct pl_collective *c)
-{
-    (void)state;
-    return c->memory == PL_MEMORY_DEVICE;
-}
-
 /* ---- init and free ---- */
 
 static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
@@ -332,7 +326,6 @@ const struct pl_backend pl_backend_host_staged = {.name = "device",
                                                   .on_device = true,
                                                   .probe = probe,
                                                   .init = init,
-                                                  .serves = serves,
                                                   .post = post,
                                                   .progress = progress,
                                                   .block_until = block_until,

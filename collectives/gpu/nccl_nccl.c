@@ -11,7 +11,7 @@
  *
  * Requests that disagree may already run when the comparison shows it: then the communicator is aborted and every rank
  * reports the mismatch. Collectives for which NCCL's result would differ from what collective.h promises are left to
- * the next backend: see exact().
+ * the next backend: see serves().
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -139,10 +139,9 @@ static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
         bool has;
         ncclDataType_t type;
     } types[PL_DTYPE_COUNT] = {
-        [PL_FLOAT32] = {true, ncclFloat32}, [PL_FLOAT64] = {true, ncclFloat64},
-        [PL_FLOAT16] = {true, ncclFloat16}, [PL_BFLOAT16] = {true, PL_NCCL_BFLOAT16},
-        [PL_INT8] = {true, ncclInt8},       [PL_INT32] = {true, ncclInt32},
-        [PL_INT64] = {true, ncclInt64},     [PL_UINT8] = {true, ncclUint8},
+        [PL_FLOAT32] = {true, ncclFloat32},   [PL_FLOAT64] = {true, ncclFloat64}, [PL_FLOAT16] = {true, ncclFloat16},
+        [PL_BFLOAT16] = {true, ncclBfloat16}, [PL_INT8] = {true, ncclInt8},       [PL_INT32] = {true, ncclInt32},
+        [PL_INT64] = {true, ncclInt64},       [PL_UINT8] = {true, ncclUint8},
     };
 
     *ret_type = types[dtype].type;
@@ -153,8 +152,9 @@ static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
  * Whether NCCL's result is what collective.h promises. NCCL has no int16 and bool; its order of additions depends on
  * the layout; it averages and scales integers in their own width; its float minimum and maximum lose NaNs.
  */
-static bool exact(const struct nccl *n, const struct pl_collective *c)
+static bool serves(void *state, const struct pl_collective *c)
 {
+    const struct nccl *n = state;
     struct scaling scaling = scaling_of(n, c);
     ncclDataType_t type;
 
@@ -169,11 +169,6 @@ static bool exact(const struct nccl *n, const struct pl_collective *c)
     }
     return c->op != PL_MIN && c->op != PL_MAX &&
            (scaling.before == 1.0 || scaling.multiplied || c->kind == PL_ALLREDUCE);
-}
-
-static bool serves(void *state, const struct pl_collective *c)
-{
-    return c->memory == PL_MEMORY_DEVICE && exact(state, c);
 }
 
 static ncclResult_t make_factor(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, double factor,
@@ -581,7 +576,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     struct nccl *n = pl_memory_new(1, sizeof(*n), reterr);
     /* The time is within the deadline for making the world, so that the vote after it reaches all ranks in time. */
     int64_t join_ns = world->timeout_ns >= 0 && world->timeout_ns / 2 < JOIN_NS ? world->timeout_ns / 2 : JOIN_NS;
-    struct pl_vote vote = {.text = ""};
+    struct pl_packed_error vote = {.status = PL_OK};
     enum pl_status status;
 
     if (!n) { /* the other ranks are about to vote */
@@ -597,7 +592,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     n->queued_tail = &n->queued;
     status = allocate(n, reterr);
     /* No rank joins unless all can. */
-    vote.status = status;
+    vote.status = (int32_t)status;
     if (pl_world_vote(world, &vote, pl_deadline_after_ns(join_ns), status == PL_OK ? reterr : NULL) != PL_OK ||
         vote.status != PL_OK) {
         status = status != PL_OK ? status : pl_error_set(reterr, PL_PEER, "another rank could not prepare for NCCL");

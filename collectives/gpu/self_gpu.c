@@ -41,12 +41,6 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     return PL_OK;
 }
 
-static bool serves(void *state, const struct pl_collective *collective)
-{
-    (void)state;
-    return collective->memory == PL_MEMORY_DEVICE;
-}
-
 static enum pl_status launch(struct pl_stream_events *stream, const struct pl_collective *c, struct pl_error *reterr)
 {
     uint64_t count = pl_counts_get(c->counts, c->count, 0);
@@ -107,7 +101,6 @@ const struct pl_backend pl_backend_self_gpu = {.name = "self_gpu",
                                                .streamed = true,
                                                .probe = probe,
                                                .init = init,
-                                               .serves = serves,
                                                .post = post,
                                                .progress = progress,
                                                .stream_wait = stream_wait,

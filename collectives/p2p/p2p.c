@@ -613,16 +613,9 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     return PL_OK;
 }
 
-static bool serves(void *state, const struct pl_collective *collective)
-{
-    (void)state;
-    return collective->memory != PL_MEMORY_DEVICE;
-}
-
 const struct pl_backend pl_backend_p2p = {.name = "p2p",
                                           .probe = probe,
                                           .init = init,
-                                          .serves = serves,
                                           .post = post,
                                           .progress = progress,
                                           .cancel = cancel,

@@ -2,7 +2,7 @@
 /* Covers collectives/core/world_new.c, collectives/core/request.c, collectives/core/topology.c,
  * collectives/core/collective_check.c, collectives/p2p/check_calls.c. */
 /* Worlds, sub-worlds and requests; ranks that disagree; invalid arguments. */
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 
 #include "base/clock.h"
