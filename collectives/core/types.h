@@ -130,11 +130,11 @@ struct pl_late {
     struct pl_transfer out[2]; /* a query, an answer */
 };
 
-/** A block of arena memory in device memory, or one of host memory that is pinned. */
-struct pl_arena_gpu_block {
-    struct pl_arena_gpu_block *next;
-    uint32_t number; /* number of the block, equal on all ranks, from 1 */
-    bool pinned;     /* host memory: only `data` and `bytes` are used */
+/** A block of arena memory that is not a backend's: in device memory, private, or host memory that is pinned. */
+struct pl_arena_block {
+    struct pl_arena_block *next;
+    enum pl_memory memory; /* PL_MEMORY_HOST: private memory of a world whose ranks share none */
+    uint32_t number;       /* in device memory: number of the block, equal on all ranks, from 1 */
     char *data;
     uint64_t bytes;
     /* [size]: where this rank has mapped each rank's block; NULL: it has not mapped all of them */
@@ -146,12 +146,6 @@ enum { PL_ARENA_GPU_OFFSET_BITS = 40 }; /* for an offset in a block: a terabyte 
 struct pl_arena_gpu_mapping {
     char *data;
     bool imported;
-};
-
-/** A block of arena memory in a world whose ranks share no memory. */
-struct pl_arena_private_block {
-    struct pl_arena_private_block *next;
-    void *data;
 };
 
 struct pl_world {
@@ -176,9 +170,8 @@ struct pl_world {
     struct pl_progress *progress; /* may be NULL */
     const char *no_progress;      /* the reason then */
 
-    struct pl_arena_private_block *private_blocks;
-    struct pl_arena_gpu_block *gpu_blocks;
-    uint32_t gpu_block_number; /* number of the last block */
+    struct pl_arena_block *blocks; /* the newest first */
+    uint32_t gpu_block_number;     /* number of the last block in device memory */
     /* why ranks have not mapped each other's device memory; "" if they have, or have never tried */
     char gpu_not_mapped[PL_BACKEND_REASON_BYTES];
 
@@ -352,18 +345,17 @@ enum pl_status pl_arena_gpu_new(struct pl_world *world, uint64_t bytes, struct p
                                 struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_arena_gpu_pin(struct pl_world *world, const struct pl_span *host,
                                 struct pl_error *reterr) PL_MUST_CHECK;
-void pl_arena_gpu_free(struct pl_world *world, struct pl_span *span);
-void pl_arena_gpu_drop_all(struct pl_world *world);
+void pl_arena_gpu_end(struct pl_world *world, struct pl_arena_block *block, int64_t deadline_ns);
 
 /**
  * Find the block that holds `bytes` at `data`, and the offset in it; NULL if there is no such block or ranks have not
  * mapped it.
  */
-const struct pl_arena_gpu_block *pl_arena_gpu_find(const struct pl_world *world, const void *data, uint64_t bytes,
-                                                   uint64_t *ret_offset);
+const struct pl_arena_block *pl_arena_gpu_find(const struct pl_world *world, const void *data, uint64_t bytes,
+                                               uint64_t *ret_offset);
 
 /** The block with that number; NULL if there is none. */
-const struct pl_arena_gpu_block *pl_arena_gpu_numbered(const struct pl_world *world, uint32_t number);
+const struct pl_arena_block *pl_arena_gpu_numbered(const struct pl_world *world, uint32_t number);
 
 /*
  * A collective that consists of several others: a chain of requests. All of them enter the world's queue at the post,

@@ -46,7 +46,7 @@ enum { MULTI_RANK_VERSION = 23000 }; /* NCCL 2.30 */
 /* Sets of ranks whose kernels NCCL can run beside each other on one device; the job's ranks are one of them. */
 enum { SETS_WITHOUT_WARNING = 4 };
 
-enum { WORD_COMPARISON = 1, WORD_AFTER }; /* words after the event of stream_events.h */
+enum { WORD_COMPARISON = 1 }; /* after the event of stream_events.h */
 
 struct nccl {
     struct pl_world *world;
@@ -60,8 +60,7 @@ struct nccl {
     int *comm_rank_of;   /* [size]: a rank's number in the communicator */
     bool identity_order; /* whether that number is the rank itself */
 
-    struct pl_request *queued; /* posted, but not given to NCCL yet; linked by WORD_AFTER */
-    struct pl_request **queued_tail;
+    struct pl_request *queued;        /* the first that is posted, but not given to NCCL yet */
     struct pl_request *launching;     /* given to NCCL, but not launched yet; may be NULL */
     struct pl_deferred_error failure; /* the one that NCCL or the device has reported */
     int64_t failed_ns;                /* when it was reported */
@@ -72,11 +71,6 @@ struct nccl {
 static struct pl_call_comparison **comparison_of(struct pl_request *request)
 {
     return (struct pl_call_comparison **)(void *)&request->scratch[WORD_COMPARISON];
-}
-
-static struct pl_request **after(struct pl_request *request)
-{
-    return (struct pl_request **)(void *)&request->scratch[WORD_AFTER];
 }
 
 static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
@@ -330,10 +324,7 @@ static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
     PL_TRY(status);
     status = launch(n, request, reterr);
     n->launching = request;
-    n->queued = *after(request);
-    if (!n->queued) {
-        n->queued_tail = &n->queued;
-    }
+    n->queued = request->next && request->next->phase == PL_REQUEST_RUNNING ? request->next : NULL;
     /* also after a failure: the group belongs to the thread, and any later NCCL call of the thread would be part of
      * it */
     closed = n->library.GroupEnd();
@@ -384,8 +375,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     if (!(request->collective.flags & PL_AGREED) && n->size > 1) {
         PL_TRY(pl_compare_calls_start(&n->comparisons, &request->signature, NULL, comparison_of(request), reterr));
     }
-    *n->queued_tail = request;
-    n->queued_tail = after(request);
+    n->queued = n->queued ? n->queued : request;
     return PL_OK;
 }
 
@@ -589,7 +579,6 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     n->size = pl_world_size(world);
     n->identity_order = true;
     n->comparisons.world = world;
-    n->queued_tail = &n->queued;
     status = allocate(n, reterr);
     /* No rank joins unless all can. */
     vote.status = (int32_t)status;
