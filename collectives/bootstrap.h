@@ -37,9 +37,6 @@ struct pl_bootstrap {
     enum pl_status (*exchange)(void *context, const struct pl_error *failed, const void *send, void *recv, size_t bytes,
                                int64_t deadline_ns, struct pl_error *reterr);
 
-    /** End the whole job at once with exit status `code`, or as much of it as this process can end. Does not return. */
-    void (*abort)(void *context, int code);
-
     /** Make a bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
     enum pl_status (*split)(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
                             int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);

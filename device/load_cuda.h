@@ -152,12 +152,15 @@ struct pl_device {
     CUstream service;           /* stream for work that is waited for at once */
     int64_t service_timeout_ns; /* timeout of that work: longer than a working device needs to fill its own memory */
     pthread_mutex_t loading;    /* held while a thread loads the kernels */
+    pthread_mutex_t order;      /* held while an event gets its number and is recorded */
+    uint64_t numbers;           /* guarded by `order` */
     pthread_mutex_t lock;
     struct {
         CUresult failure; /* the error that ended the context's work */
         char text[PL_ERROR_CAUSE_BYTES];
         struct pl_kernels *kernels; /* NULL before their first use, which loads them */
         struct pl_device_late late;
+        struct pl_device_event *spare_events;
         int subset_worlds; /* see pl_device_subset_worlds() */
     } synced;
 };
@@ -200,6 +203,9 @@ bool pl_device_cuda_is_late(struct pl_device *device);
             pl_log(PL_LOG_DEBUG, "%s", pl_cuda_error_.cause);                                                          \
         }                                                                                                              \
     } while (0)
+
+/** Releases the events that have no user. */
+void pl_device_events_free(struct pl_device *device);
 
 /** Unloads the kernels if they were loaded. The context must be current. */
 void pl_device_kernels_free(struct pl_device *device);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const int64_t NAP_SHORTEST_NS = 5 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = PL_NS_PER_MS;
@@ -221,12 +220,6 @@ static enum pl_status self_split(void *context, const int *ranks, int count, enu
     return pl_bootstrap_new_self(ret_bootstrap, reterr);
 }
 
-void pl_bootstrap_abort_process(void *context, int code)
-{
-    (void)context;
-    _exit(code);
-}
-
 static void self_free(struct pl_bootstrap *bootstrap)
 {
     free(bootstrap);
@@ -243,7 +236,6 @@ enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct
                                        .context = bootstrap,
                                        .size = 1,
                                        .exchange = pl_bootstrap_exchange,
-                                       .abort = pl_bootstrap_abort_process,
                                        .split = self_split,
                                        .any_thread = true,
                                        .free = self_free};

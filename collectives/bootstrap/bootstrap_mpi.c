@@ -169,14 +169,6 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
     return done;
 }
 
-static void abort_job(void *context, int code)
-{
-    struct mpi_endpoint *endpoint = context;
-
-    MPI_Abort(endpoint->comm, code);
-    pl_bootstrap_abort_process(NULL, code);
-}
-
 static void endpoint_free(struct pl_bootstrap *bootstrap)
 {
     struct mpi_endpoint *endpoint = bootstrap->context;
@@ -237,7 +229,6 @@ static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstra
                                                 .rank = endpoint->rank,
                                                 .size = endpoint->size,
                                                 .exchange = pl_bootstrap_exchange,
-                                                .abort = abort_job,
                                                 .split = split,
                                                 .any_thread = level == MPI_THREAD_MULTIPLE,
                                                 .transport = &endpoint->transport,

@@ -150,9 +150,6 @@ static inline enum pl_status pl_bootstrap_allgather(const struct pl_bootstrap *b
 enum pl_status pl_bootstrap_exchange(void *bootstrap, const struct pl_error *failed, const void *send, void *recv,
                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** pl_bootstrap.abort for a job that is this process. */
-void pl_bootstrap_abort_process(void *context, int code);
-
 /**
  * The number of connections between two ranks of the job that `environment` describes, and the interface that they use.
  * 1: Open MPI keeps its defaults. The result depends only on variables that mpirun gives to all ranks alike:

@@ -278,7 +278,6 @@ static enum pl_status endpoint_new(struct hub *hub, int rank, struct pl_bootstra
                                                 .rank = rank,
                                                 .size = hub->size,
                                                 .exchange = pl_bootstrap_exchange,
-                                                .abort = pl_bootstrap_abort_process,
                                                 .split = split,
                                                 .any_thread = true,
                                                 .transport = &endpoint->transport,

@@ -215,9 +215,6 @@ struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);
 /** Process id of `rank` as this process sees it; 0 if it is on another host. Ranks that are threads share one. */
 pid_t pl_world_pid_of(const struct pl_world *world, int rank);
 
-/** Where `rank` runs. */
-const struct pl_locality *pl_world_locality(const struct pl_world *world, int rank);
-
 /**
  * The host world: a world of the same ranks without devices, for data that the hosts have to exchange. NULL unless
  * there are several ranks and each has a device.
@@ -262,9 +259,6 @@ int pl_world_local_of(const struct pl_world *world, int rank);
 
 /** Whether every rank is a thread of this process. */
 bool pl_world_is_one_process(const struct pl_world *world);
-
-/** The ring order: rank order[i] is at position i of a ring. */
-const int *pl_world_ring_order(const struct pl_world *world);
 
 /**
  * Sizes and offsets of the ranks' blocks. `counts` may be NULL; then each block has `count` elements: see struct

@@ -104,7 +104,7 @@ struct pl_topology {
     int *host_of;                   /* [size] */
     int *local_of;                  /* [size]: rank among those of its host */
     pid_t *pid_of;                  /* [size]: 0 on other hosts */
-    int *order;                     /* [size]: ring position -> rank */
+    int *order;                     /* [size]: rank order[i] is at position i of a ring */
     int *global_ranks;              /* [size]: see pl_world_global_rank() */
     struct pl_locality *localities; /* [size] */
     int hosts;

@@ -234,7 +234,7 @@ static void cancel(void *state, struct pl_request *request)
         pl_device_stream_finish(pl_world_device(d->world), d->up.stream, deadline_ns, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "device: its last copies did not end before the deadline");
     }
-    pl_stream_events_give_back(&d->down, &d->event);
+    pl_device_event_release(PL_TAKE(d->event));
 }
 
 static int waits_for(void *state, const struct pl_request *request)

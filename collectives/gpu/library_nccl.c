@@ -108,7 +108,7 @@ static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int
         mine.failure = pl_bootstrap_pack_error(&own);
     }
     PL_TRY(pl_bootstrap_allgather(bootstrap, &mine, all, sizeof(mine), deadline_ns, reterr));
-    mine = all[pl_world_ring_order(world)[0]];
+    mine = all[world->topology.order[0]];
     if (mine.failure.status != PL_OK) {
         return pl_error_set(reterr, (enum pl_status)mine.failure.status, "%s", mine.failure.text);
     }

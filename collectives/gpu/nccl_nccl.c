@@ -338,7 +338,7 @@ static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
     struct pl_request *request = n->launching;
 
     PL_TRY(finish(n, &request->collective, reterr));
-    PL_TRY(pl_device_event_record(n->device, *pl_stream_events_event_of(request), n->stream.stream, reterr));
+    PL_TRY(pl_device_event_record(n->device, (*pl_stream_events_event_of(request))->event, n->stream.stream, reterr));
     request->launched = true;
     request->progress_count++;
     n->launching = NULL;
@@ -466,7 +466,7 @@ static void cancel(void *state, struct pl_request *request)
         /* the query records work that hangs on the device */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_QUERY_NS), NULL);
     }
-    pl_stream_events_give_back(&n->stream, pl_stream_events_event_of(request));
+    pl_device_event_release(PL_TAKE(*pl_stream_events_event_of(request)));
     pl_compare_calls_release(&n->comparisons, PL_TAKE(*comparison_of(request)));
     n->queued = NULL;
     n->launching = NULL;
@@ -504,13 +504,13 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     may_share = is_loaded && takes_shared_devices(&library);
     for (int r = 0; r < size; r++) {
         for (int other = 0; other < r && !may_share; other++) {
-            if (strcmp(pl_world_locality(world, r)->device, pl_world_locality(world, other)->device) == 0) {
+            if (strcmp(world->topology.localities[r].device, world->topology.localities[other].device) == 0) {
                 snprintf(
                     reason, PL_BACKEND_REASON_BYTES,
                     "ranks %d and %d share %s, but NCCL needs one GPU per rank; from 2.30 on it can share one: set "
                     "NCCL_MULTI_RANK_GPU_ENABLE=1",
                     pl_world_global_rank(world, other), pl_world_global_rank(world, r),
-                    pl_world_locality(world, r)->device);
+                    world->topology.localities[r].device);
                 return false;
             }
         }
@@ -551,8 +551,8 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s", reason);
     }
     for (int comm_rank = 0; comm_rank < n->size; comm_rank++) {
-        n->comm_rank_of[pl_world_ring_order(n->world)[comm_rank]] = comm_rank;
-        n->identity_order = n->identity_order && pl_world_ring_order(n->world)[comm_rank] == comm_rank;
+        n->comm_rank_of[n->world->topology.order[comm_rank]] = comm_rank;
+        n->identity_order = n->identity_order && n->world->topology.order[comm_rank] == comm_rank;
     }
     n->library.device = n->device;
     /* not while kernels of NCCL run, which wait for other ranks; from here on the device is current in this thread */
@@ -599,7 +599,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
             "rank %d: more than %d sets of ranks use cuda:%d by NCCL; if operations of several sets run at the same "
             "time, their kernels may not fit on the GPU and wait for each other for ever: use fewer sets on GPUs, or "
             "wait for the operations of one set before those of the next",
-            pl_world_global_rank(world, n->rank), SETS_WITHOUT_WARNING, pl_world_locality(world, n->rank)->ordinal);
+            pl_world_global_rank(world, n->rank), SETS_WITHOUT_WARNING, world->topology.localities[n->rank].ordinal);
     }
     *ret_state = n;
     return PL_OK;
@@ -612,7 +612,7 @@ static void describe(void *state, struct pl_text *text)
     pl_text_printf(text, "  NCCL %d.%d.%d; ranks 0 to %d of its communicator: ranks", n->library.version / 10000,
                    n->library.version / 100 % 100, n->library.version % 100, n->size - 1);
     for (int comm_rank = 0; comm_rank < n->size; comm_rank++) {
-        pl_text_printf(text, " %d", pl_world_ring_order(n->world)[comm_rank]);
+        pl_text_printf(text, " %d", n->world->topology.order[comm_rank]);
     }
     if (n->world->is_subset) {
         pl_text_printf(text, "; at most %d CTAs a kernel", PL_NCCL_SUBSET_CTAS);

@@ -63,13 +63,13 @@ static enum pl_status launch(struct pl_stream_events *stream, const struct pl_co
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_stream_events *stream = state;
-    void **event = pl_stream_events_event_of(request);
+    struct pl_device_event **event = pl_stream_events_event_of(request);
 
     (void)ret_done;
     PL_TRY(pl_stream_events_post(stream, request, reterr));
     PL_TRY(pl_stream_events_begin(stream, request, stream->stream, reterr));
     PL_TRY(launch(stream, &request->collective, reterr));
-    PL_TRY(pl_device_event_record(stream->device, *event, stream->stream, reterr));
+    PL_TRY(pl_device_event_record(stream->device, (*event)->event, stream->stream, reterr));
     request->launched = true;
     return PL_OK;
 }
@@ -86,7 +86,8 @@ static enum pl_status stream_wait(void *state, struct pl_request *request, void 
 
 static void cancel(void *state, struct pl_request *request)
 {
-    pl_stream_events_give_back(state, pl_stream_events_event_of(request));
+    (void)state;
+    pl_device_event_release(PL_TAKE(*pl_stream_events_event_of(request)));
 }
 
 static void describe(void *state, struct pl_text *text)

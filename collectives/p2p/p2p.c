@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/core/backend.h"
+#include "collectives/core/types.h"
 #include "collectives/p2p/state.h"
 #include "collectives/reduce/compress.h"
 #include "collectives/world_private.h"
@@ -589,7 +589,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     p2p->kernel = pl_kernel_best();
     p2p->rank = pl_world_rank(world);
     p2p->size = (int)size;
-    p2p->order = pl_world_ring_order(world);
+    p2p->order = world->topology.order;
     p2p->position_of = pl_memory_new(size, sizeof(*p2p->position_of), reterr);
     p2p->send_at = pl_memory_new(size + 1, sizeof(*p2p->send_at), reterr);
     p2p->recv_at = pl_memory_new(size + 1, sizeof(*p2p->recv_at), reterr);
