@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers programs/trial/devices.c. */
-#include "programs/trial/devices.h"
+#include "programs/trial/trial.h"
 
 #include "base/file.h"
 #include "tests/unit/entrypoint/tree.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers programs/trial/folder.c. */
-#include "programs/trial/folder.h"
+#include "programs/trial/trial.h"
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -85,7 +85,7 @@ START_TEST(a_trial_finds_a_job_of_its_own)
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"training\": {}}");
     tree_write(&tree, "input/data/training/a", "data");
     ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_name(tree.job, root(&tree), 3, &folder, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, root(&tree), 3, &folder, &tree.error), &tree.error);
     for (int run = 0; run < 2; run++) { /* folders that exist already are no obstacle */
         ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
     }
@@ -119,7 +119,7 @@ START_TEST(what_is_to_be_kept_lies_outside)
     snprintf(path, sizeof(path), "%s/kept", tree.base);
     tree_env(&tree, "PACELINE_CHECKPOINT_DIR", path);
     ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_name(tree.job, root(&tree), 12, &folder, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, root(&tree), 12, &folder, &tree.error), &tree.error);
     ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
     tree_write(&tree, "sweep/trial-0012/model/weights", "w");
     tree_write(&tree, "sweep/trial-0012/output/failure",
@@ -147,7 +147,7 @@ START_TEST(a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_
     tree_setup(&tree);
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"training\": {}}");
     ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_name(tree.job, root(&tree), 12, &folder, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, root(&tree), 12, &folder, &tree.error), &tree.error);
     ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
     snprintf(path, sizeof(path), "%s/sweep/trial-0012/input/config/inputdataconfig.json", tree.base);
     ck_assert_int_eq(lstat(path, &info), 0);
@@ -162,19 +162,19 @@ END_TEST
 
 START_TEST(a_folder_belongs_to_one_trial_at_a_time)
 {
-    PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
-    PL_AUTO_CLOSE int fd = -1;
+    PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE, other = PL_TRIAL_FOLDER_NONE;
     struct tree tree;
-    int other_fd = -1;
 
     tree_setup(&tree);
+    tree_write(&tree, "checkpoints/trial-0000.model/w", "w");
     ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_name(tree.job, root(&tree), 1, &folder, &tree.error), &tree.error);
-    ck_assert_ok(pl_trial_folder_lock(&folder, &fd, &tree.error), &tree.error);
-    ck_assert_int_eq(pl_trial_folder_lock(&folder, &other_fd, &tree.error), PL_LIMIT);
-    ck_assert_int_eq(other_fd, -1);
-    pl_file_close_at(&fd);
-    ck_assert_ok(pl_trial_folder_lock(&folder, &fd, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, root(&tree), 1, &folder, &tree.error), &tree.error);
+    ck_assert_int_eq(pl_trial_folder_take(tree.job, root(&tree), 1, &other, &tree.error), PL_LIMIT);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "/sweep/trial-0001' is that of a trial that runs"));
+    ck_assert_ok(pl_trial_folder_take(tree.job, root(&tree), -1, &other, &tree.error), &tree.error);
+    ck_assert_int_eq(other.number, 2); /* 0 has files, and 1 runs */
+    pl_trial_folder_done(&folder);
+    ck_assert_ok(pl_trial_folder_take(tree.job, root(&tree), 1, &folder, &tree.error), &tree.error);
     tree_done(&tree);
 }
 END_TEST

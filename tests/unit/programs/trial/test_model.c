@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers programs/trial/model.c. */
-#include "programs/trial/model.h"
+#include "programs/trial/trial.h"
 
 #include "base/memory.h"
 #include "tests/support/scratch.h"
