@@ -308,6 +308,14 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
     }
 }
 
+void pl_trial_folder_remove(const struct pl_trial_folder *folder)
+{
+    rmdir(folder->output_data);
+    rmdir(folder->checkpoints);
+    rmdir(folder->model);
+    pl_file_remove_tree(folder->base);
+}
+
 void pl_trial_folder_done(struct pl_trial_folder *folder)
 {
     pl_file_close_at(&folder->fd);

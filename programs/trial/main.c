@@ -29,7 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
+#include <sys/param.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -53,8 +53,7 @@ struct trial {
     int64_t number, gpus, cpus, processes, slot; /* -1: not named */
     struct pl_strv hyperparameters;
     struct pl_trial_folder folder;
-    int checkpoints_fd, output_fd; /* opened before the mounts hide these directories */
-    bool own_tree, fresh;          /* fresh: it began without checkpoints */
+    bool own_tree, fresh; /* fresh: it began without checkpoints */
     struct pl_trial_shared shared;
     struct pl_pattern *pattern;
     struct pl_text lines[2]; /* unfinished ones, of stdout and stderr */
@@ -149,10 +148,8 @@ static enum pl_status set_port(struct pl_environment *environment, struct pl_err
 static double stop_s(const struct pl_job *job)
 {
     const double whole_s = (double)job->settings.stop_ns / (double)PL_NS_PER_S;
-    const double own_s =
-        whole_s - STOP_EARLIER_S > whole_s * STOP_SHARE ? whole_s - STOP_EARLIER_S : whole_s * STOP_SHARE;
 
-    return own_s > STOP_LEAST_S ? own_s : STOP_LEAST_S;
+    return MAX(STOP_LEAST_S, MAX(whole_s - STOP_EARLIER_S, whole_s * STOP_SHARE));
 }
 
 static enum pl_status make_environment(const struct trial *trial, struct pl_environment **ret_environment,
@@ -179,23 +176,6 @@ static enum pl_status make_environment(const struct trial *trial, struct pl_envi
     return PL_OK;
 }
 
-static enum pl_status open_folder(const char *path, int *ret_fd, struct pl_error *reterr)
-{
-    *ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '%s'", path);
-}
-
-static bool is_empty(const char *path)
-{
-    PL_AUTO_DIRECTORY DIR *directory = opendir(path);
-    const struct dirent *entry = directory ? readdir(directory) : NULL;
-
-    while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)) {
-        entry = readdir(directory);
-    }
-    return !entry;
-}
-
 /* Makes the trial's folders, and this process's /opt/ml that of the trial. */
 static enum pl_status make_tree(struct trial *trial, struct pl_error *reterr)
 {
@@ -209,10 +189,8 @@ static enum pl_status make_tree(struct trial *trial, struct pl_error *reterr)
            trial->own_tree ? "has folders of its own by mounts"
                            : "shares the job's folders, because the system allows no mounts: ",
            trial->own_tree ? "" : error.cause);
+    trial->fresh = access(trial->folder.checkpoints, F_OK) != 0; /* an empty folder was removed */
     PL_TRY(pl_trial_folder_make(trial->job, &trial->folder, &kind, reterr));
-    PL_TRY(open_folder(trial->checkpoints, &trial->checkpoints_fd, reterr));
-    PL_TRY(open_folder(trial->job->paths.output_data, &trial->output_fd, reterr));
-    trial->fresh = is_empty(trial->folder.checkpoints);
     pl_trial_shared_note(trial->job, &trial->shared);
     return trial->own_tree ? pl_trial_mounts_make(trial->job, &trial->folder, reterr) : PL_OK;
 }
@@ -270,8 +248,8 @@ static int code_of(const struct pl_exit_report *exit_report)
     return exit_report->signalled ? 128 + exit_report->code : exit_report->code;
 }
 
-/* Looks at what the trial has left, and sends the result. */
-static void judge(struct trial *trial, const struct pl_exit_report *exit_report)
+/* Tells the sweep what the trial has left. */
+static void report_end(struct trial *trial, const struct pl_exit_report *exit_report)
 {
     const char *model = trial->own_tree ? trial->job->paths.model : trial->folder.model;
     const char *state = pl_exit_report_ok(exit_report) ? "completed" : "failed";
@@ -295,26 +273,6 @@ static void judge(struct trial *trial, const struct pl_exit_report *exit_report)
     }
     pl_text_mask(reason.data, reason.length);
     send_result(trial, state, code_of(exit_report), !empty, pl_text_string(&reason));
-}
-
-/* Removes what the trial does not need any more: its configuration, and output and checkpoints if they are empty. */
-static void remove_folders(const struct trial *trial)
-{
-    const struct {
-        int fd;
-        const char *suffix;
-    } kept[] = {{trial->output_fd, ""}, {trial->checkpoints_fd, ""}, {trial->checkpoints_fd, ".model"}};
-
-    if (trial->own_tree) { /* its mount point is in the trial's folder */
-        umount2(trial->job->paths.output_data, MNT_DETACH);
-    }
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(kept); i++) {
-        char name[32];
-
-        snprintf(name, sizeof(name), "trial-%04d%s", trial->folder.number, kept[i].suffix);
-        unlinkat(kept[i].fd, name, AT_REMOVEDIR);
-    }
-    pl_file_remove_tree(trial->folder.base);
 }
 
 /* Makes standard input's socket the link, and /dev/null standard input. */
@@ -343,9 +301,12 @@ static enum pl_status run(struct trial *trial, const struct pl_signals *signals,
     status = make_tree(trial, reterr);
     status = status == PL_OK ? run_program(trial, signals, exit_report, reterr) : status;
     if (status == PL_OK && trial->linked) {
-        judge(trial, exit_report);
+        report_end(trial, exit_report);
     }
-    remove_folders(trial);
+    if (trial->own_tree) {
+        pl_trial_mounts_undo(trial->job);
+    }
+    pl_trial_folder_remove(&trial->folder);
     return status;
 }
 
@@ -389,14 +350,12 @@ static enum pl_status read_options(struct trial *trial, int argc, char **argv, b
     return status == PL_END ? PL_OK : status;
 }
 
-static enum pl_status open_job(struct trial *trial, const struct pl_environment *environment, char **self_at, int count,
+static enum pl_status open_job(struct trial *trial, const struct pl_environment *environment, char **self_at,
                                char **words, struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
 
-    for (int i = 0; i < count; i++) {
-        PL_TRY(pl_strv_add(&command, words[i], reterr));
-    }
+    PL_TRY(pl_strv_add_list(&command, (const char *const *)words, reterr));
     PL_TRY(trial->linked ? open_link(trial, reterr) : PL_OK);
     PL_TRY(pl_companion_find_paceline(self_at, reterr));
     return pl_job_new(environment, *self_at, &command, &trial->job, reterr);
@@ -412,9 +371,7 @@ int main(int argc, char **argv)
                           .slot = -1,
                           .processes = 1,
                           .hyperparameters = PL_STRV_NONE,
-                          .folder = PL_TRIAL_FOLDER_NONE,
-                          .checkpoints_fd = -1,
-                          .output_fd = -1};
+                          .folder = PL_TRIAL_FOLDER_NONE};
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
     struct pl_signals signals = PL_SIGNALS_NONE;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
@@ -434,7 +391,7 @@ int main(int argc, char **argv)
     }
     status = pl_environment_new(&environment, &error);
     status = status == PL_OK ? pl_signals_open(&signals, &error) : status;
-    status = status == PL_OK ? open_job(&trial, environment, &self, argc - optind, argv + optind, &error) : status;
+    status = status == PL_OK ? open_job(&trial, environment, &self, argv + optind, &error) : status;
     status = status == PL_OK ? run(&trial, &signals, &exit_report, &error) : status;
     if (status != PL_OK) {
         if (trial.linked) {

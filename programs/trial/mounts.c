@@ -74,6 +74,15 @@ enum pl_status pl_trial_mounts_make(const struct pl_job *job, const struct pl_tr
     return pl_mounts_make_read_only(job->paths.input_data, reterr);
 }
 
+void pl_trial_mounts_undo(const struct pl_job *job)
+{
+    PL_AUTO_TEXT struct pl_text root = PL_TEXT_NONE;
+
+    pl_job_checkpoints(job, &root);
+    umount2(pl_text_string(&root), MNT_DETACH); /* it may lie outside */
+    umount2(job->paths.base, MNT_DETACH);
+}
+
 static const struct {
     const char *name, *variable;
 } shared_folders[] = {{"model", "SM_MODEL_DIR"}, {"checkpoints", "PACELINE_CHECKPOINT_DIR"}};

@@ -73,6 +73,9 @@ enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_
  */
 void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text *text);
 
+/** Removes what the trial does not need any more: the folder, and what it has left empty. */
+void pl_trial_folder_remove(const struct pl_trial_folder *folder);
+
 void pl_trial_folder_done(struct pl_trial_folder *folder);
 
 /* mounts.c */
@@ -92,6 +95,9 @@ enum pl_status pl_trial_mounts_enter(const struct pl_job *job, struct pl_error *
  */
 enum pl_status pl_trial_mounts_make(const struct pl_job *job, const struct pl_trial_folder *folder,
                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** This process sees the job's folders again. */
+void pl_trial_mounts_undo(const struct pl_job *job);
 
 /** When the folders that trials share without mounts were changed: the job's model and checkpoints. */
 struct pl_trial_shared {
