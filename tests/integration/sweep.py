@@ -35,12 +35,14 @@ class Job:
         self.command = []  # what runs paceline
         self.hyperparameters = {"sagemaker_program": json.dumps("trial"), "epochs": "9"}
 
+    def environment(self, variables):
+        return {**os.environ, "SAGEMAKER_BASE_DIR": str(self.base), **variables}
+
     def start(self, **variables):
         values = {**self.hyperparameters, "paceline_sweep": json.dumps(self.specification)}
         (self.base / "input/config/hyperparameters.json").write_text(json.dumps(values))
         self.log = open(self.base / "log", "w+")
-        environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(self.base), **variables}
-        self.process = subprocess.Popen([*self.command, PACELINE, "train"], env=environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen([*self.command, PACELINE, "train"], env=self.environment(variables), stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
         return self
 
     def end(self, code=0):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/sweep/space.c, programs/sweep/space_expand.c, and the slots of programs/sweep/hosts.c. */
+/* Covers programs/sweep/hosts.c, programs/sweep/space.c, programs/sweep/space_expand.c. */
 #include "programs/sweep/sweep.h"
 
 #include "base/text.h"
