@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a specification. Each error has the place and what was expected. */
+/* Reads a specification. Each error has the place and what was expected; the first one is kept, and what is read after
+ * it does not count. */
 #include "programs/sweep/space.h"
 
 #include "base/file.h"
@@ -23,12 +24,11 @@ enum {
 /* A value of the text, with what a message needs. */
 struct value {
     const char *source;
+    struct pl_error *error;             /* the first one */
     const struct pl_python_json *node;  /* NULL if there is no such value, or it is a member and null */
     const struct pl_python_json *above; /* what it is or would be a part of; NULL for the root */
     const char *name;                   /* its own, or that of the list in which it is; NULL for the root */
 };
-
-static const char *const kind_names[] = {"choice", "int", "float", "log", NULL};
 
 static bool is(const struct value *value, enum pl_python_json_kind kind)
 {
@@ -45,11 +45,16 @@ static bool is_scalar(const struct value *value)
     return is_number(value) || is(value, PL_PYTHON_JSON_STRING) || is(value, PL_PYTHON_JSON_BOOL);
 }
 
+static size_t count_of(const struct value *value)
+{
+    return value->node ? pl_python_json_count(value->node) : 0;
+}
+
 static struct value child(const struct value *above, const struct pl_python_json *node)
 {
     const char *name = node ? pl_python_json_name(node) : NULL;
 
-    return (struct value){above->source, node, above->node, name ? name : above->name};
+    return (struct value){above->source, above->error, node, above->node, name ? name : above->name};
 }
 
 /* Iterate over the items of a list or the members of an object; `node` is NULL after the last. */
@@ -68,427 +73,372 @@ static struct value member(const struct value *object, const char *name)
     const struct pl_python_json *node = pl_python_json_member(object->node, name);
 
     node = node && pl_python_json_kind(node) != PL_PYTHON_JSON_NULL ? node : NULL;
-    return (struct value){object->source, node, object->node, name};
+    return (struct value){object->source, object->error, node, object->node, name};
 }
 
-/* Sets the error with the place, "expected `expected`, found ...", and returns PL_INVALID. */
-static enum pl_status wrong(const struct value *value, const char *expected, struct pl_error *reterr)
+/* If the value is not right, sets the error: its place, "expected `expected`, found ...". Returns `right`. */
+static bool expect(const struct value *value, bool right, const char *expected)
 {
     const struct pl_python_json *place = value->node ? value->node : value->above;
     PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
 
+    if (right || value->error->status != PL_OK) {
+        return right;
+    }
     if (is_scalar(value)) {
         pl_sweep_space_print_value(value->node, &found);
     } else {
         pl_text_append(&found,
                        value->node ? pl_python_json_kind_text(pl_python_json_kind(value->node)) : "nothing or null");
     }
-    return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: %.100s%sexpected %s, found %.*s%s", value->source,
-                        pl_python_json_line(place), pl_python_json_column(place), value->name ? value->name : "",
-                        value->name ? ": " : "", expected, SHOWN_BYTES, pl_text_string(&found),
-                        found.length > SHOWN_BYTES ? "..." : "");
+    pl_error_set(value->error, PL_INVALID, "%s, line %u, column %u: %.100s%sexpected %s, found %.*s%s", value->source,
+                 pl_python_json_line(place), pl_python_json_column(place), value->name ? value->name : "",
+                 value->name ? ": " : "", expected, SHOWN_BYTES, pl_text_string(&found),
+                 found.length > SHOWN_BYTES ? "..." : "");
+    return right;
 }
 
-static enum pl_status read_text(const struct value *value, const char **ret_text, struct pl_error *reterr)
+/* Sets the error if memory is out. */
+static void *new_items(const struct value *value, size_t count, size_t item_bytes)
 {
-    PL_TRY(is(value, PL_PYTHON_JSON_STRING) ? PL_OK : wrong(value, "a string", reterr));
-    *ret_text = pl_python_json_text(value->node);
-    return PL_OK;
+    struct pl_error error = PL_ERROR_NONE;
+
+    return pl_memory_new(count, item_bytes, value->error->status == PL_OK ? value->error : &error);
 }
 
-static enum pl_status read_number(const struct value *value, bool whole, double least, double most, double *ret_number,
-                                  struct pl_error *reterr)
+static char *copy_text(const struct value *value, const char *text)
+{
+    char *copy = new_items(value, strlen(text) + 1, 1);
+
+    return copy ? strcpy(copy, text) : NULL;
+}
+
+/* Returns the text of a string, or "". */
+static const char *read_text(const struct value *value)
+{
+    return expect(value, is(value, PL_PYTHON_JSON_STRING), "a string") ? pl_python_json_text(value->node) : "";
+}
+
+static double read_number(const struct value *value, bool whole, double least, double most)
 {
     const double number = is_number(value) ? pl_python_json_double(value->node) : (double)NAN;
     char expected[80] = "a number";
 
-    if (number >= least && number <= most && !(whole && number != trunc(number))) {
-        *ret_number = number;
-        return PL_OK;
-    }
     if (whole) {
         snprintf(expected, sizeof(expected), "a whole number from %.0f to %.0f", least, most);
     } else if (isfinite(least)) {
         snprintf(expected, sizeof(expected), "a number from %.15g to %.15g", least, most);
     }
-    return wrong(value, expected, reterr);
+    return expect(value, number >= least && number <= most && !(whole && number != trunc(number)), expected) ? number
+                                                                                                             : least;
 }
 
-/* Finds the index of a word in `words`, which ends with NULL; `expected` lists them for the error. */
-static enum pl_status read_word(const struct value *value, const char *const *words, const char *expected,
-                                size_t *ret_index, struct pl_error *reterr)
+static double read_optional(const struct value *object, const char *name, bool whole, double least, double most,
+                            double otherwise)
 {
-    for (size_t i = 0; is(value, PL_PYTHON_JSON_STRING) && words[i]; i++) {
-        if (strcmp(words[i], pl_python_json_text(value->node)) == 0) {
-            *ret_index = i;
-            return PL_OK;
-        }
+    const struct value value = member(object, name);
+
+    return value.node ? read_number(&value, whole, least, most) : otherwise;
+}
+
+/* Returns the index of a word in `words`, which ends with NULL; `expected` lists them for the error. */
+static int read_word(const struct value *value, const char *const *words, const char *expected)
+{
+    const char *text = is(value, PL_PYTHON_JSON_STRING) ? pl_python_json_text(value->node) : "";
+    int at = 0;
+
+    while (words[at] && strcmp(words[at], text) != 0) {
+        at++;
     }
-    return wrong(value, expected, reterr);
+    return expect(value, words[at], expected) ? at : 0;
 }
 
 /* Checks that the value is an object, and that it has only members of `names`, which ends with NULL. */
-static enum pl_status check_object(const struct value *value, const char *const *names, struct pl_error *reterr)
+static void check_object(const struct value *value, const char *const *names)
 {
-    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+    expect(value, is(value, PL_PYTHON_JSON_OBJECT), "an object");
+    for (struct value item = first(value); item.node && value->error->status == PL_OK; item = next(value, &item)) {
+        PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+        bool known = false;
 
-    PL_TRY(is(value, PL_PYTHON_JSON_OBJECT) ? PL_OK : wrong(value, "an object", reterr));
-    for (struct value item = first(value); item.node; item = next(value, &item)) {
-        size_t at = 0;
-
-        while (names[at] && strcmp(names[at], item.name) != 0) {
-            at++;
-        }
-        if (names[at]) {
-            continue;
-        }
         for (size_t i = 0; names[i]; i++) {
+            known = known || strcmp(names[i], item.name) == 0;
             pl_text_printf(&list, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
         }
-        return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: %.100s is not known here: expected %s",
-                            value->source, pl_python_json_line(item.node), pl_python_json_column(item.node), item.name,
-                            pl_text_string(&list));
+        if (!known) {
+            pl_error_set(value->error, PL_INVALID, "%s, line %u, column %u: %.100s is not known here: expected %s",
+                         value->source, pl_python_json_line(item.node), pl_python_json_column(item.node), item.name,
+                         pl_text_string(&list));
+        }
     }
-    return PL_OK;
 }
 
-static enum pl_status check_list(const struct value *value, const char *expected, struct pl_error *reterr)
+static bool check_list(const struct value *value, const char *expected)
 {
-    return is(value, PL_PYTHON_JSON_ARRAY) && pl_python_json_first(value->node) ? PL_OK
-                                                                                : wrong(value, expected, reterr);
+    return expect(value, is(value, PL_PYTHON_JSON_ARRAY) && count_of(value) > 0, expected);
 }
 
 /* Checks the name of a hyperparameter for programs. */
-static enum pl_status check_name(const struct value *value, const char *name, struct pl_error *reterr)
+static void check_name(const struct value *value, const char *name)
 {
-    return *name != '\0' && !strchr(name, '=') && strlen(name) <= NAME_BYTES_MAX &&
-                   strncmp(name, "sagemaker_", 10) != 0 && strncmp(name, "paceline_", 9) != 0
-               ? PL_OK
-               : wrong(value, "the name of a hyperparameter of the program, not sagemaker_* or paceline_*, without '='",
-                       reterr);
+    expect(value,
+           *name != '\0' && !strchr(name, '=') && strlen(name) <= NAME_BYTES_MAX &&
+               strncmp(name, "sagemaker_", 10) != 0 && strncmp(name, "paceline_", 9) != 0,
+           "the name of a hyperparameter of the program, not sagemaker_* or paceline_*, without '='");
 }
 
-static enum pl_status check_scalar(const struct value *value, struct pl_error *reterr)
+static void check_scalar(const struct value *value)
 {
-    return is_scalar(value) ? PL_OK : wrong(value, "a number, a string, true or false", reterr);
+    expect(value, is_scalar(value), "a number, a string, true or false");
 }
 
-static enum pl_status read_choices(const struct value *value, struct pl_sweep_dimension *dimension,
-                                   struct pl_error *reterr)
+static void read_choices(const struct value *value, struct pl_sweep_dimension *dimension)
 {
-    PL_TRY(check_list(value, "a list with at least one value", reterr));
-    dimension->choices = pl_memory_new(pl_python_json_count(value->node), sizeof(struct pl_python_json *), reterr);
-    PL_TRY(dimension->choices ? PL_OK : PL_MEMORY);
-    for (struct value item = first(value); item.node; item = next(value, &item)) {
-        PL_TRY(check_scalar(&item, reterr));
+    if (check_list(value, "a list with at least one value")) {
+        dimension->choices = new_items(value, count_of(value), sizeof(struct pl_python_json *));
+    }
+    for (struct value item = first(value); item.node && dimension->choices; item = next(value, &item)) {
+        check_scalar(&item);
         dimension->choices[dimension->count++] = item.node;
     }
-    return PL_OK;
 }
 
 /* Reads [low, high], or for float and log in a grid [low, high, points]. */
-static enum pl_status read_range(const struct value *value, bool grid, struct pl_sweep_dimension *dimension,
-                                 struct pl_error *reterr)
+static void read_range(const struct value *value, bool grid, struct pl_sweep_dimension *dimension)
 {
     const bool is_int = dimension->kind == PL_SWEEP_INT, has_points = grid && !is_int;
     const char *expected = has_points ? "[low, high, points] in a grid" : "[low, high]";
     const double most = is_int ? PL_SWEEP_WHOLE_MAX : (double)INFINITY;
-    double points = 0;
-    struct value item;
+    struct value item = first(value);
+    double low, high;
 
-    PL_TRY(check_list(value, expected, reterr));
-    if (pl_python_json_count(value->node) != (has_points ? 3U : 2U)) {
-        return wrong(value, expected, reterr);
+    if (!check_list(value, expected) || !expect(value, count_of(value) == (has_points ? 3U : 2U), expected)) {
+        return;
     }
-    item = first(value);
-    PL_TRY(read_number(&item, is_int, -most, most, &dimension->low, reterr));
+    low = read_number(&item, is_int, -most, most);
     item = next(value, &item);
-    PL_TRY(read_number(&item, is_int, -most, most, &dimension->high, reterr));
+    high = read_number(&item, is_int, -most, most);
     item = next(value, &item);
-    PL_TRY(has_points ? read_number(&item, true, 2, PL_SWEEP_TRIALS_MAX, &points, reterr) : PL_OK);
-    if (is_int ? dimension->low > dimension->high : !(dimension->low < dimension->high)) {
-        return wrong(value, is_int ? "low not above high" : "low below high", reterr);
-    }
-    if (dimension->kind == PL_SWEEP_LOG && (dimension->low <= 0 || !isfinite(dimension->high / dimension->low))) {
-        return wrong(value, "low above 0, and high / low finite", reterr);
-    }
-    if (!isfinite(dimension->high - dimension->low)) {
-        return wrong(value, "a range of finite length", reterr);
-    }
-    dimension->count = is_int ? (uint64_t)((int64_t)dimension->high - (int64_t)dimension->low) + 1 : (uint64_t)points;
-    return PL_OK;
+    dimension->low = low;
+    dimension->high = high;
+    dimension->count = has_points ? (uint64_t)read_number(&item, true, 2, PL_SWEEP_TRIALS_MAX)
+                       : is_int   ? (uint64_t)((int64_t)high - (int64_t)low) + 1
+                                  : 0;
+    expect(value, is_int ? low <= high : low < high, is_int ? "low not above high" : "low below high");
+    expect(value, dimension->kind != PL_SWEEP_LOG || (low > 0 && isfinite(high / low)),
+           "low above 0, and high / low finite");
+    expect(value, isfinite(high - low), "a range of finite length");
 }
 
-static enum pl_status read_dimension(const struct value *value, bool grid, struct pl_sweep_dimension *dimension,
-                                     struct pl_error *reterr)
+static void read_dimension(const struct value *value, bool grid, struct pl_sweep_dimension *dimension)
 {
+    static const char *const kinds[] = {"choice", "int", "float", "log", NULL};
     struct value inner = *value;
 
     dimension->name = value->name;
-    PL_TRY(check_name(value, value->name, reterr));
+    check_name(value, value->name);
     if (!is(value, PL_PYTHON_JSON_ARRAY)) {
-        if (!is(value, PL_PYTHON_JSON_OBJECT) || pl_python_json_count(value->node) != 1) {
-            return wrong(value,
-                         "a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or {\"log\": "
-                         "[...]}",
-                         reterr);
-        }
-        PL_TRY(check_object(value, kind_names, reterr));
+        expect(value, is(value, PL_PYTHON_JSON_OBJECT) && count_of(value) == 1,
+               "a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or {\"log\": [...]}");
+        check_object(value, kinds);
         inner = first(value);
-        while (strcmp(kind_names[dimension->kind], inner.name) != 0) {
+        while (value->error->status == PL_OK && strcmp(kinds[dimension->kind], inner.name) != 0) {
             dimension->kind++;
         }
     }
-    return dimension->kind == PL_SWEEP_CHOICE ? read_choices(&inner, dimension, reterr)
-                                              : read_range(&inner, grid, dimension, reterr);
+    if (dimension->kind == PL_SWEEP_CHOICE) {
+        read_choices(&inner, dimension);
+    } else {
+        read_range(&inner, grid, dimension);
+    }
 }
 
-static enum pl_status read_dimensions(const struct value *space, struct pl_sweep_draft *draft, struct pl_error *reterr)
+static void read_dimensions(const struct value *space, struct pl_sweep_draft *draft)
 {
-    const size_t count = is(space, PL_PYTHON_JSON_OBJECT) ? pl_python_json_count(space->node) : 0;
-
-    PL_TRY(count > 0 ? PL_OK : wrong(space, "an object with at least one hyperparameter", reterr));
-    draft->dimensions = pl_memory_new(count, sizeof(*draft->dimensions), reterr);
-    PL_TRY(draft->dimensions ? PL_OK : PL_MEMORY);
-    for (struct value value = first(space); value.node; value = next(space, &value)) {
-        PL_TRY(read_dimension(&value, draft->search == PL_SWEEP_GRID, &draft->dimensions[draft->dimensions_count++],
-                              reterr));
+    if (expect(space, is(space, PL_PYTHON_JSON_OBJECT) && count_of(space) > 0,
+               "an object with at least one hyperparameter")) {
+        draft->dimensions = new_items(space, count_of(space), sizeof(*draft->dimensions));
     }
-    return PL_OK;
+    for (struct value value = first(space); value.node && draft->dimensions; value = next(space, &value)) {
+        read_dimension(&value, draft->search == PL_SWEEP_GRID, &draft->dimensions[draft->dimensions_count++]);
+    }
 }
 
 /* Reads the points of a list: objects of hyperparameters. */
-static enum pl_status read_list(const struct value *space, struct pl_sweep_draft *draft, struct pl_error *reterr)
+static void read_list(const struct value *space, struct pl_sweep_draft *draft)
 {
-    PL_TRY(check_list(space, "a list with at least one object, because \"search\" is \"list\"", reterr));
+    check_list(space, "a list with at least one object, because \"search\" is \"list\"");
     for (struct value point = first(space); point.node; point = next(space, &point)) {
-        PL_TRY(is(&point, PL_PYTHON_JSON_OBJECT)
-                   ? PL_OK
-                   : wrong(&point, "an object with the hyperparameters of a trial", reterr));
+        expect(&point, is(&point, PL_PYTHON_JSON_OBJECT), "an object with the hyperparameters of a trial");
         for (struct value value = first(&point); value.node; value = next(&point, &value)) {
-            PL_TRY(check_name(&value, value.name, reterr));
-            PL_TRY(check_scalar(&value, reterr));
+            check_name(&value, value.name);
+            check_scalar(&value);
         }
     }
     draft->list = space->node;
-    return PL_OK;
 }
 
-static enum pl_status read_search(const struct value *root, struct pl_sweep_draft *draft, struct pl_error *reterr)
+static void read_search(const struct value *root, struct pl_sweep_draft *draft)
 {
     static const char *const words[] = {"grid", "random", "list", NULL};
     const struct value search = member(root, "search"), trials = member(root, "trials"), space = member(root, "space");
-    size_t index = PL_SWEEP_GRID;
 
-    PL_TRY(search.node ? read_word(&search, words, "\"grid\", \"random\" or \"list\"", &index, reterr) : PL_OK);
-    draft->search = (enum pl_sweep_search)index;
-    if (draft->search == PL_SWEEP_RANDOM) {
-        PL_TRY(read_number(&trials, true, 1, PL_SWEEP_WHOLE_MAX, &draft->trials, reterr));
-    } else if (trials.node) {
-        return wrong(&trials, "no number of trials: it follows from the space unless \"search\" is \"random\"", reterr);
+    if (search.node) {
+        draft->search = (enum pl_sweep_search)read_word(&search, words, "\"grid\", \"random\" or \"list\"");
     }
-    return draft->search == PL_SWEEP_LIST ? read_list(&space, draft, reterr) : read_dimensions(&space, draft, reterr);
+    draft->seed = read_optional(root, "seed", true, 0, PL_SWEEP_WHOLE_MAX, 0);
+    if (draft->search == PL_SWEEP_RANDOM) {
+        draft->trials = read_number(&trials, true, 1, PL_SWEEP_WHOLE_MAX);
+    } else {
+        expect(&trials, !trials.node, "no number of trials: it follows from the space unless \"search\" is \"random\"");
+    }
+    if (draft->search == PL_SWEEP_LIST) {
+        read_list(&space, draft);
+    } else {
+        read_dimensions(&space, draft);
+    }
 }
 
 /* Whether a point has a hyperparameter with the name of the seeds. */
-static bool is_in_space(const struct pl_sweep_draft *draft, const char *name)
+static bool is_in_space(const struct value *root, const char *name)
 {
-    bool found = false;
+    const struct value space = member(root, "space");
+    bool found = pl_python_json_member(space.node, name);
 
-    for (size_t i = 0; i < draft->dimensions_count; i++) {
-        found = found || strcmp(draft->dimensions[i].name, name) == 0;
-    }
-    for (const struct pl_python_json *point = draft->list ? pl_python_json_first(draft->list) : NULL; point;
-         point = pl_python_json_next(point)) {
-        found = found || pl_python_json_member(point, name);
+    for (struct value point = first(&space); point.node; point = next(&space, &point)) {
+        found = found || (is(&space, PL_PYTHON_JSON_ARRAY) && pl_python_json_member(point.node, name));
     }
     return found;
 }
 
-static enum pl_status check_seeds(const struct value *seeds, struct pl_error *reterr)
+static void check_seeds(const struct value *seeds)
 {
-    double seed;
-
-    PL_TRY(check_list(seeds, "a list with at least one seed", reterr));
-    PL_TRY(pl_python_json_count(seeds->node) <= PL_SWEEP_TRIALS_MAX ? PL_OK
-                                                                    : pl_sweep_space_too_many(seeds->source, reterr));
+    check_list(seeds, "a list with at least one seed");
+    if (count_of(seeds) > PL_SWEEP_TRIALS_MAX && seeds->error->status == PL_OK) {
+        pl_sweep_space_too_many(seeds->source, seeds->error);
+        return; /* the next loops take time */
+    }
     for (struct value item = first(seeds); item.node; item = next(seeds, &item)) {
-        PL_TRY(read_number(&item, true, 0, PL_SWEEP_WHOLE_MAX, &seed, reterr));
+        const double seed = read_number(&item, true, 0, PL_SWEEP_WHOLE_MAX);
+
         for (struct value other = first(seeds); other.node != item.node; other = next(seeds, &other)) {
-            PL_TRY(pl_python_json_double(other.node) != seed ? PL_OK : wrong(&item, "each seed once", reterr));
+            expect(&item, !is_number(&other) || pl_python_json_double(other.node) != seed, "each seed once");
         }
     }
-    return PL_OK;
 }
 
-static enum pl_status read_seeds(const struct value *root, struct pl_sweep_draft *draft, struct pl_sweep_space *space,
-                                 struct pl_error *reterr)
+static void read_seeds(const struct value *root, struct pl_sweep_draft *draft, struct pl_sweep_space *space)
 {
     static const char *const names[] = {"name", "values", NULL};
     const struct value seeds = member(root, "seeds");
-    struct value name = seeds, values = seeds;
-    const char *text = "seed";
+    const bool is_object = is(&seeds, PL_PYTHON_JSON_OBJECT);
+    const struct value values = is_object ? member(&seeds, "values") : seeds, name = member(&seeds, "name");
+    const char *text = name.node ? read_text(&name) : "seed";
 
-    draft->seeds_count = 1;
     if (!seeds.node) {
-        return PL_OK;
+        return;
     }
-    if (is(&seeds, PL_PYTHON_JSON_OBJECT)) {
-        PL_TRY(check_object(&seeds, names, reterr));
-        values = member(&seeds, "values");
-        name = member(&seeds, "name");
-        if (name.node) {
-            PL_TRY(read_text(&name, &text, reterr));
-            PL_TRY(check_name(&name, text, reterr));
-        }
+    if (is_object) {
+        check_object(&seeds, names);
+        check_name(name.node ? &name : &seeds, text);
     }
-    PL_TRY(check_seeds(&values, reterr));
+    check_seeds(&values);
+    if (is_in_space(root, text) && root->error->status == PL_OK) {
+        pl_error_set(root->error, PL_INVALID,
+                     "%s, line %u, column %u: %s: expected the name of a hyperparameter that the space does not have, "
+                     "found \"%.60s\"",
+                     root->source, pl_python_json_line(seeds.node), pl_python_json_column(seeds.node),
+                     name.node ? name.name : seeds.name, text);
+    }
     draft->seeds = values.node;
-    draft->seeds_count = pl_python_json_count(values.node);
-    if (is_in_space(draft, text)) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "%s, line %u, column %u: %s: expected the name of a hyperparameter that the space does not "
-                            "have, found \"%.60s\"",
-                            root->source, pl_python_json_line(seeds.node), pl_python_json_column(seeds.node),
-                            name.node ? name.name : seeds.name, text);
-    }
-    space->seed_name = pl_memory_string(text, reterr);
-    return space->seed_name ? PL_OK : PL_MEMORY;
+    draft->seeds_count = count_of(&values);
+    space->seed_name = copy_text(&seeds, text);
 }
 
 /* Checks a metric's name: it becomes a member of the lines of trials.jsonl, and a part of the line "best_NAME=...". */
-static enum pl_status check_metric_name(const struct value *value, const char *name, struct pl_error *reterr)
+static void check_metric_name(const struct value *value, const char *name)
 {
     static const char *const taken[] = {"trial", "point",   "state", "hyperparameters", "code",
                                         "model", "seconds", "host",  "reason"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(taken); i++) {
-        if (strcmp(name, taken[i]) == 0) {
-            return wrong(value, "a different name: this one is a standard member of trials.jsonl", reterr);
-        }
+        expect(value, strcmp(name, taken[i]) != 0, "a different name: this one is a standard member of trials.jsonl");
     }
     for (const char *at = name; *at != '\0'; at++) {
-        if (pl_text_control_bytes(at, name + strlen(name)) > 0) {
-            return wrong(value, "a name without control characters", reterr);
-        }
+        expect(value, pl_text_control_bytes(at, name + strlen(name)) == 0, "a name without control characters");
     }
-    return *name == '\0' || strlen(name) > NAME_BYTES_MAX ? wrong(value, "a name of 1 to 100 bytes", reterr) : PL_OK;
+    expect(value, *name != '\0' && strlen(name) <= NAME_BYTES_MAX, "a name of 1 to 100 bytes");
 }
 
-/* Makes the expression that finds the last number after NAME=, NAME: or NAME with blanks; NAME may be in double quotes.
- * A longer word that ends with NAME does not match. */
-static enum pl_status make_regex(const char *name, char **ret_regex, struct pl_error *reterr)
+/* Appends the expression that finds the last number after NAME=, NAME: or NAME with blanks; NAME may be in double
+ * quotes. A longer word that ends with NAME does not match. */
+static void append_regex(const char *name, struct pl_text *regex)
 {
-    PL_AUTO_TEXT struct pl_text regex = PL_TEXT_NONE;
-
-    pl_text_append(&regex, "^.*(?<![A-Za-z0-9_])"); /* .* takes as much as it can: so the last number is found */
+    pl_text_append(regex, "^.*(?<![A-Za-z0-9_])"); /* .* takes as much as it can: so the last number is found */
     for (const char *at = name; *at != '\0'; at++) {
-        pl_text_printf(&regex, "%s%c", strchr(".[]{}()*+?|^$\\", *at) ? "\\" : "", *at);
+        pl_text_printf(regex, "%s%c", strchr(".[]{}()*+?|^$\\", *at) ? "\\" : "", *at);
     }
-    pl_text_append(&regex, "\"?[=: \\t]+([-+]?(?:(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][-+]?[0-9]+)?|"
-                           "(?i:nan|inf(?:inity)?)\\b))");
-    return pl_text_take(&regex, ret_regex, reterr);
+    pl_text_append(regex, "\"?[=: \\t]+([-+]?(?:(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][-+]?[0-9]+)?|"
+                          "(?i:nan|inf(?:inity)?)\\b))");
 }
 
-static enum pl_status read_regex(const struct value *value, char **ret_regex, struct pl_error *reterr)
+static void check_regex(const struct value *value, const char *text)
 {
     struct pl_pattern *pattern = NULL;
     struct pl_error error = PL_ERROR_NONE;
-    const char *text;
 
-    PL_TRY(read_text(value, &text, reterr));
-    if (strlen(text) > REGEX_BYTES_MAX) {
-        return wrong(value, "a regular expression of at most 1024 bytes", reterr);
+    if (expect(value, strlen(text) <= REGEX_BYTES_MAX, "a regular expression of at most 1024 bytes")) {
+        expect(value, pl_pattern_new(text, &pattern, &error) == PL_OK, error.cause);
+        pl_pattern_free(pattern);
     }
-    if (pl_pattern_new(text, &pattern, &error) != PL_OK) {
-        return wrong(value, error.cause, reterr);
-    }
-    pl_pattern_free(pattern);
-    *ret_regex = pl_memory_string(text, reterr);
-    return *ret_regex ? PL_OK : PL_MEMORY;
 }
 
-static enum pl_status read_metric(const struct value *root, struct pl_sweep_space *space, struct pl_error *reterr)
+static void read_metric(const struct value *root, struct pl_sweep_space *space)
 {
     static const char *const names[] = {"name", "regex", NULL}, *const goals[] = {"maximize", "minimize", NULL};
     const struct value metric = member(root, "metric"), goal = member(root, "goal");
     const bool is_object = is(&metric, PL_PYTHON_JSON_OBJECT);
     const struct value name = is_object ? member(&metric, "name") : metric, regex = member(&metric, "regex");
-    const char *text;
-    size_t index = 0;
+    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
 
-    PL_TRY(is_object || is(&metric, PL_PYTHON_JSON_STRING)
-               ? PL_OK
-               : wrong(&metric, "a name, or {\"name\": ..., \"regex\": ...}", reterr));
-    PL_TRY(is_object ? check_object(&metric, names, reterr) : PL_OK);
-    PL_TRY(is_object ? read_regex(&regex, &space->metric_regex, reterr) : PL_OK);
-    PL_TRY(read_text(&name, &text, reterr));
-    PL_TRY(check_metric_name(&name, text, reterr));
-    space->metric_name = pl_memory_string(text, reterr);
-    PL_TRY(space->metric_name ? PL_OK : PL_MEMORY);
-    PL_TRY(is_object ? PL_OK : make_regex(text, &space->metric_regex, reterr));
-    PL_TRY(read_word(&goal, goals, "\"maximize\" or \"minimize\"", &index, reterr));
-    space->maximize = index == 0;
-    return PL_OK;
-}
-
-/* Schedulers were a part of sweeps. A search that looks at values starts its trials itself. */
-static enum pl_status refuse_scheduler(const struct value *root, struct pl_error *reterr)
-{
-    const struct value value = member(root, "scheduler");
-
-    return !value.node || (is(&value, PL_PYTHON_JSON_STRING) && strcmp(pl_python_json_text(value.node), "none") == 0)
-               ? PL_OK
-               : wrong(&value,
-                       "no scheduler: sweeps run each trial to its end; for a search that stops trials let Optuna, Ray "
-                       "Tune or Syne Tune start them by `paceline trial`",
-                       reterr);
-}
-
-static enum pl_status read_numbers(const struct value *root, struct pl_sweep_draft *draft, struct pl_sweep_space *space,
-                                   struct pl_error *reterr)
-{
-    double processes = 1, slots = 0;
-    const struct {
-        const char *name;
-        bool whole;
-        double least, most, *number;
-    } numbers[] = {{"seed", true, 0, PL_SWEEP_WHOLE_MAX, &draft->seed},
-                   {"processes", true, 1, HOST_PROCESSES_MAX, &processes},
-                   {"slots", true, 1, HOST_PROCESSES_MAX, &slots},
-                   {"max_failed", false, 0, 1, &space->max_failed},
-                   {"trial_time_s", false, 0.001, TIME_S_MAX, &space->trial_time_s}};
-    const struct value model = member(root, "model");
-
-    space->max_failed = 0.5;
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
-        const struct value value = member(root, numbers[i].name);
-
-        PL_TRY(value.node
-                   ? read_number(&value, numbers[i].whole, numbers[i].least, numbers[i].most, numbers[i].number, reterr)
-                   : PL_OK);
+    expect(&metric, is_object || is(&metric, PL_PYTHON_JSON_STRING), "a name, or {\"name\": ..., \"regex\": ...}");
+    if (is_object) {
+        check_object(&metric, names);
+        pl_text_append(&words, read_text(&regex));
+        check_regex(&regex, pl_text_string(&words));
+    } else {
+        append_regex(read_text(&name), &words);
     }
-    space->processes = (int)processes;
-    space->slots = (int)slots;
-    PL_TRY(!model.node || is(&model, PL_PYTHON_JSON_BOOL) ? PL_OK : wrong(&model, "true or false", reterr));
-    space->model = !model.node || pl_python_json_bool(model.node);
-    return PL_OK;
+    check_metric_name(&name, read_text(&name));
+    space->metric_name = copy_text(&name, read_text(&name));
+    space->metric_regex = copy_text(&name, pl_text_string(&words));
+    space->maximize = read_word(&goal, goals, "\"maximize\" or \"minimize\"") == 0;
 }
 
-static enum pl_status read_all(const struct value *root, struct pl_sweep_space *space, struct pl_error *reterr)
+static void read_all(const struct value *root, struct pl_sweep_draft *draft, struct pl_sweep_space *space)
 {
     static const char *const names[] = {"space",      "search",       "trials", "seed",      "metric",
                                         "goal",       "scheduler",    "seeds",  "processes", "slots",
                                         "max_failed", "trial_time_s", "model",  NULL};
-    PL_AUTO_SWEEP_DRAFT struct pl_sweep_draft draft = {.search = PL_SWEEP_GRID};
+    const struct value scheduler = member(root, "scheduler"), model = member(root, "model");
 
-    PL_TRY(check_object(root, names, reterr));
-    PL_TRY(read_search(root, &draft, reterr));
-    PL_TRY(read_metric(root, space, reterr));
-    PL_TRY(refuse_scheduler(root, reterr));
-    PL_TRY(read_seeds(root, &draft, space, reterr));
-    PL_TRY(read_numbers(root, &draft, space, reterr));
-    return pl_sweep_space_expand(&draft, root->source, space, reterr);
+    check_object(root, names);
+    read_search(root, draft);
+    read_metric(root, space);
+    /* Schedulers were a part of sweeps. A search that looks at values starts its trials itself. */
+    expect(
+        &scheduler,
+        !scheduler.node ||
+            (is(&scheduler, PL_PYTHON_JSON_STRING) && strcmp(pl_python_json_text(scheduler.node), "none") == 0),
+        "no scheduler: sweeps run each trial to its end; for a search that stops trials let Optuna, Ray Tune or Syne "
+        "Tune start them by `paceline trial`");
+    read_seeds(root, draft, space);
+    space->processes = (int)read_optional(root, "processes", true, 1, HOST_PROCESSES_MAX, 1);
+    space->slots = (int)read_optional(root, "slots", true, 1, HOST_PROCESSES_MAX, 0);
+    space->max_failed = read_optional(root, "max_failed", false, 0, 1, 0.5);
+    space->trial_time_s = read_optional(root, "trial_time_s", false, 0.001, TIME_S_MAX, 0);
+    expect(&model, !model.node || is(&model, PL_PYTHON_JSON_BOOL), "true or false");
+    space->model = !model.node || pl_python_json_bool(model.node);
 }
 
 enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *source,
@@ -496,7 +446,9 @@ enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *document = NULL;
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
-    struct value root = {.source = source};
+    PL_AUTO_SWEEP_DRAFT struct pl_sweep_draft draft = {.seeds_count = 1};
+    struct pl_error error = PL_ERROR_NONE;
+    struct value root = {.source = source, .error = &error};
 
     if (bytes > PL_SWEEP_SPEC_BYTES_MAX) {
         return pl_error_set(reterr, PL_LIMIT, "%s: expected at most %d bytes, found %zu", source,
@@ -506,7 +458,12 @@ enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *
     space = pl_memory_new(1, sizeof(*space), reterr);
     PL_TRY(space ? PL_OK : PL_MEMORY);
     root.node = document;
-    PL_TRY(read_all(&root, space, reterr));
+    read_all(&root, &draft, space);
+    if (error.status != PL_OK) {
+        *reterr = error;
+        return error.status;
+    }
+    PL_TRY(pl_sweep_space_expand(&draft, source, space, reterr));
     *ret_space = PL_TAKE(space);
     return PL_OK;
 }
