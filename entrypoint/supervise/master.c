@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_hosts.h"
 #include "entrypoint/launch/needs.h"
-#include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/sessions.h"
 
 #include <signal.h>
@@ -59,35 +58,22 @@ static void note_rank_end(struct pl_supervisor *supervisor, const struct pl_exit
 static void master_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_exit_report *exit_report)
 {
-    switch (connection->source) {
-    case PL_EXIT_SOURCE_PROGRAM:
-    case PL_EXIT_SOURCE_LAUNCHER:
-    case PL_EXIT_SOURCE_TORCHRUN:
+    const enum pl_exit_source source = connection->source;
+
+    if (pl_exit_source_in(source, PL_EXIT_SET_MAIN)) {
         supervisor->main_ended = true;
         supervisor->main_report = *exit_report;
-        if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && connection->source != PL_EXIT_SOURCE_LAUNCHER &&
+        if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && source != PL_EXIT_SOURCE_LAUNCHER &&
             !pl_exit_report_ok(exit_report)) {
             pl_supervise_fail_exit(supervisor, exit_report);
         }
-        break;
-    case PL_EXIT_SOURCE_RANK:
+    } else if (source == PL_EXIT_SOURCE_RANK) {
         note_rank_end(supervisor, exit_report);
-        break;
-    case PL_EXIT_SOURCE_SIDECAR:
-    case PL_EXIT_SOURCE_WORKER_SERVER:
-        if (!supervisor->main_ended && !pl_exit_report_ok(exit_report)) {
-            pl_supervise_fail_exit(supervisor, exit_report);
-        }
-        break;
-    case PL_EXIT_SOURCE_DAEMON:
-    case PL_EXIT_SOURCE_SSHD:
-    case PL_EXIT_SOURCE_STEP:
-    case PL_EXIT_SOURCE_SYNC:
-    case PL_EXIT_SOURCE_EXEC:
-        break;
-    case PL_EXIT_SOURCE_STACKS:
+    } else if (source == PL_EXIT_SOURCE_STACKS) {
         pl_hang_note_end(supervisor, exit_report);
-        break;
+    } else if (pl_exit_source_in(source, PL_EXIT_SET_SERVERS) && !supervisor->main_ended &&
+               !pl_exit_report_ok(exit_report)) {
+        pl_supervise_fail_exit(supervisor, exit_report);
     }
 }
 
@@ -260,13 +246,6 @@ static void take_answer(struct pl_supervisor *supervisor, struct pl_connection *
     pl_holding_note_answer(supervisor, frame, session ? (int)(session - master->sessions.items) : PL_HOLDING_HERE);
 }
 
-static void take_suspended(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                           const struct pl_frame *frame)
-{
-    (void)connection;
-    pl_supervise_note_suspended(supervisor, frame);
-}
-
 static void take_quiet(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     struct pl_session *session = session_of(supervisor, connection);
@@ -278,15 +257,6 @@ static void take_quiet(struct pl_supervisor *supervisor, struct pl_connection *c
     }
 }
 
-/* Refuse a client that says it is the master: this host is the master. */
-static void refuse_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                          const struct pl_frame *frame)
-{
-    (void)supervisor;
-    (void)frame;
-    connection->dropped = true;
-}
-
 static const struct pl_frame_rule master_frames[] = {
     {PL_FRAME_READY, PL_CONNECTION_WORKER, 0, take_ready},
     {PL_FRAME_STARTED, PL_CONNECTION_WORKER, 1, take_started},
@@ -296,10 +266,10 @@ static const struct pl_frame_rule master_frames[] = {
     {PL_FRAME_DONE, PL_CONNECTION_WORKER, 0, take_done},
     {PL_FRAME_CATCHES, PL_CONNECTION_WORKER, 2, take_answer},
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, take_answer},
-    {PL_FRAME_SUSPENDED, PL_CONNECTION_WORKER, 2, take_suspended},
+    {PL_FRAME_SUSPENDED, PL_CONNECTION_WORKER, 2, pl_supervise_note_suspended},
     {PL_FRAME_QUIET, PL_CONNECTION_WORKER, 1, take_quiet},
     {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 2, forward_start},
-    {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, refuse_master},
+    {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, pl_supervise_refuse}, /* this host is the master */
 };
 
 /* Whether the host has left after success: its own program has succeeded, and it has nothing more to do. */

@@ -8,7 +8,7 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "entrypoint/ssh/disconnect.h"
+#include "entrypoint/ssh/relay.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>

@@ -14,12 +14,10 @@
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/ssh/sshd.h"
-#include "entrypoint/supervise/apart.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
-#include "entrypoint/supervise/hang.h"
 #include "entrypoint/supervise/holding.h"
-#include "entrypoint/supervise/placement.h"
+#include "entrypoint/supervise/ranks.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/signals.h"
 #include "entrypoint/supervise/watch.h"
@@ -33,7 +31,7 @@ enum pl_connection_kind {
     PL_CONNECTION_RESOLVER,  /* the process that looks up names */
     PL_CONNECTION_WORKER,    /* the master's link to a worker */
     PL_CONNECTION_MASTER,    /* a worker's link to the master */
-    PL_CONNECTION_EXEC,      /* a client that wants a program run, see exec.h */
+    PL_CONNECTION_EXEC,      /* a client that wants a program run, see pl_supervise_exec() */
 };
 
 /** A link and its peer. */
@@ -83,6 +81,17 @@ struct pl_role {
     void (*prepare_tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
     /* whether pl_supervise_wait_main() must wait on although the main program has ended */
     bool (*waits)(const struct pl_supervisor *supervisor);
+};
+
+/**
+ * If nothing has happened on any of the job's hosts for PACELINE_HANG_S, the job hangs: the master has `paceline
+ * stacks` print to the log what each rank is doing. Then the job is left running, or, with PACELINE_HANG_ACTION=end, it
+ * is ended. A worker tells the master whether it is quiet; hosts without a link decide for themselves.
+ */
+struct pl_hang {
+    bool ends;     /* a hang ends the job */
+    bool told;     /* the master was sent that this host is quiet */
+    bool reported; /* this hang was reported */
 };
 
 struct pl_supervisor {
@@ -207,6 +216,27 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Runs the program that an EXEC frame names, for another program of this host, under a shim of its own, and takes
+ * ownership of the connection. A connection whose EXEC frame is not complete is dropped. By it one program of the job
+ * starts another on another host: `ssh HOST` leads to a relay there (ssh/relay.h), which asks the process 1 of that
+ * host.
+ *
+ * The client sends HELLO "exec" and then one EXEC frame: the program's words, and with them one to three descriptors,
+ * which become the program's first standard descriptors. The missing ones are those of process 1, so that the program
+ * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. STOP forwards
+ * a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes, and never
+ * waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients must end
+ * them, and those that are left at the end of the job are killed.
+ *
+ * The socket lies in the run directory. Only this user and root can use it, and programs of another host that have the
+ * job's key.
+ *
+ * Test  tests/integration/exec.sh
+ */
+void pl_supervise_exec(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                       const struct pl_frame *frame);
+
 /** Starts the plan's sidecars, if it has any. */
 enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -231,8 +261,19 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor);
 /** Waits for the last uploads within their budget, and ends the upload. It cannot fail the job. */
 void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 
-/** Returns true while a program of this kind runs here under a shim. */
-bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_exit_source source);
+/** Returns true while a program of these kinds, a PL_EXIT_SET, runs here under a shim. */
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned sources);
+
+/**
+ * If the plan needs names, make this host's own known to its programs: where it does not resolve, the host's address
+ * and name become a line of /etc/hosts. With `others`, then wait for the names of the job's other hosts, until the
+ * supervisor's join timeout is over or the job is stopped. A child process does it, because the resolver blocks.
+ *
+ * Errors  PL_TIMEOUT names the host, the resolver's reason and the file to change; PL_INVALID, at once, a name of
+ *         another host that leads to this one.
+ * Test    tests/integration/host_names.sh
+ */
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Runs a step to its end. Errors: PL_FAILED if the step fails (the report is kept), or if the job fails because of
@@ -249,6 +290,15 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
 enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Looks whether this host is quiet. */
+void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns);
+
+/** Decides whether the job hangs, and reports it once. `others_quiet`: nothing happens on any other host. */
+void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet);
+
+/** Call when the reporter, which is a program, has ended. Its last line says what the first program does. */
+void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
+
 /**
  * Records why the job failed. The first reason stays, but see pl_supervise_fail_exit(). The exit code becomes 1, or 128
  * + the number of the signal while the job is being stopped.
@@ -262,7 +312,12 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
  * Keeps a SUSPENDED frame of this host or of a worker: the first line of the failure names the suspended rank that
  * others waited for.
  */
-void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct pl_frame *frame);
+void pl_supervise_note_suspended(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                                 const struct pl_frame *frame);
+
+/** Drops a connection: this host has not the role that its frame is for. */
+void pl_supervise_refuse(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_frame *frame);
 
 /**
  * Records that the job failed because a program ended. Shortly after the first exit report, one of higher severity may
@@ -317,8 +372,8 @@ void pl_supervise_release(struct pl_supervisor *supervisor);
 /** Writes the failure file, which may be written again. Logs a failure to write it. */
 void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text);
 
-/** Sends STOP with `number` to every live shim of `source`. */
-void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_exit_source source, int number);
+/** Sends STOP with `number` to every live shim of these kinds, a PL_EXIT_SET. */
+void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int number);
 
 /**
  * Kills every process below this one, except the upload of intermediate output and, with `keep_links`, the ssh sessions

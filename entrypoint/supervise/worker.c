@@ -13,8 +13,7 @@
 #include "base/memory.h"
 #include "entrypoint/launch/needs.h"
 #include "entrypoint/ssh/command.h"
-#include "entrypoint/ssh/disconnect.h"
-#include "entrypoint/supervise/peers.h"
+#include "entrypoint/ssh/relay.h"
 #include "entrypoint/supervise/process.h"
 
 #include <signal.h>
@@ -143,37 +142,22 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
 {
     struct worker_state *state = supervisor->state;
 
-    switch (connection->source) {
-    case PL_EXIT_SOURCE_RANK:
+    if (pl_exit_source_in(connection->source, PL_EXIT_SET_MAIN)) {
+        supervisor->main_ended = true;
+        supervisor->main_report = *exit_report;
         note_own_end(supervisor, exit_report);
-        break;
-    case PL_EXIT_SOURCE_DAEMON:
+    } else if (connection->source == PL_EXIT_SOURCE_RANK) {
+        note_own_end(supervisor, exit_report);
+    } else if (connection->source == PL_EXIT_SOURCE_DAEMON) {
         send_exit_report(supervisor, exit_report); /* first, because it is more specific */
         if (!connection->begun) {
             answer_start(supervisor, exit_report->note[0] != '\0' ? exit_report->note : "the daemon did not start");
         }
-        break;
-    case PL_EXIT_SOURCE_SSHD:
+    } else if (connection->source == PL_EXIT_SOURCE_SSHD) {
         note_sshd_end(supervisor, exit_report);
-        break;
-    case PL_EXIT_SOURCE_PROGRAM:
-    case PL_EXIT_SOURCE_TORCHRUN:
-        supervisor->main_ended = true;
-        supervisor->main_report = *exit_report;
-        note_own_end(supervisor, exit_report);
-        break;
-    case PL_EXIT_SOURCE_SIDECAR:
-    case PL_EXIT_SOURCE_WORKER_SERVER:
-        if (!pl_exit_report_ok(exit_report) && !state->result_known) {
-            send_exit_report(supervisor, exit_report);
-        }
-        break;
-    case PL_EXIT_SOURCE_LAUNCHER:
-    case PL_EXIT_SOURCE_STEP:
-    case PL_EXIT_SOURCE_SYNC:
-    case PL_EXIT_SOURCE_STACKS:
-    case PL_EXIT_SOURCE_EXEC:
-        break;
+    } else if (pl_exit_source_in(connection->source, PL_EXIT_SET_SERVERS) && !pl_exit_report_ok(exit_report) &&
+               !state->result_known) {
+        send_exit_report(supervisor, exit_report);
     }
 }
 
@@ -382,15 +366,6 @@ static void take_result(struct pl_supervisor *supervisor, struct pl_connection *
     }
 }
 
-/* Refuse an agent of mpirun: mpirun runs on the master. */
-static void refuse_agent(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                         const struct pl_frame *frame)
-{
-    (void)supervisor;
-    (void)frame;
-    connection->dropped = true;
-}
-
 static const struct pl_frame_rule worker_frames[] = {
     {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 2, accept_master},
     {PL_FRAME_READY, PL_CONNECTION_MASTER, 0, take_all_ready},
@@ -399,7 +374,7 @@ static const struct pl_frame_rule worker_frames[] = {
     {PL_FRAME_HOLD, PL_CONNECTION_MASTER, 1, take_hold},
     {PL_FRAME_RELEASE, PL_CONNECTION_MASTER, 0, take_release},
     {PL_FRAME_RESULT, PL_CONNECTION_MASTER, 0, take_result},
-    {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 0, refuse_agent},
+    {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 0, pl_supervise_refuse}, /* mpirun runs on the master */
     {PL_FRAME_BEGUN, PL_CONNECTION_SHIM, 0, take_begun},
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, relay_frame},
     {PL_FRAME_SUSPENDED, PL_CONNECTION_SHIM, 2, relay_frame},
@@ -472,8 +447,8 @@ static const char *end_sshd(struct pl_supervisor *supervisor)
     char *line;
 
     state->serving = false;
-    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SSHD, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SSHD) && pl_supervise_wait(supervisor, deadline_ns)) {
+    pl_supervise_signal(supervisor, PL_EXIT_SET(SSHD), SIGTERM);
+    while (pl_supervise_runs(supervisor, PL_EXIT_SET(SSHD)) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
     length = strlen(state->sshd_words);
     while (length > 0 && state->sshd_words[length - 1] == '\n') {
@@ -645,12 +620,10 @@ static void shut_down(struct pl_supervisor *supervisor)
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_RESULT, "1", pl_text_string(&text));
     }
     if (supervisor->main_dismissed) {
-        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, SIGTERM);
+        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM), SIGTERM);
     }
     while (state->result_known &&
-           (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) ||
-            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM) ||
-            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_TORCHRUN)) &&
+           pl_supervise_runs(supervisor, PL_EXIT_SET(DAEMON) | PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN)) &&
            pl_supervise_wait(supervisor, deadline_ns)) {
     }
     pl_supervise_end_sidecars(supervisor);

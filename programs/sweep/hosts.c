@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
-#include "entrypoint/ssh/exec.h"
+#include "entrypoint/ssh/relay.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/supervise/process.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/apart.c, entrypoint/proc/network.c. */
+/* Covers entrypoint/supervise/ranks.c. */
 /* The tests run in a separate network, in which no other process changes the count of connections. */
-#include "entrypoint/proc/network.h"
+#include "entrypoint/proc/proc.h"
 #include "entrypoint/supervise/sessions.h"
 #include "tests/unit/entrypoint/tree.h"
 
@@ -101,7 +101,7 @@ static void begin_ranks(struct pl_apart *apart, int ranks)
     uint64_t accepted;
     char text[24];
 
-    ck_assert_ok(pl_network_accepted(&accepted, &error), &error);
+    ck_assert_ok(pl_proc_accepted(&accepted, &error), &error);
     snprintf(text, sizeof(text), "%llu", (unsigned long long)accepted);
     hello.fields[5] = text;
     for (int i = 0; i < ranks; i++) {

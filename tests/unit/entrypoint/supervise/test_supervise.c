@@ -167,7 +167,7 @@ START_TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
     ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
-    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_EXIT_SOURCE_SYNC));
+    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_EXIT_SET(SYNC)));
     expect_file(&rig, "output/failure", "host name 'a.name");
     rig_done(&rig);
 }
@@ -189,7 +189,7 @@ START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
     ck_assert_ok(
         pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
         &rig.tree.error);
-    ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_EXIT_SOURCE_SYNC));
+    ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_EXIT_SET(SYNC)));
     pl_strv_done(&step.argv);
     rig_done(&rig);
 }
