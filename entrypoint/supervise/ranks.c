@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/proc/proc.h"
-#include "entrypoint/supervise/sessions.h"
+#include "entrypoint/supervise/supervise.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -298,13 +298,12 @@ enum pl_apart_state pl_apart_state(const struct pl_apart *apart)
 }
 
 /* Returns the highest state of all hosts with ranks, or the lowest. */
-static enum pl_apart_state state_of_all(const struct pl_supervisor *supervisor, const struct pl_sessions *sessions,
-                                        bool lowest)
+static enum pl_apart_state state_of_all(const struct pl_supervisor *supervisor, bool lowest)
 {
     enum pl_apart_state state = pl_apart_state(&supervisor->apart);
 
-    for (size_t i = 0; i < sessions->count; i++) {
-        const struct pl_session *session = &sessions->items[i];
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        const struct pl_session *session = &supervisor->sessions.items[i];
 
         if (!session->outside && (lowest ? session->apart < state : session->apart > state)) {
             state = session->apart;
@@ -318,11 +317,11 @@ static bool has_several(const struct pl_supervisor *supervisor)
     return supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE && supervisor->plan->processes > 1;
 }
 
-void pl_apart_log_minute(struct pl_supervisor *supervisor, const struct pl_sessions *sessions)
+void pl_apart_log_minute(struct pl_supervisor *supervisor)
 {
-    if (supervisor->apart.minute_logged || supervisor->failed || sessions->count == 0 || !has_several(supervisor) ||
-        state_of_all(supervisor, sessions, true) != PL_APART_FOR_A_MINUTE ||
-        state_of_all(supervisor, sessions, false) != PL_APART_FOR_A_MINUTE) {
+    if (supervisor->apart.minute_logged || supervisor->failed || supervisor->sessions.count == 0 ||
+        !has_several(supervisor) || state_of_all(supervisor, true) != PL_APART_FOR_A_MINUTE ||
+        state_of_all(supervisor, false) != PL_APART_FOR_A_MINUTE) {
         return;
     }
     supervisor->apart.minute_logged = true;
@@ -333,9 +332,9 @@ void pl_apart_log_minute(struct pl_supervisor *supervisor, const struct pl_sessi
            (long long)(supervisor->apart.minute_ns / PL_NS_PER_S), supervisor->plan->processes);
 }
 
-bool pl_apart_is_possible(const struct pl_supervisor *supervisor, const struct pl_sessions *sessions)
+bool pl_apart_is_possible(const struct pl_supervisor *supervisor)
 {
-    return has_several(supervisor) && state_of_all(supervisor, sessions, false) != PL_APART_CONNECTED;
+    return has_several(supervisor) && state_of_all(supervisor, false) != PL_APART_CONNECTED;
 }
 
 void pl_apart_log_end(const struct pl_supervisor *supervisor)

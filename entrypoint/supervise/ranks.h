@@ -21,7 +21,6 @@
 
 struct pl_frame;
 struct pl_job;
-struct pl_sessions;
 struct pl_supervisor;
 
 struct pl_placement {
@@ -72,10 +71,10 @@ void pl_apart_look(struct pl_apart *apart, int64_t *next_ns);
 enum pl_apart_state pl_apart_state(const struct pl_apart *apart);
 
 /** On the master of several hosts: logs the finding of the first minute, once. */
-void pl_apart_log_minute(struct pl_supervisor *supervisor, const struct pl_sessions *sessions);
+void pl_apart_log_minute(struct pl_supervisor *supervisor);
 
 /** On the master, when all ranks have succeeded: returns whether to wait for more findings, and logs the warning. */
-bool pl_apart_is_possible(const struct pl_supervisor *supervisor, const struct pl_sessions *sessions);
+bool pl_apart_is_possible(const struct pl_supervisor *supervisor);
 void pl_apart_log_end(const struct pl_supervisor *supervisor);
 
 #endif

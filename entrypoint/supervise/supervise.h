@@ -94,6 +94,60 @@ struct pl_hang {
     bool reported; /* this hang was reported */
 };
 
+/** The master's ssh sessions, one to each worker host, whose stdin and stdout are the control link. */
+struct pl_session {
+    const char *host;
+    struct pl_connection *link; /* NULL while there is no session */
+    int ssh_stderr_fd;          /* a file in memory with ssh's stderr */
+    int64_t next_try_ns;        /* PL_DEADLINE_NEVER while a session is up or is being opened */
+    bool outside;               /* the host is not part of the launch, which does not wait for it */
+    bool ready;                 /* the host has confirmed its name, and is prepared */
+    int processes;              /* the number of processes that the host has announced; 0 if it has not */
+    bool program_ended;         /* the host's own program has ended */
+    bool quiet;                 /* nothing happens on the host, see watch.h */
+    enum pl_apart_state apart;  /* what the host has reported about its ranks */
+    bool done;                  /* no process of the job is left on the host */
+    char reason[400];           /* why the last session failed */
+    bool refused;               /* the host itself gave `reason`: it cannot be linked */
+    bool reached;               /* `reason` is from a session that got further than connecting */
+};
+
+struct pl_sessions {
+    struct pl_session *items; /* hosts[1..] of the plan, then its outside_hosts */
+    size_t count;
+    int64_t begun_ns; /* time at which the first try was due */
+};
+
+/** What the master keeps. */
+struct pl_master {
+    bool can_link;     /* everything that sessions need is there */
+    bool linking;      /* sessions are opened while this host prepares, and while the program runs */
+    bool failure_told; /* the log says that a session could not be opened */
+    bool late_told;    /* the log names the hosts that are late */
+    bool result_sent;  /* a host that connects now gets the result at once */
+    int ranks_ended;   /* on all hosts */
+    /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
+    struct pl_exit_report left_early;
+    int64_t left_early_ns;
+    bool left_early_told;
+};
+
+/** What a worker keeps. */
+struct pl_worker {
+    struct pl_connection *master;
+    struct pl_connection *early; /* the master's connection, until this host is prepared */
+    bool prepared;
+    bool joined, result_known;
+    bool all_ready; /* the master has reported that all hosts are linked */
+    /* this host continues without the master: a master that connects now is not accepted */
+    bool leaving;
+    bool serving; /* sshd runs here, or */
+    /* the program that runs in place of sshd and reports why sshd cannot run */
+    bool refusing;
+    int64_t begun_ns;                           /* when sshd was started */
+    char sshd_words[PL_EXIT_REPORT_TAIL_BYTES]; /* the last lines of sshd, once it has ended */
+};
+
 struct pl_supervisor {
     const struct pl_job *job;
     struct pl_launch_plan *plan; /* NULL while the code is fetched */
@@ -102,7 +156,10 @@ struct pl_supervisor {
     struct pl_rundir rundir;
     struct pl_environment *environment; /* for programs of the plan; NULL without a plan */
     const struct pl_role *role;
-    void *state; /* the state of the role */
+    struct pl_sshd sshd;
+    struct pl_sessions sessions;
+    struct pl_master master;
+    struct pl_worker worker;
     /* the role calls it once it listens to the other hosts: fetches the code, makes the plan, installs requirements;
      * NULL after that */
     enum pl_status (*prepare)(struct pl_supervisor *supervisor, struct pl_error *reterr);
@@ -287,8 +344,7 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
                                   const struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Finds the ssh keys of the job, or derives them from its secret. It also does so while the job is being stopped. */
-enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Looks whether this host is quiet. */
 void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns);
@@ -298,6 +354,33 @@ void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet);
 
 /** Call when the reporter, which is a program, has ended. Its last line says what the first program does. */
 void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
+
+/** Makes a session for each worker of the plan; none without a link. Opens nothing. */
+enum pl_status pl_sessions_make(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Finds or makes the keys, and writes the files that ssh needs. Runs a step, which ends every other program of this
+ * host.
+ */
+enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Opens the sessions that are due. `*next_ns` is lowered to the time of the next one. */
+enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, int64_t *next_ns,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns the session over `connection`, or NULL. */
+struct pl_session *pl_sessions_find(const struct pl_supervisor *supervisor, const struct pl_connection *connection);
+
+/** Call when a session's connection is gone before the host was ready: keeps the reason, and tries again later. */
+void pl_sessions_failed(const struct pl_supervisor *supervisor, struct pl_session *session);
+
+/**
+ * Returns how many hosts are not ready and may become so; hosts that are not part of the launch count only with
+ * `outside`. Appends the first of them and the reasons to `text`, which may be NULL.
+ */
+size_t pl_sessions_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text);
+
+void pl_sessions_close(struct pl_supervisor *supervisor);
 
 /**
  * Records why the job failed. The first reason stays, but see pl_supervise_fail_exit(). The exit code becomes 1, or 128

@@ -367,7 +367,7 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
     return PL_OK;
 }
 
-enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr)
+enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct pl_launch_plan_step step;
     enum pl_status status = pl_sshd_plan_keys(supervisor->job, &supervisor->rundir, &step, reterr);
@@ -383,7 +383,7 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
     free(step.what);
     pl_strv_done(&step.argv);
     PL_TRY(status);
-    return pl_sshd_open(sshd, supervisor->job, &supervisor->rundir, reterr);
+    return pl_sshd_open(&supervisor->sshd, supervisor->job, &supervisor->rundir, reterr);
 }
 
 static bool is_on(const struct pl_supervisor *supervisor)
