@@ -322,7 +322,7 @@ enum pl_status pl_proc_list(pid_t top, struct pl_proc_entry **ret_list, size_t *
 }
 
 /* What a process is that may be a training program, or stand between one and the supervisor. */
-enum { PACELINE = 1, RANK_SHIM = 2, SSHD = 4, OWN = 8 };
+enum { PACELINE = 1, RANK_SHIM = 2, SSHD = 4, OWN = 8, ENDED = 16 };
 
 /* The version of Open MPI decides which of these mpirun is a link to. */
 static bool is_launcher(const char *name)
@@ -354,7 +354,8 @@ static void look_at(struct pl_proc_entry *process, const struct stat *paceline)
     struct stat file;
 
     snprintf(path, sizeof(path), "/proc/%d/exe", (int)process->pid);
-    if (stat(path, &file) != 0) { /* a zombie, a kernel thread, or a process of another user */
+    if (stat(path, &file) != 0) { /* it is a zombie or has ended since it was listed, or it is another user's */
+        process->is = errno == ENOENT || errno == ESRCH ? ENDED : 0;
         return;
     }
     pl_proc_file_name(process->pid, name, sizeof(name));
@@ -424,7 +425,7 @@ enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_numbe
     PL_TRY(list_processes(paceline, &list, &count, reterr));
     *ret_number = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!(list[i].is & OWN) && list[i].stat.state != 'Z' && belongs_to(&list[i], getpid())) {
+        if (!(list[i].is & (OWN | ENDED)) && belongs_to(&list[i], getpid())) {
             *ret_number += io_bytes(list[i].pid) + ((uint64_t)list[i].pid << 44);
         }
     }

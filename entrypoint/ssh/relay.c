@@ -20,7 +20,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,6 +28,110 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+static const char command_name[] = "launch command";
+
+/* Whether the word is NAME=..., with a shell's rules for NAME. */
+static bool is_assignment(const char *word)
+{
+    size_t length = 0;
+
+    while ((word[length] >= 'A' && word[length] <= 'Z') || (word[length] >= 'a' && word[length] <= 'z') ||
+           word[length] == '_' || (length > 0 && word[length] >= '0' && word[length] <= '9')) {
+        length++;
+    }
+    return length > 0 && word[length] == '=';
+}
+
+static enum pl_status add_word(struct pl_strv *words, const char *word, struct pl_error *reterr)
+{
+    if (words->count == PL_COMMAND_MAX_WORDS) {
+        return pl_error_set(reterr, PL_LIMIT, "%s: more than %d words", command_name, PL_COMMAND_MAX_WORDS);
+    }
+    return pl_strv_add(words, word, reterr);
+}
+
+/* Skip the code that mpirun puts before the command for a user whose login shell is sh or ksh. A ')' follows the
+ * command then. */
+static bool skip_profile(const char **at)
+{
+    static const char profile[] = "( test ! -r ./.profile || . ./.profile;";
+
+    if (strncmp(*at, profile, strlen(profile)) != 0) {
+        return false;
+    }
+    *at += strlen(profile);
+    *at += strspn(*at, PL_STRV_BLANKS);
+    return true;
+}
+
+static enum pl_status collect_words(const char *text, struct pl_strv *words, struct pl_error *reterr)
+{
+    static const char operators[] = ";&|<>()`";
+    PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
+    const char *at = text + strspn(text, PL_STRV_BLANKS);
+    const bool grouped = skip_profile(&at);
+    bool finished = false; /* a ';' has followed the command */
+
+    for (; *at != '\0'; at += strspn(at, PL_STRV_BLANKS)) {
+        if (grouped && at[0] == ')' && at[1 + strspn(at + 1, PL_STRV_BLANKS)] == '\0') {
+            break;
+        }
+        if (*at == ';') {
+            if (words->count > 0 && strcmp(words->items[0], "export") == 0) {
+                pl_strv_done(words);
+            }
+            finished = words->count > 0;
+            at++;
+            continue;
+        }
+        if (strchr(operators, *at)) {
+            return pl_error_set(reterr, PL_INVALID, "%s: '%c' is not allowed", command_name, *at);
+        }
+        pl_text_clear(&word);
+        PL_TRY(pl_strv_read_word(text, operators, command_name, &at, &word, reterr));
+        PL_TRY(pl_text_check(&word, reterr));
+        if (finished) {
+            return pl_error_set(reterr, PL_INVALID, "%s: a second command '%.100s'", command_name,
+                                pl_text_string(&word));
+        }
+        if (strcmp(pl_text_string(&word), "--daemonize") != 0 &&
+            (words->count > 0 || !is_assignment(pl_text_string(&word)))) {
+            PL_TRY(add_word(words, pl_text_string(&word), reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status check_daemon(const struct pl_strv *words, struct pl_error *reterr)
+{
+    const char *slash;
+    const char *name;
+
+    if (words->count == 0) {
+        return pl_error_set(reterr, PL_INVALID, "%s: it is empty", command_name);
+    }
+    slash = strrchr(words->items[0], '/');
+    name = slash ? slash + 1 : words->items[0];
+    if (strcmp(name, "orted") != 0 && strcmp(name, "prted") != 0) {
+        return pl_error_set(reterr, PL_INVALID, "%s: only orted and prted may be started, not '%.100s'", command_name,
+                            words->items[0]);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_command_split_daemon(const char *text, struct pl_strv *words, struct pl_error *reterr)
+{
+    enum pl_status status = collect_words(text, words, reterr);
+
+    if (status == PL_OK) {
+        status = check_daemon(words, reterr);
+    }
+    if (status != PL_OK) {
+        pl_strv_done(words);
+    }
+    return status;
+}
 
 enum {
     REASON_BYTES = 400, /* that ssh prints of the reason, PL_DISCONNECT_BEGIN included */
@@ -72,29 +175,6 @@ static void print_packet(const char *words, struct pl_text *text)
     pl_text_append_n(text, zeros, padding);
 }
 
-static int listen_on(int port)
-{
-    const struct sockaddr_in6 six = {
-        .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_ANY_INIT};
-    const struct sockaddr_in four = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {.s_addr = htonl(INADDR_ANY)}};
-    const int on = 1, off = 0;
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool has_six = fd >= 0;
-
-    fd = has_six ? fd : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (has_six) {
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    }
-    if (fd >= 0 && (bind(fd, has_six ? (const struct sockaddr *)&six : (const struct sockaddr *)&four,
-                         has_six ? sizeof(six) : sizeof(four)) != 0 ||
-                    listen(fd, SOMAXCONN) != 0)) {
-        pl_file_close_at(&fd);
-    }
-    return fd;
-}
-
 /* Answer a client. Returns whether it is an SSH client and has read the whole answer, after which it closes the
  * connection. */
 static bool answer(int fd, const struct pl_text *text)
@@ -120,7 +200,7 @@ static bool answer(int fd, const struct pl_text *text)
 static int say_disconnect(int port, const char *reason)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    PL_AUTO_CLOSE int listen_fd = listen_on(port);
+    PL_AUTO_CLOSE int listen_fd = pl_sshd_listen(port);
     char words[REASON_BYTES];
     struct pl_error error = PL_ERROR_NONE;
     bool told = false;

@@ -424,27 +424,31 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
 static enum pl_status begin_links(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const bool report_only = supervisor->failed;
-    struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = pl_sessions_make(supervisor, reterr);
 
     if (status != PL_OK || supervisor->sessions.count == 0) {
         return status;
     }
-    status = pl_needs_link(supervisor->job, supervisor->plan, &error);
-    status = status == PL_OK ? pl_sessions_prepare(supervisor, &error) : status;
+    status = pl_needs_link(supervisor->job, supervisor->plan, reterr);
+    status = status == PL_OK ? pl_sessions_prepare(supervisor, reterr) : status;
     supervisor->master.can_link = supervisor->master.linking = status == PL_OK;
-    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only) {
-        return pl_supervise_without_link(supervisor, status, &error);
-    }
-    if (reterr && status != PL_OK) {
-        *reterr = error;
-    }
-    return status;
+    return supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only
+               ? pl_supervise_without_link(supervisor, status, reterr)
+               : status;
+}
+
+static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    PL_TRY(begin_links(supervisor, reterr));
+    return pl_supervise_prepare(supervisor, reterr);
 }
 
 /* Drop the links if the plan has none, for example because its program survives the loss of hosts by itself. */
 static void drop_links(struct pl_supervisor *supervisor)
 {
+    if (!supervisor->master.can_link) {
+        return;
+    }
     pl_supervise_kill_all(supervisor, false);
     pl_supervise_drop(supervisor, PL_CONNECTION_WORKER);
     pl_sessions_close(supervisor);
@@ -592,12 +596,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     if (supervisor->master.can_link) {
         PL_TRY(link_workers(supervisor, reterr));
     }
-    if (supervisor->failed) {
-        return PL_FAILED;
-    }
-    if (supervisor->stop_number != 0) {
-        return PL_CANCELLED;
-    }
+    PL_TRY(pl_supervise_check(supervisor));
     PL_TRY(pl_supervise_start_sidecars(supervisor, reterr));
     PL_TRY(start_main(supervisor, reterr));
     PL_TRY(pl_supervise_wait_main(supervisor, reterr));
@@ -673,9 +672,7 @@ static void finish(struct pl_supervisor *supervisor)
     int64_t deadline_ns;
 
     for (size_t i = 0; i < supervisor->sessions.count; i++) {
-        if (supervisor->sessions.items[i].link) {
-            send_result(supervisor, supervisor->sessions.items[i].link);
-        }
+        send_result(supervisor, supervisor->sessions.items[i].link);
     }
     supervisor->master.result_sent = true;
     pl_supervise_end_sidecars(supervisor);
@@ -687,38 +684,21 @@ static void finish(struct pl_supervisor *supervisor)
     }
 }
 
-int pl_master_run(struct pl_supervisor *supervisor)
+static void close_links(struct pl_supervisor *supervisor)
 {
-    static const struct pl_role role = {.ended = master_ended,
-                                        .frames = master_frames,
-                                        .frames_count = PL_ARRAY_ITEMS(master_frames),
-                                        .gone = master_gone,
-                                        .tick = master_tick,
-                                        .prepare_tick = open_sessions,
-                                        .waits = master_waits};
-    struct pl_error error = PL_ERROR_NONE;
-    bool report_only;
-    int exit_code;
-    enum pl_status status;
-
-    supervisor->role = &role;
-    supervisor->master = (struct pl_master){.left_early = PL_EXIT_REPORT_NONE};
-    status = begin_links(supervisor, &error);
-    status = status == PL_OK ? pl_supervise_prepare(supervisor, &error) : status;
-    pl_supervise_fail_status(supervisor, status, &error);
-    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE && supervisor->master.can_link) {
-        drop_links(supervisor);
-    }
-    report_only = supervisor->failed;
-    /* the platform may end us once it knows of the failure */
-    exit_code = report_only ? pl_supervise_finish(supervisor) : 0;
-    status = run_job(supervisor, &error);
-    pl_supervise_fail_status(supervisor, status, &error);
-    finish(supervisor);
-    exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
-    pl_supervise_end_sync(supervisor);
     pl_supervise_kill_all(supervisor, false); /* ends the sessions, and thereby the workers */
     pl_sessions_close(supervisor);
-    supervisor->role = NULL;
-    return exit_code;
 }
+
+const struct pl_role pl_master_role = {.ended = master_ended,
+                                       .frames = master_frames,
+                                       .frames_count = PL_ARRAY_ITEMS(master_frames),
+                                       .gone = master_gone,
+                                       .tick = master_tick,
+                                       .prepare_tick = open_sessions,
+                                       .waits = master_waits,
+                                       .prepare = prepare,
+                                       .unlink = drop_links,
+                                       .run = run_job,
+                                       .finish = finish,
+                                       .close = close_links};

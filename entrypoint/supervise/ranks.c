@@ -114,14 +114,6 @@ static int by_inode(const void *left, const void *right)
     return (a->inode > b->inode) - (a->inode < b->inode);
 }
 
-static int by_addresses(const void *left, const void *right)
-{
-    const struct end *a = left, *b = right;
-    const int order = strcmp(a->local, b->local);
-
-    return order != 0 ? order : strcmp(a->remote, b->remote);
-}
-
 /* An IPv4 address may be written as an IPv6 address at one end of a connection only: cut the prefix off. */
 static void copy_address(const char *text, char *ret_copy)
 {
@@ -170,20 +162,13 @@ static enum pl_status count_inside(const char *tcp, const char *tcp6, struct ran
     qsort(sockets, count, sizeof(*sockets), by_inode);
     PL_TRY(add_ends(tcp, sockets, count, &ends, &capacity, &ends_count, reterr));
     PL_TRY(add_ends(tcp6, sockets, count, &ends, &capacity, &ends_count, reterr));
-    if (ends_count == 0) {
-        return PL_OK;
-    }
-    qsort(ends, ends_count, sizeof(*ends), by_addresses);
     for (size_t i = 0; i < ends_count; i++) {
-        const struct end *other;
-        struct end key;
-
-        memcpy(key.local, ends[i].remote, sizeof(key.local));
-        memcpy(key.remote, ends[i].local, sizeof(key.remote));
-        other = bsearch(&key, ends, ends_count, sizeof(key), by_addresses);
-        inside += other && other->shim == ends[i].shim;
+        for (size_t k = 0; k < i; k++) {
+            inside += ends[k].shim == ends[i].shim && strcmp(ends[k].local, ends[i].remote) == 0 &&
+                      strcmp(ends[k].remote, ends[i].local) == 0;
+        }
     }
-    *ret_count = inside / 2;
+    *ret_count = inside;
     return PL_OK;
 }
 
@@ -297,19 +282,17 @@ enum pl_apart_state pl_apart_state(const struct pl_apart *apart)
                : PL_APART_UNKNOWN;
 }
 
-/* Returns the highest state of all hosts with ranks, or the lowest. */
-static enum pl_apart_state state_of_all(const struct pl_supervisor *supervisor, bool lowest)
+/* Whether any host with ranks is in this state. */
+static bool is_any(const struct pl_supervisor *supervisor, enum pl_apart_state state)
 {
-    enum pl_apart_state state = pl_apart_state(&supervisor->apart);
+    bool found = pl_apart_state(&supervisor->apart) == state;
 
     for (size_t i = 0; i < supervisor->sessions.count; i++) {
         const struct pl_session *session = &supervisor->sessions.items[i];
 
-        if (!session->outside && (lowest ? session->apart < state : session->apart > state)) {
-            state = session->apart;
-        }
+        found = found || (!session->outside && session->apart == state);
     }
-    return state;
+    return found;
 }
 
 static bool has_several(const struct pl_supervisor *supervisor)
@@ -320,8 +303,7 @@ static bool has_several(const struct pl_supervisor *supervisor)
 void pl_apart_log_minute(struct pl_supervisor *supervisor)
 {
     if (supervisor->apart.minute_logged || supervisor->failed || supervisor->sessions.count == 0 ||
-        !has_several(supervisor) || state_of_all(supervisor, true) != PL_APART_FOR_A_MINUTE ||
-        state_of_all(supervisor, false) != PL_APART_FOR_A_MINUTE) {
+        !has_several(supervisor) || is_any(supervisor, PL_APART_UNKNOWN) || is_any(supervisor, PL_APART_CONNECTED)) {
         return;
     }
     supervisor->apart.minute_logged = true;
@@ -334,7 +316,7 @@ void pl_apart_log_minute(struct pl_supervisor *supervisor)
 
 bool pl_apart_is_possible(const struct pl_supervisor *supervisor)
 {
-    return has_several(supervisor) && state_of_all(supervisor, false) != PL_APART_CONNECTED;
+    return has_several(supervisor) && !is_any(supervisor, PL_APART_CONNECTED);
 }
 
 void pl_apart_log_end(const struct pl_supervisor *supervisor)

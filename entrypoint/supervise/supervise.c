@@ -46,7 +46,8 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
                                          .failure = failure,
                                          .rundir = PL_RUNDIR_NONE,
                                          .exit_report = PL_EXIT_REPORT_NONE,
-                                         .main_report = PL_EXIT_REPORT_NONE};
+                                         .main_report = PL_EXIT_REPORT_NONE,
+                                         .master = {.left_early = PL_EXIT_REPORT_NONE}};
     supervisor->heartbeat_timeout_ns = job->settings.silence_ns;
     supervisor->join_timeout_ns = job->settings.peer_wait_ns;
     supervisor->sync_budget_ns = job->settings.intermediate_ns;
@@ -145,7 +146,6 @@ enum pl_status pl_supervise_set_early_plan(struct pl_supervisor *supervisor, str
 enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)
 {
-    struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
     supervisor->plan = plan;
@@ -158,20 +158,17 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         supervisor->watch.hang_ns == 0) {
         return PL_OK;
     }
-    status = open_rundir(supervisor, plan, &error);
+    status = open_rundir(supervisor, plan, reterr);
     if (status == PL_OK) {
         status = pl_watch_prepare(&supervisor->watch, supervisor->job, &supervisor->rundir,
-                                  plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE, supervisor->environment, &error);
+                                  plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE, supervisor->environment, reterr);
     }
     if (status != PL_OK) {
         pl_rundir_close(&supervisor->rundir);
         if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
-            if (reterr) {
-                *reterr = error;
-            }
             return status;
         }
-        pl_log_error(&error, "the job runs without a link between its hosts, without reports of its ranks, and without "
+        pl_log_error(reterr, "the job runs without a link between its hosts, without reports of its ranks, and without "
                              "a watch for hangs");
         plan->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
         plan->link = PL_LAUNCH_PLAN_LINK_NONE;
@@ -607,7 +604,7 @@ static void accept_connection(struct pl_supervisor *supervisor)
 void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *connection, enum pl_frame_type type,
                        const char *const *fields, size_t count)
 {
-    if (!connection->dropped && pl_link_send(&connection->link, type, fields, count, NULL) != PL_OK) {
+    if (connection && !connection->dropped && pl_link_send(&connection->link, type, fields, count, NULL) != PL_OK) {
         connection->dropped = true;
         notify_gone(supervisor, connection, "it takes no more messages");
     }

@@ -81,6 +81,14 @@ struct pl_role {
     void (*prepare_tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
     /* whether pl_supervise_wait_main() must wait on although the main program has ended */
     bool (*waits)(const struct pl_supervisor *supervisor);
+    /* the parts of pl_supervise_run(): begins to link the hosts and prepares this one; drops the links that the plan
+     * does not have; runs the program, or only reports an earlier failure; tells the other hosts how the job ended, and
+     * ends all processes; ends the links */
+    enum pl_status (*prepare)(struct pl_supervisor *supervisor, struct pl_error *reterr);
+    void (*unlink)(struct pl_supervisor *supervisor);
+    enum pl_status (*run)(struct pl_supervisor *supervisor, struct pl_error *reterr);
+    void (*finish)(struct pl_supervisor *supervisor);
+    void (*close)(struct pl_supervisor *supervisor);
 };
 
 /**
@@ -169,6 +177,7 @@ struct pl_supervisor {
     size_t connections_count, connections_capacity;
 
     bool failed;
+    bool report_only; /* it has failed before its program could start */
     int64_t failed_ns;
     int exit_code;                     /* valid if the job has failed */
     struct pl_exit_report exit_report; /* the report that failed the job, if `exit_report_known` */
@@ -230,6 +239,9 @@ void pl_supervise_close(struct pl_supervisor *supervisor);
 enum pl_status pl_supervise_set_early_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                            struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Returns PL_FAILED if the job has failed, PL_CANCELLED if it is stopped, else PL_OK. */
+enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor) PL_MUST_CHECK;
+
 /**
  * Does everything that must come before the program starts. Errors: PL_CANCELLED if the job is stopped; PL_FAILED if it
  * has failed.
@@ -261,7 +273,10 @@ bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns);
 enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connection_kind kind, int fd,
                                 struct pl_connection **ret_connection, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Sends a frame to another host. If the host takes no more bytes it is lost, and the role's `gone` is called. */
+/**
+ * Sends a frame to another host, if it is linked: `connection` may be NULL. If the host takes no more bytes it is lost,
+ * and the role's `gone` is called.
+ */
 #define PL_SUPERVISE_SEND(supervisor, connection, type, ...)                                                           \
     pl_supervise_send((supervisor), (connection), (type), (const char *const[]){__VA_ARGS__},                          \
                       sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
@@ -483,12 +498,12 @@ int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor, int64
 int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
 
 /**
- * The two roles: execute the plan; the result is the exit code, and the failure or success file is written. Where
- * the job has failed already, or is stopped before its program starts, they only connect to the other hosts and
- * notify them.
+ * Executes the plan in the role of this host; the result is the exit code, and the failure or success file is written.
+ * Where the job has failed already, or is stopped before its program starts, it only connects to the other hosts and
+ * notifies them.
  */
-int pl_master_run(struct pl_supervisor *supervisor);
-int pl_worker_run(struct pl_supervisor *supervisor);
+extern const struct pl_role pl_master_role;
+int pl_supervise_run(struct pl_supervisor *supervisor);
 
 /** Writes the failure or success file, and returns the exit code. */
 int pl_supervise_finish(struct pl_supervisor *supervisor);

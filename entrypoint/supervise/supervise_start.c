@@ -261,14 +261,17 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
     }
 }
 
+enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor)
+{
+    return supervisor->failed ? PL_FAILED : supervisor->stop_number != 0 ? PL_CANCELLED : PL_OK;
+}
+
 enum pl_status pl_supervise_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     enum pl_status (*prepare)(struct pl_supervisor *, struct pl_error *) = supervisor->prepare;
 
     supervisor->prepare = NULL;
-    if (supervisor->failed || supervisor->stop_number != 0) {
-        return supervisor->failed ? PL_FAILED : PL_CANCELLED;
-    }
+    PL_TRY(pl_supervise_check(supervisor));
     return prepare ? prepare(supervisor, reterr) : PL_OK;
 }
 
@@ -355,9 +358,7 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
     for (size_t i = 0; i < steps->count; i++) {
         PL_AUTO_ENVIRONMENT struct pl_environment *own = NULL;
 
-        if (supervisor->stop_number != 0 || supervisor->failed) {
-            return supervisor->failed ? PL_FAILED : PL_CANCELLED;
-        }
+        PL_TRY(pl_supervise_check(supervisor));
         PL_TRY(pl_environment_new_copy(environment, &own, reterr));
         if (steps->items[i].additions) {
             PL_TRY(pl_environment_add(own, steps->items[i].additions, reterr));

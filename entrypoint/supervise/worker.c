@@ -3,7 +3,7 @@
  * The worker role: the role of a host that gets the job's result from the master. It runs sshd for the master's
  * session, starts mpirun's daemon when asked, or the host's own program, forwards stop signals and how ranks and
  * programs end, receives the result, leaves no process behind, and exits after the master. If the link is beside the
- * program, the host runs and ends on its own until the master has connected.
+ * program, the host runs and ends on its own until the master has connected. At the end: what both roles do.
  */
 #include "entrypoint/supervise/supervise.h"
 
@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/needs.h"
-#include "entrypoint/ssh/command.h"
 #include "entrypoint/ssh/relay.h"
 #include "entrypoint/supervise/process.h"
 
@@ -72,9 +71,7 @@ static void notify_state(struct pl_supervisor *supervisor)
 
 static void answer_start(struct pl_supervisor *supervisor, const char *text)
 {
-    if (supervisor->worker.master) {
-        PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_STARTED, text);
-    }
+    PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_STARTED, text);
 }
 
 /* A rank or the host's own program has ended. The master decides what this means. If the link is beside the program,
@@ -224,7 +221,7 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
     for (size_t i = 0; i < supervisor->holding.count; i++) {
         const struct pl_holding_rank *rank = &supervisor->holding.ranks[i];
 
-        if (!rank->ended && supervisor->worker.master) {
+        if (!rank->ended) {
             snprintf(number, sizeof(number), "%d", rank->rank);
             PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_CATCHES, number,
                               rank->catches ? "1" : "0");
@@ -300,9 +297,7 @@ static void relay_frame(struct pl_supervisor *supervisor, struct pl_connection *
     if (frame->type == PL_FRAME_CATCHES) {
         pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
     }
-    if (supervisor->worker.master) {
-        pl_supervise_send(supervisor, supervisor->worker.master, frame->type, frame->fields, frame->count);
-    }
+    pl_supervise_send(supervisor, supervisor->worker.master, frame->type, frame->fields, frame->count);
 }
 
 static void take_hold(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
@@ -373,25 +368,21 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
     supervisor->worker.begun_ns = pl_clock_now_ns();
     PL_TRY(pl_supervise_open_ssh(supervisor, reterr));
     PL_TRY(pl_sshd_save_hosts(&supervisor->sshd, &supervisor->rundir, supervisor->job->current_host,
                               &supervisor->plan->hosts, reterr));
-    status = pl_needs_link(supervisor->job, supervisor->plan, &error);
+    status = pl_needs_link(supervisor->job, supervisor->plan, reterr);
     status = status != PL_OK ? status
-                             : pl_sshd_server(&supervisor->sshd, supervisor->job, &supervisor->rundir, &argv, &error);
-    if (status != PL_OK && reterr) {
-        *reterr = error;
-    }
+                             : pl_sshd_server(&supervisor->sshd, supervisor->job, &supervisor->rundir, &argv, reterr);
     if (status != PL_OK && is_beside(supervisor)) {
         return status;
     }
     if (status != PL_OK) {
         pl_strv_done(&argv);
-        PL_TRY(pl_disconnect_words(supervisor->job->self_path, supervisor->sshd.port, error.cause, &argv, NULL));
+        PL_TRY(pl_disconnect_words(supervisor->job->self_path, supervisor->sshd.port, reterr->cause, &argv, NULL));
         supervisor->worker.refusing = true;
     }
     setup.argv = (const char *const *)argv.items;
@@ -517,9 +508,7 @@ static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     PL_TRY(pl_peers_resolve(supervisor, true, reterr));
-    if (supervisor->failed || supervisor->stop_number != 0) {
-        return supervisor->failed ? PL_FAILED : PL_CANCELLED;
-    }
+    PL_TRY(pl_supervise_check(supervisor));
     if (supervisor->main_dismissed) {
         return PL_OK;
     }
@@ -583,9 +572,7 @@ static void shut_down(struct pl_supervisor *supervisor)
     }
     pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
-    if (supervisor->worker.master) {
-        PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_DONE, "");
-    }
+    PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_DONE, "");
 }
 
 static void wait_for_master_exit(struct pl_supervisor *supervisor)
@@ -617,63 +604,83 @@ static enum pl_status run_linked(struct pl_supervisor *supervisor, struct pl_err
 static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const bool can_run_alone = is_beside(supervisor) && !supervisor->failed;
-    struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = start_sshd(supervisor, &error);
+    enum pl_status status = start_sshd(supervisor, reterr);
 
-    if (can_run_alone) {
-        status = pl_supervise_without_link(supervisor, status, &error);
-    } else if (status != PL_OK && reterr) {
-        *reterr = error;
-    }
-    PL_TRY(status);
+    PL_TRY(can_run_alone ? pl_supervise_without_link(supervisor, status, reterr) : status);
     PL_TRY(pl_supervise_prepare(supervisor, reterr));
     /* its own program waits for all names; ranks and their daemons need only this one */
     return is_beside(supervisor) || supervisor->failed ? PL_OK : pl_peers_resolve(supervisor, false, reterr);
 }
 
-int pl_worker_run(struct pl_supervisor *supervisor)
+static void drop_link(struct pl_supervisor *supervisor)
 {
-    static const struct pl_role role = {.ended = worker_ended,
-                                        .frames = worker_frames,
-                                        .frames_count = PL_ARRAY_ITEMS(worker_frames),
-                                        .gone = worker_gone,
-                                        .tick = worker_tick,
-                                        .waits = worker_waits};
-    struct pl_error error = PL_ERROR_NONE;
-    bool report_only;
-    int exit_code;
-    enum pl_status status;
+    pl_supervise_kill_all(supervisor, false);
+    pl_supervise_drop(supervisor, PL_CONNECTION_MASTER);
+    pl_sshd_close(&supervisor->sshd);
+}
 
-    supervisor->role = &role;
-    status = prepare(supervisor, &error);
-    pl_supervise_fail_status(supervisor, status, &error);
-    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
-        pl_supervise_kill_all(supervisor, false);
-        pl_supervise_drop(supervisor, PL_CONNECTION_MASTER);
-        pl_sshd_close(&supervisor->sshd);
-        return pl_master_run(supervisor); /* the job has this host alone */
-    }
-    report_only = supervisor->failed;
-    /* the platform may end us once it knows of the failure */
-    exit_code = report_only ? pl_supervise_finish(supervisor) : 0;
+static bool runs_alone(const struct pl_supervisor *supervisor)
+{
+    return is_beside(supervisor) && !supervisor->report_only;
+}
+
+static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
     supervisor->worker.begun_ns = pl_clock_now_ns();
     supervisor->worker.prepared = true;
     if (supervisor->worker.early) {
         welcome_master(supervisor, supervisor->worker.early);
     }
-    if (is_beside(supervisor) && !report_only) {
-        status = run_own_program(supervisor, &error);
-        pl_supervise_fail_status(supervisor, status, &error);
+    return runs_alone(supervisor) ? run_own_program(supervisor, reterr) : run_linked(supervisor, reterr);
+}
+
+static void finish(struct pl_supervisor *supervisor)
+{
+    if (runs_alone(supervisor)) {
         report_own_failure(supervisor);
-    } else {
-        status = run_linked(supervisor, &error);
-        pl_supervise_fail_status(supervisor, status, &error);
     }
     shut_down(supervisor);
-    exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
-    pl_supervise_end_sync(supervisor);
+}
+
+static void close_link(struct pl_supervisor *supervisor)
+{
     wait_for_master_exit(supervisor);
     pl_sshd_close(&supervisor->sshd);
+}
+
+static const struct pl_role worker_role = {.ended = worker_ended,
+                                           .frames = worker_frames,
+                                           .frames_count = PL_ARRAY_ITEMS(worker_frames),
+                                           .gone = worker_gone,
+                                           .tick = worker_tick,
+                                           .waits = worker_waits,
+                                           .prepare = prepare,
+                                           .unlink = drop_link,
+                                           .run = run,
+                                           .finish = finish,
+                                           .close = close_link};
+
+int pl_supervise_run(struct pl_supervisor *supervisor)
+{
+    const bool is_worker = supervisor->plan->role == PL_LAUNCH_PLAN_WORKER;
+    struct pl_error error = PL_ERROR_NONE;
+    int exit_code = 0;
+
+    supervisor->role = is_worker && supervisor->plan->link != PL_LAUNCH_PLAN_LINK_NONE ? &worker_role : &pl_master_role;
+    pl_supervise_fail_status(supervisor, supervisor->role->prepare(supervisor, &error), &error);
+    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) { /* the job has this host alone */
+        supervisor->role->unlink(supervisor);
+        supervisor->role = &pl_master_role;
+    }
+    supervisor->report_only = supervisor->failed;
+    if (supervisor->report_only) { /* the platform may end us once it knows of the failure */
+        exit_code = pl_supervise_finish(supervisor);
+    }
+    pl_supervise_fail_status(supervisor, supervisor->role->run(supervisor, &error), &error);
+    supervisor->role->finish(supervisor);
+    exit_code = supervisor->report_only ? exit_code : pl_supervise_finish(supervisor);
+    pl_supervise_end_sync(supervisor);
+    supervisor->role->close(supervisor);
     supervisor->role = NULL;
     return exit_code;
 }
