@@ -24,6 +24,7 @@ struct pl_delivery_known {
     bool got;
     bool caught;        /* it handled the signal when it got it; a handler may begin with ignoring the next one */
     int64_t free_ns;    /* since when nobody that it waits for is left; 0: somebody is */
+    int64_t wraps_ns;   /* when it was last seen to be a wrapper or to wait for one; 0: never */
     int64_t goes_on_ns; /* since when it has also run something that did not get the signal; 0: it has not */
 };
 
@@ -260,8 +261,10 @@ static bool is_due(const struct pl_delivery *delivery, const struct members *mem
         }
     }
     known->free_ns = known->free_ns == 0 ? now_ns : known->free_ns;
+    known->wraps_ns = wraps ? now_ns : known->wraps_ns; /* a wrapper that exits has no command line any more */
     known->goes_on_ns = !goes_on || wraps ? 0 : known->goes_on_ns == 0 ? now_ns : known->goes_on_ns;
-    return now_ns - known->free_ns >= (wraps ? WRAPPER_END_NS : END_NS) ||
+    return (wraps ? now_ns - known->free_ns >= WRAPPER_END_NS
+                  : now_ns - known->free_ns >= END_NS && now_ns - known->wraps_ns >= END_NS) ||
            (known->goes_on_ns != 0 && now_ns - known->goes_on_ns >= GOES_ON_NS);
 }
 
