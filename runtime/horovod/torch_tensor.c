@@ -6,7 +6,7 @@
 #include "runtime/horovod/torch_tensor.h"
 
 #include "base/dtype.h"
-#include "runtime/horovod/arguments.h"
+#include "runtime/horovod/submission.h"
 
 #include <string.h>
 
@@ -48,7 +48,7 @@ bool pl_torch_tensor_shape(PyObject *tensor, struct pl_named_op *op)
 
     op->dims = 0;
     for (Py_ssize_t i = 0; i < dims && !PyErr_Occurred(); i++) {
-        pl_arguments_dimension(op, PyLong_AsUnsignedLongLong(PyTuple_GetItem(size, i)));
+        pl_submission_dimension(op, PyLong_AsUnsignedLongLong(PyTuple_GetItem(size, i)));
     }
     Py_XDECREF(size);
     return !PyErr_Occurred();
