@@ -10,7 +10,7 @@
 #include "programs/local/stop.h"
 #include "programs/local/tree.h"
 #include "s3io/s3/manifest.h"
-#include "s3io/s3/s3_copy.h"
+#include "s3io/s3/s3_get.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -7,7 +7,6 @@
 #include "device/device_private.h"
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
-#include "runtime/horovod/timeline.h"
 #include "runtime/start_private.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/horovod/submission.c. */
-/* Horovod's arguments of an operation: numbers, dimensions, roots, splits, names; and factors of 16-bit elements, which
- * are rounded one by one, on three ranks that have equal tensors. */
+/* Horovod's arguments of an operation; and factors of 16-bit elements, which are rounded one by one. */
 #include "runtime/horovod/submission.h"
 
 #include "base/half.h"
@@ -9,7 +8,6 @@
 #include "tests/support/expect.h"
 #include "tests/support/unit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 START_TEST(horovods_numbers_are_operations)
