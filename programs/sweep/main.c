@@ -10,25 +10,14 @@
 #include "base/file.h"
 #include "base/json/python_json.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/options.h"
-#include "base/text.h"
 #include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
 #include "programs/sweep/sweep.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-static enum pl_status read_job(const struct pl_environment *environment, const char *self_path,
-                               const struct pl_strv *command, struct pl_job **ret_job,
-                               struct pl_sweep_space **ret_space, struct pl_error *reterr)
-{
-    PL_TRY(pl_job_new(environment, self_path, command, ret_job, reterr));
-    return pl_sweep_space_of_job(*ret_job, ret_space, reterr);
-}
 
 static enum pl_status print(const struct pl_text *text, struct pl_error *reterr)
 {
@@ -42,10 +31,16 @@ static enum pl_status print_trials(const struct pl_environment *environment, con
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    PL_TRY(path ? pl_sweep_space_read(path, &space, reterr) : read_job(environment, "", NULL, &job, &space, reterr));
+    if (path) {
+        PL_TRY(pl_sweep_space_read(path, &space, reterr));
+    } else {
+        PL_TRY(pl_job_new(environment, "", NULL, &job, reterr));
+        PL_TRY(pl_sweep_space_of_job(job, &space, reterr));
+    }
     for (size_t i = 0; i < space->trials_count; i++) {
-        pl_text_printf(&text, "{\"trial\": %zu, \"point\": %zu, \"hyperparameters\": %s}\n", i, space->trials[i].point,
-                       space->trials[i].hyperparameters);
+        pl_text_printf(&text, "{\"trial\": %zu, \"point\": %zu, \"hyperparameters\": ", i, i % space->points_count);
+        pl_sweep_space_print(space, i, &text);
+        pl_text_append(&text, "}\n");
     }
     return print(&text, reterr);
 }
@@ -53,22 +48,19 @@ static enum pl_status print_trials(const struct pl_environment *environment, con
 static enum pl_status describe(const struct pl_sweep_space *space, const struct pl_slots *slots,
                                struct pl_error *reterr)
 {
-    PL_AUTO_PYTHON_JSON struct pl_python_json *object = pl_python_json_new_object();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    PL_TRY(pl_python_json_set(object, "trials", pl_python_json_new_int64((int64_t)space->trials_count), reterr));
-    PL_TRY(pl_python_json_set(object, "processes", pl_python_json_new_int64(space->processes), reterr));
-    PL_TRY(pl_python_json_set(object, "slots", pl_python_json_new_int64(slots->count), reterr));
-    PL_TRY(pl_python_json_set(object, "cpus", pl_python_json_new_int64(slots->cpus), reterr));
-    PL_TRY(pl_python_json_set(object, "gpus", pl_python_json_new_int64(slots->gpus), reterr));
-    PL_TRY(pl_python_json_set(object, "metric", pl_python_json_new_string(space->metric_name), reterr));
-    pl_python_json_print(object, PL_PYTHON_JSON_SPACED, &text);
+    pl_text_printf(&text,
+                   "{\"trials\": %zu, \"processes\": %d, \"slots\": %d, \"cpus\": %d, \"gpus\": %d, \"metric\": ",
+                   space->trials_count, space->processes, slots->count, slots->cpus, slots->gpus);
+    pl_python_json_print_string(space->metric_name, &text);
+    pl_text_append(&text, "}");
     return print(&text, reterr);
 }
 
 struct options {
     bool dry_run;
-    const char *look, *describe, *run; /* of process 1: PACELINE for one of these parts */
+    const char *look, *describe, *run; /* PACELINE, where process 1 asks for one of these parts */
 };
 
 #define PART_OPTIONS(ROW)                                                                                              \
@@ -78,28 +70,26 @@ struct options {
 #define PL_OPTIONS_OF struct options
 static const struct pl_option table[] = {PL_SWEEP_OPTIONS(PL_OPTION) PART_OPTIONS(PL_OPTION) PL_OPTIONS_END};
 
-/* Runs the part that process 1 asks for; `words` are the job's command. */
-static enum pl_status run_part(const struct pl_environment *environment, const struct options *options, int count,
-                               char **words, int *ret_code, struct pl_error *reterr)
+/* Runs the part that process 1 asks for; `words` are COMMAND. */
+static enum pl_status run_part(const struct pl_environment *environment, const struct options *options, char **words,
+                               int *ret_code, struct pl_error *reterr)
 {
-    const char *self_path = options->run ? options->run : options->describe ? options->describe : options->look;
+    const char *paceline = options->run ? options->run : options->describe ? options->describe : options->look;
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_slots slots;
 
-    for (int i = 0; i < count; i++) {
-        PL_TRY(pl_strv_add(&command, words[i], reterr));
-    }
+    PL_TRY(pl_strv_add_list(&command, (const char *const *)words, reterr));
     if (options->run) {
         PL_TRY(pl_signals_open(&signals, reterr));
-    }
-    PL_TRY(read_job(environment, self_path, &command, &job, &space, reterr));
-    if (options->run) {
+        PL_TRY(pl_job_new(environment, paceline, &command, &job, reterr));
         *ret_code = pl_sweep_run(job, &signals);
         return PL_OK;
     }
+    PL_TRY(pl_job_new(environment, paceline, &command, &job, reterr));
+    PL_TRY(pl_sweep_space_of_job(job, &space, reterr));
     PL_TRY(pl_slots_of_job(job, space, &slots, reterr));
     return options->describe ? describe(space, &slots, reterr) : PL_OK;
 }
@@ -110,24 +100,12 @@ int main(int argc, char **argv)
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     struct options options = {.dry_run = false};
     struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = pl_verbs_read("sweep", table, argc, argv, &options, &error);
+    const bool is_part = options.look || options.describe || options.run;
     int code = EXIT_SUCCESS;
-    enum pl_status status;
 
-    pl_log_open("paceline-sweep");
-    if (pl_environment_new(&environment, &error) != PL_OK) {
-        pl_log_error(&error, "starting");
-        return EXIT_FAILURE;
-    }
-    status = pl_verbs_read("sweep", table, argc, argv, &options, &error);
-    if (status == PL_OK && (options.look || options.describe || options.run)) {
-        status = run_part(environment, &options, argc - optind, argv + optind, &code, &error);
-        if (status != PL_OK) {
-            pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
-        }
-        return status == PL_OK ? code : EXIT_FAILURE;
-    }
-    pl_log_open("paceline");
-    if (status == PL_OK && (!options.dry_run || argc - optind > 1)) {
+    pl_log_open(is_part ? "paceline-sweep" : "paceline");
+    if (status == PL_OK && !is_part && (!options.dry_run || argc - optind > 1)) {
         const char *found = !options.dry_run ? argv[1] : argv[optind + 1];
 
         status = pl_error_set(&error, PL_INVALID, "sweep: expected --dry-run [FILE]%s%s%s",
@@ -136,7 +114,18 @@ int main(int argc, char **argv)
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);
     }
-    if (print_trials(environment, argv[optind], &error) != PL_OK) {
+    if (pl_environment_new(&environment, &error) != PL_OK) {
+        pl_log_error(&error, "starting");
+        return EXIT_FAILURE;
+    }
+    if (is_part) {
+        if (run_part(environment, &options, argv + optind, &code, &error) != PL_OK) {
+            pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
+            return EXIT_FAILURE;
+        }
+        return code;
+    }
+    if (print_trials(environment, argv[optind], &error) != PL_OK) { /* NULL without FILE */
         pl_log_error(&error, "sweep");
         return EXIT_FAILURE;
     }

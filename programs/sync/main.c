@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
-#include "s3io/s3/s3_put.h"
+#include "s3io/s3/s3_client.h"
 #include "s3io/source.h"
 
 #include <errno.h>
