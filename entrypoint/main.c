@@ -146,12 +146,12 @@ static bool is_help(const char *word)
 
 /* Print the help or the version if the command line asks for it, and return the exit code; otherwise return NO_HELP.
  * `train --help` does not count if there is a job, which would succeed without training. */
-static int print_help(const struct pl_invocation *call, int argc, char **argv)
+static int print_help(int argc, char **argv, const struct pl_environment *environment)
 {
     const bool after_help = argc == 3 && strcmp(argv[1], "help") == 0;
     const struct pl_verb *verb = argc == 3 ? pl_verbs_find(argv[after_help ? 2 : 1]) : NULL;
     const bool is_listed = verb && verb->summary;
-    const bool is_job = is_listed && !after_help && strcmp(verb->name, "train") == 0 && has_config(call->environment);
+    const bool is_job = is_listed && !after_help && strcmp(verb->name, "train") == 0 && has_config(environment);
 
     if (argc == 2 && (is_help(argv[1]) || strcmp(argv[1], "help") == 0)) {
         pl_verbs_print_list(stdout);
@@ -264,7 +264,7 @@ int main(int argc, char **argv)
         return pl_rank_python_main(&call);
     }
     take_words(argc - 1, argv + 1, &call);
-    code = print_help(&call, argc, argv);
+    code = print_help(argc, argv, environment);
     if (code != NO_HELP) {
         return code;
     }

@@ -122,7 +122,8 @@ static enum pl_status check_plan(const struct pl_job *job, struct pl_error *rete
     return look(job, &source, plan, reterr);
 }
 
-static enum pl_status print_plan(const struct pl_invocation *call, int begin, bool json, struct pl_error *reterr)
+static enum pl_status print_plan(const struct pl_invocation *call, char **command_words, bool json,
+                                 struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
@@ -130,9 +131,7 @@ static enum pl_status print_plan(const struct pl_invocation *call, int begin, bo
     PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    for (int i = begin; i < call->argc; i++) {
-        PL_TRY(pl_strv_add(&command, call->argv[i], reterr));
-    }
+    PL_TRY(pl_strv_add_list(&command, (const char *const *)command_words, reterr));
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
     PL_TRY(check_plan(job, reterr));
     PL_TRY(pl_secrets_mask(job, reterr));
@@ -161,7 +160,7 @@ int pl_subcommand_plan_main(const struct pl_invocation *call)
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);
     }
-    if (print_plan(call, optind, options.json, &error) != PL_OK) {
+    if (print_plan(call, call->argv + optind, options.json, &error) != PL_OK) {
         pl_log_error(&error, "no plan");
         return EXIT_FAILURE;
     }
