@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "entrypoint/job/devices.h"
 #include "entrypoint/launch/companion.h"
-#include "entrypoint/ssh/exec.h"
+#include "entrypoint/ssh/relay.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/supervise/process.h"
 
