@@ -49,9 +49,6 @@ enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle
  */
 void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner, pl_named_lose *lose);
 
-/** Returns how many operations were submitted with `handle`, or 0 if pl_named_wait() would not accept it. */
-size_t pl_named_members(const struct pl_named *named, pl_named_handle handle);
-
 /**
  * Returns the name of an operation of this rank that is in flight. NULL if there is none, or if the world has failed,
  * so that none will end.

@@ -36,25 +36,11 @@ static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_
     return PL_OK;
 }
 
-static enum pl_status find(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
-                           struct pl_record *ret_record, uint64_t *ret_framed_bytes, struct pl_error *reterr)
-{
-    switch (reader->options.format) {
-    case PL_RECORD_TFRECORD:
-        return pl_record_find_tfrecord(reader, check, deadline_ns, ret_record, ret_framed_bytes, reterr);
-    case PL_RECORD_RECORDIO:
-        return pl_record_find_recordio(reader, check, deadline_ns, ret_record, ret_framed_bytes, reterr);
-    case PL_RECORD_LINES:
-        return pl_record_find_lines(reader, check, deadline_ns, ret_record, ret_framed_bytes, reterr);
-    case PL_RECORD_CSV:
-        return pl_record_find_csv(reader, check, deadline_ns, ret_record, ret_framed_bytes, reterr);
-    case PL_RECORD_IDX:
-        return pl_record_find_idx(reader, check, deadline_ns, ret_record, ret_framed_bytes, reterr);
-    case PL_RECORD_WHOLE:
-        return pl_record_find_whole(reader, check, deadline_ns, ret_record, ret_framed_bytes, reterr);
-    }
-    return pl_error_set(reterr, PL_INVALID, "unknown record format %d", (int)reader->options.format);
-}
+static pl_record_find *const finders[] = {
+    [PL_RECORD_TFRECORD] = pl_record_find_tfrecord, [PL_RECORD_RECORDIO] = pl_record_find_recordio,
+    [PL_RECORD_LINES] = pl_record_find_lines,       [PL_RECORD_CSV] = pl_record_find_csv,
+    [PL_RECORD_IDX] = pl_record_find_idx,           [PL_RECORD_WHOLE] = pl_record_find_whole,
+};
 
 static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
                            struct pl_record *ret_record, struct pl_error *reterr)
@@ -67,7 +53,7 @@ static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t 
     }
     status = reader->discard_bytes ? discard(reader, deadline_ns, reterr) : PL_OK;
     if (status == PL_OK) {
-        status = find(reader, check, deadline_ns, ret_record, &framed_bytes, reterr);
+        status = finders[reader->options.format](reader, check, deadline_ns, ret_record, &framed_bytes, reterr);
     }
     if (status != PL_OK) {
         reader->broken = status != PL_TIMEOUT && status != PL_END;
@@ -137,6 +123,10 @@ enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_r
     pl_activity_start();
     if (!reader) {
         return PL_MEMORY;
+    }
+    if ((unsigned)options->format >= PL_ARRAY_ITEMS(finders)) {
+        free(reader);
+        return pl_error_set(reterr, PL_INVALID, "unknown record format %d", (int)options->format);
     }
     reader->options = *options;
     reader->options.skip_corrupt = options->skip_corrupt && options->format != PL_RECORD_IDX;
