@@ -328,7 +328,7 @@ extern const struct pl_backend pl_backend_self_gpu;
 extern const struct pl_backend pl_backend_nccl;
 
 /** For device memory of any devices, through host memory. */
-extern const struct pl_backend pl_backend_host_staged;
+extern const struct pl_backend pl_backend_device;
 
 /** In order of preference: the first backend that runs and serves a collective gets it. NULL ends the table. */
 extern const struct pl_backend *const pl_backends[];

@@ -350,10 +350,10 @@ static enum pl_status move(struct nccl *n, struct pl_error *reterr)
     /* NCCL uses the thread's current device; the progress thread has none at first, and would get the first device */
     PL_TRY(pl_device_enter(n->device, reterr));
     for (;;) {
-        bool ready;
+        bool idle;
 
-        PL_TRY(pl_gpu_nccl_poll(&n->library, &ready, reterr));
-        if (!ready) {
+        PL_TRY(pl_gpu_nccl_poll(&n->library, &idle, reterr));
+        if (!idle) {
             return PL_OK;
         }
         if (n->launching) {
