@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backend for point-to-point messages: runs one algorithm over the segments of a vector, several at a time. */
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
@@ -274,7 +275,7 @@ static enum pl_status test_segmented(const struct pl_p2p *p2p, struct pl_p2p_seg
 static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, struct pl_error *reterr)
 {
     const struct pl_collective *c = &p2p->request->collective;
-    uint32_t tag = pl_check_calls_tag(p2p->request->signature.sequence, (unsigned)(slot - p2p->slots));
+    uint32_t tag = pl_check_calls_tag(p2p->messages_number, (unsigned)(slot - p2p->slots));
     int position = p2p->by_position ? p2p->position_of[p2p->rank] : p2p->rank;
     size_t item = p2p->wire ? sizeof(uint16_t) : item_bytes(p2p);
     struct pl_algorithm_step *step = &slot->step;
@@ -475,8 +476,15 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     if (!inline_bytes && c->kind != PL_BARRIER) {
         PL_TRY(plan_segments(p2p, c, reterr));
     }
-    PL_TRY(pl_check_calls_start(&p2p->check, &request->signature, c->send, inline_bytes,
-                                pl_p2p_sums_eagerly(p2p, c) ? &reduction : NULL, reterr));
+    p2p->messages_number = request->signature.sequence;
+    if (c->flags & PL_AGREED && !inline_bytes && c->kind != PL_BARRIER) {
+        /* Ranks that differ after all must not take each other's data: they wait for messages that never come. */
+        p2p->messages_number = pl_hash(PL_HASH_START, &request->signature, sizeof(request->signature));
+        pl_check_calls_skip(&p2p->check);
+    } else {
+        PL_TRY(pl_check_calls_start(&p2p->check, &request->signature, c->send, inline_bytes,
+                                    pl_p2p_sums_eagerly(p2p, c) ? &reduction : NULL, reterr));
+    }
     return progress(state, request, ret_done, reterr);
 }
 

@@ -63,6 +63,7 @@ struct pl_p2p {
 
     /* The collective under way: */
     struct pl_request *request;
+    uint64_t messages_number; /* gives the tags of its messages */
     enum pl_algorithm algorithm;
     bool by_position; /* the algorithm runs over ring positions, not ranks */
     bool ragged;      /* blocks have the ranks' counts and are not equal parts of a segment */
