@@ -17,8 +17,8 @@ enum pl_status pl_named_check(const struct pl_named *named, const struct pl_name
 
 /**
  * Records an event in the stream of those of `ops` that are in device memory, which share it: what an operation reads
- * and writes is used after that event, whenever ranks agree on it. `*ret_event` is NULL if there are none, or no device.
- * Any thread may call it.
+ * and writes is used after that event, whenever ranks agree on it. `*ret_event` is NULL if there are none, or no
+ * device. Any thread may call it.
  *
  * Errors   PL_INVALID: they have different streams. Those of device.h.
  */
