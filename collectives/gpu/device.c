@@ -290,11 +290,11 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     enum pl_status status;
 
     if (!d) { /* the other ranks are about to share memory */
-        return pl_bootstrap_abort_collective(pl_world_bootstrap(pl_world_host_world(world)), PL_MEMORY, reterr,
+        return pl_bootstrap_abort_collective(pl_world_bootstrap(world->host_world), PL_MEMORY, reterr,
                                              pl_world_deadline_ns(world));
     }
     d->world = world;
-    d->host = pl_world_host_world(world);
+    d->host = world->host_world;
     d->rank = pl_world_rank(world);
     d->size = pl_world_size(world);
     d->comparisons.world = world;
