@@ -276,10 +276,7 @@ static enum pl_status set_up(struct pl_staged *d, struct pl_error *reterr)
                           reterr));
     PL_TRY(pl_device_pin(pl_world_device(d->world), d->staging.data, d->staging.bytes, reterr));
     d->pinned = true;
-    d->counts = pl_memory_new(2 * (size_t)d->size, sizeof(*d->counts), reterr);
-    if (!d->counts) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&d->counts, 2 * (size_t)d->size, sizeof(*d->counts), reterr));
     PL_TRY(pl_stream_events_init(&d->down, pl_world_device(d->world), reterr));
     return pl_stream_events_init(&d->up, pl_world_device(d->world), reterr);
 }

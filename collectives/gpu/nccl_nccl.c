@@ -543,10 +543,7 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
 
-    n->comm_rank_of = pl_memory_new((size_t)n->size, sizeof(*n->comm_rank_of), reterr);
-    if (!n->comm_rank_of) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&n->comm_rank_of, (size_t)n->size, sizeof(*n->comm_rank_of), reterr));
     if (!pl_gpu_nccl_load(&n->library, reason)) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s", reason);
     }

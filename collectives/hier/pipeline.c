@@ -214,10 +214,7 @@ static enum pl_status make_scratch(struct pl_hier *h, const struct pl_collective
     }
     free(h->scratch);
     h->scratch_bytes = 0;
-    h->scratch = pl_memory_new_aligned(bytes, 1, 64, reterr);
-    if (!h->scratch) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc_aligned(&h->scratch, bytes, 1, 64, reterr));
     h->scratch_bytes = bytes;
     return PL_OK;
 }

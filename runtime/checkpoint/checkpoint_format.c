@@ -287,15 +287,9 @@ enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, 
     const float *values = pl_plan_values(plan);
 
     PL_TRY(pl_plan_check_sealed(plan, reterr));
-    tensors = pl_memory_new(count, sizeof(*tensors), reterr);
-    if (!tensors) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&tensors, count, sizeof(*tensors), reterr));
     if (pl_plan_device(plan)) {
-        copy = pl_memory_new_aligned(pl_plan_elems(plan), sizeof(float), 64, reterr);
-        if (!copy) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc_aligned(&copy, pl_plan_elems(plan), sizeof(float), 64, reterr));
         PL_TRY(pl_plan_read_array(plan, values, copy, reterr));
         values = copy;
     }

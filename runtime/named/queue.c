@@ -52,10 +52,7 @@ enum pl_status pl_named_queue_open(struct pl_named *named, size_t members, size_
         named->slot_count++;
     }
     slot = &named->slots[index];
-    slot->results = pl_memory_new(members, sizeof(struct pl_named_result), reterr);
-    if (!slot->results) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&slot->results, members, sizeof(struct pl_named_result), reterr));
     slot->used = true;
     slot->generation++;
     slot->members = members;

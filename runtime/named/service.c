@@ -116,13 +116,11 @@ static void *drive(void *service_at)
 enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_options *options,
                               struct pl_service **ret_service, struct pl_error *reterr)
 {
-    struct pl_service *service = pl_memory_new(1, sizeof(*service), reterr);
+    struct pl_service *service;
     struct pl_named_options concurrent = {0};
     enum pl_status status;
 
-    if (!service) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&service, 1, sizeof(*service), reterr));
     if (options) {
         concurrent = *options;
     }
@@ -316,10 +314,7 @@ static enum pl_status copy_ops(struct pl_service_item *item, const char *name, c
     if (splits == 0) {
         return PL_OK;
     }
-    item->splits = pl_memory_new(splits * ranks, sizeof(uint64_t), reterr);
-    if (!item->splits) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&item->splits, splits * ranks, sizeof(uint64_t), reterr));
     for (size_t i = 0; i < item->count; i++) {
         if (ops[i].kind == PL_ALLTOALL && ops[i].splits) {
             uint64_t *copy = item->splits + --splits * ranks;

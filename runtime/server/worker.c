@@ -57,10 +57,7 @@ enum pl_status pl_server_new(struct pl_world *world, const struct pl_server_opti
     enum pl_status status;
 
     PL_TRY(check_options(world, options, reterr));
-    server = pl_memory_new(1, sizeof(*server), reterr);
-    if (!server) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&server, 1, sizeof(*server), reterr));
     server->world = world;
     server->trace = options->trace;
     server->fd = server->server_event_fd = server->event_fd = -1;

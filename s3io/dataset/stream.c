@@ -359,10 +359,7 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
         return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode, where only records can be sharded",
                             channel->name);
     }
-    stream = pl_memory_new(1, sizeof(*stream), reterr);
-    if (!stream) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&stream, 1, sizeof(*stream), reterr));
     pthread_mutex_init(&stream->mutex, NULL);
     stream->options = *options;
     stream->channel = *channel;

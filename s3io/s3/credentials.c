@@ -219,12 +219,10 @@ enum pl_status pl_credentials_new(const struct pl_environment *environment,
                                   const struct pl_credentials_options *options, struct pl_http *http,
                                   struct pl_credentials **ret_credentials, struct pl_error *reterr)
 {
-    struct pl_credentials *credentials = pl_memory_new(1, sizeof(*credentials), reterr);
+    struct pl_credentials *credentials;
     enum pl_status status;
 
-    if (!credentials) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&credentials, 1, sizeof(*credentials), reterr));
     credentials->http = http;
     credentials->environment = environment;
     status = choose(credentials, options, reterr);

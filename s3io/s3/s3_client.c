@@ -93,11 +93,9 @@ static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3
 enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options,
                                 struct pl_s3_client **ret_client, struct pl_error *reterr)
 {
-    PL_AUTO_S3_CLIENT struct pl_s3_client *client = pl_memory_new(1, sizeof(*client), reterr);
+    PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
 
-    if (!client) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&client, 1, sizeof(*client), reterr));
     PL_TRY(pl_environment_new_copy(environment, &client->environment, reterr));
     client->connections = choose_number(options->connections, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
     PL_TRY(pl_environment_get_number_or(environment, "AWS_MAX_ATTEMPTS", DEFAULT_ATTEMPTS, MAX_ATTEMPTS,
