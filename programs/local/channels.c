@@ -495,9 +495,8 @@ static void take_reason(struct pl_local *local, const char *line)
     }
 }
 
-bool pl_local_channels_failed(struct pl_local *local)
+void pl_local_channels_read_reasons(struct pl_local *local)
 {
-    const bool has_failed = *local->unfed != '\0';
     char lines[PIPE_BUF + 1];
     ssize_t bytes;
 
@@ -512,20 +511,18 @@ bool pl_local_channels_failed(struct pl_local *local)
     if (bytes == 0) { /* all feeders have ended */
         pl_file_close_at(&local->reasons_fd);
     }
-    return !has_failed && *local->unfed != '\0';
 }
 
-bool pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status)
+void pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status)
 {
-    bool has_failed = pl_local_channels_failed(local), is_signal;
+    bool is_signal;
     const int code = pl_process_status_code(wait_status, &is_signal);
 
-    if (code != 0 && *local->unfed == '\0') {
+    pl_local_channels_read_reasons(local);
+    if (code != 0) {
         set_unfed(local, index, "its feeder ended with %s %d", is_signal ? "signal" : "exit code", code);
-        has_failed = true;
     }
     local->feed_count--;
     local->feeds[index] = local->feeds[local->feed_count];
     local->fed[index] = local->fed[local->feed_count];
-    return has_failed;
 }

@@ -59,7 +59,6 @@ struct pl_local_outage {
     unsigned number;          /* N of algo-N; 0: none */
     uint64_t after_ns;        /* the start of the job */
     uint64_t length_ns;       /* of a cut */
-    int64_t due_ns;           /* of its begin, then of its end */
     int64_t begin_ns, end_ns; /* when it was done; 0 before */
 };
 
@@ -123,13 +122,13 @@ struct pl_local {
     struct pl_local_outage lose, cut;
     struct pl_local_spot spot;
     enum pl_local_end end;
-    char unfed[PL_ERROR_CAUSE_BYTES];                          /* of PL_LOCAL_UNFED: the channel, and why */
+    char unfed[PL_ERROR_CAUSE_BYTES];                          /* of PL_LOCAL_UNFED: the channel, and why; "" */
     size_t unfed_host;                                         /* whose channel it is */
     char unpacked[PL_ERROR_CAUSE_BYTES];                       /* why the results could not be packed; "" */
     int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: of SIGTERM */
 };
 
-/* ---- tree.c: the folder FOLDER/NAME and the trees in it, each as SageMaker lays out /opt/ml (docs/contract.md) ---- */
+/* ---- tree.c: the folder FOLDER/NAME and the trees, each as SageMaker lays out /opt/ml (docs/contract.md) ---- */
 
 /** Sets the text to FOLDER/NAME/`format`. */
 enum pl_status pl_local_path(const struct pl_local *local, struct pl_text *path, struct pl_error *reterr,
@@ -210,11 +209,11 @@ enum pl_status pl_local_channels_show(const struct pl_local *local, size_t index
  */
 enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns true if a feeder has told of a failure, and fills `local->unfed`. Does not wait. */
-bool pl_local_channels_failed(struct pl_local *local);
+/** Fills `local->unfed` if a feeder has told of a failure. Does not wait. */
+void pl_local_channels_read_reasons(struct pl_local *local);
 
 /** The feeder number `index` of `local->feeds` has ended with `wait_status`: the same, and forgets the feeder. */
-bool pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status);
+void pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status);
 
 /* ---- host.c: hosts of each kind, and a plain host, which is a process with SAGEMAKER_BASE_DIR ---- */
 
@@ -348,14 +347,11 @@ enum pl_status pl_local_rehearse_read(const char *name, const char *text, bool h
 /** Checks that the hosts exist and can do it; called before and after their kind is chosen. Errors: PL_INVALID. */
 enum pl_status pl_local_rehearse_check(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The hosts have started: sets the times. */
-void pl_local_rehearse_begin(struct pl_local *local);
+/** Switches the host off. */
+void pl_local_rehearse_lose(struct pl_local *local);
 
-/** Returns the earliest time at which pl_local_rehearse_go_on() has something to do, or PL_DEADLINE_NEVER. */
-int64_t pl_local_rehearse_next(const struct pl_local *local);
-
-/** Does what is due. */
-void pl_local_rehearse_go_on(struct pl_local *local);
+/** Pulls the cable out, or plugs it in again. Returns when to call this once more, or PL_DEADLINE_NEVER. */
+int64_t pl_local_rehearse_cut(struct pl_local *local);
 
 /** The job has ended: tells in one sentence each what it made of them, and forgets them. */
 void pl_local_rehearse_say(struct pl_local *local);
