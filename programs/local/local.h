@@ -81,6 +81,7 @@ struct pl_local_fed {
 
 struct pl_local_host {
     char name[16];                /* algo-N */
+    char container[64];           /* its container */
     char tree[PATH_MAX];          /* its /opt/ml, seen from this machine */
     const char *group, *instance; /* of the instance: its group and type; borrowed */
     pid_t pid;                    /* its first process; 0 before it starts and after its end */
@@ -104,6 +105,7 @@ struct pl_local {
     char *paceline;          /* the front binary */
     const char *engine_name; /* as an option has it; NULL: podman or docker, whichever is there */
     char *engine;
+    char network[64]; /* of the containers */
     const char *engine_options[PL_LOCAL_MOST_ENGINE_OPTIONS];
     size_t engine_option_count;
     char **sources; /* of each channel: the folder with its data, as this machine sees it, or the address on S3 */
