@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Starts programs, and kills whole trees of them. */
+/** Starts programs, kills whole trees of them, and reads what the kernel counts of them. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 #define PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 
@@ -11,6 +11,10 @@
 
 struct pl_process_setup {
     const char *const *argv; /* ends with NULL; an argv[0] without '/' is looked up in the PATH of `environment` */
+    /* in place of the program, whose name is for messages alone: the child, a copy of this process, calls it with
+     * `context`, and ends with its result as exit code. Its signals and descriptors are those of this process. */
+    int (*run)(void *context);
+    void *context;
     char *const *environment;
     const char *cwd;                    /* NULL: the caller's directory */
     const struct pl_signals *signals;   /* the signal handling to restore; NULL: it was not changed */
@@ -78,5 +82,12 @@ void pl_process_close_range(int first_fd, int last_fd);
 
 /** Returns the exit code, or the number of the signal if `*ret_signalled`. */
 int pl_process_status_code(int wait_status, bool *ret_signalled);
+
+/**
+ * How many processes of this container's control groups, of version 2 or 1, were killed because the memory limit was
+ * reached, and how often the limit of processes and threads refused one; 0 if it cannot be known.
+ */
+int64_t pl_process_memory_kills(void);
+int64_t pl_process_refused_forks(void);
 
 #endif

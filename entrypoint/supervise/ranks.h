@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Finds out whether ranks that were started together have never been connected with each other: then N programs ran,
- * and N models were trained. MPI_Init() connects each rank with mpirun's server on its host, and torch's process groups
+ * What a host learns of its ranks: on which CPUs they run, which is logged once all of them have connected, and whether
+ * they are connected with each other.
+ *
+ * If ranks that were started together have never been connected with each other, N programs ran, and N models were
+ * trained. MPI_Init() connects each rank with mpirun's server on its host, and torch's process groups
  * connect the ranks with each other; both use TCP. The kernel counts the TCP connections that a host accepts. As long
  * as the count is the same as before the host's first rank began, none of its ranks was connected with anything,
  * however short the rank's life was. If the count has grown, ranks count as connected, unless both ends of every new
  * connection are in the same rank. In doubt ranks count as connected, and nothing is logged.
  */
-#ifndef PL_ENTRYPOINT_SUPERVISE_APART_H
-#define PL_ENTRYPOINT_SUPERVISE_APART_H
+#ifndef PL_ENTRYPOINT_SUPERVISE_RANKS_H
+#define PL_ENTRYPOINT_SUPERVISE_RANKS_H
 
+#include "base/cpus.h"
 #include "base/status.h"
 
 #include <stddef.h>
@@ -17,8 +21,18 @@
 
 struct pl_frame;
 struct pl_job;
-struct pl_sessions;
 struct pl_supervisor;
+
+struct pl_placement {
+    struct pl_cpus_of *ranks; /* in ascending order; owns the texts */
+    size_t count;
+    bool done; /* the line is logged, or cannot be */
+};
+
+/** Takes a rank's HELLO frame: its number, the number of ranks on its host, and the CPUs on which it was started. */
+void pl_placement_add(struct pl_placement *placement, const struct pl_frame *frame);
+
+void pl_placement_done(struct pl_placement *placement);
 
 /** What is known about the ranks of a host. It is sent as a number. */
 enum pl_apart_state {
@@ -57,10 +71,10 @@ void pl_apart_look(struct pl_apart *apart, int64_t *next_ns);
 enum pl_apart_state pl_apart_state(const struct pl_apart *apart);
 
 /** On the master of several hosts: logs the finding of the first minute, once. */
-void pl_apart_log_minute(struct pl_supervisor *supervisor, const struct pl_sessions *sessions);
+void pl_apart_log_minute(struct pl_supervisor *supervisor);
 
 /** On the master, when all ranks have succeeded: returns whether to wait for more findings, and logs the warning. */
-bool pl_apart_is_possible(const struct pl_supervisor *supervisor, const struct pl_sessions *sessions);
+bool pl_apart_is_possible(const struct pl_supervisor *supervisor);
 void pl_apart_log_end(const struct pl_supervisor *supervisor);
 
 #endif
