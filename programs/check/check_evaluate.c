@@ -30,8 +30,9 @@ enum { SLOW_PART = 3 };
 enum { TABLE_ROWS = 120 };
 
 /* Adds a row with what was found and what is needed. */
-static struct pl_check_row *PL_PRINTF(5, 6)
-    add(struct pl_check_rows *rows, const char *what, const char *where, const char *needed, const char *found, ...)
+PL_PRINTF(5, 6)
+static struct pl_check_row *add(struct pl_check_rows *rows, const char *what, const char *where, const char *needed,
+                                const char *found, ...)
 {
     static struct pl_check_row none; /* written if memory is short, never read */
     struct pl_check_row *row = &none;
@@ -82,12 +83,13 @@ static void evaluate_silent(const struct pl_check_report *report, struct pl_chec
 
     while (*line != '\0') {
         const size_t length = strcspn(line, "\n");
+        struct pl_check_row *row;
         char where[160];
 
         snprintf(where, sizeof(where), "%.*s", (int)length, line);
-        add(rows, "messages", where, "an answer",
-            "no message arrives: a port is closed, or the interface leads elsewhere")
-            ->missed = true;
+        row = add(rows, "messages", where, "an answer",
+                  "no message arrives: a port is closed, or the interface leads elsewhere");
+        row->missed = true;
         line += length + (line[length] == '\n');
     }
 }
@@ -225,26 +227,26 @@ static void evaluate_network(const struct pl_check_report *report, const struct 
 static void evaluate_room(const char *what, const struct pl_check_host *host, int64_t bytes, int64_t free_bytes,
                           int64_t least, struct pl_check_rows *rows)
 {
-    char whole[32], unused[32], needed[32] = "";
+    char whole[32], unused[32];
+    struct pl_check_row *row = add(rows, what, host->name, "", "%s, %s free", bytes_text(bytes, whole, sizeof(whole)),
+                                   bytes_text(free_bytes, unused, sizeof(unused)));
 
     if (least > 0) {
-        bytes_text(least, needed, sizeof(needed));
+        bytes_text(least, row->needed, sizeof(row->needed));
+        row->missed = bytes >= 0 && bytes < least;
     }
-    add(rows, what, host->name, needed, "%s, %s free", bytes_text(bytes, whole, sizeof(whole)),
-        bytes_text(free_bytes, unused, sizeof(unused)))
-        ->missed = bytes >= 0 && bytes < least;
 }
 
 static void evaluate_limit(const char *what, const struct pl_check_host *host, int64_t found, int64_t least,
                            struct pl_check_rows *rows)
 {
-    char is[32], needed[32] = "";
+    char text[32];
+    struct pl_check_row *row = add(rows, what, host->name, "", "%s", number_text(found, text, sizeof(text)));
 
     if (least != 0) {
-        number_text(least, needed, sizeof(needed));
+        number_text(least, row->needed, sizeof(row->needed));
+        row->missed = found >= 0 && (least == CHECK_UNLIMITED || found < least);
     }
-    add(rows, what, host->name, needed, "%s", number_text(found, is, sizeof(is)))->missed =
-        least != 0 && found >= 0 && (least == CHECK_UNLIMITED || found < least);
 }
 
 static void evaluate_clock(const struct pl_check_host *host, struct pl_check_rows *rows)
@@ -265,6 +267,7 @@ static void evaluate_host(const struct pl_check_report *report, const struct pl_
         FILES_OWN + FILES_LOCAL_RANK * ranks + FILES_RANK * all + FILES_HOST * (int64_t)report->hosts_count;
     const bool efa = strcmp(needs->transport, "efa") == 0;
     char text[32], least[32];
+    struct pl_check_row *row;
 
     evaluate_network(report, host, rows);
     if (report->values.known && report->hosts_count > 1) {
@@ -275,12 +278,12 @@ static void evaluate_host(const struct pl_check_report *report, const struct pl_
                   needs->shm_bytes > 0 ? needs->shm_bytes : shm, rows);
     evaluate_limit("open files", host, host->files, needs->files > 0 ? needs->files : files, rows);
     evaluate_limit("processes", host, host->processes, 0, rows);
-    add(rows, "locked memory", host->name, efa ? "unlimited, for EFA" : "", "%s",
-        bytes_text(host->locked_bytes, text, sizeof(text)))
-        ->missed = efa && host->locked_bytes >= 0;
-    add(rows, "disk", host->name, bytes_text(DISK_LEAST_BYTES, least, sizeof(least)), "%s",
-        bytes_text(host->disk_bytes, text, sizeof(text)))
-        ->missed = host->disk_bytes >= 0 && host->disk_bytes < DISK_LEAST_BYTES;
+    row = add(rows, "locked memory", host->name, efa ? "unlimited, for EFA" : "", "%s",
+              bytes_text(host->locked_bytes, text, sizeof(text)));
+    row->missed = efa && host->locked_bytes >= 0;
+    row = add(rows, "disk", host->name, bytes_text(DISK_LEAST_BYTES, least, sizeof(least)), "%s",
+              bytes_text(host->disk_bytes, text, sizeof(text)));
+    row->missed = host->disk_bytes >= 0 && host->disk_bytes < DISK_LEAST_BYTES;
 }
 
 void pl_check_evaluate(const struct pl_check_report *report, struct pl_check_rows *ret_rows)

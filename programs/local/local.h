@@ -242,8 +242,8 @@ enum pl_status pl_local_host_start(struct pl_local *local, size_t index, const c
  * which a process keeps, and for each host a cable to the bridge. Host N has the address 10.78.0.N on eth0. The
  * machine's own network is not touched. */
 
-/** The namespaces of one host, as clone(2) has them. */
-int pl_local_namespaces(const struct pl_local *local);
+/** Tries the namespaces of a host, and a mount in them, in a process that ends. Returns 0 or an errno. */
+int pl_local_namespaces_try(const struct pl_local *local);
 
 /** Starts the host `index`. */
 enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, const char *const *argv,
