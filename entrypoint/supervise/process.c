@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts programs with fork and exec, explains why one cannot start, ends trees of processes, and reads counters. */
+/* The one file that starts processes: programs, by fork and exec, and processes that run a function of ours. It
+ * explains why a program cannot start, ends trees of processes, and reads counters. */
 #include "entrypoint/supervise/process.h"
 
 #include "base/clock.h"

@@ -23,6 +23,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BRIDGE "sw0"
@@ -487,9 +488,35 @@ static void enter(void *inside_at)
     _exit(pl_file_write_fd(fd, &error, sizeof(error), "the report", NULL) == PL_OK ? EXIT_FAILURE : EXIT_UNREPORTED);
 }
 
-int pl_local_namespaces(const struct pl_local *local)
+static int namespaces_of(const struct pl_local *local)
 {
     return CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC | (local->job->hosts > 1 ? CLONE_NEWNET : 0);
+}
+
+/* A security module may let a user make the namespace and forbid everything in it. */
+static void try_namespaces(void *namespaces)
+{
+    _exit(unshare(*(const int *)namespaces) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                  mount("tmpfs", "/run", "tmpfs", 0, NULL) == 0
+              ? 0
+              : errno);
+}
+
+int pl_local_namespaces_try(const struct pl_local *local)
+{
+    int namespaces = namespaces_of(local) | (geteuid() == 0 ? 0 : CLONE_NEWUSER), status;
+    struct pl_error error = PL_ERROR_NONE;
+    pid_t pid;
+
+    if (pl_process_start(0, try_namespaces, &namespaces, &pid, &error) != PL_OK) {
+        return (int)error.code;
+    }
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
 }
 
 enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, const char *const *argv,
@@ -508,7 +535,7 @@ enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, c
     }
     own_fd = inside.ends[0];
     host_fd = inside.ends[1];
-    if (pl_process_start(pl_local_namespaces(local), enter, &inside, &host->pid, reterr) != PL_OK) {
+    if (pl_process_start(namespaces_of(local), enter, &inside, &host->pid, reterr) != PL_OK) {
         pl_error_context(reterr, "making the namespaces of %s", host->name);
         return PL_SYSTEM;
     }
