@@ -82,7 +82,7 @@ GUARDED_HEADERS = {
     r"cuda.*\.h|cudnn.*\.h|cublas.*\.h|nvrtc\.h|nvml\.h": r"_(cuda|nccl)\.(c|h|cu|cuh)$",
     r"Python\.h": r"^runtime/horovod/torch(_stage|_tensor)?\.c$",
     r"curl/.*": r"^s3io/http/[a-z0-9_]+\.c$",
-    r"elfutils/.*": r"^programs/stacks/unwind\.c$",
+    r"elfutils/.*": r"^programs/stacks/collect\.c$",
     r"(?:cjson/)?cJSON.*\.h": r"^(base/json/(json\.c|python_json_tree\.h)|examples/synthetic/gradient_list\.c)$",
 }
 
