@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "programs/local/files.h"
 #include "programs/local/metric.h"
-#include "programs/report/packed.h"
 #include "programs/report/report.h"
 
 #include <ctype.h>

@@ -70,9 +70,9 @@ ARROWS = {
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
     # One verb per sub-room; they must not use each other.
     **{f"programs/{verb}": set() for verb in ("bench", "check", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "stacks",
-                                              "sweep", "sync", "trace", "trial", "unpack")},
-    # A report joins what two of them find out.
-    "programs/report": {"programs/local", "programs/trace"},
+                                              "sweep", "sync", "trial", "unpack")},
+    # A report, of which `paceline trace` is a part, joins what two of them find out.
+    "programs/report": {"programs/local"},
 }
 
 # header (as a pattern) -> files that may include it (a pattern of paths), besides tests

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* paceline trace [--summary] RING...: prints the rings that ranks left (see runtime/trace.h) as one JSON trace, or says
  * which rank held up the others. */
+#include "runtime/trace.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "entrypoint/verbs.h"
-#include "programs/trace/summary.h"
-#include "runtime/trace.h"
+#include "programs/report/summary.h"
 #include "runtime/trace_ring.h"
 
 #include <stdio.h>
