@@ -33,19 +33,19 @@ struct spans {
 struct rank {
     struct pl_ring ring;
     const char *path;
+    struct pl_trace_rank told;           /* the shares at the end */
     uint64_t first, last;                /* sequence numbers of its collectives; 0: none */
     const struct pl_ring_record **steps; /* those that all ranks have */
     struct spans spans[SPAN_KINDS];
     int64_t own_ns, waiting_ns, moving_ns, span_ns[SPAN_KINDS]; /* sums over the steps */
     int64_t cost_ns, most_ns;                                   /* others waited for it: in all, and once */
-    uint64_t times, most_sequence;
+    uint64_t most_sequence;
 };
 
 struct summary {
     struct rank *ranks; /* by rank */
     size_t count;
     int size, hosts;
-    bool has_names; /* the hosts have names, each another one */
     uint64_t first; /* sequence number of steps[0] */
     size_t steps;
     int64_t total_ns, cost_ns;
@@ -128,6 +128,8 @@ static bool names_tell_hosts_apart(const struct summary *summary)
 
 static enum pl_status read_rings(struct summary *summary, const char *const *paths, struct pl_error *reterr)
 {
+    bool has_names;
+
     for (size_t i = 0; i < summary->count; i++) {
         struct rank *rank = &summary->ranks[i];
 
@@ -157,21 +159,29 @@ static enum pl_status read_rings(struct summary *summary, const char *const *pat
         }
         summary->hosts = head->host >= summary->hosts ? head->host + 1 : summary->hosts;
     }
-    summary->has_names = names_tell_hosts_apart(summary);
+    has_names = names_tell_hosts_apart(summary);
+    for (size_t i = 0; i < summary->count; i++) {
+        const struct pl_ring_head *head = &summary->ranks[i].ring.head;
+        struct pl_trace_rank *told = &summary->ranks[i].told;
+
+        told->rank = head->rank;
+        if (has_names) {
+            memcpy(told->host, head->host_name, sizeof(told->host));
+        } else {
+            snprintf(told->host, sizeof(told->host), "host %d", head->host);
+        }
+    }
     return PL_OK;
 }
 
-/* Writes the name of a host to `name`, which has PL_TRACE_HOST_BYTES + 1 bytes, and returns it. */
-static const char *host_name(const struct summary *summary, int host, char *name)
+static const char *host_name(const struct summary *summary, int host)
 {
-    snprintf(name, PL_TRACE_HOST_BYTES + 1, "host %d", host);
-    for (size_t i = 0; i < summary->count && summary->has_names; i++) {
-        if (summary->ranks[i].ring.head.host == host) {
-            memcpy(name, summary->ranks[i].ring.head.host_name, PL_TRACE_HOST_BYTES + 1);
-            break;
-        }
+    size_t i = 0;
+
+    while (i + 1 < summary->count && summary->ranks[i].ring.head.host != host) {
+        i++;
     }
-    return name;
+    return summary->ranks[i].told.host;
 }
 
 static int64_t start_ns_of(const struct rank *rank, const struct pl_ring_record *record)
@@ -264,7 +274,6 @@ static enum pl_status correct_clocks(struct summary *summary, struct pl_error *r
     PL_AUTO_FREE int64_t *values = pl_memory_new(summary->count, sizeof(*values), reterr);
     PL_AUTO_FREE int64_t *offsets = pl_memory_new(summary->steps, sizeof(*offsets), reterr);
     const int reference = summary->ranks[0].ring.head.host;
-    char name[PL_TRACE_HOST_BYTES + 1], reference_name[PL_TRACE_HOST_BYTES + 1];
 
     if (!values || !offsets) {
         return PL_MEMORY;
@@ -286,8 +295,8 @@ static enum pl_status correct_clocks(struct summary *summary, struct pl_error *r
         }
         if (llabs(offset_ns) >= SAID_CLOCK_NS) {
             pl_text_printf(summary->text, "The clock of %s is %.3f s %s that of %s; this is corrected here.\n",
-                           host_name(summary, host, name), (double)llabs(offset_ns) / PL_NS_PER_S,
-                           offset_ns > 0 ? "ahead of" : "behind", host_name(summary, reference, reference_name));
+                           host_name(summary, host), (double)llabs(offset_ns) / PL_NS_PER_S,
+                           offset_ns > 0 ? "ahead of" : "behind", host_name(summary, reference));
         }
     }
     return PL_OK;
@@ -358,7 +367,7 @@ static void add_step(struct summary *summary, size_t k, int64_t usual_ns, int64_
     summary->cost_ns += cost_ns;
     summary->ranks[last].cost_ns += cost_ns;
     if (cost_ns >= LEAST_LATE_NS && cost_ns >= usual_ns / LEAST_LATE_PART) {
-        summary->ranks[last].times++;
+        summary->ranks[last].told.late++;
     }
     if (cost_ns > summary->ranks[last].most_ns) {
         summary->ranks[last].most_ns = cost_ns;
@@ -488,11 +497,9 @@ static void append_collective(struct pl_text *text, uint64_t sequence, uint32_t 
 static void say_once(const struct summary *summary, const struct rank *rank)
 {
     const struct pl_ring_record *step = rank->steps[rank->most_sequence - summary->first];
-    char name[PL_TRACE_HOST_BYTES + 1];
 
     pl_text_printf(summary->text, "Rank %d (%s) was late once: the others waited %.3f s for it in collective ",
-                   rank->ring.head.rank, host_name(summary, rank->ring.head.host, name),
-                   (double)rank->most_ns / PL_NS_PER_S);
+                   rank->ring.head.rank, rank->told.host, (double)rank->most_ns / PL_NS_PER_S);
     append_collective(summary->text, rank->most_sequence, step->kind, step->collective.name);
     pl_text_append(summary->text, ".\n");
 }
@@ -502,7 +509,6 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
     PL_AUTO_FREE int64_t *values = pl_memory_new(summary->count, sizeof(*values), reterr);
     const struct rank *rank = most_waited_for(summary);
     const double share = percent(summary->cost_ns, summary->total_ns);
-    char name[PL_TRACE_HOST_BYTES + 1];
     int host;
 
     if (!values) {
@@ -518,12 +524,12 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
         }
         pl_text_printf(summary->text,
                        "Rank %d (%s) was waited for in %" PRIu64 " of %zu collectives, %.0f %% of the time: ",
-                       rank->ring.head.rank, host_name(summary, rank->ring.head.host, name), rank->times,
-                       summary->steps - 1, percent(rank->cost_ns, summary->total_ns));
+                       rank->ring.head.rank, rank->told.host, rank->told.late, summary->steps - 1,
+                       percent(rank->cost_ns, summary->total_ns));
         say_why(summary, rank, values);
     } else if ((host = host_waited_for(summary)) >= 0) {
         pl_text_printf(summary->text, "The ranks of %s were late by turns: the others waited %.0f %% of the time.\n",
-                       host_name(summary, host, name), share);
+                       host_name(summary, host), share);
     } else {
         pl_text_printf(summary->text, "The ranks were late by turns, no one rank: they waited %.0f %% of the time.\n",
                        share);
@@ -531,22 +537,16 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
     return PL_OK;
 }
 
-static struct pl_trace_rank shares_of(const struct summary *summary, const struct rank *rank)
+static void fill_shares(struct rank *rank, int64_t all_ns)
 {
-    const int64_t spans_ns = rank->span_ns[SPAN_DATA] + rank->span_ns[SPAN_SAVE], all_ns = summary->total_ns;
+    const int64_t spans_ns = rank->span_ns[SPAN_DATA] + rank->span_ns[SPAN_SAVE];
+    double *shares = rank->told.shares;
 
-    struct pl_trace_rank shares = {
-        .rank = rank->ring.head.rank,
-        .shares = {[PL_TRACE_COMPUTES] = percent(rank->own_ns > spans_ns ? rank->own_ns - spans_ns : 0, all_ns),
-                   [PL_TRACE_DATA] = percent(rank->span_ns[SPAN_DATA], all_ns),
-                   [PL_TRACE_SAVES] = percent(rank->span_ns[SPAN_SAVE], all_ns),
-                   [PL_TRACE_WAITS] = percent(rank->waiting_ns, all_ns),
-                   [PL_TRACE_MOVES] = percent(rank->moving_ns, all_ns)},
-        .late = rank->times,
-    };
-
-    host_name(summary, rank->ring.head.host, shares.host);
-    return shares;
+    shares[PL_TRACE_COMPUTES] = percent(rank->own_ns > spans_ns ? rank->own_ns - spans_ns : 0, all_ns);
+    shares[PL_TRACE_DATA] = percent(rank->span_ns[SPAN_DATA], all_ns);
+    shares[PL_TRACE_SAVES] = percent(rank->span_ns[SPAN_SAVE], all_ns);
+    shares[PL_TRACE_WAITS] = percent(rank->waiting_ns, all_ns);
+    shares[PL_TRACE_MOVES] = percent(rank->moving_ns, all_ns);
 }
 
 /* Appends the ranks whose newest collective is `sequence`, or with `others` those whose is not. Returns how many. */
@@ -644,7 +644,8 @@ static enum pl_status summarise(struct summary *summary, struct pl_trace_rank **
     ranks = pl_memory_new(summary->count, sizeof(*ranks), reterr);
     PL_TRY(ranks ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < summary->count; i++) {
-        ranks[i] = shares_of(summary, &summary->ranks[i]);
+        fill_shares(&summary->ranks[i], summary->total_ns);
+        ranks[i] = summary->ranks[i].told;
     }
     *ret_ranks = ranks;
     *ret_count = summary->count;
