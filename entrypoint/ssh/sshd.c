@@ -153,36 +153,46 @@ static enum pl_status read_public(const char *private_path, char **ret_line, str
     return PL_OK;
 }
 
-/* Check that the port is free. sshd reports a port that is in use only in its own log, but the failure file must name
- * it. */
-static enum pl_status probe_port(int port, struct pl_error *reterr)
+int pl_sshd_listen(int port)
 {
-    struct sockaddr_in6 six = {
+    const struct sockaddr_in6 six = {
         .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_ANY_INIT};
-    struct sockaddr_in four = {
+    const struct sockaddr_in four = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {.s_addr = htonl(INADDR_ANY)}};
-    const struct sockaddr *addresses[] = {(const struct sockaddr *)&four, (const struct sockaddr *)&six};
-    const socklen_t sizes[] = {sizeof(four), sizeof(six)};
-    const int on = 1;
+    const struct sockaddr *const addresses[] = {(const struct sockaddr *)&six, (const struct sockaddr *)&four};
+    const socklen_t sizes[] = {sizeof(six), sizeof(four)};
+    const int on = 1, off = 0;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(addresses); i++) {
-        PL_AUTO_CLOSE int fd = socket(addresses[i]->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd = socket(addresses[i]->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         if (fd < 0) {
             continue; /* this host does not have this kind of address */
         }
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (addresses[i]->sa_family == AF_INET6) {
-            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)); /* one socket for both kinds */
+        if (bind(fd, addresses[i], sizes[i]) == 0 && listen(fd, SOMAXCONN) == 0) {
+            return fd;
         }
-        if ((bind(fd, addresses[i], sizes[i]) != 0 || listen(fd, 1) != 0) && errno != EADDRNOTAVAIL) {
-            return pl_error_errno(reterr,
-                                  "sshd for the other hosts cannot use port %d (set PACELINE_SSH_PORT or the "
-                                  "hyperparameter paceline_ssh_port to another port, the same on all hosts)",
-                                  port);
+        pl_file_close_at(&fd);
+        if (errno != EADDRNOTAVAIL) {
+            break;
         }
     }
-    return PL_OK;
+    return -1;
+}
+
+/* Check that the port is free. sshd reports a port that is in use only in its own log, but the failure file must name
+ * it. */
+static enum pl_status probe_port(int port, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = pl_sshd_listen(port);
+
+    return fd >= 0 ? PL_OK
+                   : pl_error_errno(reterr,
+                                    "sshd for the other hosts cannot use port %d (set PACELINE_SSH_PORT or the "
+                                    "hyperparameter paceline_ssh_port to another port, the same on all hosts)",
+                                    port);
 }
 
 /* Returns the capabilities in effect, or all if /proc does not say. */
@@ -337,8 +347,7 @@ enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const char *run_dir, c
 
     PL_TRY(pl_strv_add_list(argv, (const char *const[]){"ssh", "-F", "none", "-T", NULL}, reterr));
     for (size_t i = 0; options[i]; i++) {
-        PL_TRY(pl_strv_add(argv, "-o", reterr));
-        PL_TRY(pl_strv_add(argv, options[i], reterr));
+        PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-o", options[i], NULL}, reterr));
     }
     PL_TRY(pl_strv_add(argv, "-o", reterr));
     PL_TRY(pl_strv_printf(argv, reterr, "UserKnownHostsFile=%s/known_hosts", run_dir));
@@ -346,11 +355,7 @@ enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const char *run_dir, c
     PL_TRY(pl_strv_printf(argv, reterr, "%s/user_key", run_dir));
     PL_TRY(pl_strv_add(argv, "-p", reterr));
     PL_TRY(pl_strv_printf(argv, reterr, "%d", sshd->port));
-    PL_TRY(pl_strv_add(argv, "-l", reterr));
-    PL_TRY(pl_strv_add(argv, sshd->user_name, reterr));
-    PL_TRY(pl_strv_add(argv, "--", reterr));
-    PL_TRY(pl_strv_add(argv, host, reterr));
-    return pl_strv_add(argv, command, reterr);
+    return pl_strv_add_list(argv, (const char *const[]){"-l", sshd->user_name, "--", host, command, NULL}, reterr);
 }
 
 enum pl_status pl_sshd_save_hosts(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *current_host,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * `paceline stacks` on all hosts of a job, and the order of their programs. On the master it runs `paceline-stacks
- * --local HOST` on each other host (entrypoint/ssh/exec.h), whose output is the answer: the JSON of `paceline stacks
+ * --local HOST` on each other host (entrypoint/ssh/relay.h), whose output is the answer: the JSON of `paceline stacks
  * --json`, with a `key` for each program, and a `problem` that tells what failed, or is empty.
  *
  * Test  tests/unit/programs/stacks/test_hosts.c, tests/unit/programs/stacks/test_order.c, tests/integration/hangs.sh
