@@ -118,7 +118,11 @@ enum pl_status pl_hosts_add(struct pl_hosts *hosts, const char *host, const stru
     pl_order_key(program, &added->key);
     pl_report_program(program, host, &added->report);
     pl_report_place(program, &added->place);
-    return check_texts(added, reterr);
+    PL_TRY(check_texts(added, reterr));
+    pl_text_mask(added->key.data, added->key.length); /* a collector that was killed may leave half a text */
+    pl_text_mask(added->report.data, added->report.length);
+    pl_text_mask(added->place.data, added->place.length);
+    return PL_OK;
 }
 
 enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, const char *problem, struct pl_text *text,
