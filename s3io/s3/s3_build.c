@@ -76,7 +76,8 @@ static enum pl_status add_authorization(struct composer *composer, const struct 
                                         const char *hash, int64_t time_s, struct pl_error *reterr)
 {
     struct pl_s3_operation *operation = composer->operation;
-    struct pl_sigv4_scope scope = {region_of(operation->client, operation->bucket), "s3", time_s};
+    const char *service = operation->client->service ? operation->client->service : "s3";
+    struct pl_sigv4_scope scope = {region_of(operation->client, operation->bucket), service, time_s};
     struct pl_sigv4_request request = {.method = operation->method,
                                        .path = operation->address.path,
                                        .query = operation->query,
@@ -154,7 +155,9 @@ enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *r
     endpoint_config.region = region_of(client, operation->bucket);
     snprintf(operation->used_region, sizeof(operation->used_region), "%s", endpoint_config.region);
     pl_s3_address_done(&operation->address);
-    PL_TRY(pl_s3_address_build(&endpoint_config, operation->bucket, operation->key, &operation->address, reterr));
+    PL_TRY(client->service
+               ? pl_s3_address_service(&endpoint_config, client->service, operation->key, &operation->address, reterr)
+               : pl_s3_address_build(&endpoint_config, operation->bucket, operation->key, &operation->address, reterr));
     pl_text_clear(&operation->url);
     pl_text_append(&operation->url, operation->address.url);
     if (operation->query && *operation->query) {

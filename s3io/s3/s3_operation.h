@@ -144,7 +144,8 @@ struct pl_s3_client {
     struct pl_credentials *credentials;
     struct pl_s3_endpoint_config endpoint_config;
     char *endpoint_url, *region;
-    bool plain; /* http:// */
+    char *service; /* NULL for S3 */
+    bool plain;    /* http:// */
     bool requester_pays;
     unsigned connections, attempts;
 
