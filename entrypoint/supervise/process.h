@@ -12,7 +12,8 @@
 struct pl_process_setup {
     const char *const *argv; /* ends with NULL; an argv[0] without '/' is looked up in the PATH of `environment` */
     /* in place of the program, whose name is for messages alone: the child, a copy of this process, calls it with
-     * `context`, and ends with its result as exit code. Its signals and descriptors are those of this process. */
+     * `context`, and ends with its result as exit code. Its signals and descriptors are those of this process, which
+     * has one thread. */
     int (*run)(void *context);
     void *context;
     char *const *environment;
