@@ -212,7 +212,7 @@ static bool serves(void *state, const struct pl_collective *c)
 {
     const struct pl_hier *h = state;
 
-    if (c->memory == PL_MEMORY_DEVICE || pl_p2p_needs_direct(c) || is_small(h, c)) {
+    if (pl_p2p_needs_direct(c) || is_small(h, c)) {
         return false;
     }
     if (pl_hier_is_rooted(c)) {

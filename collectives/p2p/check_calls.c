@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/world_private.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #ifndef PL_COLLECTIVES_P2P_CHECK_CALLS_H
 #define PL_COLLECTIVES_P2P_CHECK_CALLS_H
 
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/backend.h"
 #include "collectives/reduce/kernel.h"
 

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/core/backend.h"
+#include "collectives/core/types.h"
 #include "collectives/p2p/state.h"
 #include "collectives/reduce/compress.h"
 #include "collectives/world_private.h"
@@ -597,7 +597,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     p2p->kernel = pl_kernel_best();
     p2p->rank = pl_world_rank(world);
     p2p->size = (int)size;
-    p2p->order = pl_world_ring_order(world);
+    p2p->order = world->topology.order;
     p2p->position_of = pl_memory_new(size, sizeof(*p2p->position_of), reterr);
     p2p->send_at = pl_memory_new(size + 1, sizeof(*p2p->send_at), reterr);
     p2p->recv_at = pl_memory_new(size + 1, sizeof(*p2p->recv_at), reterr);
@@ -621,16 +621,9 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     return PL_OK;
 }
 
-static bool serves(void *state, const struct pl_collective *collective)
-{
-    (void)state;
-    return collective->memory != PL_MEMORY_DEVICE;
-}
-
 const struct pl_backend pl_backend_p2p = {.name = "p2p",
                                           .probe = probe,
                                           .init = init,
-                                          .serves = serves,
                                           .post = post,
                                           .progress = progress,
                                           .cancel = cancel,

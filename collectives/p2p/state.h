@@ -10,7 +10,7 @@
 #define PL_COLLECTIVES_P2P_STATE_H
 
 #include "collectives/algorithms/algorithm.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/collective.h"
 #include "collectives/core/backend.h"
 #include "collectives/p2p/check_calls.h"

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,6 +208,28 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
         }
         return raise_start_failure(setup, path ? path : setup->argv[0], &failure, reterr);
+    }
+    *ret_pid = pid;
+    return PL_OK;
+}
+
+enum pl_status pl_process_start(int namespaces, void (*run)(void *context), void *context, pid_t *ret_pid,
+                                struct pl_error *reterr)
+{
+    const pid_t parent = getpid();
+    const pid_t pid = namespaces == 0 ? fork()
+                                      : (pid_t)syscall(SYS_clone, (unsigned long)namespaces | (unsigned long)SIGCHLD,
+                                                       NULL, NULL, NULL, NULL);
+
+    if (pid < 0) {
+        return pl_error_errno(reterr, "start a process");
+    }
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
+        if (getppid() == ((namespaces & CLONE_NEWPID) != 0 ? 0 : parent)) { /* else the parent ended before prctl() */
+            run(context);
+        }
+        _exit(EXIT_SUCCESS);
     }
     *ret_pid = pid;
     return PL_OK;

@@ -52,6 +52,13 @@ enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t dead
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * Starts a process of this program, which calls `run` and ends with code 0 unless `run` ends it otherwise. It gets
+ * SIGKILL when the calling thread ends, and has namespaces of its own, as clone(2) has them; 0: none.
+ */
+enum pl_status pl_process_start(int namespaces, void (*run)(void *context), void *context, pid_t *ret_pid,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Makes this process the parent of orphaned descendants (a subreaper), unless it is process 1, so that none can escape.
  * If the system refuses, as emulators and some sandboxes do, it warns: processes that leave their group may then be
  * left running.

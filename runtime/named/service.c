@@ -343,7 +343,7 @@ static uint64_t bytes_of(const struct pl_named_op *op)
 
 /* Checks the operations, and enters them and their names as in flight. Call it under the lock. */
 static enum pl_status admit(struct pl_service *service, int set, const char *name, const struct pl_named_op *ops,
-                            size_t count, bool grouped, struct pl_named_ready **ready_at,
+                            size_t count, bool grouped, struct pl_device_event **ready_at,
                             struct pl_completion *completion, struct pl_error *reterr)
 {
     struct pl_service_item *item, **same_name = NULL;
@@ -402,10 +402,10 @@ static enum pl_status mark_and_admit(struct pl_service *service, int set, const 
                                      const struct pl_named_op *ops, size_t count, bool grouped,
                                      struct pl_completion *completion, struct pl_error *reterr)
 {
-    struct pl_named_ready *ready;
+    struct pl_device_event *ready;
     enum pl_status status;
 
-    status = pl_named_ready_mark(&service->all->device.events, ops, count, &ready, reterr);
+    status = pl_named_mark(service->all, ops, count, &ready, reterr);
     if (status != PL_OK) {
         pl_error_context(reterr, "submitting '%s'", name ? name : "an operation");
         pl_world_place_error(service->world, service->all->device.device, reterr);
@@ -414,7 +414,7 @@ static enum pl_status mark_and_admit(struct pl_service *service, int set, const 
     pthread_mutex_lock(&service->lock);
     status = admit(service, set, name, ops, count, grouped, &ready, completion, reterr);
     pthread_mutex_unlock(&service->lock);
-    pl_named_ready_drop(ready);
+    pl_device_event_drop(ready);
     return status;
 }
 

@@ -3,7 +3,7 @@
  * collectives/shm/run.c. */
 /* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long
  * one. */
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 
 #include "base/clock.h"

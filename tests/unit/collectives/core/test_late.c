@@ -4,8 +4,7 @@
  * one that waits for the late rank. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collectives/bootstrap/transport.h"
-#include "collectives/core/failure.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 
 #include "base/knob.h"
