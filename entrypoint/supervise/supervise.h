@@ -17,9 +17,9 @@
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/holding.h"
+#include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/ranks.h"
 #include "entrypoint/supervise/shim.h"
-#include "entrypoint/supervise/signals.h"
 #include "entrypoint/supervise/watch.h"
 
 struct pl_role;

@@ -11,6 +11,7 @@
 #include "entrypoint/proc/proc.h"
 #include "entrypoint/ssh/rundir.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
