@@ -14,7 +14,7 @@
 #include "entrypoint/job/processes.h"
 #include "entrypoint/job/pyrepr.h"
 #include "entrypoint/job/settings.h"
-#include "s3io/s3/profile.h"
+#include "s3io/s3/credentials.h"
 
 #include <limits.h>
 #include <stdio.h>

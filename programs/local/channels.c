@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"
 #include "s3io/s3/manifest.h"
-#include "s3io/s3/s3_copy.h"
+#include "s3io/s3/s3_get.h"
 #include "s3io/store_private.h"
 
 #include <errno.h>

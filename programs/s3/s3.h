@@ -3,10 +3,9 @@
 #ifndef PL_PROGRAMS_S3_S3_H
 #define PL_PROGRAMS_S3_S3_H
 
-#include "s3io/s3/s3_copy.h"
+#include "s3io/s3/s3_client.h"
 #include "s3io/s3/s3_get.h"
 #include "s3io/s3/s3_headers.h"
-#include "s3io/s3/s3_list.h"
 
 struct pl_tool {
     struct pl_environment *environment;

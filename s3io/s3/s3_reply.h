@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Decides what to do after an error response, and how long to wait before a retry. Pure functions: the caller passes
- * the time and random numbers.
+ * S3's responses: a walk over the elements of their XML, what to do after an error, and how long to wait before a
+ * retry. Pure functions: the caller passes the time and random numbers.
  *
- * Source  Amazon S3 API Reference: "Error responses"; "Exponential Backoff And Jitter" (AWS Architecture Blog) for full
- *         jitter; "Retry behavior" (AWS SDKs and Tools Reference Guide) for the retry quota of its standard mode.
- * Test    tests/unit/s3io/s3/test_s3_retry.c
+ * Source  Amazon S3 API Reference: "Error responses", "REST Error Responses"; "Exponential Backoff And Jitter" (AWS
+ *         Architecture Blog) for full jitter; "Retry behavior" (AWS SDKs and Tools Reference Guide) for the retry quota
+ *         of its standard mode.
+ * Test    tests/unit/s3io/s3/test_s3_retry.c, test_s3_list.c, tests/fuzz/fuzz_s3_list.c
  */
-#ifndef PL_S3IO_S3_S3_RETRY_H
-#define PL_S3IO_S3_S3_RETRY_H
+#ifndef PL_S3IO_S3_S3_REPLY_H
+#define PL_S3IO_S3_S3_REPLY_H
 
 #include "base/status.h"
+
+#include <stddef.h>
 
 enum pl_s3_retry_action {
     PL_S3_FINAL,           /* do not retry: the response is the result */
@@ -53,5 +56,33 @@ int64_t pl_s3_retry_quota_take(struct pl_s3_retry_quota *retry_quota, int64_t no
 
 /** Puts `count` tokens back, up to the full quota. */
 void pl_s3_retry_quota_put(struct pl_s3_retry_quota *retry_quota, unsigned count);
+
+/** Called at the end of every element, with its path ("ListBucketResult/Contents/Key") and its text. */
+struct pl_s3_xml_visitor {
+    void *context;
+    enum pl_status (*element)(void *context, const char *path, const char *text, size_t text_bytes,
+                              struct pl_error *reterr);
+};
+
+/**
+ * Walks over a whole document. A document type declaration is an error: S3 sends none, and its entities could make a
+ * small input very large.
+ *
+ * Errors  PL_CORRUPT: the text is not XML. PL_LIMIT: elements are nested deeper than 32. The visitor's errors.
+ */
+enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3_xml_visitor *visitor,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+struct pl_s3_error_document {
+    char code[64]; /* "NoSuchKey"; "" if the text is not an error document */
+    char message[256];
+    char region[64];
+};
+
+/** Parses an <Error> document, or STS's <ErrorResponse> around one. For any other text the code is "". */
+void pl_s3_error_parse(const char *text, size_t bytes, struct pl_s3_error_document *ret_document);
+
+/** Copies `text_bytes` of `text`, and truncates them to fit. */
+void pl_s3_xml_copy(char *target, size_t target_bytes, const char *text, size_t text_bytes);
 
 #endif
