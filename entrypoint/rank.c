@@ -38,6 +38,8 @@
 
 enum { COMMAND_MAX_BYTES = 4 * 1024 * 1024 };
 
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
 /* Get a whole number from the first variable that is set, else `fallback`. */
 static int number_of(const struct pl_environment *environment, const char *const *names, int fallback)
 {
@@ -72,17 +74,13 @@ static int threads_for(int local_size)
 
 static int local_size_of(const struct pl_environment *environment, int fallback)
 {
-    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE", NULL};
-
-    return number_of(environment, variables, fallback);
+    return number_of(environment, NAMES("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE"), fallback);
 }
 
 /* Returns how many workers this rank starts if it is a parameter server, else 0. */
 static int workers_of(const struct pl_environment *environment)
 {
-    static const char *const variables[] = {PL_LAUNCHER_WORKERS_VARIABLE, NULL};
-
-    return number_of(environment, variables, 0);
+    return number_of(environment, NAMES(PL_LAUNCHER_WORKERS_VARIABLE), 0);
 }
 
 /* Workers wait for their server without a limit, so a server that stays stopped would block the job for ever: limit
@@ -137,8 +135,7 @@ static enum pl_status set_torch(struct pl_environment *environment, struct pl_er
         return PL_OK;
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
-        const char *const names[] = {numbers[i].mpi_name, NULL};
-        const int number = number_of(environment, names, -1);
+        const int number = number_of(environment, NAMES(numbers[i].mpi_name), -1);
 
         PL_TRY(number < 0 ? PL_OK : set_number(environment, numbers[i].name, number, reterr));
     }
@@ -275,8 +272,6 @@ static enum pl_status split_python(const struct pl_strv *words, struct pl_enviro
 static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, struct pl_signals *signals,
                           struct pl_exit_report *ret_report, struct pl_error *reterr)
 {
-    static const char *const mpi_ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
-    static const char *const torch_ranks[] = {"RANK", NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     const char *const disks[] = {pl_environment_get_or(call->environment, "SM_MODEL_DIR", "/opt/ml/model"),
@@ -310,7 +305,8 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
     options.stdout_as = by_torchrun ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_MPIRUN;
-    options.rank = number_of(environment, by_torchrun ? torch_ranks : mpi_ranks, 0);
+    options.rank = by_torchrun ? number_of(environment, NAMES("RANK"), 0)
+                               : number_of(environment, NAMES("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"), 0);
     options.local_size = local_size_of(environment, 0);
     if (strcmp(settings.rank_tags, "rank") == 0 || (by_torchrun && strcmp(settings.rank_tags, "auto") == 0)) {
         snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */

@@ -132,7 +132,7 @@ static enum pl_status list_ranks(struct pl_hier *h, struct pl_error *reterr)
         if (pl_world_host_of(h->world, r) == pl_world_cross_rank(h->world)) {
             h->inside_ranks[inside++] = r;
         }
-        if (pl_world_local_of(h->world, r) == leader) {
+        if (h->world->topology.local_of[r] == leader) {
             h->between_ranks[pl_world_host_of(h->world, r)] = r; /* the rank in `between` is the host's number */
         }
     }
@@ -216,7 +216,7 @@ static bool serves(void *state, const struct pl_collective *c)
         return false;
     }
     if (pl_hier_is_rooted(c)) {
-        return h->multi_leader || pl_world_local_of(h->world, c->root) == 0;
+        return h->multi_leader || h->world->topology.local_of[c->root] == 0;
     }
     return c->kind == PL_ALLREDUCE || c->kind == PL_BARRIER;
 }

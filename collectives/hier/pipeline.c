@@ -123,7 +123,7 @@ bool pl_hier_is_rooted(const struct pl_collective *c)
 /* The leader: the local rank that takes part between hosts. */
 static int leader_of(const struct pl_hier *h, const struct pl_collective *c)
 {
-    return pl_hier_is_rooted(c) ? pl_world_local_of(h->world, c->root) : 0;
+    return pl_hier_is_rooted(c) ? h->world->topology.local_of[c->root] : 0;
 }
 
 /* The buffer for this rank's sums. */
