@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts and namespaces. */
+/* Mounts and namespaces. It forks by itself, because a process cannot leave a namespace that it tries. */
 #include "entrypoint/proc/mounts.h"
 
 #include "base/file.h"

@@ -176,7 +176,7 @@ struct task {
 };
 
 /* Lives in the network, which ends with its last process; does what it is asked for, until nobody can ask any more. */
-static void serve(void *ends_at)
+static int serve(void *ends_at)
 {
     const int *ends = ends_at, fd = ends[1];
     struct pl_error error = PL_ERROR_NONE;
@@ -191,6 +191,7 @@ static void serve(void *ends_at)
         error.status = task.what == PLUG ? plug(task.number, task.pid, &error)
                                          : set_cable(task.number, task.what == PLUG_IN_AGAIN, &error);
     }
+    return 0;
 }
 
 static enum pl_status read_report(int fd, struct pl_error *reterr)
@@ -471,7 +472,7 @@ static enum pl_status become(const struct inside *inside, struct pl_error *reter
     return pl_error_errno(reterr, "start '%s'", inside->argv[0]);
 }
 
-static void enter(void *inside_at)
+static int enter(void *inside_at)
 {
     const struct inside *inside = inside_at;
     const int fd = inside->ends[1], null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -482,10 +483,10 @@ static void enter(void *inside_at)
     setsid();
     if (read(fd, &go, 1) != 1 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(inside->output_fd, STDOUT_FILENO) < 0 ||
         dup2(inside->output_fd, STDERR_FILENO) < 0) {
-        _exit(EXIT_FAILURE); /* this program ended before the host was plugged in */
+        return EXIT_FAILURE; /* this program ended before the host was plugged in */
     }
     become(inside, &error);
-    _exit(pl_file_write_fd(fd, &error, sizeof(error), "the report", NULL) == PL_OK ? EXIT_FAILURE : EXIT_UNREPORTED);
+    return pl_file_write_fd(fd, &error, sizeof(error), "the report", NULL) == PL_OK ? EXIT_FAILURE : EXIT_UNREPORTED;
 }
 
 static int namespaces_of(const struct pl_local *local)
@@ -494,12 +495,12 @@ static int namespaces_of(const struct pl_local *local)
 }
 
 /* A security module may let a user make the namespace and forbid everything in it. */
-static void try_namespaces(void *namespaces)
+static int try_namespaces(void *namespaces)
 {
-    _exit(unshare(*(const int *)namespaces) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-                  mount("tmpfs", "/run", "tmpfs", 0, NULL) == 0
-              ? 0
-              : errno);
+    return unshare(*(const int *)namespaces) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                   mount("tmpfs", "/run", "tmpfs", 0, NULL) == 0
+               ? 0
+               : errno;
 }
 
 int pl_local_namespaces_try(const struct pl_local *local)

@@ -14,7 +14,7 @@
 #include "base/environment.h"
 #include "base/text.h"
 #include "entrypoint/job/strv.h"
-#include "entrypoint/supervise/signals.h"
+#include "entrypoint/supervise/process.h"
 #include "programs/local/job.h"
 #include "programs/local/metric.h"
 

@@ -324,11 +324,12 @@ struct task {
     int64_t deadline_ns;
 };
 
-static void run_task(void *task_at)
+static int run_task(void *task_at)
 {
     const struct task *task = task_at;
 
     task->run(task->program, task->deadline_ns);
+    return 0;
 }
 
 static void add_problem(struct pl_stacks_program *program, const char *text)

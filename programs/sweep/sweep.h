@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "entrypoint/ssh/sshd.h"
-#include "entrypoint/supervise/signals.h"
+#include "entrypoint/supervise/process.h"
 #include "programs/sweep/space.h"
 
 enum pl_sweep_state {
