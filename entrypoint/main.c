@@ -218,9 +218,9 @@ static void set_log_level(const struct pl_environment *environment)
 static enum pl_status copy_arguments(int argc, char **argv, struct pl_strv *words, struct pl_error *reterr)
 {
     for (int i = 0; i < argc; i++) {
-        PL_TRY(pl_strv_add(words, argv[i], reterr));
+        pl_strv_add(words, argv[i]);
     }
-    return PL_OK;
+    return pl_strv_check(words, reterr);
 }
 
 /* Fill closed standard descriptors. Otherwise the next file or socket would get such a number, and would receive what

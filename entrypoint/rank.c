@@ -38,11 +38,14 @@
 
 enum { COMMAND_MAX_BYTES = 4 * 1024 * 1024 };
 
-/* Get a whole number from the first variable that is set, else `fallback`. */
-static int number_of(const struct pl_environment *environment, const char *const *names, int fallback)
+/* Get a whole number from the first of the variables that is set, else `fallback`. */
+#define number_of(environment, fallback, ...)                                                                          \
+    find_number(environment, fallback, (const char *const[]){__VA_ARGS__, NULL})
+
+static int find_number(const struct pl_environment *environment, int fallback, const char *const *names)
 {
-    for (size_t i = 0; names[i]; i++) {
-        const char *value = pl_environment_get(environment, names[i]);
+    for (; *names; names++) {
+        const char *value = pl_environment_get(environment, *names);
         char *end = NULL;
         long number = value ? strtol(value, &end, 10) : -1;
 
@@ -72,17 +75,13 @@ static int threads_for(int local_size)
 
 static int local_size_of(const struct pl_environment *environment, int fallback)
 {
-    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE", NULL};
-
-    return number_of(environment, variables, fallback);
+    return number_of(environment, fallback, "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE");
 }
 
 /* Returns how many workers this rank starts if it is a parameter server, else 0. */
 static int workers_of(const struct pl_environment *environment)
 {
-    static const char *const variables[] = {PL_LAUNCHER_WORKERS_VARIABLE, NULL};
-
-    return number_of(environment, variables, 0);
+    return number_of(environment, 0, PL_LAUNCHER_WORKERS_VARIABLE);
 }
 
 /* Workers wait for their server without a limit, so a server that stays stopped would block the job for ever: limit
@@ -111,14 +110,11 @@ static enum pl_status set_number(struct pl_environment *environment, const char 
 
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
 {
-    static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     const int workers = workers_of(environment);
-    const int local_size = local_size_of(environment, 1) * (workers > 0 ? workers : 1);
+    const int threads = threads_for(local_size_of(environment, 1) * (workers > 0 ? workers : 1));
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
-        PL_TRY(set_number(environment, variables[i], threads_for(local_size), reterr));
-    }
-    return PL_OK;
+    PL_TRY(set_number(environment, "OMP_NUM_THREADS", threads, reterr));
+    return set_number(environment, "OPENBLAS_NUM_THREADS", threads, reterr);
 }
 
 /* Set the variables that torch.distributed reads for `env://`, unless the job or the program's own options set them.
@@ -137,8 +133,7 @@ static enum pl_status set_torch(struct pl_environment *environment, struct pl_er
         return PL_OK;
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
-        const char *const names[] = {numbers[i].mpi_name, NULL};
-        const int number = number_of(environment, names, -1);
+        const int number = number_of(environment, -1, numbers[i].mpi_name);
 
         PL_TRY(number < 0 ? PL_OK : set_number(environment, numbers[i].name, number, reterr));
     }
@@ -153,14 +148,10 @@ static enum pl_status set_torch(struct pl_environment *environment, struct pl_er
  * a GPU would train by itself. */
 static enum pl_status set_accelerate(struct pl_environment *environment, struct pl_error *reterr)
 {
-    static const char *const devices[] = {"SM_NUM_GPUS", "SM_NUM_NEURONS"};
+    const bool has_cpus_alone = strcmp(pl_environment_get_or(environment, "SM_NUM_GPUS", ""), "0") == 0 &&
+                                strcmp(pl_environment_get_or(environment, "SM_NUM_NEURONS", ""), "0") == 0;
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(devices); i++) {
-        if (strcmp(pl_environment_get_or(environment, devices[i], ""), "0") != 0) {
-            return PL_OK;
-        }
-    }
-    return pl_environment_get(environment, "ACCELERATE_USE_CPU")
+    return !has_cpus_alone || pl_environment_get(environment, "ACCELERATE_USE_CPU")
                ? PL_OK
                : pl_environment_set(environment, "ACCELERATE_USE_CPU", "true", reterr);
 }
@@ -195,11 +186,11 @@ static enum pl_status split_arguments(const struct pl_strv *words, struct pl_str
     }
     for (size_t i = 0; i < words->count; i++) {
         if (i != separator) {
-            PL_TRY(pl_strv_add(argv, pl_mpi_options_unguard(words->items[i]), reterr));
+            pl_strv_add(argv, pl_mpi_options_unguard(words->items[i]));
         }
     }
     *ret_program_words = separator;
-    return PL_OK;
+    return pl_strv_check(argv, reterr);
 }
 
 /* Whether `path` leads to the file that `info` describes. */
@@ -263,20 +254,18 @@ static enum pl_status split_python(const struct pl_strv *words, struct pl_enviro
         pl_environment_unset(environment, "PYTHON_EXEC");
     }
     pl_environment_unset(environment, PL_RUNDIR_PYTHON_VARIABLE);
-    PL_TRY(pl_strv_add(argv, python, reterr));
-    PL_TRY(pl_strv_add_all(argv, words, reterr));
+    pl_strv_add(argv, python);
+    pl_strv_add_all(argv, words);
     while (options < words->count && words->items[options][0] == '-') {
         options++;
     }
     *ret_program_words = 1 + (options < words->count ? options + 1 : words->count);
-    return PL_OK;
+    return pl_strv_check(argv, reterr);
 }
 
 static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, struct pl_signals *signals,
                           struct pl_exit_report *ret_report, struct pl_error *reterr)
 {
-    static const char *const mpi_ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
-    static const char *const torch_ranks[] = {"RANK", NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     const char *const disks[] = {pl_environment_get_or(call->environment, "SM_MODEL_DIR", "/opt/ml/model"),
@@ -285,11 +274,10 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
-    const struct pl_strv none = PL_STRV_NONE;
     struct pl_job_settings settings;
     char tag[32];
 
-    PL_TRY(pl_settings_read(call->environment, &none, &settings, reterr));
+    PL_TRY(pl_settings_read(call->environment, NULL, &settings, reterr));
     PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
     PL_TRY(by_torchrun ? split_python(&call->words, environment, &argv, &options.program_words, reterr)
                        : split_arguments(&call->words, &argv, &options.program_words, reterr));
@@ -310,7 +298,8 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
     options.stdout_as = by_torchrun ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_MPIRUN;
-    options.rank = number_of(environment, by_torchrun ? torch_ranks : mpi_ranks, 0);
+    options.rank = by_torchrun ? number_of(environment, 0, "RANK")
+                               : number_of(environment, 0, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK");
     options.local_size = local_size_of(environment, 0);
     if (strcmp(settings.rank_tags, "rank") == 0 || (by_torchrun && strcmp(settings.rank_tags, "auto") == 0)) {
         snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */

@@ -14,7 +14,6 @@
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/launcher.h"
-#include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/subcommand.h"
 #include "entrypoint/supervise/process.h"
@@ -96,7 +95,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
 
     PL_TRY(pl_source_plan(job, source, reterr));
-    PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), &plan, reterr));
+    PL_TRY(pl_launch_plan_new(job, &plan, reterr));
     if (plan->show.count > 0) {
         PL_TRY(show(plan, reterr));
     }
@@ -110,11 +109,11 @@ static enum pl_status check_plan(const struct pl_job *job, struct pl_error *rete
 {
     PL_AUTO_JOB struct pl_job *check = NULL;
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL, *plan_of_check = NULL;
-    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
+    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.count = 0};
 
     PL_TRY(pl_check_new(job, NULL, &check, reterr)); /* the check of the job's hosts, if the job wants one first */
     if (check) {
-        PL_TRY(pl_launch_plan_new(check, pl_launchers_choose(check), &plan_of_check, reterr));
+        PL_TRY(pl_launch_plan_new(check, &plan_of_check, reterr));
     }
     PL_TRY(make_plan(job, &source, &plan, reterr));
     return look(job, &source, plan, reterr);
@@ -125,11 +124,11 @@ static enum pl_status print_plan(const struct pl_invocation *call, size_t begin,
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
-    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
+    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.count = 0};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     for (size_t i = begin; i < call->words.count; i++) {
-        PL_TRY(pl_strv_add(&command, call->words.items[i], reterr));
+        pl_strv_add(&command, call->words.items[i]);
     }
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
     PL_TRY(check_plan(job, reterr));

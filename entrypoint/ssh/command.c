@@ -23,7 +23,8 @@ static enum pl_status add_word(struct pl_strv *words, const char *word, struct p
     if (words->count == PL_COMMAND_MAX_WORDS) {
         return pl_error_set(reterr, PL_LIMIT, "%s: more than %d words", what, PL_COMMAND_MAX_WORDS);
     }
-    return pl_strv_add(words, word, reterr);
+    pl_strv_add(words, word);
+    return pl_strv_check(words, reterr);
 }
 
 /* Skip the code that mpirun puts before the command for a user whose login shell is sh or ksh. A ')' follows the

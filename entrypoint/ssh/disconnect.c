@@ -30,8 +30,8 @@ enum pl_status pl_disconnect_words(const char *self_path, int port, const char *
     char number[16];
 
     snprintf(number, sizeof(number), "%d", port);
-    return pl_strv_add_list(argv, (const char *const[]){self_path, "relay", PL_DISCONNECT_OPTION, number, reason, NULL},
-                            reterr);
+    pl_strv_add(argv, self_path, "relay", PL_DISCONNECT_OPTION, number, reason);
+    return pl_strv_check(argv, reterr);
 }
 
 static void put_number(struct pl_text *text, size_t number)

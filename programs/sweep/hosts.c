@@ -46,9 +46,11 @@ static bool is_here(const struct pl_sweep *sweep, size_t host)
 static enum pl_status add_words(const struct pl_sweep *sweep, size_t host, enum pl_exec_kind kind,
                                 const struct pl_strv *program, struct pl_strv *argv, struct pl_error *reterr)
 {
-    return is_here(sweep, host) ? pl_strv_add_all(argv, program, reterr)
-                                : pl_exec_words(&sweep->sshd, sweep->run_dir, sweep->job->hosts.items[host], kind,
-                                                program, argv, reterr);
+    if (is_here(sweep, host)) {
+        pl_strv_add_all(argv, program);
+        return pl_strv_check(argv, reterr);
+    }
+    return pl_exec_words(&sweep->sshd, sweep->run_dir, sweep->job->hosts.items[host], kind, program, argv, reterr);
 }
 
 /* Raises the limit of open files for all slots, once. */
@@ -102,8 +104,7 @@ static enum pl_status add_hyperparameters(const char *members, struct pl_strv *w
 
         pl_sweep_value_print(node, &value);
         PL_TRY(pl_text_check(&value, reterr));
-        PL_TRY(
-            pl_strv_printf(words, reterr, "--hyperparameter=%s=%s", pl_python_json_name(node), pl_text_string(&value)));
+        pl_strv_printf(words, "--hyperparameter=%s=%s", pl_python_json_name(node), pl_text_string(&value));
     }
     return PL_OK;
 }
@@ -111,20 +112,20 @@ static enum pl_status add_hyperparameters(const char *members, struct pl_strv *w
 static enum pl_status add_trial_words(const struct pl_sweep *sweep, size_t trial, int slot, struct pl_strv *words,
                                       struct pl_error *reterr)
 {
-    PL_TRY(pl_strv_add(words, sweep->trial_program, reterr));
-    PL_TRY(pl_strv_add(words, "--link", reterr));
-    PL_TRY(pl_strv_printf(words, reterr, "--checkpoints=%s/%s", sweep->folder, sweep->id));
-    PL_TRY(pl_strv_printf(words, reterr, "--metric=%s", sweep->space->metric_regex));
-    PL_TRY(pl_strv_printf(words, reterr, "--number=%zu", trial));
-    PL_TRY(pl_strv_printf(words, reterr, "--slot=%d", slot));
-    PL_TRY(pl_strv_printf(words, reterr, "--gpus=%d", sweep->slots.gpus));
-    PL_TRY(pl_strv_printf(words, reterr, "--cpus=%d", sweep->slots.cpus));
-    PL_TRY(pl_strv_printf(words, reterr, "--processes=%d", sweep->space->processes));
+    pl_strv_add(words, sweep->trial_program, "--link");
+    pl_strv_printf(words, "--checkpoints=%s/%s", sweep->folder, sweep->id);
+    pl_strv_printf(words, "--metric=%s", sweep->space->metric_regex);
+    pl_strv_printf(words, "--number=%zu", trial);
+    pl_strv_printf(words, "--slot=%d", slot);
+    pl_strv_printf(words, "--gpus=%d", sweep->slots.gpus);
+    pl_strv_printf(words, "--cpus=%d", sweep->slots.cpus);
+    pl_strv_printf(words, "--processes=%d", sweep->space->processes);
     PL_TRY(add_hyperparameters(sweep->space->trials[trial].hyperparameters, words, reterr));
     if (sweep->job->command.count > 0) {
-        PL_TRY(pl_strv_add(words, "--", reterr));
+        pl_strv_add(words, "--");
     }
-    return pl_strv_add_all(words, &sweep->job->command, reterr);
+    pl_strv_add_all(words, &sweep->job->command);
+    return pl_strv_check(words, reterr);
 }
 
 enum pl_status pl_sweep_hosts_start(struct pl_sweep *sweep, size_t trial, int slot, struct pl_error *reterr)
@@ -170,7 +171,7 @@ enum pl_status pl_sweep_hosts_spawn(const struct pl_sweep *sweep, size_t host, c
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_STRV struct pl_strv program = PL_STRV_NONE, argv = PL_STRV_NONE;
 
-    PL_TRY(pl_strv_add_list(&program, words, reterr));
+    pl_strv_add_list(&program, words);
     PL_TRY(add_words(sweep, host, PL_EXEC_STDIO, &program, &argv, reterr));
     setup.argv = (const char *const *)argv.items;
     setup.environment = pl_environment_strings(sweep->job->process);

@@ -76,7 +76,7 @@ static enum pl_status run_part(const struct pl_environment *environment, const c
     struct pl_slots slots;
 
     for (int i = 2; i < count; i++) {
-        PL_TRY(pl_strv_add(&command, words[i], reterr));
+        pl_strv_add(&command, words[i]);
     }
     if (strcmp(option, "--run") == 0) {
         PL_TRY(pl_signals_open(&signals, reterr));

@@ -110,18 +110,20 @@ static bool take_path(struct pl_sweep *sweep, size_t trial, bool model, bool *go
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     pl_sweep_hosts_path(sweep, trial, model, &path);
-    *gone = pl_text_check(&path, NULL) == PL_OK && pl_strv_add(words, pl_text_string(&path), NULL) == PL_OK;
+    pl_strv_add_text(words, &path);
+    *gone = !words->failed;
     return *gone;
 }
 
 static size_t tidy_host(struct pl_sweep *sweep, size_t host, size_t best)
 {
-    static const char *const tool[] = {"rm", "-rf", "--", NULL};
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     struct pl_error error = PL_ERROR_NONE;
     size_t found = 0;
-    enum pl_status status = pl_strv_add_list(&words, tool, &error);
+    enum pl_status status;
 
+    pl_strv_add(&words, "rm", "-rf", "--");
+    status = pl_strv_check(&words, &error);
     for (size_t i = host; status == PL_OK && i < sweep->space->trials_count && found < REMOVED_AT_ONCE;
          i += sweep->hosts_count) {
         struct pl_sweep_run *run = &sweep->runs[i];

@@ -278,9 +278,9 @@ static enum pl_status run_program(struct trial *trial, const struct pl_signals *
                                       .setup = PL_PROCESS_SETUP_NONE};
 
     PL_TRY(make_environment(trial, &environment, reterr));
-    PL_TRY(pl_strv_add(&argv, job->self_path, reterr));
-    PL_TRY(pl_strv_add(&argv, job->command.count > 0 ? "--" : "train", reterr));
-    PL_TRY(pl_strv_add_all(&argv, &job->command, reterr));
+    pl_strv_add(&argv, job->self_path, job->command.count > 0 ? "--" : "train");
+    pl_strv_add_all(&argv, &job->command);
+    PL_TRY(pl_strv_check(&argv, reterr));
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);
     options.setup.cwd = trial->own_tree ? job->paths.base : trial->folder.base;
@@ -417,7 +417,7 @@ static enum pl_status read_options(struct trial *trial, int argc, char **argv, b
         trial->checkpoints = option == CHECKPOINTS ? optarg : trial->checkpoints;
         trial->metric = option == METRIC ? optarg : trial->metric;
         if (option == HYPERPARAMETER) {
-            PL_TRY(pl_strv_add(&trial->hyperparameters, optarg, reterr));
+            pl_strv_add(&trial->hyperparameters, optarg);
         } else if (option >= SLOT && option < HYPERPARAMETER) {
             const char *name = table[option - 1].name;
 
@@ -435,7 +435,7 @@ static enum pl_status open_job(struct trial *trial, const struct pl_environment 
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
 
     for (int i = 0; i < count; i++) {
-        PL_TRY(pl_strv_add(&command, words[i], reterr));
+        pl_strv_add(&command, words[i]);
     }
     PL_TRY(trial->linked ? open_link(trial, reterr) : PL_OK);
     PL_TRY(pl_companion_find_paceline(self_at, reterr));
