@@ -28,7 +28,7 @@ RUN /tmp/packages.sh install build prefix
 COPY . /src
 ARG EXAMPLES=yes
 ARG COMMIT=""
-RUN /src/tests/support/image.sh build -Dcuda=disabled -Dnccl=disabled
+RUN /src/tests/support/image.sh build -Dcuda=disabled
 
 FROM build AS deb-build
 RUN /src/tests/support/deb.sh /out /deb
@@ -43,7 +43,7 @@ COPY . /src
 ARG EXAMPLES=yes
 ARG GPU_ARCHS=""
 ARG COMMIT=""
-RUN PATH=$PATH:/usr/local/cuda/bin /src/tests/support/image.sh build -Dcuda=enabled -Dnccl=enabled -Dgpu_archs="$GPU_ARCHS"
+RUN PATH=$PATH:/usr/local/cuda/bin /src/tests/support/image.sh build -Dcuda=enabled -Dgpu_archs="$GPU_ARCHS"
 
 FROM ${CUDA_BASE} AS cuda
 ARG PACKAGES=""

@@ -112,6 +112,17 @@ enum pl_status pl_text_check(const struct pl_text *text, struct pl_error *reterr
     return PL_OK;
 }
 
+enum pl_status pl_text_set(struct pl_text *text, struct pl_error *reterr, const char *format, ...)
+{
+    va_list args;
+
+    pl_text_clear(text);
+    va_start(args, format);
+    pl_text_vprintf(text, format, args);
+    va_end(args);
+    return pl_text_check(text, reterr);
+}
+
 enum pl_status pl_text_take(struct pl_text *text, char **ret_string, struct pl_error *reterr)
 {
     pl_text_append_n(text, "", 0); /* an untouched text becomes "" */

@@ -38,6 +38,10 @@ void pl_text_append_quoted(struct pl_text *text, const char *word);
 void pl_text_printf(struct pl_text *text, const char *format, ...) PL_PRINTF(2, 3);
 void pl_text_vprintf(struct pl_text *text, const char *format, va_list args) PL_PRINTF(2, 0);
 
+/** Replaces the text by a formatted one. Errors: PL_MEMORY. */
+enum pl_status pl_text_set(struct pl_text *text, struct pl_error *reterr, const char *format, ...)
+    PL_PRINTF(3, 4) PL_MUST_CHECK;
+
 /** Empties the text but keeps its memory. */
 void pl_text_clear(struct pl_text *text);
 

@@ -30,19 +30,12 @@ struct pl_bootstrap {
     int size;
 
     /**
-     * Put the `bytes` of every rank's `send`, in rank order, into `recv` [size * bytes] on every rank. Collective.
+     * An allgather: puts the `bytes` of every rank's `send`, in rank order, into `recv` [size * bytes] on every rank;
+     * with `bytes` 0 it is a barrier. `failed`, if not NULL, is why this rank cannot take part: then all ranks fail
+     * with that. Collective.
      */
-    enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                struct pl_error *reterr);
-
-    /** Take the part of a rank that has failed in allgather() or barrier() of the others: all ranks fail with `why`. */
-    void (*report_failure)(void *context, const struct pl_error *why, int64_t deadline_ns);
-
-    /** Return when every rank has called. Collective. */
-    enum pl_status (*barrier)(void *context, int64_t deadline_ns, struct pl_error *reterr);
-
-    /** End the whole job at once with exit status `code`, or as much of it as this process can end. Does not return. */
-    void (*abort)(void *context, int code);
+    enum pl_status (*exchange)(void *context, const struct pl_error *failed, const void *send, void *recv, size_t bytes,
+                               int64_t deadline_ns, struct pl_error *reterr);
 
     /** Make a bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
     enum pl_status (*split)(void *context, const int *ranks, int count, enum pl_split_purpose purpose,

@@ -68,8 +68,8 @@ enum {
     PL_WIRE_BFLOAT16 = 1 << 2,
     PL_WIRE_INT8 = 1 << 4, /* for parameter servers (setting ps_wire_type); collectives refuse it */
     /**
-     * All ranks are known to post the same collective (a sealed plan has compared its buckets). If data moves between
-     * devices without the hosts, ranks do not compare this call; elsewhere the flag has no effect. Ranks that do post
+     * All ranks are known to post the same collective (a sealed plan has compared its buckets): they do not compare this
+     * call, unless that costs no message of its own (on one host, and for small data between hosts). Ranks that do post
      * different collectives wait until their deadlines.
      */
     PL_AGREED = 1 << 3,

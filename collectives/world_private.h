@@ -112,9 +112,6 @@ void pl_world_revoke(struct pl_world *world, const struct pl_error *why);
 /** Now plus the world's timeout, on CLOCK_MONOTONIC. */
 int64_t pl_world_deadline_ns(const struct pl_world *world);
 
-/** End the whole job at once with exit status `code`; does not return. */
-void pl_world_abort(struct pl_world *world, int code) __attribute__((noreturn));
-
 /** The record of one collective on this rank. Times are on CLOCK_MONOTONIC. */
 struct pl_event {
     enum pl_kind kind;

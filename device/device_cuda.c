@@ -158,7 +158,8 @@ enum pl_status pl_device_open(int ordinal, struct pl_device **ret_device, struct
     if (!device) {
         return PL_MEMORY;
     }
-    PL_BUG_IF(pthread_mutex_init(&device->lock, NULL) != 0 || pthread_mutex_init(&device->loading, NULL) != 0);
+    PL_BUG_IF(pthread_mutex_init(&device->lock, NULL) != 0 || pthread_mutex_init(&device->loading, NULL) != 0 ||
+              pthread_mutex_init(&device->order, NULL) != 0);
     device->info.ordinal = ordinal;
     device->service_timeout_ns = 60 * PL_NS_PER_S;
     status = open_device(device, reterr);
@@ -178,6 +179,7 @@ void pl_device_close(struct pl_device *device)
     if (device->context) {
         PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "closing a device");
         pl_device_kernels_free(device);
+        pl_device_events_free(device);
         pl_device_stream_free(device, device->service);
         if (!pl_device_cuda_is_late(device)) {
             PL_CUDA_LET(device, cuDevicePrimaryCtxRelease_v2(device->number), "closing a device");
@@ -186,6 +188,7 @@ void pl_device_close(struct pl_device *device)
     pl_device_cuda_unload(&device->cuda);
     pthread_mutex_destroy(&device->lock);
     pthread_mutex_destroy(&device->loading);
+    pthread_mutex_destroy(&device->order);
     free(device);
 }
 

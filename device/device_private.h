@@ -13,7 +13,7 @@ enum { PL_DEVICE_REASON_BYTES = 200 };
  */
 bool pl_device_is_loadable(char reason[PL_DEVICE_REASON_BYTES]);
 
-/** Whether this program was built with CUDA. */
+/** Whether this program was built with kernels for GPUs: without them it uses none. */
 bool pl_device_is_built(void);
 
 /** Opens device `ordinal`. Two handles of one device use the same context. PL_INVALID: there are fewer devices. */
@@ -59,6 +59,31 @@ enum pl_status pl_device_event_new(struct pl_device *device, bool timed, void **
 void pl_device_event_free(struct pl_device *device, void *event);
 enum pl_status pl_device_event_record(struct pl_device *device, void *event, void *stream,
                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/** An event that is used again and again: the device keeps those that have no user. */
+struct pl_device_event {
+    struct pl_device *device;
+    void *event;
+    void *stream;    /* of a marked one: the stream that it is recorded in */
+    uint64_t number; /* of two that were marked in one stream, the one with the higher number is the later one */
+    size_t users;
+    struct pl_device_event *next; /* next one without a user */
+};
+
+/** Takes an event, which the caller records. It has one user. */
+enum pl_status pl_device_event_take(struct pl_device *device, struct pl_device_event **ret_event,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Takes an event and records it in a stream of the program. Errors: those of pl_device_stream_record(). */
+enum pl_status pl_device_event_mark(struct pl_device *device, void *stream, struct pl_device_event **ret_event,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** One more user. */
+void pl_device_event_share(struct pl_device_event *event);
+
+/** One user ends its use of the event, or all of them do. No one waits for it. NULL is fine. */
+void pl_device_event_release(struct pl_device_event *event);
+void pl_device_event_drop(struct pl_device_event *event);
 
 /** Makes a stream whose work goes before that of others: for what other ranks wait for. */
 enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_stream,

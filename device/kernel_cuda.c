@@ -29,7 +29,7 @@ struct pl_kernels {
 struct pl_device_pieces {
     struct pl_device *device;
     struct pl_chunk *chunks; /* device memory */
-    struct pl_chunk *pinned; /* of a list that is filled again; else NULL */
+    struct pl_chunk *pinned; /* where the list is filled */
     uint64_t room_chunks;
     uint64_t chunk_count;
     uintptr_t addresses; /* bitwise OR of all tensors' addresses, which shows their alignment */
@@ -189,51 +189,8 @@ static void fill_chunks(const struct pl_device_piece *pieces, size_t count, stru
     }
 }
 
-static enum pl_status upload(struct pl_device_pieces *made, const struct pl_chunk *chunks, struct pl_error *reterr)
-{
-    struct pl_device *device = made->device;
-    uint64_t bytes = made->chunk_count * sizeof(*chunks);
-    void *memory;
-
-    PL_TRY(pl_device_alloc(device, bytes, &memory, reterr));
-    made->chunks = memory;
-    return pl_device_copy_now(device, memory, chunks, bytes, device->service,
-                              pl_deadline_after_ns(device->service_timeout_ns), reterr);
-}
-
-enum pl_status pl_device_pieces_new(struct pl_device *device, const struct pl_device_piece *pieces, size_t count,
-                                    struct pl_device_pieces **ret_pieces, struct pl_error *reterr)
-{
-    struct pl_device_pieces *made = pl_memory_new(1, sizeof(*made), reterr);
-    PL_AUTO_FREE struct pl_chunk *chunks = NULL;
-    enum pl_status status = PL_OK;
-
-    if (!made) {
-        return PL_MEMORY;
-    }
-    made->device = device;
-    made->chunk_count = count_chunks(pieces, count);
-    for (size_t p = 0; p < count; p++) {
-        made->addresses |= pieces[p].count_elems > 0 ? (uintptr_t)pieces[p].tensor : 0;
-    }
-    if (made->chunk_count > 0) {
-        chunks = pl_memory_new_aligned(made->chunk_count, sizeof(*chunks), sizeof(struct pl_raw16), reterr);
-        if (chunks) {
-            fill_chunks(pieces, count, chunks);
-        }
-        status = chunks ? upload(made, chunks, reterr) : PL_MEMORY;
-    }
-    if (status != PL_OK) {
-        pl_error_context(reterr, "making a list of %zu tensors", count);
-        pl_device_pieces_free(made);
-        return status;
-    }
-    *ret_pieces = made;
-    return PL_OK;
-}
-
-enum pl_status pl_device_pieces_reserve(struct pl_device *device, size_t most, uint64_t most_elems,
-                                        struct pl_device_pieces **ret_pieces, struct pl_error *reterr)
+static enum pl_status make_room(struct pl_device *device, uint64_t room_chunks, struct pl_device_pieces **ret_pieces,
+                                struct pl_error *reterr)
 {
     struct pl_device_pieces *made = pl_memory_new(1, sizeof(*made), reterr);
     enum pl_status status;
@@ -244,8 +201,8 @@ enum pl_status pl_device_pieces_reserve(struct pl_device *device, size_t most, u
         return PL_MEMORY;
     }
     made->device = device;
-    made->room_chunks = most + most_elems / PL_CHUNK_ELEMS;
-    bytes = made->room_chunks * sizeof(*made->chunks);
+    made->room_chunks = room_chunks;
+    bytes = room_chunks * sizeof(*made->chunks);
     status = pl_device_alloc(device, bytes, &memory, reterr);
     made->chunks = memory;
     if (status == PL_OK) {
@@ -259,6 +216,12 @@ enum pl_status pl_device_pieces_reserve(struct pl_device *device, size_t most, u
     }
     *ret_pieces = made;
     return PL_OK;
+}
+
+enum pl_status pl_device_pieces_reserve(struct pl_device *device, size_t most, uint64_t most_elems,
+                                        struct pl_device_pieces **ret_pieces, struct pl_error *reterr)
+{
+    return make_room(device, most + most_elems / PL_CHUNK_ELEMS, ret_pieces, reterr);
 }
 
 enum pl_status pl_device_pieces_fill(struct pl_device_pieces *pieces, const struct pl_device_piece *list, size_t count,
@@ -278,6 +241,28 @@ enum pl_status pl_device_pieces_fill(struct pl_device_pieces *pieces, const stru
     fill_chunks(list, count, pieces->pinned);
     return pl_device_copy(pieces->device, pieces->chunks, pieces->pinned, chunk_count * sizeof(*pieces->chunks), stream,
                           reterr);
+}
+
+enum pl_status pl_device_pieces_new(struct pl_device *device, const struct pl_device_piece *pieces, size_t count,
+                                    struct pl_device_pieces **ret_pieces, struct pl_error *reterr)
+{
+    struct pl_device_pieces *made = NULL;
+    enum pl_status status = make_room(device, count_chunks(pieces, count), &made, reterr);
+
+    if (status == PL_OK) {
+        status = pl_device_pieces_fill(made, pieces, count, device->service, reterr);
+    }
+    if (status == PL_OK) {
+        status =
+            pl_device_stream_finish(device, device->service, pl_deadline_after_ns(device->service_timeout_ns), reterr);
+    }
+    if (status != PL_OK) {
+        pl_error_context(reterr, "making a list of %zu tensors", count);
+        pl_device_pieces_free(made);
+        return status;
+    }
+    *ret_pieces = made;
+    return PL_OK;
 }
 
 void pl_device_pieces_free(struct pl_device_pieces *pieces)

@@ -11,6 +11,17 @@
 #include <string.h>
 
 static const char driver_library[] = "libcuda.so.1";
+/* PL_KERNELS_TOOLKIT is the toolkit that compiled the kernels, 13000 for CUDA 13.0; 0: the build has none. Kernels run
+ * with every driver of its major version and of later ones. */
+enum { NEEDED_VERSION = PL_KERNELS_TOOLKIT / 1000 * 1000 };
+
+static const char not_built[] = "this program was built without CUDA";
+
+/* A program without kernels could use a GPU for nothing but copies: it works on host memory. */
+bool pl_device_is_built(void)
+{
+    return PL_KERNELS_TOOLKIT > 0;
+}
 
 static enum pl_status find_functions(struct pl_cuda *cuda, struct pl_error *reterr)
 {
@@ -18,7 +29,7 @@ static enum pl_status find_functions(struct pl_cuda *cuda, struct pl_error *rete
         const char *name;
         size_t offset;
     } functions[] = {
-#define PL_CUDA_ENTRY(name) {#name, offsetof(struct pl_cuda, name)},
+#define PL_CUDA_ENTRY(name, ...) {#name, offsetof(struct pl_cuda, name)},
         PL_CUDA_LIST(PL_CUDA_ENTRY)
 #undef PL_CUDA_ENTRY
     };
@@ -29,7 +40,7 @@ static enum pl_status find_functions(struct pl_cuda *cuda, struct pl_error *rete
         if (!function) {
             return pl_error_set(reterr, PL_UNSUPPORTED,
                                 "no GPU is used: the driver's %s has no %s; a driver for CUDA %d or later is needed",
-                                driver_library, functions[i].name, PL_CUDA_NEEDED_VERSION / 1000);
+                                driver_library, functions[i].name, NEEDED_VERSION / 1000);
         }
         memcpy((char *)cuda + functions[i].offset, &function, sizeof(function));
     }
@@ -56,12 +67,12 @@ static enum pl_status start(const struct pl_cuda *cuda, struct pl_error *reterr)
     int count = 0;
     CUresult result = cuda->cuDriverGetVersion(&version);
 
-    if (result == CUDA_SUCCESS && version < PL_CUDA_NEEDED_VERSION) {
+    if (result == CUDA_SUCCESS && version < NEEDED_VERSION) {
         return pl_error_raise(reterr, PL_UNSUPPORTED, PL_DOMAIN_CUDA, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
                               "no GPU is used: the driver supports CUDA %d.%d, and this program's kernels, built with "
                               "CUDA %d.%d, need %d.0 or later",
-                              version / 1000, version % 1000 / 10, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10,
-                              PL_CUDA_NEEDED_VERSION / 1000);
+                              version / 1000, version % 1000 / 10, PL_KERNELS_TOOLKIT / 1000,
+                              PL_KERNELS_TOOLKIT % 1000 / 10, NEEDED_VERSION / 1000);
     }
     if (result == CUDA_SUCCESS) {
         result = cuda->cuInit(0);
@@ -85,6 +96,9 @@ enum pl_status pl_device_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *re
     struct pl_cuda cuda = {0};
     enum pl_status status;
 
+    if (!pl_device_is_built()) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used: %s", not_built);
+    }
     /* Never unmapped: the driver has its own threads and exit handlers. */
     cuda.library = dlopen(driver_library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!cuda.library) {
@@ -105,15 +119,15 @@ enum pl_status pl_device_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *re
     return PL_OK;
 }
 
-bool pl_device_is_built(void)
-{
-    return true;
-}
-
 bool pl_device_is_loadable(char reason[PL_DEVICE_REASON_BYTES])
 {
-    void *library = dlopen(driver_library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library;
 
+    if (!pl_device_is_built()) {
+        snprintf(reason, PL_DEVICE_REASON_BYTES, "%s", not_built);
+        return false;
+    }
+    library = dlopen(driver_library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {
         const char *why = dlerror();
 
@@ -132,17 +146,14 @@ void pl_device_cuda_unload(struct pl_cuda *cuda)
     }
 }
 
-/* Errors that have no name in the oldest toolkit's header. */
-enum { CONTAINED = 226, TENSOR_MEMORY_LEAK = 721, MPS_CLIENT_TERMINATED = 810, EXTERNAL_DEVICE = 911 };
-
 /* Whether the error is "sticky": the context does no more work, and every later call returns the error again. */
 static bool ends_context(CUresult result)
 {
-    switch ((unsigned)result) {
-    case CONTAINED:
-    case TENSOR_MEMORY_LEAK:
-    case MPS_CLIENT_TERMINATED:
-    case EXTERNAL_DEVICE:
+    switch (result) {
+    case CUDA_ERROR_CONTAINED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case CUDA_ERROR_ILLEGAL_ADDRESS:

@@ -2,10 +2,12 @@
 /* Streams, events, and waits with a deadline. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "device/device_private.h"
 #include "device/load_cuda.h"
 
 #include <sched.h>
+#include <stdlib.h>
 
 /* A wait first spins, then sleeps for an eighth of the time that it has waited. */
 enum { SPIN_NS = 50 * 1000, SHORTEST_NAP_NS = 20 * 1000, LONGEST_NAP_NS = 500 * 1000, NAPS_OF_WAITED = 8 };
@@ -125,6 +127,105 @@ void pl_device_event_free(struct pl_device *device, void *event)
         forget(device, NULL, event);
         PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing an event");
         PL_CUDA_LET(device, cuEventDestroy_v2(event), "releasing an event");
+    }
+}
+
+static struct pl_device_event *take_spare(struct pl_device *device)
+{
+    struct pl_device_event *event;
+
+    pthread_mutex_lock(&device->lock);
+    event = device->synced.spare_events;
+    if (event) {
+        device->synced.spare_events = event->next;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return event;
+}
+
+enum pl_status pl_device_event_take(struct pl_device *device, struct pl_device_event **ret_event,
+                                    struct pl_error *reterr)
+{
+    struct pl_device_event *event = take_spare(device);
+    enum pl_status status;
+
+    if (!event) {
+        event = pl_memory_new(1, sizeof(*event), reterr);
+        if (!event) {
+            return PL_MEMORY;
+        }
+        event->device = device;
+        status = pl_device_event_new(device, false, &event->event, reterr);
+        if (status != PL_OK) {
+            free(event);
+            return status;
+        }
+    }
+    event->users = 1;
+    *ret_event = event;
+    return PL_OK;
+}
+
+enum pl_status pl_device_event_mark(struct pl_device *device, void *stream, struct pl_device_event **ret_event,
+                                    struct pl_error *reterr)
+{
+    struct pl_device_event *event;
+    enum pl_status status;
+
+    PL_TRY(pl_device_event_take(device, &event, reterr));
+    event->stream = stream;
+    pthread_mutex_lock(&device->order); /* otherwise the later of two threads could get the lower number */
+    event->number = ++device->numbers;
+    status = pl_device_stream_record(device, event->event, stream, reterr);
+    pthread_mutex_unlock(&device->order);
+    if (status != PL_OK) {
+        pl_device_event_release(event);
+        return status;
+    }
+    *ret_event = event;
+    return PL_OK;
+}
+
+void pl_device_event_share(struct pl_device_event *event)
+{
+    pthread_mutex_lock(&event->device->lock);
+    event->users++;
+    pthread_mutex_unlock(&event->device->lock);
+}
+
+static void end_uses(struct pl_device_event *event, bool all)
+{
+    struct pl_device *device = event ? event->device : NULL;
+
+    if (!event) {
+        return;
+    }
+    pthread_mutex_lock(&device->lock);
+    event->users = all ? 0 : event->users - 1;
+    if (event->users == 0) {
+        event->next = device->synced.spare_events;
+        device->synced.spare_events = event;
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+void pl_device_event_release(struct pl_device_event *event)
+{
+    end_uses(event, false);
+}
+
+void pl_device_event_drop(struct pl_device_event *event)
+{
+    end_uses(event, true);
+}
+
+void pl_device_events_free(struct pl_device *device)
+{
+    struct pl_device_event *event;
+
+    while ((event = take_spare(device))) {
+        pl_device_event_free(device, event->event);
+        free(event);
     }
 }
 

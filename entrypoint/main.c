@@ -215,12 +215,11 @@ static void set_log_level(const struct pl_environment *environment)
     }
 }
 
-static enum pl_status copy_arguments(int argc, char **argv, struct pl_strv *words, struct pl_error *reterr)
+/* Returns the arguments from number `first` on; they are not copied. */
+static struct pl_strv words_from(int first, int argc, char **argv)
 {
-    for (int i = 0; i < argc; i++) {
-        pl_strv_add(words, argv[i]);
-    }
-    return pl_strv_check(words, reterr);
+    first = first < argc ? first : argc;
+    return (struct pl_strv){.items = argv + first, .count = (size_t)(argc - first)};
 }
 
 /* Fill closed standard descriptors. Otherwise the next file or socket would get such a number, and would receive what
@@ -240,7 +239,6 @@ static void fill_standard_fds(void)
 int main(int argc, char **argv)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     struct pl_error error = PL_ERROR_NONE;
     static char help[] = "--help";
     char self[SELF_PATH_BYTES];
@@ -248,23 +246,15 @@ int main(int argc, char **argv)
     const char *word, *subcommand;
 
     fill_standard_fds();
-    if (pl_environment_new(&environment, &error) != PL_OK) {
+    if (pl_environment_new(&environment, &error) != PL_OK || complete_base_dir(environment, &error) != PL_OK) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
     }
     forget_bash_env(environment);
-    if (complete_base_dir(environment, &error) != PL_OK) {
-        pl_log_error(&error, "starting");
-        return EXIT_FAILURE;
-    }
     set_log_level(environment);
+    call = (struct pl_invocation){.environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
     if (is_named(argv[0], PL_RUNDIR_PYTHON)) {
-        if (copy_arguments(argc - 1, argv + 1, &words, &error) != PL_OK) {
-            pl_log_error(&error, "starting");
-            return EXIT_FAILURE;
-        }
-        call = (struct pl_invocation){
-            .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
+        call.words = words_from(1, argc, argv);
         return pl_rank_python_main(&call);
     }
     if (print_help(argc, argv, environment)) {
@@ -275,16 +265,11 @@ int main(int argc, char **argv)
         argv[2] = help;
     }
     word = argc > 1 ? argv[1] : NULL;
-    if (argc > 2 && copy_arguments(argc - 2, argv + 2, &words, &error) != PL_OK) {
-        pl_log_error(&error, "starting");
-        return EXIT_FAILURE;
-    }
     if (!word && !has_config(environment)) {
         pl_verbs_print_list(stderr);
         return PL_EXIT_USAGE;
     }
-    call = (struct pl_invocation){
-        .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
+    call.words = words_from(2, argc, argv);
     subcommand = choose_subcommand(&call, word);
     if (strcmp(subcommand, "train") == 0 && word && strcmp(word, "--") != 0) {
         if (has_train_words(word, &call.words)) {

@@ -10,7 +10,7 @@
 #include "entrypoint/job/strv.h"
 
 struct pl_invocation {
-    struct pl_strv words;                     /* the arguments after the subcommand */
+    struct pl_strv words;                     /* the arguments after the subcommand; not owned */
     const struct pl_environment *environment; /* the environment of this process at its start */
     const char *self_path;                    /* absolute path of this binary */
 };

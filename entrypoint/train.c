@@ -82,13 +82,6 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
            job->current_host, hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host");
 }
 
-/* Run this host's role. A worker without a link runs its own program. */
-static int run_role(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan)
-{
-    return plan->role == PL_LAUNCH_PLAN_WORKER && plan->link != PL_LAUNCH_PLAN_LINK_NONE ? pl_worker_run(supervisor)
-                                                                                         : pl_master_run(supervisor);
-}
-
 /* Do everything that comes before the program. The supervisor uses the plan until it ends. */
 static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
@@ -116,11 +109,11 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
     PL_TRY(pl_launch_plan_new_notify(job, early_at, reterr));
     if ((*early_at)->link != PL_LAUNCH_PLAN_LINK_NONE &&
         pl_supervise_set_early_plan(supervisor, *early_at, NULL) == PL_OK) {
-        *ret_exit_code = run_role(supervisor, *early_at);
+        *ret_exit_code = pl_supervise_run(supervisor);
         return PL_OK;
     }
     PL_TRY(pl_supervise_prepare(supervisor, reterr));
-    *ret_exit_code = run_role(supervisor, *plan_at);
+    *ret_exit_code = pl_supervise_run(supervisor);
     return PL_OK;
 }
 
@@ -162,7 +155,7 @@ static int notify_unreadable_job(const struct pl_job *job, struct pl_launch_plan
     pl_supervise_open(&supervisor, job, signals, failure);
     pl_supervise_fail(&supervisor, "host %.200s: %s", job->current_host, pl_error_text(error, text, sizeof(text)));
     if (pl_supervise_set_plan(&supervisor, plan, &plan_error) == PL_OK) {
-        exit_code = run_role(&supervisor, plan);
+        exit_code = pl_supervise_run(&supervisor);
     } else {
         pl_log_error(&plan_error, "the other hosts are not notified");
         exit_code = pl_supervise_finish(&supervisor);

@@ -64,7 +64,7 @@ struct pl_named_op {
     enum pl_kind kind;
     enum pl_dtype dtype;
     enum pl_op op;
-    unsigned flags; /* PL_REPRODUCIBLE, PL_WIRE_*; PL_AGREED has no effect, because names are always agreed on */
+    unsigned flags; /* PL_REPRODUCIBLE, PL_WIRE_*; PL_AGREED is set for all, because names are agreed on */
     bool scaled;    /* as in struct pl_collective */
     /* the caller applies the factors and rounds after each; ranks only agree on them */
     bool is_scaled_by_caller;

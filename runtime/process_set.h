@@ -16,6 +16,15 @@
 
 struct pl_process_sets;
 
+/** A set, until it is removed. */
+struct pl_process_set {
+    int count;
+    int *ranks; /* [count], ranks of the whole world in the set's order */
+    /* Rank numbers in these, roots too, are those of the set. NULL: this rank is no member. */
+    struct pl_world *world;
+    struct pl_named *named;
+};
+
 /**
  * Start with set 0, which is `world`; `world` must outlive the sets. `options` are for every set's named tensors and
  * may be NULL.
@@ -55,23 +64,11 @@ int pl_process_sets_list(const struct pl_process_sets *sets, int *ret_sets, int 
 /** The set of these ranks in this order; -1: there is none. */
 int pl_process_sets_find(const struct pl_process_sets *sets, const int *ranks, int count);
 
-/** True when this rank is a member. An unknown set has no members. */
-bool pl_process_set_included(const struct pl_process_sets *sets, int set);
+/** Finds set `set`. PL_INVALID when there is no such set. Any rank may ask. */
+enum pl_status pl_process_set_get(const struct pl_process_sets *sets, int set, const struct pl_process_set **ret_set,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Number of ranks of the set; PL_INVALID when there is no such set. Any rank may ask. */
-enum pl_status pl_process_set_size(const struct pl_process_sets *sets, int set, int *ret_size,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/** The set's ranks, in its order, in `ret_ranks` [the size]; PL_INVALID when there is no such set. Any rank may ask. */
-enum pl_status pl_process_set_ranks(const struct pl_process_sets *sets, int set, int *ret_ranks,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * The set's world and named tensors. Rank numbers, roots too, are those of the set. PL_INVALID: unknown set, or this
- * rank is no member.
- */
-enum pl_status pl_process_set_world(const struct pl_process_sets *sets, int set, struct pl_world **ret_world,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+/** The set's named tensors. PL_INVALID: unknown set, or this rank is no member. */
 enum pl_status pl_process_set_named(const struct pl_process_sets *sets, int set, struct pl_named **ret_named,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -147,21 +147,21 @@ enum pl_status pl_service_add_set(struct pl_service *service, const int *ranks, 
                                   struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Information about the sets, see process_set.h. */
+/** The numbers of the sets, and the set of some ranks; see process_set.h. */
 int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room);
 int pl_service_find_set(struct pl_service *service, const int *ranks, int count);
-bool pl_service_in_set(struct pl_service *service, int set);
-enum pl_status pl_service_set_size(struct pl_service *service, int set, int *ret_size,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+struct pl_service_set {
+    int size;
+    int rank; /* this rank's number in the set; -1: it is no member */
+};
+
 /**
- * Stores the ranks of `set` in `ret_ranks` [count]. Errors: PL_INVALID if the set does not have `count` ranks, because
- * another thread has changed it.
+ * Describes `set`, and stores its ranks in `ret_ranks` [room], unless that is NULL. Errors: PL_INVALID if there is no
+ * such set, or if it does not have `room` ranks, because another thread has changed it.
  */
-enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks, int count,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
-/** Returns this rank's number in `set`. */
-enum pl_status pl_service_set_rank(struct pl_service *service, int set, int *ret_rank,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_service_get_set(struct pl_service *service, int set, struct pl_service_set *ret_set, int *ret_ranks,
+                                  int room, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * This process is about to end without a shutdown, because of `why`: the other ranks' operations, now and later, fail

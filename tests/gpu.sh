@@ -146,7 +146,7 @@ compile() {
   for tool in cc pkg-config meson ninja python3; do command -v $tool >/dev/null || missing+=" $tool"; done
   [ -z "$missing" ] || { echo "ERROR: not on this machine:$missing (--packages DIR brings them along)"; return 1; }
   if [ ! -e "$build/build.ninja" ]; then
-    meson setup "$build" "$root" --buildtype=release -Dmpi=$mpi -Dtests=$check -Dcuda=enabled -Dnccl=auto -Dgpu_archs="$arch" || return
+    meson setup "$build" "$root" --buildtype=release -Dmpi=$mpi -Dtests=$check -Dcuda=enabled -Dgpu_archs="$arch" || return
   fi
   ninja -C "$build"
 }

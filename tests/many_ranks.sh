@@ -24,6 +24,6 @@ while [ $# -gt 0 ]; do
 done
 command -v mpirun >/dev/null || { echo "no Open MPI: mpirun is not on the PATH; --packages DIR brings it along"; exit 77; }
 PATH=$PATH:$(python3 -c 'import sysconfig; print(sysconfig.get_path("scripts"))') # meson and ninja, where they came from PyPI
-if [ ! -e "$build/build.ninja" ]; then meson setup "$build" . --buildtype=release -Dmpi=enabled -Dcuda=disabled -Dnccl=disabled -Dtests=auto >/dev/null; fi
+if [ ! -e "$build/build.ninja" ]; then meson setup "$build" . --buildtype=release -Dmpi=enabled -Dcuda=disabled -Dtests=auto >/dev/null; fi
 ninja -C "$build" programs/paceline-bench tests/bench/step_mpi >/dev/null
 exec python3 tests/bench/many_ranks.py --build "$build" "${words[@]+"${words[@]}"}"

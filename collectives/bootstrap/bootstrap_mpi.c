@@ -169,35 +169,6 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
     return done;
 }
 
-static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                struct pl_error *reterr)
-{
-    struct mpi_endpoint *endpoint = context;
-
-    return pl_bootstrap_transport_allgather(&endpoint->transport, endpoint->rank, endpoint->size, send, recv, bytes,
-                                            deadline_ns, reterr);
-}
-
-static void report_failure(void *context, const struct pl_error *why, int64_t deadline_ns)
-{
-    struct mpi_endpoint *endpoint = context;
-
-    pl_bootstrap_transport_fail(&endpoint->transport, endpoint->rank, endpoint->size, why, deadline_ns);
-}
-
-static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
-{
-    return allgather(context, NULL, NULL, 0, deadline_ns, reterr);
-}
-
-static void abort_job(void *context, int code)
-{
-    struct mpi_endpoint *endpoint = context;
-
-    MPI_Abort(endpoint->comm, code);
-    pl_bootstrap_abort_process(NULL, code);
-}
-
 static void endpoint_free(struct pl_bootstrap *bootstrap)
 {
     struct mpi_endpoint *endpoint = bootstrap->context;
@@ -257,10 +228,7 @@ static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstra
                                                 .context = endpoint,
                                                 .rank = endpoint->rank,
                                                 .size = endpoint->size,
-                                                .allgather = allgather,
-                                                .report_failure = report_failure,
-                                                .barrier = barrier,
-                                                .abort = abort_job,
+                                                .exchange = pl_bootstrap_exchange,
                                                 .split = split,
                                                 .any_thread = level == MPI_THREAD_MULTIPLE,
                                                 .transport = &endpoint->transport,

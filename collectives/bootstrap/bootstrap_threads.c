@@ -243,27 +243,6 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
     return true;
 }
 
-static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                struct pl_error *reterr)
-{
-    struct endpoint *endpoint = context;
-
-    return pl_bootstrap_transport_allgather(&endpoint->transport, endpoint->rank, endpoint->hub->size, send, recv,
-                                            bytes, deadline_ns, reterr);
-}
-
-static void report_failure(void *context, const struct pl_error *why, int64_t deadline_ns)
-{
-    struct endpoint *endpoint = context;
-
-    pl_bootstrap_transport_fail(&endpoint->transport, endpoint->rank, endpoint->hub->size, why, deadline_ns);
-}
-
-static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
-{
-    return allgather(context, NULL, NULL, 0, deadline_ns, reterr);
-}
-
 static void endpoint_free(struct pl_bootstrap *bootstrap)
 {
     struct endpoint *endpoint = bootstrap->context;
@@ -298,10 +277,7 @@ static enum pl_status endpoint_new(struct hub *hub, int rank, struct pl_bootstra
                                                 .context = endpoint,
                                                 .rank = rank,
                                                 .size = hub->size,
-                                                .allgather = allgather,
-                                                .report_failure = report_failure,
-                                                .barrier = barrier,
-                                                .abort = pl_bootstrap_abort_process,
+                                                .exchange = pl_bootstrap_exchange,
                                                 .split = split,
                                                 .any_thread = true,
                                                 .transport = &endpoint->transport,

@@ -13,6 +13,8 @@
 
 enum { ALIGN_BYTES = 4096 };
 
+static const int64_t DROP_ALL_NS = 2 * PL_NS_PER_S;
+
 /* The backend that has shared memory; NULL if no backend has. */
 static const struct pl_world_backend *sharing_backend(const struct pl_world *world)
 {
@@ -61,21 +63,42 @@ static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum 
 static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span,
                                     struct pl_error *reterr)
 {
-    struct pl_arena_private_block *piece = pl_memory_new(1, sizeof(*piece), reterr);
-    void *data;
+    struct pl_arena_block *block = pl_memory_new(1, sizeof(*block), reterr);
+    void *data = block ? pl_memory_new_aligned(bytes, 1, ALIGN_BYTES, reterr) : NULL;
 
-    if (!piece) {
-        return PL_MEMORY;
-    }
-    data = pl_memory_new_aligned(bytes, 1, ALIGN_BYTES, reterr);
     if (!data) {
-        free(piece);
+        free(block);
         return PL_MEMORY;
     }
-    *piece = (struct pl_arena_private_block){.next = world->private_blocks, .data = data};
-    world->private_blocks = piece;
+    *block = (struct pl_arena_block){.next = world->blocks, .memory = PL_MEMORY_HOST, .data = data, .bytes = bytes};
+    world->blocks = block;
     *ret_span = (struct pl_span){.bytes = bytes, .memory = PL_MEMORY_HOST, .data = data};
     return PL_OK;
+}
+
+/* Ends a block that is no longer in the list. */
+static void end_block(struct pl_world *world, struct pl_arena_block *block, int64_t deadline_ns)
+{
+    if (block->memory == PL_MEMORY_HOST) {
+        free(pl_bootstrap_has_leaked(world->bootstrap) ? NULL : block->data);
+        free(block);
+    } else {
+        pl_arena_gpu_end(world, block, deadline_ns);
+    }
+}
+
+/* Ends the block of that memory, if there is one. */
+static void end_block_of(struct pl_world *world, enum pl_memory memory, const void *data)
+{
+    for (struct pl_arena_block **at = &world->blocks; *at; at = &(*at)->next) {
+        if ((*at)->memory == memory && (*at)->data == data) {
+            struct pl_arena_block *found = *at;
+
+            *at = found->next;
+            end_block(world, found, pl_world_deadline_ns(world));
+            return;
+        }
+    }
 }
 
 static void give_back(struct pl_world *world, struct pl_span *span)
@@ -86,24 +109,13 @@ static void give_back(struct pl_world *world, struct pl_span *span)
         return;
     }
     if (span->memory != PL_MEMORY_HOST) {
-        pl_arena_gpu_free(world, span);
+        end_block_of(world, span->memory, span->data);
     }
-    if (span->memory == PL_MEMORY_DEVICE || pl_bootstrap_has_leaked(world->bootstrap)) {
-        *span = (struct pl_span){.data = NULL};
-        return;
-    }
-    if (backend) {
-        backend->backend->arena_free(backend->state, span);
-    } else {
-        for (struct pl_arena_private_block **at = &world->private_blocks; *at; at = &(*at)->next) {
-            if ((*at)->data == span->data) {
-                struct pl_arena_private_block *piece = *at;
-
-                *at = piece->next;
-                free(piece->data);
-                free(piece);
-                break;
-            }
+    if (span->memory != PL_MEMORY_DEVICE && !pl_bootstrap_has_leaked(world->bootstrap)) {
+        if (backend) {
+            backend->backend->arena_free(backend->state, span);
+        } else {
+            end_block_of(world, PL_MEMORY_HOST, span->data);
         }
     }
     *span = (struct pl_span){.data = NULL};
@@ -139,7 +151,7 @@ static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl
 {
     struct pl_span span = {.data = NULL};
     struct pl_error own = PL_ERROR_NONE;
-    struct pl_vote vote;
+    struct pl_packed_error vote;
     enum pl_status status;
 
     own.status = take_host(world, bytes, memory, &span, &own);
@@ -147,16 +159,16 @@ static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl
         *reterr = own;
         return own.status;
     }
-    vote = pl_vote_from(&own);
+    vote = pl_bootstrap_pack_error(&own);
     status = pl_world_vote(world, &vote, deadline_ns, reterr);
     if (status == PL_OK && vote.status == PL_OK) {
         *ret_span = span;
         return PL_OK;
     }
     give_back(world, &span);
-    return status == PL_OK
-               ? pl_error_set(reterr, vote.status, "%s memory on every rank: %s", memory_text(memory), vote.text)
-               : status;
+    return status == PL_OK ? pl_error_set(reterr, (enum pl_status)vote.status, "%s memory on every rank: %s",
+                                          memory_text(memory), vote.text)
+                           : status;
 }
 
 /* Allocates on every rank; if one rank fails, on no rank. */
@@ -206,12 +218,10 @@ void pl_arena_free(struct pl_world *world, struct pl_span *span)
 
 void pl_arena_drop_all(struct pl_world *world)
 {
-    pl_arena_gpu_drop_all(world);
-    while (world->private_blocks) {
-        struct pl_arena_private_block *piece = world->private_blocks;
+    while (world->blocks) {
+        struct pl_arena_block *block = world->blocks;
 
-        world->private_blocks = piece->next;
-        free(pl_bootstrap_has_leaked(world->bootstrap) ? NULL : piece->data);
-        free(piece);
+        world->blocks = block->next;
+        end_block(world, block, pl_deadline_after_ns(DROP_ALL_NS));
     }
 }

@@ -16,33 +16,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t DROP_ALL_NS = 2 * PL_NS_PER_S;
-
 /* Record that a rank sends to the others about its block. */
 struct export_record {
     int32_t made;     /* whether there is a block */
     int32_t exported; /* whether `handle` opens it */
     uint64_t address;
     struct pl_device_handle handle;
-    char text[PL_BACKEND_REASON_BYTES]; /* the reason if it is not exported */
+    struct pl_packed_error failure; /* why it is not made, or not exported */
 };
 
-static void release_span(struct pl_world *world, struct pl_arena_gpu_block *span)
+static void release_block(struct pl_world *world, struct pl_arena_block *block)
 {
-    if (span->pinned) {
-        pl_device_unpin(world->device, span->data);
-    } else if (span->data) {
-        pl_device_release(world->device, span->data);
+    if (block->memory == PL_MEMORY_PINNED) {
+        pl_device_unpin(world->device, block->data);
+    } else if (block->data) {
+        pl_device_release(world->device, block->data);
     }
-    free(span->mappings);
-    free(span);
+    free(block->mappings);
+    free(block);
 }
 
-static void unmap_blocks(struct pl_world *world, struct pl_arena_gpu_block *span)
+static void unmap_blocks(struct pl_world *world, struct pl_arena_block *block)
 {
-    for (int r = 0; span->mappings && r < world->size; r++) {
-        if (span->mappings[r].imported) {
-            pl_device_unimport(world->device, span->mappings[r].data);
+    for (int r = 0; block->mappings && r < world->size; r++) {
+        if (block->mappings[r].imported) {
+            pl_device_unimport(world->device, block->mappings[r].data);
         }
     }
 }
@@ -85,17 +83,17 @@ bool pl_world_shares_device_memory(const struct pl_world *world)
            can_share(world, reason);
 }
 
-static enum pl_status map_blocks(struct pl_world *world, struct pl_arena_gpu_block *span,
+static enum pl_status map_blocks(struct pl_world *world, struct pl_arena_block *block,
                                  const struct export_record *export_records, struct pl_error *reterr)
 {
     const struct pl_topology *topology = &world->topology;
 
-    span->mappings = pl_memory_new((size_t)world->size, sizeof(*span->mappings), reterr);
-    if (!span->mappings) {
+    block->mappings = pl_memory_new((size_t)world->size, sizeof(*block->mappings), reterr);
+    if (!block->mappings) {
         return PL_MEMORY;
     }
     for (int r = 0; r < world->size; r++) {
-        struct pl_arena_gpu_mapping *mapping = &span->mappings[r];
+        struct pl_arena_gpu_mapping *mapping = &block->mappings[r];
         void *data;
 
         if (topology->pid_of[r] == topology->pid_of[world->rank]) {
@@ -104,7 +102,7 @@ static enum pl_status map_blocks(struct pl_world *world, struct pl_arena_gpu_blo
         }
         if (!export_records[r].exported) {
             return pl_error_set(reterr, PL_UNSUPPORTED, "rank %d: %s", pl_world_global_rank(world, r),
-                                export_records[r].text);
+                                export_records[r].failure.text);
         }
         PL_TRY(pl_device_import(world->device, &export_records[r].handle, &data, reterr));
         *mapping = (struct pl_arena_gpu_mapping){.data = data, .imported = true};
@@ -113,29 +111,29 @@ static enum pl_status map_blocks(struct pl_world *world, struct pl_arena_gpu_blo
 }
 
 /* Maps each other's blocks on all ranks or, with the reason in world->gpu_not_mapped, on no rank. */
-static enum pl_status share(struct pl_world *world, struct pl_arena_gpu_block *span,
+static enum pl_status share(struct pl_world *world, struct pl_arena_block *block,
                             const struct export_record *export_records, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_error own = PL_ERROR_NONE;
-    struct pl_vote vote;
+    struct pl_packed_error vote;
 
     if (!can_share(world, world->gpu_not_mapped)) {
         return PL_OK;
     }
-    own.status = map_blocks(world, span, export_records, &own);
-    vote = pl_vote_from(&own);
+    own.status = map_blocks(world, block, export_records, &own);
+    vote = pl_bootstrap_pack_error(&own);
     PL_TRY(pl_world_vote(world, &vote, deadline_ns, reterr));
     if (vote.status != PL_OK) {
-        unmap_blocks(world, span);
-        free(span->mappings);
-        span->mappings = NULL;
+        unmap_blocks(world, block);
+        free(block->mappings);
+        block->mappings = NULL;
         memcpy(world->gpu_not_mapped, vote.text, sizeof(vote.text));
     }
     return PL_OK;
 }
 
-static enum pl_status build_span(struct pl_world *world, struct pl_arena_gpu_block *span, uint64_t bytes,
-                                 struct pl_error *reterr)
+static enum pl_status build_block(struct pl_world *world, struct pl_arena_block *block, uint64_t bytes,
+                                  struct pl_error *reterr)
 {
     PL_AUTO_FREE struct export_record *export_records =
         pl_memory_new((size_t)world->size, sizeof(*export_records), reterr);
@@ -149,128 +147,106 @@ static enum pl_status build_span(struct pl_world *world, struct pl_arena_gpu_blo
     }
     memset(&export_record, 0, sizeof(export_record));
     export_record.made = pl_device_alloc(world->device, bytes, &data, &own) == PL_OK;
-    span->data = data;
-    span->bytes = bytes;
+    block->data = data;
+    block->bytes = bytes;
     export_record.address = (uint64_t)(uintptr_t)data;
     export_record.exported =
         export_record.made && pl_device_export(world->device, data, &export_record.handle, &own) == PL_OK;
-    pl_error_text(&own, export_record.text, sizeof(export_record.text));
-    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &export_record, export_records, sizeof(export_record),
-                                       deadline_ns, reterr));
+    export_record.failure = pl_bootstrap_pack_error(&own);
+    PL_TRY(pl_bootstrap_allgather(world->bootstrap, &export_record, export_records, sizeof(export_record), deadline_ns,
+                                  reterr));
     for (int r = 0; r < world->size; r++) {
         if (!export_records[r].made) {
             char name[PL_RANK_NAME_BYTES];
 
             return pl_error_set(reterr, PL_MEMORY, "device memory on %s, device %d, %s: %s",
                                 pl_world_rank_name(world, r, name), world->topology.localities[r].ordinal,
-                                world->topology.localities[r].device, export_records[r].text);
+                                world->topology.localities[r].device, export_records[r].failure.text);
         }
     }
-    return world->size > 1 ? share(world, span, export_records, deadline_ns, reterr) : PL_OK;
+    return world->size > 1 ? share(world, block, export_records, deadline_ns, reterr) : PL_OK;
 }
 
 enum pl_status pl_arena_gpu_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span,
                                 struct pl_error *reterr)
 {
-    struct pl_arena_gpu_block *span = pl_memory_new(1, sizeof(*span), reterr);
+    struct pl_arena_block *block = pl_memory_new(1, sizeof(*block), reterr);
     enum pl_status status;
 
-    if (!span) {
+    if (!block) {
         return pl_bootstrap_abort_collective(world->bootstrap, PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
-    status = build_span(world, span, bytes, reterr);
+    status = build_block(world, block, bytes, reterr);
     if (status != PL_OK) {
-        unmap_blocks(world, span);
-        release_span(world, span);
+        unmap_blocks(world, block);
+        release_block(world, block);
         return status;
     }
-    span->number = ++world->gpu_block_number;
-    span->next = world->gpu_blocks;
-    world->gpu_blocks = span;
-    *ret_span = (struct pl_span){.bytes = bytes, .memory = PL_MEMORY_DEVICE, .data = span->data};
+    block->memory = PL_MEMORY_DEVICE;
+    block->number = ++world->gpu_block_number;
+    block->next = world->blocks;
+    world->blocks = block;
+    *ret_span = (struct pl_span){.bytes = bytes, .memory = PL_MEMORY_DEVICE, .data = block->data};
     return PL_OK;
 }
 
-static void end_span(struct pl_world *world, struct pl_arena_gpu_block *span, int64_t deadline_ns)
+void pl_arena_gpu_end(struct pl_world *world, struct pl_arena_block *block, int64_t deadline_ns)
 {
     bool elsewhere = false;
     struct pl_error error;
 
-    unmap_blocks(world, span);
-    for (int r = 0; span->mappings && r < world->size; r++) {
-        elsewhere = elsewhere || span->mappings[r].imported;
+    unmap_blocks(world, block);
+    for (int r = 0; block->mappings && r < world->size; r++) {
+        elsewhere = elsewhere || block->mappings[r].imported;
     }
     /* It is undefined to release memory that another process has mapped; a rank that is gone has nothing mapped. */
     if (elsewhere && world->failure.status == PL_OK &&
-        world->bootstrap->barrier(world->bootstrap->context, deadline_ns, &error) != PL_OK) {
+        pl_bootstrap_vote(world->bootstrap, PL_OK, deadline_ns, &error) != PL_OK) {
         world->failure = error;
     }
-    release_span(world, span);
-}
-
-void pl_arena_gpu_free(struct pl_world *world, struct pl_span *span)
-{
-    for (struct pl_arena_gpu_block **at = &world->gpu_blocks; *at; at = &(*at)->next) {
-        if ((*at)->data == span->data) {
-            struct pl_arena_gpu_block *found = *at;
-
-            *at = found->next;
-            end_span(world, found, pl_deadline_after_ns(world->timeout_ns));
-            return;
-        }
-    }
-}
-
-void pl_arena_gpu_drop_all(struct pl_world *world)
-{
-    while (world->gpu_blocks) {
-        struct pl_arena_gpu_block *span = world->gpu_blocks;
-
-        world->gpu_blocks = span->next;
-        end_span(world, span, pl_deadline_after_ns(DROP_ALL_NS));
-    }
+    release_block(world, block);
 }
 
 enum pl_status pl_arena_gpu_pin(struct pl_world *world, const struct pl_span *host, struct pl_error *reterr)
 {
-    struct pl_arena_gpu_block *span = pl_memory_new(1, sizeof(*span), reterr);
+    struct pl_arena_block *block = pl_memory_new(1, sizeof(*block), reterr);
     enum pl_status status;
 
-    if (!span) {
+    if (!block) {
         return PL_MEMORY;
     }
     status = pl_device_pin(world->device, host->data, host->bytes, reterr);
     if (status != PL_OK) {
-        free(span);
+        free(block);
         return status;
     }
-    *span = (struct pl_arena_gpu_block){
-        .next = world->gpu_blocks, .data = host->data, .bytes = host->bytes, .pinned = true};
-    world->gpu_blocks = span;
+    *block = (struct pl_arena_block){
+        .next = world->blocks, .memory = PL_MEMORY_PINNED, .data = host->data, .bytes = host->bytes};
+    world->blocks = block;
     return PL_OK;
 }
 
-const struct pl_arena_gpu_block *pl_arena_gpu_find(const struct pl_world *world, const void *data, uint64_t bytes,
-                                                   uint64_t *ret_offset)
+const struct pl_arena_block *pl_arena_gpu_find(const struct pl_world *world, const void *data, uint64_t bytes,
+                                               uint64_t *ret_offset)
 {
-    for (const struct pl_arena_gpu_block *span = world->gpu_blocks; span; span = span->next) {
+    for (const struct pl_arena_block *block = world->blocks; block; block = block->next) {
         uintptr_t at = (uintptr_t)data;
-        uintptr_t start = (uintptr_t)span->data;
+        uintptr_t start = (uintptr_t)block->data;
 
-        if (span->mappings && at >= start && at - start <= span->bytes && bytes <= span->bytes - (at - start)) {
+        if (block->mappings && at >= start && at - start <= block->bytes && bytes <= block->bytes - (at - start)) {
             *ret_offset = at - start;
-            return span;
+            return block;
         }
     }
     return NULL;
 }
 
-const struct pl_arena_gpu_block *pl_arena_gpu_numbered(const struct pl_world *world, uint32_t number)
+const struct pl_arena_block *pl_arena_gpu_numbered(const struct pl_world *world, uint32_t number)
 {
-    const struct pl_arena_gpu_block *span = world->gpu_blocks;
+    const struct pl_arena_block *block = world->blocks;
 
-    while (span && span->number != number) {
-        span = span->next;
+    while (block && block->number != number) {
+        block = block->next;
     }
-    return span;
+    return block;
 }

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "collectives/arena.h"
 #include "collectives/bootstrap.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/collective.h"
 #include "collectives/world.h"
 
@@ -25,7 +25,7 @@ struct pl_text;
 struct pl_world_backend;
 
 enum {
-    PL_BACKEND_REASON_BYTES = 200,
+    PL_BACKEND_REASON_BYTES = PL_PACKED_ERROR_TEXT_BYTES,
     PL_REQUEST_SCRATCH_WORDS = 16,
 };
 
@@ -128,12 +128,13 @@ static inline void pl_pause_cpu(void)
 
 /**
  * A way to run collectives. All functions but probe get the state that init stored. There is one call at a time for a
- * world, from the program's thread or from the progress thread (progress.h).
+ * world, from the program's thread or from the progress thread (core/types.h).
  */
 struct pl_backend {
     const char *name;
-    bool on_device;      /* serves device memory only: off, without a probe, unless every rank was given a device */
-    bool always_on;      /* the setting `backend` does not turn it off */
+    bool on_device; /* serves device memory, all others host memory: off, without a probe, unless every rank was given a
+                     * device */
+    bool always_on; /* the setting `backend` does not turn it off */
     bool has_sub_worlds; /* runs on worlds of other backends: if it cannot run, the setting `backend` does not
                           * restrict those */
     bool streamed; /* post never ends a request, progress of any request advances all of them, stream_wait() is there */
@@ -144,16 +145,19 @@ struct pl_backend {
      */
     bool (*probe)(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
 
-    /** Collective over the world. A failure that all ranks see turns the backend off with its text as the reason. */
+    /**
+     * Collective over the world. A failure that all ranks see turns the backend off with its text as the reason. NULL
+     * if there is no state.
+     */
     enum pl_status (*init)(struct pl_world *world, void **ret_state, struct pl_error *reterr);
 
     /**
-     * Whether it serves this collective. It must decide by what the signature covers and by `memory`, so that all ranks
-     * give the same answer.
+     * Whether it serves this collective, which is in memory of its kind. It must decide by what the signature covers,
+     * so that all ranks give the same answer. NULL: it serves all.
      */
     bool (*serves)(void *state, const struct pl_collective *collective);
 
-    /** Start the request; a small one may end here (`*ret_done`). */
+    /** Start the request; a small one may end here (`*ret_done`). If all do, progress and cancel may be NULL. */
     enum pl_status (*post)(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr);
 
     /** Advance without blocking. Deadlines are checked by the world. */
@@ -176,7 +180,7 @@ struct pl_backend {
 
     /**
      * This rank ends its world because of `why` while no request runs: make the ranks that share memory with it report
-     * that. Other ranks receive it as a message (failure.h). NULL if ranks share no memory.
+     * that. Other ranks receive it as a message (core/types.h). NULL if ranks share no memory.
      */
     void (*abort)(void *state, const struct pl_error *why);
 
@@ -200,7 +204,7 @@ struct pl_backend {
     enum pl_status (*arena_alloc)(void *state, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr);
     void (*arena_free)(void *state, struct pl_span *span);
 
-    void (*free)(void *state);
+    void (*free)(void *state); /* NULL if there is no state */
 };
 
 /* Functions on a world for backends, besides world.h. */
@@ -210,9 +214,6 @@ struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);
 
 /** Process id of `rank` as this process sees it; 0 if it is on another host. Ranks that are threads share one. */
 pid_t pl_world_pid_of(const struct pl_world *world, int rank);
-
-/** Where `rank` runs. */
-const struct pl_locality *pl_world_locality(const struct pl_world *world, int rank);
 
 /**
  * The host world: a world of the same ranks without devices, for data that the hosts have to exchange. NULL unless
@@ -258,9 +259,6 @@ int pl_world_local_of(const struct pl_world *world, int rank);
 
 /** Whether every rank is a thread of this process. */
 bool pl_world_is_one_process(const struct pl_world *world);
-
-/** The ring order: rank order[i] is at position i of a ring. */
-const int *pl_world_ring_order(const struct pl_world *world);
 
 /**
  * Sizes and offsets of the ranks' blocks. `counts` may be NULL; then each block has `count` elements: see struct

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the rank that is late: follows by messages who waits for whom, up to the rank that waits for no other. Revokes
  * a world by messages. Votes on a step. */
-#include "collectives/core/failure.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
 #include "collectives/world_private.h"
 
@@ -242,19 +240,10 @@ void pl_revoke_done(struct pl_world *world)
     }
 }
 
-/* The vote after a step that all ranks take: the step has succeeded if it has on every rank. */
-
-struct pl_vote pl_vote_from(const struct pl_error *own)
+enum pl_status pl_world_vote(struct pl_world *world, struct pl_packed_error *vote, int64_t deadline_ns,
+                             struct pl_error *reterr)
 {
-    struct pl_vote vote = {.status = own->status};
-
-    pl_error_text(own, vote.text, sizeof(vote.text));
-    return vote;
-}
-
-enum pl_status pl_world_vote(struct pl_world *world, struct pl_vote *vote, int64_t deadline_ns, struct pl_error *reterr)
-{
-    PL_AUTO_FREE struct pl_vote *all = NULL;
+    PL_AUTO_FREE struct pl_packed_error *all = NULL;
 
     PL_TRY(pl_bootstrap_gather(world->bootstrap, vote, sizeof(*vote), deadline_ns, &all, reterr));
     for (int r = 0; r < world->size; r++) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The progress thread of a world: it advances requests while the program computes, and sleeps when there are no
  * requests. */
-#include "collectives/core/progress.h"
 
 #include "base/clock.h"
 #include "base/knob.h"

@@ -8,7 +8,6 @@
 #include "base/knob.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/core/failure.h"
 #include "collectives/core/types.h"
 #include "collectives/world_private.h"
 #include "device/device.h"
@@ -149,7 +148,9 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
         }
     }
     for (request = world->first; request && request->phase == PL_REQUEST_RUNNING; request = request->next) {
-        request->backend->backend->cancel(request->backend->state, request);
+        if (request->backend->backend->cancel) {
+            request->backend->backend->cancel(request->backend->state, request);
+        }
     }
     for (request = world->first; request; request = next) {
         next = request->next;
@@ -289,19 +290,21 @@ void pl_request_advance(struct pl_world *world)
 
 static enum pl_status choose_backend(const struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
 {
+    const bool on_device = request->collective.memory == PL_MEMORY_DEVICE;
     const char *only;
 
     for (int i = 0; i < world->backend_count; i++) {
         const struct pl_world_backend *candidate = &world->backends[i];
 
-        if (candidate->on && candidate->backend->serves(candidate->state, &request->collective)) {
+        if (candidate->on && candidate->backend->on_device == on_device &&
+            (!candidate->backend->serves || candidate->backend->serves(candidate->state, &request->collective))) {
             request->backend = candidate;
             return PL_OK;
         }
     }
     pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world serves %s of %s in %s memory",
                  pl_kind_text(request->collective.kind), pl_dtype_text(request->collective.dtype),
-                 request->collective.memory == PL_MEMORY_DEVICE ? "device" : "host");
+                 on_device ? "device" : "host");
     only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
     if (*only) {
         pl_error_context(reterr, "the setting backend asks for %s only", only);
@@ -309,8 +312,10 @@ static enum pl_status choose_backend(const struct pl_world *world, struct pl_req
     return PL_UNSUPPORTED;
 }
 
-static enum pl_status prepare(struct pl_world *world, const struct pl_collective *collective,
-                              struct pl_request **ret_request, struct pl_error *reterr)
+/* Makes the request of a collective or, if `chain` is not NULL, of one step of it. */
+static enum pl_status make_request(struct pl_world *world, const struct pl_collective *collective,
+                                   struct pl_chain *chain, int number, struct pl_request **ret_request,
+                                   struct pl_error *reterr)
 {
     struct pl_request *request = take(world, reterr);
     enum pl_status status;
@@ -318,7 +323,13 @@ static enum pl_status prepare(struct pl_world *world, const struct pl_collective
     if (!request) {
         return PL_MEMORY;
     }
-    status = pl_collective_check_request(request, world, collective, reterr);
+    if (chain) {
+        struct pl_collective step = chain->describe(chain, number);
+
+        status = pl_collective_sign_step(request, world, &step, collective, reterr);
+    } else {
+        status = pl_collective_check_request(request, world, collective, reterr);
+    }
     if (status == PL_OK) {
         status = choose_backend(world, request, reterr);
     }
@@ -328,6 +339,11 @@ static enum pl_status prepare(struct pl_world *world, const struct pl_collective
         }
         pl_request_release(request);
         return status;
+    }
+    if (chain) {
+        chain->requests++;
+        request->chain = chain;
+        request->step = number;
     }
     *ret_request = request;
     return PL_OK;
@@ -354,32 +370,6 @@ static void enqueue(struct pl_world *world, struct pl_request *request)
     world->last = request;
 }
 
-static enum pl_status prepare_step(struct pl_world *world, const struct pl_collective *collective,
-                                   struct pl_chain *chain, int number, struct pl_request **ret_request,
-                                   struct pl_error *reterr)
-{
-    struct pl_collective step = chain->describe(chain, number);
-    struct pl_request *request = take(world, reterr);
-    enum pl_status status;
-
-    if (!request) {
-        return PL_MEMORY;
-    }
-    status = pl_collective_sign_step(request, world, &step, collective, reterr);
-    if (status == PL_OK) {
-        status = choose_backend(world, request, reterr);
-    }
-    if (status != PL_OK) {
-        pl_request_release(request);
-        return status;
-    }
-    chain->requests++;
-    request->chain = chain;
-    request->step = number;
-    *ret_request = request;
-    return PL_OK;
-}
-
 enum pl_status pl_request_enqueue_chain(struct pl_world *world, const struct pl_collective *collective,
                                         struct pl_chain *chain, struct pl_request **ret_request,
                                         struct pl_error *reterr)
@@ -389,7 +379,7 @@ enum pl_status pl_request_enqueue_chain(struct pl_world *world, const struct pl_
 
     chain->requests = 1; /* for this call */
     for (int step = 0; step < chain->steps && status == PL_OK; step++) {
-        status = prepare_step(world, collective, chain, step, end_at, reterr);
+        status = make_request(world, collective, chain, step, end_at, reterr);
         end_at = status == PL_OK ? &(*end_at)->next : end_at;
     }
     while (first) {
@@ -418,7 +408,7 @@ enum pl_status pl_request_enqueue(struct pl_world *world, const struct pl_collec
     if (world->failure.status != PL_OK) {
         return pl_request_world_failure(world, reterr);
     }
-    PL_TRY(prepare(world, collective, &request, reterr));
+    PL_TRY(make_request(world, collective, NULL, 0, &request, reterr));
     request->poll_budget = poll_budget;
     enqueue(world, request);
     pl_request_advance(world);

@@ -2,7 +2,6 @@
 /* The wait of a rank for a request: polling, then blocking, until the request has ended or its deadline has passed. */
 #include "base/clock.h"
 #include "base/text.h"
-#include "collectives/core/failure.h"
 #include "collectives/core/types.h"
 #include "collectives/world_private.h"
 

@@ -96,12 +96,12 @@ static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct 
     if (status != PL_OK) {
         return pl_bootstrap_abort_collective(bootstrap, status, reterr, deadline_ns);
     }
-    PL_TRY(bootstrap->allgather(bootstrap->context, &hello, hellos, sizeof(hello), deadline_ns, reterr));
+    PL_TRY(pl_bootstrap_allgather(bootstrap, &hello, hellos, sizeof(hello), deadline_ns, reterr));
     while (leader < bootstrap->rank && !can_read(&hellos[leader])) {
         leader++;
     }
     /* After this second allgather the memory files are not needed any more. */
-    return bootstrap->allgather(bootstrap->context, &leader, leaders, sizeof(leader), deadline_ns, reterr);
+    return pl_bootstrap_allgather(bootstrap, &leader, leaders, sizeof(leader), deadline_ns, reterr);
 }
 
 static void number_hosts(struct pl_topology *topology, const int32_t *leaders, int rank, int size)

@@ -5,10 +5,12 @@
 
 #include "base/knob.h"
 #include "collectives/bootstrap.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/backend.h"
-#include "collectives/core/progress.h"
 #include "collectives/world_private.h"
+
+#include <pthread.h>
+#include <semaphore.h>
 
 enum {
     PL_WORLD_MAX_BACKENDS = 7,
@@ -17,6 +19,78 @@ enum {
      * process has the CPU. */
     PL_POLLS_BEFORE_CLOCK = 64,
 };
+
+/*
+ * The lock of a world. The program's threads and the progress thread take it in turns; a world without that thread has
+ * no lock.
+ */
+
+struct pl_progress {
+    struct pl_world *world;
+    pthread_t thread;
+    sem_t wake;
+    pthread_mutex_t lock; /* guards requests, backends and failure of the world, and: */
+    struct {
+        bool asleep; /* the thread waits for `wake` */
+        bool stop;
+    } synced;
+};
+
+/**
+ * Wake the thread if it sleeps; call with the lock held when a request is under way and the program goes on computing.
+ * `progress` may be NULL.
+ */
+static inline void pl_core_wake_progress(struct pl_progress *progress)
+{
+    if (progress && progress->synced.asleep) {
+        progress->synced.asleep = false;
+        sem_post(&progress->wake);
+    }
+}
+
+static inline struct pl_progress *pl_progress_hold(struct pl_progress *progress)
+{
+    if (progress) {
+        pthread_mutex_lock(&progress->lock);
+    }
+    return progress;
+}
+
+static inline void pl_progress_release(struct pl_progress *const *held_at)
+{
+    if (*held_at) {
+        pthread_mutex_unlock(&(*held_at)->lock);
+    }
+}
+
+/** Hold the lock of `world`, if it has one, until the end of the block. */
+#define PL_AUTO_HOLD(world)                                                                                            \
+    __attribute__((cleanup(pl_progress_release), unused)) struct pl_progress *const held_ =                            \
+        pl_progress_hold((world)->progress)
+
+/*
+ * The thread that advances a world's requests while the program computes.
+ *
+ * A message between hosts needs a call into MPI every now and then, or the link is idle. Setting `progress`: `auto`
+ * gives a thread to each world of several hosts if several threads may use the bootstrap at once (MPI:
+ * MPI_THREAD_MULTIPLE), `on` gives one to each world of more than one rank, `off` gives none. The internal worlds of
+ * backends have no thread.
+ *
+ * Threads  the program's and this one take turns: every entry of request.c, request_wait.c and arena.c holds the
+ *          world's lock. A program that waits keeps the lock and advances by itself.
+ * Cost     20 ns per call for the lock. While requests are under way the thread advances them every 50 to 100 us, less
+ *          often if nothing has moved for long; it sleeps while there are no requests.
+ * Test     tests/unit/collectives/core/test_progress.c, examples/synthetic
+ */
+
+/**
+ * Start the thread of `world`, or set world->no_progress to the reason, for people, why it has none. PL_UNSUPPORTED if
+ * the setting is `on` and no thread can run.
+ */
+enum pl_status pl_progress_start(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** End the thread, before anything of the world is released. */
+void pl_progress_stop(struct pl_world *world);
 
 /** A backend of the table in this world. */
 struct pl_world_backend {
@@ -30,7 +104,7 @@ struct pl_topology {
     int *host_of;                   /* [size] */
     int *local_of;                  /* [size]: rank among those of its host */
     pid_t *pid_of;                  /* [size]: 0 on other hosts */
-    int *order;                     /* [size]: ring position -> rank */
+    int *order;                     /* [size]: rank order[i] is at position i of a ring */
     int *global_ranks;              /* [size]: see pl_world_global_rank() */
     struct pl_locality *localities; /* [size] */
     int hosts;
@@ -41,19 +115,13 @@ struct pl_topology {
     bool oversubscribed;
 };
 
-/** The result of one rank in a step that all ranks take; after pl_world_vote(), the result of the step. */
-struct pl_vote {
-    enum pl_status status;
-    char text[PL_BACKEND_REASON_BYTES]; /* error text if the status is not PL_OK */
-};
-
 /** The revoke message that a world has received. */
 struct pl_revoke {
     uint64_t sequence; /* number of the first collective that some rank takes no part in; 0: no message has come */
     struct pl_error received;
 };
 
-/** The search for the rank that is late: see failure.h. */
+/** The search for the rank that is late: see core/types.h. */
 struct pl_late {
     uint64_t sequence; /* number of the collective that the search is about; 0: no search yet */
     int first;         /* the rank that this rank waits for */
@@ -62,11 +130,11 @@ struct pl_late {
     struct pl_transfer out[2]; /* a query, an answer */
 };
 
-/** A block of arena memory in device memory, or one of host memory that is pinned. */
-struct pl_arena_gpu_block {
-    struct pl_arena_gpu_block *next;
-    uint32_t number; /* number of the block, equal on all ranks, from 1 */
-    bool pinned;     /* host memory: only `data` and `bytes` are used */
+/** A block of arena memory that is not a backend's: in device memory, private, or host memory that is pinned. */
+struct pl_arena_block {
+    struct pl_arena_block *next;
+    enum pl_memory memory; /* PL_MEMORY_HOST: private memory of a world whose ranks share none */
+    uint32_t number;       /* in device memory: number of the block, equal on all ranks, from 1 */
     char *data;
     uint64_t bytes;
     /* [size]: where this rank has mapped each rank's block; NULL: it has not mapped all of them */
@@ -78,12 +146,6 @@ enum { PL_ARENA_GPU_OFFSET_BITS = 40 }; /* for an offset in a block: a terabyte 
 struct pl_arena_gpu_mapping {
     char *data;
     bool imported;
-};
-
-/** A block of arena memory in a world whose ranks share no memory. */
-struct pl_arena_private_block {
-    struct pl_arena_private_block *next;
-    void *data;
 };
 
 struct pl_world {
@@ -108,9 +170,8 @@ struct pl_world {
     struct pl_progress *progress; /* may be NULL */
     const char *no_progress;      /* the reason then */
 
-    struct pl_arena_private_block *private_blocks;
-    struct pl_arena_gpu_block *gpu_blocks;
-    uint32_t gpu_block_number; /* number of the last block */
+    struct pl_arena_block *blocks; /* the newest first */
+    uint32_t gpu_block_number;     /* number of the last block in device memory */
     /* why ranks have not mapped each other's device memory; "" if they have, or have never tried */
     char gpu_not_mapped[PL_BACKEND_REASON_BYTES];
 
@@ -180,7 +241,7 @@ enum pl_status pl_request_enqueue(struct pl_world *world, const struct pl_collec
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Run the queue as far as possible without waiting. Call with the lock of progress.h held, as all of request.c and
+ * Run the queue as far as possible without waiting. Call with the lock of the world held, as all of request.c and
  * request_wait.c.
  */
 void pl_request_advance(struct pl_world *world);
@@ -207,12 +268,71 @@ void pl_request_describe(const struct pl_request *request, char name[sizeof(requ
 /** Cancel and release all requests of a world that is going away. */
 void pl_request_drop_all(struct pl_world *world);
 
-/** The vote of a rank with the result `*own`. */
-struct pl_vote pl_vote_from(const struct pl_error *own);
-
-/** Set `*vote` to that of the lowest rank whose status is not PL_OK, if there is one. Collective. */
-enum pl_status pl_world_vote(struct pl_world *world, struct pl_vote *vote, int64_t deadline_ns,
+/**
+ * The result of a step that all ranks take: `*vote` is this rank's own, and becomes that of the lowest rank that has
+ * failed, if there is one. Collective.
+ */
+enum pl_status pl_world_vote(struct pl_world *world, struct pl_packed_error *vote, int64_t deadline_ns,
                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/*
+ * How the failure of one rank reaches the others: which rank is late, a world that is revoked, the vote after a step.
+ *
+ *
+ * Finds the rank that is late. A rank knows only the rank that it waits for itself, and that one may wait for another:
+ * a rank waits for the first one of its host, and that one for the first of another host. So a rank whose deadline is
+ * near asks the rank that it waits for which rank is late. A rank that waits passes the query on and answers what it
+ * knows so far. The rank that does not answer is late: it is in the program's code, stopped or dead. The error names
+ * that one.
+ *
+ * Ranks ask only those whose messages they wait for, since MPI may have to connect to others, and a late rank does not
+ * take part in that. Until a deadline is near nothing is sent, and deadlines do not change.
+ */
+
+/** A query for the rank that is late, or the answer. It has the tag of revoke messages, but a different length. */
+struct pl_late_message {
+    int32_t answers; /* 0: this is a query */
+    int32_t from;    /* the rank that sends it */
+    int32_t late;    /* in an answer: the late rank; -1: not known */
+};
+
+/** When a rank with this deadline begins to ask: after half of the time, but at most 10 s before the deadline. */
+int64_t pl_late_begin_ns(int64_t now_ns, int64_t deadline_ns);
+
+/**
+ * Ask for the late rank. Call when the deadline of the world's first request is near, or when a rank that waits for
+ * this one asks.
+ */
+void pl_late_search(struct pl_world *world, int64_t now_ns);
+
+/** Handle a message that has come while the world's first request waits. */
+void pl_late_take(struct pl_world *world, const struct pl_late_message *message);
+
+/** The rank of `world` that is late, as far as that is known; -1 if it is unknown which rank this one waits for. */
+int pl_late_rank(const struct pl_world *world);
+
+/** Cancel the messages under way. */
+void pl_late_done(struct pl_world *world);
+
+/**
+ * Revoking a world (as MPI_Comm_revoke of ULFM does) whose ranks have messages but no common memory. A rank whose world
+ * has failed sends the error to others, with the number of the first collective that it takes no part in. It sends to
+ * the ranks 1, 2, 4, ... above it. Their worlds fail by that and they relay it, so that all ranks have received it
+ * after at most ceil(log2 n) steps, even if some of them are dead.
+ */
+enum { PL_REVOKE_POLLS = 16 }; /* a probe costs as much as one or two polls of a request */
+
+/** Send the world's `failure` to others. Returns when the messages have left, after 250 ms at most. */
+void pl_revoke_send(struct pl_world *world);
+
+/**
+ * Receive, at each PL_REVOKE_POLLS-th call, the messages that have come; call while the world's first request waits.
+ * Returns the failure that must end the world if one has come.
+ */
+enum pl_status pl_revoke_receive(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Cancel the receive under way, if there is one. */
+void pl_revoke_done(struct pl_world *world);
 
 /** Whether every rank was given a device; else `reason` names one that was not. */
 bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
@@ -225,18 +345,17 @@ enum pl_status pl_arena_gpu_new(struct pl_world *world, uint64_t bytes, struct p
                                 struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_arena_gpu_pin(struct pl_world *world, const struct pl_span *host,
                                 struct pl_error *reterr) PL_MUST_CHECK;
-void pl_arena_gpu_free(struct pl_world *world, struct pl_span *span);
-void pl_arena_gpu_drop_all(struct pl_world *world);
+void pl_arena_gpu_end(struct pl_world *world, struct pl_arena_block *block, int64_t deadline_ns);
 
 /**
  * Find the block that holds `bytes` at `data`, and the offset in it; NULL if there is no such block or ranks have not
  * mapped it.
  */
-const struct pl_arena_gpu_block *pl_arena_gpu_find(const struct pl_world *world, const void *data, uint64_t bytes,
-                                                   uint64_t *ret_offset);
+const struct pl_arena_block *pl_arena_gpu_find(const struct pl_world *world, const void *data, uint64_t bytes,
+                                               uint64_t *ret_offset);
 
 /** The block with that number; NULL if there is none. */
-const struct pl_arena_gpu_block *pl_arena_gpu_numbered(const struct pl_world *world, uint32_t number);
+const struct pl_arena_block *pl_arena_gpu_numbered(const struct pl_world *world, uint32_t number);
 
 /*
  * A collective that consists of several others: a chain of requests. All of them enter the world's queue at the post,

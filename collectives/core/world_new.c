@@ -7,8 +7,6 @@
 #include "base/memory.h"
 #include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/core/failure.h"
-#include "collectives/core/progress.h"
 #include "collectives/core/types.h"
 #include "collectives/reduce/compress.h"
 #include "collectives/reduce/kernel.h"
@@ -61,7 +59,7 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
                                     struct pl_error *reterr)
 {
     struct pl_world_backend *entry = &world->backends[world->backend_count++];
-    struct pl_vote vote;
+    struct pl_packed_error vote;
     enum pl_status status, shared;
     struct pl_error error = PL_ERROR_NONE;
 
@@ -81,14 +79,14 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
         memcpy(entry->reason, vote.text, sizeof(entry->reason));
         return PL_OK;
     }
-    status = backend->init(world, &entry->state, &error);
+    status = backend->init ? backend->init(world, &entry->state, &error) : PL_OK;
     error.status = status;
-    vote = pl_vote_from(&error);
+    vote = pl_bootstrap_pack_error(&error);
     shared = pl_world_vote(world, &vote, deadline_ns, reterr);
     entry->on = shared == PL_OK && vote.status == PL_OK;
     if (!entry->on) {
         memcpy(entry->reason, vote.text, sizeof(entry->reason));
-        if (status == PL_OK) {
+        if (status == PL_OK && backend->free) {
             backend->free(entry->state);
         }
         entry->state = NULL;
@@ -370,7 +368,7 @@ void pl_world_free(struct pl_world *world)
     pl_late_done(world);
     pl_arena_drop_all(world);
     for (int i = world->backend_count - 1; i >= 0; i--) {
-        if (world->backends[i].on) {
+        if (world->backends[i].on && world->backends[i].backend->free) {
             world->backends[i].backend->free(world->backends[i].state);
         }
     }

@@ -117,12 +117,6 @@ bool pl_world_has_leaked(const struct pl_world *world)
     return pl_bootstrap_has_leaked(world->bootstrap);
 }
 
-void pl_world_abort(struct pl_world *world, int code)
-{
-    world->bootstrap->abort(world->bootstrap->context, code);
-    abort();
-}
-
 void pl_world_describe(const struct pl_world *world, struct pl_text *text)
 {
     const struct pl_topology *topology = &world->topology;
@@ -212,11 +206,6 @@ struct pl_device *pl_world_device(const struct pl_world *world)
     return world->device;
 }
 
-const struct pl_locality *pl_world_locality(const struct pl_world *world, int rank)
-{
-    return &world->topology.localities[rank];
-}
-
 struct pl_world *pl_world_host_world(const struct pl_world *world)
 {
     return world->host_world;
@@ -230,9 +219,4 @@ int pl_world_local_of(const struct pl_world *world, int rank)
 bool pl_world_is_one_process(const struct pl_world *world)
 {
     return world->topology.one_process;
-}
-
-const int *pl_world_ring_order(const struct pl_world *world)
-{
-    return world->topology.order;
 }

@@ -44,20 +44,19 @@ static const uint64_t NOT_SHARED = UINT64_MAX;
 /* ---- shared ---- */
 
 /* The number of the block that holds the buffer, and the offset in it; both are valid on all ranks. */
-static uint64_t span_address(const struct pl_host_staged *d, const void *data, uint64_t bytes)
+static uint64_t block_address(const struct pl_host_staged *d, const void *data, uint64_t bytes)
 {
     uint64_t offset;
-    const struct pl_arena_gpu_block *span = data ? pl_arena_gpu_find(d->world, data, bytes, &offset) : NULL;
+    const struct pl_arena_block *block = data ? pl_arena_gpu_find(d->world, data, bytes, &offset) : NULL;
 
-    return span ? (uint64_t)span->number << PL_ARENA_GPU_OFFSET_BITS | offset : NOT_SHARED;
+    return block ? (uint64_t)block->number << PL_ARENA_GPU_OFFSET_BITS | offset : NOT_SHARED;
 }
 
 static char *address_of(const struct pl_host_staged *d, uint64_t place, int rank)
 {
-    const struct pl_arena_gpu_block *span =
-        pl_arena_gpu_numbered(d->world, (uint32_t)(place >> PL_ARENA_GPU_OFFSET_BITS));
+    const struct pl_arena_block *block = pl_arena_gpu_numbered(d->world, (uint32_t)(place >> PL_ARENA_GPU_OFFSET_BITS));
 
-    return span->mappings[rank].data + (place & ((UINT64_C(1) << PL_ARENA_GPU_OFFSET_BITS) - 1));
+    return block->mappings[rank].data + (place & ((UINT64_C(1) << PL_ARENA_GPU_OFFSET_BITS) - 1));
 }
 
 static bool all_shared(const struct pl_host_staged *d)
@@ -121,8 +120,8 @@ static enum pl_status start_comparison(struct pl_host_staged *d, struct pl_error
     uint64_t payload[PL_CALL_PAYLOAD_WORDS] = {NOT_SHARED, NOT_SHARED, 0, 0};
 
     if (bytes) {
-        payload[RECORD_SEND] = span_address(d, c->send, bytes);
-        payload[RECORD_RECV] = span_address(d, c->recv, bytes);
+        payload[RECORD_SEND] = block_address(d, c->send, bytes);
+        payload[RECORD_RECV] = block_address(d, c->recv, bytes);
     }
     if (c->kind == PL_ALLTOALL) {
         payload[RECORD_MOST] = pl_counts_max(c->counts, c->count, d->size);
@@ -235,7 +234,7 @@ static void cancel(void *state, struct pl_request *request)
         pl_device_stream_finish(pl_world_device(d->world), d->up.stream, deadline_ns, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "device: its last copies did not end before the deadline");
     }
-    pl_stream_events_give_back(&d->down, &d->event);
+    pl_device_event_release(PL_TAKE(d->event));
 }
 
 static int waits_for(void *state, const struct pl_request *request)
@@ -244,12 +243,6 @@ static int waits_for(void *state, const struct pl_request *request)
 
     (void)request;
     return pl_late_waits_for(d->host);
-}
-
-static bool serves(void *state, const struct pl_collective *c)
-{
-    (void)state;
-    return c->memory == PL_MEMORY_DEVICE;
 }
 
 /* ---- init and free ---- */
@@ -332,7 +325,6 @@ const struct pl_backend pl_backend_host_staged = {.name = "device",
                                                   .on_device = true,
                                                   .probe = probe,
                                                   .init = init,
-                                                  .serves = serves,
                                                   .post = post,
                                                   .progress = progress,
                                                   .block_until = block_until,

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLDEST_VERSION = NCCL_VERSION(2, 14, 3) }; /* the first with non-blocking communicators */
+enum { OLDEST_VERSION = 21403 }; /* the first with non-blocking communicators */
 
 static const int64_t NAP_NS = 200 * PL_NS_PER_US;
 static const int64_t FINALIZE_NS = 2 * PL_NS_PER_S;
@@ -26,7 +26,7 @@ static const int64_t ABORT_NS = 2 * PL_NS_PER_S;
 bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES])
 {
     static const char *const names[] = {
-#define PL_NCCL_NAME(name) "nccl" #name,
+#define PL_NCCL_NAME(type, name, ...) "nccl" #name,
         PL_NCCL_FUNCTIONS(PL_NCCL_NAME)
 #undef PL_NCCL_NAME
     };
@@ -40,7 +40,7 @@ bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]
         return false;
     }
     *nccl = (struct pl_nccl){.version = 0};
-#define PL_NCCL_FIND(name)                                                                                             \
+#define PL_NCCL_FIND(type, name, ...)                                                                                  \
     {                                                                                                                  \
         void *address = dlsym(library, names[at++]);                                                                   \
                                                                                                                        \
@@ -87,8 +87,7 @@ enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl
 /* Message of the communicator's rank 0 to the others. */
 struct id_message {
     ncclUniqueId id;
-    int32_t status; /* enum pl_status */
-    char text[PL_BACKEND_REASON_BYTES];
+    struct pl_packed_error failure; /* of making the id */
 };
 
 /* All ranks get the id from rank 0 of the communicator. If that rank or any other has failed, all fail. */
@@ -105,13 +104,13 @@ static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int
     }
     memset(&mine, 0, sizeof(mine));
     if (comm_rank == 0) {
-        mine.status = (int32_t)pl_gpu_nccl_check(nccl, nccl->GetUniqueId(&mine.id), "making an id", &own);
-        pl_error_text(&own, mine.text, sizeof(mine.text));
+        (void)!pl_gpu_nccl_check(nccl, nccl->GetUniqueId(&mine.id), "making an id", &own);
+        mine.failure = pl_bootstrap_pack_error(&own);
     }
-    PL_TRY(bootstrap->allgather(bootstrap->context, &mine, all, sizeof(mine), deadline_ns, reterr));
-    mine = all[pl_world_ring_order(world)[0]];
-    if (mine.status != PL_OK) {
-        return pl_error_set(reterr, (enum pl_status)mine.status, "%s", mine.text);
+    PL_TRY(pl_bootstrap_allgather(bootstrap, &mine, all, sizeof(mine), deadline_ns, reterr));
+    mine = all[world->topology.order[0]];
+    if (mine.failure.status != PL_OK) {
+        return pl_error_set(reterr, (enum pl_status)mine.failure.status, "%s", mine.failure.text);
     }
     *ret_id = mine.id;
     return PL_OK;
@@ -120,16 +119,14 @@ static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int
 enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
                                 struct pl_error *reterr)
 {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    struct pl_nccl_config config = PL_NCCL_CONFIG_NONE;
     ncclUniqueId id;
     bool ready = false;
     enum pl_status status;
 
     PL_TRY(share_id(nccl, world, comm_rank, deadline_ns, &id, reterr));
     config.blocking = 0;
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 17, 0) /* whose header has the member first */
-    config.maxCTAs = world->is_subset ? PL_NCCL_SUBSET_CTAS : config.maxCTAs;
-#endif
+    config.max_ctas = world->is_subset ? PL_NCCL_SUBSET_CTAS : config.max_ctas;
     status = pl_gpu_nccl_check(
         nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, comm_rank, &config), "joining", reterr);
     while (status == PL_OK) {
@@ -180,7 +177,7 @@ void pl_gpu_nccl_leave(struct pl_nccl *nccl)
 
 /* An abort in a separate thread. The thread frees this struct if the caller no longer waits. */
 struct async_abort {
-    __typeof__(&ncclCommAbort) abort;
+    ncclResult_t (*abort)(ncclComm_t comm);
     ncclComm_t comm;
     struct pl_device *device; /* valid while ENTERING */
     enum { ENTERING, LEAVING, LEFT, FORGOTTEN } _Atomic state;

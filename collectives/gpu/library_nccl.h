@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * NCCL, loaded at run time, and one communicator of it. Internal to collectives/: only files named *_nccl.c include it.
+ * NCCL, loaded at run time, and one communicator of it. Internal to collectives/.
  *
  * Errors   PL_LIBRARY with PL_DOMAIN_NCCL and NCCL's text.
  * Threads  one at a time per communicator.
@@ -11,39 +11,102 @@
 #include "collectives/core/backend.h"
 #include "device/device.h"
 
-#include <nccl.h>
+#include <limits.h>
 
-/* ncclBfloat16: NCCL has it since 2.10, but its header for C only since 2.24. */
-#define PL_NCCL_BFLOAT16 ((ncclDataType_t)9)
+/* The part of NCCL's interface that is used, declared here so that no build needs its header; where that is there,
+ * tests/unit/collectives/gpu/test_nccl.c compares the two. */
+#define PL_NCCL_CONSTANTS(X)                                                                                           \
+    X(ncclSuccess, 0)                                                                                                  \
+    X(ncclUnhandledCudaError, 1)                                                                                       \
+    X(ncclSystemError, 2)                                                                                              \
+    X(ncclInternalError, 3)                                                                                            \
+    X(ncclInvalidArgument, 4)                                                                                          \
+    X(ncclInvalidUsage, 5)                                                                                             \
+    X(ncclRemoteError, 6)                                                                                              \
+    X(ncclInProgress, 7)                                                                                               \
+    X(ncclInt8, 0)                                                                                                     \
+    X(ncclUint8, 1)                                                                                                    \
+    X(ncclInt32, 2)                                                                                                    \
+    X(ncclInt64, 4)                                                                                                    \
+    X(ncclFloat16, 6)                                                                                                  \
+    X(ncclFloat32, 7)                                                                                                  \
+    X(ncclFloat64, 8)                                                                                                  \
+    X(ncclBfloat16, 9)                                                                                                 \
+    X(ncclSum, 0)                                                                                                      \
+    X(ncclProd, 1)                                                                                                     \
+    X(ncclMax, 2)                                                                                                      \
+    X(ncclMin, 3)                                                                                                      \
+    X(ncclNumOps, 5)                                                                                                   \
+    X(ncclScalarHostImmediate, 1)
+
+#ifndef NCCL_VERSION_CODE /* else NCCL's header has all of these */
+enum {
+#define PL_NCCL_CONSTANT(name, value) name = (value),
+    PL_NCCL_CONSTANTS(PL_NCCL_CONSTANT)
+#undef PL_NCCL_CONSTANT
+};
+typedef unsigned ncclResult_t, ncclDataType_t, ncclRedOp_t, ncclScalarResidence_t;
+typedef struct ncclComm *ncclComm_t;
+typedef struct CUstream_st *cudaStream_t;
+typedef struct {
+    char internal[128];
+} ncclUniqueId;
+#endif
+
+/* ncclConfig_t as of NCCL 2.17. Earlier versions read its first members only, later ones take their defaults for the
+ * members that they have more. */
+struct pl_nccl_config {
+    size_t size;
+    unsigned magic;
+    unsigned version;
+    int blocking;
+    int cga_cluster_size;
+    int min_ctas;
+    int max_ctas;
+    const char *net_name;
+};
+
+#define PL_NCCL_CONFIG_NONE                                                                                            \
+    {                                                                                                                  \
+        sizeof(struct pl_nccl_config), 0xcafebeef, 21700, INT_MIN, INT_MIN, INT_MIN, INT_MIN, NULL                     \
+    }
 
 /* CTAs, at most, of each kernel of a communicator that has not all ranks of the job. Kernels of several communicators
  * then fit on a device beside each other, and none waits for ever for one that another rank has launched first. */
 enum { PL_NCCL_SUBSET_CTAS = 4 };
 
 #define PL_NCCL_FUNCTIONS(X)                                                                                           \
-    X(GetVersion)                                                                                                      \
-    X(GetUniqueId)                                                                                                     \
-    X(GetErrorString)                                                                                                  \
-    X(GetLastError)                                                                                                    \
-    X(CommInitRankConfig)                                                                                              \
-    X(CommFinalize)                                                                                                    \
-    X(CommDestroy)                                                                                                     \
-    X(CommAbort)                                                                                                       \
-    X(CommGetAsyncError)                                                                                               \
-    X(RedOpCreatePreMulSum)                                                                                            \
-    X(RedOpDestroy)                                                                                                    \
-    X(GroupStart)                                                                                                      \
-    X(GroupEnd)                                                                                                        \
-    X(AllReduce)                                                                                                       \
-    X(ReduceScatter)                                                                                                   \
-    X(AllGather)                                                                                                       \
-    X(Broadcast)                                                                                                       \
-    X(Reduce)                                                                                                          \
-    X(Send)                                                                                                            \
-    X(Recv)
+    X(ncclResult_t, GetVersion, int *version)                                                                          \
+    X(ncclResult_t, GetUniqueId, ncclUniqueId *id)                                                                     \
+    X(const char *, GetErrorString, ncclResult_t result)                                                               \
+    X(const char *, GetLastError, ncclComm_t comm)                                                                     \
+    X(ncclResult_t, CommInitRankConfig, ncclComm_t *comm, int size, ncclUniqueId id, int rank,                         \
+      struct pl_nccl_config *config)                                                                                   \
+    X(ncclResult_t, CommFinalize, ncclComm_t comm)                                                                     \
+    X(ncclResult_t, CommDestroy, ncclComm_t comm)                                                                      \
+    X(ncclResult_t, CommAbort, ncclComm_t comm)                                                                        \
+    X(ncclResult_t, CommGetAsyncError, ncclComm_t comm, ncclResult_t *state)                                           \
+    X(ncclResult_t, RedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar, ncclDataType_t type,                          \
+      ncclScalarResidence_t residence, ncclComm_t comm)                                                                \
+    X(ncclResult_t, RedOpDestroy, ncclRedOp_t op, ncclComm_t comm)                                                     \
+    X(ncclResult_t, GroupStart, void)                                                                                  \
+    X(ncclResult_t, GroupEnd, void)                                                                                    \
+    X(ncclResult_t, AllReduce, const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,        \
+      ncclComm_t comm, cudaStream_t stream)                                                                            \
+    X(ncclResult_t, ReduceScatter, const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,    \
+      ncclComm_t comm, cudaStream_t stream)                                                                            \
+    X(ncclResult_t, AllGather, const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,       \
+      cudaStream_t stream)                                                                                             \
+    X(ncclResult_t, Broadcast, const void *send, void *recv, size_t count, ncclDataType_t type, int root,              \
+      ncclComm_t comm, cudaStream_t stream)                                                                            \
+    X(ncclResult_t, Reduce, const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, \
+      ncclComm_t comm, cudaStream_t stream)                                                                            \
+    X(ncclResult_t, Send, const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,              \
+      cudaStream_t stream)                                                                                             \
+    X(ncclResult_t, Recv, void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 
 struct pl_nccl {
-#define PL_NCCL_MEMBER(name) __typeof__(&nccl##name) name;
+#define PL_NCCL_MEMBER(type, name, ...) type (*name)(__VA_ARGS__);
     PL_NCCL_FUNCTIONS(PL_NCCL_MEMBER)
 #undef PL_NCCL_MEMBER
     int version; /* e.g. 22809 for 2.28.9 */

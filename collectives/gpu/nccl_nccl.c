@@ -11,7 +11,7 @@
  *
  * Requests that disagree may already run when the comparison shows it: then the communicator is aborted and every rank
  * reports the mismatch. Collectives for which NCCL's result would differ from what collective.h promises are left to
- * the next backend: see exact().
+ * the next backend: see serves().
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -46,7 +46,7 @@ enum { MULTI_RANK_VERSION = 23000 }; /* NCCL 2.30 */
 /* Sets of ranks whose kernels NCCL can run beside each other on one device; the job's ranks are one of them. */
 enum { SETS_WITHOUT_WARNING = 4 };
 
-enum { WORD_COMPARISON = 1, WORD_AFTER }; /* words after the event of stream_events.h */
+enum { WORD_COMPARISON = 1 }; /* after the event of stream_events.h */
 
 struct nccl {
     struct pl_world *world;
@@ -60,8 +60,7 @@ struct nccl {
     int *comm_rank_of;   /* [size]: a rank's number in the communicator */
     bool identity_order; /* whether that number is the rank itself */
 
-    struct pl_request *queued; /* posted, but not given to NCCL yet; linked by WORD_AFTER */
-    struct pl_request **queued_tail;
+    struct pl_request *queued;        /* the first that is posted, but not given to NCCL yet */
     struct pl_request *launching;     /* given to NCCL, but not launched yet; may be NULL */
     struct pl_deferred_error failure; /* the one that NCCL or the device has reported */
     int64_t failed_ns;                /* when it was reported */
@@ -72,11 +71,6 @@ struct nccl {
 static struct pl_call_comparison **comparison_of(struct pl_request *request)
 {
     return (struct pl_call_comparison **)(void *)&request->scratch[WORD_COMPARISON];
-}
-
-static struct pl_request **after(struct pl_request *request)
-{
-    return (struct pl_request **)(void *)&request->scratch[WORD_AFTER];
 }
 
 static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
@@ -139,10 +133,9 @@ static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
         bool has;
         ncclDataType_t type;
     } types[PL_DTYPE_COUNT] = {
-        [PL_FLOAT32] = {true, ncclFloat32}, [PL_FLOAT64] = {true, ncclFloat64},
-        [PL_FLOAT16] = {true, ncclFloat16}, [PL_BFLOAT16] = {true, PL_NCCL_BFLOAT16},
-        [PL_INT8] = {true, ncclInt8},       [PL_INT32] = {true, ncclInt32},
-        [PL_INT64] = {true, ncclInt64},     [PL_UINT8] = {true, ncclUint8},
+        [PL_FLOAT32] = {true, ncclFloat32},   [PL_FLOAT64] = {true, ncclFloat64}, [PL_FLOAT16] = {true, ncclFloat16},
+        [PL_BFLOAT16] = {true, ncclBfloat16}, [PL_INT8] = {true, ncclInt8},       [PL_INT32] = {true, ncclInt32},
+        [PL_INT64] = {true, ncclInt64},       [PL_UINT8] = {true, ncclUint8},
     };
 
     *ret_type = types[dtype].type;
@@ -153,8 +146,9 @@ static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
  * Whether NCCL's result is what collective.h promises. NCCL has no int16 and bool; its order of additions depends on
  * the layout; it averages and scales integers in their own width; its float minimum and maximum lose NaNs.
  */
-static bool exact(const struct nccl *n, const struct pl_collective *c)
+static bool serves(void *state, const struct pl_collective *c)
 {
+    const struct nccl *n = state;
     struct scaling scaling = scaling_of(n, c);
     ncclDataType_t type;
 
@@ -169,11 +163,6 @@ static bool exact(const struct nccl *n, const struct pl_collective *c)
     }
     return c->op != PL_MIN && c->op != PL_MAX &&
            (scaling.before == 1.0 || scaling.multiplied || c->kind == PL_ALLREDUCE);
-}
-
-static bool serves(void *state, const struct pl_collective *c)
-{
-    return c->memory == PL_MEMORY_DEVICE && exact(state, c);
 }
 
 static ncclResult_t make_factor(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, double factor,
@@ -335,10 +324,7 @@ static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
     PL_TRY(status);
     status = launch(n, request, reterr);
     n->launching = request;
-    n->queued = *after(request);
-    if (!n->queued) {
-        n->queued_tail = &n->queued;
-    }
+    n->queued = request->next && request->next->phase == PL_REQUEST_RUNNING ? request->next : NULL;
     /* also after a failure: the group belongs to the thread, and any later NCCL call of the thread would be part of
      * it */
     closed = n->library.GroupEnd();
@@ -352,7 +338,7 @@ static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
     struct pl_request *request = n->launching;
 
     PL_TRY(finish(n, &request->collective, reterr));
-    PL_TRY(pl_device_event_record(n->device, *pl_stream_events_event_of(request), n->stream.stream, reterr));
+    PL_TRY(pl_device_event_record(n->device, (*pl_stream_events_event_of(request))->event, n->stream.stream, reterr));
     request->launched = true;
     request->progress_count++;
     n->launching = NULL;
@@ -389,8 +375,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     if (!(request->collective.flags & PL_AGREED) && n->size > 1) {
         PL_TRY(pl_compare_calls_start(&n->comparisons, &request->signature, NULL, comparison_of(request), reterr));
     }
-    *n->queued_tail = request;
-    n->queued_tail = after(request);
+    n->queued = n->queued ? n->queued : request;
     return PL_OK;
 }
 
@@ -481,7 +466,7 @@ static void cancel(void *state, struct pl_request *request)
         /* the query records work that hangs on the device */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_QUERY_NS), NULL);
     }
-    pl_stream_events_give_back(&n->stream, pl_stream_events_event_of(request));
+    pl_device_event_release(PL_TAKE(*pl_stream_events_event_of(request)));
     pl_compare_calls_release(&n->comparisons, PL_TAKE(*comparison_of(request)));
     n->queued = NULL;
     n->launching = NULL;
@@ -519,13 +504,13 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     may_share = is_loaded && takes_shared_devices(&library);
     for (int r = 0; r < size; r++) {
         for (int other = 0; other < r && !may_share; other++) {
-            if (strcmp(pl_world_locality(world, r)->device, pl_world_locality(world, other)->device) == 0) {
+            if (strcmp(world->topology.localities[r].device, world->topology.localities[other].device) == 0) {
                 snprintf(
                     reason, PL_BACKEND_REASON_BYTES,
                     "ranks %d and %d share %s, but NCCL needs one GPU per rank; from 2.30 on it can share one: set "
                     "NCCL_MULTI_RANK_GPU_ENABLE=1",
                     pl_world_global_rank(world, other), pl_world_global_rank(world, r),
-                    pl_world_locality(world, r)->device);
+                    world->topology.localities[r].device);
                 return false;
             }
         }
@@ -566,8 +551,8 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s", reason);
     }
     for (int comm_rank = 0; comm_rank < n->size; comm_rank++) {
-        n->comm_rank_of[pl_world_ring_order(n->world)[comm_rank]] = comm_rank;
-        n->identity_order = n->identity_order && pl_world_ring_order(n->world)[comm_rank] == comm_rank;
+        n->comm_rank_of[n->world->topology.order[comm_rank]] = comm_rank;
+        n->identity_order = n->identity_order && n->world->topology.order[comm_rank] == comm_rank;
     }
     n->library.device = n->device;
     /* not while kernels of NCCL run, which wait for other ranks; from here on the device is current in this thread */
@@ -581,7 +566,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     struct nccl *n = pl_memory_new(1, sizeof(*n), reterr);
     /* The time is within the deadline for making the world, so that the vote after it reaches all ranks in time. */
     int64_t join_ns = world->timeout_ns >= 0 && world->timeout_ns / 2 < JOIN_NS ? world->timeout_ns / 2 : JOIN_NS;
-    struct pl_vote vote = {.text = ""};
+    struct pl_packed_error vote = {.status = PL_OK};
     enum pl_status status;
 
     if (!n) { /* the other ranks are about to vote */
@@ -594,10 +579,9 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     n->size = pl_world_size(world);
     n->identity_order = true;
     n->comparisons.world = world;
-    n->queued_tail = &n->queued;
     status = allocate(n, reterr);
     /* No rank joins unless all can. */
-    vote.status = status;
+    vote.status = (int32_t)status;
     if (pl_world_vote(world, &vote, pl_deadline_after_ns(join_ns), status == PL_OK ? reterr : NULL) != PL_OK ||
         vote.status != PL_OK) {
         status = status != PL_OK ? status : pl_error_set(reterr, PL_PEER, "another rank could not prepare for NCCL");
@@ -615,7 +599,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
             "rank %d: more than %d sets of ranks use cuda:%d by NCCL; if operations of several sets run at the same "
             "time, their kernels may not fit on the GPU and wait for each other for ever: use fewer sets on GPUs, or "
             "wait for the operations of one set before those of the next",
-            pl_world_global_rank(world, n->rank), SETS_WITHOUT_WARNING, pl_world_locality(world, n->rank)->ordinal);
+            pl_world_global_rank(world, n->rank), SETS_WITHOUT_WARNING, world->topology.localities[n->rank].ordinal);
     }
     *ret_state = n;
     return PL_OK;
@@ -628,7 +612,7 @@ static void describe(void *state, struct pl_text *text)
     pl_text_printf(text, "  NCCL %d.%d.%d; ranks 0 to %d of its communicator: ranks", n->library.version / 10000,
                    n->library.version / 100 % 100, n->library.version % 100, n->size - 1);
     for (int comm_rank = 0; comm_rank < n->size; comm_rank++) {
-        pl_text_printf(text, " %d", pl_world_ring_order(n->world)[comm_rank]);
+        pl_text_printf(text, " %d", n->world->topology.order[comm_rank]);
     }
     if (n->world->is_subset) {
         pl_text_printf(text, "; at most %d CTAs a kernel", PL_NCCL_SUBSET_CTAS);

@@ -6,6 +6,7 @@
  */
 #include "collectives/gpu/segments.h"
 
+#include "base/memory.h"
 #include "collectives/core/backend.h"
 
 #include <inttypes.h>
@@ -265,7 +266,7 @@ void pl_segments_cancel(struct pl_host_staged *d)
             pl_request_cancel(slot->request);
             slot->request = NULL;
         }
-        pl_stream_events_give_back(slot->stage == PL_SLOT_UP ? &d->up : &d->down, &slot->event);
+        pl_device_event_release(PL_TAKE(slot->event));
         *slot = (struct pl_slot){.stage = PL_SLOT_FREE};
     }
 }

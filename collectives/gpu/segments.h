@@ -26,7 +26,7 @@ enum pl_slot_stage { PL_SLOT_FREE, PL_SLOT_DOWN, PL_SLOT_HOSTS, PL_SLOT_UP };
 /* State of a segment. Segment k uses slot k mod PL_SEGMENT_SLOTS. */
 struct pl_slot {
     enum pl_slot_stage stage;
-    void *event; /* event of a copy down or up */
+    struct pl_device_event *event; /* of a copy down or up */
     struct pl_request *request;
 };
 
@@ -45,7 +45,7 @@ struct pl_host_staged {
     /* The collective under way: */
     struct pl_request *request;
     enum pl_host_staged_stage stage;
-    void *event;
+    struct pl_device_event *event;
     struct pl_call_comparison *comparison;
     struct pl_request *leaving;
     struct pl_slot slots[PL_SEGMENT_SLOTS];

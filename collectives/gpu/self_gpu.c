@@ -41,12 +41,6 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     return PL_OK;
 }
 
-static bool serves(void *state, const struct pl_collective *collective)
-{
-    (void)state;
-    return collective->memory == PL_MEMORY_DEVICE;
-}
-
 static enum pl_status launch(struct pl_stream_events *stream, const struct pl_collective *c, struct pl_error *reterr)
 {
     uint64_t count = pl_counts_get(c->counts, c->count, 0);
@@ -69,13 +63,13 @@ static enum pl_status launch(struct pl_stream_events *stream, const struct pl_co
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_stream_events *stream = state;
-    void **event = pl_stream_events_event_of(request);
+    struct pl_device_event **event = pl_stream_events_event_of(request);
 
     (void)ret_done;
     PL_TRY(pl_stream_events_post(stream, request, reterr));
     PL_TRY(pl_stream_events_begin(stream, request, stream->stream, reterr));
     PL_TRY(launch(stream, &request->collective, reterr));
-    PL_TRY(pl_device_event_record(stream->device, *event, stream->stream, reterr));
+    PL_TRY(pl_device_event_record(stream->device, (*event)->event, stream->stream, reterr));
     request->launched = true;
     return PL_OK;
 }
@@ -92,7 +86,8 @@ static enum pl_status stream_wait(void *state, struct pl_request *request, void 
 
 static void cancel(void *state, struct pl_request *request)
 {
-    pl_stream_events_give_back(state, pl_stream_events_event_of(request));
+    (void)state;
+    pl_device_event_release(PL_TAKE(*pl_stream_events_event_of(request)));
 }
 
 static void describe(void *state, struct pl_text *text)
@@ -107,7 +102,6 @@ const struct pl_backend pl_backend_self_gpu = {.name = "self_gpu",
                                                .streamed = true,
                                                .probe = probe,
                                                .init = init,
-                                               .serves = serves,
                                                .post = post,
                                                .progress = progress,
                                                .stream_wait = stream_wait,

@@ -40,7 +40,11 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     h->request = request;
     h->failure.failed = false;
     PL_TRY(pl_hier_begin(h, reterr));
-    PL_TRY(pl_check_calls_start(&h->check, &request->signature, NULL, 0, NULL, reterr));
+    if (request->collective.flags & PL_AGREED) {
+        pl_check_calls_skip(&h->check);
+    } else {
+        PL_TRY(pl_check_calls_start(&h->check, &request->signature, NULL, 0, NULL, reterr));
+    }
     return progress(state, request, ret_done, reterr);
 }
 
@@ -208,7 +212,7 @@ static bool serves(void *state, const struct pl_collective *c)
 {
     const struct pl_hier *h = state;
 
-    if (c->memory == PL_MEMORY_DEVICE || pl_p2p_needs_direct(c) || is_small(h, c)) {
+    if (pl_p2p_needs_direct(c) || is_small(h, c)) {
         return false;
     }
     if (pl_hier_is_rooted(c)) {

@@ -28,12 +28,14 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
     return (char *)(uintptr_t)data + elem * pl_dtype_bytes(dtype);
 }
 
-/* Describes a collective of a sub-world. It has no deadline, since the whole collective has one, and no name. */
+/* Describes a collective of a sub-world. It has no deadline, since the whole collective has one, and no name. The ranks
+ * agree on it, since they agree on the whole collective or end it. */
 static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind kind)
 {
     return (struct pl_collective){.kind = kind,
                                   .dtype = c->dtype,
                                   .op = c->op == PL_AVERAGE ? PL_SUM : c->op,
+                                  .flags = PL_AGREED,
                                   .deadline_ns = INT64_MAX,
                                   .memory = c->memory};
 }
@@ -86,10 +88,10 @@ static void finish_sums(const struct pl_hier *h, const struct pl_collective *c, 
 static void name_sum(const struct pl_hier *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES],
                      struct pl_collective *part)
 {
-    if (pl_p2p_is_compressed(c)) {
-        part->flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
-    }
-    if (part->flags == 0 || h->request->signature.name_hash) {
+    bool compressed = pl_p2p_is_compressed(c);
+
+    part->flags |= compressed ? c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16) : 0;
+    if (!compressed || h->request->signature.name_hash) {
         snprintf(name, NAME_BYTES, "%016" PRIx64 "@%" PRIu64, h->request->signature.name_hash, at);
         part->name = name;
     }

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/world_private.h"
 
 #include <stdlib.h>
@@ -26,11 +26,11 @@ enum {
 
 _Static_assert(MESSAGE_BYTES >= sizeof(struct pl_check_calls_record), "a mismatch fits in a message");
 
-uint32_t pl_check_calls_tag(uint64_t sequence, unsigned slot)
+uint32_t pl_check_calls_tag(uint64_t number, unsigned slot)
 {
-    /* 13 bits of the sequence: a message left over from a cancelled collective is not taken for one of the next
+    /* 13 bits of the number: a message left over from a cancelled collective is not taken for one of the next
      * collective. */
-    return PL_TAG_P2P + (uint32_t)(sequence & 0x1fff) * PL_CHECK_CALLS_TAGS + slot;
+    return PL_TAG_P2P + (uint32_t)(number & 0x1fff) * PL_CHECK_CALLS_TAGS + slot;
 }
 
 _Static_assert(PL_TAG_P2P + 0x2000 * PL_CHECK_CALLS_TAGS <= 1 << PL_TAG_BITS, "the largest tag fits in PL_TAG_BITS");
@@ -330,6 +330,13 @@ enum pl_status pl_check_calls_start(struct pl_check_calls *check, const struct p
     }
     check->done = !find_first_round(check);
     return start_round(check, reterr);
+}
+
+void pl_check_calls_skip(struct pl_check_calls *check)
+{
+    check->record.a_rank = PL_CHECK_CALLS_NONE;
+    check->block_bytes = 0;
+    check->done = true;
 }
 
 static enum pl_status end_round(struct pl_check_calls *check, size_t bytes, struct pl_error *reterr)

@@ -8,7 +8,7 @@
 #ifndef PL_COLLECTIVES_P2P_CHECK_CALLS_H
 #define PL_COLLECTIVES_P2P_CHECK_CALLS_H
 
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/backend.h"
 #include "collectives/reduce/kernel.h"
 
@@ -59,8 +59,8 @@ struct pl_check_calls {
     char *gathered; /* one block per position, or the sum */
 };
 
-/** Tag of a data message of the world's collective number `sequence`; `slot` is 0 to PL_CHECK_CALLS_TAGS - 2. */
-uint32_t pl_check_calls_tag(uint64_t sequence, unsigned slot);
+/** Tag of a data message of the world's collective `number`; `slot` is 0 to PL_CHECK_CALLS_TAGS - 2. */
+uint32_t pl_check_calls_tag(uint64_t number, unsigned slot);
 
 enum pl_status pl_check_calls_init(struct pl_check_calls *check, const struct pl_world *world,
                                    struct pl_error *reterr) PL_MUST_CHECK;
@@ -74,6 +74,9 @@ void pl_check_calls_done(struct pl_check_calls *check);
 enum pl_status pl_check_calls_start(struct pl_check_calls *check, const struct pl_signature *signature,
                                     const void *data, uint64_t block_bytes, const struct pl_reduction *reduction,
                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Be done without a check and without data: the ranks have agreed on the call before (PL_AGREED). */
+void pl_check_calls_skip(struct pl_check_calls *check);
 
 /**
  * Whether data can be reduced on the way: the number of hosts is a power of two, so that all ranks get the same bits.

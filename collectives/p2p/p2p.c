@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backend for point-to-point messages: runs one algorithm over the segments of a vector, several at a time. */
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/core/backend.h"
+#include "collectives/core/types.h"
 #include "collectives/p2p/state.h"
 #include "collectives/reduce/compress.h"
 #include "collectives/world_private.h"
@@ -274,7 +275,7 @@ static enum pl_status test_segmented(const struct pl_p2p *p2p, struct pl_p2p_seg
 static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, struct pl_error *reterr)
 {
     const struct pl_collective *c = &p2p->request->collective;
-    uint32_t tag = pl_check_calls_tag(p2p->request->signature.sequence, (unsigned)(slot - p2p->slots));
+    uint32_t tag = pl_check_calls_tag(p2p->messages_number, (unsigned)(slot - p2p->slots));
     int position = p2p->by_position ? p2p->position_of[p2p->rank] : p2p->rank;
     size_t item = p2p->wire ? sizeof(uint16_t) : item_bytes(p2p);
     struct pl_algorithm_step *step = &slot->step;
@@ -475,8 +476,15 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     if (!inline_bytes && c->kind != PL_BARRIER) {
         PL_TRY(plan_segments(p2p, c, reterr));
     }
-    PL_TRY(pl_check_calls_start(&p2p->check, &request->signature, c->send, inline_bytes,
-                                pl_p2p_sums_eagerly(p2p, c) ? &reduction : NULL, reterr));
+    p2p->messages_number = request->signature.sequence;
+    if (c->flags & PL_AGREED && !inline_bytes && c->kind != PL_BARRIER) {
+        /* Ranks that differ after all must not take each other's data: they wait for messages that never come. */
+        p2p->messages_number = pl_hash(PL_HASH_START, &request->signature, sizeof(request->signature));
+        pl_check_calls_skip(&p2p->check);
+    } else {
+        PL_TRY(pl_check_calls_start(&p2p->check, &request->signature, c->send, inline_bytes,
+                                    pl_p2p_sums_eagerly(p2p, c) ? &reduction : NULL, reterr));
+    }
     return progress(state, request, ret_done, reterr);
 }
 
@@ -589,7 +597,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     p2p->kernel = pl_kernel_best();
     p2p->rank = pl_world_rank(world);
     p2p->size = (int)size;
-    p2p->order = pl_world_ring_order(world);
+    p2p->order = world->topology.order;
     p2p->position_of = pl_memory_new(size, sizeof(*p2p->position_of), reterr);
     p2p->send_at = pl_memory_new(size + 1, sizeof(*p2p->send_at), reterr);
     p2p->recv_at = pl_memory_new(size + 1, sizeof(*p2p->recv_at), reterr);
@@ -613,16 +621,9 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     return PL_OK;
 }
 
-static bool serves(void *state, const struct pl_collective *collective)
-{
-    (void)state;
-    return collective->memory != PL_MEMORY_DEVICE;
-}
-
 const struct pl_backend pl_backend_p2p = {.name = "p2p",
                                           .probe = probe,
                                           .init = init,
-                                          .serves = serves,
                                           .post = post,
                                           .progress = progress,
                                           .cancel = cancel,

@@ -10,7 +10,7 @@
 #define PL_COLLECTIVES_P2P_STATE_H
 
 #include "collectives/algorithms/algorithm.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/collective.h"
 #include "collectives/core/backend.h"
 #include "collectives/p2p/check_calls.h"
@@ -63,6 +63,7 @@ struct pl_p2p {
 
     /* The collective under way: */
     struct pl_request *request;
+    uint64_t messages_number; /* gives the tags of its messages */
     enum pl_algorithm algorithm;
     bool by_position; /* the algorithm runs over ring positions, not ranks */
     bool ragged;      /* blocks have the ranks' counts and are not equal parts of a segment */

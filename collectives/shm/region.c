@@ -238,7 +238,7 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
 static enum pl_status vote_status(struct pl_bootstrap *bootstrap, const struct region_record *mine,
                                   struct region_record *all, int64_t deadline_ns, struct pl_error *reterr)
 {
-    PL_TRY(bootstrap->allgather(bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
+    PL_TRY(pl_bootstrap_allgather(bootstrap, mine, all, sizeof(*mine), deadline_ns, reterr));
     for (int rank = 0; rank < bootstrap->size; rank++) {
         if (all[rank].status != PL_OK) {
             return pl_error_set(reterr, all[rank].status, "rank %d: %s",

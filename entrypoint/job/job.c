@@ -13,7 +13,7 @@
 #include "entrypoint/job/hyperparameters.h"
 #include "entrypoint/job/pyrepr.h"
 #include "entrypoint/job/settings.h"
-#include "s3io/s3/profile.h"
+#include "s3io/s3/credentials.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -8,7 +8,6 @@
 #define PL_ENTRYPOINT_OUTPUT_COPIER_H
 
 #include "base/status.h"
-#include "entrypoint/output/abort_blocks.h"
 #include "entrypoint/output/bars.h"
 #include "entrypoint/output/tail.h"
 
@@ -23,6 +22,21 @@ enum {
     PL_COPIER_TAGGED_BYTES = 8192,
     PL_COPIER_TAG_BYTES = 48,
 };
+
+/**
+ * What mpirun writes to stderr between two lines of dashes and only says that a rank has ended badly is left out:
+ * Paceline's own last line names the rank, its host and the cause. All other blocks stay, and so do lines of ranks,
+ * which have a tag. Zero-initialise; holds no resources.
+ */
+struct pl_abort_blocks {
+    unsigned lines_left; /* of a block whose end has not come; 0: there is none */
+};
+
+/**
+ * Takes `count` bytes, which are whole lines, removes the blocks in place, and returns how many bytes stay. Of these
+ * the last `*ret_held_bytes` are a line of dashes that may begin a block: give it again, before the next lines.
+ */
+size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_t count, size_t *ret_held_bytes);
 
 /**
  * Copies stderr or stdout: reads what the program writes, keeps the tail, and writes to our own stream. Only whole

@@ -16,6 +16,7 @@ struct pl_pattern {
     pcre2_code *code;
     pcre2_match_context *context;
     pcre2_match_data *found;
+    const char *line; /* of the last search, if it matched; else NULL */
 };
 
 static enum pl_status compile(struct pl_pattern *pattern, const char *expression, struct pl_error *reterr)
@@ -57,7 +58,7 @@ enum pl_status pl_pattern_new(const char *expression, struct pl_pattern **ret_pa
     return PL_OK;
 }
 
-enum pl_status pl_pattern_number(const struct pl_pattern *pattern, const char *line, size_t length, double *ret_number,
+enum pl_status pl_pattern_number(struct pl_pattern *pattern, const char *line, size_t length, double *ret_number,
                                  struct pl_error *reterr)
 {
     char text[NUMBER_BYTES];
@@ -65,6 +66,7 @@ enum pl_status pl_pattern_number(const struct pl_pattern *pattern, const char *l
     PCRE2_SIZE bytes = sizeof(text);
     const int got = pcre2_match(pattern->code, (PCRE2_SPTR)line, length, 0, 0, pattern->found, pattern->context);
 
+    pattern->line = got > 0 ? line : NULL;
     if (got == PCRE2_ERROR_MATCHLIMIT) {
         return pl_error_set(reterr, PL_LIMIT, "the search of a line took more than %d steps and was given up",
                             (int)MOST_STEPS);
@@ -77,6 +79,15 @@ enum pl_status pl_pattern_number(const struct pl_pattern *pattern, const char *l
                    pl_text_number(text, ret_number)
                ? PL_OK
                : pl_error_set(reterr, PL_NOT_FOUND, "no number");
+}
+
+const char *pl_pattern_group(const struct pl_pattern *pattern, size_t *ret_length)
+{
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(pattern->found);
+    const bool has_group = pattern->line && pcre2_get_ovector_count(pattern->found) > 1 && at[2] != PCRE2_UNSET;
+
+    *ret_length = has_group && at[3] > at[2] ? at[3] - at[2] : 0;
+    return has_group ? pattern->line + at[2] : pattern->line;
 }
 
 void pl_pattern_free(struct pl_pattern *pattern)

@@ -3,11 +3,9 @@
 #include "entrypoint/proc/delivery.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/proc/proc.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,20 +24,15 @@ struct pl_delivery_known {
     bool got;
     bool caught;        /* it handled the signal when it got it; a handler may begin with ignoring the next one */
     int64_t free_ns;    /* since when nobody that it waits for is left; 0: somebody is */
+    int64_t wraps_ns;   /* when it was last seen to be a wrapper or to wait for one; 0: never */
     int64_t goes_on_ns; /* since when it has also run something that did not get the signal; 0: it has not */
 };
 
-/* A process below this one, as it is now. */
-struct member {
-    pid_t pid;
-    struct pl_proc_stat stat;
-    struct member *parent; /* NULL: a child of this process */
-    bool catches;
-    bool below_this, catching_below; /* whether it is a descendant of this process; whether a descendant catches */
-};
+/* What is known of a process below this one, as it is now. The parent of a child of this process is not listed. */
+enum { CATCHES = 1, CATCHING_BELOW = 2 /* a descendant catches */ };
 
 struct members {
-    struct member *items;
+    struct pl_proc_entry *items;
     size_t count;
 };
 
@@ -48,8 +41,13 @@ static void free_members(struct members *members)
     free(members->items);
 }
 
+static bool catches(const struct pl_proc_entry *member)
+{
+    return member->is & CATCHES;
+}
+
 /* Whether its children get the signal too, although it has a handler. Our parameter server relays no signal. */
-static bool shares_signals(const struct member *member)
+static bool shares_signals(const struct pl_proc_entry *member)
 {
     char file[64];
 
@@ -62,7 +60,7 @@ static bool shares_signals(const struct member *member)
  * would send it twice, also to a program's workers; `su`, `runuser` and `script` kill their child 2 s later, agents of
  * torch and deepspeed after 30 s; `uv` passes it on to a shell that dies of it; Xvfb would leave its clients.
  */
-static bool is_wrapper(const struct member *member)
+static bool is_wrapper(const struct pl_proc_entry *member)
 {
     static const char *const names[] = {
         "timeout",    "su",
@@ -86,7 +84,7 @@ static bool is_wrapper(const struct member *member)
 
 /* Whether it looks like a worker of torch's DataLoader: it runs its parent's file, and has handlers for all signals
  * that torch's workers handle, each of which ends the worker. */
-static bool is_loader(const struct member *member, int number)
+static bool is_loader(const struct pl_proc_entry *member, int number)
 {
     static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE};
     char name[64], parent_name[64];
@@ -104,62 +102,7 @@ static bool is_loader(const struct member *member, int number)
     return name[0] != '\0' && strcmp(name, parent_name) == 0;
 }
 
-static struct member *find_member(const struct members *members, pid_t pid)
-{
-    for (size_t i = 0; i < members->count; i++) {
-        if (members->items[i].pid == pid) {
-            return &members->items[i];
-        }
-    }
-    return NULL;
-}
-
-static bool is_below_this(const struct members *all, const struct member *member)
-{
-    const pid_t self = getpid();
-
-    for (size_t depth = 0; member && depth < all->count; depth++) {
-        if (member->stat.parent == self) {
-            return true;
-        }
-        member = find_member(all, member->stat.parent);
-    }
-    return false;
-}
-
-static bool list_members(struct members *members)
-{
-    PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
-    struct member member = {.pid = 0};
-    size_t capacity = 0, count = 0;
-
-    if (!directory) {
-        return false;
-    }
-    while ((member.pid = pl_proc_next(directory)) > 0) {
-        if (pl_proc_read_stat(member.pid, 0, &member.stat, NULL) == PL_OK) {
-            if (pl_memory_grow(&members->items, &capacity, members->count + 1, sizeof(member), NULL) != PL_OK) {
-                return false;
-            }
-            members->items[members->count++] = member;
-        }
-    }
-    if (members->count == 0) { /* no /proc is mounted */
-        return false;
-    }
-    for (size_t i = 0; i < members->count; i++) {
-        members->items[i].below_this = is_below_this(members, &members->items[i]);
-    }
-    for (size_t i = 0; i < members->count; i++) {
-        if (members->items[i].below_this) {
-            members->items[count++] = members->items[i];
-        }
-    }
-    members->count = count;
-    return true;
-}
-
-static struct pl_delivery_known *find_known(const struct pl_delivery *delivery, const struct member *member)
+static struct pl_delivery_known *find_known(const struct pl_delivery *delivery, const struct pl_proc_entry *member)
 {
     for (size_t i = 0; i < delivery->known_count; i++) {
         if (delivery->known[i].pid == member->pid && delivery->known[i].start_ticks == member->stat.start_ticks) {
@@ -169,7 +112,7 @@ static struct pl_delivery_known *find_known(const struct pl_delivery *delivery, 
     return NULL;
 }
 
-static bool has_caught(const struct pl_delivery *delivery, const struct member *member)
+static bool has_caught(const struct pl_delivery *delivery, const struct pl_proc_entry *member)
 {
     const struct pl_delivery_known *known = find_known(delivery, member);
 
@@ -181,32 +124,31 @@ static bool read_members(const struct pl_delivery *delivery, struct members *mem
 {
     const int number = delivery->number;
 
-    if (!list_members(members)) {
+    if (pl_proc_list(getpid(), &members->items, &members->count, NULL) != PL_OK) {
         return false;
     }
     for (size_t i = 0; i < members->count; i++) {
-        struct member *member = &members->items[i];
+        struct pl_proc_entry *member = &members->items[i];
 
-        member->parent = find_member(members, member->stat.parent);
         /* a process that has ended still has its handlers here until its parent has asked for its end */
-        member->catches =
-            member->stat.state != 'Z' && number != SIGKILL &&
+        if (member->stat.state != 'Z' && number != SIGKILL &&
             (has_caught(delivery, member) ||
-             ((pl_proc_catches(member->pid, number) || pl_proc_awaits(member->pid, number)) && !is_wrapper(member)));
-    }
-    for (size_t i = 0; i < members->count; i++) {
-        struct member *member = &members->items[i];
-
-        if (member->catches && member->parent && !member->parent->catches && is_loader(member, number)) {
-            member->catches = false;
+             ((pl_proc_catches(member->pid, number) || pl_proc_awaits(member->pid, number)) && !is_wrapper(member)))) {
+            member->is = CATCHES;
         }
     }
     for (size_t i = 0; i < members->count; i++) {
-        struct member *above = members->items[i].catches ? members->items[i].parent : NULL;
+        struct pl_proc_entry *member = &members->items[i];
 
-        for (size_t depth = 0; above && depth < members->count; depth++) {
-            above->catching_below = true;
-            above = above->parent;
+        if (catches(member) && member->parent && !catches(member->parent) && is_loader(member, number)) {
+            member->is = 0;
+        }
+    }
+    for (size_t i = 0; i < members->count; i++) {
+        struct pl_proc_entry *above = catches(&members->items[i]) ? members->items[i].parent : NULL;
+
+        for (; above; above = above->parent) {
+            above->is |= CATCHING_BELOW;
         }
     }
     return true;
@@ -217,32 +159,13 @@ static size_t count_catching(const struct members *members)
     size_t count = 0;
 
     for (size_t i = 0; i < members->count; i++) {
-        count += members->items[i].catches;
+        count += catches(&members->items[i]);
     }
     return count;
 }
 
-bool pl_delivery_catches(int number)
-{
-    __attribute__((cleanup(free_members))) struct members members = {NULL, 0};
-    const struct pl_delivery delivery = {.number = number};
-
-    return read_members(&delivery, &members) && count_catching(&members) > 0;
-}
-
-/* Whether `member` is below `ancestor`. */
-static bool is_below(const struct members *members, const struct member *member, const struct member *ancestor)
-{
-    const struct member *above = member->parent;
-
-    for (size_t depth = 0; above && above != ancestor && depth < members->count; depth++) {
-        above = above->parent;
-    }
-    return above == ancestor;
-}
-
 /* Returns what is known of `member`, or NULL if there is no memory. */
-static struct pl_delivery_known *know(struct pl_delivery *delivery, const struct member *member)
+static struct pl_delivery_known *know(struct pl_delivery *delivery, const struct pl_proc_entry *member)
 {
     struct pl_delivery_known *known = find_known(delivery, member);
 
@@ -258,7 +181,7 @@ static struct pl_delivery_known *know(struct pl_delivery *delivery, const struct
     return known;
 }
 
-static void send_to(struct pl_delivery *delivery, const struct member *member)
+static void send_to(struct pl_delivery *delivery, const struct pl_proc_entry *member)
 {
     struct pl_delivery_known *known = know(delivery, member);
 
@@ -267,12 +190,13 @@ static void send_to(struct pl_delivery *delivery, const struct member *member)
         kill(member->pid, SIGCONT); /* a stopped process could not handle the signal */
     }
     if (known) {
-        known->caught = known->caught || (!known->got && member->catches);
+        known->caught = known->caught || (!known->got && catches(member));
         known->got = true;
     }
 }
 
-static void send_to_all_below(struct pl_delivery *delivery, const struct members *members, const struct member *top)
+static void send_to_all_below(struct pl_delivery *delivery, const struct members *members,
+                              const struct pl_proc_entry *top)
 {
     send_to(delivery, top); /* a parent first, which then cannot go on and start something else */
     for (size_t i = 0; i < members->count; i++) {
@@ -284,23 +208,20 @@ static void send_to_all_below(struct pl_delivery *delivery, const struct members
 
 /* Whether a process without a handler waits for others: for descendants, for those that a process above it, which waits
  * too or is a shell with a trap, has as descendants, or, if nobody above it has a handler, for all. */
-static bool must_wait(const struct pl_delivery *delivery, const struct members *members, const struct member *member)
+static bool must_wait(const struct pl_delivery *delivery, const struct pl_proc_entry *member)
 {
-    const struct member *at = member;
-
-    for (size_t depth = 0; at && depth < members->count; depth++) {
-        if (at->catching_below || at->catches) {
-            return at->catching_below && !member->catches;
+    for (const struct pl_proc_entry *at = member; at; at = at->parent) {
+        if (at->is != 0) {
+            return (at->is & CATCHING_BELOW) && !catches(member);
         }
-        at = at->parent;
     }
     return delivery->handling > 0;
 }
 
-static void deliver(struct pl_delivery *delivery, const struct members *members, const struct member *member);
+static void deliver(struct pl_delivery *delivery, const struct members *members, const struct pl_proc_entry *member);
 
 static void deliver_to_children(struct pl_delivery *delivery, const struct members *members,
-                                const struct member *parent)
+                                const struct pl_proc_entry *parent)
 {
     for (size_t i = 0; i < members->count; i++) {
         if (members->items[i].parent == parent) {
@@ -310,14 +231,14 @@ static void deliver_to_children(struct pl_delivery *delivery, const struct membe
 }
 
 /* Deliver the signal to a process that nothing is known of, and to those below it. */
-static void deliver(struct pl_delivery *delivery, const struct members *members, const struct member *member)
+static void deliver(struct pl_delivery *delivery, const struct members *members, const struct pl_proc_entry *member)
 {
-    if (member->catches) {
+    if (catches(member)) {
         send_to(delivery, member);
         if (shares_signals(member)) {
             deliver_to_children(delivery, members, member);
         }
-    } else if (must_wait(delivery, members, member) && know(delivery, member)) {
+    } else if (must_wait(delivery, member) && know(delivery, member)) {
         deliver_to_children(delivery, members, member);
     } else {
         send_to_all_below(delivery, members, member);
@@ -325,35 +246,37 @@ static void deliver(struct pl_delivery *delivery, const struct members *members,
 }
 
 /* Whether a process that waits for nobody any more is to get the signal now. */
-static bool is_due(const struct pl_delivery *delivery, const struct members *members, const struct member *member,
-                   struct pl_delivery_known *known)
+static bool is_due(const struct pl_delivery *delivery, const struct members *members,
+                   const struct pl_proc_entry *member, struct pl_delivery_known *known)
 {
     const int64_t now_ns = pl_clock_now_ns();
     bool goes_on = false, wraps = is_wrapper(member);
 
     for (size_t i = 0; i < members->count; i++) {
-        const struct member *other = &members->items[i];
+        const struct pl_proc_entry *other = &members->items[i];
 
-        if (other->stat.state != 'Z' && is_below(members, other, member)) {
+        if (other->stat.state != 'Z' && pl_proc_is_below(other, member->pid)) {
             goes_on = goes_on || !find_known(delivery, other);
             wraps = wraps || is_wrapper(other); /* a script waits for it, whatever it runs as it ends */
         }
     }
     known->free_ns = known->free_ns == 0 ? now_ns : known->free_ns;
+    known->wraps_ns = wraps ? now_ns : known->wraps_ns; /* a wrapper that exits has no command line any more */
     known->goes_on_ns = !goes_on || wraps ? 0 : known->goes_on_ns == 0 ? now_ns : known->goes_on_ns;
-    return now_ns - known->free_ns >= (wraps ? WRAPPER_END_NS : END_NS) ||
+    return (wraps ? now_ns - known->free_ns >= WRAPPER_END_NS
+                  : now_ns - known->free_ns >= END_NS && now_ns - known->wraps_ns >= END_NS) ||
            (known->goes_on_ns != 0 && now_ns - known->goes_on_ns >= GOES_ON_NS);
 }
 
 /* Look at a process that waits. What it has started since the last look gets the signal if it has a handler, and waits
  * with it otherwise. Below a process that has the signal nothing new gets it: a trap may have started it. */
-static void look_again(struct pl_delivery *delivery, const struct members *members, const struct member *member)
+static void look_again(struct pl_delivery *delivery, const struct members *members, const struct pl_proc_entry *member)
 {
     struct pl_delivery_known *known = find_known(delivery, member);
 
-    if (member->catches) {
+    if (catches(member)) {
         deliver(delivery, members, member);
-    } else if (must_wait(delivery, members, member)) {
+    } else if (must_wait(delivery, member)) {
         known->free_ns = known->goes_on_ns = 0;
         for (size_t i = 0; i < members->count; i++) {
             if (members->items[i].parent == member && !find_known(delivery, &members->items[i])) {
@@ -376,46 +299,55 @@ static void count_members(struct pl_delivery *delivery, const struct members *me
     }
 }
 
-static size_t count_got(const struct pl_delivery *delivery)
+/* Deliver the signal to the processes that were found. What an earlier signal has left is forgotten. */
+static void begin(struct pl_delivery *delivery, int number, const struct members *members)
 {
-    size_t count = 0;
-
-    for (size_t i = 0; i < delivery->known_count; i++) {
-        count += delivery->known[i].got;
+    delivery->number = number;
+    delivery->waiting = delivery->known_count = 0;
+    delivery->handling = count_catching(members);
+    for (size_t i = 0; i < members->count; i++) {
+        if (!members->items[i].parent) {
+            deliver(delivery, members, &members->items[i]);
+        }
     }
-    return count;
+    for (size_t i = 0; i < members->count; i++) {
+        kill(members->items[i].pid, SIGCONT);
+    }
+    count_members(delivery, members);
 }
 
 void pl_delivery_begin(struct pl_delivery *delivery, pid_t program, int number)
 {
     __attribute__((cleanup(free_members))) struct members members = {NULL, 0};
+    const struct pl_delivery none = {.number = number};
 
-    delivery->number = number;
-    delivery->waiting = delivery->known_count = 0;
-    if (!read_members(delivery, &members)) {
+    if (read_members(&none, &members)) {
+        begin(delivery, number, &members);
+    } else {
+        delivery->waiting = delivery->known_count = 0;
         kill(-program, number);
         kill(-program, SIGCONT);
-        return;
     }
-    delivery->handling = count_catching(&members);
-    for (size_t i = 0; i < members.count; i++) {
-        if (!members.items[i].parent) {
-            deliver(delivery, &members, &members.items[i]);
-        }
-    }
-    for (size_t i = 0; i < members.count; i++) {
-        kill(members.items[i].pid, SIGCONT);
-    }
-    count_members(delivery, &members);
 }
 
-bool pl_delivery_go_on(struct pl_delivery *delivery)
+bool pl_delivery_begin_if_caught(struct pl_delivery *delivery, int number)
 {
     __attribute__((cleanup(free_members))) struct members members = {NULL, 0};
-    const size_t got_before = count_got(delivery);
+    const struct pl_delivery none = {.number = number};
+
+    if (!read_members(&none, &members) || count_catching(&members) == 0) {
+        return false;
+    }
+    begin(delivery, number, &members);
+    return true;
+}
+
+void pl_delivery_go_on(struct pl_delivery *delivery)
+{
+    __attribute__((cleanup(free_members))) struct members members = {NULL, 0};
 
     if (!read_members(delivery, &members)) {
-        return false; /* the next look may succeed */
+        return; /* the next look may succeed */
     }
     count_members(delivery, &members);
     for (size_t i = 0; i < members.count; i++) {
@@ -426,7 +358,6 @@ bool pl_delivery_go_on(struct pl_delivery *delivery)
         }
     }
     count_members(delivery, &members);
-    return count_got(delivery) > got_before;
 }
 
 void pl_delivery_done(struct pl_delivery *delivery)

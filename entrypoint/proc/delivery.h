@@ -34,17 +34,20 @@ struct pl_delivery {
     size_t known_count, known_capacity;
 };
 
-/** Whether a process below this one handles the signal `number`; false if /proc does not say. */
-bool pl_delivery_catches(int number);
-
 /**
  * Deliver the signal `number` to the processes below this one, of which `program` leads the first group. If /proc
  * cannot be read, that group gets it. SIGCONT goes to all. What an earlier signal has left is forgotten.
  */
 void pl_delivery_begin(struct pl_delivery *delivery, pid_t program, int number);
 
-/** Call this every 100 ms or so while `waiting` or `handling` is not 0. Returns whether somebody has got the signal. */
-bool pl_delivery_go_on(struct pl_delivery *delivery);
+/**
+ * The same, if a process below this one handles the signal: returns whether one does. Otherwise, or if /proc does not
+ * say, nobody gets it.
+ */
+bool pl_delivery_begin_if_caught(struct pl_delivery *delivery, int number);
+
+/** Call this every 100 ms or so while `waiting` or `handling` is not 0. */
+void pl_delivery_go_on(struct pl_delivery *delivery);
 
 /** Forget who waits, and free the memory. */
 void pl_delivery_done(struct pl_delivery *delivery);

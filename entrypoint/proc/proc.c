@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes and threads as /proc describes them, and which of them are training programs. */
+/* Processes, threads and the network as /proc describes them, and which processes are training programs. */
 #include "entrypoint/proc/proc.h"
 
 #include "base/file.h"
@@ -16,9 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 96, STAT_BYTES = 4096, STATUS_BYTES = 65536, WORDS_BYTES = 4 << 20 };
+enum { PATH_BYTES = 96, STAT_BYTES = 4096, STATUS_BYTES = 65536, WORDS_BYTES = 4 << 20, COUNTERS_BYTES = 65536 };
 
-pid_t pl_proc_next(DIR *directory)
+/* Returns the next process or thread that the directory lists; 0 after the last one. */
+static pid_t next_number(DIR *directory)
 {
     const struct dirent *entry;
 
@@ -189,7 +190,7 @@ static bool has_thread_in_sigwait(pid_t pid, int number)
 
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     threads = opendir(path);
-    while (threads && (tid = pl_proc_next(threads)) > 0) {
+    while (threads && (tid = next_number(threads)) > 0) {
         if (is_in_sigwait(pid, tid, number)) {
             return true;
         }
@@ -251,11 +252,77 @@ bool pl_proc_is_shell(pid_t pid, const char *name)
     return false;
 }
 
-/* A process that may be a training program, or stand between one and the supervisor. */
-struct candidate {
-    pid_t pid, parent;
-    bool is_paceline, is_rank_shim, is_sshd, is_own, is_zombie;
-};
+static int by_pid(const void *left, const void *right)
+{
+    const struct pl_proc_entry *a = left, *b = right;
+
+    return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
+static void set_parents(struct pl_proc_entry *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct pl_proc_entry key = {.pid = list[i].stat.parent};
+        struct pl_proc_entry *found = bsearch(&key, list, count, sizeof(key), by_pid);
+
+        /* a number that was used again during the look could close a circle */
+        list[i].parent = found && found->stat.start_ticks <= list[i].stat.start_ticks ? found : NULL;
+    }
+}
+
+bool pl_proc_is_below(const struct pl_proc_entry *process, pid_t ancestor)
+{
+    while (process && process->stat.parent != ancestor) {
+        process = process->parent;
+    }
+    return process;
+}
+
+/* Keep the processes that are below `top`. Returns how many. */
+static size_t keep_below(struct pl_proc_entry *list, size_t count, pid_t top)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        list[i].is = pl_proc_is_below(&list[i], top);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].is != 0) {
+            list[kept] = list[i];
+            list[kept++].is = 0;
+        }
+    }
+    set_parents(list, kept);
+    return kept;
+}
+
+enum pl_status pl_proc_list(pid_t top, struct pl_proc_entry **ret_list, size_t *ret_count, struct pl_error *reterr)
+{
+    PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
+    PL_AUTO_FREE struct pl_proc_entry *list = NULL;
+    size_t count = 0, capacity = 0;
+    pid_t pid;
+
+    if (!directory) {
+        return pl_error_errno(reterr, "list '/proc'");
+    }
+    while ((pid = next_number(directory)) > 0) {
+        PL_TRY(pl_memory_grow(&list, &capacity, count + 1, sizeof(*list), reterr));
+        list[count] = (struct pl_proc_entry){.pid = pid};
+        count += pl_proc_read_stat(pid, 0, &list[count].stat, NULL) == PL_OK;
+    }
+    if (count == 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "/proc lists no process: it is not mounted");
+    }
+    qsort(list, count, sizeof(*list), by_pid);
+    set_parents(list, count);
+    *ret_count = top == 0 ? count : keep_below(list, count, top);
+    *ret_list = PL_TAKE(list);
+    return PL_OK;
+}
+
+/* What a process is that may be a training program, or stand between one and the supervisor. */
+enum { PACELINE = 1, RANK_SHIM = 2, SSHD = 4, OWN = 8, ENDED = 16 };
 
 /* The version of Open MPI decides which of these mpirun is a link to. */
 static bool is_launcher(const char *name)
@@ -281,81 +348,48 @@ static bool is_rank_shim(pid_t pid)
     return words && (strcmp(last_name(words), "paceline-python") == 0 || (second && strcmp(second, "rank") == 0));
 }
 
-static bool look_at(pid_t pid, const struct stat *paceline, struct candidate *ret_candidate)
+static void look_at(struct pl_proc_entry *process, const struct stat *paceline)
 {
-    struct pl_proc_stat stat_line;
     char path[PATH_BYTES], name[64];
     struct stat file;
 
-    if (pl_proc_read_stat(pid, 0, &stat_line, NULL) != PL_OK) {
-        return false;
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)process->pid);
+    if (stat(path, &file) != 0) { /* it is a zombie or has ended since it was listed, or it is another user's */
+        process->is = errno == ENOENT || errno == ESRCH ? ENDED : 0;
+        return;
     }
-    *ret_candidate = (struct candidate){.pid = pid, .parent = stat_line.parent, .is_zombie = stat_line.state == 'Z'};
-    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-    if (stat(path, &file) != 0) { /* a zombie, a kernel thread, or a process of another user */
-        return true;
+    pl_proc_file_name(process->pid, name, sizeof(name));
+    if (file.st_dev == paceline->st_dev && file.st_ino == paceline->st_ino) {
+        process->is = PACELINE | OWN | (is_rank_shim(process->pid) ? RANK_SHIM : 0);
     }
-    pl_proc_file_name(pid, name, sizeof(name));
-    ret_candidate->is_paceline = file.st_dev == paceline->st_dev && file.st_ino == paceline->st_ino;
-    ret_candidate->is_sshd = starts_with(name, "sshd");
-    ret_candidate->is_own = ret_candidate->is_paceline || is_launcher(name);
-    ret_candidate->is_rank_shim = ret_candidate->is_paceline && is_rank_shim(pid);
-    return true;
+    process->is |= (starts_with(name, "sshd") ? SSHD : 0) | (is_launcher(name) ? OWN : 0);
 }
 
-static enum pl_status list_processes(const struct stat *paceline, struct candidate **ret_list, size_t *ret_count,
+static enum pl_status list_processes(const struct stat *paceline, struct pl_proc_entry **ret_list, size_t *ret_count,
                                      struct pl_error *reterr)
 {
-    PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
-    PL_AUTO_FREE struct candidate *list = NULL;
-    size_t count = 0, capacity = 0;
-    pid_t pid;
-
-    if (!directory) {
-        return pl_error_errno(reterr, "list '/proc'");
+    PL_TRY(pl_proc_list(0, ret_list, ret_count, reterr));
+    for (size_t i = 0; i < *ret_count; i++) {
+        look_at(&(*ret_list)[i], paceline);
     }
-    while ((pid = pl_proc_next(directory)) > 0) {
-        PL_TRY(pl_memory_grow(&list, &capacity, count + 1, sizeof(*list), reterr));
-        count += look_at(pid, paceline, &list[count]);
-    }
-    *ret_list = PL_TAKE(list);
-    *ret_count = count;
     return PL_OK;
 }
 
-static const struct candidate *find_process(const struct candidate *list, size_t count, pid_t pid)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (list[i].pid == pid) {
-            return &list[i];
-        }
-    }
-    return NULL;
-}
-
 /* Processes below sshd do not belong to the job: they are relays, which are a shell for a moment. */
-static bool is_below(const struct candidate *list, size_t count, const struct candidate *process, pid_t ancestor)
+static bool belongs_to(const struct pl_proc_entry *process, pid_t supervisor)
 {
-    for (size_t depth = 0; process && !process->is_sshd && depth < count; depth++) {
-        if (process->parent == ancestor) {
+    for (; process && !(process->is & SSHD); process = process->parent) {
+        if (process->stat.parent == supervisor) {
             return true;
         }
-        process = find_process(list, count, process->parent);
     }
     return false;
-}
-
-static int by_number(const void *left, const void *right)
-{
-    const pid_t *a = left, *b = right;
-
-    return (*a > *b) - (*a < *b);
 }
 
 enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t supervisor, pid_t **ret_pids, size_t *ret_count,
                                      struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct candidate *list = NULL;
+    PL_AUTO_FREE struct pl_proc_entry *list = NULL;
     PL_AUTO_FREE pid_t *pids = NULL;
     size_t list_count = 0, count = 0;
 
@@ -364,15 +398,12 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t supervis
     PL_TRY(pids ? PL_OK : PL_MEMORY);
     for (int below_ranks = 1; below_ranks >= 0 && count == 0; below_ranks--) {
         for (size_t i = 0; i < list_count; i++) {
-            const struct candidate *parent = find_process(list, list_count, list[i].parent);
-
-            if (!list[i].is_own && parent && (below_ranks ? parent->is_rank_shim : parent->is_paceline) &&
-                (supervisor == 0 || is_below(list, list_count, &list[i], supervisor))) {
+            if (!(list[i].is & OWN) && list[i].parent && (list[i].parent->is & (below_ranks ? RANK_SHIM : PACELINE)) &&
+                (supervisor == 0 || belongs_to(&list[i], supervisor))) {
                 pids[count++] = list[i].pid;
             }
         }
     }
-    qsort(pids, count, sizeof(*pids), by_number);
     *ret_pids = PL_TAKE(pids);
     *ret_count = count;
     return PL_OK;
@@ -388,13 +419,13 @@ static uint64_t io_bytes(pid_t pid)
 
 enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_number, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct candidate *list = NULL;
+    PL_AUTO_FREE struct pl_proc_entry *list = NULL;
     size_t count = 0;
 
     PL_TRY(list_processes(paceline, &list, &count, reterr));
     *ret_number = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!list[i].is_own && !list[i].is_zombie && is_below(list, count, &list[i], getpid())) {
+        if (!(list[i].is & (OWN | ENDED)) && belongs_to(&list[i], getpid())) {
             *ret_number += io_bytes(list[i].pid) + ((uint64_t)list[i].pid << 44);
         }
     }
@@ -404,7 +435,7 @@ enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_numbe
 enum pl_status pl_proc_list_ranks(const struct stat *paceline, struct pl_proc_of_rank **ret_list, size_t *ret_count,
                                   struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct candidate *list = NULL;
+    PL_AUTO_FREE struct pl_proc_entry *list = NULL;
     struct pl_proc_of_rank *ranks;
     size_t list_count = 0, count = 0;
 
@@ -412,16 +443,74 @@ enum pl_status pl_proc_list_ranks(const struct stat *paceline, struct pl_proc_of
     ranks = pl_memory_new(list_count + 1, sizeof(*ranks), reterr);
     PL_TRY(ranks ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < list_count; i++) {
-        const struct candidate *above = &list[i];
+        const struct pl_proc_entry *above = &list[i];
 
-        for (size_t depth = 0; above && !above->is_rank_shim && depth < list_count; depth++) {
-            above = find_process(list, list_count, above->parent);
+        while (above && !(above->is & RANK_SHIM)) {
+            above = above->parent;
         }
-        if (above && above->is_rank_shim && above != &list[i]) {
+        if (above && above != &list[i]) {
             ranks[count++] = (struct pl_proc_of_rank){.pid = list[i].pid, .shim = above->pid};
         }
     }
     *ret_list = ranks;
     *ret_count = count;
     return PL_OK;
+}
+
+/* Add up the numbers of group `group` ("Tcp") in a file of counters. `names` lists the counters and ends with NULL.
+ * Returns false if one of them is missing. */
+static bool sum_counters(const char *text, const char *group, const char *const *names, uint64_t *ret_sum)
+{
+    const size_t group_bytes = strlen(group);
+    const char *keys = NULL, *values = NULL;
+    size_t found = 0, wanted = 0;
+
+    while (text && !values) { /* a group has two lines with as many words: the names, then the numbers */
+        if (strncmp(text, group, group_bytes) == 0 && text[group_bytes] == ':') {
+            *(!keys ? &keys : &values) = text + group_bytes + 1;
+        }
+        text = strchr(text, '\n');
+        text = text ? text + 1 : NULL;
+    }
+    *ret_sum = 0;
+    while (values && *keys == ' ' && *values == ' ') {
+        size_t length = strcspn(++keys, " \n");
+
+        for (wanted = 0; names[wanted]; wanted++) {
+            if (strlen(names[wanted]) == length && strncmp(keys, names[wanted], length) == 0) {
+                *ret_sum += strtoull(values, NULL, 10);
+                found++;
+            }
+        }
+        keys += length;
+        values++;
+        values += strcspn(values, " \n");
+    }
+    return found > 0 && found == wanted;
+}
+
+static enum pl_status read_sum(const char *path, const char *group, const char *const *names, uint64_t *ret_sum,
+                               struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *text = NULL;
+
+    PL_TRY(pl_file_read(path, COUNTERS_BYTES, &text, NULL, reterr));
+    return sum_counters(text, group, names, ret_sum)
+               ? PL_OK
+               : pl_error_set(reterr, PL_UNSUPPORTED, "%s has no %s of %s", path, names[0], group);
+}
+
+uint64_t pl_proc_network_bytes(void)
+{
+    static const char *const names[] = {"InOctets", "OutOctets", NULL};
+    uint64_t sum;
+
+    return read_sum("/proc/self/net/netstat", "IpExt", names, &sum, NULL) == PL_OK ? sum : 0;
+}
+
+enum pl_status pl_proc_accepted(uint64_t *ret_count, struct pl_error *reterr)
+{
+    static const char *const names[] = {"PassiveOpens", NULL};
+
+    return read_sum("/proc/self/net/snmp", "Tcp", names, ret_count, reterr);
 }

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What /proc says about processes and threads, and which processes are training programs.
+ * What /proc says about processes, threads and the network, and which processes are training programs.
  *
- * Source  proc(5), ptrace(2) on who may read what.
- * Test    tests/unit/entrypoint/proc/test_proc.c
+ * Source  proc(5), ptrace(2) on who may read what; RFC 4022, tcpPassiveOpens.
+ * Test    tests/unit/entrypoint/proc/test_proc.c, ../supervise/test_apart.c
  */
 #ifndef PL_ENTRYPOINT_PROC_PROC_H
 #define PL_ENTRYPOINT_PROC_PROC_H
 
 #include "base/status.h"
 
-#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,8 +24,25 @@ struct pl_proc_stat {
     uint64_t start_ticks;
 };
 
-/** Returns the next process that `directory`, which is /proc, lists; 0 after the last one. */
-pid_t pl_proc_next(DIR *directory);
+/** A process as one look at /proc has found it. */
+struct pl_proc_entry {
+    pid_t pid;
+    struct pl_proc_stat stat;
+    struct pl_proc_entry *parent; /* NULL: it is not in the list */
+    unsigned is;                  /* what the caller finds out of it; 0 */
+};
+
+/**
+ * List the processes of this container, or, if `top` is not 0, those below that one, lowest PID first. Errors:
+ * PL_SYSTEM, PL_NOT_FOUND: no /proc is mounted.
+ *
+ * Ownership  the caller frees `*ret_list`.
+ */
+enum pl_status pl_proc_list(pid_t top, struct pl_proc_entry **ret_list, size_t *ret_count,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether a process of a list is below `ancestor`, which need not be in it. */
+bool pl_proc_is_below(const struct pl_proc_entry *process, pid_t ancestor);
 
 /** Parse the line of /proc/PID/stat. PL_CORRUPT if it has another form. */
 enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat,
@@ -102,5 +118,17 @@ struct pl_proc_of_rank {
  */
 enum pl_status pl_proc_list_ranks(const struct stat *paceline, struct pl_proc_of_rank **ret_list, size_t *ret_count,
                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Get the bytes that all processes of this host's network namespace have sent and received by IP so far; 0 if /proc
+ * does not say.
+ */
+uint64_t pl_proc_network_bytes(void);
+
+/**
+ * Get the number of TCP connections that have been accepted there so far, including those within this host.
+ * PL_UNSUPPORTED if /proc does not say.
+ */
+enum pl_status pl_proc_accepted(uint64_t *ret_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -32,8 +32,8 @@
     X(HOLD, "text: a rank has failed during a stop while others save; the text of the failure file so far")            \
     X(SUSPENDED, "name, how: a signal has stopped this program, and it does nothing; without how: it continues")       \
     X(RELEASE, "no field: shims whose rank has ended need not wait for other ranks any more")                          \
-    X(QUIET, "0 or 1, state: whether nothing has happened on this host for PACELINE_HANG_S; see supervise/apart.h")    \
-    X(EXEC, "words, and descriptors: run this program, see supervise/exec.h")                                          \
+    X(QUIET, "0 or 1, state: whether nothing has happened on this host for PACELINE_HANG_S; see supervise/ranks.h")    \
+    X(EXEC, "words, and descriptors: run this program, see supervise/supervise.h")                                     \
     X(MESSAGE, "word, and its fields: between the parts of one program, see programs/sweep")
 
 enum pl_frame_type {

@@ -151,36 +151,46 @@ static enum pl_status read_public(const char *private_path, char **ret_line, str
     return PL_OK;
 }
 
-/* Check that the port is free. sshd reports a port that is in use only in its own log, but the failure file must name
- * it. */
-static enum pl_status probe_port(int port, struct pl_error *reterr)
+int pl_sshd_listen(int port)
 {
-    struct sockaddr_in6 six = {
+    const struct sockaddr_in6 six = {
         .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_ANY_INIT};
-    struct sockaddr_in four = {
+    const struct sockaddr_in four = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {.s_addr = htonl(INADDR_ANY)}};
-    const struct sockaddr *addresses[] = {(const struct sockaddr *)&four, (const struct sockaddr *)&six};
-    const socklen_t sizes[] = {sizeof(four), sizeof(six)};
-    const int on = 1;
+    const struct sockaddr *const addresses[] = {(const struct sockaddr *)&six, (const struct sockaddr *)&four};
+    const socklen_t sizes[] = {sizeof(six), sizeof(four)};
+    const int on = 1, off = 0;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(addresses); i++) {
-        PL_AUTO_CLOSE int fd = socket(addresses[i]->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd = socket(addresses[i]->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         if (fd < 0) {
             continue; /* this host does not have this kind of address */
         }
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (addresses[i]->sa_family == AF_INET6) {
-            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)); /* one socket for both kinds */
+        if (bind(fd, addresses[i], sizes[i]) == 0 && listen(fd, SOMAXCONN) == 0) {
+            return fd;
         }
-        if ((bind(fd, addresses[i], sizes[i]) != 0 || listen(fd, 1) != 0) && errno != EADDRNOTAVAIL) {
-            return pl_error_errno(reterr,
-                                  "sshd for the other hosts cannot use port %d (set PACELINE_SSH_PORT or the "
-                                  "hyperparameter paceline_ssh_port to another port, the same on all hosts)",
-                                  port);
+        pl_file_close_at(&fd);
+        if (errno != EADDRNOTAVAIL) {
+            break;
         }
     }
-    return PL_OK;
+    return -1;
+}
+
+/* Check that the port is free. sshd reports a port that is in use only in its own log, but the failure file must name
+ * it. */
+static enum pl_status probe_port(int port, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = pl_sshd_listen(port);
+
+    return fd >= 0 ? PL_OK
+                   : pl_error_errno(reterr,
+                                    "sshd for the other hosts cannot use port %d (set PACELINE_SSH_PORT or the "
+                                    "hyperparameter paceline_ssh_port to another port, the same on all hosts)",
+                                    port);
 }
 
 /* Returns the capabilities in effect, or all if /proc does not say. */

@@ -40,6 +40,9 @@ enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, cons
                             struct pl_error *reterr) PL_MUST_CHECK;
 void pl_sshd_close(struct pl_sshd *sshd);
 
+/** Listen for clients of IPv4 and IPv6, as sshd does. Returns the descriptor, or -1 with errno. */
+int pl_sshd_listen(int port);
+
 /**
  * Write the server's files and make its argument vector. An address that is in use and missing capabilities are errors
  * with a clear text.

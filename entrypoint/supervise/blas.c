@@ -3,60 +3,45 @@
 #include "entrypoint/supervise/blas.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "entrypoint/supervise/process.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <signal.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define ANSWER_NS (20 * PL_NS_PER_S)
 
 /* In a child process: the library starts no threads for one answer. */
-static void __attribute__((noreturn)) report_core(int fd)
+static int report_core(void *context)
 {
     const char *(*name_of)(void) = NULL;
     const char *core;
     void *library;
 
+    (void)context;
     library = pl_environment_export("OPENBLAS_NUM_THREADS", "1", NULL) == PL_OK
                   ? dlopen("libblas.so.3", RTLD_LAZY | RTLD_LOCAL)
                   : NULL;
     *(void **)&name_of = library ? dlsym(library, "openblas_get_corename") : NULL;
     core = name_of ? name_of() : NULL;
-    _exit(core && write(fd, core, strlen(core)) > 0 ? 0 : 1);
+    return core && write(STDOUT_FILENO, core, strlen(core)) > 0 ? 0 : 1;
 }
 
 static void ask_library(char core[PL_BLAS_CORE_BYTES])
 {
-    size_t length = 0;
-    int ends[2];
-    pid_t pid;
+    PL_AUTO_TEXT struct pl_text answer = PL_TEXT_NONE;
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
+    setup.argv = (const char *const[]){"the look at OpenBLAS", NULL};
+    setup.run = report_core;
+    setup.stdout_fd = PL_PROCESS_ANSWER;
     core[0] = '\0';
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return;
+    if (pl_process_run(&setup, pl_deadline_after_ns(ANSWER_NS), &answer, NULL) == PL_OK) {
+        snprintf(core, PL_BLAS_CORE_BYTES, "%s", pl_text_string(&answer));
     }
-    pid = fork();
-    if (pid == 0) {
-        report_core(ends[1]);
-    }
-    close(ends[1]);
-    if (pid > 0) {
-        if (pl_file_read_some(ends[0], core, PL_BLAS_CORE_BYTES - 1, pl_deadline_after_ns(ANSWER_NS), "its answer",
-                              &length, NULL) != PL_OK) {
-            length = 0;
-        }
-        core[length] = '\0';
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-    }
-    close(ends[0]);
 }
 
 const char *pl_blas_better_core(char core[PL_BLAS_CORE_BYTES])

@@ -4,7 +4,6 @@
 
 #include "base/memory.h"
 #include "base/number.h"
-#include "entrypoint/output/last_word.h"
 #include "entrypoint/supervise/signals.h"
 
 #include <signal.h>

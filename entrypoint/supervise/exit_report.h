@@ -29,6 +29,16 @@ enum pl_exit_source {
 #undef PL_EXIT_SOURCE_ENUM
 };
 
+/** Sets of sources. */
+#define PL_EXIT_SET(name) (1U << PL_EXIT_SOURCE_##name)
+#define PL_EXIT_SET_MAIN (PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(LAUNCHER) | PL_EXIT_SET(TORCHRUN)) /* a plan's program */
+#define PL_EXIT_SET_SERVERS (PL_EXIT_SET(SIDECAR) | PL_EXIT_SET(WORKER_SERVER))
+
+static inline bool pl_exit_source_in(enum pl_exit_source source, unsigned set)
+{
+    return (1U << source) & set;
+}
+
 enum {
     PL_EXIT_REPORT_HOST_BYTES = 256,
     PL_EXIT_REPORT_PROGRAM_BYTES = 256,
@@ -77,7 +87,7 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
 /**
  * Prints the exception that ended it, with its place: "ValueError: bad data (train.py:31, rank 3 on algo-2)"; then the
  * sentence, the program, and as many of its last stderr lines as fit in `max_bytes` altogether. Where there is no
- * exception, an error message in the last line takes its place (output/last_word.h). If the sentence names a limit
+ * exception, an error message in the last line takes its place (output/tail.h). If the sentence names a limit
  * that was reached, or there is no cause, the sentence is first; a cause follows it unless the last lines show it. A
  * line "Next: ..." follows the sentence where it says too little: after SIGKILL, after a fault such as SIGSEGV, both
  * also of a shell's command, and in a job that was stopped by the signal `stopped_by` (0: it was not). For one of

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "entrypoint/ssh/link.h"
-#include "entrypoint/supervise/stop_state.h"
+#include "entrypoint/supervise/shim.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,8 +10,6 @@
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/launch/needs.h"
-#include "entrypoint/supervise/peers.h"
-#include "entrypoint/supervise/sessions.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -28,66 +26,37 @@
 #define LATE_LINK_NS (60 * PL_NS_PER_S)
 #define OPEN_SESSION_NS (2 * PL_NS_PER_S)
 
-struct master {
-    struct pl_sessions sessions;
-    bool can_link;     /* everything that sessions need is there */
-    bool linking;      /* sessions are opened while this host prepares, and while the program runs */
-    bool failure_told; /* the log says that a session could not be opened */
-    bool late_told;    /* the log names the hosts that are late */
-    bool result_sent;  /* a host that connects now gets the result at once */
-    int ranks_ended;   /* on all hosts */
-    /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
-    struct pl_exit_report left_early;
-    int64_t left_early_ns;
-    bool left_early_told;
-};
-
 static void note_rank_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
-    struct master *master = supervisor->state;
-
-    master->ranks_ended++;
+    supervisor->master.ranks_ended++;
     pl_holding_note_end(supervisor, exit_report->rank);
     if (!pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
-    } else if (!supervisor->failed && master->left_early.rank < 0) {
-        master->left_early = *exit_report;
-        master->left_early_ns = pl_clock_now_ns();
+    } else if (!supervisor->failed && supervisor->master.left_early.rank < 0) {
+        supervisor->master.left_early = *exit_report;
+        supervisor->master.left_early_ns = pl_clock_now_ns();
     }
 }
 
 static void master_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_exit_report *exit_report)
 {
-    switch (connection->source) {
-    case PL_EXIT_SOURCE_PROGRAM:
-    case PL_EXIT_SOURCE_LAUNCHER:
-    case PL_EXIT_SOURCE_TORCHRUN:
+    const enum pl_exit_source source = connection->source;
+
+    if (pl_exit_source_in(source, PL_EXIT_SET_MAIN)) {
         supervisor->main_ended = true;
         supervisor->main_report = *exit_report;
-        if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && connection->source != PL_EXIT_SOURCE_LAUNCHER &&
+        if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && source != PL_EXIT_SOURCE_LAUNCHER &&
             !pl_exit_report_ok(exit_report)) {
             pl_supervise_fail_exit(supervisor, exit_report);
         }
-        break;
-    case PL_EXIT_SOURCE_RANK:
+    } else if (source == PL_EXIT_SOURCE_RANK) {
         note_rank_end(supervisor, exit_report);
-        break;
-    case PL_EXIT_SOURCE_SIDECAR:
-    case PL_EXIT_SOURCE_WORKER_SERVER:
-        if (!supervisor->main_ended && !pl_exit_report_ok(exit_report)) {
-            pl_supervise_fail_exit(supervisor, exit_report);
-        }
-        break;
-    case PL_EXIT_SOURCE_DAEMON:
-    case PL_EXIT_SOURCE_SSHD:
-    case PL_EXIT_SOURCE_STEP:
-    case PL_EXIT_SOURCE_SYNC:
-    case PL_EXIT_SOURCE_EXEC:
-        break;
-    case PL_EXIT_SOURCE_STACKS:
+    } else if (source == PL_EXIT_SOURCE_STACKS) {
         pl_hang_note_end(supervisor, exit_report);
-        break;
+    } else if (pl_exit_source_in(source, PL_EXIT_SET_SERVERS) && !supervisor->main_ended &&
+               !pl_exit_report_ok(exit_report)) {
+        pl_supervise_fail_exit(supervisor, exit_report);
     }
 }
 
@@ -116,10 +85,9 @@ static void reject_start(struct pl_supervisor *supervisor, const char *host, con
 static void forward_start(struct pl_supervisor *supervisor, struct pl_connection *agent, const struct pl_frame *frame)
 {
     static const char not_ours[] = "this host is not a worker of the job";
-    struct master *master = supervisor->state;
 
-    for (size_t i = 0; i < master->sessions.count; i++) {
-        struct pl_session *session = &master->sessions.items[i];
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        struct pl_session *session = &supervisor->sessions.items[i];
 
         if (strcmp(session->host, frame->fields[0]) == 0 && session->link) {
             agent->index = (int)i;
@@ -145,14 +113,11 @@ static void send_result(struct pl_supervisor *supervisor, struct pl_connection *
 /* Find the session of a worker that has sent a frame. The session exists, because the link is up. */
 static struct pl_session *session_of(const struct pl_supervisor *supervisor, const struct pl_connection *connection)
 {
-    const struct master *master = supervisor->state;
-
-    return pl_sessions_find(&master->sessions, connection);
+    return pl_sessions_find(supervisor, connection);
 }
 
 static void take_ready(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
-    const struct master *master = supervisor->state;
     struct pl_session *session = session_of(supervisor, connection);
     int64_t processes;
 
@@ -170,7 +135,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_connection *c
     connection->ready = true;
     pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get the stop with the others */
     pl_holding_ask_again(supervisor);
-    if (master->result_sent) {
+    if (supervisor->master.result_sent) {
         send_result(supervisor, connection);
     }
 }
@@ -233,9 +198,8 @@ static void take_worker_failure(struct pl_supervisor *supervisor, struct pl_conn
 static void take_started(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
-    const struct master *master = supervisor->state;
     const struct pl_session *session = session_of(supervisor, connection);
-    struct pl_connection *agent = find_agent(supervisor, (int)(session - master->sessions.items));
+    struct pl_connection *agent = find_agent(supervisor, (int)(session - supervisor->sessions.items));
 
     if (agent) {
         agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, frame->fields[0]) != PL_OK;
@@ -254,17 +218,9 @@ static void take_done(struct pl_supervisor *supervisor, struct pl_connection *co
 static void take_answer(struct pl_supervisor *supervisor, struct pl_connection *connection,
                         const struct pl_frame *frame)
 {
-    const struct master *master = supervisor->state;
     const struct pl_session *session = session_of(supervisor, connection);
 
-    pl_holding_note_answer(supervisor, frame, session ? (int)(session - master->sessions.items) : PL_HOLDING_HERE);
-}
-
-static void take_suspended(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                           const struct pl_frame *frame)
-{
-    (void)connection;
-    pl_supervise_note_suspended(supervisor, frame);
+    pl_holding_note_answer(supervisor, frame, session ? (int)(session - supervisor->sessions.items) : PL_HOLDING_HERE);
 }
 
 static void take_quiet(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
@@ -278,15 +234,6 @@ static void take_quiet(struct pl_supervisor *supervisor, struct pl_connection *c
     }
 }
 
-/* Refuse a client that says it is the master: this host is the master. */
-static void refuse_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                          const struct pl_frame *frame)
-{
-    (void)supervisor;
-    (void)frame;
-    connection->dropped = true;
-}
-
 static const struct pl_frame_rule master_frames[] = {
     {PL_FRAME_READY, PL_CONNECTION_WORKER, 0, take_ready},
     {PL_FRAME_STARTED, PL_CONNECTION_WORKER, 1, take_started},
@@ -296,10 +243,10 @@ static const struct pl_frame_rule master_frames[] = {
     {PL_FRAME_DONE, PL_CONNECTION_WORKER, 0, take_done},
     {PL_FRAME_CATCHES, PL_CONNECTION_WORKER, 2, take_answer},
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, take_answer},
-    {PL_FRAME_SUSPENDED, PL_CONNECTION_WORKER, 2, take_suspended},
+    {PL_FRAME_SUSPENDED, PL_CONNECTION_WORKER, 2, pl_supervise_note_suspended},
     {PL_FRAME_QUIET, PL_CONNECTION_WORKER, 1, take_quiet},
     {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 2, forward_start},
-    {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, refuse_master},
+    {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, pl_supervise_refuse}, /* this host is the master */
 };
 
 /* Whether the host has left after success: its own program has succeeded, and it has nothing more to do. */
@@ -311,14 +258,13 @@ static bool has_left(const struct pl_supervisor *supervisor, const struct pl_ses
 
 static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
-    const struct master *master = supervisor->state;
-    struct pl_session *session = pl_sessions_find(&master->sessions, connection);
+    struct pl_session *session = pl_sessions_find(supervisor, connection);
 
     if (!session) {
         return;
     }
     session->link = NULL;
-    pl_holding_lose_host(supervisor, (int)(session - master->sessions.items));
+    pl_holding_lose_host(supervisor, (int)(session - supervisor->sessions.items));
     if (session->ready && !session->done && !has_left(supervisor, session)) {
         if (session->outside) {
             pl_log(PL_LOG_WARNING, "host %s, outside the distribution, is lost: %s", session->host, why);
@@ -326,7 +272,7 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *
             pl_supervise_fail_lost(supervisor, "host", session->host, why);
         }
     } else if (!session->ready) {
-        pl_sessions_failed(&master->sessions, session);
+        pl_sessions_failed(supervisor, session);
         if (session->refused && supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NEEDED && !session->outside) {
             fail_worker(supervisor, session->host, session->reason);
         }
@@ -336,33 +282,32 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *
 /* Warn of ranks that have succeeded while others still run, for example in MPI_Init(), which then never returns. */
 static void log_early_end(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
-    struct master *master = supervisor->state;
-    const int64_t due_ns = master->left_early_ns + supervisor->early_end_ns;
+    const int64_t due_ns = supervisor->master.left_early_ns + supervisor->early_end_ns;
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    if (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN || master->left_early.rank < 0 ||
-        master->left_early_told || supervisor->main_ended || supervisor->failed || supervisor->stop_number != 0) {
+    if (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN || supervisor->master.left_early.rank < 0 ||
+        supervisor->master.left_early_told || supervisor->main_ended || supervisor->failed ||
+        supervisor->stop_number != 0) {
         return;
     }
     if (!pl_deadline_passed(due_ns)) {
         *next_ns = due_ns < *next_ns ? due_ns : *next_ns;
         return;
     }
-    pl_exit_report_name(PL_EXIT_SOURCE_RANK, master->left_early.rank, master->left_early.host, &name);
+    pl_exit_report_name(PL_EXIT_SOURCE_RANK, supervisor->master.left_early.rank, supervisor->master.left_early.host,
+                        &name);
     pl_log(PL_LOG_WARNING, "%s ended with 0 %lld s ago, and %d of %d ranks still run", pl_text_string(&name),
-           (long long)(supervisor->early_end_ns / PL_NS_PER_S), supervisor->plan->processes - master->ranks_ended,
-           supervisor->plan->processes);
-    master->left_early_told = true;
+           (long long)(supervisor->early_end_ns / PL_NS_PER_S),
+           supervisor->plan->processes - supervisor->master.ranks_ended, supervisor->plan->processes);
+    supervisor->master.left_early_told = true;
 }
 
 /* Whether all other hosts are quiet. A host that is not linked does not count as quiet, because nothing is known of
  * it. */
 static bool others_are_quiet(const struct pl_supervisor *supervisor)
 {
-    const struct master *master = supervisor->state;
-
-    for (size_t i = 0; i < master->sessions.count; i++) {
-        const struct pl_session *session = &master->sessions.items[i];
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        const struct pl_session *session = &supervisor->sessions.items[i];
 
         if (session->outside) {
             continue;
@@ -376,50 +321,48 @@ static bool others_are_quiet(const struct pl_supervisor *supervisor)
 
 static void open_sessions(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
-    struct master *master = supervisor->state;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (master->linking && pl_sessions_open_due(supervisor, &master->sessions, next_ns, &error) != PL_OK &&
-        !master->failure_told) {
+    if (supervisor->master.linking && pl_sessions_open_due(supervisor, next_ns, &error) != PL_OK &&
+        !supervisor->master.failure_told) {
         pl_log_error(&error, "there is no link to another host yet, it will be tried again");
-        master->failure_told = true;
+        supervisor->master.failure_told = true;
     }
 }
 
 /* Call while the program runs: opens sessions, and names the hosts that are late, once. */
 static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
-    struct master *master = supervisor->state;
-    const int64_t late_ns = master->sessions.begun_ns + LATE_LINK_NS;
+    const int64_t late_ns = supervisor->sessions.begun_ns + LATE_LINK_NS;
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
     pl_holding_update(supervisor, next_ns);
     log_early_end(supervisor, next_ns);
     pl_apart_look(&supervisor->apart, next_ns);
-    pl_apart_log_minute(supervisor, &master->sessions);
+    pl_apart_log_minute(supervisor);
     pl_hang_look(supervisor, next_ns);
     pl_hang_decide(supervisor, others_are_quiet(supervisor));
     if (supervisor->stop_number != 0 && supervisor->main_started) {
-        master->linking = false; /* each host that is not linked yet saves and ends on its own */
+        supervisor->master.linking = false; /* each host that is not linked yet saves and ends on its own */
     }
-    if (!master->linking) {
+    if (!supervisor->master.linking) {
         return;
     }
-    if (pl_sessions_missing(&master->sessions, true, &names) == 0) {
-        pl_log(PL_LOG_INFO, "all %zu hosts are linked", master->sessions.count + 1);
-        master->linking = false;
+    if (pl_sessions_missing(supervisor, true, &names) == 0) {
+        pl_log(PL_LOG_INFO, "all %zu hosts are linked", supervisor->sessions.count + 1);
+        supervisor->master.linking = false;
         return;
     }
-    if (pl_deadline_passed(master->sessions.begun_ns + supervisor->join_timeout_ns)) {
-        master->linking = false;
+    if (pl_deadline_passed(supervisor->sessions.begun_ns + supervisor->join_timeout_ns)) {
+        supervisor->master.linking = false;
         return;
     }
-    if (!master->late_told && pl_deadline_passed(late_ns)) {
+    if (!supervisor->master.late_told && pl_deadline_passed(late_ns)) {
         pl_log(PL_LOG_WARNING, "not linked to %s yet: a failure there is not noticed here. Read the log of that host",
                pl_text_string(&names));
-        master->late_told = true;
+        supervisor->master.late_told = true;
     }
-    if (!master->late_told && late_ns < *next_ns) {
+    if (!supervisor->master.late_told && late_ns < *next_ns) {
         *next_ns = late_ns;
     }
     open_sessions(supervisor, next_ns);
@@ -429,14 +372,12 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
  * program, the master stays until the programs of the others have ended too. */
 static bool master_waits(const struct pl_supervisor *supervisor)
 {
-    const struct master *master = supervisor->state;
-
     if (supervisor->plan->link != PL_LAUNCH_PLAN_LINK_BESIDE ||
         (supervisor->failed && !pl_supervise_failed_in_stop(supervisor) && !pl_holding_is_on(supervisor))) {
         return false;
     }
-    for (size_t i = 0; i < master->sessions.count; i++) {
-        const struct pl_session *session = &master->sessions.items[i];
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        const struct pl_session *session = &supervisor->sessions.items[i];
 
         if (session->link && session->ready && !session->program_ended && !session->outside) {
             return true;
@@ -448,7 +389,6 @@ static bool master_waits(const struct pl_supervisor *supervisor)
 /* Wait for the workers' links before the program starts, or to report an earlier failure. */
 static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    struct master *master = supervisor->state;
     const int64_t begun_ns = pl_clock_now_ns();
     const bool report_only = supervisor->failed; /* for example if a stop ended the step that makes the keys */
     int64_t next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
@@ -457,7 +397,7 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
         PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
         int64_t deadline_ns = pl_supervise_join_deadline(supervisor, begun_ns);
         int64_t next_ns = next_log_ns < deadline_ns ? next_log_ns : deadline_ns;
-        size_t missing = pl_sessions_missing(&master->sessions, false, &names);
+        size_t missing = pl_sessions_missing(supervisor, false, &names);
         if (missing == 0 || supervisor->failed != report_only) {
             return PL_OK;
         }
@@ -475,7 +415,7 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
                    pl_text_string(&names));
             next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
         }
-        PL_TRY(pl_sessions_open_due(supervisor, &master->sessions, &next_ns, reterr));
+        PL_TRY(pl_sessions_open_due(supervisor, &next_ns, reterr));
         PL_TRY(pl_supervise_poll(supervisor, next_ns, reterr));
     }
 }
@@ -483,51 +423,51 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
 /* Begin to link the workers. This goes on while this host prepares. */
 static enum pl_status begin_links(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    struct master *master = supervisor->state;
     const bool report_only = supervisor->failed;
-    struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = pl_sessions_make(supervisor, &master->sessions, reterr);
+    enum pl_status status = pl_sessions_make(supervisor, reterr);
 
-    if (status != PL_OK || master->sessions.count == 0) {
+    if (status != PL_OK || supervisor->sessions.count == 0) {
         return status;
     }
-    status = pl_needs_link(supervisor->job, supervisor->plan, &error);
-    status = status == PL_OK ? pl_sessions_prepare(supervisor, &master->sessions, &error) : status;
-    master->can_link = master->linking = status == PL_OK;
-    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only) {
-        return pl_supervise_without_link(supervisor, status, &error);
-    }
-    if (reterr && status != PL_OK) {
-        *reterr = error;
-    }
-    return status;
+    status = pl_needs_link(supervisor->job, supervisor->plan, reterr);
+    status = status == PL_OK ? pl_sessions_prepare(supervisor, reterr) : status;
+    supervisor->master.can_link = supervisor->master.linking = status == PL_OK;
+    return supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only
+               ? pl_supervise_without_link(supervisor, status, reterr)
+               : status;
+}
+
+static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    PL_TRY(begin_links(supervisor, reterr));
+    return pl_supervise_prepare(supervisor, reterr);
 }
 
 /* Drop the links if the plan has none, for example because its program survives the loss of hosts by itself. */
 static void drop_links(struct pl_supervisor *supervisor)
 {
-    struct master *master = supervisor->state;
-
+    if (!supervisor->master.can_link) {
+        return;
+    }
     pl_supervise_kill_all(supervisor, false);
     pl_supervise_drop(supervisor, PL_CONNECTION_WORKER);
-    pl_sessions_close(&master->sessions);
-    master->can_link = master->linking = false;
+    pl_sessions_close(supervisor);
+    supervisor->master.can_link = supervisor->master.linking = false;
 }
 
 /* If the program cannot start without the workers, wait for them, and notify them when all are linked. */
 static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    struct master *master = supervisor->state;
-
-    master->sessions.begun_ns = pl_clock_now_ns();
+    supervisor->sessions.begun_ns = pl_clock_now_ns();
     if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !supervisor->failed) {
         return PL_OK;
     }
-    master->linking = supervisor->plan->outside_hosts.count > 0; /* hosts outside the launch need not be there */
+    supervisor->master.linking =
+        supervisor->plan->outside_hosts.count > 0; /* hosts outside the launch need not be there */
     PL_TRY(connect_workers(supervisor, reterr));
-    for (size_t i = 0; i < master->sessions.count && !supervisor->failed && supervisor->stop_number == 0; i++) {
-        if (master->sessions.items[i].ready && master->sessions.items[i].link) {
-            PL_SUPERVISE_SEND(supervisor, master->sessions.items[i].link, PL_FRAME_READY,
+    for (size_t i = 0; i < supervisor->sessions.count && !supervisor->failed && supervisor->stop_number == 0; i++) {
+        if (supervisor->sessions.items[i].ready && supervisor->sessions.items[i].link) {
+            PL_SUPERVISE_SEND(supervisor, supervisor->sessions.items[i].link, PL_FRAME_READY,
                               supervisor->job->current_host);
         }
     }
@@ -537,14 +477,13 @@ static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_e
 /* The hosts are linked. Those that have devices of their own have reported how many processes these make. */
 static enum pl_status apply_processes(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct master *master = supervisor->state;
     int *slots = supervisor->plan->slots;
 
     if (!slots) {
         return PL_OK;
     }
-    for (size_t i = 0; i < master->sessions.count; i++) {
-        const struct pl_session *session = &master->sessions.items[i];
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        const struct pl_session *session = &supervisor->sessions.items[i];
         const int index = pl_strv_find(&supervisor->plan->hosts, session->host);
 
         if (index >= 0 && slots[index] == 0 && session->processes == 0) {
@@ -561,11 +500,10 @@ static enum pl_status apply_processes(struct pl_supervisor *supervisor, struct p
 
 static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct master *master = supervisor->state;
     PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
 
     PL_TRY(apply_processes(supervisor, reterr));
-    if (master->sessions.count > 0 && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
+    if (supervisor->sessions.count > 0 && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
         /* mpirun asks us for its daemons instead of running ssh. A variable tells it so, and its command line stays the
          * usual one. */
         pl_text_printf(&agent, "%s relay --agent", supervisor->job->self_path);
@@ -591,10 +529,9 @@ static bool launcher_ended_ranks(const struct pl_supervisor *supervisor)
 /* mpirun ends its ranks when one has left with 0 but without MPI_Finalize(), and when it gets SIGTERM itself. */
 static void explain_ended_ranks(struct pl_supervisor *supervisor)
 {
-    struct master *master = supervisor->state;
-    const bool left = master->left_early.rank >= 0;
+    const bool left = supervisor->master.left_early.rank >= 0;
 
-    supervisor->exit_report = left ? master->left_early : supervisor->main_report;
+    supervisor->exit_report = left ? supervisor->master.left_early : supervisor->main_report;
     snprintf(supervisor->exit_report.note, sizeof(supervisor->exit_report.note), "%s",
              left ? "it left without MPI_Finalize() while other ranks ran, so that mpirun ended them; does the "
                     "program leave in its middle, for example by os._exit()?"
@@ -605,15 +542,14 @@ static void explain_ended_ranks(struct pl_supervisor *supervisor)
  * is nothing to wait for. */
 static enum pl_status check_ranks(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct master *master = supervisor->state;
     const int64_t deadline_ns = pl_deadline_after_ns(LATE_REPORT_NS);
 
-    while (pl_apart_is_possible(supervisor, &master->sessions) && master->ranks_ended < supervisor->plan->processes &&
+    while (pl_apart_is_possible(supervisor) && supervisor->master.ranks_ended < supervisor->plan->processes &&
            !pl_deadline_passed(deadline_ns)) {
         PL_TRY(pl_supervise_poll(supervisor, deadline_ns, reterr));
     }
-    if (!supervisor->failed && master->ranks_ended == supervisor->plan->processes &&
-        pl_apart_is_possible(supervisor, &master->sessions)) {
+    if (!supervisor->failed && supervisor->master.ranks_ended == supervisor->plan->processes &&
+        pl_apart_is_possible(supervisor)) {
         pl_apart_log_end(supervisor);
     }
     return PL_OK;
@@ -621,7 +557,6 @@ static enum pl_status check_ranks(struct pl_supervisor *supervisor, struct pl_er
 
 static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct master *master = supervisor->state;
     struct pl_exit_report *main_report = &supervisor->main_report;
     const bool ok = supervisor->main_ended && pl_exit_report_ok(main_report);
     const bool has_ranks = supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN;
@@ -630,11 +565,12 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
     if (!supervisor->main_ended) {
         return PL_OK;
     }
-    while (has_ranks && !supervisor->failed && !(ok && master->ranks_ended > 0) && !pl_deadline_passed(deadline_ns)) {
+    while (has_ranks && !supervisor->failed && !(ok && supervisor->master.ranks_ended > 0) &&
+           !pl_deadline_passed(deadline_ns)) {
         PL_TRY(pl_supervise_poll(supervisor, deadline_ns, reterr));
     }
     if (!ok) {
-        if (has_ranks && master->ranks_ended == supervisor->plan->processes && !supervisor->failed &&
+        if (has_ranks && supervisor->master.ranks_ended == supervisor->plan->processes && !supervisor->failed &&
             !main_report->signalled && main_report->note[0] == '\0') {
             /* mpirun's own message about this is longer than the part of a failure file that people see. If a report is
              * missing, its host may know the reason. */
@@ -645,7 +581,7 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
             explain_ended_ranks(supervisor);
         }
         pl_supervise_fail_exit(supervisor, main_report);
-    } else if (has_ranks && master->ranks_ended == 0) {
+    } else if (has_ranks && supervisor->master.ranks_ended == 0) {
         pl_supervise_fail(supervisor, "mpirun exited with code 0 but has not run the program: remove options such as "
                                       "--version or -h from sagemaker_mpi_custom_mpi_options");
     }
@@ -654,20 +590,13 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
 
 static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct master *master = supervisor->state;
-
     if (!supervisor->failed) {
         PL_TRY(pl_peers_resolve(supervisor, true, reterr));
     }
-    if (master->can_link) {
+    if (supervisor->master.can_link) {
         PL_TRY(link_workers(supervisor, reterr));
     }
-    if (supervisor->failed) {
-        return PL_FAILED;
-    }
-    if (supervisor->stop_number != 0) {
-        return PL_CANCELLED;
-    }
+    PL_TRY(pl_supervise_check(supervisor));
     PL_TRY(pl_supervise_start_sidecars(supervisor, reterr));
     PL_TRY(start_main(supervisor, reterr));
     PL_TRY(pl_supervise_wait_main(supervisor, reterr));
@@ -678,21 +607,20 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
  * succeeded. */
 static void await_open_sessions(struct pl_supervisor *supervisor)
 {
-    const struct master *master = supervisor->state;
     int64_t deadline_ns = pl_deadline_after_ns(OPEN_SESSION_NS);
 
-    for (size_t i = 0; i < master->sessions.count; i++) {
-        while ((supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || master->sessions.items[i].outside) &&
-               master->sessions.items[i].link && !master->sessions.items[i].ready &&
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        while ((supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || supervisor->sessions.items[i].outside) &&
+               supervisor->sessions.items[i].link && !supervisor->sessions.items[i].ready &&
                pl_supervise_wait(supervisor, deadline_ns)) {
         }
     }
 }
 
-static bool workers_done(const struct master *master)
+static bool workers_done(const struct pl_supervisor *supervisor)
 {
-    for (size_t i = 0; i < master->sessions.count; i++) {
-        const struct pl_session *session = &master->sessions.items[i];
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        const struct pl_session *session = &supervisor->sessions.items[i];
 
         if (session->link && session->ready && !session->done) {
             return false;
@@ -705,10 +633,8 @@ static bool workers_done(const struct master *master)
  * that end with it. */
 static bool must_notify(const struct pl_supervisor *supervisor)
 {
-    const struct master *master = supervisor->state;
-
-    return master->linking && (supervisor->failed || supervisor->plan->outside_hosts.count > 0) &&
-           pl_sessions_missing(&master->sessions, true, NULL) > 0 &&
+    return supervisor->master.linking && (supervisor->failed || supervisor->plan->outside_hosts.count > 0) &&
+           pl_sessions_missing(supervisor, true, NULL) > 0 &&
            !(supervisor->stop_number != 0 && supervisor->main_started);
 }
 
@@ -716,7 +642,6 @@ static bool must_notify(const struct pl_supervisor *supervisor)
  * start. */
 static void notify_late_hosts(struct pl_supervisor *supervisor)
 {
-    struct master *master = supervisor->state;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     if (!must_notify(supervisor)) {
@@ -729,13 +654,13 @@ static void notify_late_hosts(struct pl_supervisor *supervisor)
     }
     pl_log(PL_LOG_INFO, "the job has %s; waiting for the other hosts, to notify them",
            supervisor->failed ? "failed" : "ended");
-    while (master->linking) {
-        int64_t next_ns = supervisor->failed ? pl_supervise_notify_deadline(supervisor, master->sessions.begun_ns)
-                                             : pl_supervise_join_deadline(supervisor, master->sessions.begun_ns);
+    while (supervisor->master.linking) {
+        int64_t next_ns = supervisor->failed ? pl_supervise_notify_deadline(supervisor, supervisor->sessions.begun_ns)
+                                             : pl_supervise_join_deadline(supervisor, supervisor->sessions.begun_ns);
         bool late = pl_deadline_passed(next_ns);
 
         master_tick(supervisor, &next_ns);
-        if (late || !master->linking || pl_supervise_poll(supervisor, next_ns, NULL) != PL_OK) {
+        if (late || !supervisor->master.linking || pl_supervise_poll(supervisor, next_ns, NULL) != PL_OK) {
             break;
         }
     }
@@ -744,57 +669,36 @@ static void notify_late_hosts(struct pl_supervisor *supervisor)
 /* Leave no process: first here, then on the workers as they report. Their sessions end last. */
 static void finish(struct pl_supervisor *supervisor)
 {
-    struct master *master = supervisor->state;
     int64_t deadline_ns;
 
-    for (size_t i = 0; i < master->sessions.count; i++) {
-        if (master->sessions.items[i].link) {
-            send_result(supervisor, master->sessions.items[i].link);
-        }
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        send_result(supervisor, supervisor->sessions.items[i].link);
     }
-    master->result_sent = true;
+    supervisor->master.result_sent = true;
     pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
     notify_late_hosts(supervisor);
     await_open_sessions(supervisor);
     deadline_ns = pl_deadline_after_ns(DONE_WAIT_NS);
-    while (!workers_done(master) && pl_supervise_wait(supervisor, deadline_ns)) {
+    while (!workers_done(supervisor) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
-int pl_master_run(struct pl_supervisor *supervisor)
+static void close_links(struct pl_supervisor *supervisor)
 {
-    static const struct pl_role role = {.ended = master_ended,
-                                        .frames = master_frames,
-                                        .frames_count = PL_ARRAY_ITEMS(master_frames),
-                                        .gone = master_gone,
-                                        .tick = master_tick,
-                                        .prepare_tick = open_sessions,
-                                        .waits = master_waits};
-    struct master master = {.sessions = PL_SESSIONS_NONE, .left_early = PL_EXIT_REPORT_NONE};
-    struct pl_error error = PL_ERROR_NONE;
-    bool report_only;
-    int exit_code;
-    enum pl_status status;
-
-    supervisor->role = &role;
-    supervisor->state = &master;
-    status = begin_links(supervisor, &error);
-    status = status == PL_OK ? pl_supervise_prepare(supervisor, &error) : status;
-    pl_supervise_fail_status(supervisor, status, &error);
-    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE && master.can_link) {
-        drop_links(supervisor);
-    }
-    report_only = supervisor->failed;
-    /* the platform may end us once it knows of the failure */
-    exit_code = report_only ? pl_supervise_finish(supervisor) : 0;
-    status = run_job(supervisor, &error);
-    pl_supervise_fail_status(supervisor, status, &error);
-    finish(supervisor);
-    exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
-    pl_supervise_end_sync(supervisor);
     pl_supervise_kill_all(supervisor, false); /* ends the sessions, and thereby the workers */
-    pl_sessions_close(&master.sessions);
-    supervisor->role = NULL;
-    return exit_code;
+    pl_sessions_close(supervisor);
 }
+
+const struct pl_role pl_master_role = {.ended = master_ended,
+                                       .frames = master_frames,
+                                       .frames_count = PL_ARRAY_ITEMS(master_frames),
+                                       .gone = master_gone,
+                                       .tick = master_tick,
+                                       .prepare_tick = open_sessions,
+                                       .waits = master_waits,
+                                       .prepare = prepare,
+                                       .unlink = drop_links,
+                                       .run = run_job,
+                                       .finish = finish,
+                                       .close = close_links};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resolves the names of all hosts in a child process, with retries until the join timeout. */
-#include "entrypoint/supervise/peers.h"
+#include "entrypoint/supervise/process.h"
+#include "entrypoint/supervise/supervise.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -155,21 +156,30 @@ static enum pl_status make_own_known(const struct pl_job *job, int64_t deadline_
     return status;
 }
 
-_Noreturn static void resolve_all(const struct pl_supervisor *supervisor, bool others, int fd)
+/* What the child that looks the names up gets. */
+struct search {
+    const struct pl_supervisor *supervisor;
+    bool others;
+    int near_fd, far_fd; /* the supervisor's end of the link, and the child's */
+};
+
+static int resolve_all(void *search_at)
 {
-    const struct pl_job *job = supervisor->job;
-    const bool linked = supervisor->plan->link != PL_LAUNCH_PLAN_LINK_NONE;
-    const int64_t deadline_ns = pl_deadline_after_ns(supervisor->join_timeout_ns);
+    const struct search *search = search_at;
+    const struct pl_job *job = search->supervisor->job;
+    const bool linked = search->supervisor->plan->link != PL_LAUNCH_PLAN_LINK_NONE;
+    const int64_t deadline_ns = pl_deadline_after_ns(search->supervisor->join_timeout_ns);
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES] = "";
     struct pl_error error = PL_ERROR_NONE;
     struct pl_link link = PL_LINK_NONE;
     enum pl_status status;
 
-    if (pl_link_open(&link, fd, NULL) != PL_OK) {
-        _exit(1);
+    close(search->near_fd);
+    if (pl_link_open(&link, search->far_fd, NULL) != PL_OK) {
+        return 1;
     }
     status = make_own_known(job, deadline_ns, &error);
-    for (size_t i = 0; others && i < job->hosts.count && status == PL_OK; i++) {
+    for (size_t i = 0; search->others && i < job->hosts.count && status == PL_OK; i++) {
         if ((int)i != job->host_index) {
             status = await_other(job->hosts.items[i], linked, deadline_ns, &error);
         }
@@ -180,7 +190,7 @@ _Noreturn static void resolve_all(const struct pl_supervisor *supervisor, bool o
     if (PL_LINK_SEND(&link, PL_FRAME_RESULT, NULL, status == PL_OK ? "0" : "1", text) == PL_OK) {
         pl_link_drain(&link, pl_deadline_after_ns(PL_NS_PER_S));
     }
-    _exit(0);
+    return 0;
 }
 
 struct answer {
@@ -228,6 +238,8 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, s
 {
     static const struct pl_frame_rule frames[] = {{PL_FRAME_RESULT, PL_CONNECTION_RESOLVER, 2, answered}};
     static const struct pl_role role = {.frames = frames, .frames_count = 1, .gone = resolver_gone};
+    struct search search = {.supervisor = supervisor, .others = others};
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     struct answer answer = {.known = false};
     struct pl_connection *resolver;
     enum pl_status status;
@@ -240,15 +252,16 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, s
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         return pl_error_errno(reterr, "make a socket pair");
     }
-    pid = fork();
-    if (pid == 0) {
-        close(pair[0]);
-        resolve_all(supervisor, others, pair[1]);
-    }
+    search.near_fd = pair[0];
+    search.far_fd = pair[1];
+    setup.argv = (const char *const[]){"the search for host names", NULL};
+    setup.run = resolve_all;
+    setup.context = &search;
+    status = pl_process_spawn(&setup, &pid, reterr);
     close(pair[1]);
-    if (pid < 0) {
+    if (status != PL_OK) {
         close(pair[0]);
-        return pl_error_errno(reterr, "fork");
+        return status;
     }
     status = pl_supervise_add(supervisor, PL_CONNECTION_RESOLVER, pair[0], &resolver, reterr);
     if (status == PL_OK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts programs with fork and exec, explains why a program cannot start, and ends trees of processes. */
+/* Starts programs with fork and exec, explains why one cannot start, ends trees of processes, and reads counters. */
 #include "entrypoint/supervise/process.h"
 
 #include "base/clock.h"
@@ -9,9 +9,9 @@
 #include "base/memory.h"
 #include "entrypoint/proc/proc.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 
 #define RUN_NAP_NS PL_NS_PER_MS
 
-enum { MOST_ANSWER_BYTES = 1 << 20 };
+enum { MOST_ANSWER_BYTES = 1 << 20, COUNTERS_MAX_BYTES = 4096 };
 
 /* The child sends this to its parent if exec failed. */
 struct start_failure {
@@ -95,6 +95,10 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
     struct start_failure failure = {.code = 0};
 
     child_set_up(setup, &failure);
+    if (failure.code == 0 && setup->run) {
+        close(report_fd);
+        _exit(setup->run(setup->context));
+    }
     if (failure.code == 0) {
         if (setup->signals) {
             pl_signals_restore_files(setup->signals);
@@ -177,7 +181,9 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
     ssize_t bytes;
     pid_t pid;
 
-    PL_TRY(pl_file_find_program(setup->argv[0], environment_value(setup->environment, "PATH"), &path, reterr));
+    if (!setup->run) {
+        PL_TRY(pl_file_find_program(setup->argv[0], environment_value(setup->environment, "PATH"), &path, reterr));
+    }
     if (pipe2(pair, O_CLOEXEC) != 0) {
         return pl_error_errno(reterr, "make a pipe");
     }
@@ -185,7 +191,7 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
     report_fd = pair[1];
     pid = fork();
     if (pid < 0) {
-        return pl_error_errno(reterr, "start '%.200s': fork", path);
+        return pl_error_errno(reterr, "start '%.200s': fork", setup->argv[0]);
     }
     if (pid == 0) {
         child_run(setup, path, report_fd);
@@ -201,7 +207,29 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
     if (bytes == (ssize_t)sizeof(failure)) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
         }
-        return raise_start_failure(setup, path, &failure, reterr);
+        return raise_start_failure(setup, path ? path : setup->argv[0], &failure, reterr);
+    }
+    *ret_pid = pid;
+    return PL_OK;
+}
+
+enum pl_status pl_process_start(int namespaces, void (*run)(void *context), void *context, pid_t *ret_pid,
+                                struct pl_error *reterr)
+{
+    const pid_t parent = getpid();
+    const pid_t pid = namespaces == 0 ? fork()
+                                      : (pid_t)syscall(SYS_clone, (unsigned long)namespaces | (unsigned long)SIGCHLD,
+                                                       NULL, NULL, NULL, NULL);
+
+    if (pid < 0) {
+        return pl_error_errno(reterr, "start a process");
+    }
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
+        if (getppid() == ((namespaces & CLONE_NEWPID) != 0 ? 0 : parent)) { /* else the parent ended before prctl() */
+            run(context);
+        }
+        _exit(EXIT_SUCCESS);
     }
     *ret_pid = pid;
     return PL_OK;
@@ -253,21 +281,16 @@ static bool is_spared(pid_t pid, const char *name, enum pl_process_spare spare)
 
 static size_t signal_children(int signal, const pid_t *keep, size_t keep_count, enum pl_process_spare spare)
 {
-    PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
-    const pid_t self = getpid();
-    size_t found = 0;
-    pid_t pid;
+    PL_AUTO_FREE struct pl_proc_entry *below = NULL;
+    size_t count = 0, found = 0;
 
-    if (!directory) {
+    if (pl_proc_list(getpid(), &below, &count, NULL) != PL_OK) {
         return 0;
     }
-    while ((pid = pl_proc_next(directory)) > 0) {
-        struct pl_proc_stat stat;
-
-        if (pid > 1 && pid != self && !is_kept(pid, keep, keep_count) &&
-            pl_proc_read_stat(pid, 0, &stat, NULL) == PL_OK && stat.parent == self &&
-            !is_spared(pid, stat.name, spare)) {
-            kill(pid, signal);
+    for (size_t i = 0; i < count; i++) {
+        if (!below[i].parent && !is_kept(below[i].pid, keep, keep_count) &&
+            !is_spared(below[i].pid, below[i].stat.name, spare)) {
+            kill(below[i].pid, signal);
             found++;
         }
     }
@@ -354,4 +377,29 @@ int pl_process_status_code(int wait_status, bool *ret_signalled)
 {
     *ret_signalled = WIFSIGNALED(wait_status);
     return *ret_signalled ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+/* Returns the number after `name`, which includes the blank after it, from the first of the two files that can be
+ * read. */
+static int64_t count_of(const char *file_v2, const char *file_v1, const char *name)
+{
+    PL_AUTO_FREE char *text = NULL;
+    const char *found;
+
+    if (pl_file_read(file_v2, COUNTERS_MAX_BYTES, &text, NULL, NULL) != PL_OK &&
+        pl_file_read(file_v1, COUNTERS_MAX_BYTES, &text, NULL, NULL) != PL_OK) {
+        return 0;
+    }
+    found = strstr(text, name);
+    return found ? strtoll(found + strlen(name), NULL, 10) : 0;
+}
+
+int64_t pl_process_memory_kills(void)
+{
+    return count_of("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "oom_kill ");
+}
+
+int64_t pl_process_refused_forks(void)
+{
+    return count_of("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events", "max ");
 }

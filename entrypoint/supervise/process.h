@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Starts programs, and kills whole trees of them. */
+/** Starts programs, kills whole trees of them, and reads what the kernel counts of them. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 #define PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 
@@ -11,6 +11,10 @@
 
 struct pl_process_setup {
     const char *const *argv; /* ends with NULL; an argv[0] without '/' is looked up in the PATH of `environment` */
+    /* in place of the program, whose name is for messages alone: the child, a copy of this process, calls it with
+     * `context`, and ends with its result as exit code. Its signals and descriptors are those of this process. */
+    int (*run)(void *context);
+    void *context;
     char *const *environment;
     const char *cwd;                    /* NULL: the caller's directory */
     const struct pl_signals *signals;   /* the signal handling to restore; NULL: it was not changed */
@@ -47,6 +51,13 @@ enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t dead
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * Starts a process of this program, which calls `run` and ends with code 0 unless `run` ends it otherwise. It gets
+ * SIGKILL when the calling thread ends, and has namespaces of its own, as clone(2) has them; 0: none.
+ */
+enum pl_status pl_process_start(int namespaces, void (*run)(void *context), void *context, pid_t *ret_pid,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Makes this process the parent of orphaned descendants (a subreaper), unless it is process 1, so that none can escape.
  * If the system refuses, as emulators and some sandboxes do, it warns: processes that leave their group may then be
  * left running.
@@ -71,5 +82,12 @@ void pl_process_close_range(int first_fd, int last_fd);
 
 /** Returns the exit code, or the number of the signal if `*ret_signalled`. */
 int pl_process_status_code(int wait_status, bool *ret_signalled);
+
+/**
+ * How many processes of this container's control groups, of version 2 or 1, were killed because the memory limit was
+ * reached, and how often the limit of processes and threads refused one; 0 if it cannot be known.
+ */
+int64_t pl_process_memory_kills(void);
+int64_t pl_process_refused_forks(void);
 
 #endif

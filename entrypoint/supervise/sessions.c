@@ -3,12 +3,12 @@
  * Opens the master's ssh sessions to the workers, repeatedly until each is up, and keeps the reason of the last
  * failure.
  */
-#include "entrypoint/supervise/sessions.h"
+#include "entrypoint/supervise/supervise.h"
 
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "entrypoint/ssh/disconnect.h"
+#include "entrypoint/ssh/relay.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
@@ -27,47 +27,47 @@
 
 enum { SHOWN_HOSTS = 5 };
 
-enum pl_status pl_sessions_make(struct pl_supervisor *supervisor, struct pl_sessions *sessions, struct pl_error *reterr)
+enum pl_status pl_sessions_make(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct pl_launch_plan *plan = supervisor->plan;
 
-    sessions->begun_ns = pl_clock_now_ns();
+    supervisor->sessions.begun_ns = pl_clock_now_ns();
     if (plan->link == PL_LAUNCH_PLAN_LINK_NONE || plan->hosts.count + plan->outside_hosts.count < 2) {
         return PL_OK;
     }
-    sessions->items =
-        pl_memory_new(plan->hosts.count - 1 + plan->outside_hosts.count, sizeof(*sessions->items), reterr);
-    if (!sessions->items) {
+    supervisor->sessions.items =
+        pl_memory_new(plan->hosts.count - 1 + plan->outside_hosts.count, sizeof(*supervisor->sessions.items), reterr);
+    if (!supervisor->sessions.items) {
         return PL_MEMORY;
     }
     for (size_t i = 1; i < plan->hosts.count; i++) {
-        sessions->items[sessions->count++] = (struct pl_session){.host = plan->hosts.items[i], .ssh_stderr_fd = -1};
+        supervisor->sessions.items[supervisor->sessions.count++] =
+            (struct pl_session){.host = plan->hosts.items[i], .ssh_stderr_fd = -1};
     }
     for (size_t i = 0; i < plan->outside_hosts.count; i++) {
-        sessions->items[sessions->count++] =
+        supervisor->sessions.items[supervisor->sessions.count++] =
             (struct pl_session){.host = plan->outside_hosts.items[i], .ssh_stderr_fd = -1, .outside = true};
     }
     return PL_OK;
 }
 
-enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_sessions *sessions,
-                                   struct pl_error *reterr)
+enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv hosts = PL_STRV_NONE;
 
-    PL_TRY(pl_supervise_open_ssh(supervisor, &sessions->sshd, reterr));
-    PL_TRY(pl_sshd_prepare_client(&sessions->sshd, &supervisor->rundir, reterr));
+    PL_TRY(pl_supervise_open_ssh(supervisor, reterr));
+    PL_TRY(pl_sshd_prepare_client(&supervisor->sshd, &supervisor->rundir, reterr));
     pl_strv_add_all(&hosts, &supervisor->plan->hosts);
     pl_strv_add_all(&hosts, &supervisor->plan->outside_hosts);
     PL_TRY(pl_strv_check(&hosts, reterr));
-    PL_TRY(pl_sshd_save_hosts(&sessions->sshd, &supervisor->rundir, supervisor->job->current_host, &hosts, reterr));
-    sessions->begun_ns = pl_clock_now_ns();
+    PL_TRY(pl_sshd_save_hosts(&supervisor->sshd, &supervisor->rundir, supervisor->job->current_host, &hosts, reterr));
+    supervisor->sessions.begun_ns = pl_clock_now_ns();
     return PL_OK;
 }
 
 /* Open one ssh session, whose stdin and stdout are the link. */
-static enum pl_status open_session(struct pl_supervisor *supervisor, const struct pl_sessions *sessions,
-                                   struct pl_session *session, struct pl_error *reterr)
+static enum pl_status open_session(struct pl_supervisor *supervisor, struct pl_session *session,
+                                   struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
@@ -77,7 +77,7 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, const struc
     pid_t pid;
 
     PL_TRY(
-        pl_sshd_client(&sessions->sshd, supervisor->rundir.path, session->host, PL_SSHD_LINK_COMMAND, &argv, reterr));
+        pl_sshd_client(&supervisor->sshd, supervisor->rundir.path, session->host, PL_SSHD_LINK_COMMAND, &argv, reterr));
     pl_file_close_at(&session->ssh_stderr_fd);
     session->ssh_stderr_fd = memfd_create("ssh", MFD_CLOEXEC);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -98,22 +98,21 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, const struc
     }
     PL_TRY(pl_supervise_add(supervisor, PL_CONNECTION_WORKER, pair[0], &session->link, reterr));
     session->link->pid = pid;
-    session->link->index = (int)(session - sessions->items);
+    session->link->index = (int)(session - supervisor->sessions.items);
     session->next_try_ns = PL_DEADLINE_NEVER;
     PL_TRY(PL_LINK_SEND(&session->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host));
     pl_supervise_forward_stop(supervisor, session->link); /* a host that still prepares takes it too */
     return PL_OK;
 }
 
-enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, struct pl_sessions *sessions, int64_t *next_ns,
-                                    struct pl_error *reterr)
+enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, int64_t *next_ns, struct pl_error *reterr)
 {
-    for (size_t i = 0; i < sessions->count; i++) {
-        struct pl_session *session = &sessions->items[i];
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        struct pl_session *session = &supervisor->sessions.items[i];
 
         if (!session->link && pl_deadline_passed(session->next_try_ns)) {
             session->next_try_ns = pl_deadline_after_ns(TRY_SELDOM_NS); /* in case that it fails */
-            PL_TRY(open_session(supervisor, sessions, session, reterr));
+            PL_TRY(open_session(supervisor, session, reterr));
         }
         if (session->next_try_ns < *next_ns) {
             *next_ns = session->next_try_ns;
@@ -122,11 +121,11 @@ enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, struct pl_
     return PL_OK;
 }
 
-struct pl_session *pl_sessions_find(const struct pl_sessions *sessions, const struct pl_connection *connection)
+struct pl_session *pl_sessions_find(const struct pl_supervisor *supervisor, const struct pl_connection *connection)
 {
-    for (size_t i = 0; i < sessions->count; i++) {
-        if (sessions->items[i].link == connection) {
-            return &sessions->items[i];
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        if (supervisor->sessions.items[i].link == connection) {
+            return &supervisor->sessions.items[i];
         }
     }
     return NULL;
@@ -168,21 +167,21 @@ static void read_reason(struct pl_session *session)
     snprintf(session->reason, sizeof(session->reason), "%.180s", line[0] != '\0' ? line : "the session ended");
 }
 
-void pl_sessions_failed(const struct pl_sessions *sessions, struct pl_session *session)
+void pl_sessions_failed(const struct pl_supervisor *supervisor, struct pl_session *session)
 {
-    bool often = pl_clock_now_ns() - sessions->begun_ns < OFTEN_NS;
+    bool often = pl_clock_now_ns() - supervisor->sessions.begun_ns < OFTEN_NS;
 
     read_reason(session);
     session->next_try_ns =
         session->refused ? PL_DEADLINE_NEVER : pl_deadline_after_ns(often ? TRY_AGAIN_NS : TRY_SELDOM_NS);
 }
 
-size_t pl_sessions_missing(const struct pl_sessions *sessions, bool outside, struct pl_text *text)
+size_t pl_sessions_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text)
 {
     size_t missing = 0;
 
-    for (size_t i = 0; i < sessions->count; i++) {
-        const struct pl_session *session = &sessions->items[i];
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        const struct pl_session *session = &supervisor->sessions.items[i];
 
         if (!session->ready && !session->refused && (outside || !session->outside) && ++missing <= SHOWN_HOSTS &&
             text) {
@@ -196,13 +195,13 @@ size_t pl_sessions_missing(const struct pl_sessions *sessions, bool outside, str
     return missing;
 }
 
-void pl_sessions_close(struct pl_sessions *sessions)
+void pl_sessions_close(struct pl_supervisor *supervisor)
 {
-    for (size_t i = 0; i < sessions->count; i++) {
-        pl_file_close_at(&sessions->items[i].ssh_stderr_fd);
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        pl_file_close_at(&supervisor->sessions.items[i].ssh_stderr_fd);
     }
-    free(sessions->items);
-    sessions->items = NULL;
-    sessions->count = 0;
-    pl_sshd_close(&sessions->sshd);
+    free(supervisor->sessions.items);
+    supervisor->sessions.items = NULL;
+    supervisor->sessions.count = 0;
+    pl_sshd_close(&supervisor->sshd);
 }

@@ -11,10 +11,8 @@
 #include "entrypoint/output/copier.h"
 #include "entrypoint/output/tail.h"
 #include "entrypoint/proc/delivery.h"
-#include "entrypoint/proc/network.h"
-#include "entrypoint/supervise/cgroup.h"
+#include "entrypoint/proc/proc.h"
 #include "entrypoint/supervise/failure.h"
-#include "entrypoint/supervise/stop_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,6 +52,20 @@ struct shim {
     int stop_number; /* 0, or the signal that the supervisor sent first while the program ran */
     bool catches;    /* a process of the program had a handler for that signal */
 };
+
+void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next)
+{
+    static const bool may_follow[][PL_STOP_RELEASED + 1] = {
+        [PL_STOP_RUNNING] = {[PL_STOP_SAVING] = true, [PL_STOP_HELD] = true},
+        [PL_STOP_SAVING] = {[PL_STOP_SAVING] = true, [PL_STOP_HELD] = true, [PL_STOP_RELEASED] = true},
+        [PL_STOP_HELD] = {[PL_STOP_SAVING] = true, [PL_STOP_RELEASED] = true},
+        /* a host that connects is asked too, and the master may decide again what was decided here */
+        [PL_STOP_RELEASED] = {[PL_STOP_SAVING] = true, [PL_STOP_RELEASED] = true},
+    };
+
+    PL_BUG_IF(!may_follow[*state][next]);
+    *state = next;
+}
 
 /* Handle Control-Z at a terminal whose foreground group is the program alone. No shell could ever continue it, so it is
  * continued at once: process 1 of a container ignores Control-Z as well. */
@@ -199,15 +211,16 @@ static void handle_stop(struct shim *shim, int number)
         return;
     }
     shim->stop_number = number;
-    shim->catches = pl_delivery_catches(number);
+    shim->catches = pl_delivery_begin_if_caught(&shim->delivery, number);
+    if (shim->catches) {
+        shim->sent_end = true;
+        shim->look_ns = pl_deadline_after_ns(LOOK_NS);
+    }
     snprintf(rank, sizeof(rank), "%d", shim->options->rank);
     if (PL_LINK_SEND(shim->link, PL_FRAME_CATCHES, NULL, rank, shim->catches ? "1" : "0") != PL_OK) {
         pl_link_close(shim->link);
     }
     pl_stop_go(&shim->state, shim->catches ? PL_STOP_SAVING : PL_STOP_HELD);
-    if (shim->catches) {
-        forward_signal(shim, number);
-    }
 }
 
 static void handle_release(struct shim *shim)
@@ -377,7 +390,7 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     return pl_process_spawn(&setup, &shim->pid, reterr);
 }
 
-/* Send a rank's number first: if the shim is killed, nothing else reports it. apart.c also needs the number of
+/* Send a rank's number first: if the shim is killed, nothing else reports it. ranks.c also needs the number of
  * connections that the host had accepted before the program began; "" if it is not known. */
 static void send_hello(const struct pl_shim_options *options, struct pl_link *link)
 {
@@ -388,7 +401,7 @@ static void send_hello(const struct pl_shim_options *options, struct pl_link *li
     snprintf(rank, sizeof(rank), "%d", options->rank);
     snprintf(local_size, sizeof(local_size), "%d", options->local_size);
     pl_cpus_print_own(&cpus);
-    if (pl_network_accepted(&count, NULL) == PL_OK) {
+    if (pl_proc_accepted(&count, NULL) == PL_OK) {
         snprintf(accepted, sizeof(accepted), "%" PRIu64, count);
     }
     if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "shim", options->host, rank, local_size, pl_text_string(&cpus),
@@ -520,7 +533,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
                         .stdout_copier = {.fd = -1}};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
-    int64_t kills_before = pl_cgroup_memory_kills(), refused_before = pl_cgroup_refused_forks();
+    int64_t kills_before = pl_process_memory_kills(), refused_before = pl_process_refused_forks();
     char folder[PATH_MAX];
 
     set_folders(options->setup.cwd, &shim.copier.tail.cause, folder);
@@ -552,8 +565,8 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     if (!pl_exit_report_ok(exit_report)) {
         /* The killed process need not be the program itself: for example, a shell whose child was killed ends with
          * 137. */
-        exit_report->out_of_memory = pl_cgroup_memory_kills() > kills_before;
-        if (pl_cgroup_refused_forks() > refused_before) {
+        exit_report->out_of_memory = pl_process_memory_kills() > kills_before;
+        if (pl_process_refused_forks() > refused_before) {
             add_note(exit_report, "the container's limit of processes and threads was reached: raise it (docker run "
                                   "--pids-limit), or start fewer loader threads");
         }
@@ -576,7 +589,14 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     wait_for_release(&shim);
 }
 
-/* In the child of a fork: close every descriptor of the supervisor except the link and the signals. */
+/* What the child of a fork gets. */
+struct child {
+    const struct pl_shim_options *options;
+    const struct pl_signals *signals;
+    int link_fd;
+};
+
+/* Close every descriptor of the supervisor except the link and the signals. */
 static void close_others(int link_fd, int signals_fd)
 {
     int low_fd = link_fd < signals_fd ? link_fd : signals_fd;
@@ -587,35 +607,37 @@ static void close_others(int link_fd, int signals_fd)
     pl_process_close_range(high_fd + 1, INT_MAX);
 }
 
-enum pl_status pl_shim_fork_for(const struct pl_shim_options *options, const struct pl_signals *signals, int link_fd,
-                                const int *fds, size_t fds_count, pid_t *ret_pid, struct pl_error *reterr)
+static int run_in_child(void *child_at)
 {
+    const struct child *child = child_at;
     struct pl_link link = PL_LINK_NONE;
     struct pl_exit_report exit_report;
 
-    *ret_pid = fork();
-    if (*ret_pid < 0) {
-        return pl_error_errno(reterr, "fork");
+    close_others(child->link_fd, child->signals->fd);
+    if (pl_link_open(&link, child->link_fd, NULL) != PL_OK) {
+        return 126;
     }
-    if (*ret_pid > 0) {
-        return PL_OK;
-    }
-    if (!options->setup.foreground) {
-        /* A signal to the job's whole group (from a shell or timeout) is only for the supervisor: mpirun would kill its
-         * ranks. */
-        setpgid(0, 0);
-    }
+    pl_shim_run(child->options, child->signals, &link, &exit_report);
+    return pl_exit_report_ok(&exit_report) ? 0 : 1;
+}
+
+enum pl_status pl_shim_fork_for(const struct pl_shim_options *options, const struct pl_signals *signals, int link_fd,
+                                const int *fds, size_t fds_count, pid_t *ret_pid, struct pl_error *reterr)
+{
+    struct child child = {.options = options, .signals = signals, .link_fd = link_fd};
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    int *const wanted[] = {&setup.stdin_fd, &setup.stdout_fd, &setup.stderr_fd};
+
     for (size_t i = 0; i < fds_count; i++) {
-        if (dup2(fds[i], (int)i) < 0) {
-            _exit(126);
-        }
+        *wanted[i] = fds[i];
     }
-    close_others(link_fd, signals->fd);
-    if (pl_link_open(&link, link_fd, NULL) != PL_OK) {
-        _exit(126);
-    }
-    pl_shim_run(options, signals, &link, &exit_report);
-    _exit(pl_exit_report_ok(&exit_report) ? 0 : 1);
+    setup.argv = options->setup.argv;
+    setup.run = run_in_child;
+    setup.context = &child;
+    /* A signal to the job's whole group (from a shell or timeout) is only for the supervisor: mpirun would kill its
+     * ranks. */
+    setup.own_group = !options->setup.foreground;
+    return pl_process_spawn(&setup, ret_pid, reterr);
 }
 
 enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct pl_signals *signals, pid_t *ret_pid,

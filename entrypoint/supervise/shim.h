@@ -27,10 +27,27 @@ enum pl_shim_stdout {
     PL_SHIM_STDOUT_MPIRUN,
 };
 
+/**
+ * The states of a stop, with the names of the table in docs/supervision.md. Each host is in one of them, and so is each
+ * rank's shim. The last state of the table, "over", has no value here: the host's program or the shim has ended then.
+ *
+ * Test  tests/unit/entrypoint/supervise/test_stop_state.c, tests/models/stop.pml
+ */
+enum pl_stop_state {
+    PL_STOP_RUNNING,  /* no stop was requested */
+    PL_STOP_SAVING,   /* a stop was requested: ranks and programs that have a handler for the signal save */
+    PL_STOP_HELD,     /* host: the failure file is written, and others still save; shim: its rank has no handler, and
+                         gets the signal last */
+    PL_STOP_RELEASED, /* no rank saves any more: shims need not wait */
+};
+
+/** Go to the state `next`. A state that may not follow is a bug of ours. */
+void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next);
+
 struct pl_shim_options {
     enum pl_exit_source source;
     enum pl_shim_stdout stdout_as; /* used without `read` */
-    bool without_blocks;           /* the program is mpirun: see entrypoint/output/abort_blocks.h */
+    bool without_blocks;           /* the program is mpirun: see entrypoint/output/copier.h */
     int rank;                      /* -1: the program is not a rank */
     /* gets the bytes that the program prints to STDOUT_FILENO or STDERR_FILENO, which then both pass through the shim
      * by whole lines, also to a terminal; NULL: nobody */

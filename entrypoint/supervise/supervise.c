@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "entrypoint/supervise/cgroup.h"
-#include "entrypoint/supervise/exec.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
@@ -48,7 +46,8 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
                                          .failure = failure,
                                          .rundir = PL_RUNDIR_NONE,
                                          .exit_report = PL_EXIT_REPORT_NONE,
-                                         .main_report = PL_EXIT_REPORT_NONE};
+                                         .main_report = PL_EXIT_REPORT_NONE,
+                                         .master = {.left_early = PL_EXIT_REPORT_NONE}};
     supervisor->heartbeat_timeout_ns = job->settings.silence_ns;
     supervisor->join_timeout_ns = job->settings.peer_wait_ns;
     supervisor->sync_budget_ns = job->settings.intermediate_ns;
@@ -58,7 +57,7 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
     supervisor->early_end_ns = EARLY_END_NS;
     supervisor->watch.hang_ns = job->settings.hang_ns;
     supervisor->hang.ends = strcmp(job->settings.hang_action, "end") == 0;
-    supervisor->memory_kills = pl_cgroup_memory_kills();
+    supervisor->memory_kills = pl_process_memory_kills();
     pl_apart_open(&supervisor->apart, job);
     pl_process_adopt_orphans();
 }
@@ -147,7 +146,6 @@ enum pl_status pl_supervise_set_early_plan(struct pl_supervisor *supervisor, str
 enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)
 {
-    struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
     supervisor->plan = plan;
@@ -160,20 +158,17 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         supervisor->watch.hang_ns == 0) {
         return PL_OK;
     }
-    status = open_rundir(supervisor, plan, &error);
+    status = open_rundir(supervisor, plan, reterr);
     if (status == PL_OK) {
         status = pl_watch_prepare(&supervisor->watch, supervisor->job, &supervisor->rundir,
-                                  plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE, supervisor->environment, &error);
+                                  plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE, supervisor->environment, reterr);
     }
     if (status != PL_OK) {
         pl_rundir_close(&supervisor->rundir);
         if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
-            if (reterr) {
-                *reterr = error;
-            }
             return status;
         }
-        pl_log_error(&error, "the job runs without a link between its hosts, without reports of its ranks, and without "
+        pl_log_error(reterr, "the job runs without a link between its hosts, without reports of its ranks, and without "
                              "a watch for hangs");
         plan->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
         plan->link = PL_LAUNCH_PLAN_LINK_NONE;
@@ -219,9 +214,11 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
     return PL_OK;
 }
 
-static bool is_live_shim(const struct pl_connection *connection)
+/* Whether it is the live shim of a program of these kinds. */
+static bool runs(const struct pl_connection *connection, unsigned sources)
 {
-    return connection->kind == PL_CONNECTION_SHIM && !connection->ended && !connection->dropped;
+    return connection->kind == PL_CONNECTION_SHIM && !connection->ended && !connection->dropped &&
+           pl_exit_source_in(connection->source, sources);
 }
 
 static bool is_host_link(const struct pl_connection *connection)
@@ -238,10 +235,10 @@ static void send_stop(struct pl_connection *shim, int number)
     shim->dropped = PL_LINK_SEND(&shim->link, PL_FRAME_STOP, NULL, text) != PL_OK;
 }
 
-void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_exit_source source, int number)
+void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int number)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (is_live_shim(supervisor->connections[i]) && supervisor->connections[i]->source == source) {
+        if (runs(supervisor->connections[i], sources)) {
             send_stop(supervisor->connections[i], number);
         }
     }
@@ -265,14 +262,12 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
         }
     }
     if (!supervisor->ranks_seen) {
-        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_TORCHRUN,
-                            SIGTERM); /* the agent still looks for the other hosts */
+        pl_supervise_signal(supervisor, PL_EXIT_SET(TORCHRUN), SIGTERM); /* the agent still looks for the others */
     }
 }
 
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
-    const enum pl_exit_source programs[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_RANK, PL_EXIT_SOURCE_STEP};
     const bool first = supervisor->stop_number == 0;
     int64_t early_ns;
     char name[16];
@@ -292,15 +287,21 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
         pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
                (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop_ns) / PL_NS_PER_S));
     }
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(programs); i++) {
-        pl_supervise_signal(supervisor, programs[i], number);
-    }
+    pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(RANK) | PL_EXIT_SET(STEP), number);
     for (size_t i = 0; first && i < supervisor->connections_count; i++) {
         /* a worker that still prepares gets it too */
         if (is_host_link(supervisor->connections[i]) || supervisor->connections[i]->kind == PL_CONNECTION_WORKER) {
             pl_supervise_forward_stop(supervisor, supervisor->connections[i]);
         }
     }
+}
+
+void pl_supervise_refuse(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_frame *frame)
+{
+    (void)supervisor;
+    (void)frame;
+    connection->dropped = true;
 }
 
 void pl_supervise_take_stop(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -324,10 +325,10 @@ void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_conne
     }
 }
 
-bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_exit_source source)
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned sources)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (is_live_shim(supervisor->connections[i]) && supervisor->connections[i]->source == source) {
+        if (runs(supervisor->connections[i], sources)) {
             return true;
         }
     }
@@ -412,15 +413,15 @@ static void handle_signal(struct pl_supervisor *supervisor, int number)
     case SIGUSR1:
     case SIGUSR2:
     case SIGWINCH:
-        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, number);
-        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_RANK, number);
+        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(RANK), number);
         break;
     default:
         break;
     }
 }
 
-static void reap(struct pl_supervisor *supervisor)
+/* Returns whether this process still has children. */
+static bool reap(struct pl_supervisor *supervisor)
 {
     pid_t pid;
 
@@ -428,6 +429,7 @@ static void reap(struct pl_supervisor *supervisor)
         pid = waitpid(-1, NULL, WNOHANG);
         pl_watch_note_child_end(&supervisor->watch, pid);
     } while (pid > 0 || (pid < 0 && errno == EINTR));
+    return pid == 0;
 }
 
 static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -455,7 +457,7 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
 static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
-    int64_t kills = pl_cgroup_memory_kills();
+    int64_t kills = pl_process_memory_kills();
 
     exit_report.out_of_memory = kills > supervisor->memory_kills;
     if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->holding.state == PL_STOP_RELEASED &&
@@ -475,17 +477,56 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
 {
     struct pl_exit_report exit_report;
 
-    if (frame->type == PL_FRAME_BEGUN) {
-        connection->begun = true;
+    if (frame->type != PL_FRAME_ENDED) {
+        connection->begun = connection->begun || frame->type == PL_FRAME_BEGUN;
+        if (frame->type == PL_FRAME_SUSPENDED) {
+            pl_supervise_note_suspended(supervisor, connection, frame);
+        }
         notify_frame(supervisor, connection, frame);
-    } else if (frame->type == PL_FRAME_CATCHES) {
-        notify_frame(supervisor, connection, frame);
-    } else if (frame->type == PL_FRAME_SUSPENDED) {
-        pl_supervise_note_suspended(supervisor, frame);
-        notify_frame(supervisor, connection, frame);
-    } else if (frame->type == PL_FRAME_ENDED && pl_exit_report_receive(frame, &exit_report, NULL) == PL_OK) {
+    } else if (pl_exit_report_receive(frame, &exit_report, NULL) == PL_OK) {
         handle_exit_report(supervisor, connection, &exit_report);
     }
+}
+
+/* Start the frame's words as a program, with the environment of this container. */
+static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                                  const struct pl_frame *frame, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
+    pid_t pid;
+    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_EXEC,
+                                      .rank = -1,
+                                      .host = supervisor->job->current_host,
+                                      .progress_ns = PL_BARS_KEEP, /* the caller may be a terminal */
+                                      .program_words = 1,
+                                      .setup = PL_PROCESS_SETUP_NONE};
+
+    for (size_t i = 0; i < frame->count; i++) {
+        pl_strv_add(&argv, frame->fields[i]);
+    }
+    PL_TRY(pl_strv_check(&argv, reterr));
+    PL_TRY(pl_environment_new_copy(supervisor->job->process, &environment, reterr));
+    PL_TRY(pl_environment_set(environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr));
+    options.setup.argv = (const char *const *)argv.items;
+    options.setup.environment = pl_environment_strings(environment);
+    options.setup.cwd = supervisor->job->paths.base;
+    PL_TRY(pl_shim_fork_for(&options, supervisor->signals, connection->link.fd, connection->link.fds,
+                            connection->link.fds_count, &pid, reterr));
+    pl_watch_note_exec(&supervisor->watch, argv.items[0], pid);
+    return PL_OK;
+}
+
+void pl_supervise_exec(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (frame->type == PL_FRAME_EXEC && frame->count > 0 && connection->link.fds_count > 0 &&
+        start_words(supervisor, connection, frame, &error) != PL_OK) {
+        pl_log_error(&error, "run '%s' for another program", frame->fields[0]);
+    }
+    /* the connection now belongs to the shim; or, after a failure, its client sees the end */
+    connection->dropped = true;
 }
 
 static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -535,7 +576,7 @@ static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection
         } else if (connection->kind == PL_CONNECTION_SHIM) {
             handle_shim_frame(supervisor, connection, &frame);
         } else if (connection->kind == PL_CONNECTION_EXEC) {
-            pl_exec_run(supervisor, connection, &frame);
+            pl_supervise_exec(supervisor, connection, &frame);
         } else if (frame.type != PL_FRAME_HEARTBEAT) {
             notify_frame(supervisor, connection, &frame);
         }
@@ -564,7 +605,7 @@ static void accept_connection(struct pl_supervisor *supervisor)
 void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *connection, enum pl_frame_type type,
                        const char *const *fields, size_t count)
 {
-    if (!connection->dropped && pl_link_send(&connection->link, type, fields, count, NULL) != PL_OK) {
+    if (connection && !connection->dropped && pl_link_send(&connection->link, type, fields, count, NULL) != PL_OK) {
         connection->dropped = true;
         notify_gone(supervisor, connection, "it takes no more messages");
     }
@@ -679,8 +720,7 @@ static bool survives_kill(const struct pl_connection *connection, bool links)
         /* also a link that is being made: the host may have accepted it already */
         return links && !connection->dropped;
     }
-    return is_live_shim(connection) &&
-           (connection->source == PL_EXIT_SOURCE_SYNC || (links && connection->source == PL_EXIT_SOURCE_SSHD));
+    return runs(connection, PL_EXIT_SET(SYNC) | (links ? PL_EXIT_SET(SSHD) : 0));
 }
 
 void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
@@ -695,8 +735,7 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
         }
     }
     /* The children of a killed process become ours, so every round reaches one more generation. */
-    while (pl_process_signal_children(SIGKILL, keep, keep_count) > 0) {
-        reap(supervisor);
+    while (reap(supervisor) && pl_process_signal_children(SIGKILL, keep, keep_count) > 0) {
         if (pl_deadline_passed(deadline_ns)) {
             pl_log(PL_LOG_WARNING, "some processes do not end although they were killed");
             break;

@@ -14,12 +14,10 @@
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/ssh/sshd.h"
-#include "entrypoint/supervise/apart.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
-#include "entrypoint/supervise/hang.h"
 #include "entrypoint/supervise/holding.h"
-#include "entrypoint/supervise/placement.h"
+#include "entrypoint/supervise/ranks.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/signals.h"
 #include "entrypoint/supervise/watch.h"
@@ -33,7 +31,7 @@ enum pl_connection_kind {
     PL_CONNECTION_RESOLVER,  /* the process that looks up names */
     PL_CONNECTION_WORKER,    /* the master's link to a worker */
     PL_CONNECTION_MASTER,    /* a worker's link to the master */
-    PL_CONNECTION_EXEC,      /* a client that wants a program run, see exec.h */
+    PL_CONNECTION_EXEC,      /* a client that wants a program run, see pl_supervise_exec() */
 };
 
 /** A link and its peer. */
@@ -83,6 +81,79 @@ struct pl_role {
     void (*prepare_tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
     /* whether pl_supervise_wait_main() must wait on although the main program has ended */
     bool (*waits)(const struct pl_supervisor *supervisor);
+    /* the parts of pl_supervise_run(): begins to link the hosts and prepares this one; drops the links that the plan
+     * does not have; runs the program, or only reports an earlier failure; tells the other hosts how the job ended, and
+     * ends all processes; ends the links */
+    enum pl_status (*prepare)(struct pl_supervisor *supervisor, struct pl_error *reterr);
+    void (*unlink)(struct pl_supervisor *supervisor);
+    enum pl_status (*run)(struct pl_supervisor *supervisor, struct pl_error *reterr);
+    void (*finish)(struct pl_supervisor *supervisor);
+    void (*close)(struct pl_supervisor *supervisor);
+};
+
+/**
+ * If nothing has happened on any of the job's hosts for PACELINE_HANG_S, the job hangs: the master has `paceline
+ * stacks` print to the log what each rank is doing. Then the job is left running, or, with PACELINE_HANG_ACTION=end, it
+ * is ended. A worker tells the master whether it is quiet; hosts without a link decide for themselves.
+ */
+struct pl_hang {
+    bool ends;     /* a hang ends the job */
+    bool told;     /* the master was sent that this host is quiet */
+    bool reported; /* this hang was reported */
+};
+
+/** The master's ssh sessions, one to each worker host, whose stdin and stdout are the control link. */
+struct pl_session {
+    const char *host;
+    struct pl_connection *link; /* NULL while there is no session */
+    int ssh_stderr_fd;          /* a file in memory with ssh's stderr */
+    int64_t next_try_ns;        /* PL_DEADLINE_NEVER while a session is up or is being opened */
+    bool outside;               /* the host is not part of the launch, which does not wait for it */
+    bool ready;                 /* the host has confirmed its name, and is prepared */
+    int processes;              /* the number of processes that the host has announced; 0 if it has not */
+    bool program_ended;         /* the host's own program has ended */
+    bool quiet;                 /* nothing happens on the host, see watch.h */
+    enum pl_apart_state apart;  /* what the host has reported about its ranks */
+    bool done;                  /* no process of the job is left on the host */
+    char reason[400];           /* why the last session failed */
+    bool refused;               /* the host itself gave `reason`: it cannot be linked */
+    bool reached;               /* `reason` is from a session that got further than connecting */
+};
+
+struct pl_sessions {
+    struct pl_session *items; /* hosts[1..] of the plan, then its outside_hosts */
+    size_t count;
+    int64_t begun_ns; /* time at which the first try was due */
+};
+
+/** What the master keeps. */
+struct pl_master {
+    bool can_link;     /* everything that sessions need is there */
+    bool linking;      /* sessions are opened while this host prepares, and while the program runs */
+    bool failure_told; /* the log says that a session could not be opened */
+    bool late_told;    /* the log names the hosts that are late */
+    bool result_sent;  /* a host that connects now gets the result at once */
+    int ranks_ended;   /* on all hosts */
+    /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
+    struct pl_exit_report left_early;
+    int64_t left_early_ns;
+    bool left_early_told;
+};
+
+/** What a worker keeps. */
+struct pl_worker {
+    struct pl_connection *master;
+    struct pl_connection *early; /* the master's connection, until this host is prepared */
+    bool prepared;
+    bool joined, result_known;
+    bool all_ready; /* the master has reported that all hosts are linked */
+    /* this host continues without the master: a master that connects now is not accepted */
+    bool leaving;
+    bool serving; /* sshd runs here, or */
+    /* the program that runs in place of sshd and reports why sshd cannot run */
+    bool refusing;
+    int64_t begun_ns;                           /* when sshd was started */
+    char sshd_words[PL_EXIT_REPORT_TAIL_BYTES]; /* the last lines of sshd, once it has ended */
 };
 
 struct pl_supervisor {
@@ -93,7 +164,10 @@ struct pl_supervisor {
     struct pl_rundir rundir;
     struct pl_environment *environment; /* for programs of the plan; NULL without a plan */
     const struct pl_role *role;
-    void *state; /* the state of the role */
+    struct pl_sshd sshd;
+    struct pl_sessions sessions;
+    struct pl_master master;
+    struct pl_worker worker;
     /* the role calls it once it listens to the other hosts: fetches the code, makes the plan, installs requirements;
      * NULL after that */
     enum pl_status (*prepare)(struct pl_supervisor *supervisor, struct pl_error *reterr);
@@ -103,6 +177,7 @@ struct pl_supervisor {
     size_t connections_count, connections_capacity;
 
     bool failed;
+    bool report_only; /* it has failed before its program could start */
     int64_t failed_ns;
     int exit_code;                     /* valid if the job has failed */
     struct pl_exit_report exit_report; /* the report that failed the job, if `exit_report_known` */
@@ -164,6 +239,9 @@ void pl_supervise_close(struct pl_supervisor *supervisor);
 enum pl_status pl_supervise_set_early_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                            struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Returns PL_FAILED if the job has failed, PL_CANCELLED if it is stopped, else PL_OK. */
+enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor) PL_MUST_CHECK;
+
 /**
  * Does everything that must come before the program starts. Errors: PL_CANCELLED if the job is stopped; PL_FAILED if it
  * has failed.
@@ -195,7 +273,10 @@ bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns);
 enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connection_kind kind, int fd,
                                 struct pl_connection **ret_connection, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Sends a frame to another host. If the host takes no more bytes it is lost, and the role's `gone` is called. */
+/**
+ * Sends a frame to another host, if it is linked: `connection` may be NULL. If the host takes no more bytes it is lost,
+ * and the role's `gone` is called.
+ */
 #define PL_SUPERVISE_SEND(supervisor, connection, type, ...)                                                           \
     pl_supervise_send((supervisor), (connection), (type), (const char *const[]){__VA_ARGS__},                          \
                       sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
@@ -206,6 +287,27 @@ void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *c
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Runs the program that an EXEC frame names, for another program of this host, under a shim of its own, and takes
+ * ownership of the connection. A connection whose EXEC frame is not complete is dropped. By it one program of the job
+ * starts another on another host: `ssh HOST` leads to a relay there (ssh/relay.h), which asks the process 1 of that
+ * host.
+ *
+ * The client sends HELLO "exec" and then one EXEC frame: the program's words, and with them one to three descriptors,
+ * which become the program's first standard descriptors. The missing ones are those of process 1, so that the program
+ * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. STOP forwards
+ * a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes, and never
+ * waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients must end
+ * them, and those that are left at the end of the job are killed.
+ *
+ * The socket lies in the run directory. Only this user and root can use it, and programs of another host that have the
+ * job's key.
+ *
+ * Test  tests/integration/exec.sh
+ */
+void pl_supervise_exec(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                       const struct pl_frame *frame);
 
 /** Starts the plan's sidecars, if it has any. */
 enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
@@ -231,8 +333,19 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor);
 /** Waits for the last uploads within their budget, and ends the upload. It cannot fail the job. */
 void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 
-/** Returns true while a program of this kind runs here under a shim. */
-bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_exit_source source);
+/** Returns true while a program of these kinds, a PL_EXIT_SET, runs here under a shim. */
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned sources);
+
+/**
+ * If the plan needs names, make this host's own known to its programs: where it does not resolve, the host's address
+ * and name become a line of /etc/hosts. With `others`, then wait for the names of the job's other hosts, until the
+ * supervisor's join timeout is over or the job is stopped. A child process does it, because the resolver blocks.
+ *
+ * Errors  PL_TIMEOUT names the host, the resolver's reason and the file to change; PL_INVALID, at once, a name of
+ *         another host that leads to this one.
+ * Test    tests/integration/host_names.sh
+ */
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Runs a step to its end. Errors: PL_FAILED if the step fails (the report is kept), or if the job fails because of
@@ -246,8 +359,43 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
                                   const struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Finds the ssh keys of the job, or derives them from its secret. It also does so while the job is being stopped. */
-enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Looks whether this host is quiet. */
+void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns);
+
+/** Decides whether the job hangs, and reports it once. `others_quiet`: nothing happens on any other host. */
+void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet);
+
+/** Call when the reporter, which is a program, has ended. Its last line says what the first program does. */
+void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
+
+/** Makes a session for each worker of the plan; none without a link. Opens nothing. */
+enum pl_status pl_sessions_make(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Finds or makes the keys, and writes the files that ssh needs. Runs a step, which ends every other program of this
+ * host.
+ */
+enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Opens the sessions that are due. `*next_ns` is lowered to the time of the next one. */
+enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, int64_t *next_ns,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns the session over `connection`, or NULL. */
+struct pl_session *pl_sessions_find(const struct pl_supervisor *supervisor, const struct pl_connection *connection);
+
+/** Call when a session's connection is gone before the host was ready: keeps the reason, and tries again later. */
+void pl_sessions_failed(const struct pl_supervisor *supervisor, struct pl_session *session);
+
+/**
+ * Returns how many hosts are not ready and may become so; hosts that are not part of the launch count only with
+ * `outside`. Appends the first of them and the reasons to `text`, which may be NULL.
+ */
+size_t pl_sessions_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text);
+
+void pl_sessions_close(struct pl_supervisor *supervisor);
 
 /**
  * Records why the job failed. The first reason stays, but see pl_supervise_fail_exit(). The exit code becomes 1, or 128
@@ -262,7 +410,12 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
  * Keeps a SUSPENDED frame of this host or of a worker: the first line of the failure names the suspended rank that
  * others waited for.
  */
-void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct pl_frame *frame);
+void pl_supervise_note_suspended(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                                 const struct pl_frame *frame);
+
+/** Drops a connection: this host has not the role that its frame is for. */
+void pl_supervise_refuse(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_frame *frame);
 
 /**
  * Records that the job failed because a program ended. Shortly after the first exit report, one of higher severity may
@@ -317,8 +470,8 @@ void pl_supervise_release(struct pl_supervisor *supervisor);
 /** Writes the failure file, which may be written again. Logs a failure to write it. */
 void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text);
 
-/** Sends STOP with `number` to every live shim of `source`. */
-void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_exit_source source, int number);
+/** Sends STOP with `number` to every live shim of these kinds, a PL_EXIT_SET. */
+void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int number);
 
 /**
  * Kills every process below this one, except the upload of intermediate output and, with `keep_links`, the ssh sessions
@@ -345,12 +498,12 @@ int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor, int64
 int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
 
 /**
- * The two roles: execute the plan; the result is the exit code, and the failure or success file is written. Where
- * the job has failed already, or is stopped before its program starts, they only connect to the other hosts and
- * notify them.
+ * Executes the plan in the role of this host; the result is the exit code, and the failure or success file is written.
+ * Where the job has failed already, or is stopped before its program starts, it only connects to the other hosts and
+ * notifies them.
  */
-int pl_master_run(struct pl_supervisor *supervisor);
-int pl_worker_run(struct pl_supervisor *supervisor);
+extern const struct pl_role pl_master_role;
+int pl_supervise_run(struct pl_supervisor *supervisor);
 
 /** Writes the failure or success file, and returns the exit code. */
 int pl_supervise_finish(struct pl_supervisor *supervisor);

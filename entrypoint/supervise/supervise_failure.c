@@ -33,8 +33,7 @@ static int failure_code(const struct pl_supervisor *supervisor)
  */
 static int severity(const struct pl_exit_report *exit_report)
 {
-    if (exit_report->source != PL_EXIT_SOURCE_RANK && exit_report->source != PL_EXIT_SOURCE_PROGRAM &&
-        exit_report->source != PL_EXIT_SOURCE_SIDECAR && exit_report->source != PL_EXIT_SOURCE_WORKER_SERVER) {
+    if (!pl_exit_source_in(exit_report->source, PL_EXIT_SET(RANK) | PL_EXIT_SET(PROGRAM) | PL_EXIT_SET_SERVERS)) {
         return exit_report->signalled ? KILLED_LAUNCHER : 0;
     }
     if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {
@@ -139,8 +138,10 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
     }
 }
 
-void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct pl_frame *frame)
+void pl_supervise_note_suspended(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                                 const struct pl_frame *frame)
 {
+    (void)connection;
     if (frame->count < 2 || supervisor->failed) {
         return;
     }

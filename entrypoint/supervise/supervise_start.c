@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor's programs: those that are started from a plan, and steps that run to their end. */
+/* The supervisor's programs: those of a plan, steps that run to their end, and the report of a hang. */
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/supervise/blas.h"
 #include "entrypoint/supervise/process.h"
@@ -30,37 +31,20 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
 {
     size_t words = 0;
 
-    switch (source) {
-    case PL_EXIT_SOURCE_PROGRAM:
-    case PL_EXIT_SOURCE_LAUNCHER:
-    case PL_EXIT_SOURCE_TORCHRUN:
-        return supervisor->plan->program_words;
-    case PL_EXIT_SOURCE_STEP:
-        while (argv[words] && strcmp(argv[words], "-c") != 0) {
-            words++;
-        }
-        return words;
-    case PL_EXIT_SOURCE_RANK:
-    case PL_EXIT_SOURCE_DAEMON:
-    case PL_EXIT_SOURCE_SSHD:
-    case PL_EXIT_SOURCE_SIDECAR:
-    case PL_EXIT_SOURCE_WORKER_SERVER:
-    case PL_EXIT_SOURCE_SYNC:
-    case PL_EXIT_SOURCE_STACKS:
-    case PL_EXIT_SOURCE_EXEC:
-        break;
+    if (source != PL_EXIT_SOURCE_STEP) {
+        return pl_exit_source_in(source, PL_EXIT_SET_MAIN) ? supervisor->plan->program_words : 1;
     }
-    return 1;
+    while (argv[words] && strcmp(argv[words], "-c") != 0) {
+        words++;
+    }
+    return words;
 }
 
 /* Parameter servers and the program that they serve write to one log, so their output is written in whole lines. A
  * program that is alone shares its log with no other: its stdout passes for its progress bars alone. */
 static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enum pl_exit_source source)
 {
-    const bool is_training =
-        source == PL_EXIT_SOURCE_PROGRAM || source == PL_EXIT_SOURCE_SIDECAR || source == PL_EXIT_SOURCE_WORKER_SERVER;
-
-    if (!is_training) {
+    if (!pl_exit_source_in(source, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET_SERVERS)) {
         return PL_SHIM_STDOUT_OWN;
     }
     return supervisor->plan->side                                  ? PL_SHIM_STDOUT_LINES
@@ -172,13 +156,6 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
     return begin_ns + (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE ? PROGRAM_GRACE_NS : LAUNCHER_GRACE_NS);
 }
 
-/* Ask the programs of a failed job to end; mpirun ends its ranks itself. */
-static void stop_programs(struct pl_supervisor *supervisor)
-{
-    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, SIGTERM);
-    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_TORCHRUN, SIGTERM);
-}
-
 static bool is_over(const struct pl_supervisor *supervisor)
 {
     const struct pl_role *role = supervisor->role;
@@ -199,7 +176,8 @@ enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct p
             supervisor->role->tick(supervisor, &next_ns);
         }
         if (grace_end(supervisor) != PL_DEADLINE_NEVER && !programs_stopped) {
-            stop_programs(supervisor);
+            /* mpirun ends its ranks itself */
+            pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), SIGTERM);
             programs_stopped = true;
         }
         if (pl_deadline_passed(grace_end(supervisor))) {
@@ -213,8 +191,7 @@ enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct p
             return PL_OK;
         }
         if (!launcher_stopped && pl_deadline_passed(stop_launcher_ns)) {
-            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_LAUNCHER, SIGTERM);
-            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_TORCHRUN, SIGTERM);
+            pl_supervise_signal(supervisor, PL_EXIT_SET(LAUNCHER) | PL_EXIT_SET(TORCHRUN), SIGTERM);
             launcher_stopped = true;
         }
         if (grace_end(supervisor) < next_ns) {
@@ -229,11 +206,8 @@ void pl_supervise_end_sidecars(struct pl_supervisor *supervisor)
 {
     int64_t deadline_ns = pl_deadline_after_ns(SIDECAR_GRACE_NS);
 
-    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SIDECAR, SIGTERM);
-    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_WORKER_SERVER, SIGTERM);
-    while ((pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SIDECAR) ||
-            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_WORKER_SERVER)) &&
-           pl_supervise_wait(supervisor, deadline_ns)) {
+    pl_supervise_signal(supervisor, PL_EXIT_SET_SERVERS, SIGTERM);
+    while (pl_supervise_runs(supervisor, PL_EXIT_SET_SERVERS) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
@@ -260,8 +234,8 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
     int64_t budget_end_ns = pl_deadline_after_ns(supervisor->sync_budget_ns + PL_SUPERVISE_SYNC_GRACE_NS);
     bool aborting = false;
 
-    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SYNC, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SYNC)) {
+    pl_supervise_signal(supervisor, PL_EXIT_SET(SYNC), SIGTERM);
+    while (pl_supervise_runs(supervisor, PL_EXIT_SET(SYNC))) {
         /* a stop may begin meanwhile */
         int64_t stop_ns = pl_supervise_stop_deadline(supervisor, aborting ? PL_SUPERVISE_KILL_NS : ABORT_SYNC_NS);
         int64_t deadline_ns = stop_ns < budget_end_ns ? stop_ns : budget_end_ns;
@@ -271,7 +245,7 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
                 break;
             }
             aborting = true;
-            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SYNC, SIGINT);
+            pl_supervise_signal(supervisor, PL_EXIT_SET(SYNC), SIGINT);
         } else if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
@@ -287,14 +261,17 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
     }
 }
 
+enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor)
+{
+    return supervisor->failed ? PL_FAILED : supervisor->stop_number != 0 ? PL_CANCELLED : PL_OK;
+}
+
 enum pl_status pl_supervise_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     enum pl_status (*prepare)(struct pl_supervisor *, struct pl_error *) = supervisor->prepare;
 
     supervisor->prepare = NULL;
-    if (supervisor->failed || supervisor->stop_number != 0) {
-        return supervisor->failed ? PL_FAILED : PL_CANCELLED;
-    }
+    PL_TRY(pl_supervise_check(supervisor));
     return prepare ? prepare(supervisor, reterr) : PL_OK;
 }
 
@@ -381,9 +358,7 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
     for (size_t i = 0; i < steps->count; i++) {
         PL_AUTO_ENVIRONMENT struct pl_environment *own = NULL;
 
-        if (supervisor->stop_number != 0 || supervisor->failed) {
-            return supervisor->failed ? PL_FAILED : PL_CANCELLED;
-        }
+        PL_TRY(pl_supervise_check(supervisor));
         PL_TRY(pl_environment_new_copy(environment, &own, reterr));
         if (steps->items[i].additions) {
             PL_TRY(pl_environment_add(own, steps->items[i].additions, reterr));
@@ -393,7 +368,7 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
     return PL_OK;
 }
 
-enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr)
+enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct pl_launch_plan_step step;
     enum pl_status status = pl_sshd_plan_keys(supervisor->job, &supervisor->rundir, &step, reterr);
@@ -408,5 +383,89 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
     }
     pl_strv_done(&step.argv);
     PL_TRY(status);
-    return pl_sshd_open(sshd, supervisor->job, &supervisor->rundir, reterr);
+    return pl_sshd_open(&supervisor->sshd, supervisor->job, &supervisor->rundir, reterr);
+}
+
+static bool is_on(const struct pl_supervisor *supervisor)
+{
+    return supervisor->watch.hang_ns > 0 && !supervisor->failed && supervisor->stop_number == 0 &&
+           !supervisor->main_ended;
+}
+
+static double hang_s(const struct pl_supervisor *supervisor)
+{
+    return (double)supervisor->watch.hang_ns / (double)PL_NS_PER_S;
+}
+
+void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns)
+{
+    if (is_on(supervisor)) {
+        pl_watch_look(&supervisor->watch, pl_supervise_runs(supervisor, PL_EXIT_SET(STACKS)), next_ns);
+    }
+}
+
+static enum pl_status start_report(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_FREE char *path = NULL;
+    char own[16];
+
+    PL_TRY(pl_companion_find(supervisor->job->self_path, PL_WATCH_REPORTER, &path, reterr));
+    snprintf(own, sizeof(own), "%d", (int)getpid());
+    setup.argv = (const char *const[]){path, "--below", own, "--log", supervisor->job->current_host, NULL};
+    setup.environment = pl_environment_strings(supervisor->environment);
+    setup.cwd = "/";
+    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_STACKS, &setup, NULL, reterr);
+}
+
+/* Do what the settings ask for after a hang. The line at `place` says what the first program of the report does; "" if
+ * that is not known. */
+static void end_job(struct pl_supervisor *supervisor, const char *place)
+{
+    if (!is_on(supervisor)) {
+        return;
+    }
+    if (!supervisor->hang.ends) {
+        pl_log(PL_LOG_WARNING, "the job keeps running; with PACELINE_HANG_ACTION=end it ends");
+        return;
+    }
+    pl_supervise_fail(
+        supervisor,
+        "the job hangs, nothing has happened on any rank for %.0f s%s%.*s\n"
+        "Next: find out why %s does not return; the log has the stacks of all ranks. If it is only slow, set the "
+        "hyperparameter paceline_hang_s to more seconds; paceline_hang_action=end is what has ended the job.",
+        hang_s(supervisor), place[0] != '\0' ? "; " : "", (int)strcspn(place, "\n"), place,
+        place[0] != '\0' ? "the first call named here" : "the program");
+}
+
+void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)
+{
+    struct pl_hang *hang = &supervisor->hang;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (!is_on(supervisor) || !supervisor->watch.quiet || !others_quiet) {
+        hang->reported = hang->reported && pl_supervise_runs(supervisor, PL_EXIT_SET(STACKS));
+        return;
+    }
+    if (hang->reported) {
+        return;
+    }
+    hang->reported = true;
+    pl_log(PL_LOG_WARNING,
+           "the job hangs: no rank has made progress for %.0f s (PACELINE_HANG_S): no output, no other input or "
+           "output, no collective, no record. What each rank is doing, the one that differs first:",
+           hang_s(supervisor));
+    if (start_report(supervisor, &error) != PL_OK) {
+        pl_log_error(&error, "what the ranks are doing is not shown");
+        end_job(supervisor, "");
+    }
+}
+
+void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
+{
+    const char *tail = exit_report->tail;
+    const size_t bytes = strlen(tail);
+    const char *before = bytes > 0 ? memrchr(tail, '\n', bytes - 1) : NULL;
+
+    end_job(supervisor, !pl_exit_report_ok(exit_report) ? "" : before ? before + 1 : tail);
 }

@@ -4,19 +4,22 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
-#include "entrypoint/proc/network.h"
 #include "entrypoint/proc/proc.h"
 #include "entrypoint/ssh/rundir.h"
+#include "entrypoint/supervise/process.h"
+#include "entrypoint/supervise/supervise.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A host counts as quiet only after this many looks. A look reads a few files of /proc for each process. */
 #define LOOKS 10
@@ -64,7 +67,7 @@ enum pl_status pl_watch_prepare(struct pl_watch *watch, const struct pl_job *job
 /* Whether anything has happened since the last time that something had happened. */
 static bool is_active(struct pl_watch *watch)
 {
-    uint64_t seen = 0, network_bytes = watch->is_trial ? 0 : pl_network_bytes();
+    uint64_t seen = 0, network_bytes = watch->is_trial ? 0 : pl_proc_network_bytes();
     struct stat paceline;
     bool active;
 

@@ -2,7 +2,7 @@
 /**
  * The watch for hangs: every host checks regularly whether its programs have done anything: written or read a byte,
  * finished a collective, read a record, or moved a MiB over the network. Use of CPU or GPU does not count, because a
- * program that waits in MPI or NCCL spins. hang.h says what a hang leads to.
+ * program that waits in MPI or NCCL spins. supervise.h says what a hang leads to.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_WATCH_H
 #define PL_ENTRYPOINT_SUPERVISE_WATCH_H

@@ -3,7 +3,7 @@
  * The worker role: the role of a host that gets the job's result from the master. It runs sshd for the master's
  * session, starts mpirun's daemon when asked, or the host's own program, forwards stop signals and how ranks and
  * programs end, receives the result, leaves no process behind, and exits after the master. If the link is beside the
- * program, the host runs and ends on its own until the master has connected.
+ * program, the host runs and ends on its own until the master has connected. At the end: what both roles do.
  */
 #include "entrypoint/supervise/supervise.h"
 
@@ -12,9 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/needs.h"
-#include "entrypoint/ssh/command.h"
-#include "entrypoint/ssh/disconnect.h"
-#include "entrypoint/supervise/peers.h"
+#include "entrypoint/ssh/relay.h"
 #include "entrypoint/supervise/process.h"
 
 #include <signal.h>
@@ -37,22 +35,6 @@
 /* How long a host that has failed by itself waits for the master's message about the failure. */
 #define MASTER_RESULT_NS (10 * PL_NS_PER_S)
 
-struct worker_state {
-    struct pl_sshd sshd;
-    struct pl_connection *master;
-    struct pl_connection *early; /* the master's connection, until this host is prepared */
-    bool prepared;
-    bool joined, result_known;
-    bool all_ready; /* the master has reported that all hosts are linked */
-    /* this host continues without the master: a master that connects now is not accepted */
-    bool leaving;
-    bool serving; /* sshd runs here, or */
-    /* the program that runs in place of sshd and reports why sshd cannot run */
-    bool refusing;
-    int64_t begun_ns;                           /* when sshd was started */
-    char sshd_words[PL_EXIT_REPORT_TAIL_BYTES]; /* the last lines of sshd, once it has ended */
-};
-
 static bool is_beside(const struct pl_supervisor *supervisor)
 {
     return supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE;
@@ -65,9 +47,8 @@ static const char *master_host(const struct pl_supervisor *supervisor)
 
 static void send_exit_report(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
-    const struct worker_state *state = supervisor->state;
-
-    if (state->master && pl_exit_report_send(exit_report, &state->master->link, NULL) != PL_OK) {
+    if (supervisor->worker.master &&
+        pl_exit_report_send(exit_report, &supervisor->worker.master->link, NULL) != PL_OK) {
         pl_log(PL_LOG_WARNING, "the end of a program on this host was not reported to the master");
     }
 }
@@ -75,33 +56,28 @@ static void send_exit_report(struct pl_supervisor *supervisor, const struct pl_e
 /* Report to the master whether this host is quiet, and what is known about the connections of its ranks. */
 static void notify_state(struct pl_supervisor *supervisor)
 {
-    const struct worker_state *state = supervisor->state;
     const enum pl_apart_state apart = pl_apart_state(&supervisor->apart);
     char number[16];
 
-    if (state->master && (supervisor->watch.quiet != supervisor->hang.told || apart != supervisor->apart.told)) {
+    if (supervisor->worker.master &&
+        (supervisor->watch.quiet != supervisor->hang.told || apart != supervisor->apart.told)) {
         supervisor->hang.told = supervisor->watch.quiet;
         supervisor->apart.told = apart;
         snprintf(number, sizeof(number), "%d", (int)apart);
-        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_QUIET, supervisor->watch.quiet ? "1" : "0", number);
+        PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_QUIET, supervisor->watch.quiet ? "1" : "0",
+                          number);
     }
 }
 
 static void answer_start(struct pl_supervisor *supervisor, const char *text)
 {
-    const struct worker_state *state = supervisor->state;
-
-    if (state->master) {
-        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_STARTED, text);
-    }
+    PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_STARTED, text);
 }
 
 /* A rank or the host's own program has ended. The master decides what this means. If the link is beside the program,
  * the host also decides for itself, unless it is outside the launch. */
 static void note_own_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
-    const struct worker_state *state = supervisor->state;
-
     notify_state(supervisor); /* the state goes first, because the end may be the last frame */
     if (exit_report->source == PL_EXIT_SOURCE_RANK) {
         pl_holding_note_end(supervisor, exit_report->rank);
@@ -109,27 +85,26 @@ static void note_own_end(struct pl_supervisor *supervisor, const struct pl_exit_
     if (is_beside(supervisor) && !supervisor->plan->is_outside && !pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     }
-    if (!state->result_known) {
+    if (!supervisor->worker.result_known) {
         send_exit_report(supervisor, exit_report);
     }
 }
 
 static void note_sshd_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
-    struct worker_state *state = supervisor->state;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    snprintf(state->sshd_words, sizeof(state->sshd_words), "%s", exit_report->tail);
-    if (state->result_known || !state->serving) {
+    snprintf(supervisor->worker.sshd_words, sizeof(supervisor->worker.sshd_words), "%s", exit_report->tail);
+    if (supervisor->worker.result_known || !supervisor->worker.serving) {
         return;
     }
-    state->serving = false;
-    if (state->refusing) {
+    supervisor->worker.serving = false;
+    if (supervisor->worker.refusing) {
         return;
     }
     if (!is_beside(supervisor)) {
         pl_supervise_fail_exit(supervisor, exit_report);
-    } else if (!state->joined) {
+    } else if (!supervisor->worker.joined) {
         pl_exit_report_print(exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
         pl_log(PL_LOG_WARNING,
                "this host is not linked to the others: %s. If one fails, the others do not notice; fix the cause, or "
@@ -141,39 +116,22 @@ static void note_sshd_end(struct pl_supervisor *supervisor, const struct pl_exit
 static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_exit_report *exit_report)
 {
-    struct worker_state *state = supervisor->state;
-
-    switch (connection->source) {
-    case PL_EXIT_SOURCE_RANK:
+    if (pl_exit_source_in(connection->source, PL_EXIT_SET_MAIN)) {
+        supervisor->main_ended = true;
+        supervisor->main_report = *exit_report;
         note_own_end(supervisor, exit_report);
-        break;
-    case PL_EXIT_SOURCE_DAEMON:
+    } else if (connection->source == PL_EXIT_SOURCE_RANK) {
+        note_own_end(supervisor, exit_report);
+    } else if (connection->source == PL_EXIT_SOURCE_DAEMON) {
         send_exit_report(supervisor, exit_report); /* first, because it is more specific */
         if (!connection->begun) {
             answer_start(supervisor, exit_report->note[0] != '\0' ? exit_report->note : "the daemon did not start");
         }
-        break;
-    case PL_EXIT_SOURCE_SSHD:
+    } else if (connection->source == PL_EXIT_SOURCE_SSHD) {
         note_sshd_end(supervisor, exit_report);
-        break;
-    case PL_EXIT_SOURCE_PROGRAM:
-    case PL_EXIT_SOURCE_TORCHRUN:
-        supervisor->main_ended = true;
-        supervisor->main_report = *exit_report;
-        note_own_end(supervisor, exit_report);
-        break;
-    case PL_EXIT_SOURCE_SIDECAR:
-    case PL_EXIT_SOURCE_WORKER_SERVER:
-        if (!pl_exit_report_ok(exit_report) && !state->result_known) {
-            send_exit_report(supervisor, exit_report);
-        }
-        break;
-    case PL_EXIT_SOURCE_LAUNCHER:
-    case PL_EXIT_SOURCE_STEP:
-    case PL_EXIT_SOURCE_SYNC:
-    case PL_EXIT_SOURCE_STACKS:
-    case PL_EXIT_SOURCE_EXEC:
-        break;
+    } else if (pl_exit_source_in(connection->source, PL_EXIT_SET_SERVERS) && !pl_exit_report_ok(exit_report) &&
+               !supervisor->worker.result_known) {
+        send_exit_report(supervisor, exit_report);
     }
 }
 
@@ -249,7 +207,6 @@ static enum pl_status start_own_program(struct pl_supervisor *supervisor, struct
 /* Report the ends of programs that happened before the master connected. */
 static void report_earlier_ends(struct pl_supervisor *supervisor)
 {
-    const struct worker_state *state = supervisor->state;
     char number[16];
 
     if (!is_beside(supervisor)) {
@@ -264,9 +221,10 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
     for (size_t i = 0; i < supervisor->holding.count; i++) {
         const struct pl_holding_rank *rank = &supervisor->holding.ranks[i];
 
-        if (!rank->ended && state->master) {
+        if (!rank->ended) {
             snprintf(number, sizeof(number), "%d", rank->rank);
-            PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_CATCHES, number, rank->catches ? "1" : "0");
+            PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_CATCHES, number,
+                              rank->catches ? "1" : "0");
         }
     }
 }
@@ -274,7 +232,6 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
 /* Report to the master that this host is prepared, and what has happened here before. */
 static void welcome_master(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
-    struct worker_state *state = supervisor->state;
     char processes[16];
 
     snprintf(processes, sizeof(processes), "%d", supervisor->job->processes_per_host);
@@ -282,8 +239,8 @@ static void welcome_master(struct pl_supervisor *supervisor, struct pl_connectio
         connection->dropped = true;
         return;
     }
-    state->master = connection;
-    state->joined = true;
+    supervisor->worker.master = connection;
+    supervisor->worker.joined = true;
     connection->ready = true;
     pl_supervise_forward_stop(supervisor, connection); /* the stop came before the master connected */
     report_earlier_ends(supervisor);
@@ -293,16 +250,15 @@ static void welcome_master(struct pl_supervisor *supervisor, struct pl_connectio
 static void accept_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
                           const struct pl_frame *frame)
 {
-    struct worker_state *state = supervisor->state;
-
-    if (connection == state->master || connection == state->early) {
+    if (connection == supervisor->worker.master || connection == supervisor->worker.early) {
         return; /* its first frame has been accepted already */
     }
-    if (state->leaving) {
+    if (supervisor->worker.leaving) {
         connection->dropped = true;
         return;
     }
-    if (state->master || state->early || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
+    if (supervisor->worker.master || supervisor->worker.early ||
+        strcmp(frame->fields[1], master_host(supervisor)) != 0) {
         pl_log(PL_LOG_WARNING,
                "a connection from '%.100s' is refused: the first host of this job is '%s'. Check hosts in "
                "resourceconfig.json",
@@ -310,21 +266,19 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
         connection->dropped = true;
         return;
     }
-    if (state->prepared) {
+    if (supervisor->worker.prepared) {
         welcome_master(supervisor, connection);
     } else {
-        state->early = connection;
+        supervisor->worker.early = connection;
     }
 }
 
 static void take_all_ready(struct pl_supervisor *supervisor, struct pl_connection *connection,
                            const struct pl_frame *frame)
 {
-    struct worker_state *state = supervisor->state;
-
     (void)connection;
     (void)frame;
-    state->all_ready = true;
+    supervisor->worker.all_ready = true;
 }
 
 static void take_begun(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
@@ -339,15 +293,11 @@ static void take_begun(struct pl_supervisor *supervisor, struct pl_connection *c
 static void relay_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
                         const struct pl_frame *frame)
 {
-    const struct worker_state *state = supervisor->state;
-
     (void)connection;
     if (frame->type == PL_FRAME_CATCHES) {
         pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
     }
-    if (state->master) {
-        pl_supervise_send(supervisor, state->master, frame->type, frame->fields, frame->count);
-    }
+    pl_supervise_send(supervisor, supervisor->worker.master, frame->type, frame->fields, frame->count);
 }
 
 static void take_hold(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
@@ -372,23 +322,12 @@ static void take_release(struct pl_supervisor *supervisor, struct pl_connection 
 static void take_result(struct pl_supervisor *supervisor, struct pl_connection *connection,
                         const struct pl_frame *frame)
 {
-    struct worker_state *state = supervisor->state;
-
     (void)connection;
-    state->result_known = true;
+    supervisor->worker.result_known = true;
     supervisor->main_dismissed = supervisor->plan->is_outside;
     if (frame->count >= 2 && strcmp(frame->fields[0], "0") != 0) {
         pl_supervise_fail_as(supervisor, frame->fields[1]);
     }
-}
-
-/* Refuse an agent of mpirun: mpirun runs on the master. */
-static void refuse_agent(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                         const struct pl_frame *frame)
-{
-    (void)supervisor;
-    (void)frame;
-    connection->dropped = true;
 }
 
 static const struct pl_frame_rule worker_frames[] = {
@@ -399,7 +338,7 @@ static const struct pl_frame_rule worker_frames[] = {
     {PL_FRAME_HOLD, PL_CONNECTION_MASTER, 1, take_hold},
     {PL_FRAME_RELEASE, PL_CONNECTION_MASTER, 0, take_release},
     {PL_FRAME_RESULT, PL_CONNECTION_MASTER, 0, take_result},
-    {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 0, refuse_agent},
+    {PL_FRAME_START, PL_CONNECTION_RSH_AGENT, 0, pl_supervise_refuse}, /* mpirun runs on the master */
     {PL_FRAME_BEGUN, PL_CONNECTION_SHIM, 0, take_begun},
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, relay_frame},
     {PL_FRAME_SUSPENDED, PL_CONNECTION_SHIM, 2, relay_frame},
@@ -407,16 +346,14 @@ static const struct pl_frame_rule worker_frames[] = {
 
 static void worker_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
-    struct worker_state *state = supervisor->state;
-
-    if (connection == state->early) {
-        state->early = NULL;
+    if (connection == supervisor->worker.early) {
+        supervisor->worker.early = NULL;
     }
-    if (connection != state->master) {
+    if (connection != supervisor->worker.master) {
         return;
     }
-    state->master = NULL;
-    if (state->result_known) {
+    supervisor->worker.master = NULL;
+    if (supervisor->worker.result_known) {
         return;
     }
     if (is_beside(supervisor) && supervisor->stop_number != 0) {
@@ -429,29 +366,24 @@ static void worker_gone(struct pl_supervisor *supervisor, struct pl_connection *
 
 static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    struct worker_state *state = supervisor->state;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
-    state->begun_ns = pl_clock_now_ns();
-    PL_TRY(pl_supervise_open_ssh(supervisor, &state->sshd, reterr));
-    PL_TRY(pl_sshd_save_hosts(&state->sshd, &supervisor->rundir, supervisor->job->current_host,
+    supervisor->worker.begun_ns = pl_clock_now_ns();
+    PL_TRY(pl_supervise_open_ssh(supervisor, reterr));
+    PL_TRY(pl_sshd_save_hosts(&supervisor->sshd, &supervisor->rundir, supervisor->job->current_host,
                               &supervisor->plan->hosts, reterr));
-    status = pl_needs_link(supervisor->job, supervisor->plan, &error);
-    status =
-        status != PL_OK ? status : pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, &error);
-    if (status != PL_OK && reterr) {
-        *reterr = error;
-    }
+    status = pl_needs_link(supervisor->job, supervisor->plan, reterr);
+    status = status != PL_OK ? status
+                             : pl_sshd_server(&supervisor->sshd, supervisor->job, &supervisor->rundir, &argv, reterr);
     if (status != PL_OK && is_beside(supervisor)) {
         return status;
     }
     if (status != PL_OK) {
         pl_strv_done(&argv);
-        PL_TRY(pl_disconnect_words(supervisor->job->self_path, state->sshd.port, error.cause, &argv, NULL));
-        state->refusing = true;
+        PL_TRY(pl_disconnect_words(supervisor->job->self_path, supervisor->sshd.port, reterr->cause, &argv, NULL));
+        supervisor->worker.refusing = true;
     }
     setup.argv = (const char *const *)argv.items;
     setup.environment =
@@ -459,49 +391,48 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
         pl_environment_strings(supervisor->job->process);
     setup.cwd = "/";
     PL_TRY(pl_supervise_start(supervisor, PL_EXIT_SOURCE_SSHD, &setup, NULL, reterr));
-    state->serving = true;
+    supervisor->worker.serving = true;
     return status;
 }
 
 /* The master did not connect: end sshd. Returns its last line, which may give the reason, or "". */
 static const char *end_sshd(struct pl_supervisor *supervisor)
 {
-    struct worker_state *state = supervisor->state;
     int64_t deadline_ns = pl_deadline_after_ns(DAEMON_GRACE_NS);
     size_t length;
     char *line;
 
-    state->serving = false;
-    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SSHD, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SSHD) && pl_supervise_wait(supervisor, deadline_ns)) {
+    supervisor->worker.serving = false;
+    pl_supervise_signal(supervisor, PL_EXIT_SET(SSHD), SIGTERM);
+    while (pl_supervise_runs(supervisor, PL_EXIT_SET(SSHD)) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
-    length = strlen(state->sshd_words);
-    while (length > 0 && state->sshd_words[length - 1] == '\n') {
-        state->sshd_words[--length] = '\0';
+    length = strlen(supervisor->worker.sshd_words);
+    while (length > 0 && supervisor->worker.sshd_words[length - 1] == '\n') {
+        supervisor->worker.sshd_words[--length] = '\0';
     }
-    line = strrchr(state->sshd_words, '\n');
-    return line ? line + 1 : state->sshd_words;
+    line = strrchr(supervisor->worker.sshd_words, '\n');
+    return line ? line + 1 : supervisor->worker.sshd_words;
 }
 
 /* Whether the hosts that this one waits for are linked: all hosts if it is to start its program, only the master if it
  * is to report to it. */
 static bool has_hosts(const struct pl_supervisor *supervisor)
 {
-    const struct worker_state *state = supervisor->state;
-
-    return state->joined && (state->all_ready || supervisor->failed || supervisor->stop_number != 0);
+    return supervisor->worker.joined &&
+           (supervisor->worker.all_ready || supervisor->failed || supervisor->stop_number != 0);
 }
 
 static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct worker_state *state = supervisor->state;
     const bool report_only = supervisor->failed;
     const int64_t begun_ns = pl_clock_now_ns();
     int64_t next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
     const char *words;
 
-    while (!has_hosts(supervisor) && supervisor->failed == report_only && (state->joined || state->serving)) {
-        int64_t deadline_ns = state->joined ? PL_DEADLINE_NEVER : pl_supervise_join_deadline(supervisor, begun_ns);
+    while (!has_hosts(supervisor) && supervisor->failed == report_only &&
+           (supervisor->worker.joined || supervisor->worker.serving)) {
+        int64_t deadline_ns =
+            supervisor->worker.joined ? PL_DEADLINE_NEVER : pl_supervise_join_deadline(supervisor, begun_ns);
 
         if (pl_deadline_passed(deadline_ns)) {
             if (report_only || supervisor->stop_number != 0) {
@@ -516,7 +447,7 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
         }
         if (pl_deadline_passed(next_log_ns)) {
             pl_log(PL_LOG_INFO, "waiting for the master host %s%s", master_host(supervisor),
-                   state->joined ? ", which is waiting for other hosts or preparing its program" : "");
+                   supervisor->worker.joined ? ", which is waiting for other hosts or preparing its program" : "");
             next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
         }
         PL_TRY(pl_supervise_poll(supervisor, next_log_ns < deadline_ns ? next_log_ns : deadline_ns, reterr));
@@ -533,9 +464,7 @@ static void watch(struct pl_supervisor *supervisor, int64_t *next_ns)
 
 static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct worker_state *state = supervisor->state;
-
-    while (!state->result_known && !supervisor->failed) {
+    while (!supervisor->worker.result_known && !supervisor->failed) {
         int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS / 2);
         int64_t next_ns = deadline_ns;
 
@@ -552,31 +481,25 @@ static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct p
 /* Returns when a host outside the launch stops waiting for its master, which would wait for this host. */
 static int64_t join_end(const struct pl_supervisor *supervisor)
 {
-    const struct worker_state *state = supervisor->state;
-
-    return supervisor->plan->is_outside && state->serving && !state->joined
-               ? pl_supervise_join_deadline(supervisor, state->begun_ns)
-               : state->begun_ns;
+    return supervisor->plan->is_outside && supervisor->worker.serving && !supervisor->worker.joined
+               ? pl_supervise_join_deadline(supervisor, supervisor->worker.begun_ns)
+               : supervisor->worker.begun_ns;
 }
 
 /* Whether to wait: a linked host waits for the result from the master, and the master for all other hosts. A host that
  * has succeeded ends no other host. */
 static bool worker_waits(const struct pl_supervisor *supervisor)
 {
-    const struct worker_state *state = supervisor->state;
-
-    return !state->result_known && (state->master || !pl_deadline_passed(join_end(supervisor)));
+    return !supervisor->worker.result_known && (supervisor->worker.master || !pl_deadline_passed(join_end(supervisor)));
 }
 
 static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
-    const struct worker_state *state = supervisor->state;
-
     watch(supervisor, next_ns);
     if (!pl_deadline_passed(join_end(supervisor)) && join_end(supervisor) < *next_ns) {
         *next_ns = join_end(supervisor);
     }
-    if (!state->master) { /* otherwise the master decides */
+    if (!supervisor->worker.master) { /* otherwise the master decides */
         pl_holding_update(supervisor, next_ns);
     }
 }
@@ -584,18 +507,14 @@ static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 /* Run the host's own program, with the link beside it. */
 static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct worker_state *state = supervisor->state;
-
     PL_TRY(pl_peers_resolve(supervisor, true, reterr));
-    if (supervisor->failed || supervisor->stop_number != 0) {
-        return supervisor->failed ? PL_FAILED : PL_CANCELLED;
-    }
+    PL_TRY(pl_supervise_check(supervisor));
     if (supervisor->main_dismissed) {
         return PL_OK;
     }
     PL_TRY(pl_supervise_start_main(supervisor, reterr));
     PL_TRY(pl_supervise_wait_main(supervisor, reterr));
-    if (supervisor->plan->is_outside && supervisor->main_ended && !state->result_known &&
+    if (supervisor->plan->is_outside && supervisor->main_ended && !supervisor->worker.result_known &&
         !pl_exit_report_ok(&supervisor->main_report)) {
         pl_supervise_fail_exit(supervisor, &supervisor->main_report); /* there is no other result */
     }
@@ -606,27 +525,28 @@ static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct p
  * which names the first cause. If the master has not connected, it may only be late: wait for it too. */
 static void report_own_failure(struct pl_supervisor *supervisor)
 {
-    const struct worker_state *state = supervisor->state;
     int64_t deadline_ns;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (!supervisor->failed || state->result_known || (state->joined && !state->master)) {
+    if (!supervisor->failed || supervisor->worker.result_known ||
+        (supervisor->worker.joined && !supervisor->worker.master)) {
         return;
     }
     pl_supervise_failure_text(supervisor, &text);
     /* the platform may end us once it knows of the failure */
     pl_supervise_write_failure(supervisor, pl_text_string(&text));
     pl_supervise_kill_all(supervisor, true);
-    if (state->serving && !state->joined) {
+    if (supervisor->worker.serving && !supervisor->worker.joined) {
         pl_log(PL_LOG_INFO, "the job has failed; waiting for the master host %s, to notify it",
                master_host(supervisor));
     }
-    while (state->serving && !state->joined &&
-           pl_supervise_wait(supervisor, pl_supervise_notify_deadline(supervisor, state->begun_ns))) {
+    while (supervisor->worker.serving && !supervisor->worker.joined &&
+           pl_supervise_wait(supervisor, pl_supervise_notify_deadline(supervisor, supervisor->worker.begun_ns))) {
     }
     /* a failure without an exit report is sent to the master next */
     deadline_ns = pl_deadline_after_ns(supervisor->exit_report_known ? MASTER_RESULT_NS : 0);
-    while (state->master && !state->result_known && pl_supervise_wait(supervisor, deadline_ns)) {
+    while (supervisor->worker.master && !supervisor->worker.result_known &&
+           pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
@@ -634,41 +554,35 @@ static void report_own_failure(struct pl_supervisor *supervisor)
  * wait for the master to end first. */
 static void shut_down(struct pl_supervisor *supervisor)
 {
-    struct worker_state *state = supervisor->state;
     const bool own_program = supervisor->plan->argv.count > 0;
     int64_t deadline_ns = pl_deadline_after_ns(own_program && !supervisor->failed ? PROGRAM_GRACE_NS : DAEMON_GRACE_NS);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    state->leaving = !state->master;
-    if (state->master && !state->result_known) {
+    supervisor->worker.leaving = !supervisor->worker.master;
+    if (supervisor->worker.master && !supervisor->worker.result_known) {
         pl_supervise_failure_text(supervisor, &text);
-        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_RESULT, "1", pl_text_string(&text));
+        PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_RESULT, "1", pl_text_string(&text));
     }
     if (supervisor->main_dismissed) {
-        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, SIGTERM);
+        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM), SIGTERM);
     }
-    while (state->result_known &&
-           (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) ||
-            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM) ||
-            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_TORCHRUN)) &&
+    while (supervisor->worker.result_known &&
+           pl_supervise_runs(supervisor, PL_EXIT_SET(DAEMON) | PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN)) &&
            pl_supervise_wait(supervisor, deadline_ns)) {
     }
     pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
-    if (state->master) {
-        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_DONE, "");
-    }
+    PL_SUPERVISE_SEND(supervisor, supervisor->worker.master, PL_FRAME_DONE, "");
 }
 
 static void wait_for_master_exit(struct pl_supervisor *supervisor)
 {
-    const struct worker_state *state = supervisor->state;
     /* The master's own upload may take as long. */
     int64_t upload_ns = supervisor->plan->sync.count > 0 ? supervisor->sync_budget_ns + PL_SUPERVISE_SYNC_GRACE_NS : 0;
     int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS + upload_ns);
-    bool waited = state->master;
+    bool waited = supervisor->worker.master;
 
-    while (state->master && pl_supervise_wait(supervisor, deadline_ns)) {
+    while (supervisor->worker.master && pl_supervise_wait(supervisor, deadline_ns)) {
     }
     if (waited) {
         pl_clock_nap(AFTER_MASTER_NS, PL_DEADLINE_NEVER);
@@ -690,65 +604,83 @@ static enum pl_status run_linked(struct pl_supervisor *supervisor, struct pl_err
 static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const bool can_run_alone = is_beside(supervisor) && !supervisor->failed;
-    struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = start_sshd(supervisor, &error);
+    enum pl_status status = start_sshd(supervisor, reterr);
 
-    if (can_run_alone) {
-        status = pl_supervise_without_link(supervisor, status, &error);
-    } else if (status != PL_OK && reterr) {
-        *reterr = error;
-    }
-    PL_TRY(status);
+    PL_TRY(can_run_alone ? pl_supervise_without_link(supervisor, status, reterr) : status);
     PL_TRY(pl_supervise_prepare(supervisor, reterr));
     /* its own program waits for all names; ranks and their daemons need only this one */
     return is_beside(supervisor) || supervisor->failed ? PL_OK : pl_peers_resolve(supervisor, false, reterr);
 }
 
-int pl_worker_run(struct pl_supervisor *supervisor)
+static void drop_link(struct pl_supervisor *supervisor)
 {
-    static const struct pl_role role = {.ended = worker_ended,
-                                        .frames = worker_frames,
-                                        .frames_count = PL_ARRAY_ITEMS(worker_frames),
-                                        .gone = worker_gone,
-                                        .tick = worker_tick,
-                                        .waits = worker_waits};
-    struct worker_state state = {.sshd = PL_SSHD_NONE};
-    struct pl_error error = PL_ERROR_NONE;
-    bool report_only;
-    int exit_code;
-    enum pl_status status;
+    pl_supervise_kill_all(supervisor, false);
+    pl_supervise_drop(supervisor, PL_CONNECTION_MASTER);
+    pl_sshd_close(&supervisor->sshd);
+}
 
-    supervisor->role = &role;
-    supervisor->state = &state;
-    status = prepare(supervisor, &error);
-    pl_supervise_fail_status(supervisor, status, &error);
-    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
-        pl_supervise_kill_all(supervisor, false);
-        pl_supervise_drop(supervisor, PL_CONNECTION_MASTER);
-        pl_sshd_close(&state.sshd);
-        return pl_master_run(supervisor); /* the job has this host alone */
+static bool runs_alone(const struct pl_supervisor *supervisor)
+{
+    return is_beside(supervisor) && !supervisor->report_only;
+}
+
+static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    supervisor->worker.begun_ns = pl_clock_now_ns();
+    supervisor->worker.prepared = true;
+    if (supervisor->worker.early) {
+        welcome_master(supervisor, supervisor->worker.early);
     }
-    report_only = supervisor->failed;
-    /* the platform may end us once it knows of the failure */
-    exit_code = report_only ? pl_supervise_finish(supervisor) : 0;
-    state.begun_ns = pl_clock_now_ns();
-    state.prepared = true;
-    if (state.early) {
-        welcome_master(supervisor, state.early);
-    }
-    if (is_beside(supervisor) && !report_only) {
-        status = run_own_program(supervisor, &error);
-        pl_supervise_fail_status(supervisor, status, &error);
+    return runs_alone(supervisor) ? run_own_program(supervisor, reterr) : run_linked(supervisor, reterr);
+}
+
+static void finish(struct pl_supervisor *supervisor)
+{
+    if (runs_alone(supervisor)) {
         report_own_failure(supervisor);
-    } else {
-        status = run_linked(supervisor, &error);
-        pl_supervise_fail_status(supervisor, status, &error);
     }
     shut_down(supervisor);
-    exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
-    pl_supervise_end_sync(supervisor);
+}
+
+static void close_link(struct pl_supervisor *supervisor)
+{
     wait_for_master_exit(supervisor);
-    pl_sshd_close(&state.sshd);
+    pl_sshd_close(&supervisor->sshd);
+}
+
+static const struct pl_role worker_role = {.ended = worker_ended,
+                                           .frames = worker_frames,
+                                           .frames_count = PL_ARRAY_ITEMS(worker_frames),
+                                           .gone = worker_gone,
+                                           .tick = worker_tick,
+                                           .waits = worker_waits,
+                                           .prepare = prepare,
+                                           .unlink = drop_link,
+                                           .run = run,
+                                           .finish = finish,
+                                           .close = close_link};
+
+int pl_supervise_run(struct pl_supervisor *supervisor)
+{
+    const bool is_worker = supervisor->plan->role == PL_LAUNCH_PLAN_WORKER;
+    struct pl_error error = PL_ERROR_NONE;
+    int exit_code = 0;
+
+    supervisor->role = is_worker && supervisor->plan->link != PL_LAUNCH_PLAN_LINK_NONE ? &worker_role : &pl_master_role;
+    pl_supervise_fail_status(supervisor, supervisor->role->prepare(supervisor, &error), &error);
+    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) { /* the job has this host alone */
+        supervisor->role->unlink(supervisor);
+        supervisor->role = &pl_master_role;
+    }
+    supervisor->report_only = supervisor->failed;
+    if (supervisor->report_only) { /* the platform may end us once it knows of the failure */
+        exit_code = pl_supervise_finish(supervisor);
+    }
+    pl_supervise_fail_status(supervisor, supervisor->role->run(supervisor, &error), &error);
+    supervisor->role->finish(supervisor);
+    exit_code = supervisor->report_only ? exit_code : pl_supervise_finish(supervisor);
+    pl_supervise_end_sync(supervisor);
+    supervisor->role->close(supervisor);
     supervisor->role = NULL;
     return exit_code;
 }

@@ -150,10 +150,8 @@ static enum pl_status link_to(const char *path, const char *name, struct pl_erro
     }
     self[length] = '\0';
     *strrchr(self, '/') = '\0';
-    pl_text_printf(&target, "%s/%s", self, name);
-    pl_text_printf(&before, "%s.paceline", path);
-    PL_TRY(pl_text_check(&target, reterr));
-    PL_TRY(pl_text_check(&before, reterr));
+    PL_TRY(pl_text_set(&target, reterr, "%s/%s", self, name));
+    PL_TRY(pl_text_set(&before, reterr, "%s.paceline", path));
     if (access(target.data, R_OK) != 0) {
         return pl_error_errno(reterr, "%s: Paceline was built without Python.h, or without a C++ compiler",
                               target.data);
@@ -174,11 +172,9 @@ struct place {
 static enum pl_status find_place(const struct installed *installed, const struct framework *framework,
                                  struct place *place, struct pl_error *reterr)
 {
-    pl_text_printf(&place->module, "%s/%s/%s%s", installed->folder, framework->folder, framework->stem,
-                   installed->suffix);
-    pl_text_printf(&place->library, "%s/%s/" LIBRARY, installed->folder, framework->folder);
-    PL_TRY(pl_text_check(&place->module, reterr));
-    PL_TRY(pl_text_check(&place->library, reterr));
+    PL_TRY(pl_text_set(&place->module, reterr, "%s/%s/%s%s", installed->folder, framework->folder, framework->stem,
+                       installed->suffix));
+    PL_TRY(pl_text_set(&place->library, reterr, "%s/%s/" LIBRARY, installed->folder, framework->folder));
     place->ours = is_ours(place->module.data, framework->module, &place->exists);
     return PL_OK;
 }
@@ -197,9 +193,7 @@ static enum pl_status write_versions(const struct installed *installed, struct p
     }
     pl_json_write_close(&writer);
     PL_TRY(pl_json_write_end(&writer, reterr));
-    pl_text_printf(&path, "%s/metadata.json", installed->folder);
-    PL_TRY(pl_text_check(&metadata, reterr));
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/metadata.json", installed->folder));
     return pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr);
 }
 
@@ -212,10 +206,8 @@ static enum pl_status add_package(const struct installed *installed, struct pl_e
     static const char line[] = "import sys; exec('try: import paceline_horovod.redirect\\nexcept ImportError: pass')\n";
     PL_AUTO_TEXT struct pl_text package = PL_TEXT_NONE, start = PL_TEXT_NONE;
 
-    pl_text_printf(&package, "%s/../paceline_horovod", installed->folder);
-    pl_text_printf(&start, "%s/../paceline_horovod.pth", installed->folder);
-    PL_TRY(pl_text_check(&package, reterr));
-    PL_TRY(pl_text_check(&start, reterr));
+    PL_TRY(pl_text_set(&package, reterr, "%s/../paceline_horovod", installed->folder));
+    PL_TRY(pl_text_set(&start, reterr, "%s/../paceline_horovod.pth", installed->folder));
     PL_TRY(link_to(package.data, "horovod/paceline_horovod", reterr));
     return pl_file_write_atomic(start.data, line, sizeof(line) - 1, 0644, reterr);
 }
@@ -316,8 +308,7 @@ static enum pl_status remove_link(const struct installed *installed, const char 
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_text_printf(&path, "%s/%s", installed->folder, name);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/%s", installed->folder, name));
     return unlink(path.data) == 0 || errno == ENOENT ? PL_OK : pl_error_errno(reterr, "remove '%s'", path.data);
 }
 

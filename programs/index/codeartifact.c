@@ -9,8 +9,7 @@
 #include "s3io/http/http.h"
 #include "s3io/s3/address.h"
 #include "s3io/s3/credentials.h"
-#include "s3io/s3/profile.h"
-#include "s3io/s3/s3_retry.h"
+#include "s3io/s3/s3_reply.h"
 #include "s3io/s3/sigv4.h"
 
 #include <stdlib.h>

@@ -4,12 +4,11 @@
  * the kernel and of the image; and then what the runtime finds (world.c). It links neither MPI nor anything else that
  * an image may lack.
  */
-#include "programs/info/report.h"
-
 #include "base/clock.h"
 #include "base/efa.h"
 #include "base/environment.h"
 #include "base/file.h"
+#include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -37,7 +36,142 @@
 
 #define WORLD_NS (60 * PL_NS_PER_S)
 
-enum { FILE_BYTES = 64 * 1024, MIB = 1024 * 1024 };
+enum { FILE_BYTES = 64 * 1024, MIB = 1024 * 1024, NAME_COLUMNS = 22, JSON_VERSION = 1 };
+
+/* ---- the report: sections of named values, as lines for people or as one JSON object with an object for each ---- */
+
+struct report {
+    bool is_json;
+    struct pl_text text;
+    struct pl_json_writer json;
+};
+
+/* The report's storage must stay where it is. */
+static void report_init(struct report *report, bool is_json)
+{
+    *report = (struct report){.is_json = is_json, .text = PL_TEXT_NONE};
+    report->json = PL_JSON_WRITER(&report->text);
+    if (is_json) {
+        pl_json_write_object(&report->json, NULL);
+        pl_json_write_int64(&report->json, "version", JSON_VERSION);
+    }
+}
+
+static void report_done(struct report *report)
+{
+    pl_text_done(&report->text);
+}
+
+static void begin(struct report *report, const char *section)
+{
+    if (report->is_json) {
+        pl_json_write_object(&report->json, section);
+    } else {
+        pl_text_printf(&report->text, "%s:\n", section);
+    }
+}
+
+static void end(struct report *report)
+{
+    if (report->is_json) {
+        pl_json_write_close(&report->json);
+    }
+}
+
+/* "dev_shm_mib" as "dev shm". */
+static void print_name(struct report *report, const char *name)
+{
+    size_t length = strlen(name);
+
+    length -= length > 4 && strcmp(name + length - 4, "_mib") == 0 ? 4 : 0; /* the value has it */
+    pl_text_append(&report->text, "  ");
+    for (size_t i = 0; i < length; i++) {
+        const bool is_setting = name[0] >= 'A' && name[0] <= 'Z';
+
+        pl_text_append_char(&report->text, name[i] == '_' && !is_setting ? ' ' : name[i]);
+    }
+    pl_text_append(&report->text, ":");
+    pl_text_printf(&report->text, "%*s", length < NAME_COLUMNS ? (int)(NAME_COLUMNS - length) : 1, "");
+}
+
+/* NULL: there is none. Control characters and broken UTF-8 are printed as '?'. */
+static void add_text(struct report *report, const char *name, const char *value)
+{
+    PL_AUTO_TEXT struct pl_text clean = PL_TEXT_NONE;
+
+    if (value) {
+        pl_text_append(&clean, value);
+        pl_text_mask(clean.data, clean.length);
+    }
+    if (report->is_json && !value) {
+        pl_json_write_null(&report->json, name);
+    } else if (report->is_json) {
+        pl_json_write_text(&report->json, name, pl_text_string(&clean));
+    } else {
+        print_name(report, name);
+        pl_text_printf(&report->text, "%s\n", value ? pl_text_string(&clean) : "none");
+    }
+}
+
+static void add_bool(struct report *report, const char *name, bool value)
+{
+    if (report->is_json) {
+        pl_json_write_bool(&report->json, name, value);
+    } else {
+        add_text(report, name, value ? "yes" : "no");
+    }
+}
+
+/* The unit follows the number in the lines for people; in JSON the name has it. */
+static void add_number(struct report *report, const char *name, int64_t value, const char *unit)
+{
+    if (report->is_json) {
+        pl_json_write_int64(&report->json, name, value);
+    } else {
+        print_name(report, name);
+        pl_text_printf(&report->text, "%lld%s%s\n", (long long)value, *unit ? " " : "", unit);
+    }
+}
+
+/* The lines of the text, which may be empty: a list in JSON. */
+static void add_lines(struct report *report, const char *name, const char *text)
+{
+    if (report->is_json) {
+        pl_json_write_list(&report->json, name);
+    }
+    while (*text != '\0') {
+        size_t bytes = strcspn(text, "\n");
+        PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
+
+        pl_text_append_n(&line, text, bytes);
+        pl_text_mask(line.data, line.length);
+        if (report->is_json) {
+            pl_json_write_text(&report->json, NULL, pl_text_string(&line));
+        } else {
+            pl_text_printf(&report->text, "%s\n", pl_text_string(&line));
+        }
+        text += bytes + (text[bytes] == '\n');
+    }
+    if (report->is_json) {
+        pl_json_write_close(&report->json);
+    }
+}
+
+static enum pl_status print_report(struct report *report, struct pl_error *reterr)
+{
+    if (report->is_json) {
+        pl_json_write_close(&report->json);
+        PL_TRY(pl_json_write_end(&report->json, reterr));
+        pl_text_append_char(&report->text, '\n');
+    }
+    PL_TRY(pl_text_check(&report->text, reterr));
+    fputs(pl_text_string(&report->text), stdout);
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? PL_OK
+               : pl_error_set(reterr, PL_SYSTEM, "standard output cannot be written");
+}
+
+/* ---- what the sections ask ---- */
 
 /* What a section can ask. */
 struct place {
@@ -89,20 +223,20 @@ static char *find_program(const struct place *place, const char *name)
 }
 
 /* The first line that a program prints, or why there is none. */
-static void add_answer(struct pl_info_report *report, const struct place *place, const char *name, const char *program,
+static void add_answer(struct report *report, const struct place *place, const char *name, const char *program,
                        const char *word)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text answer = PL_TEXT_NONE;
 
     if (ask(place, (const char *const[]){program, word, NULL}, ANSWER_NS, &answer, &error) != PL_OK) {
-        pl_info_text(report, name, error.cause);
+        add_text(report, name, error.cause);
         return;
     }
     if (answer.data) {
         answer.data[strcspn(answer.data, "\n")] = '\0';
     }
-    pl_info_text(report, name, pl_text_string(&answer));
+    add_text(report, name, pl_text_string(&answer));
 }
 
 /* Whether the folder with this program has that file too. */
@@ -113,7 +247,7 @@ static bool has_companion(const struct place *place, const char *name)
     return pl_companion_find(place->self_path, name, &path, NULL) == PL_OK;
 }
 
-static void add_paceline(struct pl_info_report *report, const struct place *place)
+static void add_paceline(struct report *report, const struct place *place)
 {
     static const struct {
         const char *name, *file;
@@ -127,60 +261,60 @@ static void add_paceline(struct pl_info_report *report, const struct place *plac
         {"examples_on_gpus", "libpaceline-nn-cuda.so"},
     };
 
-    pl_info_begin(report, "paceline");
-    pl_info_text(report, "version", pl_version);
-    pl_info_text(report, "program", place->self_path);
-    pl_info_text(report, "built_with", PACELINE_BUILT_WITH);
+    begin(report, "paceline");
+    add_text(report, "version", pl_version);
+    add_text(report, "program", place->self_path);
+    add_text(report, "built_with", PACELINE_BUILT_WITH);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
-        pl_info_bool(report, parts[i].name, has_companion(place, parts[i].file));
+        add_bool(report, parts[i].name, has_companion(place, parts[i].file));
     }
-    pl_info_end(report);
+    end(report);
 }
 
 /* The value of NAME="value" in /etc/os-release. */
-static void add_distribution(struct pl_info_report *report)
+static void add_distribution(struct report *report)
 {
     static const char key[] = "PRETTY_NAME=";
     PL_AUTO_FREE char *text = NULL;
     char *line;
 
     if (pl_file_read("/etc/os-release", FILE_BYTES, &text, NULL, NULL) != PL_OK || !(line = strstr(text, key))) {
-        pl_info_text(report, "distribution", NULL);
+        add_text(report, "distribution", NULL);
         return;
     }
     line += strlen(key);
     line[strcspn(line, "\n")] = '\0';
     line += *line == '"';
     line[strcspn(line, "\"")] = '\0';
-    pl_info_text(report, "distribution", line);
+    add_text(report, "distribution", line);
 }
 
 /* -1: no limit. */
-static void add_limit(struct pl_info_report *report, const char *name, int resource)
+static void add_limit(struct report *report, const char *name, int resource)
 {
     struct rlimit limit;
 
     if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-        pl_info_text(report, name, "unlimited");
+        add_text(report, name, "unlimited");
         return;
     }
-    pl_info_number(report, name, (int64_t)limit.rlim_cur, "");
+    add_number(report, name, (int64_t)limit.rlim_cur, "");
 }
 
-static void add_space(struct pl_info_report *report, const char *name, const char *free_name, const char *path)
+static void add_space(struct report *report, const char *name, const char *free_name, const char *path)
 {
     struct statvfs space;
 
     if (statvfs(path, &space) != 0) {
-        pl_info_text(report, name, NULL);
+        add_text(report, name, NULL);
         return;
     }
-    pl_info_number(report, name, (int64_t)((uint64_t)space.f_blocks * space.f_frsize / MIB), "MiB");
-    pl_info_number(report, free_name, (int64_t)((uint64_t)space.f_bavail * space.f_frsize / MIB), "MiB");
+    add_number(report, name, (int64_t)((uint64_t)space.f_blocks * space.f_frsize / MIB), "MiB");
+    add_number(report, free_name, (int64_t)((uint64_t)space.f_bavail * space.f_frsize / MIB), "MiB");
 }
 
 /* The kernels that the system's OpenBLAS has chosen. */
-static void add_blas(struct pl_info_report *report)
+static void add_blas(struct report *report)
 {
     char core[PL_BLAS_CORE_BYTES];
     const char *better = pl_blas_better_core(core);
@@ -188,28 +322,28 @@ static void add_blas(struct pl_info_report *report)
 
     pl_text_printf(&text, better ? "%s, for it does not know this processor; " PL_BLAS_VARIABLE "=%s is better" : "%s",
                    core, better);
-    pl_info_text(report, "openblas", core[0] ? pl_text_string(&text) : NULL);
+    add_text(report, "openblas", core[0] ? pl_text_string(&text) : NULL);
 }
 
-static void add_system(struct pl_info_report *report)
+static void add_system(struct report *report)
 {
     PL_AUTO_FREE char *memory = NULL;
     struct utsname name;
 
-    pl_info_begin(report, "system");
+    begin(report, "system");
     add_distribution(report);
-    pl_info_text(report, "kernel", uname(&name) == 0 ? name.release : NULL);
-    pl_info_text(report, "machine", uname(&name) == 0 ? name.machine : NULL);
-    pl_info_text(report, "glibc", gnu_get_libc_version());
-    pl_info_number(report, "user", (int64_t)geteuid(), "");
-    pl_info_number(report, "cpus", pl_devices_cpus(), "");
-    pl_info_number(report, "cpu_limit", pl_devices_cpu_limit(""), "(0: none)");
+    add_text(report, "kernel", uname(&name) == 0 ? name.release : NULL);
+    add_text(report, "machine", uname(&name) == 0 ? name.machine : NULL);
+    add_text(report, "glibc", gnu_get_libc_version());
+    add_number(report, "user", (int64_t)geteuid(), "");
+    add_number(report, "cpus", pl_devices_cpus(), "");
+    add_number(report, "cpu_limit", pl_devices_cpu_limit(""), "(0: none)");
     if (pl_file_read("/proc/meminfo", FILE_BYTES, &memory, NULL, NULL) == PL_OK) {
-        pl_info_number(report, "memory_mib", (int64_t)(pl_text_field_number(memory, "MemTotal", 10, 0) / 1024), "MiB");
+        add_number(report, "memory_mib", (int64_t)(pl_text_field_number(memory, "MemTotal", 10, 0) / 1024), "MiB");
     }
     if (pl_file_read("/sys/fs/cgroup/memory.max", FILE_BYTES, &memory, NULL, NULL) == PL_OK) {
         memory[strcspn(memory, "\n")] = '\0';
-        pl_info_text(report, "memory_limit_bytes", memory);
+        add_text(report, "memory_limit_bytes", memory);
     }
     add_blas(report);
     add_space(report, "dev_shm_mib", "dev_shm_free_mib", "/dev/shm");
@@ -217,19 +351,19 @@ static void add_system(struct pl_info_report *report)
     add_limit(report, "processes", RLIMIT_NPROC);
     add_limit(report, "locked_memory_bytes", RLIMIT_MEMLOCK);
     add_limit(report, "core_file_bytes", RLIMIT_CORE);
-    pl_info_end(report);
+    end(report);
 }
 
-static void add_openmpi(struct pl_info_report *report, const struct place *place)
+static void add_openmpi(struct report *report, const struct place *place)
 {
     PL_AUTO_FREE char *mpirun = find_program(place, "mpirun");
 
-    pl_info_begin(report, "open_mpi");
-    pl_info_text(report, "mpirun", mpirun);
+    begin(report, "open_mpi");
+    add_text(report, "mpirun", mpirun);
     if (mpirun) {
         add_answer(report, place, "version", mpirun, "--version");
     }
-    pl_info_end(report);
+    end(report);
 }
 
 /* Versions come from the packages' own files; nothing is imported. */
@@ -241,7 +375,7 @@ static const char inquiry[] = "import importlib.metadata as m, sys\n"
                               "    try: print(name, m.version(name))\n"
                               "    except m.PackageNotFoundError: pass\n";
 
-static void add_python(struct pl_info_report *report, const struct place *place)
+static void add_python(struct report *report, const struct place *place)
 {
     const char *named = pl_environment_get_or(place->environment, "PACELINE_PYTHON", NULL);
     PL_AUTO_FREE char *python = find_program(place, named ? named : "python3");
@@ -253,12 +387,12 @@ static void add_python(struct pl_info_report *report, const struct place *place)
     if (!python && !named) {
         python = find_program(place, "python");
     }
-    pl_info_begin(report, "python");
-    pl_info_text(report, "program", python);
-    pl_info_text(report, "uv", uv);
-    pl_info_text(report, "torchrun", torchrun);
+    begin(report, "python");
+    add_text(report, "program", python);
+    add_text(report, "uv", uv);
+    add_text(report, "torchrun", torchrun);
     if (python && ask(place, (const char *const[]){python, "-c", inquiry, NULL}, ANSWER_NS, &answer, &error) != PL_OK) {
-        pl_info_text(report, "versions", error.cause);
+        add_text(report, "versions", error.cause);
     } else if (python) {
         char *rest = answer.data;
 
@@ -267,14 +401,14 @@ static void add_python(struct pl_info_report *report, const struct place *place)
 
             if (version && strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789-") == (size_t)(version - line)) {
                 *version = '\0';
-                pl_info_text(report, line, version + 1);
+                add_text(report, line, version + 1);
             }
         }
     }
-    pl_info_end(report);
+    end(report);
 }
 
-static void add_ssh(struct pl_info_report *report, const struct place *place)
+static void add_ssh(struct report *report, const struct place *place)
 {
     const char *folder = pl_environment_get_or(place->environment, "PACELINE_SSH_DIR", PL_NEEDS_KEYS_DIR);
     PL_AUTO_FREE char *ssh = find_program(place, "ssh");
@@ -282,13 +416,13 @@ static void add_ssh(struct pl_info_report *report, const struct place *place)
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
 
     pl_text_printf(&key, "%s/id_ed25519", folder);
-    pl_info_begin(report, "ssh");
-    pl_info_text(report, "ssh", ssh);
-    pl_info_text(report, "sshd", pl_file_find_program("sshd", PL_NEEDS_SSHD_PATH, &sshd, NULL) == PL_OK ? sshd : NULL);
-    pl_info_text(report, "keys_folder", folder);
-    pl_info_bool(report, "keys", access(pl_text_string(&key), F_OK) == 0);
-    pl_info_bool(report, "secret", pl_environment_get_or(place->environment, "PACELINE_SSH_SECRET", NULL));
-    pl_info_end(report);
+    begin(report, "ssh");
+    add_text(report, "ssh", ssh);
+    add_text(report, "sshd", pl_file_find_program("sshd", PL_NEEDS_SSHD_PATH, &sshd, NULL) == PL_OK ? sshd : NULL);
+    add_text(report, "keys_folder", folder);
+    add_bool(report, "keys", access(pl_text_string(&key), F_OK) == 0);
+    add_bool(report, "secret", pl_environment_get_or(place->environment, "PACELINE_SSH_SECRET", NULL));
+    end(report);
 }
 
 /* The first line of a file, or NULL. */
@@ -302,29 +436,29 @@ static char *first_line(const char *path)
     return text;
 }
 
-static void add_devices(struct pl_info_report *report)
+static void add_devices(struct report *report)
 {
     PL_AUTO_FREE char *driver = first_line("/proc/driver/nvidia/version");
     PL_AUTO_FREE char *installer = first_line("/opt/amazon/efa_installed_packages");
     struct pl_efa efa;
 
     pl_efa_read("", &efa);
-    pl_info_begin(report, "devices");
-    pl_info_number(report, "gpus", pl_devices_gpus(""), "");
-    pl_info_text(report, "nvidia_driver", driver);
-    pl_info_number(report, "efa", efa.count, "");
-    pl_info_bool(report, "efa_usable", efa.usable);
-    pl_info_text(report, "efa_installer", installer);
-    pl_info_end(report);
+    begin(report, "devices");
+    add_number(report, "gpus", pl_devices_gpus(""), "");
+    add_text(report, "nvidia_driver", driver);
+    add_number(report, "efa", efa.count, "");
+    add_bool(report, "efa_usable", efa.usable);
+    add_text(report, "efa_installer", installer);
+    end(report);
 }
 
-static void add_settings(struct pl_info_report *report, const struct place *place)
+static void add_settings(struct report *report, const struct place *place)
 {
     static const char *const prefixes[] = {"PACELINE_", "HOROVOD_", "NCCL_",    "OMPI_MCA_", "FI_",    "GLOO_",
                                            "TORCH_",    "CUDA_",    "NVIDIA_",  "PIP_",      "UV_",    "SAGEMAKER_",
                                            "LD_",       "PYTHON",   "BASH_ENV", "OMP_",      "MASTER_"};
 
-    pl_info_begin(report, "environment");
+    begin(report, "environment");
     for (char *const *string = pl_environment_strings(place->environment); *string; string++) {
         PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
         const size_t length = strcspn(*string, "=");
@@ -333,31 +467,31 @@ static void add_settings(struct pl_info_report *report, const struct place *plac
             if (strncmp(*string, prefixes[i], strlen(prefixes[i])) == 0) {
                 pl_text_append_n(&name, *string, length);
                 /* an index of packages often has a password in its address */
-                pl_info_text(
-                    report, pl_text_string(&name),
-                    pl_secrets_is_name(pl_text_string(&name)) || strstr(*string, "://") ? "***" : *string + length + 1);
+                add_text(report, pl_text_string(&name),
+                         pl_secrets_is_name(pl_text_string(&name)) || strstr(*string, "://") ? "***"
+                                                                                             : *string + length + 1);
                 break;
             }
         }
     }
-    pl_info_end(report);
+    end(report);
 }
 
 /* What the runtime finds, or why it cannot run here. */
-static enum pl_status add_world(struct pl_info_report *report, const struct place *place, const char *world,
+static enum pl_status add_world(struct report *report, const struct place *place, const char *world,
                                 struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text answer = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
     const enum pl_status status = ask(place, (const char *const[]){world, NULL}, WORLD_NS, &answer, &error);
 
-    pl_info_begin(report, "runtime");
-    pl_info_bool(report, "works", status == PL_OK);
+    begin(report, "runtime");
+    add_bool(report, "works", status == PL_OK);
     if (status != PL_OK) {
-        pl_info_text(report, "why_not", error.cause);
+        add_text(report, "why_not", error.cause);
     }
-    pl_info_lines(report, "lines", pl_text_string(&answer));
-    pl_info_end(report);
+    add_lines(report, "lines", pl_text_string(&answer));
+    end(report);
     return pl_text_check(&answer, reterr);
 }
 
@@ -365,9 +499,9 @@ static enum pl_status show(bool is_json, const char *self_path, const char *worl
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     struct place place = {.self_path = self_path};
-    __attribute__((cleanup(pl_info_report_done))) struct pl_info_report report;
+    __attribute__((cleanup(report_done))) struct report report;
 
-    pl_info_report_init(&report, is_json);
+    report_init(&report, is_json);
     PL_TRY(pl_environment_new(&environment, reterr));
     place.environment = environment;
     add_paceline(&report, &place);
@@ -378,7 +512,7 @@ static enum pl_status show(bool is_json, const char *self_path, const char *worl
     add_devices(&report);
     add_settings(&report, &place);
     PL_TRY(add_world(&report, &place, world, reterr));
-    return pl_info_print(&report, reterr);
+    return print_report(&report, reterr);
 }
 
 int main(int argc, char **argv)

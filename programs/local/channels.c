@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes a job's channels: links, folders, and FIFOs with their feeders. */
-#include "programs/local/channels.h"
+#include "programs/local/local.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"
-#include "programs/local/files.h"
-#include "programs/local/stop.h"
-#include "programs/local/tree.h"
 #include "s3io/s3/manifest.h"
-#include "s3io/s3/s3_copy.h"
+#include "s3io/s3/s3_get.h"
+#include "s3io/store_private.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,7 +22,13 @@
 #define FIFO_NS (310 * PL_NS_PER_S) /* the feeder itself gives a list 300 s */
 #define NAP_NS (2 * PL_NS_PER_MS)
 
-enum { FOLDER_MODE = 0755, FIFO_MODE = 0600, MOST_FEED_WORDS = 16, MOST_MANIFEST_BYTES = 256 << 20 };
+enum { FIFO_MODE = 0600, MOST_FEED_WORDS = 16, MOST_MANIFEST_BYTES = 256 << 20 };
+
+/* Whether the host `index` gets the channel. */
+static bool has(const struct pl_local *local, size_t index, const struct pl_local_channel *channel)
+{
+    return pl_local_channel_is_of(channel, local->hosts[index].group);
+}
 
 static bool is_remote(const struct pl_local_channel *channel)
 {
@@ -47,12 +49,14 @@ static enum pl_status check_fifos(const struct pl_local *local, const char *chan
     return PL_OK;
 }
 
-bool pl_local_channel_is_fetched(const struct pl_local_channel *channel)
+/* Whether the channel is a copy of what lies on S3. It is the job's own then, and may be changed, as on SageMaker. */
+static bool is_fetched(const struct pl_local_channel *channel)
 {
     return is_remote(channel) && channel->mode != PL_LOCAL_PIPE; /* the feeder reads S3 by itself */
 }
 
-bool pl_local_channel_is_linked(const struct pl_local_channel *channel)
+/* Whether hosts see the channel as links to some of its files: a shard, or those that a manifest names. */
+static bool is_linked(const struct pl_local_channel *channel)
 {
     return channel->sharded || channel->manifest;
 }
@@ -74,7 +78,7 @@ static enum pl_status check_name(const char *manifest, const char *folder, const
 }
 
 /* Adds the names of a ManifestFile of this machine, sorted, each once. `folder` stands for its prefix. */
-static enum pl_status read_manifest(const char *path, const char *folder, struct pl_local_files *files,
+static enum pl_status read_manifest(const char *path, const char *folder, struct pl_object_list *files,
                                     struct pl_error *reterr)
 {
     PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
@@ -86,34 +90,28 @@ static enum pl_status read_manifest(const char *path, const char *folder, struct
     pl_manifest_sort(&manifest);
     for (size_t i = 0; i < manifest.count; i++) {
         PL_TRY(check_name(path, folder, manifest.keys[i], reterr));
-        PL_TRY(pl_local_files_add(files, manifest.keys[i], reterr));
+        PL_TRY(pl_object_list_add(files, manifest.keys[i], strlen(manifest.keys[i]), 0, reterr));
     }
     return PL_OK;
 }
 
 /* The files of a channel that is linked, as all its hosts together have them. */
 static enum pl_status list_files(const struct pl_local_channel *channel, const char *folder,
-                                 struct pl_local_files *files, struct pl_error *reterr)
+                                 struct pl_object_list *files, struct pl_error *reterr)
 {
-    return channel->manifest ? read_manifest(channel->manifest, folder, files, reterr)
-                             : pl_local_files_list(folder, false, files, reterr);
-}
+    PL_AUTO_STORE struct pl_store *store = NULL;
 
-static enum pl_status check_manifest(const struct pl_local_channel *channel, const char *folder,
-                                     struct pl_error *reterr)
-{
-    PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
-
-    if (channel->manifest && read_manifest(channel->manifest, folder, &files, reterr) != PL_OK) {
-        pl_error_context(reterr, "channel '%s'", channel->name);
-        return PL_INVALID;
+    if (channel->manifest) {
+        return read_manifest(channel->manifest, folder, files, reterr);
     }
-    return PL_OK;
+    PL_TRY(pl_store_open_directory(folder, true, &store, reterr));
+    return pl_store_list(store, PL_DEADLINE_NEVER, files, reterr);
 }
 
 static enum pl_status check_one(const struct pl_local *local, const struct pl_local_channel *channel, char **ret_source,
                                 struct pl_error *reterr)
 {
+    PL_AUTO_OBJECT_LIST struct pl_object_list named = {.items = NULL};
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
     struct stat info;
 
@@ -125,7 +123,7 @@ static enum pl_status check_one(const struct pl_local *local, const struct pl_lo
                             "channel '%s': the manifest '%s' names files of a folder on this machine, found '%s'",
                             channel->name, channel->manifest, channel->from);
     }
-    if (pl_local_channel_is_fetched(channel)) {
+    if (is_fetched(channel)) {
         PL_TRY(pl_local_path(local, &folder, reterr, "input/%s", channel->name));
         return pl_text_take(&folder, ret_source, reterr);
     }
@@ -152,7 +150,11 @@ static enum pl_status check_one(const struct pl_local *local, const struct pl_lo
     if (!S_ISDIR(info.st_mode)) {
         return pl_error_set(reterr, PL_INVALID, "channel '%s': '%s' is not a folder", channel->name, channel->from);
     }
-    return check_manifest(channel, *ret_source, reterr);
+    if (channel->manifest && read_manifest(channel->manifest, *ret_source, &named, reterr) != PL_OK) {
+        pl_error_context(reterr, "channel '%s'", channel->name);
+        return PL_INVALID;
+    }
+    return PL_OK;
 }
 
 enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *reterr)
@@ -165,20 +167,6 @@ enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *
     return PL_OK;
 }
 
-static enum pl_status spawn(const struct pl_local *local, const char *const *argv, int stdout_fd, pid_t *ret_pid,
-                            struct pl_error *reterr)
-{
-    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-
-    setup.argv = argv;
-    setup.environment = pl_environment_strings(local->environment);
-    setup.signals = &local->signals;
-    setup.own_group = true;
-    setup.stdout_fd = stdout_fd;
-    setup.death_signal = SIGTERM; /* a feeder removes its FIFOs then */
-    return pl_process_spawn(&setup, ret_pid, reterr);
-}
-
 /* Fetches a channel; the program limits its own waits. */
 static enum pl_status fetch(struct pl_local *local, const struct pl_local_channel *channel, const char *to,
                             struct pl_error *reterr)
@@ -187,12 +175,11 @@ static enum pl_status fetch(struct pl_local *local, const struct pl_local_channe
     PL_AUTO_TEXT struct pl_text doing = PL_TEXT_NONE;
     enum pl_status status;
 
-    pl_text_printf(&doing, "the channel '%s' was fetched", channel->name);
-    PL_TRY(pl_text_check(&doing, reterr));
-    PL_TRY(pl_file_make_dirs(to, FOLDER_MODE, reterr));
+    PL_TRY(pl_text_set(&doing, reterr, "the channel '%s' was fetched", channel->name));
+    PL_TRY(pl_file_make_dirs(to, PL_LOCAL_FOLDER_MODE, reterr));
     status =
         pl_local_run_program(local, (const char *const[]){local->paceline, "s3", "cp", what, channel->from, to, NULL},
-                             -1, 0, PL_DEADLINE_NEVER, doing.data, reterr);
+                             NULL, 0, PL_DEADLINE_NEVER, doing.data, reterr);
     return status != PL_FAILED
                ? status
                : pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fetched, see above", channel->name);
@@ -202,11 +189,9 @@ static enum pl_status link_one(const char *from, const char *folder, const char 
 {
     PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE, place = PL_TEXT_NONE;
 
-    pl_text_printf(&target, "%s/%s", from, name);
-    pl_text_printf(&place, "%s/%s", folder, name);
-    PL_TRY(pl_text_check(&target, reterr));
-    PL_TRY(pl_text_check(&place, reterr));
-    PL_TRY(pl_file_make_parents(place.data, FOLDER_MODE, reterr));
+    PL_TRY(pl_text_set(&target, reterr, "%s/%s", from, name));
+    PL_TRY(pl_text_set(&place, reterr, "%s/%s", folder, name));
+    PL_TRY(pl_file_make_parents(place.data, PL_LOCAL_FOLDER_MODE, reterr));
     return symlink(target.data, place.data) == 0 ? PL_OK : pl_error_errno(reterr, "make the link '%s'", place.data);
 }
 
@@ -214,14 +199,14 @@ static enum pl_status link_one(const char *from, const char *folder, const char 
 static enum pl_status link_for_feeders(const struct pl_local *local, const struct pl_local_channel *channel,
                                        char **source_at, struct pl_error *reterr)
 {
-    PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
+    PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
 
     PL_TRY(list_files(channel, *source_at, &files, reterr));
     PL_TRY(pl_local_path(local, &folder, reterr, "input/%s", channel->name));
     pl_file_remove_tree(folder.data);
     for (size_t i = 0; i < files.count; i++) {
-        PL_TRY(link_one(*source_at, folder.data, files.paths[i], reterr));
+        PL_TRY(link_one(*source_at, folder.data, files.items[i].key, reterr));
     }
     free(*source_at);
     *source_at = NULL;
@@ -246,8 +231,7 @@ static enum pl_status enter_prefix(const struct pl_local_channel *channel, char 
             return PL_OK;
         }
     }
-    pl_text_printf(&inner, "%s/%s", *source_at, name);
-    PL_TRY(pl_text_check(&inner, reterr));
+    PL_TRY(pl_text_set(&inner, reterr, "%s/%s", *source_at, name));
     if (*name == '\0' || lstat(inner.data, &info) != 0 || !S_ISDIR(info.st_mode)) {
         return PL_OK; /* the prefix ends with a slash, or is an object's whole key */
     }
@@ -265,7 +249,7 @@ enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *
         if (channel->manifest && channel->mode == PL_LOCAL_PIPE) {
             PL_TRY(link_for_feeders(local, channel, &local->sources[i], reterr));
         }
-        if (!pl_local_channel_is_fetched(channel)) {
+        if (!is_fetched(channel)) {
             continue;
         }
         status = fetch(local, channel, local->sources[i], reterr);
@@ -286,60 +270,96 @@ static void count_hosts(const struct pl_local *local, const struct pl_local_chan
 {
     *ret_rank = *ret_count = 0;
     for (size_t i = 0; i < local->job->hosts; i++) {
-        const bool has = pl_local_tree_has_channel(local, i, channel);
+        const bool is_there = has(local, i, channel);
 
-        *ret_rank += has && i < index;
-        *ret_count += has;
+        *ret_rank += is_there && i < index;
+        *ret_count += is_there;
     }
 }
 
 static enum pl_status link_files(const struct pl_local *local, const struct pl_local_channel *channel, size_t index,
                                  const char *folder, const char *place, struct pl_error *reterr)
 {
-    PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
+    PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
     PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE;
     size_t rank = 0, count = 1;
 
     if (channel->sharded) {
         count_hosts(local, channel, index, &rank, &count);
     }
-    pl_text_printf(&from, "%s%s", local->kind != PL_LOCAL_PLAIN ? PL_LOCAL_SHARDED "/" : "",
-                   local->kind != PL_LOCAL_PLAIN ? channel->name : folder);
-    PL_TRY(pl_text_check(&from, reterr));
+    PL_TRY(local->kind == PL_LOCAL_PLAIN ? pl_text_set(&from, reterr, "%s", folder)
+                                         : pl_text_set(&from, reterr, PL_LOCAL_SHARDED "/%s", channel->name));
     PL_TRY(list_files(channel, folder, &files, reterr));
     for (size_t i = rank; i < files.count; i += count) {
-        PL_TRY(link_one(from.data, place, files.paths[i], reterr));
+        PL_TRY(link_one(from.data, place, files.items[i].key, reterr));
     }
     return PL_OK;
 }
 
+enum pl_status pl_local_channels_show(const struct pl_local *local, size_t index, pl_local_show *show, void *context,
+                                      struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    PL_TRY(show(context, local->hosts[index].tree, "/opt/ml", false, reterr));
+    if (local->has_code) {
+        PL_TRY(show(context, local->cwd, "/opt/ml/code", false, reterr));
+    }
+    for (size_t i = 0; i < local->job->channel_count; i++) {
+        const struct pl_local_channel *channel = &local->job->channels[i];
+
+        if (channel->mode != PL_LOCAL_PIPE && has(local, index, channel)) { /* FIFOs are the feeder's */
+            PL_TRY(pl_text_set(&text, reterr, "%s/%s", is_linked(channel) ? PL_LOCAL_SHARDED : "/opt/ml/input/data",
+                               channel->name));
+            PL_TRY(show(context, local->sources[i], text.data, !is_fetched(channel), reterr));
+        }
+    }
+    /* the checkpoints are those of all hosts and runs of this name */
+    PL_TRY(pl_local_path(local, &text, reterr, "checkpoints"));
+    return local->job->checkpoint_path ? show(context, text.data, local->job->checkpoint_path, false, reterr) : PL_OK;
+}
+
+/* A plain host has links in its tree; those of a channel that is linked lead to the folder itself. */
+static enum pl_status show_plain(void *context, const char *from, const char *to, bool read_only,
+                                 struct pl_error *reterr)
+{
+    static const char base[] = "/opt/ml/";
+    const struct pl_local_host *host = context;
+    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
+
+    (void)read_only;
+    if (strncmp(to, base, sizeof(base) - 1) != 0) {
+        return PL_OK;
+    }
+    PL_TRY(pl_text_set(&place, reterr, "%s/%s", host->tree, to + sizeof(base) - 1));
+    return symlink(from, place.data) == 0 ? PL_OK : pl_error_errno(reterr, "make the link '%s'", place.data);
+}
+
+/* Makes the folder of a channel, which is filled with links, or covered by a mount. */
 static enum pl_status lay_out(const struct pl_local *local, size_t number, size_t index, struct pl_error *reterr)
 {
     const struct pl_local_channel *channel = &local->job->channels[number];
-    const char *folder = local->sources[number];
     PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
 
-    if (channel->mode == PL_LOCAL_PIPE) {
-        return PL_OK; /* its FIFOs are the feeder's */
+    if (channel->mode == PL_LOCAL_PIPE || (local->kind == PL_LOCAL_PLAIN && !is_linked(channel))) {
+        return PL_OK;
     }
     PL_TRY(pl_local_path(local, &place, reterr, "%s/input/data/%s", local->hosts[index].name, channel->name));
-    if (local->kind == PL_LOCAL_PLAIN && !pl_local_channel_is_linked(channel)) {
-        return symlink(folder, place.data) == 0 ? PL_OK : pl_error_errno(reterr, "make the link '%s'", place.data);
-    }
-    PL_TRY(pl_file_make_dirs(place.data, FOLDER_MODE, reterr));
-    return pl_local_channel_is_linked(channel) ? link_files(local, channel, index, folder, place.data, reterr) : PL_OK;
+    PL_TRY(pl_file_make_dirs(place.data, PL_LOCAL_FOLDER_MODE, reterr));
+    return is_linked(channel) ? link_files(local, channel, index, local->sources[number], place.data, reterr) : PL_OK;
 }
 
-enum pl_status pl_local_channels_lay_out(const struct pl_local *local, struct pl_error *reterr)
+enum pl_status pl_local_channels_lay_out(struct pl_local *local, struct pl_error *reterr)
 {
     for (size_t i = 0; i < local->job->hosts; i++) {
         for (size_t j = 0; j < local->job->channel_count; j++) {
-            if (pl_local_tree_has_channel(local, i, &local->job->channels[j])) {
+            if (has(local, i, &local->job->channels[j])) {
                 PL_TRY(lay_out(local, j, i, reterr));
             }
         }
     }
-    return PL_OK;
+    return local->kind == PL_LOCAL_PLAIN ? pl_local_channels_show(local, 0, show_plain, &local->hosts[0], reterr)
+                                         : PL_OK;
 }
 
 /* SageMaker makes the first epoch's FIFO before the program starts. */
@@ -350,8 +370,7 @@ static enum pl_status await_fifo(struct pl_local *local, pid_t feeder, const cha
     PL_AUTO_TEXT struct pl_text fifo = PL_TEXT_NONE;
     siginfo_t ended = {.si_pid = 0};
 
-    pl_text_printf(&fifo, "%s_0", place);
-    PL_TRY(pl_text_check(&fifo, reterr));
+    PL_TRY(pl_text_set(&fifo, reterr, "%s_0", place));
     while (access(fifo.data, F_OK) != 0) {
         if (waitid(P_PID, (id_t)feeder, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0) {
             return pl_error_set(reterr, PL_FAILED, "channel '%s' cannot be fed, see above", channel);
@@ -407,7 +426,8 @@ static enum pl_status feed(struct pl_local *local, size_t number, size_t index, 
     argv[count++] = local->sources[number];
     argv[count++] = place.data;
     argv[count] = NULL;
-    PL_TRY(spawn(local, argv, reasons_fd, &local->feeds[local->feed_count], reterr));
+    PL_TRY(pl_local_spawn(local, argv, pl_environment_strings(local->environment), NULL, reasons_fd, -1,
+                          &local->feeds[local->feed_count], reterr)); /* at SIGTERM it removes its FIFOs */
     local->fed[local->feed_count++] = (struct pl_local_fed){.channel = channel->name, .host = index};
     return await_fifo(local, local->feeds[local->feed_count - 1], channel->name, place.data, reterr);
 }
@@ -436,7 +456,7 @@ enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *r
         for (size_t j = 0; j < local->job->channel_count; j++) {
             const struct pl_local_channel *channel = &local->job->channels[j];
 
-            if (channel->mode == PL_LOCAL_PIPE && pl_local_tree_has_channel(local, i, channel)) {
+            if (channel->mode == PL_LOCAL_PIPE && has(local, i, channel)) {
                 PL_TRY(feed(local, j, i, reasons_fd, reterr));
             }
         }

@@ -1,25 +1,268 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the inside of a host in namespaces: its mounts, name and network; then becomes its program. */
-#include "base/environment.h"
+/* Hosts in namespaces: their network, their mounts, and their first process. */
+#include "programs/local/local.h"
+
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/proc/mounts.h"
-#include "programs/local/channels.h"
-#include "programs/local/host.h"
-#include "programs/local/network.h"
-#include "programs/local/tree.h"
+#include "entrypoint/supervise/process.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <linux/sockios.h>
+#include <linux/veth.h>
+#include <net/if.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define BRIDGE "sw0"
 #define MACHINE "/run/machine" /* where a folder of the machine is seen while a new one covers it */
 
-enum { FOLDER_MODE = 0755, FILE_MODE = 0644, SECRET_MODE = 0600 };
+#define WORK_NS (30 * PL_NS_PER_S)
+#define START_NS (60 * PL_NS_PER_S)
+
+enum { MESSAGE_BYTES = 512, ANSWER_BYTES = 4096, EXIT_UNREPORTED = 3 };
+
+/* ---- the network: rtnetlink(7), linux/if_link.h (veth), linux/if_bridge.h ---- */
+
+static enum pl_status open_socket(int *ret_fd, struct pl_error *reterr)
+{
+    *ret_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open a socket");
+}
+
+static enum pl_status set_flags(int fd, const char *name, short flags, struct pl_error *reterr)
+{
+    struct ifreq request = {.ifr_flags = flags};
+
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    return ioctl(fd, SIOCSIFFLAGS, &request) == 0
+               ? PL_OK
+               : pl_error_errno(reterr, "set the interface %s %s", name, flags != 0 ? "up" : "down");
+}
+
+static enum pl_status set_up(int fd, const char *name, struct pl_error *reterr)
+{
+    return set_flags(fd, name, IFF_UP | IFF_RUNNING, reterr);
+}
+
+static enum pl_status make_bridge(struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = -1;
+
+    PL_TRY(open_socket(&fd, reterr));
+    if (ioctl(fd, SIOCBRADDBR, BRIDGE) != 0) {
+        return pl_error_errno(reterr, "make a bridge between the hosts");
+    }
+    return set_up(fd, BRIDGE, reterr);
+}
+
+struct message {
+    union {
+        struct nlmsghdr header;
+        char bytes[MESSAGE_BYTES];
+    };
+};
+
+/* Adds an attribute and returns it; `bytes` may be 0 for one that holds others. */
+static struct rtattr *add(struct message *message, unsigned short type, const void *data, size_t bytes)
+{
+    struct rtattr *attribute = (struct rtattr *)(void *)(message->bytes + NLMSG_ALIGN(message->header.nlmsg_len));
+
+    PL_BUG_IF(NLMSG_ALIGN(message->header.nlmsg_len) + RTA_SPACE(bytes) > MESSAGE_BYTES);
+    attribute->rta_type = type;
+    attribute->rta_len = (unsigned short)RTA_LENGTH(bytes);
+    if (bytes > 0) {
+        memcpy(RTA_DATA(attribute), data, bytes);
+    }
+    message->header.nlmsg_len = (unsigned)(NLMSG_ALIGN(message->header.nlmsg_len) + RTA_SPACE(bytes));
+    return attribute;
+}
+
+static void close_attribute(const struct message *message, struct rtattr *attribute)
+{
+    attribute->rta_len = (unsigned short)(message->bytes + message->header.nlmsg_len - (const char *)attribute);
+}
+
+/* A cable: the end `name` here, plugged into the bridge and up, the end eth0 in the network of `pid`. */
+static void describe_cable(struct message *message, const char *name, unsigned pid)
+{
+    const struct ifinfomsg none = {.ifi_family = AF_UNSPEC},
+                           up = {.ifi_family = AF_UNSPEC, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
+    const unsigned bridge = if_nametoindex(BRIDGE);
+    struct rtattr *info, *data, *peer;
+
+    memset(message, 0, sizeof(*message));
+    memcpy(NLMSG_DATA(&message->header), &up, sizeof(up));
+    message->header.nlmsg_len = NLMSG_LENGTH(sizeof(up));
+    message->header.nlmsg_type = RTM_NEWLINK;
+    message->header.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+    add(message, IFLA_IFNAME, name, strlen(name) + 1);
+    add(message, IFLA_MASTER, &bridge, sizeof(bridge));
+    info = add(message, IFLA_LINKINFO, NULL, 0);
+    add(message, IFLA_INFO_KIND, "veth", sizeof("veth") - 1);
+    data = add(message, IFLA_INFO_DATA, NULL, 0);
+    peer = add(message, VETH_INFO_PEER, &none, sizeof(none));
+    add(message, IFLA_IFNAME, "eth0", sizeof("eth0"));
+    add(message, IFLA_NET_NS_PID, &pid, sizeof(pid));
+    close_attribute(message, peer);
+    close_attribute(message, data);
+    close_attribute(message, info);
+}
+
+static enum pl_status send_message(const struct message *message, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    struct {
+        struct nlmsghdr header;
+        struct nlmsgerr error;
+        char rest[ANSWER_BYTES];
+    } answer;
+    ssize_t bytes;
+
+    if (fd < 0 || send(fd, message->bytes, message->header.nlmsg_len, 0) < 0) {
+        return pl_error_errno(reterr, "ask the kernel for a network interface");
+    }
+    bytes = recv(fd, &answer, sizeof(answer), 0); /* the kernel has answered within send() */
+    if (bytes < (ssize_t)(sizeof(answer.header) + sizeof(answer.error.error)) ||
+        answer.header.nlmsg_type != NLMSG_ERROR) {
+        return pl_error_set(reterr, PL_SYSTEM, "the kernel's answer to a request for a network interface is too short");
+    }
+    errno = -answer.error.error;
+    return answer.error.error == 0 ? PL_OK : pl_error_errno(reterr, "make the network interface of a host");
+}
+
+static void name_cable(unsigned number, char text[static IFNAMSIZ])
+{
+    snprintf(text, IFNAMSIZ, "p%u", number);
+}
+
+static enum pl_status set_cable(unsigned number, bool is_in, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = -1;
+    char name[IFNAMSIZ];
+
+    name_cable(number, name);
+    PL_TRY(open_socket(&fd, reterr));
+    return set_flags(fd, name, is_in ? IFF_UP | IFF_RUNNING : 0, reterr);
+}
+
+static enum pl_status plug(unsigned number, pid_t pid, struct pl_error *reterr)
+{
+    struct message message;
+    char name[IFNAMSIZ];
+
+    name_cable(number, name);
+    describe_cable(&message, name, (unsigned)pid);
+    return send_message(&message, reterr);
+}
+
+/* What the process in the network is asked for. */
+struct task {
+    enum { PLUG, PULL_OUT, PLUG_IN_AGAIN } what;
+    unsigned number;
+    pid_t pid; /* of the host to plug in */
+};
+
+/* Lives in the network, which ends with its last process; does what it is asked for, until nobody can ask any more. */
+static void serve(void *ends_at)
+{
+    const int *ends = ends_at, fd = ends[1];
+    struct pl_error error = PL_ERROR_NONE;
+    struct task task;
+
+    close(ends[0]);
+    error.status =
+        unshare(CLONE_NEWNET) == 0 ? make_bridge(&error) : pl_error_errno(&error, "make a network namespace");
+    while (pl_file_write_fd(fd, &error, sizeof(error), "a report", NULL) == PL_OK &&
+           read(fd, &task, sizeof(task)) == (ssize_t)sizeof(task)) {
+        error = PL_ERROR_NONE;
+        error.status = task.what == PLUG ? plug(task.number, task.pid, &error)
+                                         : set_cable(task.number, task.what == PLUG_IN_AGAIN, &error);
+    }
+}
+
+static enum pl_status read_report(int fd, struct pl_error *reterr)
+{
+    struct pl_error error;
+    size_t bytes;
+
+    PL_TRY(pl_file_read_some(fd, &error, sizeof(error), pl_deadline_after_ns(WORK_NS), "the report of a network",
+                             &bytes, reterr));
+    if (bytes != sizeof(error)) {
+        return pl_error_set(reterr, PL_FAILED, "the process that makes the network of the hosts ended");
+    }
+    if (error.status != PL_OK && reterr) {
+        *reterr = error;
+    }
+    return error.status;
+}
+
+static enum pl_status ask(int network_fd, const struct task *task, struct pl_error *reterr)
+{
+    PL_TRY(pl_file_write_fd(network_fd, task, sizeof(*task), "a task", reterr));
+    return read_report(network_fd, reterr);
+}
+
+enum pl_status pl_local_network_open(struct pl_local *local, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int served_fd = -1;
+    int ends[2];
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        return pl_error_errno(reterr, "make a socket");
+    }
+    local->network_fd = ends[0];
+    served_fd = ends[1];
+    /* in a process of its own, since this one could not come back from there unless it is root */
+    PL_TRY(pl_process_start(0, serve, ends, &pid, reterr));
+    pl_file_close_at(&served_fd);
+    return read_report(local->network_fd, reterr);
+}
+
+enum pl_status pl_local_network_set_cable(const struct pl_local *local, unsigned number, bool is_in,
+                                          struct pl_error *reterr)
+{
+    return ask(local->network_fd, &(struct task){.what = is_in ? PLUG_IN_AGAIN : PULL_OUT, .number = number}, reterr);
+}
+
+static enum pl_status set_address(int fd, unsigned long what, const char *text, struct pl_error *reterr)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    struct ifreq request = {.ifr_ifindex = 0};
+
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "eth0");
+    inet_pton(AF_INET, text, &address.sin_addr);
+    memcpy(&request.ifr_addr, &address, sizeof(address));
+    return ioctl(fd, what, &request) == 0 ? PL_OK : pl_error_errno(reterr, "give eth0 the address %s", text);
+}
+
+/* In the host: sets lo and eth0 up. */
+static enum pl_status set_up_host(unsigned number, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = -1;
+    char address[32];
+
+    PL_TRY(open_socket(&fd, reterr));
+    PL_TRY(set_up(fd, "lo", reterr));
+    snprintf(address, sizeof(address), "10.78.0.%u", number);
+    PL_TRY(set_address(fd, SIOCSIFADDR, address, reterr));
+    PL_TRY(set_address(fd, SIOCSIFNETMASK, "255.255.255.0", reterr));
+    return set_up(fd, "eth0", reterr);
+}
+
+/* ---- the inside of a host ---- */
 
 /* Makes `to` the same as `from`, which lies on the covered folder: a link is copied, all else is mounted. */
 static enum pl_status show(const char *from, const char *to, struct pl_error *reterr)
@@ -37,9 +280,9 @@ static enum pl_status show(const char *from, const char *to, struct pl_error *re
         return symlink(link, to) == 0 || errno == EEXIST ? PL_OK : pl_error_errno(reterr, "make the link '%s'", to);
     }
     if (S_ISDIR(info.st_mode)) {
-        PL_TRY(pl_file_make_dirs(to, FOLDER_MODE, reterr));
+        PL_TRY(pl_file_make_dirs(to, PL_LOCAL_FOLDER_MODE, reterr));
     } else {
-        PL_AUTO_CLOSE int fd = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, FILE_MODE);
+        PL_AUTO_CLOSE int fd = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, PL_LOCAL_FILE_MODE);
 
         if (fd < 0) {
             return pl_error_errno(reterr, "make '%s'", to);
@@ -60,10 +303,8 @@ static enum pl_status show_path(const char *path, size_t length, struct pl_error
         return PL_OK;
     }
     bytes = strcspn(name, "/:");
-    pl_text_printf(&top, "/tmp/%.*s", (int)bytes, name);
-    pl_text_printf(&from, MACHINE "/%.*s", (int)bytes, name);
-    PL_TRY(pl_text_check(&top, reterr));
-    PL_TRY(pl_text_check(&from, reterr));
+    PL_TRY(pl_text_set(&top, reterr, "/tmp/%.*s", (int)bytes, name));
+    PL_TRY(pl_text_set(&from, reterr, MACHINE "/%.*s", (int)bytes, name));
     return lstat(top.data, &info) == 0 || lstat(from.data, &info) != 0 ? PL_OK : show(from.data, top.data, reterr);
 }
 
@@ -84,7 +325,7 @@ static enum pl_status cover_tmp(const struct pl_local *local, const char *const 
 {
     static const char *const lists[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
 
-    PL_TRY(pl_file_make_dirs(MACHINE, FOLDER_MODE, reterr));
+    PL_TRY(pl_file_make_dirs(MACHINE, PL_LOCAL_FOLDER_MODE, reterr));
     PL_TRY(pl_mounts_bind("/tmp", MACHINE, reterr));
     PL_TRY(pl_mounts_memory("/tmp", "mode=1777", reterr));
     PL_TRY(show_list(local->cwd, reterr));
@@ -96,43 +337,24 @@ static enum pl_status cover_tmp(const struct pl_local *local, const char *const 
     for (size_t i = 0; argv[i]; i++) {
         PL_TRY(show_list(argv[i], reterr));
     }
-    for (size_t i = 0; i < local->job->hyperparameter_count; i++) {
-        PL_TRY(show_list(local->job->hyperparameters[i].value, reterr));
+    for (size_t i = 0; i < local->job->hyperparameters.count; i++) {
+        PL_TRY(show_list(local->job->hyperparameters.items[i].value, reterr));
     }
     return PL_OK;
 }
 
-/* The data of a channel may lie in the machine's /tmp, which is covered by now. */
-static enum pl_status bind_channel(const char *folder, const char *place, bool read_only, struct pl_error *reterr)
+/* The folder may lie in the machine's /tmp, which is covered by now. */
+static enum pl_status show_mount(void *context, const char *from, const char *to, bool read_only,
+                                 struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE;
+    const bool is_covered = strncmp(from, "/tmp/", sizeof("/tmp/") - 1) == 0;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    if (strncmp(folder, "/tmp/", sizeof("/tmp/") - 1) == 0) {
-        pl_text_printf(&from, MACHINE "/%s", folder + sizeof("/tmp/") - 1);
-    } else {
-        pl_text_append(&from, folder);
-    }
-    PL_TRY(pl_text_check(&from, reterr));
-    PL_TRY(pl_file_make_dirs(place, FOLDER_MODE, reterr));
-    PL_TRY(pl_mounts_bind(from.data, place, reterr));
-    return read_only ? pl_mounts_make_read_only(place, reterr) : PL_OK;
-}
-
-static enum pl_status bind_channels(const struct pl_local *local, size_t index, struct pl_error *reterr)
-{
-    for (size_t i = 0; i < local->job->channel_count; i++) {
-        const struct pl_local_channel *channel = &local->job->channels[i];
-        PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
-
-        if (channel->mode == PL_LOCAL_PIPE || !pl_local_tree_has_channel(local, index, channel)) {
-            continue;
-        }
-        pl_text_printf(&place, pl_local_channel_is_linked(channel) ? PL_LOCAL_SHARDED "/%s" : "/opt/ml/input/data/%s",
-                       channel->name);
-        PL_TRY(pl_text_check(&place, reterr));
-        PL_TRY(bind_channel(local->sources[i], place.data, !pl_local_channel_is_fetched(channel), reterr));
-    }
-    return PL_OK;
+    (void)context;
+    PL_TRY(pl_text_set(&path, reterr, "%s%s", is_covered ? MACHINE : "", from + (is_covered ? strlen("/tmp") : 0)));
+    PL_TRY(pl_file_make_dirs(to, PL_LOCAL_FOLDER_MODE, reterr));
+    PL_TRY(pl_mounts_bind(path.data, to, reterr));
+    return read_only ? pl_mounts_make_read_only(to, reterr) : PL_OK;
 }
 
 /* Where /opt/ml is missing, a new /opt shows what the machine's holds, and has the mount point too. */
@@ -145,7 +367,7 @@ static enum pl_status make_mount_point(struct pl_error *reterr)
     if (access("/opt/ml", F_OK) == 0) {
         return PL_OK;
     }
-    PL_TRY(pl_file_make_dirs("/run/opt", FOLDER_MODE, reterr));
+    PL_TRY(pl_file_make_dirs("/run/opt", PL_LOCAL_FOLDER_MODE, reterr));
     PL_TRY(pl_mounts_bind("/opt", "/run/opt", reterr));
     PL_TRY(pl_mounts_memory("/opt", "mode=0755", reterr));
     directory = opendir("/run/opt");
@@ -154,17 +376,13 @@ static enum pl_status make_mount_point(struct pl_error *reterr)
     }
     while ((entry = readdir(directory))) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            pl_text_clear(&from);
-            pl_text_clear(&to);
-            pl_text_printf(&from, "/run/opt/%s", entry->d_name);
-            pl_text_printf(&to, "/opt/%s", entry->d_name);
-            PL_TRY(pl_text_check(&from, reterr));
-            PL_TRY(pl_text_check(&to, reterr));
+            PL_TRY(pl_text_set(&from, reterr, "/run/opt/%s", entry->d_name));
+            PL_TRY(pl_text_set(&to, reterr, "/opt/%s", entry->d_name));
             PL_TRY(show(from.data, to.data, reterr));
         }
     }
     umount2("/run/opt", MNT_DETACH);
-    return pl_file_make_dirs("/opt/ml", FOLDER_MODE, reterr);
+    return pl_file_make_dirs("/opt/ml", PL_LOCAL_FOLDER_MODE, reterr);
 }
 
 static enum pl_status name_hosts(const struct pl_local *local, struct pl_error *reterr)
@@ -178,28 +396,8 @@ static enum pl_status name_hosts(const struct pl_local *local, struct pl_error *
         pl_text_printf(&text, "%s%zu %s\n", alone ? "127.0.0." : "10.78.0.", i + 1, local->hosts[i].name);
     }
     PL_TRY(pl_text_check(&text, reterr));
-    PL_TRY(pl_file_write_atomic("/run/hosts", text.data, text.length, FILE_MODE, reterr));
+    PL_TRY(pl_file_write_atomic("/run/hosts", text.data, text.length, PL_LOCAL_FILE_MODE, reterr));
     return pl_mounts_bind("/run/hosts", "/etc/hosts", reterr);
-}
-
-/* The code of the job is the caller's folder, and its checkpoints are those of all hosts and runs of this name. */
-static enum pl_status bind_job(const struct pl_local *local, size_t index, struct pl_error *reterr)
-{
-    const char *checkpoints = local->job->checkpoint_path;
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    PL_TRY(pl_mounts_bind(local->hosts[index].tree, "/opt/ml", reterr));
-    PL_TRY(pl_file_make_dirs("/opt/ml/code", FOLDER_MODE, reterr));
-    if (local->has_code) {
-        PL_TRY(pl_mounts_bind(local->cwd, "/opt/ml/code", reterr));
-    }
-    PL_TRY(bind_channels(local, index, reterr));
-    if (!checkpoints) {
-        return PL_OK;
-    }
-    PL_TRY(pl_local_path(local, &path, reterr, "checkpoints"));
-    PL_TRY(pl_file_make_dirs(checkpoints, FOLDER_MODE, reterr));
-    return pl_mounts_bind(path.data, checkpoints, reterr);
 }
 
 static enum pl_status make_mounts(const struct pl_local *local, size_t index, const char *const *argv,
@@ -210,12 +408,14 @@ static enum pl_status make_mounts(const struct pl_local *local, size_t index, co
     }
     PL_TRY(pl_mounts_memory("/run", "mode=0755", reterr));
     if (local->job->hosts > 1) {
-        PL_TRY(pl_file_write_atomic(PL_LOCAL_SECRET_PATH, local->secret, sizeof(local->secret), SECRET_MODE, reterr));
+        PL_TRY(pl_file_write_atomic(PL_LOCAL_SECRET_PATH, local->secret, sizeof(local->secret), PL_LOCAL_SECRET_MODE,
+                                    reterr));
     }
     PL_TRY(pl_mounts_memory("/dev/shm", "mode=1777", reterr));
     PL_TRY(cover_tmp(local, argv, reterr));
     PL_TRY(make_mount_point(reterr));
-    PL_TRY(bind_job(local, index, reterr));
+    PL_TRY(pl_local_channels_show(local, index, show_mount, NULL, reterr));
+    PL_TRY(pl_file_make_dirs("/opt/ml/code", PL_LOCAL_FOLDER_MODE, reterr));
     PL_TRY(name_hosts(local, reterr));
     umount2(MACHINE, MNT_DETACH);
     rmdir(MACHINE);
@@ -236,24 +436,101 @@ static void free_port_22(void)
     }
 }
 
-enum pl_status pl_local_host_become(const struct pl_local *local, size_t index, const char *const *argv,
-                                    char *const *environment, struct pl_error *reterr)
+/* ---- the first process of a host ---- */
+
+struct inside {
+    const struct pl_local *local;
+    size_t index;
+    const char *const *argv;
+    char *const *environment;
+    int output_fd;
+    int ends[2]; /* this program's, from which a byte comes, and the host's, which tells of an error */
+};
+
+/* Makes the insides of the namespaces and becomes the program. Returns only an error. */
+static enum pl_status become(const struct inside *inside, struct pl_error *reterr)
 {
-    const struct pl_local_host *host = &local->hosts[index];
+    const struct pl_local *local = inside->local;
+    const struct pl_local_host *host = &local->hosts[inside->index];
 
     if (sethostname(host->name, strlen(host->name)) != 0) {
         return pl_error_errno(reterr, "set the host name");
     }
     if (local->job->hosts > 1) {
-        PL_TRY(pl_local_network_set_up((unsigned)index + 1, reterr));
+        PL_TRY(set_up_host((unsigned)inside->index + 1, reterr));
         free_port_22();
     }
-    PL_TRY(make_mounts(local, index, argv, reterr));
+    PL_TRY(make_mounts(local, inside->index, inside->argv, reterr));
     if (chdir("/opt/ml/code") != 0) {
         return pl_error_errno(reterr, "enter '/opt/ml/code'");
     }
     pl_signals_restore_files(&local->signals);
     pl_signals_restore(&local->signals);
-    execve(argv[0], (char *const *)(uintptr_t)argv, environment);
-    return pl_error_errno(reterr, "start '%s'", argv[0]);
+    execve(inside->argv[0], (char *const *)(uintptr_t)inside->argv, inside->environment);
+    return pl_error_errno(reterr, "start '%s'", inside->argv[0]);
+}
+
+static void enter(void *inside_at)
+{
+    const struct inside *inside = inside_at;
+    const int fd = inside->ends[1], null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    struct pl_error error = PL_ERROR_NONE;
+    char go;
+
+    close(inside->ends[0]);
+    setsid();
+    if (read(fd, &go, 1) != 1 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(inside->output_fd, STDOUT_FILENO) < 0 ||
+        dup2(inside->output_fd, STDERR_FILENO) < 0) {
+        _exit(EXIT_FAILURE); /* this program ended before the host was plugged in */
+    }
+    become(inside, &error);
+    _exit(pl_file_write_fd(fd, &error, sizeof(error), "the report", NULL) == PL_OK ? EXIT_FAILURE : EXIT_UNREPORTED);
+}
+
+int pl_local_namespaces(const struct pl_local *local)
+{
+    return CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC | (local->job->hosts > 1 ? CLONE_NEWNET : 0);
+}
+
+enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, const char *const *argv,
+                                         char *const *environment, int output_fd, struct pl_error *reterr)
+{
+    struct inside inside = {
+        .local = local, .index = index, .argv = argv, .environment = environment, .output_fd = output_fd};
+    struct pl_local_host *host = &local->hosts[index];
+    PL_AUTO_CLOSE int own_fd = -1, host_fd = -1;
+    struct pl_error error;
+    enum pl_status status;
+    size_t bytes = 0;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, inside.ends) != 0) {
+        return pl_error_errno(reterr, "make a socket");
+    }
+    own_fd = inside.ends[0];
+    host_fd = inside.ends[1];
+    if (pl_process_start(pl_local_namespaces(local), enter, &inside, &host->pid, reterr) != PL_OK) {
+        pl_error_context(reterr, "making the namespaces of %s", host->name);
+        return PL_SYSTEM;
+    }
+    pl_file_close_at(&host_fd);
+    if (local->job->hosts > 1) {
+        PL_TRY(ask(local->network_fd, &(struct task){.what = PLUG, .number = (unsigned)index + 1, .pid = host->pid},
+                   reterr));
+    }
+    PL_TRY(pl_file_write_fd(own_fd, "", 1, "the start of a host", reterr));
+    /* The end of the host's end is the start of the program, which closes it. */
+    status = pl_file_read_some(own_fd, &error, sizeof(error), pl_deadline_after_ns(START_NS), "the report of a host",
+                               &bytes, reterr);
+    if (status == PL_TIMEOUT) {
+        return pl_error_set(reterr, PL_TIMEOUT, "%s did not have its mounts within %d s: does a file system hang?",
+                            host->name, (int)(START_NS / PL_NS_PER_S));
+    }
+    if (status != PL_OK || bytes == 0) {
+        return status;
+    }
+    if (bytes == sizeof(error) && reterr) {
+        *reterr = error;
+    }
+    pl_error_context(reterr, "starting %s", host->name);
+    return PL_SYSTEM;
 }

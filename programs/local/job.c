@@ -17,30 +17,18 @@ enum { MOST_BYTES = 16 << 20, MOST_NAME_BYTES = 63, MOST_CHANNEL_BYTES = 64 };
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
+static const char one_group[] = "homogeneousCluster"; /* SageMaker's name of the group of a job without groups */
 static const char checkpoints[] = "/opt/ml/checkpoints";
 static const char name_words[] = "1 to 63 letters, digits and hyphens, the first one no hyphen";
 static const char channel_words[] = "1 to 64 letters, digits, dots, hyphens and underscores";
-
-struct pl_local_text {
-    struct pl_local_text *next;
-    char bytes[];
-};
-
-/* ---- texts ---- */
 
 /* Keeps a copy of `length` bytes until the job is freed. */
 static enum pl_status keep_n(struct pl_local_job *job, const char *text, size_t length, const char **ret_kept,
                              struct pl_error *reterr)
 {
-    struct pl_local_text *kept = pl_memory_new(1, sizeof(*kept) + length + 1, reterr);
-
-    if (!kept) {
-        return PL_MEMORY;
-    }
-    memcpy(kept->bytes, text, length);
-    kept->next = job->texts;
-    job->texts = kept;
-    *ret_kept = kept->bytes;
+    pl_strv_printf(&job->texts, "%.*s", (int)length, text);
+    PL_TRY(pl_strv_check(&job->texts, reterr));
+    *ret_kept = job->texts.items[job->texts.count - 1];
     return PL_OK;
 }
 
@@ -82,12 +70,13 @@ enum pl_status pl_local_job_init(struct pl_local_job *job, struct pl_error *rete
 
 void pl_local_job_done(struct pl_local_job *job)
 {
-    while (job->texts) {
-        struct pl_local_text *text = job->texts;
-
-        job->texts = text->next;
-        free(text);
+    for (size_t i = 0; i < job->channel_count; i++) {
+        pl_strv_done(&job->channels[i].groups);
     }
+    pl_strv_done(&job->entrypoint);
+    pl_strv_done(&job->arguments);
+    pl_strv_done(&job->texts);
+    pl_strv_done(&job->ignored);
     pl_json_free(job->document);
 }
 
@@ -136,30 +125,33 @@ static enum pl_status read_whole(struct pl_json_value object, const char *name, 
     return pl_json_exists(value) ? pl_json_int64(value, least, most, number, reterr) : PL_OK;
 }
 
-static enum pl_status read_pairs(struct pl_json_value object, const char *name, struct pl_local_pair *pairs,
-                                 size_t *count, struct pl_error *reterr)
+static enum pl_status read_pairs(struct pl_json_value object, const char *name, struct pl_local_pairs *pairs,
+                                 struct pl_error *reterr)
 {
     struct pl_json_value map;
 
     PL_TRY(find(object, name, PL_JSON_OBJECT, &map, reterr));
     for (struct pl_json_value item = pl_json_first(map); pl_json_exists(item); item = pl_json_next(item)) {
-        pairs[*count].name = pl_json_name(item);
-        PL_TRY(pl_json_text(item, &pairs[*count].value, reterr));
-        ++*count;
+        struct pl_local_pair *pair = &pairs->items[pairs->count++];
+
+        pair->name = pl_json_name(item);
+        PL_TRY(pl_json_text(item, &pair->value, reterr));
     }
     return PL_OK;
 }
 
-static enum pl_status read_words(struct pl_json_value object, const char *name, const char **words, size_t *count,
+static enum pl_status read_words(struct pl_json_value object, const char *name, struct pl_strv *words,
                                  struct pl_error *reterr)
 {
     struct pl_json_value list;
+    const char *word;
 
     PL_TRY(find(object, name, PL_JSON_LIST, &list, reterr));
     for (struct pl_json_value item = pl_json_first(list); pl_json_exists(item); item = pl_json_next(item)) {
-        PL_TRY(pl_json_text(item, &words[(*count)++], reterr));
+        PL_TRY(pl_json_text(item, &word, reterr));
+        pl_strv_add(words, word);
     }
-    return PL_OK;
+    return pl_strv_check(words, reterr);
 }
 
 /* Notes the members that are not read here, by their path. `known` begins and ends with a blank. */
@@ -168,24 +160,17 @@ static enum pl_status note_others(struct pl_local_job *job, struct pl_json_value
 {
     for (struct pl_json_value item = pl_json_first(object); pl_json_exists(item); item = pl_json_next(item)) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-        bool is_noted = false;
 
-        pl_text_printf(&text, " %s ", pl_json_name(item));
-        PL_TRY(pl_text_check(&text, reterr));
-        if (strstr(known, text.data) || job->ignored_count == PL_LOCAL_MOST_ITEMS) {
+        PL_TRY(pl_text_set(&text, reterr, " %s ", pl_json_name(item)));
+        if (strstr(known, text.data)) {
             continue;
         }
-        pl_text_clear(&text);
-        pl_text_printf(&text, "%s%s", path, pl_json_name(item));
-        PL_TRY(pl_text_check(&text, reterr));
-        for (size_t i = 0; i < job->ignored_count; i++) { /* a list's items have the same members */
-            is_noted = is_noted || strcmp(job->ignored[i], text.data) == 0;
-        }
-        if (!is_noted) {
-            PL_TRY(keep(job, text.data, &job->ignored[job->ignored_count++], reterr));
+        PL_TRY(pl_text_set(&text, reterr, "%s%s", path, pl_json_name(item)));
+        if (pl_strv_find(&job->ignored, text.data) < 0) { /* a list's items have the same members */
+            pl_strv_add(&job->ignored, text.data);
         }
     }
-    return PL_OK;
+    return pl_strv_check(&job->ignored, reterr);
 }
 
 static enum pl_status read_mode(struct pl_json_value object, const char *name, int *mode, struct pl_error *reterr)
@@ -203,7 +188,8 @@ static enum pl_status read_source(struct pl_local_job *job, struct pl_json_value
     static const char *const types[] = {"S3Prefix", "ManifestFile", "AugmentedManifestFile", "Converse", NULL};
     static const char *const distributions[] = {"FullyReplicated", "ShardedByS3Key", NULL};
     PL_AUTO_TEXT struct pl_text attributes = PL_TEXT_NONE;
-    struct pl_json_value data, source, list;
+    PL_AUTO_STRV struct pl_strv names = PL_STRV_NONE;
+    struct pl_json_value data, source;
     int type = 0, distribution = 0;
 
     PL_TRY(find(object, "DataSource", PL_JSON_OBJECT, &data, reterr));
@@ -216,20 +202,13 @@ static enum pl_status read_source(struct pl_local_job *job, struct pl_json_value
     PL_TRY(read_choice(source, "S3DataType", types, "S3Prefix, ManifestFile or AugmentedManifestFile", &type, reterr));
     PL_TRY(read_choice(source, "S3DataDistributionType", distributions, "FullyReplicated or ShardedByS3Key",
                        &distribution, reterr));
-    PL_TRY(find(source, "InstanceGroupNames", PL_JSON_LIST, &list, reterr));
-    for (struct pl_json_value item = pl_json_first(list); pl_json_exists(item); item = pl_json_next(item)) {
-        PL_TRY(pl_json_expect(item, PL_JSON_STRING, reterr));
-    }
-    channel->groups = list;
-    PL_TRY(find(source, "AttributeNames", PL_JSON_LIST, &list, reterr));
-    for (struct pl_json_value item = pl_json_first(list); pl_json_exists(item); item = pl_json_next(item)) {
-        const char *name;
-
-        PL_TRY(pl_json_text(item, &name, reterr));
-        pl_text_printf(&attributes, "%s%s", attributes.length > 0 ? "," : "", name);
+    PL_TRY(read_words(source, "InstanceGroupNames", &channel->groups, reterr));
+    PL_TRY(read_words(source, "AttributeNames", &names, reterr));
+    for (size_t i = 0; i < names.count; i++) {
+        pl_text_printf(&attributes, "%s%s", i > 0 ? "," : "", names.items[i]);
     }
     PL_TRY(pl_text_check(&attributes, reterr));
-    if (attributes.length > 0) {
+    if (names.count > 0) {
         PL_TRY(keep(job, attributes.data, &channel->attributes, reterr));
     }
     channel->kind = type > PL_LOCAL_FROM_AUGMENTED ? PL_LOCAL_FROM_FOLDER : (enum pl_local_from)type;
@@ -312,11 +291,11 @@ static enum pl_status read_algorithm(struct pl_local_job *job, struct pl_json_va
     PL_TRY(find(root, "AlgorithmSpecification", PL_JSON_OBJECT, &algorithm, reterr));
     PL_TRY(read_text(algorithm, "TrainingImage", &job->image, reterr));
     PL_TRY(read_mode(algorithm, "TrainingInputMode", mode, reterr));
-    PL_TRY(read_words(algorithm, "ContainerEntrypoint", job->entrypoint, &job->entrypoint_words, reterr));
-    PL_TRY(read_words(algorithm, "ContainerArguments", job->arguments, &job->argument_words, reterr));
+    PL_TRY(read_words(algorithm, "ContainerEntrypoint", &job->entrypoint, reterr));
+    PL_TRY(read_words(algorithm, "ContainerArguments", &job->arguments, reterr));
     PL_TRY(find(algorithm, "MetricDefinitions", PL_JSON_LIST, &metrics, reterr));
     for (struct pl_json_value item = pl_json_first(metrics); pl_json_exists(item); item = pl_json_next(item)) {
-        struct pl_local_pair *metric = &job->metrics[job->metric_count++];
+        struct pl_local_pair *metric = &job->metrics.items[job->metrics.count++];
 
         PL_TRY(pl_json_text(pl_json_member(item, "Name"), &metric->name, reterr));
         PL_TRY(pl_json_text(pl_json_member(item, "Regex"), &metric->value, reterr));
@@ -338,8 +317,8 @@ static enum pl_status read_document(struct pl_local_job *job, struct pl_json_val
         return pl_json_wrong(name, name_words, reterr);
     }
     PL_TRY(read_algorithm(job, root, &mode, reterr));
-    PL_TRY(read_pairs(root, "HyperParameters", job->hyperparameters, &job->hyperparameter_count, reterr));
-    PL_TRY(read_pairs(root, "Environment", job->environment, &job->environment_count, reterr));
+    PL_TRY(read_pairs(root, "HyperParameters", &job->hyperparameters, reterr));
+    PL_TRY(read_pairs(root, "Environment", &job->environment, reterr));
     PL_TRY(read_channels(job, root, mode, reterr));
     PL_TRY(read_resources(job, root, reterr));
     PL_TRY(find(root, "StoppingCondition", PL_JSON_OBJECT, &stopping, reterr));
@@ -409,22 +388,20 @@ static enum pl_status check_room(size_t count, const char *option, struct pl_err
 
 enum pl_status pl_local_job_add(struct pl_local_job *job, const char *option, const char *text, struct pl_error *reterr)
 {
-    const bool is_metric = strcmp(option, "metric") == 0, is_environment = strcmp(option, "environment") == 0;
-    struct pl_local_pair *pairs = is_metric ? job->metrics : is_environment ? job->environment : job->hyperparameters;
-    size_t *count = is_metric        ? &job->metric_count
-                    : is_environment ? &job->environment_count
-                                     : &job->hyperparameter_count;
+    struct pl_local_pairs *pairs = strcmp(option, "metric") == 0        ? &job->metrics
+                                   : strcmp(option, "environment") == 0 ? &job->environment
+                                                                        : &job->hyperparameters;
     struct pl_local_pair pair = {NULL};
 
     PL_TRY(split(job, option, text, &pair, reterr));
-    for (size_t i = 0; i < *count; i++) {
-        if (strcmp(pairs[i].name, pair.name) == 0) {
-            pairs[i].value = pair.value;
+    for (size_t i = 0; i < pairs->count; i++) {
+        if (strcmp(pairs->items[i].name, pair.name) == 0) {
+            pairs->items[i].value = pair.value;
             return PL_OK;
         }
     }
-    PL_TRY(check_room(*count, option, reterr));
-    pairs[(*count)++] = pair;
+    PL_TRY(check_room(pairs->count, option, reterr));
+    pairs->items[pairs->count++] = pair;
     return PL_OK;
 }
 
@@ -488,9 +465,7 @@ enum pl_status pl_local_job_add_channel(struct pl_local_job *job, const char *te
     }
     channel.name = pair.name;
     from = pl_memory_string(pair.value, reterr);
-    if (!from) {
-        return PL_MEMORY;
-    }
+    PL_TRY(from ? PL_OK : PL_MEMORY);
     /* The words stand at the end; the rest may have colons of its own, as s3:// has. */
     while ((colon = find_last_word(from))) {
         enum pl_status status = take_word(job, &channel, colon + 1, reterr);
@@ -512,6 +487,7 @@ enum pl_status pl_local_job_add_channel(struct pl_local_job *job, const char *te
             if (job->channels[i].by_option) {
                 return pl_error_set(reterr, PL_INVALID, "--channel %s is given twice", channel.name);
             }
+            pl_strv_done(&job->channels[i].groups);
             job->channels[i] = channel;
             return PL_OK;
         }
@@ -528,22 +504,18 @@ enum pl_status pl_local_job_set_words(struct pl_local_job *job, char *const *wor
         return pl_error_set(reterr, PL_INVALID, "the command has %zu words, expected at most %d", count,
                             (int)PL_LOCAL_MOST_ITEMS);
     }
-    memcpy(job->arguments, words, count * sizeof(*words));
-    job->argument_words = count;
-    return PL_OK;
+    pl_strv_done(&job->arguments);
+    for (size_t i = 0; i < count; i++) {
+        pl_strv_add(&job->arguments, words[i]);
+    }
+    return pl_strv_check(&job->arguments, reterr);
 }
 
 /* ---- the whole ---- */
 
 bool pl_local_channel_is_of(const struct pl_local_channel *channel, const char *group)
 {
-    struct pl_json_value item = pl_json_first(channel->groups);
-    const char *name = NULL;
-
-    while (pl_json_exists(item) && !(pl_json_text(item, &name, NULL) == PL_OK && strcmp(name, group) == 0)) {
-        item = pl_json_next(item);
-    }
-    return pl_json_exists(item) || pl_json_count(channel->groups) == 0;
+    return channel->groups.count == 0 || pl_strv_find(&channel->groups, group) >= 0;
 }
 
 static enum pl_status check_channel(const struct pl_local_job *job, const struct pl_local_channel *channel,
@@ -552,7 +524,7 @@ static enum pl_status check_channel(const struct pl_local_job *job, const struct
     bool is_seen = false;
 
     for (size_t i = 0; i < job->group_count; i++) {
-        is_seen = is_seen || pl_local_channel_is_of(channel, job->groups[i].name ? job->groups[i].name : "");
+        is_seen = is_seen || pl_local_channel_is_of(channel, job->groups[i].name);
     }
     if (!is_seen) {
         return pl_error_set(reterr, PL_INVALID, "channel '%s': the job has none of its instance groups", channel->name);
@@ -573,10 +545,14 @@ enum pl_status pl_local_job_check(struct pl_local_job *job, struct pl_error *ret
 {
     job->hosts = 0;
     for (size_t i = 0; i < job->group_count; i++) {
-        job->hosts += job->groups[i].hosts;
+        struct pl_local_group *group = &job->groups[i];
+
+        group->name = group->name ? group->name : one_group;
+        group->instance_type = group->instance_type ? group->instance_type : job->instance_type;
+        job->hosts += group->hosts;
         for (size_t j = 0; j < i; j++) {
-            if (strcmp(job->groups[i].name, job->groups[j].name) == 0) {
-                return pl_error_set(reterr, PL_INVALID, "the instance group '%s' is there twice", job->groups[i].name);
+            if (strcmp(group->name, job->groups[j].name) == 0) {
+                return pl_error_set(reterr, PL_INVALID, "the instance group '%s' is there twice", group->name);
             }
         }
     }

@@ -16,11 +16,10 @@
 #define PL_PROGRAMS_LOCAL_JOB_H
 
 #include "base/json/json.h"
+#include "entrypoint/job/strv.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-struct pl_local_text;
 
 enum {
     PL_LOCAL_MOST_HOSTS = 250, /* the addresses of one network */
@@ -42,14 +41,19 @@ struct pl_local_channel {
     bool is_gzip;     /* CompressionType Gzip */
     bool is_shuffled; /* ShuffleConfig */
     uint64_t shuffle_seed;
-    const char *content_type;    /* NULL if the job names none */
-    const char *attributes;      /* of an augmented manifest, with commas; NULL */
-    struct pl_json_value groups; /* InstanceGroupNames; missing or empty for all hosts */
+    const char *content_type; /* NULL if the job names none */
+    const char *attributes;   /* of an augmented manifest, with commas; NULL */
+    struct pl_strv groups;    /* InstanceGroupNames; none for all hosts */
     bool by_option;
 };
 
 struct pl_local_pair {
     const char *name, *value;
+};
+
+struct pl_local_pairs {
+    struct pl_local_pair items[PL_LOCAL_MOST_ITEMS];
+    size_t count;
 };
 
 struct pl_local_group {
@@ -59,26 +63,23 @@ struct pl_local_group {
 
 /** Lists are in the order of the file, then of the options. */
 struct pl_local_job {
-    const char *name;                            /* TrainingJobName */
-    const char *image;                           /* AlgorithmSpecification.TrainingImage or --image; NULL */
-    const char *entrypoint[PL_LOCAL_MOST_ITEMS]; /* ContainerEntrypoint */
-    const char *arguments[PL_LOCAL_MOST_ITEMS];  /* ContainerArguments, or the words after -- */
-    size_t entrypoint_words, argument_words;
-    struct pl_local_pair hyperparameters[PL_LOCAL_MOST_ITEMS], environment[PL_LOCAL_MOST_ITEMS];
-    struct pl_local_pair metrics[PL_LOCAL_MOST_ITEMS]; /* MetricDefinitions; a value is the regular expression */
-    size_t hyperparameter_count, environment_count, metric_count;
+    const char *name;          /* TrainingJobName */
+    const char *image;         /* AlgorithmSpecification.TrainingImage or --image; NULL */
+    struct pl_strv entrypoint; /* ContainerEntrypoint */
+    struct pl_strv arguments;  /* ContainerArguments, or the words after -- */
+    struct pl_local_pairs hyperparameters, environment;
+    struct pl_local_pairs metrics; /* MetricDefinitions; a value is the regular expression */
     struct pl_local_channel channels[PL_LOCAL_MOST_ITEMS];
     size_t channel_count;
     struct pl_local_group groups[PL_LOCAL_MOST_ITEMS]; /* InstanceCount is one group without a name */
     size_t group_count;
-    size_t hosts; /* the sum over the groups; set by pl_local_job_check() */
+    size_t hosts; /* the sum over the groups; set by pl_local_job_check(), as are names and types of groups */
     const char *instance_type;
     const char *checkpoint_path; /* CheckpointConfig.LocalPath (/opt/ml/checkpoints); NULL without CheckpointConfig */
     uint64_t max_run_s;          /* StoppingCondition.MaxRuntimeInSeconds; 0 without a limit */
-    const char *ignored[PL_LOCAL_MOST_ITEMS]; /* keys that have no meaning here, for one line on standard error */
-    size_t ignored_count;
-    struct pl_json *document; /* NULL without a file */
-    struct pl_local_text *texts;
+    struct pl_strv ignored;      /* keys that have no meaning here, for one line on standard error */
+    struct pl_strv texts;        /* what the job owns */
+    struct pl_json *document;    /* NULL without a file */
 };
 
 enum pl_status pl_local_job_init(struct pl_local_job *job, struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the parts of `paceline local` share: the run of a job on hosts of this machine.
+ * What the parts of `paceline local` share: the run of a job on hosts of this machine. main.c reads the command line;
+ * each other file has a section here.
  *
  * The folder FOLDER/NAME holds the lock of the run, `algo-N`, which is /opt/ml of host N while the job runs,
  * `algo-N.log`, and at the end model.tar.gz and output.tar.gz.
+ *
+ * Test  tests/integration/local.sh, local_data.py, local_bodies.py, containers.sh, report.py
  */
 #ifndef PL_PROGRAMS_LOCAL_LOCAL_H
 #define PL_PROGRAMS_LOCAL_LOCAL_H
 
 #include "base/environment.h"
 #include "base/text.h"
+#include "entrypoint/job/strv.h"
 #include "entrypoint/supervise/signals.h"
 #include "programs/local/job.h"
 #include "programs/local/metric.h"
@@ -22,10 +26,20 @@
 /** Where a host finds the secret of the ssh keys. */
 #define PL_LOCAL_SECRET_PATH "/run/paceline-secret"
 
+/** The name of the lock's file in FOLDER/NAME. */
+#define PL_LOCAL_LOCK "lock"
+
+/** Where hosts see the folders to which the links of a channel lead. */
+#define PL_LOCAL_SHARDED "/run/paceline-channels"
+
 enum {
     PL_LOCAL_LINE_BYTES = 64 * 1024,
     PL_LOCAL_MOST_ENGINE_OPTIONS = 64,
     PL_LOCAL_SECRET_BYTES = 32,
+    PL_LOCAL_MOST_FAILURE_BYTES = 1 << 20,
+    PL_LOCAL_FOLDER_MODE = 0755,
+    PL_LOCAL_FILE_MODE = 0644,
+    PL_LOCAL_SECRET_MODE = 0600,
 };
 
 enum pl_local_kind { PL_LOCAL_AUTO, PL_LOCAL_PLAIN, PL_LOCAL_NAMESPACES, PL_LOCAL_CONTAINERS };
@@ -67,12 +81,11 @@ struct pl_local_fed {
 };
 
 struct pl_local_host {
-    char name[16];        /* algo-N */
-    char tree[PATH_MAX];  /* its /opt/ml, seen from this machine */
-    char group[72];       /* of the instance */
-    const char *instance; /* its type; borrowed */
-    pid_t pid;            /* its first process; 0 before it starts and after its end */
-    int output_fd;        /* -1 after the end of the output */
+    char name[16];                /* algo-N */
+    char tree[PATH_MAX];          /* its /opt/ml, seen from this machine */
+    const char *group, *instance; /* of the instance: its group and type; borrowed */
+    pid_t pid;                    /* its first process; 0 before it starts and after its end */
+    int output_fd;                /* -1 after the end of the output */
     FILE *log;
     size_t ready; /* bytes of an unfinished line */
     char line[PL_LOCAL_LINE_BYTES];
@@ -97,7 +110,7 @@ struct pl_local {
     char **sources; /* of each channel: the folder with its data, as this machine sees it, or the address on S3 */
     struct pl_environment *environment;
     struct pl_signals signals;
-    unsigned stops, stops_allowed; /* see stop.h; with how many the ending goes on */
+    unsigned stops, stops_allowed; /* Control-C so far, and with how many the ending goes on */
     int lock_fd, network_fd;
     unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* of several hosts */
     struct pl_local_host *hosts;
@@ -116,8 +129,267 @@ struct pl_local {
     int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: of SIGTERM */
 };
 
-/** Appends FOLDER/NAME/`format`. */
+/* ---- tree.c: the folder FOLDER/NAME and the trees in it, each as SageMaker lays out /opt/ml (docs/contract.md) ---- */
+
+/** Sets the text to FOLDER/NAME/`format`. */
 enum pl_status pl_local_path(const struct pl_local *local, struct pl_text *path, struct pl_error *reterr,
                              const char *format, ...) PL_PRINTF(4, 5) PL_MUST_CHECK;
+
+/**
+ * Makes and locks FOLDER/NAME below `folder`.
+ *
+ * Errors  PL_INVALID: a job of this name runs. PL_LIMIT: the disk is full.
+ */
+enum pl_status pl_local_tree_open_folder(struct pl_local *local, const char *folder,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Fills the names, trees and groups of all hosts. */
+enum pl_status pl_local_tree_name_hosts(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Removes what an earlier job of this name left: the trees of the hosts and what was fetched. Errors: PL_SYSTEM if
+ * something cannot be removed, which would be taken for a part of this job.
+ */
+enum pl_status pl_local_tree_clear(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Removes an earlier job's results, which would be taken for this one's after a kill, and opens the logs. */
+enum pl_status pl_local_tree_open_logs(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Writes the tree of every host. What an earlier run left there is removed; checkpoints stay. */
+enum pl_status pl_local_tree_write(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Removes the trees and what the run alone needed. */
+void pl_local_tree_remove(const struct pl_local *local);
+
+/** Removes FOLDER/NAME; the lock goes last, so that another call never has it in a folder that goes. */
+void pl_local_tree_remove_folder(const struct pl_local *local);
+
+/**
+ * Where root runs a job in a folder of another user, FOLDER/NAME becomes this user's, who could not remove it else.
+ * Only what root owns is given, and neither devices nor files with a second name, which may lie elsewhere; links are
+ * not followed.
+ */
+void pl_local_tree_give(const struct pl_local *local);
+
+/**
+ * Draws the secret from which several hosts derive their ssh keys. A host in namespaces has it in its own memory only;
+ * for containers this writes the file FOLDER/NAME/secret, which they mount.
+ */
+enum pl_status pl_local_tree_make_secret(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Removes what calls that do not run any more left of that below `folder`, which holds the folders of all names. */
+void pl_local_tree_remove_secrets(const char *folder);
+
+/* ---- channels.c: what hosts see below /opt/ml ----
+ *
+ * A folder of this machine is seen as it is, read-only in namespaces and by a link on a plain host; a sharded one as
+ * links to every n-th file; a manifest as links to the files that it names; one in Pipe mode is written by
+ * `paceline feed`. */
+
+/** Checks, before the first host starts, that every channel's data is there, and fills `local->sources`. */
+enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Fetches what lies on S3 into FOLDER/NAME/input, once for all hosts; links what Pipe mode reads by a manifest. */
+enum pl_status pl_local_channels_fetch(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Makes the channels in the trees; on a plain host also the links to all that other hosts have as mounts. */
+enum pl_status pl_local_channels_lay_out(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Shows the folder `from` of this machine at `to` on a host. */
+typedef enum pl_status pl_local_show(void *context, const char *from, const char *to, bool read_only,
+                                     struct pl_error *reterr);
+
+/** Calls `show` for all that the host `index` sees of this machine: its tree at /opt/ml first, then what is in it. */
+enum pl_status pl_local_channels_show(const struct pl_local *local, size_t index, pl_local_show *show, void *context,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Starts `paceline feed` for each host and channel in Pipe mode. After a failure a feeder keeps its FIFO open, so that
+ * the program does not take the data that came for all of it; so the feeders tell of a failure through
+ * `local->reasons_fd`.
+ */
+enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns true if a feeder has told of a failure, and fills `local->unfed`. Does not wait. */
+bool pl_local_channels_failed(struct pl_local *local);
+
+/** The feeder number `index` of `local->feeds` has ended with `wait_status`: the same, and forgets the feeder. */
+bool pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status);
+
+/* ---- host.c: hosts of each kind, and a plain host, which is a process with SAGEMAKER_BASE_DIR ---- */
+
+/**
+ * Chooses the kind of the hosts unless an option has, and makes what they share. For a user other than root this
+ * process enters a user namespace in which only this user exists.
+ *
+ * Errors  PL_UNSUPPORTED: several hosts, and this machine refuses namespaces; it names what refuses them.
+ *         PL_INVALID: several hosts, and sshd accepts no login of this user.
+ */
+enum pl_status pl_local_hosts_choose(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** "one plain host", "2 hosts in namespaces". Valid until the next call with the same `text`. */
+const char *pl_local_hosts_describe(const struct pl_local *local, char text[static 64]);
+
+/** Starts the host `index`; its output comes from `output_fd`. */
+enum pl_status pl_local_host_start(struct pl_local *local, size_t index, const char *const *argv,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/* ---- host_namespace.c: hosts in namespaces ----
+ *
+ * Each has its own processes, host name, /opt/ml, /tmp, /run, /dev/shm and /etc/hosts, and ends with its first process,
+ * which ends with this program. From two hosts on there is a network: a bridge in a network namespace of its own,
+ * which a process keeps, and for each host a cable to the bridge. Host N has the address 10.78.0.N on eth0. The
+ * machine's own network is not touched. */
+
+/** The namespaces of one host, as clone(2) has them. */
+int pl_local_namespaces(const struct pl_local *local);
+
+/** Starts the host `index`. */
+enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, const char *const *argv,
+                                         char *const *environment, int output_fd,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Starts the process with the bridge. It ends, and with it the network, when `local->network_fd` is closed. */
+enum pl_status pl_local_network_open(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Pulls the cable of host `number` out of the bridge, or plugs it in again: frames are lost, and nobody is told. */
+enum pl_status pl_local_network_set_cable(const struct pl_local *local, unsigned number, bool is_in,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
+
+/* ---- host_container.c: hosts as containers of podman or docker, by the engine's own command line ----
+ *
+ * Each host is a client `ENGINE run` in the foreground, which passes SIGTERM on and ends with the container's exit
+ * code. Containers and the network carry a label with the process number of their `paceline local`; the next call
+ * removes what a killed one left. */
+
+/**
+ * Finds the engine and the image, removes what killed calls left, and makes the network of several hosts.
+ *
+ * Errors  PL_NOT_FOUND: no engine, or no such image. PL_FAILED: the engine refuses, with its words.
+ */
+enum pl_status pl_local_containers_prepare(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Makes the command line of the host `index`, which runs `argv` (its first word only if the job has an entry point of
+ * its own) with the variables that `environment` has beside those of this machine.
+ */
+enum pl_status pl_local_container_words(const struct pl_local *local, size_t index, const char *const *argv,
+                                        const struct pl_environment *environment, struct pl_strv *words,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Kills the container of the host `index`; does not wait for that. */
+void pl_local_container_kill(const struct pl_local *local, size_t index);
+
+/** Takes the container of the host `index` off the network, so that its end closes no connection, and kills it. */
+enum pl_status pl_local_container_lose(struct pl_local *local, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Gives the files that a daemon of root has made in the job's folder to the caller, by a container of the same image:
+ * nobody but root could remove them otherwise.
+ */
+enum pl_status pl_local_containers_give_back(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Removes the containers and the network. Called when no client runs any more. */
+void pl_local_containers_remove(struct pl_local *local);
+
+/* ---- run.c: a job on its hosts, from their start to the end of all ---- */
+
+/**
+ * Starts every host, prints their log, stops them when asked to, and waits for the end of all. Sets `local->end` and
+ * each host's code. After it, also after an error, nothing that it started runs.
+ */
+enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns the first exit code that is not 0, in the order of the hosts, with a host that was switched off as the last;
+ * `*ret_host` is that host, or NULL.
+ */
+int pl_local_run_code(const struct pl_local *local, const struct pl_local_host **ret_host);
+
+/* ---- stop.c: Control-C and the signals that mean the same, in every phase of a job ----
+ *
+ * The first one asks for an orderly end, each further one ends at once what is done then. */
+
+/** Reads the signals that wait. Returns how many stops have come since this program began. */
+unsigned pl_local_stops(struct pl_local *local);
+
+/** Returns with how many stops an orderly end still goes on: the first one, and what came before. */
+unsigned pl_local_stops_allowed(struct pl_local *local);
+
+/**
+ * Starts a program beside this one, in a process group of its own, since Control-C is for this program; it gets
+ * SIGTERM when this program ends. Its output and errors go to `output_fd` and `errors_fd`, -1: to this program's own.
+ */
+enum pl_status pl_local_spawn(const struct pl_local *local, const char *const *argv, char *const *environment,
+                              const char *cwd, int output_fd, int errors_fd, pid_t *ret_pid,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Runs a program; what it prints is appended to `answer`, if there is one. More than `allowed` stops end it: with
+ * SIGTERM, and 10 s later or at the next stop with SIGKILL. At the deadline it is killed.
+ *
+ * Errors  PL_CANCELLED: it was stopped while `what` ("the channel 'a' was fetched"). PL_TIMEOUT. PL_FAILED: it did not
+ *         end with 0. Those of pl_process_spawn().
+ */
+enum pl_status pl_local_run_program(struct pl_local *local, const char *const *argv, struct pl_text *answer,
+                                    unsigned allowed, int64_t deadline_ns, const char *what,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/* ---- rehearse.c: a host is switched off, or, in namespaces, its cable is out for some time; a spot stop ---- */
+
+/** Reads the value of --`name`, seconds with or without the unit: 30 or 30s. */
+enum pl_status pl_local_rehearse_seconds(const char *name, const char *text, uint64_t *ret_ns,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Reads the value of --lose, HOST@TIME, or with `has_length` of --cut, HOST@TIME,TIME. */
+enum pl_status pl_local_rehearse_read(const char *name, const char *text, bool has_length,
+                                      struct pl_local_outage *ret_outage, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Checks that the hosts exist and can do it; called before and after their kind is chosen. Errors: PL_INVALID. */
+enum pl_status pl_local_rehearse_check(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The hosts have started: sets the times. */
+void pl_local_rehearse_begin(struct pl_local *local);
+
+/** Returns the earliest time at which pl_local_rehearse_go_on() has something to do, or PL_DEADLINE_NEVER. */
+int64_t pl_local_rehearse_next(const struct pl_local *local);
+
+/** Does what is due. */
+void pl_local_rehearse_go_on(struct pl_local *local);
+
+/** The job has ended: tells in one sentence each what it made of them, and forgets them. */
+void pl_local_rehearse_say(struct pl_local *local);
+
+/* What a job made of a spot stop, as far as it is known: from the checkpoints that it wrote after SIGTERM, and from two
+ * lines of its log, "stopped after step N" and, in the second run, "resuming after step N". */
+
+/** SIGTERM is sent now. */
+void pl_local_spot_begin(struct pl_local *local);
+
+/** A line of the log. */
+void pl_local_spot_read(struct pl_local *local, const char *line, size_t bytes);
+
+/** The first run has ended: looks for what it saved. */
+void pl_local_spot_look(struct pl_local *local);
+
+/** The second run has ended: says it in one sentence. */
+void pl_local_spot_say(const struct pl_local *local);
+
+/* ---- result.c: the end of a job as SageMaker shows it ---- */
+
+/** Packs model.tar.gz and output.tar.gz. A name that two hosts wrote is a warning; the first host's file is packed. */
+enum pl_status pl_local_result_pack(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Tells in one sentence what the hosts made of a stop; nothing if there was none. */
+void pl_local_result_say_stop(const struct pl_local *local);
+
+/** Prints the status, the failure's reason, times, metrics and files. */
+void pl_local_result_print(const struct pl_local *local);
+
+/**
+ * Writes job.json, which has the members of DescribeTrainingJob that have a meaning here, and lets `paceline report`
+ * make report.html of it, the logs and the trees, which are still there. A failure is a warning.
+ */
+void pl_local_result_write(struct pl_local *local);
 
 #endif

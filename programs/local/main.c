@@ -7,34 +7,19 @@
  */
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
-#include "programs/local/channels.h"
-#include "programs/local/host.h"
-#include "programs/local/host_container.h"
-#include "programs/local/rehearse.h"
-#include "programs/local/result.h"
-#include "programs/local/run.h"
-#include "programs/local/spot.h"
-#include "programs/local/tree.h"
+#include "programs/local/local.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-#define LEAST_FREE_BYTES (UINT64_C(64) << 20)
-
-enum { FOLDER_MODE = 0755, LOCK_MODE = 0644, MOST_TRIES = 100, STOP_S = 120 };
+enum { STOP_S = 120 };
 
 struct options {
     struct pl_local_job job;
@@ -198,15 +183,15 @@ static enum pl_status read_options(int argc, char **argv, struct pl_local *local
     }
     PL_TRY(pl_local_job_check(&options->job, reterr));
     local->job = &options->job;
-    return pl_local_metrics_new(local->job->metrics, local->job->metric_count, &local->metrics, reterr);
+    return pl_local_metrics_new(&local->job->metrics, NULL, NULL, &local->metrics, reterr);
 }
 
 static void say_ignored(const struct pl_local *local)
 {
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
-    for (size_t i = 0; i < local->job->ignored_count; i++) {
-        pl_text_printf(&names, "%s%s", i > 0 ? ", " : "", local->job->ignored[i]);
+    for (size_t i = 0; i < local->job->ignored.count; i++) {
+        pl_text_printf(&names, "%s%s", i > 0 ? ", " : "", local->job->ignored.items[i]);
     }
     if (names.length > 0) {
         pl_log(PL_LOG_INFO, "without a meaning here: %s", pl_text_string(&names));
@@ -221,141 +206,12 @@ static void say_ignored(const struct pl_local *local)
 
 static bool names_program(const struct pl_local_job *job)
 {
-    for (size_t i = 0; i < job->hyperparameter_count; i++) {
-        if (strcmp(job->hyperparameters[i].name, "sagemaker_program") == 0) {
+    for (size_t i = 0; i < job->hyperparameters.count; i++) {
+        if (strcmp(job->hyperparameters.items[i].name, "sagemaker_program") == 0) {
             return true;
         }
     }
-    return job->argument_words + job->entrypoint_words > 0;
-}
-
-/* Makes a folder, and tells whether this call made it, and not another one at the same time. */
-static enum pl_status make_folder(const char *path, bool *ret_made, struct pl_error *reterr)
-{
-    PL_TRY(pl_file_make_parents(path, FOLDER_MODE, reterr));
-    *ret_made = mkdir(path, FOLDER_MODE) == 0;
-    return *ret_made ? PL_OK : pl_file_make_dirs(path, FOLDER_MODE, reterr);
-}
-
-/* The lock lies beside the trees, and ends with this process. PL_NOT_FOUND: a call that was refused has removed the
- * folder meanwhile. */
-static enum pl_status lock(struct pl_local *local, bool *ret_made, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    PL_TRY(pl_local_path(local, &path, reterr, PL_LOCAL_LOCK));
-    local->lock_fd = open(path.data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, LOCK_MODE);
-    *ret_made = local->lock_fd >= 0;
-    if (local->lock_fd < 0 && errno == EEXIST) {
-        local->lock_fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, LOCK_MODE);
-    }
-    if (local->lock_fd < 0) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
-                              path.data);
-    }
-    if (flock(local->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        return errno == EWOULDBLOCK
-                   ? pl_error_set(reterr, PL_INVALID,
-                                  "a job with the name '%s' runs in '%s': give this one another --name",
-                                  local->job->name, local->folder)
-                   : pl_error_errno(reterr, "lock '%s'", path.data);
-    }
-    if (!pl_local_tree_is_locked(local, AT_FDCWD, path.data)) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "'%s' was removed while this call locked it", path.data);
-    }
-    return PL_OK;
-}
-
-/* The folder is this call's own if this call made it and no other one has been in it, which the lock's file tells. */
-static enum pl_status enter_folder(struct pl_local *local, const char *path, struct pl_error *reterr)
-{
-    enum pl_status status;
-    bool has_made, has_made_lock = false;
-
-    PL_TRY(make_folder(path, &has_made, reterr));
-    if (!realpath(path, local->folder)) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "find '%s'",
-                              path);
-    }
-    status = lock(local, &has_made_lock, reterr);
-    local->has_made_folder = status == PL_OK && has_made && has_made_lock;
-    if (status != PL_OK) {
-        pl_file_close_at(&local->lock_fd);
-        if (has_made) {
-            rmdir(path); /* goes only if it is empty */
-        }
-    }
-    return status;
-}
-
-static enum pl_status open_folder(struct pl_local *local, const struct options *options, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text above = PL_TEXT_NONE, path = PL_TEXT_NONE;
-    size_t length = strlen(options->folder);
-    enum pl_status status = PL_NOT_FOUND;
-    struct statvfs room;
-    bool has_made;
-
-    if (!getcwd(local->cwd, sizeof(local->cwd))) {
-        return pl_error_errno(reterr, "find the current folder");
-    }
-    while (length > 1 && options->folder[length - 1] == '/') {
-        length--;
-    }
-    pl_text_append_n(&above, options->folder, length);
-    pl_text_printf(&path, "%s/%s", pl_text_string(&above), local->job->name);
-    PL_TRY(pl_text_check(&above, reterr));
-    PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(make_folder(above.data, &has_made, reterr));
-    if (has_made) {
-        pl_local_tree_give_folder(local, above.data);
-    }
-    for (int i = 0; i < MOST_TRIES && status == PL_NOT_FOUND; i++) {
-        status = enter_folder(local, path.data, reterr);
-    }
-    PL_TRY(status);
-    if (statvfs(local->folder, &room) != 0) {
-        return pl_error_errno(reterr, "find '%s'", path.data);
-    }
-    return (uint64_t)room.f_bavail * room.f_frsize >= LEAST_FREE_BYTES
-               ? PL_OK
-               : pl_error_set(reterr, PL_LIMIT, "the disk of '%s' has less than %d MiB free", local->folder,
-                              (int)(LEAST_FREE_BYTES >> 20));
-}
-
-/* What an earlier job of this name left would be taken for this one's if this call is killed. */
-static enum pl_status remove_earlier(const struct pl_local *local, struct pl_error *reterr)
-{
-    static const char *const names[] = {"job.json", "model.tar.gz", "output.tar.gz", "report.html"};
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
-        PL_TRY(pl_local_path(local, &path, reterr, "%s", names[i]));
-        if (unlink(path.data) != 0 && errno != ENOENT) {
-            return pl_error_errno(reterr, "remove '%s' of an earlier job of this name", path.data);
-        }
-    }
-    for (size_t i = local->job->hosts + 1; i <= PL_LOCAL_MOST_HOSTS; i++) { /* of hosts that this job has not */
-        PL_TRY(pl_local_path(local, &path, reterr, "algo-%zu.log", i));
-        if (unlink(path.data) != 0) {
-            break;
-        }
-    }
-    return PL_OK;
-}
-
-static enum pl_status open_logs(struct pl_local *local, struct pl_error *reterr)
-{
-    for (size_t i = 0; i < local->job->hosts; i++) {
-        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-        PL_TRY(pl_local_path(local, &path, reterr, "%s.log", local->hosts[i].name));
-        local->hosts[i].log = fopen(path.data, "we");
-        if (!local->hosts[i].log) {
-            return pl_error_errno(reterr, "open '%s'", path.data);
-        }
-    }
-    return PL_OK;
+    return job->arguments.count + job->entrypoint.count > 0;
 }
 
 static bool is_below(const char *path, const char *folder)
@@ -406,8 +262,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(pl_local_tree_clear(local, reterr));
     PL_TRY(pl_local_channels_fetch(local, reterr));
     PL_TRY(pl_local_tree_make_secret(local, reterr));
-    PL_TRY(remove_earlier(local, reterr));
-    PL_TRY(open_logs(local, reterr));
+    PL_TRY(pl_local_tree_open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
     pl_local_result_say_stop(local);
     pl_local_rehearse_say(local);
@@ -444,7 +299,7 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     PL_TRY(pl_signals_open(&local->signals, reterr));
     pl_process_adopt_orphans();
     pl_local_tree_remove_secrets(options->folder);
-    PL_TRY(open_folder(local, options, reterr));
+    PL_TRY(pl_local_tree_open_folder(local, options->folder, reterr));
     PL_TRY(pl_local_rehearse_check(local, reterr));
     PL_TRY(pl_local_hosts_choose(local, reterr));
     PL_TRY(pl_local_rehearse_check(local, reterr));

@@ -14,8 +14,14 @@
 
 struct pl_local_metrics;
 
-/** Errors: PL_INVALID if an expression does not compile, with the place in it. `pairs` stays the caller's. */
-enum pl_status pl_local_metrics_new(const struct pl_local_pair *pairs, size_t count,
+typedef void pl_local_metrics_found(void *argument, size_t index, double value, const char *line, size_t length);
+
+/**
+ * Each value is also given to `found`, unless it is NULL, with the metric's number. `pairs` stays the caller's.
+ *
+ * Errors  PL_INVALID if an expression does not compile, with the place in it.
+ */
+enum pl_status pl_local_metrics_new(const struct pl_local_pairs *pairs, pl_local_metrics_found *found, void *argument,
                                     struct pl_local_metrics **ret_metrics, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Searches a line of `length` bytes. */
@@ -23,11 +29,6 @@ void pl_local_metrics_read(struct pl_local_metrics *metrics, const char *line, s
 
 /** Reads the whole number, of at most 19 digits, that follows `words` in a line; false if there is none. */
 bool pl_local_metrics_number_after(const char *line, size_t length, const char *words, uint64_t *ret_number);
-
-/** From now on each value is also given to `found`, with the metric's number. */
-void pl_local_metrics_follow(struct pl_local_metrics *metrics,
-                             void (*found)(void *argument, size_t index, double value, const char *line, size_t length),
-                             void *argument);
 
 /** Prints a line for each metric with a value, and warns of each one without. */
 void pl_local_metrics_print(const struct pl_local_metrics *metrics, FILE *out);

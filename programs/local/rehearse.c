@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Switches hosts off and cuts their network, and tells what the job made of that. */
-#include "programs/local/rehearse.h"
+/* Rehearsals: switches hosts off, cuts their network, and tells what the job made of that, and of a spot stop. */
+#include "programs/local/local.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "programs/local/host_container.h"
-#include "programs/local/network.h"
-#include "programs/local/run.h"
+#include "s3io/store_private.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { MOST_SECONDS = 10 * 86400, MOST_FAILURE_BYTES = 1 << 20, MOST_REASON_BYTES = 300 };
+enum { MOST_SECONDS = 10 * 86400, MOST_REASON_BYTES = 300 };
 
 enum pl_status pl_local_rehearse_seconds(const char *name, const char *text, uint64_t *ret_ns, struct pl_error *reterr)
 {
@@ -109,8 +109,7 @@ static void set_cable(const struct pl_local *local, const struct pl_local_outage
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (local->job->hosts > 1 &&
-        pl_local_network_set_cable(local->network_fd, outage->number, is_in, &error) != PL_OK) {
+    if (local->job->hosts > 1 && pl_local_network_set_cable(local, outage->number, is_in, &error) != PL_OK) {
         pl_log_error(&error, "the network cable of algo-%u", outage->number);
     }
 }
@@ -177,7 +176,7 @@ static void append_reason(const struct pl_local *local, const struct pl_local_ho
     size_t bytes;
 
     if (pl_local_path(local, &path, NULL, "%s/output/failure", host->name) != PL_OK ||
-        pl_file_read(path.data, MOST_FAILURE_BYTES, &failure, NULL, NULL) != PL_OK) {
+        pl_file_read(path.data, PL_LOCAL_MOST_FAILURE_BYTES, &failure, NULL, NULL) != PL_OK) {
         pl_text_printf(text, ": %s wrote no reason", host->name);
         return;
     }
@@ -206,46 +205,169 @@ static void append_end(const struct pl_local *local, int64_t begin_ns, struct pl
     }
 }
 
-static void say_lose(const struct pl_local *local, const char *host)
+static void say(const struct pl_local *local, const struct pl_local_outage *outage)
 {
-    const double after_s = (double)local->lose.after_ns / (double)PL_NS_PER_S;
+    const bool is_cut = outage == &local->cut;
+    const double after_s = (double)outage->after_ns / (double)PL_NS_PER_S;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    const char *host;
 
-    if (local->lose.begin_ns == 0) {
-        pl_log(PL_LOG_WARNING, "lose: %s was not switched off: it ended within %g s", host, after_s);
+    if (outage->number == 0) {
         return;
     }
-    append_end(local, local->lose.begin_ns, &text);
-    pl_log(PL_LOG_INFO, "lose: %s was switched off after %g s; %s", host, after_s, pl_text_string(&text));
-}
-
-static void say_cut(const struct pl_local *local, const char *host)
-{
-    const struct pl_local_outage *cut = &local->cut;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    if (cut->begin_ns == 0) {
-        pl_log(PL_LOG_WARNING, "cut: the network of %s was not cut: it ended within %g s", host,
-               (double)cut->after_ns / (double)PL_NS_PER_S);
+    host = local->hosts[outage->number - 1].name;
+    if (outage->begin_ns == 0) {
+        pl_log(PL_LOG_WARNING,
+               is_cut ? "cut: the network of %s was not cut: it ended within %g s"
+                      : "lose: %s was not switched off: it ended within %g s",
+               host, after_s);
         return;
     }
-    append_end(local, cut->begin_ns, &text);
-    if (cut->end_ns > 0) {
-        pl_log(PL_LOG_INFO, "cut: %s had no network for %.1f s; %s", host,
-               (double)(cut->end_ns - cut->begin_ns) / (double)PL_NS_PER_S, pl_text_string(&text));
+    if (is_cut && outage->end_ns > 0) {
+        pl_text_printf(&text, "cut: %s had no network for %.1f s; ", host,
+                       (double)(outage->end_ns - outage->begin_ns) / (double)PL_NS_PER_S);
     } else {
-        pl_log(PL_LOG_INFO, "cut: %s had no network from %g s on; %s", host,
-               (double)cut->after_ns / (double)PL_NS_PER_S, pl_text_string(&text));
+        pl_text_printf(&text,
+                       is_cut ? "cut: %s had no network from %g s on; " : "lose: %s was switched off after %g s; ",
+                       host, after_s);
     }
+    append_end(local, outage->begin_ns, &text);
+    pl_log(PL_LOG_INFO, "%s", pl_text_string(&text));
 }
 
 void pl_local_rehearse_say(struct pl_local *local)
 {
-    if (local->lose.number > 0) {
-        say_lose(local, host_of(local, &local->lose)->name);
-    }
-    if (local->cut.number > 0) {
-        say_cut(local, host_of(local, &local->cut)->name);
-    }
+    say(local, &local->lose);
+    say(local, &local->cut);
     local->lose = local->cut = (struct pl_local_outage){.due_ns = PL_DEADLINE_NEVER};
+}
+
+/* ---- a spot stop ---- */
+
+void pl_local_spot_begin(struct pl_local *local)
+{
+    /* the clock from which the kernel takes the times of files */
+    clock_gettime(CLOCK_REALTIME_COARSE, &local->spot.begin);
+}
+
+void pl_local_spot_read(struct pl_local *local, const char *line, size_t bytes)
+{
+    struct pl_local_spot *spot = &local->spot;
+    uint64_t step;
+
+    if (!spot->is_second && pl_local_metrics_number_after(line, bytes, "stopped after step ", &step)) {
+        spot->knows_last = true;
+        spot->last_step = step;
+    }
+    if (spot->is_second && !spot->has_resumed &&
+        pl_local_metrics_number_after(line, bytes, "resuming after step ", &step)) {
+        spot->has_resumed = true;
+        spot->resumed_step = step;
+    }
+}
+
+/* The runtime's own checkpoint is whole when it has written this file. */
+static bool is_whole_checkpoint(const char *path, uint64_t *ret_step)
+{
+    static const char prefix[] = "checkpoint-";
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *end;
+
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || !isdigit((unsigned char)name[sizeof(prefix) - 1])) {
+        return false;
+    }
+    *ret_step = strtoull(name + sizeof(prefix) - 1, &end, 10);
+    return strcmp(end, ".json") == 0;
+}
+
+static double seconds_between(const struct timespec *from, const struct timespec *to)
+{
+    return (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_nsec - from->tv_nsec) / 1e9;
+}
+
+static void look_at(struct pl_local_spot *spot, const char *path, const char *name)
+{
+    struct stat info;
+    uint64_t step;
+    double taken_s;
+
+    if (stat(path, &info) != 0) {
+        return;
+    }
+    taken_s = seconds_between(&spot->begin, &info.st_mtim);
+    if (taken_s < 0.0) {
+        return;
+    }
+    spot->files++;
+    spot->taken_s = taken_s > spot->taken_s ? taken_s : spot->taken_s;
+    if (is_whole_checkpoint(name, &step)) {
+        spot->has_saved = true;
+        spot->saved_step = step > spot->saved_step ? step : spot->saved_step;
+    }
+}
+
+void pl_local_spot_look(struct pl_local *local)
+{
+    PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
+    PL_AUTO_STORE struct pl_store *store = NULL;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    local->spot.is_second = true;
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        local->spot.was_killed = local->spot.was_killed || local->hosts[i].killed;
+    }
+    if (!local->job->checkpoint_path) {
+        return;
+    }
+    if (pl_local_path(local, &path, &error, "checkpoints") != PL_OK ||
+        pl_store_open_directory(path.data, true, &store, &error) != PL_OK ||
+        pl_store_list(store, PL_DEADLINE_NEVER, &files, &error) != PL_OK) {
+        pl_log_error(&error, "looking for checkpoints");
+        return;
+    }
+    for (size_t i = 0; i < files.count; i++) {
+        if (pl_local_path(local, &path, NULL, "checkpoints/%s", files.items[i].key) == PL_OK) {
+            look_at(&local->spot, path.data, files.items[i].key);
+        }
+    }
+}
+
+static void append_saved(const struct pl_local *local, struct pl_text *text)
+{
+    const struct pl_local_spot *spot = &local->spot;
+    const char *path = local->job->checkpoint_path;
+
+    if (!path) {
+        pl_text_append(text, "the job has no CheckpointConfig and saved nothing");
+    } else if (spot->has_saved) {
+        pl_text_printf(text, "rank 0 saved step %llu in %.1f s", (unsigned long long)spot->saved_step, spot->taken_s);
+    } else if (spot->files > 0) {
+        pl_text_printf(text, "the job wrote %zu file%s to %s, the last one %.1f s after SIGTERM", spot->files,
+                       spot->files == 1 ? "" : "s", path, spot->taken_s);
+    } else if (spot->was_killed) {
+        pl_text_append(text, "the job saved nothing until it was killed");
+    } else {
+        pl_text_printf(text, "the job wrote nothing to %s after SIGTERM", path);
+    }
+}
+
+void pl_local_spot_say(const struct pl_local *local)
+{
+    const struct pl_local_spot *spot = &local->spot;
+    const uint64_t last_step = spot->knows_last ? spot->last_step : spot->saved_step;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    append_saved(local, &text);
+    if (!spot->has_resumed) {
+        pl_text_append(&text, "; the second run did not print 'resuming after step N'");
+    } else {
+        pl_text_printf(&text, "; the second run went on after step %llu", (unsigned long long)spot->resumed_step);
+        if ((spot->knows_last || spot->has_saved) && last_step >= spot->resumed_step) {
+            const uint64_t repeated = last_step - spot->resumed_step;
+
+            pl_text_printf(&text, ", %llu step%s repeated", (unsigned long long)repeated, repeated == 1 ? "" : "s");
+        }
+    }
+    pl_log(PL_LOG_INFO, "spot stop: %s", pl_text_string(&text));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packs a job's results, prints its end, and writes job.json and the report. */
-#include "programs/local/result.h"
+#include "programs/local/local.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -8,23 +8,29 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/job/secrets.h"
-#include "programs/local/files.h"
-#include "programs/local/run.h"
-#include "programs/local/stop.h"
 
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
+#include <fts.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PAGE_NS (60 * PL_NS_PER_S) /* how long the report may take, of a log of gigabytes too */
 
-enum { COPY_BYTES = 64 * 1024, MOST_FAILURE_BYTES = 1 << 20, FILE_MODE = 0644 };
+enum { COPY_BYTES = 64 * 1024, REASON_CHARACTERS = 1024 /* SageMaker's limit of FailureReason */ };
+
+/* What is packed of all hosts: `part` of each tree. */
+struct package {
+    struct pl_local *local;
+    const char *part, *name;
+    struct archive *out;
+    size_t others; /* that are no file, folder or link */
+    size_t first;  /* the host that has the first one */
+    struct pl_text first_other;
+};
 
 static void free_archive(struct archive **archive)
 {
@@ -85,127 +91,150 @@ static enum pl_status pack_data(struct pl_local *local, struct archive *out, con
     return PL_OK;
 }
 
-static enum pl_status pack_file(struct pl_local *local, struct archive *out, const char *folder, const char *name,
-                                struct pl_error *reterr)
+static enum pl_status pack_entry(const struct package *package, const FTSENT *found, const char *name,
+                                 struct pl_error *reterr)
 {
     __attribute__((cleanup(free_entry))) struct archive_entry *entry = archive_entry_new();
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     char link[PATH_MAX];
-    struct stat info;
     ssize_t length;
 
-    pl_text_printf(&path, "%s/%s", folder, name);
-    PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(check_stops(local, reterr));
-    if (!entry || lstat(path.data, &info) != 0) {
-        return pl_error_errno(reterr, "read '%s'", path.data);
+    PL_TRY(check_stops(package->local, reterr));
+    if (!entry) {
+        return pl_error_set(reterr, PL_MEMORY, "no memory for an archive");
     }
-    archive_entry_copy_stat(entry, &info);
+    archive_entry_copy_stat(entry, found->fts_statp);
     archive_entry_set_pathname(entry, name);
-    if (S_ISLNK(info.st_mode)) {
-        length = readlink(path.data, link, sizeof(link) - 1);
+    if (found->fts_info == FTS_SL) {
+        length = readlink(found->fts_path, link, sizeof(link) - 1);
         link[length > 0 ? length : 0] = '\0';
         archive_entry_set_symlink(entry, link);
     }
-    if (archive_write_header(out, entry) != ARCHIVE_OK) {
-        return raise_archive(out, name, reterr);
+    if (archive_write_header(package->out, entry) != ARCHIVE_OK) {
+        return raise_archive(package->out, name, reterr);
     }
-    return S_ISREG(info.st_mode) ? pack_data(local, out, path.data, info.st_size, reterr) : PL_OK;
+    return found->fts_info == FTS_F
+               ? pack_data(package->local, package->out, found->fts_path, found->fts_statp->st_size, reterr)
+               : PL_OK;
 }
 
-/* Returns the first one of the hosts that has packed the name; `count` if none of these has. */
-static size_t find_packed(const struct pl_local_files *all, size_t count, const char *name)
-{
-    for (size_t host = 0; host < count; host++) {
-        for (size_t i = 0; i < all[host].count; i++) {
-            if (strcmp(all[host].paths[i], name) == 0) {
-                return host;
-            }
-        }
-    }
-    return count;
-}
-
-static bool is_folder(const struct pl_local *local, size_t index, const char *part, const char *name)
+/* Whether a host before the host `index` has packed the name; fills what it is there. */
+static bool is_packed(const struct package *package, size_t index, const char *name, struct stat *ret_info)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    struct stat info;
 
-    return pl_local_path(local, &path, NULL, "%s/%s/%s", local->hosts[index].name, part, name) == PL_OK &&
-           lstat(path.data, &info) == 0 && S_ISDIR(info.st_mode);
+    for (size_t i = 0; i < index; i++) {
+        if (pl_local_path(package->local, &path, NULL, "%s/%s/%s", package->local->hosts[i].name, package->part,
+                          name) == PL_OK &&
+            lstat(path.data, ret_info) == 0 &&
+            (S_ISREG(ret_info->st_mode) || S_ISDIR(ret_info->st_mode) || S_ISLNK(ret_info->st_mode))) {
+            return true;
+        }
+    }
+    return false;
 }
 
-/* Packs what the host `index` has below `part`, but for the names that earlier hosts have. */
-static enum pl_status pack_host(struct pl_local *local, struct archive *out, size_t index, const char *part,
-                                struct pl_local_files *all, struct pl_error *reterr)
+/* Packs what a walk has found as `name` on the host `index`, but for names that earlier hosts have. */
+static enum pl_status take(struct package *package, size_t index, const FTSENT *found, const char *name, size_t *twice,
+                           struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
-    size_t twice = 0;
+    const char *host = package->local->hosts[index].name;
+    struct stat earlier;
 
-    PL_TRY(pl_local_path(local, &folder, reterr, "%s/%s", local->hosts[index].name, part));
-    if (access(folder.data, F_OK) != 0) {
-        pl_log(PL_LOG_WARNING, "%s has no folder '%s' at the end of the job", local->hosts[index].name, part);
+    switch (found->fts_info) {
+    case FTS_DP:
         return PL_OK;
-    }
-    PL_TRY(pl_local_files_list(folder.data, true, &all[index], reterr));
-    for (size_t i = 0; i < all[index].count; i++) {
-        const char *name = all[index].paths[i];
-        const size_t earlier = find_packed(all, index, name);
-
-        if (earlier == index) {
-            PL_TRY(pack_file(local, out, folder.data, name, reterr));
-        } else if (!(is_folder(local, index, part, name) && is_folder(local, earlier, part, name)) && twice++ == 0) {
-            pl_log(PL_LOG_WARNING, "%s: '%s' of %s exists on an earlier host too, and SageMaker keeps one of them",
-                   part, name, local->hosts[index].name);
+    case FTS_D:
+    case FTS_F:
+    case FTS_SL:
+        break;
+    case FTS_DEFAULT:
+        if (package->others++ == 0) {
+            package->first = index;
+            pl_text_append(&package->first_other, name);
         }
+        return PL_OK;
+    default:
+        errno = found->fts_errno;
+        return pl_error_errno(reterr, "read '%s'", found->fts_path);
+    }
+    if (!is_packed(package, index, name, &earlier)) {
+        return pack_entry(package, found, name, reterr);
+    }
+    if (!(found->fts_info == FTS_D && S_ISDIR(earlier.st_mode)) && (*twice)++ == 0) {
+        pl_log(PL_LOG_WARNING, "%s: '%s' of %s exists on an earlier host too, and SageMaker keeps one of them",
+               package->part, name, host);
     }
     return PL_OK;
 }
 
-/* Tells of what is no file, folder or link, once for all hosts. */
-static void say_others(const struct pl_local *local, const char *part, const char *name,
-                       const struct pl_local_files *all)
+static int by_name(const FTSENT **a, const FTSENT **b)
 {
-    size_t others = 0, first = local->job->hosts;
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
 
-    for (size_t i = local->job->hosts; i-- > 0;) {
-        others += all[i].others;
-        first = all[i].others > 0 ? i : first;
+static void close_walk(FTS **walk_at)
+{
+    if (*walk_at) {
+        fts_close(*walk_at);
     }
-    if (others > 0) {
-        pl_log(PL_LOG_WARNING,
-               "%s: FIFOs, sockets and devices are not packed: %zu of them %s left out, the first one: '%s/%s' of %s",
-               name, others, others == 1 ? "is" : "are", part, all[first].other, local->hosts[first].name);
+}
+
+static enum pl_status pack_host(struct package *package, size_t index, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
+    __attribute__((cleanup(close_walk))) FTS *walk = NULL;
+    size_t twice = 0;
+
+    PL_TRY(pl_local_path(package->local, &folder, reterr, "%s/%s", package->local->hosts[index].name, package->part));
+    if (access(folder.data, F_OK) != 0) {
+        pl_log(PL_LOG_WARNING, "%s has no folder '%s' at the end of the job", package->local->hosts[index].name,
+               package->part);
+        return PL_OK;
     }
+    walk = fts_open((char *const[]){folder.data, NULL}, FTS_NOCHDIR | FTS_COMFOLLOW | FTS_PHYSICAL, by_name);
+    if (!walk) {
+        return pl_error_errno(reterr, "open the folder '%s'", folder.data);
+    }
+    errno = 0;
+    for (const FTSENT *found; (found = fts_read(walk)); errno = 0) {
+        if (found->fts_level > 0) {
+            PL_TRY(take(package, index, found, found->fts_path + folder.length + 1, &twice, reterr));
+        }
+    }
+    return errno == 0 ? PL_OK : pl_error_errno(reterr, "read '%s'", folder.data);
+}
+
+static enum pl_status pack_hosts(struct package *package, const char *path, struct pl_error *reterr)
+{
+    if (archive_write_add_filter_gzip(package->out) != ARCHIVE_OK ||
+        archive_write_set_format_gnutar(package->out) != ARCHIVE_OK ||
+        archive_write_open_filename(package->out, path) != ARCHIVE_OK) {
+        return raise_archive(package->out, package->name, reterr);
+    }
+    for (size_t i = 0; i < package->local->job->hosts; i++) {
+        PL_TRY(pack_host(package, i, reterr));
+    }
+    return archive_write_close(package->out) == ARCHIVE_OK ? PL_OK : raise_archive(package->out, package->name, reterr);
 }
 
 static enum pl_status pack(struct pl_local *local, const char *part, const char *name, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_local_files *all = pl_memory_new(local->job->hosts, sizeof(*all), reterr);
     __attribute__((cleanup(free_archive))) struct archive *out = archive_write_new();
+    struct package package = {.local = local, .part = part, .name = name, .out = out, .first_other = PL_TEXT_NONE};
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    enum pl_status status = PL_OK;
+    enum pl_status status;
 
-    PL_TRY(all ? PL_OK : PL_MEMORY);
     PL_TRY(pl_local_path(local, &path, reterr, "%s", name));
-    if (!out) {
-        return pl_error_set(reterr, PL_MEMORY, "no memory for an archive");
+    status =
+        out ? pack_hosts(&package, path.data, reterr) : pl_error_set(reterr, PL_MEMORY, "no memory for an archive");
+    if (package.others > 0) {
+        pl_log(PL_LOG_WARNING,
+               "%s: FIFOs, sockets and devices are not packed: %zu of them %s left out, the first one: '%s/%s' of %s",
+               name, package.others, package.others == 1 ? "is" : "are", part, pl_text_string(&package.first_other),
+               local->hosts[package.first].name);
     }
-    if (archive_write_add_filter_gzip(out) != ARCHIVE_OK || archive_write_set_format_gnutar(out) != ARCHIVE_OK ||
-        archive_write_open_filename(out, path.data) != ARCHIVE_OK) {
-        return raise_archive(out, name, reterr);
-    }
-    for (size_t i = 0; status == PL_OK && i < local->job->hosts; i++) {
-        status = pack_host(local, out, i, part, all, reterr);
-    }
-    say_others(local, part, name, all);
-    for (size_t i = 0; i < local->job->hosts; i++) {
-        pl_local_files_done(&all[i]);
-    }
-    if (status == PL_OK && archive_write_close(out) != ARCHIVE_OK) {
-        status = raise_archive(out, name, reterr);
-    }
-    if (status != PL_OK) {
+    pl_text_done(&package.first_other);
+    if (status != PL_OK && out) {
         archive_write_fail(out); /* else its end would be filled with zeros, up to the size of the file */
         unlink(path.data);       /* nobody takes a part for the whole */
     }
@@ -236,7 +265,7 @@ static size_t reason_bytes(const char *text, const char *end)
 {
     const char *at = text;
 
-    for (int i = 0; i < PL_LOCAL_REASON_CHARACTERS && at < end; i++) {
+    for (int i = 0; i < REASON_CHARACTERS && at < end; i++) {
         const size_t bytes = pl_text_character_bytes(at, end);
 
         at += bytes > 0 ? bytes : 1;
@@ -288,7 +317,7 @@ static const struct pl_local_host *reason_of(const struct pl_local *local, struc
     }
     pl_text_append(reason, "AlgorithmError: ");
     if (pl_local_path(local, &path, NULL, "%s/output/failure", host->name) == PL_OK &&
-        pl_file_read(path.data, MOST_FAILURE_BYTES, &failure, &bytes, NULL) == PL_OK) {
+        pl_file_read(path.data, PL_LOCAL_MOST_FAILURE_BYTES, &failure, &bytes, NULL) == PL_OK) {
         while (bytes > 0 && (failure[bytes - 1] == '\n' || failure[bytes - 1] == ' ')) {
             bytes--;
         }
@@ -369,12 +398,13 @@ void pl_local_result_print(const struct pl_local *local)
 
 /* ---- job.json and the report ---- */
 
-static void write_pairs(struct pl_json_writer *writer, const char *name, const struct pl_local_pair *pairs,
-                        size_t count)
+static void write_pairs(struct pl_json_writer *writer, const char *name, const struct pl_local_pairs *pairs)
 {
     pl_json_write_object(writer, name);
-    for (size_t i = 0; i < count; i++) {
-        pl_json_write_text(writer, pairs[i].name, pl_secrets_is_name(pairs[i].name) ? "***" : pairs[i].value);
+    for (size_t i = 0; i < pairs->count; i++) {
+        const struct pl_local_pair *pair = &pairs->items[i];
+
+        pl_json_write_text(writer, pair->name, pl_secrets_is_name(pair->name) ? "***" : pair->value);
     }
     pl_json_write_close(writer);
 }
@@ -423,18 +453,18 @@ static enum pl_status write_job(const struct pl_local *local, struct pl_error *r
     write_seconds(&writer, "end", local->ended_ns, local->packed_ns);
     pl_json_write_close(&writer);
     pl_json_write_list(&writer, "MetricDefinitions");
-    for (size_t i = 0; i < job->metric_count; i++) {
+    for (size_t i = 0; i < job->metrics.count; i++) {
         pl_json_write_object(&writer, NULL);
-        pl_json_write_text(&writer, "Name", job->metrics[i].name);
-        pl_json_write_text(&writer, "Regex", job->metrics[i].value);
+        pl_json_write_text(&writer, "Name", job->metrics.items[i].name);
+        pl_json_write_text(&writer, "Regex", job->metrics.items[i].value);
         pl_json_write_close(&writer);
     }
     pl_json_write_close(&writer);
-    write_pairs(&writer, "HyperParameters", job->hyperparameters, job->hyperparameter_count);
-    write_pairs(&writer, "Environment", job->environment, job->environment_count);
+    write_pairs(&writer, "HyperParameters", &job->hyperparameters);
+    write_pairs(&writer, "Environment", &job->environment);
     pl_json_write_close(&writer);
     PL_TRY(pl_local_path(local, &path, reterr, "job.json"));
-    return pl_json_write_file(&writer, path.data, FILE_MODE, reterr);
+    return pl_json_write_file(&writer, path.data, PL_LOCAL_FILE_MODE, reterr);
 }
 
 void pl_local_result_write(struct pl_local *local)
@@ -449,8 +479,8 @@ void pl_local_result_write(struct pl_local *local)
     }
     status = write_job(local, &error);
     if (status == PL_OK) {
-        status = pl_local_run_program(local, (const char *const[]){local->paceline, "report", local->folder, NULL}, -1,
-                                      local->stops_allowed, pl_deadline_after_ns(PAGE_NS),
+        status = pl_local_run_program(local, (const char *const[]){local->paceline, "report", local->folder, NULL},
+                                      NULL, local->stops_allowed, pl_deadline_after_ns(PAGE_NS),
                                       "`paceline report` wrote its page", &error);
     }
     if (status != PL_OK) {

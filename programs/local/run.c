@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a job on its hosts: starts them, copies their output, passes stops on. */
-#include "programs/local/run.h"
+#include "programs/local/local.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -8,13 +8,6 @@
 #include "base/memory.h"
 #include "entrypoint/proc/proc.h"
 #include "entrypoint/supervise/process.h"
-#include "programs/local/channels.h"
-#include "programs/local/host.h"
-#include "programs/local/host_container.h"
-#include "programs/local/network.h"
-#include "programs/local/rehearse.h"
-#include "programs/local/spot.h"
-#include "programs/local/stop.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -32,11 +25,21 @@
 
 enum { MOST_READS = 4, MOST_STATUS_BYTES = 8192, COLOURS = 6 };
 
+/* Why a job is stopped at a time. */
+enum reason { OTHERS, LIMIT, SPOT, STOP, REASONS };
+
+static const struct {
+    enum pl_local_end end;
+    const char *words;
+} reasons[REASONS] = {[OTHERS] = {PL_LOCAL_FAILS, "a host has failed, and the others go on"},
+                      [LIMIT] = {PL_LOCAL_LIMIT, "the job has run for its longest time"},
+                      [SPOT] = {PL_LOCAL_SPOT, "rehearsing a spot stop"},
+                      [STOP] = {PL_LOCAL_STOP, "rehearsing StopTrainingJob"}};
+
 struct run {
     struct pl_local *local;
-    int64_t kill_ns, others_ns;         /* deadlines */
-    int64_t stop_ns, limit_ns, spot_ns; /* when to stop, and why */
-    unsigned stops;                     /* that the job got */
+    int64_t kill_ns, stop_ns[REASONS]; /* deadlines */
+    unsigned stops;                    /* that the job got */
 };
 
 static void print_line(struct pl_local *local, struct pl_local_host *host, const char *line, size_t bytes)
@@ -154,7 +157,9 @@ static void stop(struct run *run, enum pl_local_end why, const char *words)
     if (why == PL_LOCAL_SPOT) {
         pl_local_spot_begin(local);
     }
-    run->stop_ns = run->limit_ns = run->spot_ns = run->others_ns = PL_DEADLINE_NEVER;
+    for (int i = 0; i < REASONS; i++) {
+        run->stop_ns[i] = PL_DEADLINE_NEVER;
+    }
     run->kill_ns = pl_deadline_after_ns((int64_t)local->stop_time_ns);
     signal_hosts(local, SIGTERM);
 }
@@ -191,8 +196,8 @@ static void note_end(struct run *run, pid_t pid, int status)
 
             host->pid = 0;
             host->code = is_signal ? 128 + code : code;
-            if (host->code != 0 && run->others_ns == PL_DEADLINE_NEVER && local->end == PL_LOCAL_RUNS) {
-                run->others_ns = pl_deadline_after_ns(host->lost ? LOST_NS : OTHERS_NS);
+            if (host->code != 0 && run->stop_ns[OTHERS] == PL_DEADLINE_NEVER && local->end == PL_LOCAL_RUNS) {
+                run->stop_ns[OTHERS] = pl_deadline_after_ns(host->lost ? LOST_NS : OTHERS_NS);
             }
         }
     }
@@ -239,28 +244,21 @@ static void check_deadlines(struct run *run)
                (double)run->local->stop_time_ns / (double)PL_NS_PER_S);
         kill_hosts(run);
     }
-    if (pl_deadline_passed(run->others_ns)) {
-        stop(run, PL_LOCAL_FAILS, "a host has failed, and the others go on");
-    }
-    if (pl_deadline_passed(run->limit_ns)) {
-        stop(run, PL_LOCAL_LIMIT, "the job has run for its longest time");
-    }
-    if (pl_deadline_passed(run->spot_ns)) {
-        stop(run, PL_LOCAL_SPOT, "rehearsing a spot stop");
-    }
-    if (pl_deadline_passed(run->stop_ns)) {
-        stop(run, PL_LOCAL_STOP, "rehearsing StopTrainingJob");
+    for (int i = 0; i < REASONS; i++) {
+        if (pl_deadline_passed(run->stop_ns[i])) {
+            stop(run, reasons[i].end, reasons[i].words);
+        }
     }
     pl_local_rehearse_go_on(run->local);
 }
 
 static int64_t next_deadline(const struct run *run)
 {
-    const int64_t all[] = {run->kill_ns, run->others_ns, run->limit_ns, run->spot_ns, run->stop_ns};
-    int64_t next_ns = pl_local_rehearse_next(run->local);
+    const int64_t rehearse_ns = pl_local_rehearse_next(run->local);
+    int64_t next_ns = run->kill_ns < rehearse_ns ? run->kill_ns : rehearse_ns;
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(all); i++) {
-        next_ns = all[i] < next_ns ? all[i] : next_ns;
+    for (int i = 0; i < REASONS; i++) {
+        next_ns = run->stop_ns[i] < next_ns ? run->stop_ns[i] : next_ns;
     }
     return next_ns;
 }
@@ -326,44 +324,34 @@ static void end_all(struct pl_local *local)
 }
 
 /* What the first process of each host runs: the image's entry point and its arguments, as containers have them. */
-static enum pl_status make_words(const struct pl_local *local, const char ***ret_words, struct pl_error *reterr)
+static enum pl_status make_words(const struct pl_local *local, struct pl_strv *words, struct pl_error *reterr)
 {
     const struct pl_local_job *job = local->job;
-    const char **words = pl_memory_new(job->entrypoint_words + job->argument_words + 4, sizeof(*words), reterr);
-    size_t count = 0;
+    char *first = NULL;
 
-    PL_TRY(words ? PL_OK : PL_MEMORY);
-    for (size_t i = 0; i < job->entrypoint_words; i++) {
-        words[count++] = job->entrypoint[i];
-    }
-    if (job->entrypoint_words == 0) {
-        words[count++] = local->paceline;
-        if (job->argument_words == 0) {
-            words[count++] = "train";
-        } else if (strcmp(job->arguments[0], "train") != 0 && strcmp(job->arguments[0], "--") != 0) {
-            words[count++] = "--";
+    pl_strv_add_all(words, &job->entrypoint);
+    if (job->entrypoint.count == 0) {
+        pl_strv_add(words, local->paceline);
+        if (job->arguments.count == 0) {
+            pl_strv_add(words, "train");
+        } else if (strcmp(job->arguments.items[0], "train") != 0 && strcmp(job->arguments.items[0], "--") != 0) {
+            pl_strv_add(words, "--");
         }
     }
-    for (size_t i = 0; i < job->argument_words; i++) {
-        words[count++] = job->arguments[i];
+    pl_strv_add_all(words, &job->arguments);
+    PL_TRY(pl_strv_check(words, reterr));
+    if (local->kind != PL_LOCAL_CONTAINERS) { /* their program is the image's; execve() wants a path */
+        PL_TRY(pl_file_find_program(words->items[0], pl_environment_get(local->environment, "PATH"), &first, reterr));
+        free(words->items[0]);
+        words->items[0] = first;
     }
-    *ret_words = words;
-    return PL_OK;
-}
-
-/* A host in namespaces is started by execve(), which wants a path. */
-static enum pl_status find_first(const struct pl_local *local, const char **words, char **ret_path,
-                                 struct pl_error *reterr)
-{
-    PL_TRY(pl_file_find_program(words[0], pl_environment_get(local->environment, "PATH"), ret_path, reterr));
-    words[0] = *ret_path;
     return PL_OK;
 }
 
 static enum pl_status start_all(struct pl_local *local, const char *const *words, struct pl_error *reterr)
 {
     if (local->kind == PL_LOCAL_NAMESPACES && local->job->hosts > 1) {
-        PL_TRY(pl_local_network_new(&local->network_fd, reterr));
+        PL_TRY(pl_local_network_open(local, reterr));
     }
     PL_TRY(pl_local_channels_feed(local, reterr));
     for (size_t i = 0; i < local->job->hosts; i++) {
@@ -380,9 +368,8 @@ static int64_t after(uint64_t ns)
 enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pollfd *waits = pl_memory_new(local->job->hosts + 2, sizeof(*waits), reterr);
-    PL_AUTO_FREE const char **words = NULL;
-    PL_AUTO_FREE char *first = NULL;
-    struct run run = {.local = local, .kill_ns = PL_DEADLINE_NEVER, .others_ns = PL_DEADLINE_NEVER};
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
+    struct run run = {.local = local, .kill_ns = PL_DEADLINE_NEVER, .stop_ns = {[OTHERS] = PL_DEADLINE_NEVER}};
     enum pl_status status;
 
     PL_TRY(waits ? PL_OK : PL_MEMORY);
@@ -390,15 +377,12 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
         return pl_error_set(reterr, PL_CANCELLED, "stopped before the program began");
     }
     PL_TRY(make_words(local, &words, reterr));
-    if (local->kind != PL_LOCAL_CONTAINERS) { /* its program is the image's */
-        PL_TRY(find_first(local, words, &first, reterr));
-    }
     local->end = PL_LOCAL_RUNS;
     local->run_ns = local->run_ns > 0 ? local->run_ns : pl_clock_now_ns(); /* of the first run of a spot stop */
-    status = start_all(local, words, reterr);
-    run.stop_ns = after(local->stop_ns);
-    run.spot_ns = after(local->spot_ns);
-    run.limit_ns = after(local->job->max_run_s * (uint64_t)PL_NS_PER_S);
+    status = start_all(local, (const char *const *)words.items, reterr);
+    run.stop_ns[STOP] = after(local->stop_ns);
+    run.stop_ns[SPOT] = after(local->spot_ns);
+    run.stop_ns[LIMIT] = after(local->job->max_run_s * (uint64_t)PL_NS_PER_S);
     pl_local_rehearse_begin(local);
     if (status == PL_OK) {
         wait_for_end(&run, waits);

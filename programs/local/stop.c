@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts the stops, and runs programs that a stop ends. */
-#include "programs/local/stop.h"
+#include "programs/local/local.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "entrypoint/supervise/process.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define END_NS (10 * PL_NS_PER_S) /* after a signal */
+
+enum { MOST_ANSWER_BYTES = 64 << 10 };
 
 unsigned pl_local_stops(struct pl_local *local)
 {
@@ -65,20 +71,43 @@ static enum pl_status await(struct pl_local *local, pid_t program, unsigned allo
                : pl_error_set(reterr, PL_FAILED, "failed while %s", what);
 }
 
-enum pl_status pl_local_run_program(struct pl_local *local, const char *const *argv, int output_fd, unsigned allowed,
-                                    int64_t deadline_ns, const char *what, struct pl_error *reterr)
+enum pl_status pl_local_spawn(const struct pl_local *local, const char *const *argv, char *const *environment,
+                              const char *cwd, int output_fd, int errors_fd, pid_t *ret_pid, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    struct pl_process_setup setup = {.argv = argv,
-                                     .environment = pl_environment_strings(local->environment),
-                                     .signals = &local->signals,
-                                     .stdin_fd = null_fd,
-                                     .stdout_fd = output_fd,
-                                     .stderr_fd = output_fd,
-                                     .own_group = true, /* Control-C is for this program */
-                                     .death_signal = SIGTERM};
+    const struct pl_process_setup setup = {.argv = argv,
+                                           .environment = environment,
+                                           .cwd = cwd,
+                                           .signals = &local->signals,
+                                           .stdin_fd = null_fd,
+                                           .stdout_fd = output_fd,
+                                           .stderr_fd = errors_fd,
+                                           .own_group = true,
+                                           .death_signal = SIGTERM};
+
+    return pl_process_spawn(&setup, ret_pid, reterr);
+}
+
+enum pl_status pl_local_run_program(struct pl_local *local, const char *const *argv, struct pl_text *answer,
+                                    unsigned allowed, int64_t deadline_ns, const char *what, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int answer_fd = answer ? pl_fd_new_memory("paceline-answer", 0) : -1;
+    PL_AUTO_FREE char *text = pl_memory_new(MOST_ANSWER_BYTES, 1, reterr);
+    enum pl_status status;
+    ssize_t bytes;
     pid_t pid;
 
-    PL_TRY(pl_process_spawn(&setup, &pid, reterr));
-    return await(local, pid, allowed, deadline_ns, what, reterr);
+    PL_TRY(text ? PL_OK : PL_MEMORY);
+    if (answer && answer_fd < 0) {
+        return pl_error_errno(reterr, "make the file for the output of '%s'", argv[0]);
+    }
+    PL_TRY(pl_local_spawn(local, argv, pl_environment_strings(local->environment), NULL, answer_fd, answer_fd, &pid,
+                          reterr));
+    status = await(local, pid, allowed, deadline_ns, what, reterr);
+    bytes = answer ? pread(answer_fd, text, MOST_ANSWER_BYTES, 0) : 0; /* the rest of too much is dropped */
+    if (bytes > 0) {
+        pl_text_append_n(answer, text, (size_t)bytes);
+        PL_TRY(pl_text_check(answer, reterr));
+    }
+    return status;
 }

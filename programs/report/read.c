@@ -4,10 +4,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "programs/local/files.h"
+#include "entrypoint/job/strv.h"
 #include "programs/local/metric.h"
 #include "programs/report/packed.h"
 #include "programs/report/report.h"
+#include "s3io/store_private.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -32,10 +33,9 @@ enum {
 struct reader {
     const char *folder;
     struct pl_report *report;
-    struct pl_local_pair *definitions;
-    size_t definition_count;
+    struct pl_local_pairs definitions;
     struct pl_local_metrics *metrics; /* of the definitions; NULL without */
-    struct pl_local_files rings;
+    struct pl_strv rings;
     bool has_tree;           /* of a host */
     bool is_sweep;           /* its trials have lines of the log that begin with "[trial N] " */
     char unpacked[PATH_MAX]; /* a folder of its own, removed at the end; "" */
@@ -338,25 +338,29 @@ static void take_metrics(struct reader *reader, struct pl_json **document, const
 /* Takes rings, trials and metrics in the folder, which is a tree's output/data. */
 static enum pl_status read_data(struct reader *reader, const char *data, struct pl_error *reterr)
 {
-    PL_AUTO_LOCAL_FILES struct pl_local_files files = PL_LOCAL_FILES_NONE;
+    PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
+    PL_AUTO_STORE struct pl_store *store = NULL;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
     if (access(data, F_OK) != 0) {
         return PL_OK;
     }
-    PL_TRY(pl_local_files_list(data, false, &files, reterr));
+    PL_TRY(pl_store_open_directory(data, true, &store, reterr));
+    PL_TRY(pl_store_list(store, PL_DEADLINE_NEVER, &files, reterr));
     for (size_t i = 0; i < files.count; i++) {
+        const char *name = files.items[i].key;
         enum pl_status status = PL_OK;
 
-        PL_TRY(path_of(&path, data, files.paths[i], reterr));
-        if (pl_text_ends_with(files.paths[i], ".ring") && strncmp(files.paths[i], "trial-", strlen("trial-")) == 0) {
+        PL_TRY(path_of(&path, data, name, reterr));
+        if (pl_text_ends_with(name, ".ring") && strncmp(name, "trial-", strlen("trial-")) == 0) {
             reader->report->trial_rings++;
-        } else if (pl_text_ends_with(files.paths[i], ".ring") && reader->rings.count < MOST_RINGS) {
-            PL_TRY(pl_local_files_add(&reader->rings, path.data, reterr));
-        } else if (strcmp(files.paths[i], "trials.jsonl") == 0) {
+        } else if (pl_text_ends_with(name, ".ring") && reader->rings.count < MOST_RINGS) {
+            pl_strv_add(&reader->rings, path.data);
+            PL_TRY(pl_strv_check(&reader->rings, reterr));
+        } else if (strcmp(name, "trials.jsonl") == 0) {
             status = read_lines(reader, path.data, take_trial, &error);
-        } else if (strcmp(files.paths[i], "metrics.jsonl") == 0) {
+        } else if (strcmp(name, "metrics.jsonl") == 0) {
             status = read_lines(reader, path.data, take_metrics, &error);
         }
         if (status != PL_OK) {
@@ -420,17 +424,14 @@ static enum pl_status read_definitions(struct reader *reader, struct pl_error *r
     if (count > PL_REPORT_MOST_SERIES) {
         return pl_json_wrong(list, "at most 40 definitions", reterr);
     }
-    reader->definitions = pl_memory_new(count, sizeof(*reader->definitions), reterr);
-    PL_TRY(reader->definitions ? PL_OK : PL_MEMORY);
     for (item = pl_json_first(list); pl_json_exists(item); item = pl_json_next(item)) {
-        struct pl_local_pair *pair = &reader->definitions[reader->definition_count++];
+        struct pl_local_pair *pair = &reader->definitions.items[reader->definitions.count++];
 
         PL_TRY(pl_json_text(pl_json_member(item, "Name"), &pair->name, reterr));
         PL_TRY(pl_json_text(pl_json_member(item, "Regex"), &pair->value, reterr));
         PL_TRY(add_series(reader, pair->name, strlen(pair->name), &series, reterr));
     }
-    PL_TRY(pl_local_metrics_new(reader->definitions, reader->definition_count, &reader->metrics, reterr));
-    pl_local_metrics_follow(reader->metrics, take_definition, reader);
+    PL_TRY(pl_local_metrics_new(&reader->definitions, take_definition, reader, &reader->metrics, reterr));
     reader->report->has_definitions = true;
     return PL_OK;
 }
@@ -526,7 +527,7 @@ static enum pl_status read_all(struct reader *reader, struct pl_error *reterr)
     }
     report->rings = reader->rings.count;
     if (report->rings > 0 &&
-        pl_trace_compare((const char *const *)reader->rings.paths, report->rings, &report->comparison, &report->ranks,
+        pl_trace_compare((const char *const *)reader->rings.items, report->rings, &report->comparison, &report->ranks,
                          &report->rank_count, &error) != PL_OK) {
         report->rings = 0;
         add_problem(reader, &error);
@@ -540,8 +541,7 @@ enum pl_status pl_report_read(const char *folder, struct pl_report *report, stru
     enum pl_status status = read_all(&reader, reterr);
 
     pl_local_metrics_free(reader.metrics);
-    free(reader.definitions);
-    pl_local_files_done(&reader.rings);
+    pl_strv_done(&reader.rings);
     if (*reader.unpacked) {
         pl_file_remove_tree(reader.unpacked);
     }

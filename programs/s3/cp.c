@@ -6,8 +6,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "s3io/s3/s3_copy.h"
-#include "s3io/s3/s3_put.h"
+#include "s3io/s3/manifest.h"
+#include "s3io/s3/s3_client.h"
+#include "s3io/s3/s3_get.h"
 #include "s3io/source.h"
 #include "s3io/store.h"
 #include "s3io/store_private.h"
@@ -116,8 +117,8 @@ static void moved(void *context, const char *name, uint64_t bytes)
     progress_move(context, name, bytes);
 }
 
-enum pl_status pl_tool_download(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count,
-                                struct pl_error *reterr)
+/* Downloads all of them, with a progress line. The list is reordered. */
+static enum pl_status download(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count, struct pl_error *reterr)
 {
     struct progress progress;
     struct pl_s3_progress callback = {&progress, moved};
@@ -165,7 +166,7 @@ static enum pl_status download_one(struct pl_tool *tool, const char *uri, const 
     PL_TRY(status);
     fetch.object = object_of(bucket, key, &info);
     fetch.modified_s = info.modified_s;
-    status = pl_tool_download(tool, &fetch, 1, reterr);
+    status = download(tool, &fetch, 1, reterr);
     pl_s3_info_done(&info);
     return status;
 }
@@ -215,10 +216,79 @@ static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const
         }
     }
     if (status == PL_OK) {
-        status = pl_tool_download(tool, fetches, count, reterr);
+        status = download(tool, fetches, count, reterr);
     }
     for (size_t i = 0; i < count; i++) {
         free(names[i]);
+    }
+    return status;
+}
+
+struct objects {
+    struct pl_tool *tool;
+    const struct pl_manifest *manifest;
+    const char *target;
+    struct pl_s3_fetch *fetches;
+    struct pl_s3_info *infos;
+    char **keys, **paths;
+};
+
+/* Finds one object's size and ETag. */
+static enum pl_status look_up(void *context, size_t index, struct pl_error *reterr)
+{
+    struct objects *objects = context;
+    const struct pl_manifest *manifest = objects->manifest;
+    struct pl_s3_info *info = &objects->infos[index];
+    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    enum pl_status status;
+
+    pl_text_printf(&key, "%s%s", manifest->prefix, manifest->keys[index]);
+    PL_TRY(pl_text_take(&key, &objects->keys[index], reterr));
+    status = pl_s3_local_path(objects->target, manifest->keys[index], &path, reterr);
+    if (status == PL_OK) {
+        status = pl_text_take(&path, &objects->paths[index], reterr);
+    }
+    if (status == PL_OK) {
+        status = pl_s3_head(objects->tool->client, manifest->bucket, objects->keys[index],
+                            pl_deadline_after_ns(objects->tool->timeout_ns), info, reterr);
+    }
+    if (status != PL_OK) {
+        pl_error_context(reterr, "s3://%s/%s, which the manifest names", manifest->bucket, objects->keys[index]);
+        return status;
+    }
+    objects->fetches[index] = (struct pl_s3_fetch){.object = object_of(manifest->bucket, objects->keys[index], info),
+                                                   .path = objects->paths[index],
+                                                   .modified_s = info->modified_s};
+    return PL_OK;
+}
+
+/* Copies the objects that the manifest at `uri` names into the directory `target`, by their names in the manifest. */
+static enum pl_status download_manifest(struct pl_tool *tool, const char *uri, const char *target,
+                                        struct pl_error *reterr)
+{
+    PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
+    PL_AUTO_FREE struct pl_s3_fetch *fetches = NULL;
+    PL_AUTO_FREE struct pl_s3_info *infos = NULL;
+    PL_AUTO_FREE char **keys = NULL, **paths = NULL; /* the download reorders its list */
+    struct objects objects = {.tool = tool, .manifest = &manifest, .target = target};
+    enum pl_status status;
+
+    PL_TRY(pl_tool_connect(tool, reterr));
+    PL_TRY(pl_manifest_fetch(tool->client, uri, pl_deadline_after_ns(tool->timeout_ns), &manifest, reterr));
+    pl_manifest_sort(&manifest); /* a key that it has twice is one file */
+    objects.fetches = fetches = pl_memory_new(manifest.count + 1, sizeof(*fetches), reterr);
+    objects.infos = infos = pl_memory_new(manifest.count + 1, sizeof(*infos), reterr);
+    objects.keys = keys = pl_memory_new(manifest.count + 1, sizeof(*keys), reterr);
+    objects.paths = paths = pl_memory_new(manifest.count + 1, sizeof(*paths), reterr);
+    PL_TRY(fetches && infos && keys && paths ? PL_OK : PL_MEMORY);
+    status = pl_tool_each(manifest.count, look_up, &objects, reterr);
+    if (status == PL_OK) {
+        status = download(tool, fetches, manifest.count, reterr);
+    }
+    for (size_t i = 0; i < manifest.count; i++) {
+        pl_s3_info_done(&infos[i]);
+        free(keys[i]);
+        free(paths[i]);
     }
     return status;
 }
@@ -502,7 +572,7 @@ enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr)
         return pl_tool_cat(tool, reterr);
     }
     if (tool->manifest) {
-        return pl_tool_cp_manifest(tool, from, to, reterr);
+        return download_manifest(tool, from, to, reterr);
     }
     if (is_upload) {
         PL_TRY(pl_s3_headers_add_encryption(&tool->headers, &tool->encryption, reterr));

@@ -3,10 +3,9 @@
 #ifndef PL_PROGRAMS_S3_S3_H
 #define PL_PROGRAMS_S3_S3_H
 
-#include "s3io/s3/s3_copy.h"
+#include "s3io/s3/s3_client.h"
 #include "s3io/s3/s3_get.h"
 #include "s3io/s3/s3_headers.h"
-#include "s3io/s3/s3_list.h"
 
 struct pl_tool {
     struct pl_environment *environment;
@@ -23,12 +22,10 @@ struct pl_tool {
     int arg_count;
 };
 
+/* ---- session.c: the beginning of each subcommand, and work for several threads ---- */
+
 /** Reads keys and settings and makes the client. */
 enum pl_status pl_tool_connect(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** The same as pl_s3_list(), with the tool's limit for each page. */
-enum pl_status pl_tool_list(struct pl_tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
-                            struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * After pl_tool_hold_stop() SIGINT and SIGTERM no longer end the process; pl_tool_goes_on() reports them, so that no
@@ -37,18 +34,6 @@ enum pl_status pl_tool_list(struct pl_tool *tool, const char *bucket, const char
 enum pl_status pl_tool_hold_stop(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 bool pl_tool_goes_on(const struct pl_tool *tool);
 void pl_tool_let_stop(struct pl_tool *tool);
-
-enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_tool_cat(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Downloads all of them, with a progress line. The list is reordered. */
-enum pl_status pl_tool_download(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count,
-                                struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Copies the objects that the manifest at `uri` names into the directory `target`, by their names in the manifest. */
-enum pl_status pl_tool_cp_manifest(struct pl_tool *tool, const char *uri, const char *target,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 enum { TOOL_AT_A_TIME = 5 };
 
@@ -59,5 +44,15 @@ enum { TOOL_AT_A_TIME = 5 };
 typedef enum pl_status tool_each_function(void *context, size_t index, struct pl_error *reterr);
 enum pl_status pl_tool_each(size_t count, tool_each_function *function, void *context,
                             struct pl_error *reterr) PL_MUST_CHECK;
+
+/* ---- list.c, cp.c: the subcommands ---- */
+
+/** The same as pl_s3_list(), with the tool's limit for each page. */
+enum pl_status pl_tool_list(struct pl_tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+
+enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_tool_cat(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

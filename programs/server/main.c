@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "collectives/bootstrap.h"
+#include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
 #include "runtime/server.h"
 #include "runtime/server/message.h"
@@ -29,7 +30,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +41,8 @@ struct children {
     int min_workers;     /* number of workers without which the job ends; 0: all */
     bool is_stopped;     /* whether a stop has ended a worker */
 };
+
+enum { EXIT_NOT_STARTED = 126, EXIT_NO_PROGRAM = 127 }; /* as shells have them */
 
 /* SIGTERM may have ended a worker before this process has run its own handler: longest wait for the handler. */
 #define STOP_LAG_NS (200 * PL_NS_PER_MS)
@@ -154,44 +156,31 @@ static enum pl_status hide_mpi(struct pl_environment *environment, struct pl_err
     return PL_OK;
 }
 
-static void run_worker(char **argv, const struct pl_environment *environment, pid_t parent)
-{
-    prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
-    if (getppid() != parent) {
-        _exit(1); /* the parent ended before prctl() */
-    }
-    execvpe(argv[0], argv, pl_environment_strings(environment));
-    pl_log(PL_LOG_ERROR, "start '%s': %s", argv[0], strerror(errno));
-    _exit(errno == ENOENT ? 127 : 126);
-}
-
 static enum pl_status start_workers(struct children *children, char **argv, const char *socket_path,
                                     struct pl_environment *environment, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *trace = pl_memory_string(pl_environment_get_or(environment, "PACELINE_TRACE", ""), reterr);
-    const pid_t parent = getpid();
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
+    setup.argv = (const char *const *)argv;
+    setup.death_signal = SIGKILL;
     PL_TRY(trace ? PL_OK : PL_MEMORY);
     PL_TRY(hide_mpi(environment, reterr));
     PL_TRY(pl_environment_set(environment, PL_SERVER_SOCKET_VARIABLE, socket_path, reterr));
     for (int w = 0; w < children->count; w++) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
         char number[16];
+        pid_t pid;
 
         snprintf(number, sizeof(number), "%d", w);
         PL_TRY(pl_environment_set(environment, PL_SERVER_WORKER_VARIABLE, number, reterr));
         if (*trace) { /* each worker would write the trace of a rank 0 */
-            pl_text_printf(&path, "%s.worker%d", trace, w);
-            PL_TRY(pl_text_check(&path, reterr));
-            PL_TRY(pl_environment_set(environment, "PACELINE_TRACE", pl_text_string(&path), reterr));
+            PL_TRY(pl_text_set(&path, reterr, "%s.worker%d", trace, w));
+            PL_TRY(pl_environment_set(environment, "PACELINE_TRACE", path.data, reterr));
         }
-        children->pids[w] = fork();
-        if (children->pids[w] < 0) {
-            return pl_error_errno(reterr, "start worker %d of %d", w, children->count);
-        }
-        if (children->pids[w] == 0) {
-            run_worker(argv, environment, parent);
-        }
+        setup.environment = pl_environment_strings(environment);
+        PL_TRY(pl_process_spawn(&setup, &pid, reterr));
+        children->pids[w] = pid;
     }
     return PL_OK;
 }
@@ -375,7 +364,7 @@ int main(int argc, char **argv)
         start_workers(&children, argv + optind, socket_path, environment, &error) != PL_OK) {
         pl_log_error(&error, "starting the workers");
         signal_workers(&children, SIGKILL);
-        return EXIT_FAILURE;
+        return error.status == PL_NOT_FOUND ? EXIT_NO_PROGRAM : error.code == EACCES ? EXIT_NOT_STARTED : EXIT_FAILURE;
     }
     children.ended_fd = ended[1];
     raise_descriptors();

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "entrypoint/supervise/process.h"
 #include "programs/stacks/describe.h"
 #include "programs/stacks/python.h"
 #include "programs/stacks/unwind.h"
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,12 +41,18 @@ static int await_end(pid_t collector, int done_fd, int64_t deadline_ns, int *ret
     return 1;
 }
 
-static void run_collector(struct pl_stacks_program *program, pl_collect_run *run, pid_t parent, int64_t deadline_ns)
+/* The work of the forked process. It dies with its parent, so that it does not keep a thread traced. */
+struct task {
+    struct pl_stacks_program *program;
+    pl_collect_run *run;
+    int64_t deadline_ns;
+};
+
+static void run_task(void *task_at)
 {
-    /* The collector must die with its parent, so that it does not keep a thread traced. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
-        run(program, deadline_ns);
-    }
+    const struct task *task = task_at;
+
+    task->run(task->program, task->deadline_ns);
 }
 
 static void add_problem(struct pl_stacks_program *program, const char *text)
@@ -57,9 +63,10 @@ static void add_problem(struct pl_stacks_program *program, const char *text)
 enum pl_status pl_collect_program(pid_t pid, pl_collect_run *run, int64_t deadline_ns,
                                   struct pl_stacks_program **ret_program, struct pl_error *reterr)
 {
+    struct task task = {.run = run, .deadline_ns = deadline_ns - MARGIN_NS};
     struct pl_stacks_program *program;
-    pid_t collector, parent = getpid();
     int fds[2], status = 0;
+    pid_t collector;
     char text[128];
 
     program = mmap(NULL, sizeof(*program), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -72,18 +79,14 @@ enum pl_status pl_collect_program(pid_t pid, pl_collect_run *run, int64_t deadli
         pl_collect_free(program);
         return pl_error_errno(reterr, "make a pipe");
     }
-    collector = fork();
-    if (collector == 0) {
-        run_collector(program, run, parent, deadline_ns - MARGIN_NS);
-        _exit(0);
-    }
-    close(fds[1]);
-    if (collector < 0) {
-        pl_error_errno(reterr, "fork");
+    task.program = program;
+    if (pl_process_start(0, run_task, &task, &collector, reterr) != PL_OK) {
         close(fds[0]);
+        close(fds[1]);
         pl_collect_free(program);
         return PL_SYSTEM;
     }
+    close(fds[1]);
     if (await_end(collector, fds[0], deadline_ns, &status) == 0) {
         kill(collector, SIGKILL);
         await_end(collector, fds[0], pl_deadline_after_ns(REAP_NS), &status);

@@ -7,7 +7,7 @@
 #include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/ssh/exec.h"
+#include "entrypoint/ssh/relay.h"
 #include "entrypoint/supervise/process.h"
 #include "programs/stacks/report.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * `paceline stacks` on all hosts of a job. On the master it runs `paceline-stacks --local HOST` on each other host
- * (entrypoint/ssh/exec.h), whose output is the answer. An answer is a sequence of texts that each end with a NUL: five
+ * (entrypoint/ssh/relay.h), whose output is the answer. An answer is a sequence of texts that each end with a NUL: five
  * for each program (rank, process, key, report, place), then one that tells what failed, or is empty. stacks/order.h
  * compares keys; a report is printed as it is.
  *

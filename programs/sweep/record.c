@@ -36,14 +36,21 @@ enum {
     SHOWN_BYTES = 100,
 };
 
-static const char *const states[] = {[PL_SWEEP_WAITING] = "waiting",
-                                     [PL_SWEEP_COMPLETED] = "completed",
-                                     [PL_SWEEP_FAILED] = "failed",
-                                     [PL_SWEEP_STOPPED] = "stopped"};
+const char *const pl_sweep_states[PL_SWEEP_STATES] = {[PL_SWEEP_WAITING] = "waiting",
+                                                      [PL_SWEEP_COMPLETED] = "completed",
+                                                      [PL_SWEEP_FAILED] = "failed",
+                                                      [PL_SWEEP_STOPPED] = "stopped"};
 
-static void path_of(const struct pl_sweep *sweep, const char *name, struct pl_text *path)
+static enum pl_status path_of(const struct pl_sweep *sweep, const char *name, struct pl_text *path,
+                              struct pl_error *reterr)
 {
     pl_text_printf(path, "%s/%s", sweep->folder, name);
+    return pl_text_check(path, reterr);
+}
+
+static const char *job_name(const struct pl_job *job)
+{
+    return job->job_name ? job->job_name : job->sagemaker_job_name ? job->sagemaker_job_name : "";
 }
 
 /* Sets the error for a file that does not belong to this sweep; `words` say why. */
@@ -59,11 +66,11 @@ static enum pl_status other_sweep(const struct pl_sweep *sweep, struct pl_error 
 static enum pl_status set_value(const struct pl_job *job, struct pl_python_json *object,
                                 const struct pl_python_json *value, struct pl_error *reterr)
 {
-    const char *name = job->job_name ? job->job_name : job->sagemaker_job_name ? job->sagemaker_job_name : "";
+    const char *name = job_name(job);
     PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE, text = PL_TEXT_NONE;
     const char *at, *found;
 
-    pl_sweep_value_print(value, &whole);
+    pl_sweep_space_print_value(value, &whole);
     PL_TRY(pl_text_check(&whole, reterr));
     for (at = pl_text_string(&whole); *name != '\0' && (found = strstr(at, name)); at = found + strlen(name)) {
         pl_text_append_n(&text, at, (size_t)(found - at));
@@ -106,34 +113,17 @@ static enum pl_status make_identity(const struct pl_sweep *sweep, struct pl_pyth
     return PL_OK;
 }
 
-static void append_shown(const struct pl_python_json *node, struct pl_text *text)
+/* Returns the text of a member of an identity: all but the hyperparameters are strings or numbers. */
+static const char *text_of(const struct pl_python_json *node)
 {
-    PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
+    const enum pl_python_json_kind kind = node ? pl_python_json_kind(node) : PL_PYTHON_JSON_NULL;
 
-    if (node && pl_python_json_kind(node) == PL_PYTHON_JSON_STRING) {
-        pl_text_append(&whole, pl_python_json_text(node));
-    } else if (node) {
-        pl_sweep_value_print(node, &whole);
-    }
-    pl_text_printf(text, "%.*s%s", SHOWN_BYTES, node ? pl_text_string(&whole) : "missing",
-                   whole.length > SHOWN_BYTES ? "..." : "");
+    return kind == PL_PYTHON_JSON_STRING || kind == PL_PYTHON_JSON_INT ? pl_python_json_text(node) : "missing";
 }
 
-static bool is_same(const struct pl_python_json *left, const struct pl_python_json *right)
-{
-    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE, others = PL_TEXT_NONE;
-
-    if (!left || !right) {
-        return false;
-    }
-    pl_python_json_print(left, PL_PYTHON_JSON_SPACED, &words);
-    pl_python_json_print(right, PL_PYTHON_JSON_SPACED, &others);
-    return strcmp(pl_text_string(&words), pl_text_string(&others)) == 0;
-}
-
-/* Appends the first difference of two objects: "NAME was X and is Y"; nothing if there is none. */
-static void describe_difference(const struct pl_python_json *was, const struct pl_python_json *is, const char *prefix,
-                                const char *ignored, struct pl_text *text)
+/* Appends the first difference of two objects, but for a member: "NAME was X and is Y"; nothing if there is none. */
+static void append_difference(const struct pl_python_json *was, const struct pl_python_json *is, const char *prefix,
+                              const char *ignored, struct pl_text *text)
 {
     const struct pl_python_json *const sides[] = {was, is};
 
@@ -141,20 +131,14 @@ static void describe_difference(const struct pl_python_json *was, const struct p
         for (const struct pl_python_json *node = pl_python_json_first(sides[side]); node && text->length == 0;
              node = pl_python_json_next(node)) {
             const char *name = pl_python_json_name(node);
-            const struct pl_python_json *before = pl_python_json_member(was, name);
-            const struct pl_python_json *now = pl_python_json_member(is, name);
+            const char *before = text_of(pl_python_json_member(was, name));
+            const char *now = text_of(pl_python_json_member(is, name));
 
-            if (strcmp(name, ignored) == 0 || is_same(before, now)) {
-                continue;
+            if (strcmp(name, ignored) != 0 && strcmp(before, now) != 0) {
+                pl_text_printf(text, "%s%s was %.*s%s and is %.*s%s", prefix, name, SHOWN_BYTES, before,
+                               strlen(before) > SHOWN_BYTES ? "..." : "", SHOWN_BYTES, now,
+                               strlen(now) > SHOWN_BYTES ? "..." : "");
             }
-            if (before && now && pl_python_json_kind(before) == PL_PYTHON_JSON_OBJECT && *prefix == '\0') {
-                describe_difference(before, now, "hyperparameters.", "", text);
-                continue;
-            }
-            pl_text_printf(text, "%s%s was ", prefix, name);
-            append_shown(before, text);
-            pl_text_append(text, " and is ");
-            append_shown(now, text);
         }
     }
 }
@@ -163,8 +147,10 @@ static void print_row(const struct pl_sweep *sweep, size_t trial, struct pl_text
 {
     const struct pl_sweep_run *run = &sweep->runs[trial];
 
-    pl_text_printf(text, "{\"trial\": %zu, \"point\": %zu, \"state\": \"%s\", \"hyperparameters\": %s, ", trial,
-                   sweep->space->trials[trial].point, states[run->state], sweep->space->trials[trial].hyperparameters);
+    pl_text_printf(text, "{\"trial\": %zu, \"point\": %zu, \"state\": \"%s\", \"hyperparameters\": ", trial,
+                   trial % sweep->space->points_count, pl_sweep_states[run->state]);
+    pl_sweep_space_print(sweep->space, trial, text);
+    pl_text_append(text, ", ");
     pl_python_json_print_string(sweep->space->metric_name, text);
     pl_text_append(text, ": ");
     if (run->has_value) {
@@ -181,8 +167,8 @@ static void print_row(const struct pl_sweep *sweep, size_t trial, struct pl_text
     pl_text_append(text, ", \"host\": ");
     pl_python_json_print_string(sweep->job->hosts.items[trial % sweep->hosts_count], text);
     pl_text_append(text, ", \"reason\": ");
-    if (run->reason) {
-        pl_python_json_print_string(run->reason, text);
+    if (run->reason.length > 0) {
+        pl_python_json_print_string(run->reason.data, text);
     } else {
         pl_text_append(text, "null");
     }
@@ -196,7 +182,7 @@ void pl_sweep_record_rows(const struct pl_sweep *sweep, struct pl_text *text)
     }
 }
 
-enum pl_status pl_sweep_record_write(struct pl_sweep *sweep, struct pl_error *reterr)
+static enum pl_status write_record(struct pl_sweep *sweep, struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *identity = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE, path = PL_TEXT_NONE;
@@ -205,19 +191,18 @@ enum pl_status pl_sweep_record_write(struct pl_sweep *sweep, struct pl_error *re
 
     PL_TRY(make_identity(sweep, &identity, reterr));
     pl_text_printf(&text, "{\"sweep\": \"%s\", \"closed_s\": %.9g, \"fresh\": ", sweep->id, sweep->closed_s);
-    pl_python_json_print_string(sweep->fresh ? sweep->fresh : "", &text);
+    pl_python_json_print_string(sweep->fresh, &text);
     pl_text_append(&text, ", \"identity\": ");
     pl_python_json_print(identity, PL_PYTHON_JSON_SPACED, &text);
     pl_text_append(&text, "}\n");
     pl_sweep_record_rows(sweep, &text);
-    path_of(sweep, "trials.jsonl", &path);
     PL_TRY(pl_text_check(&text, reterr));
-    PL_TRY(pl_text_check(&path, reterr));
-    status = pl_file_write_atomic(pl_text_string(&path), text.data, text.length, 0644, &error);
+    PL_TRY(path_of(sweep, "trials.jsonl", &path, reterr));
+    status = pl_file_write_atomic(path.data, text.data, text.length, 0644, &error);
     if (status != PL_OK && (error.code == ENOSPC || error.code == EDQUOT)) {
         sweep->full = true;
         pl_file_close_at(&sweep->room_fd);
-        return pl_file_write_atomic(pl_text_string(&path), text.data, text.length, 0644, reterr);
+        return pl_file_write_atomic(path.data, text.data, text.length, 0644, reterr);
     }
     if (status != PL_OK) {
         *reterr = error;
@@ -225,56 +210,106 @@ enum pl_status pl_sweep_record_write(struct pl_sweep *sweep, struct pl_error *re
     return status;
 }
 
+void pl_sweep_record_write(struct pl_sweep *sweep)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (write_record(sweep, &error) != PL_OK && !sweep->full) {
+        pl_sweep_fail(sweep, "%s", error.cause);
+    }
+}
+
+/* Returns the member `name` of a line, or sets `*ret_wrong` to its name if that is not of a right kind. */
+static const struct pl_python_json *read_member(const struct pl_python_json *line, const char *name,
+                                                enum pl_python_json_kind kind, const char **ret_wrong)
+{
+    const struct pl_python_json *node = pl_python_json_member(line, name);
+
+    if (!node || pl_python_json_kind(node) != kind) {
+        *ret_wrong = name;
+        return NULL;
+    }
+    return node;
+}
+
+/* Returns the number `name` of a line, which may be NaN, or sets `*ret_wrong` to its name if it is out of the range. */
+static double read_number(const struct pl_python_json *line, const char *name, double least, double most,
+                          const char **ret_wrong)
+{
+    const struct pl_python_json *node = pl_python_json_member(line, name);
+    const enum pl_python_json_kind kind = node ? pl_python_json_kind(node) : PL_PYTHON_JSON_NULL;
+    const bool is = kind == PL_PYTHON_JSON_INT || kind == PL_PYTHON_JSON_FLOAT;
+    const double number = is ? pl_python_json_double(node) : least;
+
+    if (!is || number < least || number > most) {
+        *ret_wrong = name;
+        return least;
+    }
+    return number;
+}
+
+static enum pl_status damaged(const char *member, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CORRUPT, "expected a right \"%s\"", member);
+}
+
+static enum pl_status set_fresh(struct pl_sweep *sweep, const char *request, struct pl_error *reterr)
+{
+    free(sweep->fresh);
+    sweep->fresh = pl_memory_string(request, reterr);
+    return sweep->fresh ? PL_OK : PL_MEMORY;
+}
+
 /* Reads the row of a trial; `line` is its text. */
 static enum pl_status read_row(struct pl_sweep *sweep, const struct pl_python_json *row, const char *line, size_t trial,
                                struct pl_error *reterr)
 {
     struct pl_sweep_run *run = &sweep->runs[trial];
-    const struct pl_sweep_value root = {.source = "trials.jsonl", .node = row, .above = row};
-    const struct pl_sweep_value number = pl_sweep_value_member(&root, "trial");
-    const struct pl_sweep_value state = pl_sweep_value_member(&root, "state");
-    const struct pl_sweep_value value = pl_sweep_value_member(&root, sweep->space->metric_name);
-    const struct pl_sweep_value code = pl_sweep_value_member(&root, "code");
-    const struct pl_sweep_value seconds = pl_sweep_value_member(&root, "seconds");
-    const struct pl_sweep_value model = pl_sweep_value_member(&root, "model");
-    const struct pl_sweep_value reason = pl_sweep_value_member(&root, "reason");
-    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
-    int64_t whole = 0;
-    const char *word;
+    const struct pl_python_json *value = pl_python_json_member(row, sweep->space->metric_name);
+    const struct pl_python_json *values = pl_python_json_member(row, "hyperparameters");
+    const struct pl_python_json *reason = pl_python_json_member(row, "reason"), *state, *model;
+    PL_AUTO_TEXT struct pl_text is = PL_TEXT_NONE, was = PL_TEXT_NONE, words = PL_TEXT_NONE;
+    const char *wrong = NULL;
+    int at = 0;
 
-    PL_TRY(pl_sweep_value_whole(&number, (int64_t)trial, (int64_t)trial, &whole, reterr));
-    PL_TRY(pl_sweep_value_text(&state, &word, reterr));
-    pl_text_printf(&words, "\"hyperparameters\": %s, ", sweep->space->trials[trial].hyperparameters);
+    read_number(row, "trial", (double)trial, (double)trial, &wrong);
+    state = read_member(row, "state", PL_PYTHON_JSON_STRING, &wrong);
+    wrong = values ? wrong : "hyperparameters";
+    PL_TRY(wrong ? damaged(wrong, reterr) : PL_OK);
+    pl_text_append(&words, "\"hyperparameters\": ");
+    pl_sweep_space_print(sweep->space, trial, &words);
+    pl_text_append(&words, ", ");
     PL_TRY(pl_text_check(&words, reterr));
-    if (!strstr(line, pl_text_string(&words))) {
+    if (!strstr(line, words.data)) {
+        pl_sweep_space_print(sweep->space, trial, &is);
+        pl_python_json_print(values, PL_PYTHON_JSON_SPACED, &was);
         pl_text_clear(&words);
-        pl_text_printf(&words, "belongs to another sweep: trial %zu had ", trial);
-        append_shown(pl_python_json_member(row, "hyperparameters"), &words);
-        pl_text_printf(&words, " and has %.*s", SHOWN_BYTES, sweep->space->trials[trial].hyperparameters);
+        pl_text_printf(&words, "belongs to another sweep: trial %zu had %.*s and has %.*s", trial, SHOWN_BYTES,
+                       pl_text_string(&was), SHOWN_BYTES, pl_text_string(&is));
         return other_sweep(sweep, reterr, pl_text_string(&words));
     }
-    for (int i = 0; i < PL_SWEEP_STATES; i++) {
-        run->state = strcmp(word, states[i]) == 0 ? (enum pl_sweep_state)i : run->state;
+    while (at < PL_SWEEP_STATES && strcmp(pl_python_json_text(state), pl_sweep_states[at]) != 0) {
+        at++;
     }
+    PL_TRY(at < PL_SWEEP_STATES ? PL_OK : damaged("state", reterr));
+    run->state = (enum pl_sweep_state)at;
     if (!pl_sweep_is_over(run)) {
-        return strcmp(word, states[PL_SWEEP_WAITING]) == 0 ? PL_OK
-                                                           : pl_sweep_value_wrong(&state, "a trial's state", reterr);
+        return PL_OK;
     }
-    PL_TRY(pl_sweep_value_whole(&code, 0, 255, &whole, reterr));
-    PL_TRY(pl_sweep_value_number(&seconds, 0, INFINITY, &run->seconds, reterr));
-    run->code = (int)whole;
-    run->has_value = value.node;
-    run->has_model = pl_sweep_value_is(&model, PL_PYTHON_JSON_BOOL) && pl_python_json_bool(model.node);
-    PL_TRY(value.node ? pl_sweep_value_number(&value, -INFINITY, INFINITY, &run->value, reterr) : PL_OK);
-    if (reason.node) {
-        PL_TRY(pl_sweep_value_text(&reason, &word, reterr));
-        run->reason = pl_memory_string(word, reterr);
-        PL_TRY(run->reason ? PL_OK : PL_MEMORY);
+    run->code = (int)read_number(row, "code", 0, 255, &wrong);
+    run->seconds = read_number(row, "seconds", 0, INFINITY, &wrong);
+    model = read_member(row, "model", PL_PYTHON_JSON_BOOL, &wrong);
+    run->has_model = model && pl_python_json_bool(model);
+    run->has_value = value && pl_python_json_kind(value) != PL_PYTHON_JSON_NULL;
+    run->value = run->has_value ? read_number(row, sweep->space->metric_name, -INFINITY, INFINITY, &wrong) : 0;
+    if (reason && pl_python_json_kind(reason) != PL_PYTHON_JSON_NULL &&
+        read_member(row, "reason", PL_PYTHON_JSON_STRING, &wrong)) {
+        pl_text_append(&run->reason, pl_python_json_text(reason));
     }
     if (run->state == PL_SWEEP_FAILED && sweep->first_failed < 0) {
         sweep->first_failed = (int)trial;
     }
-    return PL_OK;
+    return wrong ? damaged(wrong, reterr) : PL_OK;
 }
 
 /* Compares the file's first line with this sweep. The metric may change while no trial has a value. */
@@ -283,34 +318,26 @@ static enum pl_status read_head(struct pl_sweep *sweep, const struct pl_python_j
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *identity = NULL;
     PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE, difference = PL_TEXT_NONE;
-    const struct pl_sweep_value root = {.source = "trials.jsonl", .node = head, .above = head};
-    const struct pl_sweep_value id = pl_sweep_value_member(&root, "sweep");
-    const struct pl_sweep_value fresh = pl_sweep_value_member(&root, "fresh");
-    const struct pl_sweep_value closed = pl_sweep_value_member(&root, "closed_s");
-    const struct pl_sweep_value was = pl_sweep_value_member(&root, "identity");
-    const char *name, *request;
+    const char *wrong = NULL, *name;
+    const struct pl_python_json *id = read_member(head, "sweep", PL_PYTHON_JSON_STRING, &wrong);
+    const struct pl_python_json *fresh = read_member(head, "fresh", PL_PYTHON_JSON_STRING, &wrong);
+    const struct pl_python_json *was = read_member(head, "identity", PL_PYTHON_JSON_OBJECT, &wrong);
+    const struct pl_python_json *values = read_member(was, "hyperparameters", PL_PYTHON_JSON_OBJECT, &wrong);
 
-    PL_TRY(pl_sweep_value_text(&id, &name, reterr));
-    PL_TRY(pl_sweep_value_text(&fresh, &request, reterr));
-    PL_TRY(pl_sweep_value_number(&closed, 0, INFINITY, &sweep->closed_s, reterr));
-    if (!pl_sweep_value_is(&was, PL_PYTHON_JSON_OBJECT)) {
-        return pl_sweep_value_wrong(&was, "an object", reterr);
-    }
+    sweep->closed_s = read_number(head, "closed_s", 0, INFINITY, &wrong);
+    PL_TRY(wrong ? damaged(wrong, reterr) : PL_OK);
+    name = pl_python_json_text(id);
     if (strlen(name) >= sizeof(sweep->id) || strspn(name, "0123456789abcdef") != strlen(name) || *name == '\0') {
-        return pl_sweep_value_wrong(&id, "the name of a sweep", reterr);
+        return damaged("sweep", reterr);
     }
     snprintf(sweep->id, sizeof(sweep->id), "%s", name);
-    free(sweep->fresh);
-    sweep->fresh = pl_memory_string(request, reterr);
-    PL_TRY(sweep->fresh ? PL_OK : PL_MEMORY);
+    PL_TRY(set_fresh(sweep, pl_python_json_text(fresh), reterr));
     PL_TRY(make_identity(sweep, &identity, reterr));
-    describe_difference(was.node, identity, "", any_value ? "" : "metric", &difference);
-    if (difference.length == 0) {
-        return PL_OK;
-    }
+    append_difference(values, pl_python_json_member(identity, "hyperparameters"), "hyperparameters.", "", &difference);
+    append_difference(was, identity, "", any_value ? "" : "metric", &difference);
     pl_text_printf(&words, "belongs to another sweep: %s", pl_text_string(&difference));
     PL_TRY(pl_text_check(&words, reterr));
-    return other_sweep(sweep, reterr, pl_text_string(&words));
+    return difference.length == 0 ? PL_OK : other_sweep(sweep, reterr, words.data);
 }
 
 enum pl_status pl_sweep_record_read(struct pl_sweep *sweep, char *text, struct pl_error *reterr)
@@ -330,6 +357,7 @@ enum pl_status pl_sweep_record_read(struct pl_sweep *sweep, char *text, struct p
         }
         *end = '\0';
         status = pl_python_json_parse(line, (size_t)(end - line), "trials.jsonl", &node, &error);
+        status = status == PL_INVALID ? PL_CORRUPT : status;
         if (status == PL_OK && lines > sweep->space->trials_count) {
             return other_sweep(sweep, reterr, "belongs to another sweep, with more trials");
         }
@@ -337,7 +365,7 @@ enum pl_status pl_sweep_record_read(struct pl_sweep *sweep, char *text, struct p
             status =
                 lines == 0 ? read_head(sweep, node, any_value, &error) : read_row(sweep, node, line, lines - 1, &error);
         }
-        if (status == PL_INVALID && !strstr(error.cause, "paceline_sweep_fresh=")) {
+        if (status == PL_CORRUPT) {
             pl_text_printf(&words, "is damaged in its line %zu: %s", lines + 1, error.cause);
             return other_sweep(sweep, reterr, pl_text_string(&words));
         }
@@ -352,39 +380,36 @@ enum pl_status pl_sweep_record_read(struct pl_sweep *sweep, char *text, struct p
     return lines > 0 ? PL_OK : other_sweep(sweep, reterr, "is empty");
 }
 
-/* Earlier versions had a journal beside this folder. */
-static void warn_of_journal(const struct pl_sweep *sweep)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    path_of(sweep, "../sweep.journal", &path);
-    if (pl_text_check(&path, NULL) == PL_OK && access(pl_text_string(&path), F_OK) == 0) {
-        pl_log(PL_LOG_WARNING, "'%s' is of an earlier version of Paceline and is not read: this is a new sweep",
-               pl_text_string(&path));
-    }
-}
-
 /* Begins a sweep, with a name that none has had. The files of an earlier one stay. */
-static enum pl_status begin_new(struct pl_sweep *sweep, const char *request, bool has_old, struct pl_error *reterr)
+static enum pl_status begin_new(struct pl_sweep *sweep, const char *request, const char *old, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, kept = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text kept = PL_TEXT_NONE;
     uint64_t number = 0;
 
     if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
         return pl_error_errno(reterr, "getrandom");
     }
     snprintf(sweep->id, sizeof(sweep->id), "%016" PRIx64, number);
-    free(sweep->fresh);
-    sweep->fresh = pl_memory_string(request, reterr);
-    PL_TRY(sweep->fresh ? PL_OK : PL_MEMORY);
-    path_of(sweep, "trials.jsonl", &path);
+    PL_TRY(set_fresh(sweep, request, reterr));
     pl_text_printf(&kept, "%s/trials-before-%s.jsonl", sweep->folder, sweep->id);
-    PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(pl_text_check(&kept, reterr));
-    if (has_old && rename(pl_text_string(&path), pl_text_string(&kept)) != 0) {
-        return pl_error_errno(reterr, "rename '%s'", pl_text_string(&path));
+    if (old && rename(old, kept.data) != 0) {
+        return pl_error_errno(reterr, "rename '%s'", old);
     }
-    return pl_sweep_record_write(sweep, reterr);
+    return write_record(sweep, reterr);
+}
+
+/* Earlier versions had a journal beside this folder. */
+static enum pl_status warn_of_journal(const struct pl_sweep *sweep, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    PL_TRY(path_of(sweep, "../sweep.journal", &path, reterr));
+    if (access(path.data, F_OK) == 0) {
+        pl_log(PL_LOG_WARNING, "'%s' is of an earlier version of Paceline and is not read: this is a new sweep",
+               path.data);
+    }
+    return PL_OK;
 }
 
 /* Reserves disk space for the rows, as process 1 does for the failure file. */
@@ -393,7 +418,10 @@ static void keep_room(struct pl_sweep *sweep)
     int64_t bytes = ROOM_BYTES;
 
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
-        bytes += 2 * (ROW_BYTES / 8 + (int64_t)strlen(sweep->space->trials[i].hyperparameters));
+        bytes += 2 * (ROW_BYTES / 8);
+        for (size_t j = 0; j < sweep->space->trials[i].count; j++) {
+            bytes += 2 * (int64_t)strlen(sweep->space->trials[i].items[j]);
+        }
     }
     sweep->room_fd = open(sweep->folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     if (sweep->room_fd >= 0 && fallocate(sweep->room_fd, 0, 0, bytes) != 0) {
@@ -422,53 +450,49 @@ static enum pl_status open_folder(struct pl_sweep *sweep, struct pl_error *reter
 
 enum pl_status pl_sweep_record_open(struct pl_sweep *sweep, struct pl_error *reterr)
 {
-    const struct pl_job *job = sweep->job;
-    const char *name = job->job_name ? job->job_name : job->sagemaker_job_name ? job->sagemaker_job_name : "";
+    const long long fresh = sweep->job->settings.sweep_fresh;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, request = PL_TEXT_NONE, head = PL_TEXT_NONE;
     PL_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
     enum pl_status status;
 
     PL_TRY(open_folder(sweep, reterr));
-    path_of(sweep, "trials.jsonl", &path);
-    pl_text_printf(&request, "%lld %s", (long long)job->settings.sweep_fresh, name);
+    PL_TRY(path_of(sweep, "trials.jsonl", &path, reterr));
+    pl_text_printf(&request, "%lld %s", fresh, job_name(sweep->job));
     pl_text_append(&head, ", \"fresh\": ");
     pl_python_json_print_string(pl_text_string(&request), &head);
-    PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(pl_text_check(&head, reterr));
-    status = pl_file_read(pl_text_string(&path), RECORD_BYTES_MAX, &text, &bytes, reterr);
+    status = pl_file_read(path.data, RECORD_BYTES_MAX, &text, &bytes, reterr);
     if (status == PL_NOT_FOUND) {
-        warn_of_journal(sweep);
-        status = begin_new(sweep, job->settings.sweep_fresh != 0 ? pl_text_string(&request) : "", false, reterr);
-    } else if (status == PL_OK && job->settings.sweep_fresh != 0 && !strstr(text, pl_text_string(&head))) {
-        status = begin_new(sweep, pl_text_string(&request), true, reterr); /* a request counts once */
-    } else if (status == PL_OK) {
-        status = strlen(text) == bytes ? pl_sweep_record_read(sweep, text, reterr)
-                                       : other_sweep(sweep, reterr, "has a zero byte");
+        PL_TRY(warn_of_journal(sweep, reterr));
+        PL_TRY(begin_new(sweep, fresh != 0 ? request.data : "", NULL, reterr));
+    } else if (status == PL_OK && fresh != 0 && !strstr(text, head.data)) {
+        PL_TRY(begin_new(sweep, request.data, path.data, reterr)); /* a request counts once */
+    } else {
+        PL_TRY(status);
+        PL_TRY(strlen(text) == bytes ? pl_sweep_record_read(sweep, text, reterr)
+                                     : other_sweep(sweep, reterr, "has a zero byte"));
     }
-    PL_TRY(status);
     keep_room(sweep);
     return PL_OK;
 }
 
-/* Finds the entry of the folder that uses most of the disk. */
+/* Finds the entry of the folder that uses most of the disk, and returns its bytes. */
 static int64_t find_largest(const char *folder, char name[NAME_MAX + 1])
 {
     char *const roots[] = {(char *)folder, NULL};
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    char now[NAME_MAX + 1] = "";
-    int64_t most = 0, bytes = 0;
+    long long most = 0;
 
     for (FTSENT *entry = walk ? fts_read(walk) : NULL; entry; entry = fts_read(walk)) {
-        if (entry->fts_level == 1 && entry->fts_info != FTS_DP) {
-            snprintf(now, sizeof(now), "%s", entry->fts_name);
-            bytes = 0;
+        if (entry->fts_info == FTS_D || entry->fts_level < 1) {
+            continue; /* a directory comes again after what it has */
         }
-        bytes +=
-            entry->fts_info != FTS_DP && entry->fts_level > 0 ? (int64_t)entry->fts_statp->st_blocks * BLOCK_BYTES : 0;
-        if (bytes > most) {
-            most = bytes;
-            memcpy(name, now, sizeof(now));
+        entry->fts_number += entry->fts_statp->st_blocks * BLOCK_BYTES;
+        entry->fts_parent->fts_number += entry->fts_number;
+        if (entry->fts_level == 1 && entry->fts_number > most) {
+            most = entry->fts_number;
+            snprintf(name, NAME_MAX + 1, "%s", entry->fts_name);
         }
     }
     if (walk) {
@@ -484,14 +508,13 @@ void pl_sweep_record_full(const struct pl_sweep *sweep, struct pl_text *text)
     struct statvfs info;
     int64_t bytes;
 
-    path_of(sweep, sweep->id, &path);
-    if (pl_text_check(&path, NULL) != PL_OK || statvfs(sweep->folder, &info) != 0 || info.f_blocks == 0 ||
+    if (path_of(sweep, sweep->id, &path, NULL) != PL_OK || statvfs(sweep->folder, &info) != 0 || info.f_blocks == 0 ||
         (int64_t)(info.f_bavail * info.f_frsize) >= FULL_BYTES) {
         return;
     }
     pl_text_printf(text, "the disk of '%s' is full: it has %lld bytes, of which %lld are free", sweep->folder,
                    (long long)(info.f_blocks * info.f_frsize), (long long)(info.f_bavail * info.f_frsize));
-    bytes = find_largest(pl_text_string(&path), name);
+    bytes = find_largest(path.data, name);
     if (bytes > 0) {
         pl_text_printf(text, "; the largest entry of the sweep's is '%s' with %lld bytes", name, (long long)bytes);
     }

@@ -4,15 +4,13 @@
 #include "programs/sweep/sweep.h"
 
 #include "base/file.h"
+#include "base/json/python_json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/supervise/process.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +26,14 @@ static const char incoming_name[] = ".paceline-incoming";
 struct point {
     size_t number, count; /* count: how many of its trials have a value */
     size_t best;          /* the trial with the best value */
-    double mean, spread, least;
+    double mean;
     bool maximize;
 };
+
+static bool has_finite(const struct pl_sweep_run *run)
+{
+    return run->state == PL_SWEEP_COMPLETED && run->has_value && isfinite(run->value);
+}
 
 static bool is_better(bool maximize, double left, double right)
 {
@@ -41,28 +44,18 @@ static struct point read_point(const struct pl_sweep *sweep, size_t number)
 {
     const struct pl_sweep_space *space = sweep->space;
     struct point point = {.number = number, .best = number, .maximize = space->maximize};
-    double sum = 0, squares = 0;
+    double sum = 0;
 
     for (size_t i = number; i < space->trials_count; i += space->points_count) {
-        const struct pl_sweep_run *run = &sweep->runs[i];
-
-        if (run->state != PL_SWEEP_COMPLETED || !run->has_value || !isfinite(run->value)) {
-            continue;
+        if (has_finite(&sweep->runs[i])) {
+            if (point.count == 0 || is_better(space->maximize, sweep->runs[i].value, sweep->runs[point.best].value)) {
+                point.best = i;
+            }
+            point.count++;
+            sum += sweep->runs[i].value;
         }
-        if (point.count == 0 || is_better(space->maximize, run->value, point.least)) {
-            point.best = i;
-            point.least = run->value;
-        }
-        point.count++;
-        sum += run->value;
-        squares += run->value * run->value;
     }
-    if (point.count > 0) {
-        point.mean = sum / (double)point.count;
-    }
-    if (point.count > 1) {
-        point.spread = sqrt(fmax(0, squares - sum * point.mean) / (double)(point.count - 1));
-    }
+    point.mean = point.count > 0 ? sum / (double)point.count : 0;
     return point;
 }
 
@@ -81,64 +74,52 @@ static int compare_points(const void *left_at, const void *right_at)
     return left->number < right->number ? -1 : left->number > right->number;
 }
 
-bool pl_sweep_result_best(const struct pl_sweep *sweep, size_t *ret_trial)
+/* Returns the best trial so far: of those that completed with a finite value, with seeds of the best point. SIZE_MAX if
+ * there is none. */
+static size_t find_best(const struct pl_sweep *sweep)
 {
-    struct point best = {.count = 0};
+    struct point best = read_point(sweep, 0);
 
-    for (size_t i = 0; i < sweep->space->points_count; i++) {
+    for (size_t i = 1; i < sweep->space->points_count; i++) {
         const struct point point = read_point(sweep, i);
 
-        if (i == 0 || compare_points(&point, &best) < 0) {
-            best = point;
-        }
+        best = compare_points(&point, &best) < 0 ? point : best;
     }
-    *ret_trial = best.best;
-    return best.count > 0;
+    return best.count > 0 ? best.best : SIZE_MAX;
 }
 
-/* Whether the trial may be the best, or already is. With seeds that is known at the end. */
-static bool needs_model(const struct pl_sweep *sweep, size_t trial, size_t best)
-{
-    const struct pl_sweep_run *run = &sweep->runs[trial];
-
-    return sweep->space->model && run->state == PL_SWEEP_COMPLETED && run->has_value && isfinite(run->value) &&
-           (trial == best || (pl_sweep_space_has_seeds(sweep->space) && !sweep->finishing));
-}
-
-static bool take_path(struct pl_sweep *sweep, size_t trial, bool model, bool *gone, struct pl_strv *words)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    pl_sweep_hosts_path(sweep, trial, model, &path);
-    pl_strv_add_text(words, &path);
-    *gone = !words->failed;
-    return *gone;
-}
-
+/* Starts the removal of files on a host, and returns how many. A trial that may be the best needs its model, and
+ * without one its checkpoints, from which it can save one. With seeds the best trial is known at the end. */
 static size_t tidy_host(struct pl_sweep *sweep, size_t host, size_t best)
 {
-    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE, argv = PL_STRV_NONE;
     struct pl_error error = PL_ERROR_NONE;
     size_t found = 0;
     enum pl_status status;
 
     pl_strv_add(&words, "rm", "-rf", "--");
-    status = pl_strv_check(&words, &error);
-    for (size_t i = host; status == PL_OK && i < sweep->space->trials_count && found < REMOVED_AT_ONCE;
-         i += sweep->hosts_count) {
+    for (size_t i = host; i < sweep->space->trials_count && found < REMOVED_AT_ONCE; i += sweep->hosts_count) {
         struct pl_sweep_run *run = &sweep->runs[i];
-        const bool over = pl_sweep_is_over(run), model = needs_model(sweep, i, best);
+        const bool needed =
+            sweep->space->model && has_finite(run) && (i == best || (sweep->space->seed_name && !sweep->finishing));
+        bool *const gone[] = {&run->checkpoints_gone, &run->model_gone};
+        const bool keeps[] = {needed && !run->has_model, needed};
 
-        if (over && !model && !run->model_gone) {
-            found += take_path(sweep, i, true, &run->model_gone, &words);
-        }
-        if (over && !(model && !run->has_model) && !run->checkpoints_gone) {
-            found += take_path(sweep, i, false, &run->checkpoints_gone, &words);
+        for (size_t kind = 0; kind < PL_ARRAY_ITEMS(gone); kind++) {
+            PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+            if (pl_sweep_is_over(run) && !keeps[kind] && !*gone[kind]) {
+                pl_sweep_hosts_path(sweep, i, gone[kind] == &run->model_gone, &path);
+                pl_strv_add_text(&words, &path);
+                *gone[kind] = true;
+                found++;
+            }
         }
     }
+    status = pl_strv_check(&words, &error);
+    status = status == PL_OK ? pl_sweep_hosts_words(sweep, host, false, &words, &argv, &error) : status;
     if (status == PL_OK && found > 0) {
-        status =
-            pl_sweep_hosts_spawn(sweep, host, (const char *const *)words.items, -1, -1, &sweep->removing[host], &error);
+        status = pl_sweep_hosts_spawn(sweep, &argv, -1, -1, &sweep->removing[host], &error);
     }
     if (status != PL_OK) {
         pl_log_error(&error, "removing the files of trials that are over");
@@ -148,70 +129,49 @@ static size_t tidy_host(struct pl_sweep *sweep, size_t host, size_t best)
 
 void pl_sweep_result_tidy(struct pl_sweep *sweep)
 {
-    size_t best = SIZE_MAX, found = 0;
+    const size_t best = sweep->untidy ? find_best(sweep) : SIZE_MAX;
+    size_t found = 0;
 
-    if (!sweep->untidy) {
-        return;
-    }
-    if (!pl_sweep_result_best(sweep, &best)) {
-        best = SIZE_MAX;
-    }
-    for (size_t host = 0; host < sweep->hosts_count; host++) {
+    for (size_t host = 0; sweep->untidy && host < sweep->hosts_count; host++) {
         found += sweep->removing[host] > 0 ? 1 : tidy_host(sweep, host, best);
     }
     sweep->untidy = found > 0;
 }
 
-/* Appends "learning-rate=0.01 batch-size=32", without the seed. */
-static void append_hyperparameters(const struct pl_sweep_space *space, size_t trial, struct pl_text *text)
-{
-    const char *members = space->trials[trial].hyperparameters;
-    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
-
-    if (pl_python_json_parse(members, strlen(members), "trial", &root, NULL) != PL_OK) {
-        return; /* no memory */
-    }
-    for (const struct pl_python_json *node = pl_python_json_first(root); node; node = pl_python_json_next(node)) {
-        if (!space->seed_name || strcmp(pl_python_json_name(node), space->seed_name) != 0) {
-            pl_text_printf(text, " %s=", pl_python_json_name(node));
-            pl_sweep_value_print(node, text);
-        }
-    }
-}
-
 static void log_row(const struct pl_sweep *sweep, const struct point *point)
 {
-    static const char *const states[] = {"waiting", "completed", "failed", "stopped"};
-    const bool seeds = pl_sweep_space_has_seeds(sweep->space);
-    const struct pl_sweep_run *run = &sweep->runs[seeds ? point->best : point->number];
+    const char *seed = sweep->space->seed_name;
+    const struct pl_strv *words = &sweep->space->trials[point->number];
+    const struct pl_sweep_run *run = &sweep->runs[seed ? point->best : point->number];
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    const bool has_value = seeds ? point->count > 0 : run->has_value;
 
     pl_text_printf(&text, "%5zu  ", point->number);
-    if (has_value) {
-        pl_text_printf(&text, "%12.6g", seeds ? point->mean : run->value);
+    if (seed ? point->count > 0 : run->has_value) {
+        pl_text_printf(&text, "%12.6g", seed ? point->mean : run->value);
     } else {
         pl_text_printf(&text, "%12s", "-");
     }
-    if (seeds) {
-        pl_text_printf(&text, "  %12.6g  %5zu ", point->spread, point->count);
+    if (seed) {
+        pl_text_printf(&text, "  %5zu ", point->count);
     } else {
-        pl_text_printf(&text, "  %-9s  %8.1f ", states[run->state], run->seconds);
+        pl_text_printf(&text, "  %-9s  %8.1f ", pl_sweep_states[run->state], run->seconds);
     }
-    append_hyperparameters(sweep->space, point->number, &text);
-    if (run->reason && run->state == PL_SWEEP_FAILED) {
-        pl_text_printf(&text, "  %.*s", (int)pl_text_whole_bytes(run->reason, strnlen(run->reason, REASON_BYTES)),
-                       run->reason);
+    for (size_t i = 0; i < words->count - (seed ? 1 : 0); i++) { /* the seed is the last */
+        pl_text_printf(&text, " %s", words->items[i]);
     }
-    if (text.length > 0) {
-        pl_text_mask(text.data, text.length);
+    if (run->state == PL_SWEEP_FAILED) {
+        const char *reason = pl_text_string(&run->reason);
+
+        pl_text_printf(&text, "  %.*s", (int)pl_text_whole_bytes(reason, strnlen(reason, REASON_BYTES)), reason);
     }
+    pl_text_mask(text.data, text.length);
     pl_log(PL_LOG_INFO, "%s", pl_text_string(&text));
 }
 
 static void log_table(const struct pl_sweep *sweep)
 {
     const size_t count = sweep->space->points_count;
+    const bool seeds = sweep->space->seed_name;
     PL_AUTO_FREE struct point *points = pl_memory_new(count, sizeof(*points), NULL);
 
     if (!points) {
@@ -221,11 +181,8 @@ static void log_table(const struct pl_sweep *sweep)
         points[i] = read_point(sweep, i);
     }
     qsort(points, count, sizeof(*points), compare_points);
-    if (pl_sweep_space_has_seeds(sweep->space)) {
-        pl_log(PL_LOG_INFO, "point  %12s  %12s  count  hyperparameters", sweep->space->metric_name, "spread");
-    } else {
-        pl_log(PL_LOG_INFO, "trial  %12s  %-9s  %8s  hyperparameters", sweep->space->metric_name, "state", "seconds");
-    }
+    pl_log(PL_LOG_INFO, "%s  %12s  %s  hyperparameters", seeds ? "point" : "trial", sweep->space->metric_name,
+           seeds ? "count" : "state       seconds");
     for (size_t i = 0; i < count && i < TABLE_ROWS; i++) {
         log_row(sweep, &points[i]);
     }
@@ -243,7 +200,7 @@ static enum pl_status write_file(const char *folder, const char *name, const str
     pl_text_printf(&path, "%s/%s", folder, name);
     PL_TRY(pl_text_check(text, reterr));
     PL_TRY(pl_text_check(&path, reterr));
-    return pl_file_write_atomic(pl_text_string(&path), text->data, text->length, 0644, reterr);
+    return pl_file_write_atomic(path.data, text->data, text->length, 0644, reterr);
 }
 
 void pl_sweep_result_write(struct pl_sweep *sweep)
@@ -261,7 +218,7 @@ void pl_sweep_result_write(struct pl_sweep *sweep)
 
 /* Prints the best value: the platform reads it from the log by a regular expression. If nobody reads the log, that is
  * no failure. */
-static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, struct pl_error *reterr)
+static enum pl_status print_best(const struct pl_sweep *sweep, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
     PL_AUTO_CLOSE int own_fd = pl_file_open_own(STDOUT_FILENO);
@@ -269,8 +226,8 @@ static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, stru
     enum pl_status status;
 
     pl_text_printf(&line, "best_%s=", sweep->space->metric_name);
-    pl_python_json_print_double(sweep->runs[best].value, &line);
-    pl_text_printf(&line, " trial=%zu\n", best);
+    pl_python_json_print_double(sweep->runs[sweep->placed].value, &line);
+    pl_text_printf(&line, " trial=%zu\n", sweep->placed);
     PL_TRY(pl_text_check(&line, reterr));
     status = pl_file_write_by(own_fd >= 0 ? own_fd : STDOUT_FILENO, line.data, line.length,
                               pl_deadline_after_ns(RESULT_NS), "standard output", &error);
@@ -281,14 +238,15 @@ static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, stru
 }
 
 /* The file of hyperparameters has a name that no program gives a file of its model. */
-static void end(struct pl_sweep *sweep, size_t best)
+static void end(struct pl_sweep *sweep)
 {
     PL_AUTO_TEXT struct pl_text values = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    pl_text_printf(&values, "%s\n", sweep->space->trials[best].hyperparameters);
+    pl_sweep_space_print(sweep->space, sweep->placed, &values);
+    pl_text_append(&values, "\n");
     if (write_file(sweep->job->paths.model, "sweep-hyperparameters.json", &values, &error) != PL_OK ||
-        print_best(sweep, best, &error) != PL_OK) {
+        print_best(sweep, &error) != PL_OK) {
         pl_sweep_fail(sweep, "writing the result: %s", error.cause);
     }
     sweep->over = true;
@@ -304,40 +262,27 @@ static enum pl_status incoming_path(const struct pl_sweep *sweep, struct pl_text
  * from another one by tar, which keeps links, empty folders, modes, times, and names as bytes. */
 static enum pl_status start_copy(struct pl_sweep *sweep, struct pl_error *reterr)
 {
-    struct pl_sweep_placing *placing = &sweep->placing;
+    static const char here[] = "cp -al -- \"$1/.\" \"$0\" 2>/dev/null ||" /* it is on another disk */
+                               " { rm -rf -- \"$0\" && mkdir -- \"$0\" && cp -a -- \"$1/.\" \"$0\"; }";
+    static const char there[] = /* the exit code is that of the first that failed */
+        "code=$({ { \"$@\"; echo $? >&3; } | tar -xpf - -C \"$0\"; } 3>&1) && exit \"$code\"";
+    const size_t host = sweep->placed % sweep->hosts_count;
     PL_AUTO_TEXT struct pl_text incoming = PL_TEXT_NONE, model = PL_TEXT_NONE;
-    PL_AUTO_CLOSE int read_fd = -1, write_fd = -1, null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    const size_t host = placing->trial % sweep->hosts_count;
-    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    int pair[2];
+    PL_AUTO_STRV struct pl_strv source = PL_STRV_NONE, argv = PL_STRV_NONE;
 
-    placing->code = 0;
-    pl_sweep_hosts_path(sweep, placing->trial, true, &model);
-    PL_TRY(incoming_path(sweep, &incoming, reterr));
+    pl_sweep_hosts_path(sweep, sweep->placed, true, &model);
     PL_TRY(pl_text_check(&model, reterr));
+    PL_TRY(incoming_path(sweep, &incoming, reterr));
     pl_file_remove_tree(incoming.data);
     PL_TRY(pl_file_make_dirs(incoming.data, 0755, reterr));
+    pl_strv_add(&argv, "sh", "-c", host == 0 ? here : there, incoming.data);
     if (host == 0) {
-        pl_text_append(&model, "/.");
-        return pl_sweep_hosts_spawn(sweep, 0,
-                                    (const char *const[]){"cp", placing->by_links ? "-al" : "-a", "--",
-                                                          pl_text_string(&model), incoming.data, NULL},
-                                    -1, placing->by_links ? null_fd : -1, &placing->pids[0], reterr);
+        pl_strv_add(&argv, model.data);
+    } else {
+        pl_strv_add(&source, "tar", "--format=posix", "-cf", "-", "-C", model.data, ".");
+        PL_TRY(pl_sweep_hosts_words(sweep, host, false, &source, &argv, reterr));
     }
-    if (pipe2(pair, O_CLOEXEC) != 0) {
-        return pl_error_errno(reterr, "pipe2");
-    }
-    read_fd = pair[0];
-    write_fd = pair[1];
-    setup.argv = (const char *const[]){"tar", "-xpf", "-", "-C", incoming.data, NULL};
-    setup.environment = pl_environment_strings(sweep->job->process);
-    setup.stdin_fd = read_fd;
-    setup.own_group = true;
-    setup.signals = sweep->signals;
-    PL_TRY(pl_sweep_hosts_spawn(sweep, host,
-                                (const char *const[]){"tar", "--format=posix", "-cf", "-", "-C", model.data, ".", NULL},
-                                write_fd, -1, &placing->pids[0], reterr));
-    return pl_process_spawn(&setup, &placing->pids[1], reterr);
+    return pl_sweep_hosts_spawn(sweep, &argv, -1, -1, &sweep->placing, reterr);
 }
 
 static bool is_name(const char *name)
@@ -388,10 +333,10 @@ static void fail_model(struct pl_sweep *sweep, const char *reason)
     if (incoming_path(sweep, &incoming, NULL) == PL_OK) {
         pl_file_remove_tree(incoming.data);
     }
-    pl_sweep_hosts_path(sweep, sweep->placing.trial, true, &model);
+    pl_sweep_hosts_path(sweep, sweep->placed, true, &model);
     pl_sweep_fail(sweep, "the model of the best trial, %zu, cannot be the job's model: '%s' on host %s: %s",
-                  sweep->placing.trial, pl_text_string(&model),
-                  sweep->job->hosts.items[sweep->placing.trial % sweep->hosts_count], reason);
+                  sweep->placed, pl_text_string(&model), sweep->job->hosts.items[sweep->placed % sweep->hosts_count],
+                  reason);
     sweep->over = true;
 }
 
@@ -399,62 +344,34 @@ void pl_sweep_result_begin(struct pl_sweep *sweep)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    sweep->placing = (struct pl_sweep_placing){.by_links = true};
-    if (!pl_sweep_result_best(sweep, &sweep->placing.trial)) {
-        const char *reason = sweep->first_failed >= 0 ? sweep->runs[sweep->first_failed].reason : NULL;
+    sweep->placed = find_best(sweep);
+    if (sweep->placed == SIZE_MAX) {
+        const char *reason = sweep->first_failed >= 0 ? pl_text_string(&sweep->runs[sweep->first_failed].reason) : "";
 
         pl_sweep_fail(sweep, "no trial has ended by itself with exit code 0 and a finite value of the metric '%s'%s%s",
-                      sweep->space->metric_name, reason ? "; the first that failed: " : "", reason ? reason : "");
+                      sweep->space->metric_name, *reason ? "; the first that failed: " : "", reason);
         sweep->over = true;
     } else if (!sweep->space->model) {
-        end(sweep, sweep->placing.trial);
-    } else if (!sweep->runs[sweep->placing.trial].has_model) {
+        end(sweep);
+    } else if (!sweep->runs[sweep->placed].has_model) {
         fail_model(sweep, "its program has saved none");
     } else if (start_copy(sweep, &error) != PL_OK) {
         fail_model(sweep, error.cause);
-    } else {
-        sweep->placing.is_on = true;
     }
 }
 
-bool pl_sweep_result_note_end(struct pl_sweep *sweep, pid_t pid, int code)
+void pl_sweep_result_note_end(struct pl_sweep *sweep, int code)
 {
-    struct pl_sweep_placing *placing = &sweep->placing;
     struct pl_error error = PL_ERROR_NONE;
     char words[64];
 
-    if (!placing->is_on || (pid != placing->pids[0] && pid != placing->pids[1])) {
-        return false;
-    }
-    placing->code = placing->code != 0 ? placing->code : code;
-    placing->pids[pid == placing->pids[1]] = 0;
-    if (placing->pids[0] > 0 || placing->pids[1] > 0) {
-        return true;
-    }
-    placing->is_on = false;
-    if (placing->code != 0 && placing->by_links && placing->trial % sweep->hosts_count == 0) {
-        placing->by_links = false; /* it is on another disk */
-        placing->is_on = start_copy(sweep, &error) == PL_OK;
-        if (!placing->is_on) {
-            fail_model(sweep, error.cause);
-        }
-    } else if (placing->code != 0) {
-        snprintf(words, sizeof(words), "its copy ended with code %d, see the log", placing->code);
+    sweep->placing = 0;
+    if (code != 0) {
+        snprintf(words, sizeof(words), "its copy ended with code %d, see the log", code);
         fail_model(sweep, sweep->stop_number != 0 ? "the job was stopped; it stays in its place" : words);
     } else if (take_in(sweep, &error) != PL_OK) {
         fail_model(sweep, error.cause);
     } else {
-        end(sweep, placing->trial);
+        end(sweep);
     }
-    return true;
-}
-
-void pl_sweep_result_abort(struct pl_sweep *sweep)
-{
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(sweep->placing.pids); i++) {
-        if (sweep->placing.pids[i] > 0) {
-            kill(-sweep->placing.pids[i], SIGKILL);
-        }
-    }
-    sweep->placing.by_links = false;
 }

@@ -1,460 +1,444 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a specification. Checks each name and type; each error has the place and what was expected. */
+/* Reads a specification. Each error has the place and what was expected; the first one is kept, and what is read after
+ * it does not count. */
 #include "programs/sweep/space.h"
 
 #include "base/file.h"
+#include "base/json/python_json.h"
 #include "base/memory.h"
-#include "entrypoint/job/job.h"
 #include "entrypoint/output/pattern.h"
-#include "programs/sweep/space_draft.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES_MAX = 100, REGEX_BYTES_MAX = 1024, HOST_PROCESSES_MAX = 4096, TIME_S_MAX = 10 * 365 * 86400 };
+enum {
+    NAME_BYTES_MAX = 100,
+    REGEX_BYTES_MAX = 1024,
+    HOST_PROCESSES_MAX = 4096,
+    TIME_S_MAX = 10 * 365 * 86400,
+    SHOWN_BYTES = 60,
+};
 
-static const char dimension_kinds[] =
-    "a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or {\"log\": [...]}";
+/* A value of the text, with what a message needs. */
+struct value {
+    const char *source;
+    struct pl_error *error;             /* the first one */
+    const struct pl_python_json *node;  /* NULL if there is no such value, or it is a member and null */
+    const struct pl_python_json *above; /* what it is or would be a part of; NULL for the root */
+    const char *name;                   /* its own, or that of the list in which it is; NULL for the root */
+};
 
-/* Finds the optional member `name` of `object`. Returns false if it is missing or null. */
-static bool find(const struct pl_sweep_value *object, const char *name, struct pl_sweep_value *ret_value)
+static bool is(const struct value *value, enum pl_python_json_kind kind)
 {
-    *ret_value = pl_sweep_value_member(object, name);
-    return ret_value->node;
+    return value->node && pl_python_json_kind(value->node) == kind;
 }
 
-/* Reads an optional whole number; `*number` keeps its value if there is no such member. */
-static enum pl_status read_whole(const struct pl_sweep_value *object, const char *name, int64_t least, int64_t most,
-                                 int64_t *number, struct pl_error *reterr)
+static bool is_number(const struct value *value)
 {
-    struct pl_sweep_value value;
-
-    return find(object, name, &value) ? pl_sweep_value_whole(&value, least, most, number, reterr) : PL_OK;
+    return is(value, PL_PYTHON_JSON_INT) || is(value, PL_PYTHON_JSON_FLOAT);
 }
 
-/* Finds the index of `value` in `words`, which ends with NULL; `expected` lists them for the error. */
-static enum pl_status read_word(const struct pl_sweep_value *value, const char *const *words, const char *expected,
-                                size_t *ret_index, struct pl_error *reterr)
+static bool is_scalar(const struct value *value)
 {
-    const char *text = NULL;
+    return is_number(value) || is(value, PL_PYTHON_JSON_STRING) || is(value, PL_PYTHON_JSON_BOOL);
+}
 
-    for (size_t i = 0; pl_sweep_value_text(value, &text, NULL) == PL_OK && words[i]; i++) {
-        if (strcmp(words[i], text) == 0) {
-            *ret_index = i;
-            return PL_OK;
+static size_t count_of(const struct value *value)
+{
+    return value->node ? pl_python_json_count(value->node) : 0;
+}
+
+static struct value child(const struct value *above, const struct pl_python_json *node)
+{
+    const char *name = node ? pl_python_json_name(node) : NULL;
+
+    return (struct value){above->source, above->error, node, above->node, name ? name : above->name};
+}
+
+/* Iterate over the items of a list or the members of an object; `node` is NULL after the last. */
+static struct value first(const struct value *above)
+{
+    return child(above, above->node ? pl_python_json_first(above->node) : NULL);
+}
+
+static struct value next(const struct value *above, const struct value *value)
+{
+    return child(above, pl_python_json_next(value->node));
+}
+
+static struct value member(const struct value *object, const char *name)
+{
+    const struct pl_python_json *node = pl_python_json_member(object->node, name);
+
+    node = node && pl_python_json_kind(node) != PL_PYTHON_JSON_NULL ? node : NULL;
+    return (struct value){object->source, object->error, node, object->node, name};
+}
+
+/* If the value is not right, sets the error: its place, "expected `expected`, found ...". Returns `right`. */
+static bool expect(const struct value *value, bool right, const char *expected)
+{
+    const struct pl_python_json *place = value->node ? value->node : value->above;
+    PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
+
+    if (right || value->error->status != PL_OK) {
+        return right;
+    }
+    if (is_scalar(value)) {
+        pl_sweep_space_print_value(value->node, &found);
+    } else {
+        pl_text_append(&found,
+                       value->node ? pl_python_json_kind_text(pl_python_json_kind(value->node)) : "nothing or null");
+    }
+    pl_error_set(value->error, PL_INVALID, "%s, line %u, column %u: %.100s%sexpected %s, found %.*s%s", value->source,
+                 pl_python_json_line(place), pl_python_json_column(place), value->name ? value->name : "",
+                 value->name ? ": " : "", expected, SHOWN_BYTES, pl_text_string(&found),
+                 found.length > SHOWN_BYTES ? "..." : "");
+    return right;
+}
+
+/* Sets the error if memory is out. */
+static void *new_items(const struct value *value, size_t count, size_t item_bytes)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    return pl_memory_new(count, item_bytes, value->error->status == PL_OK ? value->error : &error);
+}
+
+static char *copy_text(const struct value *value, const char *text)
+{
+    char *copy = new_items(value, strlen(text) + 1, 1);
+
+    return copy ? strcpy(copy, text) : NULL;
+}
+
+/* Returns the text of a string, or "". */
+static const char *read_text(const struct value *value)
+{
+    return expect(value, is(value, PL_PYTHON_JSON_STRING), "a string") ? pl_python_json_text(value->node) : "";
+}
+
+static double read_number(const struct value *value, bool whole, double least, double most)
+{
+    const double number = is_number(value) ? pl_python_json_double(value->node) : (double)NAN;
+    char expected[80] = "a number";
+
+    if (whole) {
+        snprintf(expected, sizeof(expected), "a whole number from %.0f to %.0f", least, most);
+    } else if (isfinite(least)) {
+        snprintf(expected, sizeof(expected), "a number from %.15g to %.15g", least, most);
+    }
+    return expect(value, number >= least && number <= most && !(whole && number != trunc(number)), expected) ? number
+                                                                                                             : least;
+}
+
+static double read_optional(const struct value *object, const char *name, bool whole, double least, double most,
+                            double otherwise)
+{
+    const struct value value = member(object, name);
+
+    return value.node ? read_number(&value, whole, least, most) : otherwise;
+}
+
+/* Returns the index of a word in `words`, which ends with NULL; `expected` lists them for the error. */
+static int read_word(const struct value *value, const char *const *words, const char *expected)
+{
+    const char *text = is(value, PL_PYTHON_JSON_STRING) ? pl_python_json_text(value->node) : "";
+    int at = 0;
+
+    while (words[at] && strcmp(words[at], text) != 0) {
+        at++;
+    }
+    return expect(value, words[at], expected) ? at : 0;
+}
+
+/* Checks that the value is an object, and that it has only members of `names`, which ends with NULL. */
+static void check_object(const struct value *value, const char *const *names)
+{
+    expect(value, is(value, PL_PYTHON_JSON_OBJECT), "an object");
+    for (struct value item = first(value); item.node && value->error->status == PL_OK; item = next(value, &item)) {
+        PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+        bool known = false;
+
+        for (size_t i = 0; names[i]; i++) {
+            known = known || strcmp(names[i], item.name) == 0;
+            pl_text_printf(&list, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
+        }
+        if (!known) {
+            pl_error_set(value->error, PL_INVALID, "%s, line %u, column %u: %.100s is not known here: expected %s",
+                         value->source, pl_python_json_line(item.node), pl_python_json_column(item.node), item.name,
+                         pl_text_string(&list));
         }
     }
-    return pl_sweep_value_wrong(value, expected, reterr);
+}
+
+static bool check_list(const struct value *value, const char *expected)
+{
+    return expect(value, is(value, PL_PYTHON_JSON_ARRAY) && count_of(value) > 0, expected);
 }
 
 /* Checks the name of a hyperparameter for programs. */
-static enum pl_status check_name(const struct pl_sweep_value *value, const char *name, struct pl_error *reterr)
+static void check_name(const struct value *value, const char *name)
 {
-    if (*name == '\0' || strchr(name, '=') || strlen(name) > NAME_BYTES_MAX || strncmp(name, "sagemaker_", 10) == 0 ||
-        strncmp(name, "paceline_", 9) == 0) {
-        return pl_sweep_value_wrong(
-            value, "the name of a hyperparameter of the program, not sagemaker_* or paceline_*, without '='", reterr);
-    }
-    return PL_OK;
+    expect(value,
+           *name != '\0' && !strchr(name, '=') && strlen(name) <= NAME_BYTES_MAX &&
+               strncmp(name, "sagemaker_", 10) != 0 && strncmp(name, "paceline_", 9) != 0,
+           "the name of a hyperparameter of the program, not sagemaker_* or paceline_*, without '='");
 }
 
-/* Checks that the value is a list with at least one item. */
-static enum pl_status check_list(const struct pl_sweep_value *value, const char *expected, struct pl_error *reterr)
+static void check_scalar(const struct value *value)
 {
-    if (!pl_sweep_value_is(value, PL_PYTHON_JSON_ARRAY) || pl_python_json_count(value->node) == 0) {
-        return pl_sweep_value_wrong(value, expected, reterr);
-    }
-    return PL_OK;
+    expect(value, is_scalar(value), "a number, a string, true or false");
 }
 
-static enum pl_status read_choices(const struct pl_sweep_value *value, struct pl_sweep_dimension *dimension,
-                                   struct pl_error *reterr)
+static void read_choices(const struct value *value, struct pl_sweep_dimension *dimension)
 {
-    PL_TRY(check_list(value, "a list with at least one value", reterr));
-    dimension->kind = PL_SWEEP_DIMENSION_CHOICE;
-    dimension->choices = pl_memory_new(pl_python_json_count(value->node), sizeof(struct pl_python_json *), reterr);
-    if (!dimension->choices) {
-        return PL_MEMORY;
+    if (check_list(value, "a list with at least one value")) {
+        dimension->choices = new_items(value, count_of(value), sizeof(struct pl_python_json *));
     }
-    for (const struct pl_python_json *node = pl_python_json_first(value->node); node;
-         node = pl_python_json_next(node)) {
-        if (!pl_sweep_value_is_scalar(node)) {
-            struct pl_sweep_value item = pl_sweep_value_child(value, node);
-
-            return pl_sweep_value_wrong(&item, "a number, a string, true or false", reterr);
-        }
-        dimension->choices[dimension->count++] = node;
+    for (struct value item = first(value); item.node && dimension->choices; item = next(value, &item)) {
+        check_scalar(&item);
+        dimension->choices[dimension->count++] = item.node;
     }
-    return PL_OK;
 }
 
 /* Reads [low, high], or for float and log in a grid [low, high, points]. */
-static enum pl_status read_range(const struct pl_sweep_value *value, bool grid, struct pl_sweep_dimension *dimension,
-                                 struct pl_error *reterr)
+static void read_range(const struct value *value, bool grid, struct pl_sweep_dimension *dimension)
 {
-    bool is_int = dimension->kind == PL_SWEEP_DIMENSION_INT;
-    const char *expected = is_int ? "[low, high]" : grid ? "[low, high, points] in a grid" : "[low, high]";
-    double ends[2] = {0, 0};
-    int64_t whole = 0, points = 0;
-    size_t index = 0;
+    const bool is_int = dimension->kind == PL_SWEEP_INT, has_points = grid && !is_int;
+    const char *expected = has_points ? "[low, high, points] in a grid" : "[low, high]";
+    const double most = is_int ? PL_SWEEP_WHOLE_MAX : (double)INFINITY;
+    struct value item = first(value);
+    double low, high;
 
-    PL_TRY(check_list(value, expected, reterr));
-    if (pl_python_json_count(value->node) != (grid && !is_int ? 3U : 2U)) {
-        return pl_sweep_value_wrong(value, expected, reterr);
+    if (!check_list(value, expected) || !expect(value, count_of(value) == (has_points ? 3U : 2U), expected)) {
+        return;
     }
-    for (const struct pl_python_json *node = pl_python_json_first(value->node); node;
-         node = pl_python_json_next(node), index++) {
-        struct pl_sweep_value item = pl_sweep_value_child(value, node);
-
-        if (index == 2) {
-            PL_TRY(pl_sweep_value_whole(&item, 2, PL_SWEEP_TRIALS_MAX, &points, reterr));
-        } else if (is_int) {
-            PL_TRY(pl_sweep_value_whole(&item, -PL_SWEEP_WHOLE_MAX, PL_SWEEP_WHOLE_MAX, &whole, reterr));
-            ends[index] = (double)whole;
-        } else {
-            PL_TRY(pl_sweep_value_number(&item, -INFINITY, INFINITY, &ends[index], reterr));
-        }
-    }
-    if (is_int ? ends[0] > ends[1] : !(ends[0] < ends[1])) {
-        return pl_sweep_value_wrong(value, is_int ? "low not above high" : "low below high", reterr);
-    }
-    if (dimension->kind == PL_SWEEP_DIMENSION_LOG && (ends[0] <= 0 || !isfinite(ends[1] / ends[0]))) {
-        return pl_sweep_value_wrong(value, "low above 0, and high / low finite", reterr);
-    }
-    if (!isfinite(ends[1] - ends[0])) {
-        return pl_sweep_value_wrong(value, "a range of finite length", reterr);
-    }
-    dimension->low = ends[0];
-    dimension->high = ends[1];
-    dimension->count = is_int ? (uint64_t)((int64_t)ends[1] - (int64_t)ends[0]) + 1 : (uint64_t)points;
-    return PL_OK;
+    low = read_number(&item, is_int, -most, most);
+    item = next(value, &item);
+    high = read_number(&item, is_int, -most, most);
+    item = next(value, &item);
+    dimension->low = low;
+    dimension->high = high;
+    dimension->count = has_points ? (uint64_t)read_number(&item, true, 2, PL_SWEEP_TRIALS_MAX)
+                       : is_int   ? (uint64_t)((int64_t)high - (int64_t)low) + 1
+                                  : 0;
+    expect(value, is_int ? low <= high : low < high, is_int ? "low not above high" : "low below high");
+    expect(value, dimension->kind != PL_SWEEP_LOG || (low > 0 && isfinite(high / low)),
+           "low above 0, and high / low finite");
+    expect(value, isfinite(high - low), "a range of finite length");
 }
 
-static enum pl_status read_dimension(const struct pl_sweep_value *value, bool grid,
-                                     struct pl_sweep_dimension *dimension, struct pl_error *reterr)
+static void read_dimension(const struct value *value, bool grid, struct pl_sweep_dimension *dimension)
 {
-    static const char *const names[] = {"choice", "int", "float", "log", NULL};
-    const struct pl_python_json *node;
-    struct pl_sweep_value inner;
+    static const char *const kinds[] = {"choice", "int", "float", "log", NULL};
+    struct value inner = *value;
 
-    dimension->name = pl_python_json_name(value->node);
-    PL_TRY(check_name(value, dimension->name, reterr));
-    if (pl_python_json_kind(value->node) == PL_PYTHON_JSON_ARRAY) {
-        return read_choices(value, dimension, reterr);
-    }
-    if (pl_python_json_kind(value->node) != PL_PYTHON_JSON_OBJECT || pl_python_json_count(value->node) != 1) {
-        return pl_sweep_value_wrong(value, dimension_kinds, reterr);
-    }
-    PL_TRY(pl_sweep_value_object(value, names, reterr));
-    node = pl_python_json_first(value->node);
-    inner = pl_sweep_value_child(value, node);
-    for (int kind = PL_SWEEP_DIMENSION_CHOICE; names[kind]; kind++) {
-        if (strcmp(names[kind], pl_python_json_name(node)) == 0) {
-            dimension->kind = (enum pl_sweep_dimension_kind)kind;
+    dimension->name = value->name;
+    check_name(value, value->name);
+    if (!is(value, PL_PYTHON_JSON_ARRAY)) {
+        expect(value, is(value, PL_PYTHON_JSON_OBJECT) && count_of(value) == 1,
+               "a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or {\"log\": [...]}");
+        check_object(value, kinds);
+        inner = first(value);
+        while (value->error->status == PL_OK && strcmp(kinds[dimension->kind], inner.name) != 0) {
+            dimension->kind++;
         }
     }
-    return dimension->kind == PL_SWEEP_DIMENSION_CHOICE ? read_choices(&inner, dimension, reterr)
-                                                        : read_range(&inner, grid, dimension, reterr);
+    if (dimension->kind == PL_SWEEP_CHOICE) {
+        read_choices(&inner, dimension);
+    } else {
+        read_range(&inner, grid, dimension);
+    }
 }
 
-static enum pl_status read_dimensions(const struct pl_sweep_value *space, struct pl_sweep_draft *draft,
-                                      struct pl_error *reterr)
+static void read_dimensions(const struct value *space, struct pl_sweep_draft *draft)
 {
-    if (!pl_sweep_value_is(space, PL_PYTHON_JSON_OBJECT) || pl_python_json_count(space->node) == 0) {
-        return pl_sweep_value_wrong(space, "an object with at least one hyperparameter", reterr);
+    if (expect(space, is(space, PL_PYTHON_JSON_OBJECT) && count_of(space) > 0,
+               "an object with at least one hyperparameter")) {
+        draft->dimensions = new_items(space, count_of(space), sizeof(*draft->dimensions));
     }
-    draft->dimensions = pl_memory_new(pl_python_json_count(space->node), sizeof(*draft->dimensions), reterr);
-    if (!draft->dimensions) {
-        return PL_MEMORY;
+    for (struct value value = first(space); value.node && draft->dimensions; value = next(space, &value)) {
+        read_dimension(&value, draft->search == PL_SWEEP_GRID, &draft->dimensions[draft->dimensions_count++]);
     }
-    for (const struct pl_python_json *node = pl_python_json_first(space->node); node;
-         node = pl_python_json_next(node)) {
-        struct pl_sweep_value value = pl_sweep_value_child(space, node);
-        struct pl_sweep_dimension *dimension = &draft->dimensions[draft->dimensions_count++];
-
-        PL_TRY(read_dimension(&value, draft->search == PL_SWEEP_SEARCH_GRID, dimension, reterr));
-    }
-    return PL_OK;
 }
 
 /* Reads the points of a list: objects of hyperparameters. */
-static enum pl_status read_list(const struct pl_sweep_value *space, struct pl_sweep_draft *draft,
-                                struct pl_error *reterr)
+static void read_list(const struct value *space, struct pl_sweep_draft *draft)
 {
-    size_t index = 0;
-
-    PL_TRY(check_list(space, "a list with at least one object, because \"search\" is \"list\"", reterr));
-    for (const struct pl_python_json *node = pl_python_json_first(space->node); node;
-         node = pl_python_json_next(node), index++) {
-        struct pl_sweep_value point = pl_sweep_value_child(space, node);
-
-        if (pl_python_json_kind(node) != PL_PYTHON_JSON_OBJECT) {
-            return pl_sweep_value_wrong(&point, "an object with the hyperparameters of a trial", reterr);
-        }
-        for (const struct pl_python_json *member = pl_python_json_first(node); member;
-             member = pl_python_json_next(member)) {
-            struct pl_sweep_value value = pl_sweep_value_child(&point, member);
-
-            PL_TRY(check_name(&value, pl_python_json_name(member), reterr));
-            if (!pl_sweep_value_is_scalar(member)) {
-                return pl_sweep_value_wrong(&value, "a number, a string, true or false", reterr);
-            }
+    check_list(space, "a list with at least one object, because \"search\" is \"list\"");
+    for (struct value point = first(space); point.node; point = next(space, &point)) {
+        expect(&point, is(&point, PL_PYTHON_JSON_OBJECT), "an object with the hyperparameters of a trial");
+        for (struct value value = first(&point); value.node; value = next(&point, &value)) {
+            check_name(&value, value.name);
+            check_scalar(&value);
         }
     }
     draft->list = space->node;
-    return PL_OK;
 }
 
-static enum pl_status read_search(const struct pl_sweep_value *root, struct pl_sweep_draft *draft,
-                                  struct pl_error *reterr)
+static void read_search(const struct value *root, struct pl_sweep_draft *draft)
 {
     static const char *const words[] = {"grid", "random", "list", NULL};
-    struct pl_sweep_value space = pl_sweep_value_member(root, "space");
-    struct pl_sweep_value value;
-    size_t search = PL_SWEEP_SEARCH_GRID;
-    int64_t number = 0;
+    const struct value search = member(root, "search"), trials = member(root, "trials"), space = member(root, "space");
 
-    if (find(root, "search", &value)) {
-        PL_TRY(read_word(&value, words, "\"grid\", \"random\" or \"list\"", &search, reterr));
+    if (search.node) {
+        draft->search = (enum pl_sweep_search)read_word(&search, words, "\"grid\", \"random\" or \"list\"");
     }
-    draft->search = (enum pl_sweep_search)search;
-    PL_TRY(read_whole(root, "seed", 0, PL_SWEEP_WHOLE_MAX, &number, reterr));
-    draft->seed = (uint64_t)number;
-    if (find(root, "trials", &value) && draft->search != PL_SWEEP_SEARCH_RANDOM) {
-        return pl_sweep_value_wrong(
-            &value, "no number of trials: it follows from the space unless \"search\" is \"random\"", reterr);
+    draft->seed = read_optional(root, "seed", true, 0, PL_SWEEP_WHOLE_MAX, 0);
+    if (draft->search == PL_SWEEP_RANDOM) {
+        draft->trials = read_number(&trials, true, 1, PL_SWEEP_WHOLE_MAX);
+    } else {
+        expect(&trials, !trials.node, "no number of trials: it follows from the space unless \"search\" is \"random\"");
     }
-    if (draft->search == PL_SWEEP_SEARCH_RANDOM) {
-        PL_TRY(pl_sweep_value_whole(&value, 1, PL_SWEEP_WHOLE_MAX, &number, reterr));
-        draft->trials = (size_t)number;
+    if (draft->search == PL_SWEEP_LIST) {
+        read_list(&space, draft);
+    } else {
+        read_dimensions(&space, draft);
     }
-    return draft->search == PL_SWEEP_SEARCH_LIST ? read_list(&space, draft, reterr)
-                                                 : read_dimensions(&space, draft, reterr);
 }
 
 /* Whether a point has a hyperparameter with the name of the seeds. */
-static bool is_in_space(const struct pl_sweep_draft *draft, const char *name)
+static bool is_in_space(const struct value *root, const char *name)
 {
-    for (size_t i = 0; i < draft->dimensions_count; i++) {
-        if (strcmp(draft->dimensions[i].name, name) == 0) {
-            return true;
-        }
+    const struct value space = member(root, "space");
+    bool found = pl_python_json_member(space.node, name);
+
+    for (struct value point = first(&space); point.node; point = next(&space, &point)) {
+        found = found || (is(&space, PL_PYTHON_JSON_ARRAY) && pl_python_json_member(point.node, name));
     }
-    for (const struct pl_python_json *point = draft->list ? pl_python_json_first(draft->list) : NULL; point;
-         point = pl_python_json_next(point)) {
-        if (pl_python_json_member(point, name)) {
-            return true;
-        }
-    }
-    return false;
+    return found;
 }
 
-static enum pl_status read_seed_values(const struct pl_sweep_value *values, struct pl_sweep_draft *draft,
-                                       struct pl_error *reterr)
+static void check_seeds(const struct value *seeds)
 {
-    PL_TRY(check_list(values, "a list with at least one seed", reterr));
-    if (pl_python_json_count(values->node) > PL_SWEEP_TRIALS_MAX) {
-        return pl_error_set(reterr, PL_LIMIT, "%s: expected at most %d trials, found more", values->source,
-                            PL_SWEEP_TRIALS_MAX);
+    check_list(seeds, "a list with at least one seed");
+    if (count_of(seeds) > PL_SWEEP_TRIALS_MAX && seeds->error->status == PL_OK) {
+        pl_sweep_space_too_many(seeds->source, seeds->error);
+        return; /* the next loops take time */
     }
-    draft->seeds = pl_memory_new(pl_python_json_count(values->node), sizeof(*draft->seeds), reterr);
-    if (!draft->seeds) {
-        return PL_MEMORY;
-    }
-    for (const struct pl_python_json *node = pl_python_json_first(values->node); node;
-         node = pl_python_json_next(node)) {
-        struct pl_sweep_value item = pl_sweep_value_child(values, node);
+    for (struct value item = first(seeds); item.node; item = next(seeds, &item)) {
+        const double seed = read_number(&item, true, 0, PL_SWEEP_WHOLE_MAX);
 
-        PL_TRY(pl_sweep_value_whole(&item, 0, PL_SWEEP_WHOLE_MAX, &draft->seeds[draft->seeds_count], reterr));
-        for (size_t i = 0; i < draft->seeds_count; i++) {
-            if (draft->seeds[i] == draft->seeds[draft->seeds_count]) {
-                return pl_sweep_value_wrong(&item, "each seed once", reterr);
-            }
+        for (struct value other = first(seeds); other.node != item.node; other = next(seeds, &other)) {
+            expect(&item, !is_number(&other) || pl_python_json_double(other.node) != seed, "each seed once");
         }
-        draft->seeds_count++;
     }
-    return PL_OK;
 }
 
-static enum pl_status read_seeds(const struct pl_sweep_value *root, struct pl_sweep_draft *draft,
-                                 struct pl_sweep_space *space, struct pl_error *reterr)
+static void read_seeds(const struct value *root, struct pl_sweep_draft *draft, struct pl_sweep_space *space)
 {
     static const char *const names[] = {"name", "values", NULL};
-    struct pl_sweep_value seeds, name, values;
-    const char *text = "seed";
+    const struct value seeds = member(root, "seeds");
+    const bool is_object = is(&seeds, PL_PYTHON_JSON_OBJECT);
+    const struct value values = is_object ? member(&seeds, "values") : seeds, name = member(&seeds, "name");
+    const char *text = name.node ? read_text(&name) : "seed";
 
-    if (!find(root, "seeds", &seeds)) {
-        return PL_OK;
+    if (!seeds.node) {
+        return;
     }
-    values = name = seeds;
-    if (pl_python_json_kind(seeds.node) == PL_PYTHON_JSON_OBJECT) {
-        PL_TRY(pl_sweep_value_object(&seeds, names, reterr));
-        values = pl_sweep_value_member(&seeds, "values");
-        if (find(&seeds, "name", &name)) {
-            PL_TRY(pl_sweep_value_text(&name, &text, reterr));
-            PL_TRY(check_name(&name, text, reterr));
-        }
+    if (is_object) {
+        check_object(&seeds, names);
+        check_name(name.node ? &name : &seeds, text);
     }
-    PL_TRY(read_seed_values(&values, draft, reterr));
-    if (is_in_space(draft, text)) {
-        return pl_error_set(
-            reterr, PL_INVALID,
-            "%s, line %u, column %u: %s: expected the name of a hyperparameter that the space does not have, found "
-            "\"%.60s\"",
-            root->source, pl_python_json_line(seeds.node), pl_python_json_column(seeds.node),
-            name.node ? name.name : seeds.name, text);
+    check_seeds(&values);
+    if (is_in_space(root, text) && root->error->status == PL_OK) {
+        pl_error_set(root->error, PL_INVALID,
+                     "%s, line %u, column %u: %s: expected the name of a hyperparameter that the space does not have, "
+                     "found \"%.60s\"",
+                     root->source, pl_python_json_line(seeds.node), pl_python_json_column(seeds.node),
+                     name.node ? name.name : seeds.name, text);
     }
-    space->seed_name = pl_memory_string(text, reterr);
-    draft->seed_name = space->seed_name;
-    return space->seed_name ? PL_OK : PL_MEMORY;
+    draft->seeds = values.node;
+    draft->seeds_count = count_of(&values);
+    space->seed_name = copy_text(&seeds, text);
 }
 
 /* Checks a metric's name: it becomes a member of the lines of trials.jsonl, and a part of the line "best_NAME=...". */
-static enum pl_status check_metric_name(const struct pl_sweep_value *value, const char *name, struct pl_error *reterr)
+static void check_metric_name(const struct value *value, const char *name)
 {
     static const char *const taken[] = {"trial", "point",   "state", "hyperparameters", "code",
                                         "model", "seconds", "host",  "reason"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(taken); i++) {
-        if (strcmp(name, taken[i]) == 0) {
-            return pl_sweep_value_wrong(value, "a different name: this one is a standard member of trials.jsonl",
-                                        reterr);
-        }
+        expect(value, strcmp(name, taken[i]) != 0, "a different name: this one is a standard member of trials.jsonl");
     }
     for (const char *at = name; *at != '\0'; at++) {
-        if (pl_text_control_bytes(at, name + strlen(name)) > 0) {
-            return pl_sweep_value_wrong(value, "a name without control characters", reterr);
-        }
+        expect(value, pl_text_control_bytes(at, name + strlen(name)) == 0, "a name without control characters");
     }
-    return *name == '\0' || strlen(name) > NAME_BYTES_MAX
-               ? pl_sweep_value_wrong(value, "a name of 1 to 100 bytes", reterr)
-               : PL_OK;
+    expect(value, *name != '\0' && strlen(name) <= NAME_BYTES_MAX, "a name of 1 to 100 bytes");
 }
 
-/* Makes the expression that finds the last number after NAME=, NAME: or NAME with blanks; NAME may be in double quotes.
- * A longer word that ends with NAME does not match. */
-static enum pl_status make_regex(const char *name, char **ret_regex, struct pl_error *reterr)
+/* Appends the expression that finds the last number after NAME=, NAME: or NAME with blanks; NAME may be in double
+ * quotes. A longer word that ends with NAME does not match. */
+static void append_regex(const char *name, struct pl_text *regex)
 {
-    PL_AUTO_TEXT struct pl_text regex = PL_TEXT_NONE;
-
-    pl_text_append(&regex, "^.*(?<![A-Za-z0-9_])"); /* .* takes as much as it can: so the last number is found */
+    pl_text_append(regex, "^.*(?<![A-Za-z0-9_])"); /* .* takes as much as it can: so the last number is found */
     for (const char *at = name; *at != '\0'; at++) {
-        pl_text_printf(&regex, "%s%c", strchr(".[]{}()*+?|^$\\", *at) ? "\\" : "", *at);
+        pl_text_printf(regex, "%s%c", strchr(".[]{}()*+?|^$\\", *at) ? "\\" : "", *at);
     }
-    pl_text_append(&regex, "\"?[=: \\t]+([-+]?(?:(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][-+]?[0-9]+)?|"
-                           "(?i:nan|inf(?:inity)?)\\b))");
-    return pl_text_take(&regex, ret_regex, reterr);
+    pl_text_append(regex, "\"?[=: \\t]+([-+]?(?:(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][-+]?[0-9]+)?|"
+                          "(?i:nan|inf(?:inity)?)\\b))");
 }
 
-static enum pl_status read_regex(const struct pl_sweep_value *value, char **ret_regex, struct pl_error *reterr)
+static void check_regex(const struct value *value, const char *text)
 {
     struct pl_pattern *pattern = NULL;
     struct pl_error error = PL_ERROR_NONE;
-    const char *text;
 
-    PL_TRY(pl_sweep_value_text(value, &text, reterr));
-    if (strlen(text) > REGEX_BYTES_MAX) {
-        return pl_sweep_value_wrong(value, "a regular expression of at most 1024 bytes", reterr);
+    if (expect(value, strlen(text) <= REGEX_BYTES_MAX, "a regular expression of at most 1024 bytes")) {
+        expect(value, pl_pattern_new(text, &pattern, &error) == PL_OK, error.cause);
+        pl_pattern_free(pattern);
     }
-    if (pl_pattern_new(text, &pattern, &error) != PL_OK) {
-        return pl_sweep_value_wrong(value, error.cause, reterr);
-    }
-    pl_pattern_free(pattern);
-    *ret_regex = pl_memory_string(text, reterr);
-    return *ret_regex ? PL_OK : PL_MEMORY;
 }
 
-static enum pl_status read_metric(const struct pl_sweep_value *root, struct pl_sweep_space *space,
-                                  struct pl_error *reterr)
+static void read_metric(const struct value *root, struct pl_sweep_space *space)
 {
-    static const char *const names[] = {"name", "regex", NULL};
-    static const char *const goals[] = {"maximize", "minimize", NULL};
-    struct pl_sweep_value metric = pl_sweep_value_member(root, "metric");
-    struct pl_sweep_value goal = pl_sweep_value_member(root, "goal");
-    struct pl_sweep_value name = metric;
-    const char *text;
-    size_t index = 0;
+    static const char *const names[] = {"name", "regex", NULL}, *const goals[] = {"maximize", "minimize", NULL};
+    const struct value metric = member(root, "metric"), goal = member(root, "goal");
+    const bool is_object = is(&metric, PL_PYTHON_JSON_OBJECT);
+    const struct value name = is_object ? member(&metric, "name") : metric, regex = member(&metric, "regex");
+    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
 
-    if (pl_sweep_value_is(&metric, PL_PYTHON_JSON_OBJECT)) {
-        struct pl_sweep_value regex = pl_sweep_value_member(&metric, "regex");
-
-        PL_TRY(pl_sweep_value_object(&metric, names, reterr));
-        name = pl_sweep_value_member(&metric, "name");
-        PL_TRY(read_regex(&regex, &space->metric_regex, reterr));
-    } else if (!pl_sweep_value_is(&metric, PL_PYTHON_JSON_STRING)) {
-        return pl_sweep_value_wrong(&metric, "a name, or {\"name\": ..., \"regex\": ...}", reterr);
+    expect(&metric, is_object || is(&metric, PL_PYTHON_JSON_STRING), "a name, or {\"name\": ..., \"regex\": ...}");
+    if (is_object) {
+        check_object(&metric, names);
+        pl_text_append(&words, read_text(&regex));
+        check_regex(&regex, pl_text_string(&words));
+    } else {
+        append_regex(read_text(&name), &words);
     }
-    PL_TRY(pl_sweep_value_text(&name, &text, reterr));
-    PL_TRY(check_metric_name(&name, text, reterr));
-    space->metric_name = pl_memory_string(text, reterr);
-    if (!space->metric_name) {
-        return PL_MEMORY;
-    }
-    if (!space->metric_regex) {
-        PL_TRY(make_regex(text, &space->metric_regex, reterr));
-    }
-    PL_TRY(read_word(&goal, goals, "\"maximize\" or \"minimize\"", &index, reterr));
-    space->maximize = index == 0;
-    return PL_OK;
+    check_metric_name(&name, read_text(&name));
+    space->metric_name = copy_text(&name, read_text(&name));
+    space->metric_regex = copy_text(&name, pl_text_string(&words));
+    space->maximize = read_word(&goal, goals, "\"maximize\" or \"minimize\"") == 0;
 }
 
-/* Schedulers were a part of sweeps. A search that looks at values starts its trials itself. */
-static enum pl_status refuse_scheduler(const struct pl_sweep_value *root, struct pl_error *reterr)
-{
-    struct pl_sweep_value value;
-
-    if (!find(root, "scheduler", &value) ||
-        (pl_sweep_value_is(&value, PL_PYTHON_JSON_STRING) && strcmp(pl_python_json_text(value.node), "none") == 0)) {
-        return PL_OK;
-    }
-    return pl_sweep_value_wrong(&value,
-                                "no scheduler: sweeps run each trial to its end; for a search that stops trials let "
-                                "Optuna, Ray Tune or Syne Tune start them by `paceline trial`",
-                                reterr);
-}
-
-static enum pl_status read_bounds(const struct pl_sweep_value *root, struct pl_sweep_space *space,
-                                  struct pl_error *reterr)
-{
-    int64_t processes = 1, slots = 0;
-    struct pl_sweep_value value;
-
-    PL_TRY(read_whole(root, "processes", 1, HOST_PROCESSES_MAX, &processes, reterr));
-    PL_TRY(read_whole(root, "slots", 1, HOST_PROCESSES_MAX, &slots, reterr));
-    space->processes = (int)processes;
-    space->slots = (int)slots;
-    space->max_failed = 0.5;
-    space->model = true;
-    if (find(root, "model", &value)) {
-        if (pl_python_json_kind(value.node) != PL_PYTHON_JSON_BOOL) {
-            return pl_sweep_value_wrong(&value, "true or false", reterr);
-        }
-        space->model = pl_python_json_bool(value.node);
-    }
-    if (find(root, "max_failed", &value)) {
-        PL_TRY(pl_sweep_value_number(&value, 0, 1, &space->max_failed, reterr));
-    }
-    if (find(root, "trial_time_s", &value)) {
-        PL_TRY(pl_sweep_value_number(&value, 0.001, TIME_S_MAX, &space->trial_time_s, reterr));
-    }
-    return PL_OK;
-}
-
-static enum pl_status read_all(const struct pl_sweep_value *root, struct pl_sweep_space *space, struct pl_error *reterr)
+static void read_all(const struct value *root, struct pl_sweep_draft *draft, struct pl_sweep_space *space)
 {
     static const char *const names[] = {"space",      "search",       "trials", "seed",      "metric",
                                         "goal",       "scheduler",    "seeds",  "processes", "slots",
                                         "max_failed", "trial_time_s", "model",  NULL};
-    PL_AUTO_SWEEP_DRAFT struct pl_sweep_draft draft = {.seed = 0};
+    const struct value scheduler = member(root, "scheduler"), model = member(root, "model");
 
-    PL_TRY(pl_sweep_value_object(root, names, reterr));
-    PL_TRY(read_search(root, &draft, reterr));
-    PL_TRY(read_metric(root, space, reterr));
-    PL_TRY(refuse_scheduler(root, reterr));
-    PL_TRY(read_seeds(root, &draft, space, reterr));
-    PL_TRY(read_bounds(root, space, reterr));
-    return pl_sweep_draft_expand(&draft, root->source, space, reterr);
+    check_object(root, names);
+    read_search(root, draft);
+    read_metric(root, space);
+    /* Schedulers were a part of sweeps. A search that looks at values starts its trials itself. */
+    expect(
+        &scheduler,
+        !scheduler.node ||
+            (is(&scheduler, PL_PYTHON_JSON_STRING) && strcmp(pl_python_json_text(scheduler.node), "none") == 0),
+        "no scheduler: sweeps run each trial to its end; for a search that stops trials let Optuna, Ray Tune or Syne "
+        "Tune start them by `paceline trial`");
+    read_seeds(root, draft, space);
+    space->processes = (int)read_optional(root, "processes", true, 1, HOST_PROCESSES_MAX, 1);
+    space->slots = (int)read_optional(root, "slots", true, 1, HOST_PROCESSES_MAX, 0);
+    space->max_failed = read_optional(root, "max_failed", false, 0, 1, 0.5);
+    space->trial_time_s = read_optional(root, "trial_time_s", false, 0.001, TIME_S_MAX, 0);
+    expect(&model, !model.node || is(&model, PL_PYTHON_JSON_BOOL), "true or false");
+    space->model = !model.node || pl_python_json_bool(model.node);
 }
 
 enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *source,
@@ -462,7 +446,9 @@ enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *document = NULL;
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
-    struct pl_sweep_value root;
+    PL_AUTO_SWEEP_DRAFT struct pl_sweep_draft draft = {.seeds_count = 1};
+    struct pl_error error = PL_ERROR_NONE;
+    struct value root = {.source = source, .error = &error};
 
     if (bytes > PL_SWEEP_SPEC_BYTES_MAX) {
         return pl_error_set(reterr, PL_LIMIT, "%s: expected at most %d bytes, found %zu", source,
@@ -470,11 +456,14 @@ enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *
     }
     PL_TRY(pl_python_json_parse_strict(text, bytes, source, &document, reterr));
     space = pl_memory_new(1, sizeof(*space), reterr);
-    if (!space) {
-        return PL_MEMORY;
+    PL_TRY(space ? PL_OK : PL_MEMORY);
+    root.node = document;
+    read_all(&root, &draft, space);
+    if (error.status != PL_OK) {
+        *reterr = error;
+        return error.status;
     }
-    root = (struct pl_sweep_value){.source = source, .node = document, .above = document};
-    PL_TRY(read_all(&root, space, reterr));
+    PL_TRY(pl_sweep_space_expand(&draft, source, space, reterr));
     *ret_space = PL_TAKE(space);
     return PL_OK;
 }
@@ -505,7 +494,7 @@ enum pl_status pl_sweep_space_of_job(const struct pl_job *job, struct pl_sweep_s
     }
     pl_text_printf(&path, "%s%s%s", setting[0] == '/' ? "" : job->paths.code, setting[0] == '/' ? "" : "/", setting);
     PL_TRY(pl_text_check(&path, reterr));
-    status = pl_sweep_space_read(pl_text_string(&path), ret_space, reterr);
+    status = pl_sweep_space_read(path.data, ret_space, reterr);
     if (status == PL_NOT_FOUND) {
         pl_error_context(reterr, "paceline_sweep: expected a JSON object or a file in the code directory");
     }
@@ -518,7 +507,7 @@ void pl_sweep_space_free(struct pl_sweep_space *space)
         return;
     }
     for (size_t i = 0; i < space->trials_count; i++) {
-        free(space->trials[i].hyperparameters);
+        pl_strv_done(&space->trials[i]);
     }
     free(space->trials);
     free(space->metric_name);

@@ -9,10 +9,7 @@
 #ifndef PL_PROGRAMS_SWEEP_SPACE_H
 #define PL_PROGRAMS_SWEEP_SPACE_H
 
-#include "base/status.h"
-
-#include <stddef.h>
-#include <stdint.h>
+#include "entrypoint/job/job.h"
 
 enum {
     PL_SWEEP_TRIALS_MAX = 10000,
@@ -21,22 +18,16 @@ enum {
 };
 
 /** Largest whole number: strict JSON requires that a double can hold every whole number up to it. */
-#define PL_SWEEP_WHOLE_MAX (INT64_C(1) << 53)
-
-/** A trial: its number is its index in pl_sweep_space.trials. */
-struct pl_sweep_trial {
-    char *hyperparameters; /* a JSON object in one line: the values that the space gives it, with its seed */
-    size_t point;          /* trials of one point have the same values except for their seeds */
-};
-
-struct pl_job;
+#define PL_SWEEP_WHOLE_MAX 0x1p53
 
 struct pl_sweep_space {
     char *metric_name;  /* for example "test_accuracy"; never the name of a standard member of trials.jsonl */
     char *metric_regex; /* PCRE2; its first group is the number */
     bool maximize;
-    char *seed_name;               /* the hyperparameter that has the seed; NULL if there are no seeds */
-    struct pl_sweep_trial *trials; /* all points with the first seed, then all with the second, ... */
+    char *seed_name; /* the hyperparameter that has the seed; NULL if there are no seeds */
+    /* what the space gives each trial, with its seed: NAME=VALUE with the value's JSON text. All points with the first
+     * seed, then all with the second, ...: trial i is of point i modulo points_count */
+    struct pl_strv *trials;
     size_t trials_count;
     size_t points_count;
     int processes;       /* number per trial */
@@ -56,15 +47,6 @@ struct pl_sweep_space {
 enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *source,
                                     struct pl_sweep_space **ret_space, struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Returns whether the trials of a point differ in their seeds: then points are compared, also if there is one seed, and
- * else trials are.
- */
-static inline bool pl_sweep_space_has_seeds(const struct pl_sweep_space *space)
-{
-    return space->seed_name;
-}
-
 /** Reads the specification in the file at `path`. */
 enum pl_status pl_sweep_space_read(const char *path, struct pl_sweep_space **ret_space,
                                    struct pl_error *reterr) PL_MUST_CHECK;
@@ -73,9 +55,50 @@ enum pl_status pl_sweep_space_read(const char *path, struct pl_sweep_space **ret
 enum pl_status pl_sweep_space_of_job(const struct pl_job *job, struct pl_sweep_space **ret_space,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Appends a trial's hyperparameters as a JSON object in one line, with values as the user wrote them. */
+void pl_sweep_space_print(const struct pl_sweep_space *space, size_t trial, struct pl_text *text);
+
+/** Appends a value as the user wrote it. */
+void pl_sweep_space_print_value(const struct pl_python_json *node, struct pl_text *text);
+
 void pl_sweep_space_free(struct pl_sweep_space *space);
 void pl_sweep_space_free_at(struct pl_sweep_space **space_at);
 
 #define PL_AUTO_SWEEP_SPACE __attribute__((cleanup(pl_sweep_space_free_at)))
+
+/* Between space.c, which reads, and space_expand.c, which makes the trials: what the text says of the points. It has
+ * pointers into the JSON document. */
+
+struct pl_sweep_dimension {
+    const char *name;
+    enum pl_sweep_kind {
+        PL_SWEEP_CHOICE,
+        PL_SWEEP_INT,
+        PL_SWEEP_FLOAT,
+        PL_SWEEP_LOG, /* evenly distributed logarithm */
+    } kind;
+    const struct pl_python_json **choices; /* [count] */
+    double low, high;                      /* both are possible values */
+    uint64_t count;                        /* number of its values in a grid; 0 for float and log in a random search */
+};
+
+struct pl_sweep_draft {
+    enum pl_sweep_search { PL_SWEEP_GRID, PL_SWEEP_RANDOM, PL_SWEEP_LIST } search;
+    struct pl_sweep_dimension *dimensions; /* for grid and random */
+    size_t dimensions_count;
+    const struct pl_python_json *list;  /* for list: its objects */
+    double trials, seed;                /* for random: number of points, and of the draws */
+    const struct pl_python_json *seeds; /* NULL if there are none */
+    size_t seeds_count;                 /* at least 1 */
+};
+
+/** Makes space->trials and the counts. Errors: PL_LIMIT: too many trials, or too many bytes; PL_MEMORY. */
+enum pl_status pl_sweep_space_expand(const struct pl_sweep_draft *draft, const char *source,
+                                     struct pl_sweep_space *space, struct pl_error *reterr) PL_MUST_CHECK;
+
+enum pl_status pl_sweep_space_too_many(const char *source, struct pl_error *reterr);
+void pl_sweep_draft_done(struct pl_sweep_draft *draft);
+
+#define PL_AUTO_SWEEP_DRAFT __attribute__((cleanup(pl_sweep_draft_done)))
 
 #endif

@@ -4,8 +4,9 @@
  * +, -, *, / and the square root make the numbers, which IEEE 754 rounds in one way, and the numbers have at most
  * 12 digits.
  */
-#include "programs/sweep/space_draft.h"
+#include "programs/sweep/space.h"
 
+#include "base/json/python_json.h"
 #include "base/memory.h"
 #include "base/random.h"
 
@@ -15,13 +16,37 @@
 
 enum { DIGITS = 12, FRACTION_BITS = 53 };
 
-void pl_sweep_draft_done(struct pl_sweep_draft *draft)
+void pl_sweep_space_print_value(const struct pl_python_json *node, struct pl_text *text)
 {
-    for (size_t i = 0; i < draft->dimensions_count; i++) {
-        free(draft->dimensions[i].choices);
+    const enum pl_python_json_kind kind = pl_python_json_kind(node);
+
+    if (kind == PL_PYTHON_JSON_INT || kind == PL_PYTHON_JSON_FLOAT) {
+        pl_text_append(text, pl_python_json_text(node));
+    } else {
+        pl_python_json_print(node, PL_PYTHON_JSON_SPACED, text);
     }
-    free(draft->dimensions);
-    free(draft->seeds);
+}
+
+void pl_sweep_space_print(const struct pl_sweep_space *space, size_t trial, struct pl_text *text)
+{
+    const struct pl_strv *words = &space->trials[trial];
+
+    pl_text_append(text, "{");
+    for (size_t i = 0; i < words->count; i++) {
+        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+        const char *equals = strchr(words->items[i], '=');
+
+        pl_text_append_n(&name, words->items[i], (size_t)(equals - words->items[i]));
+        pl_text_append(text, i == 0 ? "" : ", ");
+        pl_python_json_print_string(pl_text_string(&name), text);
+        pl_text_printf(text, ": %s", equals + 1);
+    }
+    pl_text_append(text, "}");
+}
+
+enum pl_status pl_sweep_space_too_many(const char *source, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_LIMIT, "%s: expected at most %d trials, found more", source, PL_SWEEP_TRIALS_MAX);
 }
 
 /*
@@ -51,9 +76,8 @@ static void append_between(const struct pl_sweep_dimension *dimension, double fr
     PL_AUTO_TEXT struct pl_text rounded = PL_TEXT_NONE;
     /* a separate statement, so that no compiler fuses * and + */
     double part = (dimension->high - dimension->low) * fraction;
-    double value = dimension->kind == PL_SWEEP_DIMENSION_LOG
-                       ? between_in_logarithm(dimension->low, dimension->high, fraction)
-                       : dimension->low + part;
+    double value = dimension->kind == PL_SWEEP_LOG ? between_in_logarithm(dimension->low, dimension->high, fraction)
+                                                   : dimension->low + part;
 
     if (fraction <= 0 || fraction >= 1) {
         value = fraction <= 0 ? dimension->low : dimension->high;
@@ -63,28 +87,6 @@ static void append_between(const struct pl_sweep_dimension *dimension, double fr
         value = value < dimension->low ? dimension->low : value > dimension->high ? dimension->high : value;
     }
     pl_python_json_print_double(value, text);
-}
-
-static void append_int(const struct pl_sweep_dimension *dimension, uint64_t at, struct pl_text *text)
-{
-    pl_text_printf(text, "%lld", (long long)dimension->low + (long long)at);
-}
-
-/* Appends value number `at` of a grid's dimension. */
-static void append_value(const struct pl_sweep_dimension *dimension, uint64_t at, struct pl_text *text)
-{
-    switch (dimension->kind) {
-    case PL_SWEEP_DIMENSION_CHOICE:
-        pl_sweep_value_print(dimension->choices[at], text);
-        break;
-    case PL_SWEEP_DIMENSION_INT:
-        append_int(dimension, at, text);
-        break;
-    case PL_SWEEP_DIMENSION_FLOAT:
-    case PL_SWEEP_DIMENSION_LOG:
-        append_between(dimension, (double)at / (double)(dimension->count - 1), text);
-        break;
-    }
 }
 
 /* Draws a number below `count`, all with the same probability. */
@@ -99,146 +101,127 @@ static uint64_t draw_below(uint64_t count, uint64_t *state)
     return drawn % count;
 }
 
-static void append_draw(const struct pl_sweep_dimension *dimension, uint64_t *state, struct pl_text *text)
+/* Adds a value of the dimension to a point: in a grid number `at` of its values, else one that is drawn. */
+static enum pl_status add_value(const struct pl_sweep_dimension *dimension, bool drawn, uint64_t at, uint64_t *state,
+                                struct pl_strv *point, struct pl_error *reterr)
 {
-    switch (dimension->kind) {
-    case PL_SWEEP_DIMENSION_CHOICE:
-    case PL_SWEEP_DIMENSION_INT:
-        append_value(dimension, draw_below(dimension->count, state), text);
-        break;
-    case PL_SWEEP_DIMENSION_FLOAT:
-    case PL_SWEEP_DIMENSION_LOG:
-        append_between(dimension, (double)(pl_random_next(state) >> (64 - FRACTION_BITS)) * 0x1p-53, text);
-        break;
+    const bool listed = dimension->kind == PL_SWEEP_CHOICE || dimension->kind == PL_SWEEP_INT;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    at = drawn && listed ? draw_below(dimension->count, state) : at;
+    if (dimension->kind == PL_SWEEP_CHOICE) {
+        pl_sweep_space_print_value(dimension->choices[at], &text);
+    } else if (dimension->kind == PL_SWEEP_INT) {
+        pl_text_printf(&text, "%lld", (long long)dimension->low + (long long)at);
+    } else if (drawn) {
+        append_between(dimension, (double)(pl_random_next(state) >> (64 - FRACTION_BITS)) * 0x1p-53, &text);
+    } else {
+        append_between(dimension, (double)at / (double)(dimension->count - 1), &text);
     }
+    PL_TRY(pl_text_check(&text, reterr));
+    pl_strv_printf(point, "%s=%s", dimension->name, text.data);
+    return pl_strv_check(point, reterr);
 }
 
-static void begin_member(const char *name, struct pl_text *text)
-{
-    pl_text_append(text, text->length > 0 ? ", " : "");
-    pl_python_json_print_string(name, text);
-    pl_text_append(text, ": ");
-}
-
-/* Appends the members of a grid's point. The last dimension changes first. */
-static void append_grid_point(const struct pl_sweep_draft *draft, size_t point, size_t points, struct pl_text *text)
+/* Adds the values of point number `at` of `points`. In a grid the last dimension changes first. */
+static enum pl_status add_values(const struct pl_sweep_draft *draft, size_t at, size_t points, uint64_t *state,
+                                 struct pl_strv *point, struct pl_error *reterr)
 {
     size_t below = points;
 
     for (size_t i = 0; i < draft->dimensions_count; i++) {
         const struct pl_sweep_dimension *dimension = &draft->dimensions[i];
 
-        below /= (size_t)dimension->count;
-        begin_member(dimension->name, text);
-        append_value(dimension, point / below % dimension->count, text);
+        below /= draft->search == PL_SWEEP_GRID ? (size_t)dimension->count : 1;
+        PL_TRY(add_value(dimension, draft->search == PL_SWEEP_RANDOM,
+                         draft->search == PL_SWEEP_GRID ? at / below % dimension->count : 0, state, point, reterr));
     }
+    return PL_OK;
 }
 
-static void append_random_point(const struct pl_sweep_draft *draft, uint64_t *state, struct pl_text *text)
+static enum pl_status add_listed(const struct pl_python_json *listed, struct pl_strv *point, struct pl_error *reterr)
 {
-    for (size_t i = 0; i < draft->dimensions_count; i++) {
-        begin_member(draft->dimensions[i].name, text);
-        append_draw(&draft->dimensions[i], state, text);
-    }
-}
+    for (const struct pl_python_json *node = pl_python_json_first(listed); node; node = pl_python_json_next(node)) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-static void append_listed_point(const struct pl_python_json *point, struct pl_text *text)
-{
-    for (const struct pl_python_json *member = pl_python_json_first(point); member;
-         member = pl_python_json_next(member)) {
-        begin_member(pl_python_json_name(member), text);
-        pl_sweep_value_print(member, text);
+        pl_sweep_space_print_value(node, &text);
+        PL_TRY(pl_text_check(&text, reterr));
+        pl_strv_printf(point, "%s=%s", pl_python_json_name(node), text.data);
     }
-}
-
-static enum pl_status too_many(const char *source, struct pl_error *reterr)
-{
-    return pl_error_set(reterr, PL_LIMIT, "%s: expected at most %d trials, found more", source, PL_SWEEP_TRIALS_MAX);
+    return pl_strv_check(point, reterr);
 }
 
 static enum pl_status count_points(const struct pl_sweep_draft *draft, const char *source, size_t *ret_points,
                                    struct pl_error *reterr)
 {
-    size_t points = draft->search == PL_SWEEP_SEARCH_LIST     ? pl_python_json_count(draft->list)
-                    : draft->search == PL_SWEEP_SEARCH_RANDOM ? draft->trials
-                                                              : 1;
+    double points = draft->search == PL_SWEEP_LIST     ? (double)pl_python_json_count(draft->list)
+                    : draft->search == PL_SWEEP_RANDOM ? draft->trials
+                                                       : 1;
 
-    for (size_t i = 0; draft->search == PL_SWEEP_SEARCH_GRID && i < draft->dimensions_count; i++) {
-        if (draft->dimensions[i].count > PL_SWEEP_TRIALS_MAX / points) {
-            return too_many(source, reterr);
-        }
-        points *= (size_t)draft->dimensions[i].count;
+    for (size_t i = 0; draft->search == PL_SWEEP_GRID && i < draft->dimensions_count; i++) {
+        points *= (double)draft->dimensions[i].count;
     }
-    if (points > PL_SWEEP_TRIALS_MAX / (draft->seed_name ? draft->seeds_count : 1)) {
-        return too_many(source, reterr);
-    }
-    *ret_points = points;
+    PL_TRY(points * (double)draft->seeds_count <= PL_SWEEP_TRIALS_MAX ? PL_OK
+                                                                      : pl_sweep_space_too_many(source, reterr));
+    *ret_points = (size_t)points;
     return PL_OK;
 }
 
-/* Adds the trials of one point, one per seed. In space->trials all trials of the first seed come first. */
-static enum pl_status add_point(const struct pl_sweep_draft *draft, size_t point, const struct pl_text *members,
-                                struct pl_sweep_space *space, struct pl_error *reterr)
+/* Adds the trials of a point, one per seed. All trials of the first seed come first. */
+static enum pl_status add_trials(const struct pl_sweep_draft *draft, size_t at, const struct pl_strv *point,
+                                 struct pl_sweep_space *space, struct pl_error *reterr)
 {
-    size_t seeds = draft->seed_name ? draft->seeds_count : 1;
+    const struct pl_python_json *seed = draft->seeds ? pl_python_json_first(draft->seeds) : NULL;
 
-    for (size_t i = 0; i < seeds; i++) {
-        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-        struct pl_sweep_trial *trial = &space->trials[i * space->points_count + point];
-
-        pl_text_append_n(&text, members->data, members->length);
-        if (draft->seed_name) {
-            begin_member(draft->seed_name, &text);
-            pl_text_printf(&text, "%lld", (long long)draft->seeds[i]);
+    for (size_t i = at; i < space->trials_count; i += space->points_count) {
+        pl_strv_add_all(&space->trials[i], point);
+        if (seed) {
+            pl_strv_printf(&space->trials[i], "%s=%.0f", space->seed_name, pl_python_json_double(seed));
+            seed = pl_python_json_next(seed);
         }
-        PL_TRY(pl_text_check(&text, reterr));
-        trial->hyperparameters = pl_memory_new(text.length + 3, 1, reterr);
-        if (!trial->hyperparameters) {
-            return PL_MEMORY;
-        }
-        trial->hyperparameters[0] = '{';
-        memcpy(trial->hyperparameters + 1, pl_text_string(&text), text.length);
-        trial->hyperparameters[text.length + 1] = '}';
-        trial->point = point;
+        PL_TRY(pl_strv_check(&space->trials[i], reterr));
     }
     return PL_OK;
 }
 
-enum pl_status pl_sweep_draft_expand(const struct pl_sweep_draft *draft, const char *source,
+enum pl_status pl_sweep_space_expand(const struct pl_sweep_draft *draft, const char *source,
                                      struct pl_sweep_space *space, struct pl_error *reterr)
 {
-    size_t seeds = draft->seed_name ? draft->seeds_count : 1;
     const struct pl_python_json *listed = draft->list ? pl_python_json_first(draft->list) : NULL;
-    PL_AUTO_TEXT struct pl_text members = PL_TEXT_NONE;
-    uint64_t state = draft->seed;
+    uint64_t state = (uint64_t)draft->seed;
     size_t points = 0, bytes = 0;
 
     PL_TRY(count_points(draft, source, &points, reterr));
-    space->trials = pl_memory_new(points * seeds, sizeof(*space->trials), reterr);
-    if (!space->trials) {
-        return PL_MEMORY;
-    }
-    space->trials_count = points * seeds;
+    space->trials = pl_memory_new(points * draft->seeds_count, sizeof(*space->trials), reterr);
+    PL_TRY(space->trials ? PL_OK : PL_MEMORY);
+    space->trials_count = points * draft->seeds_count;
     space->points_count = points;
-    for (size_t point = 0; point < points; point++) {
-        pl_text_clear(&members);
-        if (draft->search == PL_SWEEP_SEARCH_GRID) {
-            append_grid_point(draft, point, points, &members);
-        } else if (draft->search == PL_SWEEP_SEARCH_RANDOM) {
-            append_random_point(draft, &state, &members);
-        } else {
-            append_listed_point(listed, &members);
+    for (size_t i = 0; i < points; i++) {
+        PL_AUTO_STRV struct pl_strv point = PL_STRV_NONE;
+
+        if (draft->search == PL_SWEEP_LIST) {
+            PL_TRY(add_listed(listed, &point, reterr));
             listed = pl_python_json_next(listed);
+        } else {
+            PL_TRY(add_values(draft, i, points, &state, &point, reterr));
         }
-        PL_TRY(pl_text_check(&members, reterr));
-        bytes += members.length * seeds;
+        for (size_t j = 0; j < point.count; j++) {
+            bytes += strlen(point.items[j]) * draft->seeds_count;
+        }
         if (bytes > PL_SWEEP_TRIALS_BYTES_MAX) {
             return pl_error_set(reterr, PL_LIMIT,
-                                "%s: expected at most %d bytes of hyperparameters in all trials, "
-                                "found more",
-                                source, PL_SWEEP_TRIALS_BYTES_MAX);
+                                "%s: expected at most %d bytes of hyperparameters in all trials, found more", source,
+                                PL_SWEEP_TRIALS_BYTES_MAX);
         }
-        PL_TRY(add_point(draft, point, &members, space, reterr));
+        PL_TRY(add_trials(draft, i, &point, space, reterr));
     }
     return PL_OK;
+}
+
+void pl_sweep_draft_done(struct pl_sweep_draft *draft)
+{
+    for (size_t i = 0; i < draft->dimensions_count; i++) {
+        free(draft->dimensions[i].choices);
+    }
+    free(draft->dimensions);
 }

@@ -9,11 +9,12 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* If a host is lost, process 1 reports it first: it has its own link to every host. If the connection to a trial is
  * lost for this much longer, only the connection is. */
@@ -21,20 +22,26 @@
 
 enum { SIGNAL_EXIT = 128, NO_CONNECTION = 255 /* ssh's exit code */ };
 
-static enum pl_status replace_reason(struct pl_sweep_run *run, const char *reason, struct pl_error *reterr)
+void pl_sweep_fail(struct pl_sweep *sweep, const char *format, ...)
 {
-    free(run->reason);
-    run->reason = reason && *reason != '\0' ? pl_memory_string(reason, reterr) : NULL;
-    return run->reason || !reason || *reason == '\0' ? PL_OK : PL_MEMORY;
+    va_list arguments;
+
+    if (!sweep->failed) {
+        sweep->failed = true;
+        va_start(arguments, format);
+        vsnprintf(sweep->reason, sizeof(sweep->reason), format, arguments);
+        va_end(arguments);
+    }
 }
 
-static void write_record(struct pl_sweep *sweep)
+static const char *host_of(const struct pl_sweep *sweep, size_t trial)
 {
-    struct pl_error error = PL_ERROR_NONE;
+    return sweep->job->hosts.items[trial % sweep->hosts_count];
+}
 
-    if (pl_sweep_record_write(sweep, &error) != PL_OK && !sweep->full) {
-        pl_sweep_fail(sweep, "%s", error.cause);
-    }
+static void lower(int64_t *next_ns, int64_t due_ns)
+{
+    *next_ns = due_ns < *next_ns ? due_ns : *next_ns;
 }
 
 static void signal_trial(struct pl_sweep_run *run, int number)
@@ -47,69 +54,55 @@ static void signal_trial(struct pl_sweep_run *run, int number)
     }
 }
 
-/* Asks the trial to end; it gets as much time as in a job that is stopped. */
+/* Asks a trial to end; it gets as much time as in a job that is stopped. */
 static void stop_trial(struct pl_sweep *sweep, struct pl_sweep_run *run, enum pl_sweep_why why)
 {
-    if (run->why == PL_SWEEP_WHY_NONE) {
+    if (run && run->why == PL_SWEEP_WHY_NONE) {
         run->why = why;
-        run->kill_ns = pl_deadline_after_ns(sweep->job->settings.stop_ns);
+        run->due_ns = pl_deadline_after_ns(sweep->job->settings.stop_ns);
         signal_trial(run, SIGTERM);
     }
 }
 
-/* Returns the run in a slot, counted over all hosts, or NULL. */
-static struct pl_sweep_run *run_in(const struct pl_sweep *sweep, size_t slot)
-{
-    return sweep->slot_trials[slot] >= 0 ? &sweep->runs[sweep->slot_trials[slot]] : NULL;
-}
-
-static size_t all_slots(const struct pl_sweep *sweep)
-{
-    return (size_t)sweep->slots.count * sweep->hosts_count;
-}
-
 static void stop_all(struct pl_sweep *sweep, enum pl_sweep_why why)
 {
-    for (size_t i = 0; i < all_slots(sweep); i++) {
-        if (run_in(sweep, i)) {
-            stop_trial(sweep, run_in(sweep, i), why);
-        }
+    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
+        stop_trial(sweep, pl_sweep_hosts_run_in(sweep, i), why);
     }
 }
 
-static void start_trial(struct pl_sweep *sweep, size_t trial, int slot)
+static void start_trial(struct pl_sweep *sweep, size_t trial, size_t slot)
 {
-    const struct pl_sweep_space *space = sweep->space;
+    const double time_s = sweep->space->trial_time_s;
     struct pl_sweep_run *run = &sweep->runs[trial];
+    PL_AUTO_TEXT struct pl_text values = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
     run->begun_ns = pl_clock_now_ns();
-    run->limit_ns = space->trial_time_s > 0 ? pl_deadline_after_ns((int64_t)(space->trial_time_s * (double)PL_NS_PER_S))
-                                            : PL_DEADLINE_NEVER;
-    run->kill_ns = PL_DEADLINE_NEVER;
+    run->due_ns = time_s > 0 ? pl_deadline_after_ns((int64_t)(time_s * (double)PL_NS_PER_S)) : PL_DEADLINE_NEVER;
     run->why = PL_SWEEP_WHY_NONE;
     run->answered = run->failed = run->has_value = false;
     if (pl_sweep_hosts_start(sweep, trial, slot, &error) != PL_OK) {
         pl_sweep_fail(sweep, "starting trial %zu: %s", trial, error.cause);
         return;
     }
-    pl_log(PL_LOG_INFO, "trial %zu runs on host %s, slot %d: %s", trial,
-           sweep->job->hosts.items[trial % sweep->hosts_count], slot, space->trials[trial].hyperparameters);
+    pl_sweep_space_print(sweep->space, trial, &values);
+    pl_log(PL_LOG_INFO, "trial %zu runs on host %s, slot %zu: %s", trial, host_of(sweep, trial),
+           slot % (size_t)sweep->slots.count, pl_text_string(&values));
 }
 
 /* Each host runs its own trials, in order: trial i is on host i modulo the number of hosts. */
 static void fill_slots(struct pl_sweep *sweep)
 {
-    for (size_t i = 0; i < all_slots(sweep) && !sweep->failed; i++) {
-        const size_t host = i / (size_t)sweep->slots.count;
-        size_t *next = &sweep->next[host];
+    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep) && !sweep->failed; i++) {
+        size_t *next = &sweep->next[i / (size_t)sweep->slots.count];
 
         while (*next < sweep->space->trials_count &&
                (sweep->runs[*next].runs || pl_sweep_is_over(&sweep->runs[*next]))) {
             *next += sweep->hosts_count;
         }
-        if (sweep->slot_trials[i] < 0 && *next < sweep->space->trials_count) {
-            start_trial(sweep, *next, (int)(i % (size_t)sweep->slots.count));
+        if (!pl_sweep_hosts_run_in(sweep, i) && *next < sweep->space->trials_count) {
+            start_trial(sweep, *next, i);
         }
     }
 }
@@ -118,21 +111,25 @@ static void log_end(const struct pl_sweep *sweep, size_t trial)
 {
     const struct pl_sweep_run *run = &sweep->runs[trial];
     const bool completed = run->state == PL_SWEEP_COMPLETED;
-    const char *model = completed && sweep->space->model && !run->has_model ? "; it has left no model" : "";
-    const char *how = completed ? "has succeeded" : "was stopped";
+    PL_AUTO_TEXT struct pl_text value = PL_TEXT_NONE;
 
     if (run->state == PL_SWEEP_FAILED) {
-        pl_log(PL_LOG_WARNING, "trial %zu has failed after %.1f s: %s", trial, run->seconds, run->reason);
-    } else if (run->has_value) {
-        pl_log(PL_LOG_INFO, "trial %zu %s after %.1f s; %s %.6g%s", trial, how, run->seconds, sweep->space->metric_name,
-               run->value, model);
-    } else {
-        pl_log(PL_LOG_INFO, "trial %zu %s after %.1f s; it has not printed the metric %s%s", trial, how, run->seconds,
-               sweep->space->metric_name, model);
+        pl_log(PL_LOG_WARNING, "trial %zu has failed after %.1f s: %s", trial, run->seconds,
+               pl_text_string(&run->reason));
+        return;
     }
+    if (run->has_value) {
+        pl_text_printf(&value, "%s %.6g", sweep->space->metric_name, run->value);
+    } else {
+        pl_text_printf(&value, "it has not printed the metric %s", sweep->space->metric_name);
+    }
+    pl_log(PL_LOG_INFO, "trial %zu %s after %.1f s; %s%s", trial, completed ? "has succeeded" : "was stopped",
+           run->seconds, pl_text_string(&value),
+           completed && sweep->space->model && !run->has_model ? "; it has left no model" : "");
 }
 
-/* The other trials would print no value either. */
+/* Whether the metric was never seen: then the other trials would print no value either. A trial that was started again
+ * with nothing left to do may print none. */
 static bool is_unseen(const struct pl_sweep *sweep, const struct pl_sweep_run *run)
 {
     bool any = run->has_value || !run->fresh;
@@ -143,18 +140,37 @@ static bool is_unseen(const struct pl_sweep *sweep, const struct pl_sweep_run *r
     return !any;
 }
 
-/* Stops all trials because the disk is full; they continue when the job is started again. */
-static void stop_for_disk(struct pl_sweep *sweep, const char *words)
+/* If the disk is full, stops all trials; they continue when the job is started again. */
+static bool stop_for_disk(struct pl_sweep *sweep)
 {
+    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
+
+    pl_sweep_record_full(sweep, &words);
+    if (words.length == 0 && !sweep->full) {
+        return false;
+    }
     sweep->full = true;
     pl_sweep_fail(sweep, "%s. The sweep continues when the job is started again with more disk space",
-                  *words != '\0' ? words : "the disk of the checkpoints is full");
+                  words.length > 0 ? words.data : "the disk of the checkpoints is full");
     stop_all(sweep, PL_SWEEP_WHY_DISK);
+    return true;
 }
 
-/* Decides what the end of a run means, and sets the trial's state: it stays waiting if the trial is to run again. */
-static enum pl_sweep_state state_after(struct pl_sweep *sweep, size_t trial, const char **reason_at,
-                                       struct pl_text *words)
+static enum pl_sweep_state fail_trial(struct pl_sweep_run *run, int code, const char *format, ...) PL_PRINTF(3, 4);
+static enum pl_sweep_state fail_trial(struct pl_sweep_run *run, int code, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    pl_text_clear(&run->reason);
+    pl_text_vprintf(&run->reason, format, arguments);
+    va_end(arguments);
+    run->code = code != 0 ? code : EXIT_FAILURE;
+    return PL_SWEEP_FAILED;
+}
+
+/* Decides what the end of a run means: the trial stays waiting if it is to run again. */
+static enum pl_sweep_state state_after(struct pl_sweep *sweep, size_t trial)
 {
     struct pl_sweep_run *run = &sweep->runs[trial];
 
@@ -163,26 +179,19 @@ static enum pl_sweep_state state_after(struct pl_sweep *sweep, size_t trial, con
         return PL_SWEEP_WAITING;
     }
     if (run->why == PL_SWEEP_WHY_TRIAL_TIME) {
-        pl_text_printf(words, "it ran longer than trial_time_s (%.6g s)", sweep->space->trial_time_s);
-        *reason_at = pl_text_string(words);
-        return PL_SWEEP_FAILED;
+        return fail_trial(run, run->code, "it ran longer than trial_time_s (%.6g s)", sweep->space->trial_time_s);
     }
     if (run->why == PL_SWEEP_WHY_SWEEP_TIME) {
         return PL_SWEEP_STOPPED;
     }
     if (!run->answered) {
-        run->code = run->exit_code;
-        pl_text_printf(words, "its `paceline trial` on host %s ended with code %d, and the trial with it",
-                       sweep->job->hosts.items[trial % sweep->hosts_count], run->exit_code);
-        *reason_at = pl_text_string(words);
-        return PL_SWEEP_FAILED;
+        return fail_trial(run, run->exit_code,
+                          "its `paceline trial` on host %s ended with code %d, and the trial with it",
+                          host_of(sweep, trial), run->exit_code);
     }
     if (run->failed) {
-        pl_sweep_record_full(sweep, words);
-        if (words->length > 0) {
-            stop_for_disk(sweep, pl_text_string(words));
-        }
-        return words->length > 0 ? PL_SWEEP_WAITING : PL_SWEEP_FAILED;
+        run->code = run->code != 0 ? run->code : EXIT_FAILURE;
+        return stop_for_disk(sweep) ? PL_SWEEP_WAITING : PL_SWEEP_FAILED;
     }
     if (is_unseen(sweep, run)) {
         pl_sweep_fail(sweep,
@@ -205,49 +214,46 @@ static void check_failed(struct pl_sweep *sweep)
     if ((double)failed > sweep->space->max_failed * (double)sweep->space->trials_count) {
         pl_sweep_fail(sweep, "%zu of %zu trials failed, more than max_failed (%.6g) allows; trial %d: %s", failed,
                       sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed,
-                      sweep->runs[sweep->first_failed].reason);
+                      pl_text_string(&sweep->runs[sweep->first_failed].reason));
     }
+}
+
+/* What is left of a run after which its trial is to run again. */
+static void end_waiting(struct pl_sweep *sweep, size_t trial)
+{
+    struct pl_sweep_run *run = &sweep->runs[trial];
+
+    if (sweep->stop_number != 0 && run->failed && sweep->failure_in_stop.length == 0) {
+        pl_text_printf(&sweep->failure_in_stop, "trial %zu: %s", trial,
+                       run->reason.length > 0 ? run->reason.data : "it failed");
+    } else if (sweep->stop_number == 0 && !run->answered && !sweep->full && sweep->lost_ns == 0) {
+        sweep->lost_ns = pl_deadline_after_ns(sweep->job->settings.silence_ns + LOST_SPARE_NS);
+    }
+    pl_text_clear(&run->reason);
+    run->has_value = false;
 }
 
 static void end_trial(struct pl_sweep *sweep, size_t slot)
 {
     const size_t trial = (size_t)sweep->slot_trials[slot];
     struct pl_sweep_run *run = &sweep->runs[trial];
-    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
-    const char *reason = run->reason;
-    const enum pl_sweep_state state = state_after(sweep, trial, &reason, &words);
 
+    run->state = state_after(sweep, trial);
     run->runs = false;
     sweep->slot_trials[slot] = -1;
     sweep->running--;
-    if (state == PL_SWEEP_WAITING) {
-        if (sweep->stop_number != 0 && run->failed && !sweep->failure_in_stop) {
-            pl_text_clear(&words);
-            pl_text_printf(&words, "trial %zu: %s", trial, reason ? reason : "it failed");
-            sweep->failure_in_stop = pl_memory_string(pl_text_string(&words), NULL);
-        } else if (sweep->stop_number == 0 && !run->answered && !sweep->full && sweep->lost_ns == 0) {
-            sweep->lost_ns = pl_deadline_after_ns(sweep->job->settings.silence_ns + LOST_SPARE_NS);
-        }
-        replace_reason(run, NULL, &error);
-        run->has_value = false;
+    if (!pl_sweep_is_over(run)) {
+        end_waiting(sweep, trial);
         return;
     }
-    run->state = state;
     run->seconds = (double)(pl_clock_now_ns() - run->begun_ns) / (double)PL_NS_PER_S;
-    if (reason != run->reason && replace_reason(run, reason, &error) != PL_OK) {
-        pl_sweep_fail(sweep, "%s", error.cause);
-    }
-    if (state == PL_SWEEP_FAILED) {
-        run->code = run->code != 0 ? run->code : 1;
-        sweep->first_failed = sweep->first_failed < 0 ? (int)trial : sweep->first_failed;
+    if (run->state == PL_SWEEP_FAILED && sweep->first_failed < 0) {
+        sweep->first_failed = (int)trial;
     }
     log_end(sweep, trial);
-    write_record(sweep);
+    pl_sweep_record_write(sweep);
     if (sweep->full && !sweep->failed) {
-        pl_text_clear(&words);
-        pl_sweep_record_full(sweep, &words);
-        stop_for_disk(sweep, pl_text_string(&words));
+        stop_for_disk(sweep);
     }
     check_failed(sweep);
     sweep->untidy = true;
@@ -255,7 +261,6 @@ static void end_trial(struct pl_sweep *sweep, size_t slot)
 
 static void take_result(struct pl_sweep *sweep, struct pl_sweep_run *run, const struct pl_frame *frame)
 {
-    struct pl_error error = PL_ERROR_NONE;
     int64_t code;
 
     if (frame->type != PL_FRAME_MESSAGE || frame->count != 7 ||
@@ -268,9 +273,8 @@ static void take_result(struct pl_sweep *sweep, struct pl_sweep_run *run, const 
     run->has_value = pl_text_number(frame->fields[3], &run->value);
     run->fresh = strcmp(frame->fields[4], "1") == 0;
     run->has_model = strcmp(frame->fields[5], "1") == 0;
-    if (replace_reason(run, frame->fields[6], &error) != PL_OK) {
-        pl_sweep_fail(sweep, "%s", error.cause);
-    }
+    pl_text_clear(&run->reason);
+    pl_text_append(&run->reason, frame->fields[6]);
     if (strcmp(frame->fields[1], "wrong") == 0) {
         pl_sweep_fail(sweep, "%s", frame->fields[6]);
     }
@@ -292,25 +296,24 @@ static void read_trial(struct pl_sweep *sweep, struct pl_sweep_run *run)
     }
 }
 
-/* Notes the processes that have ended. Called after SIGCHLD was read, not before: otherwise an end could be missed. */
-static void reap(struct pl_sweep *sweep)
+void pl_sweep_reap(struct pl_sweep *sweep)
 {
     bool signalled;
     int status;
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        const int exit_code = pl_process_status_code(status, &signalled),
-                  code = signalled ? 128 + exit_code : exit_code;
+        int code = pl_process_status_code(status, &signalled);
 
-        if (pl_sweep_result_note_end(sweep, pid, code)) {
-            continue;
+        code += signalled ? SIGNAL_EXIT : 0;
+        if (pid == sweep->placing) {
+            pl_sweep_result_note_end(sweep, code);
         }
         for (size_t i = 0; i < sweep->hosts_count; i++) {
             sweep->removing[i] = sweep->removing[i] == pid ? 0 : sweep->removing[i];
         }
-        for (size_t i = 0; i < all_slots(sweep); i++) {
-            struct pl_sweep_run *run = run_in(sweep, i);
+        for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
+            struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
 
             if (run && run->pid == pid) {
                 run->pid = 0;
@@ -320,6 +323,7 @@ static void reap(struct pl_sweep *sweep)
     }
 }
 
+/* SIGCHLD is read before the ends are noted: otherwise one could be missed. */
 static void take_signals(struct pl_sweep *sweep)
 {
     for (int number = pl_signals_next(sweep->signals); number != 0; number = pl_signals_next(sweep->signals)) {
@@ -328,56 +332,57 @@ static void take_signals(struct pl_sweep *sweep)
         }
         sweep->stop_number = number;
         sweep->stop_ns = pl_deadline_after_ns(sweep->job->settings.stop_ns / 2);
-        for (size_t i = 0; i < all_slots(sweep); i++) {
-            if (run_in(sweep, i)) {
-                signal_trial(run_in(sweep, i), number);
+        for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
+            if (pl_sweep_hosts_run_in(sweep, i)) {
+                signal_trial(pl_sweep_hosts_run_in(sweep, i), number);
             }
         }
     }
-    reap(sweep);
+    pl_sweep_reap(sweep);
 }
 
-/* Stops trials that take too long, and kills those that did not end after they were asked to. */
+/* Stops what takes too long. */
 static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
 {
-    for (size_t i = 0; i < all_slots(sweep); i++) {
-        struct pl_sweep_run *run = run_in(sweep, i);
-        int64_t due_ns;
+    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
+        struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
 
-        if (!run) {
-            continue;
-        }
-        if (run->why == PL_SWEEP_WHY_NONE && pl_deadline_passed(run->limit_ns)) {
+        if (run && pl_deadline_passed(run->due_ns) && run->why != PL_SWEEP_WHY_NONE) {
+            run->due_ns = PL_DEADLINE_NEVER;
+            signal_trial(run, SIGKILL);
+        } else if (run && pl_deadline_passed(run->due_ns)) {
             stop_trial(sweep, run, PL_SWEEP_WHY_TRIAL_TIME);
         }
-        if (pl_deadline_passed(run->kill_ns)) {
-            run->kill_ns = PL_DEADLINE_NEVER;
-            signal_trial(run, SIGKILL);
-        }
-        due_ns = run->why == PL_SWEEP_WHY_NONE ? run->limit_ns : run->kill_ns;
-        *next_ns = due_ns < *next_ns ? due_ns : *next_ns;
+        lower(next_ns, run ? run->due_ns : PL_DEADLINE_NEVER);
     }
     if (sweep->closed_s == 0 && pl_deadline_passed(sweep->end_ns)) {
         pl_log(PL_LOG_INFO, "the sweep's time is over: no more trials start");
         sweep->closed_s = (double)sweep->job->settings.sweep_time_ns / (double)PL_NS_PER_S;
         stop_all(sweep, PL_SWEEP_WHY_SWEEP_TIME);
-        write_record(sweep);
+        pl_sweep_record_write(sweep);
     }
-    *next_ns = sweep->closed_s == 0 && sweep->end_ns < *next_ns ? sweep->end_ns : *next_ns;
+    lower(next_ns, sweep->closed_s == 0 ? sweep->end_ns : PL_DEADLINE_NEVER);
     if (sweep->lost_ns != 0 && pl_deadline_passed(sweep->lost_ns)) {
         pl_sweep_fail(sweep, "the connection to a trial on another host ended: see whether its ssh was killed");
     }
-    *next_ns = sweep->lost_ns != 0 && sweep->lost_ns < *next_ns ? sweep->lost_ns : *next_ns;
+    lower(next_ns, sweep->lost_ns != 0 ? sweep->lost_ns : PL_DEADLINE_NEVER);
+    if (sweep->placing > 0 && sweep->stop_number != 0) {
+        if (pl_deadline_passed(sweep->stop_ns)) {
+            kill(-sweep->placing, SIGKILL);
+            sweep->stop_ns = PL_DEADLINE_NEVER;
+        }
+        lower(next_ns, sweep->stop_ns);
+    }
 }
 
-static bool any_waits(const struct pl_sweep *sweep)
+static size_t count_over(const struct pl_sweep *sweep)
 {
+    size_t over = 0;
+
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
-        if (!pl_sweep_is_over(&sweep->runs[i])) {
-            return true;
-        }
+        over += pl_sweep_is_over(&sweep->runs[i]);
     }
-    return false;
+    return over;
 }
 
 /* Begins the end when nothing runs and nothing is to run. */
@@ -388,11 +393,12 @@ static void check_end(struct pl_sweep *sweep)
     }
     if (sweep->stop_number != 0) {
         pl_log(PL_LOG_INFO, "the sweep was stopped; a job with the same checkpoints continues it");
-        if (sweep->failure_in_stop) {
-            pl_sweep_fail(sweep, "%s", sweep->failure_in_stop);
+        if (sweep->failure_in_stop.length > 0) {
+            pl_sweep_fail(sweep, "%s", sweep->failure_in_stop.data);
         }
         sweep->finishing = sweep->over = true;
-    } else if (sweep->full || (sweep->lost_ns == 0 && (sweep->closed_s > 0 || !any_waits(sweep)))) {
+    } else if (sweep->full ||
+               (sweep->lost_ns == 0 && (sweep->closed_s > 0 || count_over(sweep) == sweep->space->trials_count))) {
         sweep->finishing = sweep->untidy = true;
         pl_sweep_result_begin(sweep);
     }
@@ -402,8 +408,10 @@ static void check_end(struct pl_sweep *sweep)
 static void tick(struct pl_sweep *sweep, int64_t *next_ns)
 {
     take_signals(sweep);
-    for (size_t i = 0; i < all_slots(sweep); i++) {
-        if (run_in(sweep, i) && run_in(sweep, i)->pid == 0 && run_in(sweep, i)->link.fd < 0) {
+    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
+        const struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
+
+        if (run && run->pid == 0 && run->link.fd < 0) {
             end_trial(sweep, i);
         }
     }
@@ -416,38 +424,29 @@ static void tick(struct pl_sweep *sweep, int64_t *next_ns)
     if (sweep->stop_number == 0 && sweep->closed_s == 0 && sweep->lost_ns == 0 && !sweep->finishing && !sweep->full) {
         fill_slots(sweep);
     }
-    if (sweep->placing.is_on && sweep->stop_number != 0) {
-        if (pl_deadline_passed(sweep->stop_ns)) {
-            pl_sweep_result_abort(sweep);
-            sweep->stop_ns = PL_DEADLINE_NEVER;
-        }
-        *next_ns = sweep->stop_ns < *next_ns ? sweep->stop_ns : *next_ns;
-    }
     pl_sweep_result_tidy(sweep);
 }
 
 static enum pl_status await_events(struct pl_sweep *sweep, int64_t deadline_ns, struct pl_error *reterr)
 {
-    const size_t slots = all_slots(sweep);
+    const size_t slots = pl_sweep_hosts_slots(sweep);
     PL_AUTO_FREE struct pollfd *waits = pl_memory_new(slots + 1, sizeof(*waits), reterr);
 
-    if (!waits) {
-        return PL_MEMORY;
-    }
+    PL_TRY(waits ? PL_OK : PL_MEMORY);
     waits[slots] = (struct pollfd){.fd = sweep->signals->fd, .events = POLLIN};
     for (size_t i = 0; i < slots; i++) {
-        struct pl_sweep_run *run = run_in(sweep, i);
+        const struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
 
         waits[i] =
-            run ? (struct pollfd){.fd = run->link.fd, .events = pl_link_events(&run->link)} : (struct pollfd){.fd = -1};
+            (struct pollfd){.fd = run ? run->link.fd : -1, .events = run ? pl_link_events(&run->link) : (short)0};
     }
     if (poll(waits, (nfds_t)slots + 1, pl_deadline_poll_ms(deadline_ns)) < 0) {
         return errno == EINTR ? PL_OK : pl_error_errno(reterr, "poll");
     }
     for (size_t i = 0; i < slots; i++) {
         if (waits[i].revents != 0) {
-            pl_link_flush(&run_in(sweep, i)->link);
-            read_trial(sweep, run_in(sweep, i));
+            pl_link_flush(&pl_sweep_hosts_run_in(sweep, i)->link);
+            read_trial(sweep, pl_sweep_hosts_run_in(sweep, i));
         }
     }
     return PL_OK;
@@ -456,11 +455,8 @@ static enum pl_status await_events(struct pl_sweep *sweep, int64_t deadline_ns, 
 static void begin_times(struct pl_sweep *sweep)
 {
     const int64_t time_ns = sweep->job->settings.sweep_time_ns;
-    size_t over = 0;
+    const size_t over = count_over(sweep);
 
-    for (size_t i = 0; i < sweep->space->trials_count; i++) {
-        over += pl_sweep_is_over(&sweep->runs[i]);
-    }
     pl_log(PL_LOG_INFO, "sweep: %zu trials on %zu host%s%s%s%s", sweep->space->trials_count, sweep->hosts_count,
            sweep->hosts_count == 1 ? "" : "s", over > 0 ? "; continues with " : "", over > 0 ? sweep->folder : "",
            over > 0 ? "/trials.jsonl" : "");
@@ -500,11 +496,11 @@ static void close_sweep(struct pl_sweep *sweep)
     pl_sweep_hosts_close(sweep);
     for (size_t i = 0; sweep->runs && i < sweep->space->trials_count; i++) {
         pl_link_close(&sweep->runs[i].link);
-        free(sweep->runs[i].reason);
+        pl_text_done(&sweep->runs[i].reason);
     }
     pl_file_close_at(&sweep->lock_fd);
     pl_file_close_at(&sweep->room_fd);
-    free(sweep->failure_in_stop);
+    pl_text_done(&sweep->failure_in_stop);
     free(sweep->trial_program);
     free(sweep->slot_trials);
     free(sweep->removing);

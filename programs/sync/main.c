@@ -11,7 +11,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "entrypoint/verbs.h"
-#include "s3io/s3/s3_put.h"
+#include "s3io/s3/s3_client.h"
 #include "s3io/source.h"
 
 #include <errno.h>

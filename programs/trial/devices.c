@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds GPUs for a trial. */
-#include "programs/trial/devices.h"
+#include "programs/trial/trial.h"
 
 #include "base/file.h"
 
@@ -11,29 +11,24 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-static int count_words(const char *list)
+/* Lists the GPUs that this container sees, by the names that CUDA_VISIBLE_DEVICES has for them. */
+static enum pl_status list_gpus(const struct pl_job *job, struct pl_strv *gpus, struct pl_error *reterr)
 {
-    int count = 0;
+    const char *visible = pl_environment_get(job->process, "CUDA_VISIBLE_DEVICES");
 
-    for (const char *at = list; *at != '\0'; at += strcspn(at, ","), at += *at == ',') {
-        count += strcspn(at, ",") > 0;
+    if (job->gpus == 0 || !visible) {
+        for (int i = 0; i < job->gpus; i++) {
+            pl_strv_printf(gpus, "%d", i);
+        }
+        return pl_strv_check(gpus, reterr);
     }
-    return count;
-}
-
-/* Appends item number `index` of the list, or the index itself if there is no list. */
-static void append_device(const char *list, int index, struct pl_text *text)
-{
-    pl_text_append(text, text->length > 0 ? "," : "");
-    if (!list) {
-        pl_text_printf(text, "%d", index);
-        return;
+    for (size_t bytes; *visible != '\0'; visible += bytes + (visible[bytes] == ',')) {
+        bytes = strcspn(visible, ",");
+        if (bytes > 0) {
+            pl_strv_printf(gpus, "%.*s", (int)bytes, visible);
+        }
     }
-    for (; index > 0; list += strcspn(list, ","), list += *list == ',') {
-        index -= strcspn(list, ",") > 0;
-    }
-    list += strspn(list, ",");
-    pl_text_append_n(text, list, strcspn(list, ","));
+    return pl_strv_check(gpus, reterr);
 }
 
 /* Returns whether no other trial has the GPU. Its descriptor stays open: the lock ends with this process. */
@@ -57,34 +52,31 @@ static enum pl_status take(int folder_fd, int index, bool *ret_taken, struct pl_
 enum pl_status pl_trial_devices_take(const struct pl_job *job, int gpus, int slot, struct pl_text *visible,
                                      struct pl_error *reterr)
 {
-    const char *list = pl_environment_get(job->process, "CUDA_VISIBLE_DEVICES");
-    const int count = job->gpus > 0 && list ? count_words(list) : job->gpus;
+    PL_AUTO_STRV struct pl_strv all = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
     PL_AUTO_CLOSE int folder_fd = -1;
-    int found = 0;
+    int count, found = 0;
 
+    PL_TRY(list_gpus(job, &all, reterr));
+    count = (int)all.count;
     if (gpus > count) {
         return pl_error_set(reterr, PL_INVALID, "the trial asks for %d GPUs, and host %.200s has %d", gpus,
                             job->current_host, count);
     }
-    if (slot >= 0) {
-        for (int i = 0; i < gpus; i++) {
-            append_device(list, (slot * gpus + i) % count, visible);
-        }
-        return pl_text_check(visible, reterr);
-    }
     pl_text_printf(&folder, "%s/sweep", job->paths.base);
     PL_TRY(pl_text_check(&folder, reterr));
-    folder_fd = open(pl_text_string(&folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder_fd < 0 || flock(folder_fd, LOCK_EX) != 0) { /* one trial chooses at a time */
-        return pl_error_errno(reterr, "lock '%s'", pl_text_string(&folder));
+    if (slot < 0) {
+        folder_fd = open(pl_text_string(&folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (folder_fd < 0 || flock(folder_fd, LOCK_EX) != 0) { /* one trial chooses at a time */
+            return pl_error_errno(reterr, "lock '%s'", pl_text_string(&folder));
+        }
     }
     for (int i = 0; i < count && found < gpus; i++) {
-        bool taken = false;
+        bool taken = true;
 
-        PL_TRY(take(folder_fd, i, &taken, reterr));
+        PL_TRY(slot < 0 ? take(folder_fd, i, &taken, reterr) : PL_OK);
         if (taken) {
-            append_device(list, i, visible);
+            pl_text_printf(visible, "%s%s", found > 0 ? "," : "", all.items[slot < 0 ? i : (slot * gpus + i) % count]);
             found++;
         }
     }

@@ -21,10 +21,7 @@
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/verbs.h"
-#include "programs/trial/devices.h"
-#include "programs/trial/folder.h"
-#include "programs/trial/model.h"
-#include "programs/trial/mounts.h"
+#include "programs/trial/trial.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
+#include <sys/param.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -56,8 +53,7 @@ struct trial {
     int64_t number, gpus, cpus, processes, slot; /* -1: not named */
     struct pl_strv hyperparameters;
     struct pl_trial_folder folder;
-    int folder_fd, checkpoints_fd, output_fd; /* opened before the mounts hide these directories */
-    bool own_tree, fresh;                     /* fresh: it began without checkpoints */
+    bool own_tree, fresh; /* fresh: it began without checkpoints */
     struct pl_trial_shared shared;
     struct pl_pattern *pattern;
     struct pl_text lines[2]; /* unfinished ones, of stdout and stderr */
@@ -74,7 +70,7 @@ static void search(struct trial *trial, struct pl_text *line)
     trial->has_value = trial->has_value || status == PL_OK;
     if (status == PL_LIMIT && !trial->given_up) {
         trial->given_up = true;
-        pl_log(PL_LOG_WARNING, "trial %d: the metric's regular expression '%.200s': %s", (int)trial->number,
+        pl_log(PL_LOG_WARNING, "trial %d: the metric's regular expression '%.200s': %s", trial->folder.number,
                trial->metric, error.cause);
     }
     pl_text_clear(line);
@@ -107,29 +103,19 @@ static enum pl_status set_number(struct pl_environment *environment, const char 
     return pl_environment_set(environment, name, text, reterr);
 }
 
-/* Limits the threads of libraries that would start one for every CPU of the host. */
-static enum pl_status set_threads(const struct trial *trial, struct pl_environment *environment,
-                                  struct pl_error *reterr)
-{
-    static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
-    const int64_t threads = trial->cpus / trial->processes;
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
-        if (!pl_environment_get(environment, variables[i])) {
-            PL_TRY(set_number(environment, variables[i], threads > 0 ? (double)threads : 1, reterr));
-        }
-    }
-    return PL_OK;
-}
-
 /* The whole container's CPUs and GPUs where the options name none. */
 static enum pl_status set_devices(const struct trial *trial, struct pl_environment *environment,
                                   struct pl_error *reterr)
 {
+    static const char *const threads[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+    const int64_t share = trial->cpus / trial->processes;
     PL_AUTO_TEXT struct pl_text visible = PL_TEXT_NONE;
 
-    if (trial->cpus > 0) {
-        PL_TRY(set_threads(trial, environment, reterr));
+    /* libraries would start a thread for every CPU of the host */
+    for (size_t i = 0; trial->cpus > 0 && i < PL_ARRAY_ITEMS(threads); i++) {
+        if (!pl_environment_get(environment, threads[i])) {
+            PL_TRY(set_number(environment, threads[i], share > 0 ? (double)share : 1, reterr));
+        }
     }
     if (trial->gpus >= 0) {
         PL_TRY(pl_trial_devices_take(trial->job, (int)trial->gpus, (int)trial->slot, &visible, reterr));
@@ -162,10 +148,8 @@ static enum pl_status set_port(struct pl_environment *environment, struct pl_err
 static double stop_s(const struct pl_job *job)
 {
     const double whole_s = (double)job->settings.stop_ns / (double)PL_NS_PER_S;
-    const double own_s =
-        whole_s - STOP_EARLIER_S > whole_s * STOP_SHARE ? whole_s - STOP_EARLIER_S : whole_s * STOP_SHARE;
 
-    return own_s > STOP_LEAST_S ? own_s : STOP_LEAST_S;
+    return MAX(STOP_LEAST_S, MAX(whole_s - STOP_EARLIER_S, whole_s * STOP_SHARE));
 }
 
 static enum pl_status make_environment(const struct trial *trial, struct pl_environment **ret_environment,
@@ -184,61 +168,12 @@ static enum pl_status make_environment(const struct trial *trial, struct pl_envi
     PL_TRY(pl_environment_set(environment, "SAGEMAKER_BASE_DIR", trial->own_tree ? job->paths.base : trial->folder.base,
                               reterr));
     PL_TRY(pl_environment_set(environment, "PACELINE_INSTALL", "0", reterr)); /* the job has installed all */
-    PL_TRY(set_number(environment, "PACELINE_TRIAL", (double)trial->number, reterr));
+    PL_TRY(set_number(environment, "PACELINE_TRIAL", (double)trial->folder.number, reterr));
     PL_TRY(set_number(environment, "PACELINE_STOP_S", stop_s(job), reterr));
     PL_TRY(set_port(environment, reterr));
     PL_TRY(set_devices(trial, environment, reterr));
     *ret_environment = PL_TAKE(environment);
     return PL_OK;
-}
-
-/* Whether files of an earlier trial with the number are left. */
-static bool has_files(const struct pl_trial_folder *folder)
-{
-    return access(folder->checkpoints, F_OK) == 0 || access(folder->model, F_OK) == 0 ||
-           access(folder->output_data, F_OK) == 0;
-}
-
-/* Takes the folder of the trial's number, or the first number that is free. */
-static enum pl_status take_folder(struct trial *trial, struct pl_error *reterr)
-{
-    const bool named = trial->number >= 0;
-    enum pl_status status = PL_LIMIT;
-
-    for (trial->number = named ? trial->number : 0; status != PL_OK; trial->number++) {
-        pl_trial_folder_done(&trial->folder);
-        PL_TRY(pl_trial_folder_name(trial->job, trial->checkpoints, (int)trial->number, &trial->folder, reterr));
-        status = pl_trial_folder_lock(&trial->folder, &trial->folder_fd, reterr);
-        if (status == PL_OK && !named && has_files(&trial->folder)) {
-            rmdir(trial->folder.base);
-            pl_file_close_at(&trial->folder_fd);
-            status = PL_LIMIT;
-        }
-        if (status == PL_OK) {
-            return PL_OK;
-        }
-        if (named || status != PL_LIMIT || trial->number == NUMBERS) {
-            return status;
-        }
-    }
-    return status;
-}
-
-static enum pl_status open_folder(const char *path, int *ret_fd, struct pl_error *reterr)
-{
-    *ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '%s'", path);
-}
-
-static bool is_empty(const char *path)
-{
-    PL_AUTO_DIRECTORY DIR *directory = opendir(path);
-    const struct dirent *entry = directory ? readdir(directory) : NULL;
-
-    while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)) {
-        entry = readdir(directory);
-    }
-    return !entry;
 }
 
 /* Makes the trial's folders, and this process's /opt/ml that of the trial. */
@@ -250,14 +185,12 @@ static enum pl_status make_tree(struct trial *trial, struct pl_error *reterr)
                                        .hyperparameters = &trial->hyperparameters};
 
     trial->own_tree = kind.own_tree;
-    pl_log(PL_LOG_DEBUG, "trial %d %s%s", (int)trial->number,
+    pl_log(PL_LOG_DEBUG, "trial %d %s%s", trial->folder.number,
            trial->own_tree ? "has folders of its own by mounts"
                            : "shares the job's folders, because the system allows no mounts: ",
            trial->own_tree ? "" : error.cause);
+    trial->fresh = access(trial->folder.checkpoints, F_OK) != 0; /* an empty folder was removed */
     PL_TRY(pl_trial_folder_make(trial->job, &trial->folder, &kind, reterr));
-    PL_TRY(open_folder(trial->checkpoints, &trial->checkpoints_fd, reterr));
-    PL_TRY(open_folder(trial->job->paths.output_data, &trial->output_fd, reterr));
-    trial->fresh = is_empty(trial->folder.checkpoints);
     pl_trial_shared_note(trial->job, &trial->shared);
     return trial->own_tree ? pl_trial_mounts_make(trial->job, &trial->folder, reterr) : PL_OK;
 }
@@ -285,7 +218,7 @@ static enum pl_status run_program(struct trial *trial, const struct pl_signals *
     options.setup.environment = pl_environment_strings(environment);
     options.setup.cwd = trial->own_tree ? job->paths.base : trial->folder.base;
     if (trial->linked) {
-        snprintf(tag, sizeof(tag), "[trial %d] ", (int)trial->number);
+        snprintf(tag, sizeof(tag), "[trial %d] ", trial->folder.number);
         options.tag = tag;
     }
     pl_shim_run(&options, signals, &trial->link, ret_report);
@@ -295,14 +228,33 @@ static enum pl_status run_program(struct trial *trial, const struct pl_signals *
     return PL_OK;
 }
 
-/* Sends how the trial has ended: completed, failed, or wrong, which ends the sweep. */
-static void send_result(struct trial *trial, const struct pl_exit_report *exit_report)
+/* Tells the sweep how the trial has ended: completed, failed, or wrong, which ends the sweep. */
+static void send_result(struct trial *trial, const char *state, int code, bool model, const char *reason)
+{
+    char value[32] = "", code_text[16];
+
+    if (trial->has_value) {
+        snprintf(value, sizeof(value), "%.17g", trial->value);
+    }
+    snprintf(code_text, sizeof(code_text), "%d", code);
+    if (PL_LINK_SEND(&trial->link, PL_FRAME_MESSAGE, NULL, "result", state, code_text, value, trial->fresh ? "1" : "0",
+                     model ? "1" : "0", reason) == PL_OK) {
+        pl_link_drain(&trial->link, PL_DEADLINE_NEVER);
+    }
+}
+
+static int code_of(const struct pl_exit_report *exit_report)
+{
+    return exit_report->signalled ? 128 + exit_report->code : exit_report->code;
+}
+
+/* Tells the sweep what the trial has left. */
+static void report_end(struct trial *trial, const struct pl_exit_report *exit_report)
 {
     const char *model = trial->own_tree ? trial->job->paths.model : trial->folder.model;
     const char *state = pl_exit_report_ok(exit_report) ? "completed" : "failed";
     PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
-    char value[32] = "", code[16];
     bool empty = true;
 
     if (!pl_exit_report_ok(exit_report)) {
@@ -317,44 +269,10 @@ static void send_result(struct trial *trial, const struct pl_exit_report *exit_r
     if (!trial->own_tree && pl_trial_shared_check(trial->job, &trial->shared, &error) != PL_OK) {
         state = "wrong";
         pl_text_clear(&reason);
-        pl_text_printf(&reason, "while trial %d ran, %s", (int)trial->number, error.cause);
+        pl_text_printf(&reason, "while trial %d ran, %s", trial->folder.number, error.cause);
     }
-    if (trial->has_value) {
-        snprintf(value, sizeof(value), "%.17g", trial->value);
-    }
-    snprintf(code, sizeof(code), "%d", exit_report->signalled ? 128 + exit_report->code : exit_report->code);
     pl_text_mask(reason.data, reason.length);
-    if (PL_LINK_SEND(&trial->link, PL_FRAME_MESSAGE, NULL, "result", state, code, value, trial->fresh ? "1" : "0",
-                     empty ? "0" : "1", pl_text_string(&reason)) == PL_OK) {
-        pl_link_drain(&trial->link, PL_DEADLINE_NEVER);
-    }
-}
-
-/* Tells the sweep why the trial did not start. */
-static void send_failure(struct trial *trial, const struct pl_error *error)
-{
-    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
-
-    if (PL_LINK_SEND(&trial->link, PL_FRAME_MESSAGE, NULL, "result", "failed", "1", "", "0", "0",
-                     pl_error_text(error, text, sizeof(text))) == PL_OK) {
-        pl_link_drain(&trial->link, PL_DEADLINE_NEVER);
-    }
-}
-
-/* Removes what the trial does not need any more: its configuration, and output and checkpoints if they are empty. */
-static void remove_folders(const struct trial *trial)
-{
-    char name[32];
-
-    if (trial->own_tree) { /* its mount point is in the trial's folder */
-        umount2(trial->job->paths.output_data, MNT_DETACH);
-    }
-    snprintf(name, sizeof(name), "trial-%04d", (int)trial->number);
-    unlinkat(trial->output_fd, name, AT_REMOVEDIR);
-    unlinkat(trial->checkpoints_fd, name, AT_REMOVEDIR);
-    snprintf(name, sizeof(name), "trial-%04d.model", (int)trial->number);
-    unlinkat(trial->checkpoints_fd, name, AT_REMOVEDIR);
-    pl_file_remove_tree(trial->folder.base);
+    send_result(trial, state, code_of(exit_report), !empty, pl_text_string(&reason));
 }
 
 /* Makes standard input's socket the link, and /dev/null standard input. */
@@ -379,13 +297,16 @@ static enum pl_status run(struct trial *trial, const struct pl_signals *signals,
     PL_TRY(pl_text_check(&root, reterr));
     trial->checkpoints = trial->checkpoints ? trial->checkpoints : pl_text_string(&root);
     PL_TRY(trial->metric ? pl_pattern_new(trial->metric, &trial->pattern, reterr) : PL_OK);
-    PL_TRY(take_folder(trial, reterr));
+    PL_TRY(pl_trial_folder_take(trial->job, trial->checkpoints, (int)trial->number, &trial->folder, reterr));
     status = make_tree(trial, reterr);
     status = status == PL_OK ? run_program(trial, signals, exit_report, reterr) : status;
     if (status == PL_OK && trial->linked) {
-        send_result(trial, exit_report);
+        report_end(trial, exit_report);
     }
-    remove_folders(trial);
+    if (trial->own_tree) {
+        pl_trial_mounts_undo(trial->job);
+    }
+    pl_trial_folder_remove(&trial->folder);
     return status;
 }
 
@@ -426,17 +347,15 @@ static enum pl_status read_options(struct trial *trial, int argc, char **argv, b
             *numbers[option] = (int64_t)number;
         }
     }
-    return status == PL_END ? PL_OK : status;
+    return status == PL_END ? pl_strv_check(&trial->hyperparameters, reterr) : status;
 }
 
-static enum pl_status open_job(struct trial *trial, const struct pl_environment *environment, char **self_at, int count,
+static enum pl_status open_job(struct trial *trial, const struct pl_environment *environment, char **self_at,
                                char **words, struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
 
-    for (int i = 0; i < count; i++) {
-        pl_strv_add(&command, words[i]);
-    }
+    pl_strv_add_list(&command, (const char *const *)words);
     PL_TRY(trial->linked ? open_link(trial, reterr) : PL_OK);
     PL_TRY(pl_companion_find_paceline(self_at, reterr));
     return pl_job_new(environment, *self_at, &command, &trial->job, reterr);
@@ -452,11 +371,10 @@ int main(int argc, char **argv)
                           .slot = -1,
                           .processes = 1,
                           .hyperparameters = PL_STRV_NONE,
-                          .folder_fd = -1,
-                          .checkpoints_fd = -1,
-                          .output_fd = -1};
+                          .folder = PL_TRIAL_FOLDER_NONE};
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
     struct pl_signals signals = PL_SIGNALS_NONE;
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     struct pl_error error = PL_ERROR_NONE;
     bool help = false;
     enum pl_status status;
@@ -473,15 +391,15 @@ int main(int argc, char **argv)
     }
     status = pl_environment_new(&environment, &error);
     status = status == PL_OK ? pl_signals_open(&signals, &error) : status;
-    status = status == PL_OK ? open_job(&trial, environment, &self, argc - optind, argv + optind, &error) : status;
+    status = status == PL_OK ? open_job(&trial, environment, &self, argv + optind, &error) : status;
     status = status == PL_OK ? run(&trial, &signals, &exit_report, &error) : status;
     if (status != PL_OK) {
         if (trial.linked) {
-            send_failure(&trial, &error);
+            send_result(&trial, "failed", EXIT_FAILURE, false, pl_error_text(&error, text, sizeof(text)));
         } else {
             pl_log_error(&error, "trial");
         }
         return EXIT_FAILURE;
     }
-    return exit_report.signalled ? 128 + exit_report.code : exit_report.code;
+    return code_of(&exit_report);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The private parts of a plan: plan.c is its life, plan_seal.c its seal, plan_memory.c what both need: layout and
- * memory of the values. Optimizer and checkpoints use the functions below. Internal to runtime/.
+ * The private parts of a plan: plan.c is its life, plan_seal.c its seal, with layout and memory of the values.
+ * Optimizer and checkpoints use the functions below. Internal to runtime/.
  */
 #ifndef PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H
 #define PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H

@@ -108,9 +108,11 @@ enum pl_status pl_communicators_add(struct pl_service *service, const void *hand
 {
     PL_AUTO_FREE int32_t *own = NULL;
     const void *communicator;
-    int ranks = 0;
+    struct pl_service_set world;
+    int ranks;
 
-    PL_TRY(pl_service_set_size(service, 0, &ranks, reterr));
+    PL_TRY(pl_service_get_set(service, 0, &world, NULL, 0, reterr));
+    ranks = world.size;
     own = pl_memory_new((size_t)ranks + 1, sizeof(int32_t), reterr);
     if (!own) {
         return PL_MEMORY;

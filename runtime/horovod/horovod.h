@@ -80,7 +80,8 @@ int horovod_cross_size(void);
 int horovod_is_homogeneous(void);
 
 /**
- * Starts rank 0's file, see timeline.h; returns 0 on the other ranks. HOROVOD_ERROR_OTHER: the file could not be made.
+ * Starts rank 0's file, see pl_timeline_start(); returns 0 on the other ranks. HOROVOD_ERROR_OTHER: the file could not
+ * be made.
  */
 int horovod_start_timeline(const char *path, bool mark_cycles);
 int horovod_stop_timeline(void);

@@ -7,7 +7,6 @@
 #include "device/device_private.h"
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
-#include "runtime/horovod/timeline.h"
 #include "runtime/start_private.h"
 
 #include <stdatomic.h>
@@ -226,14 +225,14 @@ int horovod_remove_process_set(int set)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_service *service = pl_state_hold();
     enum pl_status status = PL_OK;
+    struct pl_service_set found;
     bool dynamic;
-    int size;
 
     if (!service) {
         return HOROVOD_ERROR_INIT;
     }
     dynamic = is_dynamic();
-    if (dynamic && pl_service_set_size(service, set, &size, NULL) != PL_OK) {
+    if (dynamic && pl_service_get_set(service, set, &found, NULL, 0, NULL) != PL_OK) {
         set = HOROVOD_ERROR_UNKNOWN_SET;
     } else if (dynamic) {
         status = pl_service_remove_set(service, set, &error);
@@ -252,34 +251,38 @@ int horovod_remove_process_set(int set)
     return set;
 }
 
-int horovod_process_set_size(int set)
+/* See pl_service_get_set(): describes `set`, and returns 0, or Horovod's error. */
+static int get_set(int set, struct pl_service_set *ret_set, int *ret_ranks, int count)
 {
     struct pl_service *service = pl_state_hold();
-    int size = HOROVOD_ERROR_UNKNOWN_SET;
+    enum pl_status status;
 
     if (!service) {
         return HOROVOD_ERROR_INIT;
     }
-    (void)!pl_service_set_size(service, set, &size, NULL);
+    status = pl_service_get_set(service, set, ret_set, ret_ranks, count, NULL);
     pl_state_release();
-    room.ranks = size;
-    return size;
+    return status == PL_OK ? 0 : HOROVOD_ERROR_UNKNOWN_SET;
+}
+
+int horovod_process_set_size(int set)
+{
+    struct pl_service_set found;
+    int error = get_set(set, &found, NULL, 0);
+
+    room.ranks = error ? error : found.size;
+    return room.ranks;
 }
 
 int horovod_process_set_rank(int set)
 {
-    struct pl_service *service = pl_state_hold();
-    int rank = HOROVOD_ERROR_UNKNOWN_SET, size;
+    struct pl_service_set found;
+    int error = get_set(set, &found, NULL, 0);
 
-    if (!service) {
-        return HOROVOD_ERROR_INIT;
+    if (error) {
+        return error;
     }
-    if (pl_service_set_size(service, set, &size, NULL) == PL_OK &&
-        pl_service_set_rank(service, set, &rank, NULL) != PL_OK) {
-        rank = HOROVOD_ERROR_FOREIGN_SET;
-    }
-    pl_state_release();
-    return rank;
+    return found.rank < 0 ? HOROVOD_ERROR_FOREIGN_SET : found.rank;
 }
 
 int horovod_process_set_included(int set)
@@ -314,15 +317,9 @@ void horovod_process_set_ids(int *ret_sets)
 
 int horovod_process_set_ranks(int set, int *ret_ranks)
 {
-    struct pl_service *service = pl_state_hold();
-    enum pl_status status;
+    struct pl_service_set found;
 
-    if (!service) {
-        return HOROVOD_ERROR_INIT;
-    }
-    status = pl_service_set_ranks(service, set, ret_ranks, room.ranks, NULL);
-    pl_state_release();
-    return status == PL_OK ? 0 : HOROVOD_ERROR_UNKNOWN_SET;
+    return get_set(set, &found, ret_ranks, room.ranks);
 }
 
 int horovod_comm_process_set(const void *communicator)

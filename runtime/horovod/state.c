@@ -12,7 +12,6 @@
 #include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "runtime/compare_lines.h"
-#include "runtime/horovod/timeline.h"
 #include "runtime/start_private.h"
 
 #include <limits.h>
@@ -288,10 +287,22 @@ static enum pl_status find_drivers(struct pl_world *world, struct pl_error *rete
     return PL_OK;
 }
 
-static enum pl_status start(const struct pl_state_members *members, struct pl_error *reterr)
+/* What follows the start of the runtime. */
+static enum pl_status start_service(const struct pl_runtime *runtime, struct pl_service **ret_service,
+                                    struct pl_error *reterr)
 {
     const struct pl_named_options options = {
         .join_divisor = PL_NAMED_DIVIDE_BY_SIZE, .strict_join = true, .observer = pl_timeline_observer()};
+
+    PL_TRY(state.job ? check_launcher(runtime, reterr) : PL_OK);
+    PL_TRY(start_timeline(runtime, reterr));
+    PL_TRY(read_follows(runtime, reterr));
+    PL_TRY(find_drivers(pl_runtime_world(runtime), reterr));
+    return pl_service_new(pl_runtime_world(runtime), &options, ret_service, reterr);
+}
+
+static enum pl_status start(const struct pl_state_members *members, struct pl_error *reterr)
+{
     struct pl_bootstrap *bootstrap = NULL;
     struct pl_runtime *runtime = NULL;
     struct pl_service *service = NULL;
@@ -303,20 +314,8 @@ static enum pl_status start(const struct pl_state_members *members, struct pl_er
     state.pid = getpid();
     PL_TRY(find_members(members, &bootstrap, reterr));
     status = pl_runtime_start_unlimited(bootstrap ? bootstrap : state.job, &runtime, reterr);
-    if (status == PL_OK && state.job) {
-        status = check_launcher(runtime, reterr);
-    }
     if (status == PL_OK) {
-        status = start_timeline(runtime, reterr);
-    }
-    if (status == PL_OK) {
-        status = read_follows(runtime, reterr);
-    }
-    if (status == PL_OK) {
-        status = find_drivers(pl_runtime_world(runtime), reterr);
-    }
-    if (status == PL_OK) {
-        status = pl_service_new(pl_runtime_world(runtime), &options, &service, reterr);
+        status = start_service(runtime, &service, reterr);
     }
     if (status != PL_OK) {
         state.failed = true;

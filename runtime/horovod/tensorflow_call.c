@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run of a kernel: submits its tensors, and calls TensorFlow's callback when the last operation has ended. */
 #include "base/memory.h"
-#include "runtime/horovod/arguments.h"
-#include "runtime/horovod/factors.h"
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
+#include "runtime/horovod/submission.h"
 #include "runtime/horovod/tensorflow_done.h"
 #include "runtime/horovod/tensorflow_kernel.h"
 
@@ -18,13 +17,6 @@ static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
 
 struct tensor {
     struct TF_Tensor *input, *output; /* held while the operation uses them */
-    struct pl_factors factors;
-};
-
-/* The tensors of one submission, which end together. */
-struct part {
-    struct pl_completion completion;
-    struct call *call;
 };
 
 struct call {
@@ -33,13 +25,16 @@ struct call {
     struct pl_tensorflow_done done;
     atomic_size_t left; /* number of submissions that have not ended, plus one while there may be more */
     bool failed;        /* the call failed before all tensors were submitted; TensorFlow has the error */
-    int ranks;
     size_t tensor_count, part_count;
     struct tensor *tensors;
-    struct part *parts;
-    struct pl_named_result *results; /* [tensor_count] */
-    struct pl_named_op *ops;         /* [tensor_count], used during the submission */
+    struct pl_submission **parts; /* one for each variable, or one for all tensors */
 };
+
+/* Returns the operation on tensor `at`. */
+static struct pl_named_op *op_of(const struct call *call, int at)
+{
+    return call->kernel->in_place ? &call->parts[at]->ops[0] : &call->parts[0]->ops[at];
+}
 
 static int code_of(enum pl_status status)
 {
@@ -159,7 +154,7 @@ static bool describe(struct call *call, const struct TF_Tensor *tensor, struct p
     }
     op->dims = 0;
     for (int i = 0; i < count; i++) {
-        pl_arguments_dimension(op, (uint64_t)tf->Dim(tensor, i));
+        pl_submission_dimension(op, (uint64_t)tf->Dim(tensor, i));
     }
     return true;
 }
@@ -168,7 +163,7 @@ static bool describe(struct call *call, const struct TF_Tensor *tensor, struct p
 static bool take_input(struct call *call, int at, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[at];
-    struct pl_named_op *op = &call->ops[at];
+    struct pl_named_op *op = op_of(call, at);
 
     tf->GetInput(call->context, at, &tensor->input, status);
     if (!is_ok(call, status) || !describe(call, tensor->input, op)) {
@@ -182,7 +177,7 @@ static bool take_input(struct call *call, int at, struct TF_Status *status)
 static bool take_reduced(struct call *call, int at, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[at];
-    struct pl_named_op *op = &call->ops[at];
+    struct pl_named_op *op = op_of(call, at);
     int64_t dims[MAX_DIMS];
     int count, forwarded = -1;
 
@@ -210,7 +205,7 @@ static bool take_reduced(struct call *call, int at, struct TF_Status *status)
 static bool take_broadcast(struct call *call, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[0];
-    struct pl_named_op *op = &call->ops[0];
+    struct pl_named_op *op = op_of(call, 0);
     int64_t dims[MAX_DIMS];
     int count;
 
@@ -247,7 +242,7 @@ static void copy_tensor(struct TF_OpKernelContext *context, struct TF_Tensor *fr
 static bool take_variable(struct call *call, int at, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[at];
-    struct pl_named_op *op = &call->ops[at];
+    struct pl_named_op *op = op_of(call, at);
 
     tf->GetInputTensorFromVariable(call->context, at, false, false, false, copy_tensor, &tensor->output, status);
     if (!is_ok(call, status)) {
@@ -260,14 +255,13 @@ static bool take_variable(struct call *call, int at, struct TF_Status *status)
     if (call->kernel->has_reference) {
         tf->OpKernelContext_ForwardRefInputToRefOutput(call->context, at, at);
     }
-    op->name = call->kernel->variables[at];
     op->recv = tf->TensorData(tensor->output);
     op->send = op->recv;
     return describe(call, tensor->output, op);
 }
 
-/* Reads the number of rows for each rank from the second input. The caller frees `*ret_rows`. */
-static bool take_splits(struct call *call, uint64_t **ret_rows, struct TF_Status *status)
+/* Reads the number of rows for each rank from the second input. */
+static void take_splits(struct call *call, struct TF_Status *status)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct TF_Tensor *splits = NULL;
@@ -275,18 +269,15 @@ static bool take_splits(struct call *call, uint64_t **ret_rows, struct TF_Status
 
     tf->GetInput(call->context, 1, &splits, status);
     if (!is_ok(call, status)) {
-        return false;
+        return;
     }
-    taken = pl_arguments_splits(tf->TensorData(splits), sizeof(int32_t), (uint64_t)tf->TensorElementCount(splits),
-                                call->kernel->set, call->ranks, ret_rows, &error);
+    taken = pl_submission_split(call->parts[0], call->kernel->set, tf->TensorData(splits), sizeof(int32_t),
+                                (uint64_t)tf->TensorElementCount(splits), &error);
     tf->DeleteTensor(splits);
     if (taken != PL_OK) {
         fail_by(call->context, taken, &error);
         call->failed = true;
-        return false;
     }
-    call->ops[0].splits = *ret_rows;
-    return true;
 }
 
 /* Fills in the operation on tensor `at`, without its name. */
@@ -308,44 +299,50 @@ static bool take(struct call *call, int at, struct TF_Status *status)
     }
 }
 
-/* Allocates memory for the kernel's tensors. Returns false if there is none. */
-static bool make_room(struct call *call)
+/* Allocates memory for the kernel's tensors, with operations like `op` on them. */
+static enum pl_status make_room(struct call *call, const struct pl_named_op *op, int ranks, struct pl_error *reterr)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
+    size_t tensors = kernel->op == PL_TENSORFLOW_JOIN ? 0 : (size_t)kernel->tensors;
+    size_t parts = kernel->in_place ? tensors : 1, each = kernel->in_place ? 1 : tensors;
 
-    call->tensor_count = kernel->op == PL_TENSORFLOW_JOIN ? 0 : (size_t)kernel->tensors;
-    call->part_count = kernel->in_place ? (size_t)kernel->tensors : 1;
-    call->tensors = calloc(call->tensor_count + 1, sizeof(*call->tensors));
-    call->parts = calloc(call->part_count + 1, sizeof(*call->parts));
-    call->results = calloc(call->tensor_count + 1, sizeof(*call->results));
-    call->ops = calloc(call->tensor_count + 1, sizeof(*call->ops));
-    return call->tensors && call->parts && call->results && call->ops;
+    call->tensors = pl_memory_new(tensors + 1, sizeof(*call->tensors), reterr);
+    call->parts = pl_memory_new(parts + 1, sizeof(*call->parts), reterr);
+    if (!call->tensors || !call->parts) {
+        return PL_MEMORY;
+    }
+    call->tensor_count = tensors;
+    while (call->part_count < parts) {
+        struct pl_submission *part = pl_submission_new(op, each, reterr);
+
+        if (!part) {
+            return PL_MEMORY;
+        }
+        part->owner = call;
+        part->completion.ranks = ranks;
+        call->parts[call->part_count++] = part;
+    }
+    return PL_OK;
 }
 
 /* Releases tensors and results, unless a message may still access them. */
 static void release(struct call *call)
 {
-    for (size_t i = 0; call->parts && i < call->part_count; i++) {
-        if (call->parts[i].completion.has_leaked) {
-            return;
-        }
+    bool good = true;
+
+    for (size_t i = 0; i < call->part_count; i++) {
+        good = pl_submission_free(call->parts[i]) && good;
     }
-    for (size_t i = 0; call->tensors && i < call->tensor_count; i++) {
+    for (size_t i = 0; i < call->tensor_count && good; i++) {
         if (call->tensors[i].input) {
             tf->DeleteTensor(call->tensors[i].input);
         }
         if (call->tensors[i].output) {
             tf->DeleteTensor(call->tensors[i].output);
         }
-        pl_factors_done(&call->tensors[i].factors);
-    }
-    for (size_t i = 0; call->results && i < call->tensor_count; i++) {
-        pl_named_result_done(&call->results[i]);
     }
     free(call->tensors);
     free(call->parts);
-    free(call->results);
-    free(call->ops);
 }
 
 /* Makes a new output of `bytes` bytes with a copy of `data`. */
@@ -366,7 +363,7 @@ static bool give(struct call *call, int at, int type, const int64_t *dims, int c
 
 static bool give_rows(struct call *call, int at, struct TF_Status *status)
 {
-    const struct pl_named_result *result = &call->results[at];
+    const struct pl_named_result *result = &call->parts[0]->results[at];
     const struct TF_Tensor *input = call->tensors[at].input;
     int64_t dims[MAX_DIMS];
     int count = dims_of(input, dims);
@@ -377,12 +374,11 @@ static bool give_rows(struct call *call, int at, struct TF_Status *status)
 
 static bool give_received(struct call *call, struct TF_Status *status)
 {
-    const int64_t ranks = call->ranks;
+    const int64_t ranks = call->parts[0]->completion.ranks;
     size_t bytes = (size_t)ranks * sizeof(int32_t);
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_FREE int32_t *rows = pl_memory_new((size_t)ranks, sizeof(*rows), &error);
-    const uint64_t *came = call->results[0].rows_of_rank;
-    enum pl_status taken = rows ? pl_arguments_received(came, call->ranks, sizeof(*rows), rows, &error) : PL_MEMORY;
+    enum pl_status taken = rows ? pl_submission_received(call->parts[0], sizeof(*rows), rows, &error) : PL_MEMORY;
 
     if (taken != PL_OK) {
         fail_by(call->context, taken, &error);
@@ -394,17 +390,18 @@ static bool give_received(struct call *call, struct TF_Status *status)
 static void give_all(struct call *call)
 {
     struct TF_Status *status = tf->NewStatus();
-    const int32_t last = call->parts[0].completion.last_joined_rank;
     bool good = true;
 
-    for (size_t i = 0; i < call->tensor_count; i++) {
-        pl_factors_after(&call->tensors[i].factors, &call->results[i]);
+    for (size_t i = 0; i < call->part_count; i++) {
+        pl_submission_finish(call->parts[i]);
     }
     if (call->kernel->op == PL_TENSORFLOW_JOIN) {
+        const int32_t last = call->parts[0]->completion.last_joined_rank;
+
         good = give(call, 0, TF_INT32, NULL, 0, &last, sizeof(last), status);
     }
-    for (size_t i = 0; i < call->tensor_count && good && call->results[i].data; i++) {
-        good = give_rows(call, (int)i, status);
+    for (size_t i = 0; i < call->tensor_count && !call->kernel->in_place && good; i++) {
+        good = !call->parts[0]->results[i].data || give_rows(call, (int)i, status);
     }
     if (good && call->kernel->op == PL_TENSORFLOW_ALLTOALL) {
         give_received(call, status);
@@ -417,9 +414,11 @@ static void finish(struct call *call)
 {
     bool failed = call->failed;
 
-    for (size_t i = 0; i < call->part_count && call->parts && !failed; i++) {
-        if (call->parts[i].completion.status != PL_OK) {
-            fail_by(call->context, call->parts[i].completion.status, &call->parts[i].completion.error);
+    for (size_t i = 0; i < call->part_count && !failed; i++) {
+        const struct pl_completion *completion = &call->parts[i]->completion;
+
+        if (completion->status != PL_OK) {
+            fail_by(call->context, completion->status, &completion->error);
             failed = true;
         }
     }
@@ -441,71 +440,57 @@ static void drop(struct call *call)
 /* Runs in the thread that drives the service. */
 static void part_ended(struct pl_completion *completion)
 {
-    drop(((struct part *)(void *)completion)->call);
+    drop(((struct pl_submission *)(void *)completion)->owner);
 }
 
-/* Submits part `at`: one variable, or all tensors. */
+/* Submits part `at`. */
 static enum pl_status submit_part(struct call *call, struct pl_service *service, size_t at, struct pl_error *reterr)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
-    struct pl_completion *completion = &call->parts[at].completion;
+    struct pl_submission *part = call->parts[at];
     enum pl_status status;
 
-    call->parts[at].call = call;
-    completion->call = part_ended;
-    completion->results = &call->results[at];
-    completion->ranks = call->ranks;
+    part->completion.call = part_ended;
     atomic_fetch_add(&call->left, 1);
-    if (kernel->op == PL_TENSORFLOW_JOIN) {
-        status = pl_service_submit_join(service, completion, reterr);
-    } else if (kernel->grouped) {
-        status = pl_service_submit_group(service, kernel->set, kernel->name, call->ops, call->tensor_count, completion,
-                                         reterr);
-    } else {
-        status = pl_service_submit(service, kernel->set, &call->ops[at], completion, reterr);
-    }
+    status =
+        kernel->op == PL_TENSORFLOW_JOIN
+            ? pl_service_submit_join(service, &part->completion, reterr)
+            : pl_submission_start(part, service, kernel->set, kernel->in_place ? kernel->variables[at] : kernel->name,
+                                  kernel->grouped, reterr);
     if (status != PL_OK) {
         atomic_fetch_sub(&call->left, 1);
     }
     return status;
 }
 
-/* Prepares the fields that all operations of the kernel have in common. */
+/* Prepares what all operations of the kernel have in common. */
 static enum pl_status prepare(struct call *call, struct pl_service *service, struct pl_error *reterr)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
-    struct pl_named_op op = {.kind = kernel->kind, .name = kernel->name};
+    struct pl_named_op op = {.kind = kernel->kind};
+    struct pl_service_set set;
 
-    if (!make_room(call)) {
-        return pl_error_set(reterr, PL_MEMORY, "out of memory for %d tensors", kernel->tensors);
-    }
-    PL_TRY(pl_service_set_size(service, kernel->set, &call->ranks, reterr));
+    PL_TRY(pl_service_get_set(service, kernel->set, &set, NULL, 0, reterr));
     if (kernel->kind == PL_ALLREDUCE || kernel->kind == PL_REDUCE_SCATTER) {
-        pl_arguments_reduce(&op, kernel->reduction, (double)kernel->prescale, (double)kernel->postscale);
+        pl_submission_reduce(&op, kernel->reduction, (double)kernel->prescale, (double)kernel->postscale);
     }
     if (kernel->kind == PL_BROADCAST) {
-        PL_TRY(pl_arguments_root(service, kernel->set, kernel->root, &op.root, reterr));
+        PL_TRY(pl_submission_root(service, kernel->set, kernel->root, &op.root, reterr));
     }
-    for (size_t i = 0; i < call->tensor_count; i++) {
-        call->ops[i] = op;
-    }
-    return PL_OK;
+    return make_room(call, &op, set.size, reterr);
 }
 
 static void submit(struct call *call, struct pl_service *service)
 {
     struct TF_Status *state = tf->NewStatus();
     struct pl_error error = PL_ERROR_NONE;
-    uint64_t *rows = NULL;
     enum pl_status status = prepare(call, service, &error);
 
     for (size_t i = 0; i < call->tensor_count && status == PL_OK && !call->failed; i++) {
-        if (take(call, (int)i, state)) {
-            status = pl_factors_before(&call->tensors[i].factors, &call->ops[i], &error);
-        }
+        take(call, (int)i, state);
     }
     if (call->kernel->op == PL_TENSORFLOW_ALLTOALL && status == PL_OK && !call->failed) {
-        (void)!take_splits(call, &rows, state);
+        take_splits(call, state);
     }
     for (size_t i = 0; i < call->part_count && status == PL_OK && !call->failed; i++) {
         status = submit_part(call, service, i, &error);
@@ -514,7 +499,6 @@ static void submit(struct call *call, struct pl_service *service)
         fail_by(call->context, status, &error);
         call->failed = true;
     }
-    free(rows);
     tf->DeleteStatus(state);
 }
 

@@ -2,7 +2,7 @@
 /* Reads a TensorFlow kernel's attributes when its node is made. */
 #include "runtime/horovod/tensorflow_kernel.h"
 
-#include "runtime/horovod/arguments.h"
+#include "runtime/horovod/submission.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static void name_kernel(struct TF_OpKernelConstruction *construction, struct pl_
     while (start > 0 && name.data[start - 1] != '/') {
         start--;
     }
-    pl_arguments_name(NULL, name.data + start, name.length - start, kernel->name);
+    pl_submission_name(NULL, name.data + start, name.length - start, kernel->name);
 }
 
 /* Makes the name "<kernel>_<variable>". The variable's name is changed to a valid name of TensorFlow. Without memory
@@ -98,7 +98,7 @@ static void name_variable(struct pl_tensorflow_kernel *kernel, int at, const cha
     if (length == 0) {
         end = start + (size_t)sprintf(full + start, "%d", at);
     }
-    pl_arguments_name(NULL, full, end, kernel->variables[at]);
+    pl_submission_name(NULL, full, end, kernel->variables[at]);
     free(full);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Horovod's timeline: events become lines of JSON in a text, and a thread writes the text to the file. */
-#include "runtime/horovod/timeline.h"
+#include "runtime/horovod/state.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "runtime/trace_events.h"
+#include "runtime/trace_ring.h"
 
 #include <ctype.h>
 #include <errno.h>

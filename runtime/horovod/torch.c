@@ -6,10 +6,9 @@
 #include "runtime/horovod/torch_tensor.h"
 
 #include "base/dtype.h"
-#include "runtime/horovod/arguments.h"
-#include "runtime/horovod/factors.h"
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
+#include "runtime/horovod/submission.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +18,27 @@ enum { HANDLE_CHAINS = 1024, TEXT_BYTES = 1100 };
 /* How a function is called. */
 enum { ONE = 0, GROUPED = 1 << 0, ON_GPU = 1 << 1 };
 
+/* What a function of Horovod's is asked for. */
+struct request {
+    struct pl_named_op op;
+    const char *kind; /* Horovod's name of the operation, before that of the tensor */
+    PyObject *name;
+    int set;
+    int how;
+    PyObject *splits, *received; /* ALLTOALL: the rows for each rank, and the tensor for those that came */
+};
+
 /* What a call has submitted, until the program has waited for it. */
 struct handle {
-    struct pl_completion completion;
+    struct pl_submission *submission;
     long number;
     struct handle *next;
-    enum pl_kind kind;
-    bool is_join;               /* no operation: `kind` means nothing */
+    bool is_join;               /* no operation, but the rank's end */
     PyObject *inputs, *outputs; /* kept alive */
     PyObject *targets;          /* where what `outputs` get is copied to, or None: nowhere; NULL: none is copied */
     PyObject *received;         /* ALLTOALL: the tensor for the numbers of rows that came */
     bool listed;                /* inputs, outputs and targets are sequences */
     int gpu;                    /* the GPU whose stream follows it; -1: the host waits */
-    size_t count;
-    struct pl_factors *factors; /* [count]; NULL: there are none */
-    struct pl_named_result results[];
 };
 
 /* Guarded by the interpreter's lock. */
@@ -53,10 +58,15 @@ static PyObject *raise_error(PyObject *type, const struct pl_error *error)
     return NULL;
 }
 
-static PyObject *raise_uninitialised(void)
+/* The service, until pl_state_release(); NULL, with an exception: there is none. */
+static struct pl_service *hold(void)
 {
-    PyErr_SetString(PyExc_RuntimeError, "Horovod has not been initialized; use hvd.init().");
-    return NULL;
+    struct pl_service *service = pl_state_hold();
+
+    if (!service) {
+        PyErr_SetString(PyExc_RuntimeError, "Horovod has not been initialized; use hvd.init().");
+    }
+    return service;
 }
 
 /* Horovod's name of the operation, with what it does before it; NULL: none was given. */
@@ -65,21 +75,14 @@ static const char *name_of(PyObject *given, const char *kind, char name[PL_NAMED
     Py_ssize_t length = PyBytes_Check(given) ? PyBytes_Size(given) : 0;
     const char *text = length > 0 ? PyBytes_AsString(given) : NULL;
 
-    return text ? pl_arguments_name(kind, text, (size_t)length, name) : NULL;
+    return text ? pl_submission_name(kind, text, (size_t)length, name) : NULL;
 }
 
 static void handle_free(struct handle *handle)
 {
-    if (handle->completion.has_leaked) {
+    if (!pl_submission_free(handle->submission)) {
         return; /* with the tensors and what is sent in their place */
     }
-    for (size_t i = 0; i < handle->count; i++) {
-        pl_named_result_done(&handle->results[i]);
-        if (handle->factors) {
-            pl_factors_done(&handle->factors[i]);
-        }
-    }
-    free(handle->factors);
     Py_XDECREF(handle->inputs);
     Py_XDECREF(handle->outputs);
     Py_XDECREF(handle->targets);
@@ -87,29 +90,31 @@ static void handle_free(struct handle *handle)
     free(handle);
 }
 
-static struct handle *handle_new(enum pl_kind kind, size_t count, PyObject *inputs, PyObject *outputs)
+/* Py_XNewRef() of later Pythons. */
+static PyObject *keep(PyObject *object)
 {
-    struct handle *handle = calloc(1, sizeof(*handle) + count * sizeof(struct pl_named_result));
+    Py_XINCREF(object);
+    return object;
+}
 
-    if (!handle) {
+/* For `count` operations like `op`; NULL, with an exception: there is no memory. */
+static struct handle *handle_new(const struct pl_named_op *op, size_t count)
+{
+    struct handle *handle = calloc(1, sizeof(*handle));
+
+    if (!handle || !(handle->submission = pl_submission_new(op, count, NULL))) {
+        free(handle);
         PyErr_NoMemory();
         return NULL;
     }
-    handle->kind = kind;
     handle->gpu = -1;
-    handle->count = count;
-    handle->completion.results = handle->results;
-    Py_XINCREF(inputs);
-    Py_XINCREF(outputs);
-    handle->inputs = inputs;
-    handle->outputs = outputs;
     return handle;
 }
 
 /* Frees what streams of the program followed and has ended. */
 static void free_followed(struct pl_service *service)
 {
-    while (torch.followed && (!service || pl_service_is_done(service, &torch.followed->completion))) {
+    while (torch.followed && pl_service_is_done(service, &torch.followed->submission->completion)) {
         struct handle *handle = torch.followed;
 
         torch.followed = handle->next;
@@ -134,9 +139,10 @@ static void enter(struct handle *handle)
     *chain = handle;
 }
 
-/* The end of a call: the number of `handle`, or the error. */
+/* The end of a call that holds the service and has submitted: the number of `handle`, or the error. */
 static PyObject *give_number(struct handle *handle, enum pl_status status, const struct pl_error *error)
 {
+    pl_state_release();
     if (status != PL_OK) {
         handle_free(handle);
         return raise_error(status == PL_INVALID ? PyExc_ValueError : PyExc_RuntimeError, error);
@@ -166,11 +172,43 @@ static struct handle **find(PyObject *arguments)
     return at;
 }
 
-/* Of an ALLTOALL: the tensor for the numbers of rows that come, and how many ranks the set has. */
-struct received {
-    PyObject *tensor;
-    int ranks;
-};
+/* Bytes of an integer of the tensor `splits`; 0, with an exception: they are none. */
+static size_t split_bytes(PyObject *splits)
+{
+    enum pl_dtype dtype;
+
+    if (!pl_torch_tensor_dtype(splits, &dtype)) {
+        return 0;
+    }
+    if (dtype != PL_INT32 && dtype != PL_INT64) {
+        PyErr_Format(PyExc_ValueError, "splits are int32 or int64, not %s", pl_dtype_text(dtype));
+        return 0;
+    }
+    return dtype == PL_INT32 ? sizeof(int32_t) : sizeof(int64_t);
+}
+
+/* Reads the numbers in `splits`, one a rank of the set. Horovod takes splits on a GPU too, and a column of a matrix. */
+static bool read_splits(struct pl_submission *submission, int set, PyObject *splits)
+{
+    bool was_far = false;
+    PyObject *packed = pl_torch_tensor_pack(splits, false, &was_far);
+    size_t bytes = packed ? split_bytes(packed) : 0;
+    struct pl_named_op shape = {.dims = 0};
+    struct pl_error error = PL_ERROR_NONE;
+    void *data = NULL;
+    bool good = bytes > 0 && pl_torch_tensor_shape(packed, &shape) && pl_torch_tensor_pointer(packed, &data);
+
+    submission->completion.ranks = horovod_process_set_size(set);
+    if (good && shape.dims != 1) {
+        PyErr_SetString(PyExc_RuntimeError, "splits have one dimension");
+        good = false;
+    } else if (good && pl_submission_split(submission, set, data, bytes, shape.shape[0], &error) != PL_OK) {
+        raise_error(PyExc_RuntimeError, &error);
+        good = false;
+    }
+    Py_XDECREF(packed);
+    return good;
+}
 
 /* Resizes the output of a REDUCE_SCATTER in a GPU's memory to this rank's rows; the set must keep its ranks. */
 static bool make_room(const struct pl_named_op *op, PyObject *tensor, PyObject *output, int set,
@@ -186,81 +224,76 @@ static bool make_room(const struct pl_named_op *op, PyObject *tensor, PyObject *
     return pl_torch_tensor_resize(output, rows / (uint64_t)ranks + ((uint64_t)rank < rows % (uint64_t)ranks), tensor);
 }
 
-/* Submit one operation, or as a group those on the lists of `staged`, which may differ in shape and type. */
-static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject *name, int set,
-                               const struct pl_torch_staged *staged, const struct received *received, bool listed,
-                               bool grouped)
+/* Completes operation `at` of the submission, with the GPU of its tensors in `*gpu` if they are on one. */
+static bool take(struct handle *handle, const struct request *request, Py_ssize_t at, int *gpu)
 {
-    Py_ssize_t count = listed ? PyList_Size(staged->tensor) : 1;
-    struct pl_error error = PL_ERROR_NONE;
-    char text[PL_NAMED_MAX_NAME_BYTES];
-    enum pl_status status = PL_OK;
-    struct pl_named_op *ops;
-    struct pl_service *service;
-    struct handle *handle;
-    int gpu = -1;
+    PyObject *tensor = pl_torch_member(handle->inputs, handle->listed, at);
+    PyObject *output = pl_torch_member(handle->outputs, handle->listed, at);
+    struct pl_named_op *op = &handle->submission->ops[at];
+    void *send = NULL;
+    bool good = tensor && output;
 
-    if (count < 0) {
-        return NULL;
+    if (op->memory == PL_MEMORY_DEVICE) {
+        good = good && pl_torch_place(op, tensor, output, gpu);
     }
-    ops = calloc((size_t)count + 1, sizeof(*ops));
-    handle = ops ? handle_new(op.kind, (size_t)count, staged->tensor, staged->output) : NULL;
-    if (!handle) {
-        free(ops);
-        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    good = good && pl_torch_tensor_pointer(tensor, &send) && pl_torch_tensor_shape(tensor, op);
+    if (op->kind == PL_REDUCE_SCATTER && op->memory == PL_MEMORY_DEVICE) {
+        good = good && make_room(op, tensor, output, request->set, &handle->submission->completion);
     }
-    handle->listed = listed;
-    Py_XINCREF(staged->target);
-    handle->targets = staged->target;
-    if (received) {
-        Py_INCREF(received->tensor);
-        handle->received = received->tensor;
-        handle->completion.ranks = received->ranks;
+    if (request->how & GROUPED) { /* Horovod's Python has looked at the first one's type */
+        good = good && pl_torch_tensor_dtype(tensor, &op->dtype);
     }
-    if (op.scaled && !(handle->factors = calloc((size_t)count + 1, sizeof(*handle->factors)))) {
-        PyErr_NoMemory();
-    }
-    for (Py_ssize_t i = 0; i < count && status == PL_OK && !PyErr_Occurred(); i++) {
-        PyObject *tensor = pl_torch_member(staged->tensor, listed, i),
-                 *output = pl_torch_member(staged->output, listed, i);
-        void *send = NULL;
+    good = good && pl_torch_tensor_pointer(output, &op->recv);
+    op->send = send;
+    Py_XDECREF(tensor);
+    Py_XDECREF(output);
+    return good;
+}
 
-        ops[i] = op;
-        if (tensor && output && (op.memory != PL_MEMORY_DEVICE || pl_torch_place(&ops[i], tensor, output, &gpu)) &&
-            pl_torch_tensor_pointer(tensor, &send) && pl_torch_tensor_shape(tensor, &ops[i]) &&
-            (op.kind != PL_REDUCE_SCATTER || ops[i].memory != PL_MEMORY_DEVICE ||
-             make_room(&ops[i], tensor, output, set, &handle->completion))) {
-            ops[i].send = send;
-            (void)(pl_torch_tensor_pointer(output, &ops[i].recv) && grouped &&
-                   pl_torch_tensor_dtype(tensor, &ops[i].dtype));
-            status = handle->factors && ops[i].memory != PL_MEMORY_DEVICE && !PyErr_Occurred()
-                         ? pl_factors_before(&handle->factors[i], &ops[i], &error)
-                         : PL_OK;
-        }
-        Py_XDECREF(tensor);
-        Py_XDECREF(output);
-    }
-    service = PyErr_Occurred() ? NULL : pl_state_hold();
-    if (!service) {
-        handle_free(handle);
-        free(ops);
-        return PyErr_Occurred() ? NULL : raise_uninitialised();
-    }
+/* Starts what `handle` has taken, in the memory of `gpu`; -1: all of it is the host's. */
+static enum pl_status start(struct handle *handle, const struct request *request, struct pl_service *service, int gpu,
+                            struct pl_error *reterr)
+{
+    char name[PL_NAMED_MAX_NAME_BYTES];
+
     free_followed(service);
     handle->gpu = pl_state_follows() ? gpu : -1;
-    handle->completion.lost = handle->gpu >= 0 ? pl_state_lost : NULL;
-    ops[0].name = name_of(name, kind, text);
-    if (status == PL_OK && gpu >= 0) {
-        status = pl_service_use_device(service, gpu, &error);
+    handle->submission->completion.lost = handle->gpu >= 0 ? pl_state_lost : NULL;
+    if (gpu >= 0) {
+        PL_TRY(pl_service_use_device(service, gpu, reterr));
     }
-    if (status == PL_OK) {
-        status = grouped ? pl_service_submit_group(service, set, ops[0].name, ops, (size_t)count, &handle->completion,
-                                                   &error)
-                         : pl_service_submit(service, set, &ops[0], &handle->completion, &error);
+    return pl_submission_start(handle->submission, service, request->set, name_of(request->name, request->kind, name),
+                               request->how & GROUPED, reterr);
+}
+
+/* Submits one operation, or as a group those on the lists of `staged`, which may differ in shape and type. */
+static PyObject *submit_staged(const struct request *request, const struct pl_torch_staged *staged, bool listed)
+{
+    Py_ssize_t count = listed ? PyList_Size(staged->tensor) : 1;
+    struct handle *handle = count < 0 ? NULL : handle_new(&request->op, (size_t)count);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_service *service;
+    bool good;
+    int gpu = -1;
+
+    if (!handle) {
+        return NULL;
     }
-    pl_state_release();
-    free(ops);
-    return give_number(handle, status, &error);
+    handle->inputs = keep(staged->tensor);
+    handle->outputs = keep(staged->output);
+    handle->targets = keep(staged->target);
+    handle->received = keep(request->received);
+    handle->listed = listed;
+    good = !request->splits || read_splits(handle->submission, request->set, request->splits);
+    for (Py_ssize_t i = 0; i < count && good; i++) {
+        good = take(handle, request, i, &gpu);
+    }
+    service = good ? hold() : NULL;
+    if (!service) {
+        handle_free(handle);
+        return NULL;
+    }
+    return give_number(handle, start(handle, request, service, gpu, &error), &error);
 }
 
 static bool warn_of_copies(const char *why, const char *kind)
@@ -288,27 +321,26 @@ static bool find_place(const struct pl_named_op *op, const char **ret_why)
 
 /* Horovod's Python has looked at one tensor, a group's first, which is contiguous and lies in host memory but for
  * ON_GPU; the others may lie anywhere. */
-static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
-                        PyObject *outputs, const struct received *received, int how)
+static PyObject *submit(struct request *request, PyObject *tensors, PyObject *outputs)
 {
-    bool grouped = how & GROUPED, was_far = false, stays = false;
+    const struct pl_torch_staged own = {tensors, outputs, NULL};
+    bool grouped = request->how & GROUPED, was_far = false, stays = false;
     const char *why = NULL;
     PyObject *number = NULL;
     struct pl_torch_staged all;
 
-    if (how == ONE) {
-        all = (struct pl_torch_staged){tensors, outputs, NULL};
-        return submit_staged(op, kind, name, set, &all, received, false, false);
+    if (request->how == ONE) {
+        return submit_staged(request, &own, false);
     }
-    if (how & ON_GPU) {
-        stays = find_place(&op, &why);
+    if (request->how & ON_GPU) {
+        stays = find_place(&request->op, &why);
     }
-    op.memory = stays ? PL_MEMORY_DEVICE : PL_MEMORY_HOST;
+    request->op.memory = stays ? PL_MEMORY_DEVICE : PL_MEMORY_HOST;
     all = (struct pl_torch_staged){PyList_New(0), PyList_New(0), PyList_New(0)};
     if (all.tensor && all.output && all.target &&
-        pl_torch_stage_all(&all, tensors, outputs, &op, kind, grouped, &was_far) &&
-        (!was_far || warn_of_copies(why, op.op == PL_ADASUM ? "Adasum" : kind))) {
-        number = submit_staged(op, kind, name, set, &all, received, true, grouped);
+        pl_torch_stage_all(&all, tensors, outputs, &request->op, request->kind, grouped, &was_far) &&
+        (!was_far || warn_of_copies(why, request->op.op == PL_ADASUM ? "Adasum" : request->kind))) {
+        number = submit_staged(request, &all, true);
     }
     Py_XDECREF(all.target);
     Py_XDECREF(all.output);
@@ -319,148 +351,93 @@ static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name,
 /* (tensor, output, divisor, name, op, prescale, postscale, set); the divisor is 1 but for ROCm. */
 static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, int how)
 {
-    struct pl_named_op op = {.kind = PL_ALLREDUCE, .dtype = dtype};
-    PyObject *tensor, *output, *name;
+    struct request request = {.op = {.kind = PL_ALLREDUCE, .dtype = dtype}, .how = how};
+    PyObject *tensor, *output;
     double prescale, postscale;
-    int divisor, number, set;
+    int divisor, number;
 
-    if (!PyArg_ParseTuple(arguments, "OOiOiddi", &tensor, &output, &divisor, &name, &number, &prescale, &postscale,
-                          &set)) {
+    if (!PyArg_ParseTuple(arguments, "OOiOiddi", &tensor, &output, &divisor, &request.name, &number, &prescale,
+                          &postscale, &request.set)) {
         return NULL;
     }
-    pl_arguments_reduce(&op, number, prescale, postscale);
-    return submit(op, how & GROUPED ? "grouped_allreduce" : "allreduce", name, set, tensor, output, NULL, how);
+    pl_submission_reduce(&request.op, number, prescale, postscale);
+    request.kind = how & GROUPED ? "grouped_allreduce" : "allreduce";
+    return submit(&request, tensor, output);
 }
 
 /* (tensor, output, name, op, set, prescale, postscale) */
 static PyObject *reducescatter(PyObject *arguments, enum pl_dtype dtype, int how)
 {
-    struct pl_named_op op = {.kind = PL_REDUCE_SCATTER, .dtype = dtype};
-    PyObject *tensor, *output, *name;
+    struct request request = {.op = {.kind = PL_REDUCE_SCATTER, .dtype = dtype}, .how = how};
+    PyObject *tensor, *output;
     double prescale, postscale;
-    int number, set;
+    int number;
 
-    if (!PyArg_ParseTuple(arguments, "OOOiidd", &tensor, &output, &name, &number, &set, &prescale, &postscale)) {
+    if (!PyArg_ParseTuple(arguments, "OOOiidd", &tensor, &output, &request.name, &number, &request.set, &prescale,
+                          &postscale)) {
         return NULL;
     }
-    pl_arguments_reduce(&op, number, prescale, postscale);
-    return submit(op, how & GROUPED ? "grouped_reducescatter" : "reducescatter", name, set, tensor, output, NULL, how);
+    pl_submission_reduce(&request.op, number, prescale, postscale);
+    request.kind = how & GROUPED ? "grouped_reducescatter" : "reducescatter";
+    return submit(&request, tensor, output);
 }
 
 /* (tensor, output, name, set) */
 static PyObject *allgather(PyObject *arguments, enum pl_dtype dtype, int how)
 {
-    struct pl_named_op op = {.kind = PL_ALLGATHER, .dtype = dtype};
-    PyObject *tensor, *output, *name;
-    int set;
+    struct request request = {.op = {.kind = PL_ALLGATHER, .dtype = dtype}, .how = how};
+    PyObject *tensor, *output;
 
-    if (!PyArg_ParseTuple(arguments, "OOOi", &tensor, &output, &name, &set)) {
+    if (!PyArg_ParseTuple(arguments, "OOOi", &tensor, &output, &request.name, &request.set)) {
         return NULL;
     }
-    return submit(op, how & GROUPED ? "grouped_allgather" : "allgather", name, set, tensor, output, NULL, how);
+    request.kind = how & GROUPED ? "grouped_allgather" : "allgather";
+    return submit(&request, tensor, output);
 }
 
 /* The place of the job's rank `root` in the set; false, with an exception: it is no member. */
 static bool root_in_set(int root, int set, int *ret_root)
 {
-    struct pl_service *service = pl_state_hold();
+    struct pl_service *service = hold();
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
     if (!service) {
-        raise_uninitialised();
         return false;
     }
-    status = pl_arguments_root(service, set, root, ret_root, &error);
+    status = pl_submission_root(service, set, root, ret_root, &error);
     pl_state_release();
     if (status != PL_OK) {
         raise_error(PyExc_RuntimeError, &error);
-        return false;
     }
-    return true;
+    return status == PL_OK;
 }
 
 /* (tensor, output, root, name, set) */
 static PyObject *broadcast(PyObject *arguments, enum pl_dtype dtype, int how)
 {
-    struct pl_named_op op = {.kind = PL_BROADCAST, .dtype = dtype};
-    PyObject *tensor, *output, *name;
-    int root, set;
+    struct request request = {.op = {.kind = PL_BROADCAST, .dtype = dtype}, .kind = "broadcast", .how = how};
+    PyObject *tensor, *output;
+    int root;
 
-    if (!PyArg_ParseTuple(arguments, "OOiOi", &tensor, &output, &root, &name, &set) ||
-        !root_in_set(root, set, &op.root)) {
+    if (!PyArg_ParseTuple(arguments, "OOiOi", &tensor, &output, &root, &request.name, &request.set) ||
+        !root_in_set(root, request.set, &request.op.root)) {
         return NULL;
     }
-    return submit(op, "broadcast", name, set, tensor, output, NULL, how);
-}
-
-/* Bytes of an integer of the tensor `splits`; 0, with an exception: they are none. */
-static size_t split_bytes(PyObject *splits)
-{
-    enum pl_dtype dtype;
-
-    if (!pl_torch_tensor_dtype(splits, &dtype)) {
-        return 0;
-    }
-    if (dtype != PL_INT32 && dtype != PL_INT64) {
-        PyErr_Format(PyExc_ValueError, "splits are int32 or int64, not %s", pl_dtype_text(dtype));
-        return 0;
-    }
-    return dtype == PL_INT32 ? sizeof(int32_t) : sizeof(int64_t);
-}
-
-/* The numbers in `splits`, one a rank of the set; `*ret_splits` NULL: there are none, the rows are equal parts. */
-static bool read_packed_splits(PyObject *splits, int set, int ranks, uint64_t **ret_splits)
-{
-    size_t bytes = split_bytes(splits);
-    struct pl_named_op shape = {.dims = 0};
-    struct pl_error error = PL_ERROR_NONE;
-    void *data = NULL;
-
-    if (bytes == 0 || !pl_torch_tensor_shape(splits, &shape) || !pl_torch_tensor_pointer(splits, &data)) {
-        return false;
-    }
-    if (shape.dims != 1) {
-        PyErr_SetString(PyExc_RuntimeError, "splits have one dimension");
-        return false;
-    }
-    if (pl_arguments_splits(data, bytes, shape.shape[0], set, ranks, ret_splits, &error) != PL_OK) {
-        raise_error(PyExc_RuntimeError, &error);
-        return false;
-    }
-    return true;
-}
-
-/* Those of a tensor wherever it lies: Horovod takes splits on a GPU too, and a column of a matrix. */
-static bool read_splits(PyObject *splits, int set, int ranks, uint64_t **ret_splits)
-{
-    bool was_far = false;
-    PyObject *packed = pl_torch_tensor_pack(splits, false, &was_far);
-    bool good = packed && read_packed_splits(packed, set, ranks, ret_splits);
-
-    Py_XDECREF(packed);
-    return good;
+    return submit(&request, tensor, output);
 }
 
 /* (tensor, splits, output, received, name, set) */
 static PyObject *alltoall(PyObject *arguments, enum pl_dtype dtype, int how)
 {
-    struct pl_named_op op = {.kind = PL_ALLTOALL, .dtype = dtype};
-    PyObject *tensor, *splits, *output, *name, *number = NULL;
-    struct received received;
-    uint64_t *rows = NULL;
-    int set;
+    struct request request = {.op = {.kind = PL_ALLTOALL, .dtype = dtype}, .kind = "alltoall", .how = how};
+    PyObject *tensor, *output;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOOi", &tensor, &splits, &output, &received.tensor, &name, &set)) {
+    if (!PyArg_ParseTuple(arguments, "OOOOOi", &tensor, &request.splits, &output, &request.received, &request.name,
+                          &request.set)) {
         return NULL;
     }
-    received.ranks = horovod_process_set_size(set);
-    if (read_splits(splits, set, received.ranks, &rows)) {
-        op.splits = rows;
-        number = submit(op, "alltoall", name, set, tensor, output, &received, how);
-    }
-    free(rows);
-    return number;
+    return submit(&request, tensor, output);
 }
 
 /* (output, device): when all ranks have joined, the last one's number is in the int32 tensor `output`. */
@@ -469,33 +446,25 @@ static PyObject *join(PyObject *module, PyObject *arguments)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_service *service;
     struct handle *handle;
-    enum pl_status status;
     PyObject *output;
     int device;
 
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "Oi", &output, &device)) {
+    if (!PyArg_ParseTuple(arguments, "Oi", &output, &device) || !(handle = handle_new(NULL, 0))) {
         return NULL;
     }
-    handle = handle_new(PL_BARRIER, 0, NULL, output);
-    if (handle) {
-        handle->is_join = true;
-    }
-    service = handle ? pl_state_hold() : NULL;
+    handle->is_join = true;
+    handle->outputs = keep(output);
+    service = hold();
     if (!service) {
-        if (!handle) {
-            return NULL;
-        }
         handle_free(handle);
-        return raise_uninitialised();
+        return NULL;
     }
     if (device >= 0 && !pl_state_why_copied()) {
         /* it may take part in sums of the others on GPUs; where it cannot, those say so */
         (void)!pl_service_use_device(service, device, NULL);
     }
-    status = pl_service_submit_join(service, &handle->completion, &error);
-    pl_state_release();
-    return give_number(handle, status, &error);
+    return give_number(handle, pl_service_submit_join(service, &handle->submission->completion, &error), &error);
 }
 
 /* (set) */
@@ -505,21 +474,18 @@ static PyObject *barrier(PyObject *module, PyObject *arguments)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_service *service;
     struct handle *handle;
-    enum pl_status status;
     int set;
 
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "i", &set)) {
+    if (!PyArg_ParseTuple(arguments, "i", &set) || !(handle = handle_new(&op, 1))) {
         return NULL;
     }
-    service = pl_state_hold();
+    service = hold();
     if (!service) {
-        return raise_uninitialised();
+        handle_free(handle);
+        return NULL;
     }
-    handle = handle_new(PL_BARRIER, 1, NULL, NULL);
-    status = handle ? pl_service_submit(service, set, &op, &handle->completion, &error) : PL_MEMORY;
-    pl_state_release();
-    return handle ? give_number(handle, status, &error) : NULL;
+    return give_number(handle, pl_submission_start(handle->submission, service, set, NULL, false, &error), &error);
 }
 
 /* (handle): 1 when a wait would not block. */
@@ -535,7 +501,7 @@ static PyObject *poll(PyObject *module, PyObject *arguments)
     }
     service = pl_state_hold();
     if (service) {
-        done = pl_service_poll(service, &(*at)->completion);
+        done = pl_service_poll(service, &(*at)->submission->completion);
         pl_state_release();
     }
     return PyLong_FromLong(done);
@@ -576,32 +542,22 @@ static bool fill(PyObject *output, PyObject *input, struct pl_named_result *resu
     Py_END_ALLOW_THREADS return true;
 }
 
-/* The rows that came from each rank, into a tensor in host memory, as long as one for each has room. */
-static bool fill_packed_received(PyObject *received, const struct pl_named_result *result, int ranks)
-{
-    struct pl_error error = PL_ERROR_NONE;
-    size_t bytes = split_bytes(received);
-    void *data = NULL;
-
-    if (bytes == 0 || !pl_torch_tensor_resize(received, (uint64_t)ranks, NULL) ||
-        !pl_torch_tensor_pointer(received, &data)) {
-        return false;
-    }
-    if (pl_arguments_received(result->rows_of_rank, ranks, bytes, data, &error) != PL_OK) {
-        raise_error(PyExc_RuntimeError, &error);
-        return false;
-    }
-    return true;
-}
-
-/* The same, into a tensor that lies where the splits do. */
-static bool fill_received(PyObject *received, const struct pl_named_result *result, int ranks)
+/* The rows that came from each rank, into a tensor that lies where the splits do and gets room for them. */
+static bool fill_received(PyObject *received, const struct pl_submission *submission)
 {
     bool was_far = false;
     PyObject *packed = pl_torch_tensor_pack(received, false, &was_far); /* `received` itself where it lies there */
-    bool good = packed && fill_packed_received(packed, result, ranks) &&
-                (packed == received || pl_torch_tensor_unpack(received, packed, true));
+    size_t bytes = packed ? split_bytes(packed) : 0;
+    struct pl_error error = PL_ERROR_NONE;
+    void *data = NULL;
+    bool good = bytes > 0 && pl_torch_tensor_resize(packed, (uint64_t)submission->completion.ranks, NULL) &&
+                pl_torch_tensor_pointer(packed, &data);
 
+    if (good && pl_submission_received(submission, bytes, data, &error) != PL_OK) {
+        raise_error(PyExc_RuntimeError, &error);
+        good = false;
+    }
+    good = good && (packed == received || pl_torch_tensor_unpack(received, packed, true));
     Py_XDECREF(packed);
     return good;
 }
@@ -612,23 +568,25 @@ static bool fill_received(PyObject *received, const struct pl_named_result *resu
  */
 static bool fill_all(struct handle *handle)
 {
+    struct pl_submission *submission = handle->submission;
+    struct pl_named_result *results = submission->results;
     void *data = NULL;
     bool good = true;
 
     if (handle->is_join) {
         good = pl_torch_tensor_pointer(handle->outputs, &data);
         if (good) {
-            *(int32_t *)data = handle->completion.last_joined_rank;
+            *(int32_t *)data = submission->completion.last_joined_rank;
         }
         return good;
     }
-    for (size_t i = 0; i < handle->count && good && (handle->results[i].data || handle->targets); i++) {
+    for (size_t i = 0; i < submission->count && good && (results[i].data || handle->targets); i++) {
         PyObject *output = pl_torch_member(handle->outputs, handle->listed, (Py_ssize_t)i);
         PyObject *input = pl_torch_member(handle->inputs, handle->listed, (Py_ssize_t)i);
         PyObject *target = handle->targets ? pl_torch_member(handle->targets, handle->listed, (Py_ssize_t)i) : NULL;
-        bool made = handle->results[i].data;
+        bool made = results[i].data;
 
-        good = output && input && (!made || fill(output, input, &handle->results[i]));
+        good = output && input && (!made || fill(output, input, &results[i]));
         if (good && target && target != Py_None) {
             good = pl_torch_tensor_unpack(target, output, made);
         }
@@ -636,26 +594,26 @@ static bool fill_all(struct handle *handle)
         Py_XDECREF(output);
         Py_XDECREF(input);
     }
-    return good && handle->received ? fill_received(handle->received, &handle->results[0], handle->completion.ranks)
-                                    : good;
+    return good && (!handle->received || fill_received(handle->received, submission));
 }
 
 /* Waits for the end of `handle`, or only lets `stream` follow it: `*ret_done` is false then. */
 static enum pl_status wait_for(struct handle *handle, void *stream, bool *ret_done, struct pl_error *reterr)
 {
+    struct pl_completion *completion = &handle->submission->completion;
     struct pl_service *service = pl_state_hold();
     enum pl_status status;
 
     *ret_done = true;
     if (service) {
-        status = pl_service_follow(service, &handle->completion, stream, ret_done, reterr);
+        status = pl_service_follow(service, completion, stream, ret_done, reterr);
         pl_state_release();
     } else { /* everything ended when the service did */
-        status = handle->completion.status;
-        *reterr = handle->completion.error;
+        status = completion->status;
+        *reterr = completion->error;
     }
-    for (size_t i = 0; i < handle->count && status == PL_OK && handle->factors; i++) {
-        pl_factors_after(&handle->factors[i], &handle->results[i]);
+    if (status == PL_OK) {
+        pl_submission_finish(handle->submission);
     }
     return status;
 }
@@ -713,7 +671,7 @@ static PyObject *reset(PyObject *module, PyObject *arguments)
         while (*at) {
             struct handle *handle = *at;
 
-            if (service && !pl_service_poll(service, &handle->completion)) {
+            if (service && !pl_service_poll(service, &handle->submission->completion)) {
                 at = &handle->next;
                 continue;
             }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Torch's tensors by their Python attributes, so that one binary serves every torch; CPython's limited API, so that it
- * serves every Python from 3.8 on.
+ * serves every Python from 3.8 on. And what an operation works on: the tensors themselves, or copies of them that are
+ * contiguous or in other memory.
  *
  * Threads  those that hold the interpreter's lock.
  * Errors   false or NULL, with a Python exception.
- * Test     tests/integration/horovod.py
+ * Test     tests/integration/horovod.py, tests/integration/horovod_gpu.py
  */
 #ifndef PL_RUNTIME_HOROVOD_TORCH_TENSOR_H
 #define PL_RUNTIME_HOROVOD_TORCH_TENSOR_H
@@ -50,17 +51,6 @@ bool pl_torch_tensor_unpack(PyObject *tensor, PyObject *packed, bool resizes);
  * hand.
  */
 bool pl_torch_tensor_is_distinct(PyObject *tensor, bool *ret_distinct);
-
-/*
- * What an operation of the module for torch works on: the tensors themselves, or copies of them that are contiguous or
- * in other memory.
- *
- * Threads  those that hold the interpreter's lock.
- * Errors   false or NULL, with a Python exception.
- * Test     tests/integration/horovod.py, tests/integration/horovod_gpu.py
- */
-
-typedef struct _object PyObject; /* declared here because not every compiler here finds Python.h */
 
 /**
  * What an operation works on in place of a tensor and its output; `target`: the output, where it is to be copied there

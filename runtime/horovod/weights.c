@@ -20,7 +20,8 @@ static atomic_bool warned; /* warn only once: a program may make optimizers agai
 struct comparison {
     struct pl_completion completion;
     struct pl_named_result result; /* the checksum of each rank */
-    int set, rank;
+    int set;
+    struct pl_service_set found;
     uint64_t checksum;
     char *cure;
 };
@@ -74,7 +75,7 @@ static void compared(struct pl_completion *completion)
 {
     struct comparison *comparison = (struct comparison *)(void *)completion;
 
-    if (completion->status == PL_OK && comparison->rank == 0) {
+    if (completion->status == PL_OK && comparison->found.rank == 0) {
         report(comparison);
     }
     comparison_free(comparison);
@@ -96,7 +97,7 @@ static enum pl_status start(struct pl_service *service, const char *name, int se
     comparison->checksum = checksum;
     op.send = &comparison->checksum;
     comparison->cure = pl_memory_string(cure, reterr);
-    status = comparison->cure ? pl_service_set_rank(service, set, &comparison->rank, reterr) : PL_MEMORY;
+    status = comparison->cure ? pl_service_get_set(service, set, &comparison->found, NULL, 0, reterr) : PL_MEMORY;
     if (status == PL_OK) {
         status = pl_service_submit(service, set, &op, &comparison->completion, reterr);
     }

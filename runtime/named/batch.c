@@ -114,7 +114,7 @@ void pl_named_batch_free(struct pl_named *named, struct pl_named_batch *batch)
         batch->buffer->busy = false;
         named->device.fused -= batch->fused;
     }
-    pl_named_ready_release(batch->end);
+    pl_device_event_release(batch->end);
     free(batch->counts);
     free(batch->name);
     free(batch);

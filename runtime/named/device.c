@@ -134,14 +134,14 @@ static enum pl_status follow(struct pl_named_device *device, const struct pl_nam
                              struct pl_error *reterr)
 {
     for (size_t i = 0; i < batch->count; i++) {
-        const struct pl_named_ready *ready = batch->items[i].local->ready;
+        const struct pl_device_event *ready = batch->items[i].local->ready;
         bool is_newest = ready;
 
         for (size_t other = 0; other < batch->count && is_newest; other++) {
-            const struct pl_named_ready *others = batch->items[other].local->ready;
+            const struct pl_device_event *others = batch->items[other].local->ready;
 
-            is_newest = !others || others->events != ready->events || others->stream != ready->stream ||
-                        others->number < ready->number || (others == ready && other >= i);
+            is_newest = !others || others->stream != ready->stream || others->number < ready->number ||
+                        (others == ready && other >= i);
         }
         if (is_newest) {
             PL_TRY(pl_device_stream_wait(device->device, device->pack, ready->event, reterr));
@@ -339,7 +339,7 @@ static enum pl_status post_queued(struct pl_named *named, bool *ret_moved, struc
 /* Records the event after the results, which are in the tensors by then. */
 static enum pl_status record_end(struct pl_named_device *device, struct pl_named_batch *batch, struct pl_error *reterr)
 {
-    PL_TRY(pl_named_ready_take(&device->events, &batch->end, reterr));
+    PL_TRY(pl_device_event_take(device->device, &batch->end, reterr));
     return pl_device_event_record(device->device, batch->end->event, device->unpack, reterr);
 }
 
@@ -357,7 +357,7 @@ static enum pl_status end_piece(struct pl_named *named, struct pl_named_batch *b
                               batch->buffer->memory, collective_bytes(batch), device->unpack, reterr));
     }
     if (!batch->end) {
-        PL_TRY(pl_named_ready_take(&device->events, &batch->end, reterr));
+        PL_TRY(pl_device_event_take(device->device, &batch->end, reterr));
     }
     PL_TRY(pl_device_event_record(device->device, batch->end->event, device->unpack, reterr));
     if (has_more) {
@@ -422,7 +422,7 @@ static void list_launched(struct pl_named *named, struct pl_named_batch *batch)
         pl_named_batch_give(named, batch, i);
         pl_named_detach_local(named, local);
         if (--slot->unlaunched == 0) {
-            pl_named_ready_share(batch->end);
+            pl_device_event_share(batch->end);
             slot->end = batch->end;
             slot->next_launched = named->first_launched;
             named->first_launched = local->slot + 1;

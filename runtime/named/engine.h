@@ -10,8 +10,8 @@
 
 #include "collectives/arena.h"
 #include "device/device.h"
+#include "device/device_private.h"
 #include "runtime/named/buffer.h"
-#include "runtime/named/ready.h"
 #include "runtime/named/table.h"
 
 /** This rank's operation of one name, from its submission to its end. */
@@ -22,11 +22,11 @@ struct pl_named_local {
     void *recv;
     uint64_t *row_counts; /* rows or splits, see pl_named_definition_row_counts() */
     uint64_t bytes;
-    bool agreed;                  /* ranks have agreed on it, and its collective is under way */
-    bool is_detached;             /* its name may be used again: the batch has it, the entry has not */
-    struct pl_named_ready *ready; /* device memory: the event of the submission */
-    size_t slot;                  /* number of its handle */
-    size_t member;                /* its index among the members of the handle */
+    bool agreed;                   /* ranks have agreed on it, and its collective is under way */
+    bool is_detached;              /* its name may be used again: the batch has it, the entry has not */
+    struct pl_device_event *ready; /* device memory: the event of the submission */
+    size_t slot;                   /* number of its handle */
+    size_t member;                 /* its index among the members of the handle */
     bool anonymous;
     struct pl_named_local *next; /* next in the queue of operations that are not announced yet */
 };
@@ -54,9 +54,9 @@ struct pl_named_slot {
     void *owner;       /* used by the service; NULL without a service */
     /* Where the owner is told when everything is given to the device, before it has ended there. */
     pl_named_lose *lose;
-    size_t unlaunched;          /* number of members that are not given to the device */
-    size_t next_launched;       /* next in the list of launched slots, as index + 1 */
-    struct pl_named_ready *end; /* the event after the last member, when all are given to the device; else NULL */
+    size_t unlaunched;           /* number of members that are not given to the device */
+    size_t next_launched;        /* next in the list of launched slots, as index + 1 */
+    struct pl_device_event *end; /* the event after the last member, when all are given to the device; else NULL */
     enum pl_status status;
     char *failure;
     struct pl_named_result *results; /* [members] */
@@ -91,7 +91,7 @@ struct pl_named_batch {
     struct pl_named_buffer *buffer;  /* fused tensors, what stands for those of a joined rank, or the result */
     uint64_t whole_elems;            /* of a tensor that goes through an arena in pieces; 0: it does not */
     uint64_t at_elems;               /* where its piece under way begins */
-    struct pl_named_ready *end;      /* the event after the results; NULL: the request's end stands for it */
+    struct pl_device_event *end;     /* the event after the results; NULL: the request's end stands for it */
     size_t count;
     struct pl_named_item items[];
 };
@@ -145,7 +145,6 @@ struct pl_named_device {
     struct pl_world *world;           /* where they run; NULL before the first one */
     struct pl_named_maker *maker;     /* makes `world`; NULL: nobody does */
     void *pack, *unpack;              /* streams; created at the first use */
-    struct pl_named_events events;
     struct pl_named_buffer *buffers;
     struct pl_span arena;                /* memory that the ranks of this host share */
     struct pl_named_buffer *pieces;      /* the buffers of equal size that it is divided into */

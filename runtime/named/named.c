@@ -31,7 +31,6 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
     named->rank = pl_world_rank(world);
     named->ranks = pl_world_size(world);
     named->device.device = pl_world_device(world);
-    pl_named_events_init(&named->device.events, named->device.device);
     if (options) {
         named->options = *options;
     }
@@ -52,7 +51,7 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
 
 void pl_named_use_device(struct pl_named *named, struct pl_device *device)
 {
-    named->device.device = named->device.events.device = device;
+    named->device.device = device;
 }
 
 void pl_named_free(struct pl_named *named)
@@ -71,7 +70,6 @@ void pl_named_free(struct pl_named *named)
     }
     pl_named_device_done(named);
     pl_named_queue_done(named);
-    pl_named_events_done(&named->device.events);
     free(named->round.payload_bytes);
     pl_named_table_done(&named->table);
     if (pl_world_has_leaked(named->world)) {
@@ -300,7 +298,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
 
 /* `number` counts the operations without a name, and is increased here. NULL: the program has named the operation. */
 static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops,
-                             size_t count, bool grouped, struct pl_named_ready **ready_at, pl_named_handle *ret_handle,
+                             size_t count, bool grouped, struct pl_device_event **ready_at, pl_named_handle *ret_handle,
                              struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_named_local **locals = pl_memory_new(count, sizeof(struct pl_named_local *), reterr);
@@ -367,7 +365,7 @@ static const char *name_by_number(const struct pl_named *named, const char *what
 }
 
 enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool grouped, const struct pl_named_op *ops,
-                              size_t count, struct pl_named_ready **ready_at, pl_named_handle *ret_handle,
+                              size_t count, struct pl_device_event **ready_at, pl_named_handle *ret_handle,
                               struct pl_error *reterr)
 {
     uint64_t *number = grouped ? &named->numbered_groups : &named->numbered[(unsigned)ops->kind % PL_KIND_COUNT];
@@ -380,16 +378,44 @@ enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool gro
                   ops, count, grouped, ready_at, ret_handle, reterr);
 }
 
+enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *ops, size_t count,
+                             struct pl_device_event **ret_event, struct pl_error *reterr)
+{
+    const struct pl_named_op *first = NULL;
+    struct pl_device *device = named->device.device;
+    size_t users = 0;
+
+    *ret_event = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i].kind == PL_BARRIER || ops[i].memory != PL_MEMORY_DEVICE) {
+            continue;
+        }
+        first = first ? first : &ops[i];
+        users++;
+        if (ops[i].stream != first->stream) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "the operations of a group have different streams: submit them on "
+                                "one stream");
+        }
+    }
+    if (users == 0 || !device) {
+        return PL_OK;
+    }
+    PL_TRY(pl_device_event_mark(device, first->stream, ret_event, reterr));
+    (*ret_event)->users = users;
+    return PL_OK;
+}
+
 static enum pl_status mark_and_enter(struct pl_named *named, const char *name, bool grouped,
                                      const struct pl_named_op *ops, size_t count, pl_named_handle *ret_handle,
                                      struct pl_error *reterr)
 {
-    struct pl_named_ready *ready;
+    struct pl_device_event *ready;
     enum pl_status status;
 
-    PL_TRY(pl_named_ready_mark(&named->device.events, ops, count, &ready, reterr));
+    PL_TRY(pl_named_mark(named, ops, count, &ready, reterr));
     status = pl_named_enter(named, name, grouped, ops, count, &ready, ret_handle, reterr);
-    pl_named_ready_drop(ready);
+    pl_device_event_drop(ready);
     return status;
 }
 

@@ -21,22 +21,14 @@
 /* The members make a set's world right after all ranks have compared what they add. */
 static const int64_t MEET_NS = 60 * PL_NS_PER_S;
 
-struct process_set {
-    bool used;
-    int *ranks; /* [count], ranks of the whole world */
-    int count;
-    struct pl_world *world; /* NULL if this rank is not a member */
-    struct pl_named *named;
-};
-
 struct pl_process_sets {
     struct pl_world *world;
     struct pl_named_options options;
-    struct process_set *sets; /* indexed by number */
+    struct pl_process_set *sets; /* indexed by number; a free one has no ranks */
     size_t count, capacity;
 };
 
-static void set_release(struct pl_process_sets *sets, struct process_set *set)
+static void set_release(struct pl_process_sets *sets, struct pl_process_set *set)
 {
     pl_named_free(set->named);
     if (set->world != sets->world) {
@@ -63,7 +55,7 @@ enum pl_status pl_process_sets_new(struct pl_world *world, const struct pl_named
 {
     struct pl_process_sets *sets = pl_memory_new(1, sizeof(*sets), reterr);
     int size = pl_world_size(world);
-    struct process_set *all;
+    struct pl_process_set *all;
 
     if (!sets) {
         return PL_MEMORY;
@@ -72,13 +64,12 @@ enum pl_status pl_process_sets_new(struct pl_world *world, const struct pl_named
     if (options) {
         sets->options = *options;
     }
-    if (pl_memory_grow(&sets->sets, &sets->capacity, 1, sizeof(struct process_set), reterr) != PL_OK) {
+    if (pl_memory_grow(&sets->sets, &sets->capacity, 1, sizeof(struct pl_process_set), reterr) != PL_OK) {
         goto fail;
     }
-    memset(sets->sets, 0, sets->capacity * sizeof(struct process_set));
+    memset(sets->sets, 0, sets->capacity * sizeof(struct pl_process_set));
     sets->count = 1;
     all = &sets->sets[0];
-    all->used = true;
     all->world = world;
     all->count = size;
     all->ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
@@ -116,9 +107,9 @@ static enum pl_status compare_ranks(struct pl_process_sets *sets, const char *ve
 int pl_process_sets_find(const struct pl_process_sets *sets, const int *ranks, int count)
 {
     for (size_t i = 0; i < sets->count; i++) {
-        const struct process_set *set = &sets->sets[i];
+        const struct pl_process_set *set = &sets->sets[i];
 
-        if (set->used && set->count == count && memcmp(set->ranks, ranks, (size_t)count * sizeof(int)) == 0) {
+        if (count > 0 && set->count == count && memcmp(set->ranks, ranks, (size_t)count * sizeof(int)) == 0) {
             return (int)i;
         }
     }
@@ -136,7 +127,7 @@ static enum pl_status check_list(const struct pl_process_sets *sets, const int *
 }
 
 /* Does the members' part when a set is added. */
-static enum pl_status open_member(struct pl_process_sets *sets, struct process_set *set, struct pl_error *reterr)
+static enum pl_status open_member(struct pl_process_sets *sets, struct pl_process_set *set, struct pl_error *reterr)
 {
     for (int i = 0; i < set->count; i++) {
         if (set->ranks[i] == pl_world_rank(sets->world)) {
@@ -152,10 +143,10 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
 }
 
 /* Allocates the memory that a set needs on every rank. */
-static enum pl_status make_room(struct pl_process_sets *sets, size_t number, struct process_set *set, const int *ranks,
-                                struct pl_error *reterr)
+static enum pl_status make_room(struct pl_process_sets *sets, size_t number, struct pl_process_set *set,
+                                const int *ranks, struct pl_error *reterr)
 {
-    PL_TRY(pl_memory_grow(&sets->sets, &sets->capacity, number + 1, sizeof(struct process_set), reterr));
+    PL_TRY(pl_memory_grow(&sets->sets, &sets->capacity, number + 1, sizeof(struct pl_process_set), reterr));
     set->ranks = pl_memory_new((size_t)set->count, sizeof(int), reterr);
     if (!set->ranks) {
         return PL_MEMORY;
@@ -167,12 +158,12 @@ static enum pl_status make_room(struct pl_process_sets *sets, size_t number, str
 enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set,
                                    struct pl_error *reterr)
 {
-    struct process_set set = {.used = true, .count = count};
+    struct pl_process_set set = {.count = count};
     struct pl_error own = PL_ERROR_NONE;
     enum pl_status status;
     size_t number = 1;
 
-    while (number < sets->count && sets->sets[number].used) {
+    while (number < sets->count && sets->sets[number].count > 0) {
         number++;
     }
     if (count > 0) {
@@ -198,9 +189,9 @@ enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *rank
     return PL_OK;
 }
 
-static struct process_set *find(const struct pl_process_sets *sets, int set)
+static struct pl_process_set *find(const struct pl_process_sets *sets, int set)
 {
-    return set >= 0 && (size_t)set < sets->count && sets->sets[set].used ? &sets->sets[set] : NULL;
+    return set >= 0 && (size_t)set < sets->count && sets->sets[set].count > 0 ? &sets->sets[set] : NULL;
 }
 
 static enum pl_status unknown(int set, struct pl_error *reterr)
@@ -214,7 +205,7 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
  */
 static enum pl_status check_idle(struct pl_process_sets *sets, int set, void **all_at, struct pl_error *reterr)
 {
-    const struct process_set *found = find(sets, set);
+    const struct pl_process_set *found = find(sets, set);
     const char *name = found->named ? pl_named_name_under_way(found->named) : NULL;
     const char *agreed = found->named ? pl_named_name_agreed(found->named) : NULL;
     size_t size = (size_t)pl_world_size(sets->world);
@@ -256,7 +247,7 @@ int pl_process_sets_list(const struct pl_process_sets *sets, int *ret_sets, int 
     int count = 0;
 
     for (size_t i = 0; i < sets->count; i++) {
-        if (sets->sets[i].used) {
+        if (sets->sets[i].count > 0) {
             if (count < room) {
                 ret_sets[count] = (int)i;
             }
@@ -266,62 +257,23 @@ int pl_process_sets_list(const struct pl_process_sets *sets, int *ret_sets, int 
     return count;
 }
 
-bool pl_process_set_included(const struct pl_process_sets *sets, int set)
+enum pl_status pl_process_set_get(const struct pl_process_sets *sets, int set, const struct pl_process_set **ret_set,
+                                  struct pl_error *reterr)
 {
-    return find(sets, set) && find(sets, set)->world;
-}
-
-enum pl_status pl_process_set_size(const struct pl_process_sets *sets, int set, int *ret_size, struct pl_error *reterr)
-{
-    if (!find(sets, set)) {
-        return unknown(set, reterr);
-    }
-    *ret_size = find(sets, set)->count;
-    return PL_OK;
-}
-
-enum pl_status pl_process_set_ranks(const struct pl_process_sets *sets, int set, int *ret_ranks,
-                                    struct pl_error *reterr)
-{
-    if (!find(sets, set)) {
-        return unknown(set, reterr);
-    }
-    memcpy(ret_ranks, find(sets, set)->ranks, (size_t)find(sets, set)->count * sizeof(int));
-    return PL_OK;
-}
-
-static enum pl_status member_of(const struct pl_process_sets *sets, int set, const struct process_set **ret_set,
-                                struct pl_error *reterr)
-{
-    const struct process_set *found = find(sets, set);
-
-    if (!found) {
-        return unknown(set, reterr);
-    }
-    if (!found->world) {
-        return pl_error_set(reterr, PL_INVALID, "rank %d is not in process set %d",
-                            pl_world_global_rank(sets->world, pl_world_rank(sets->world)), set);
-    }
-    *ret_set = found;
-    return PL_OK;
-}
-
-enum pl_status pl_process_set_world(const struct pl_process_sets *sets, int set, struct pl_world **ret_world,
-                                    struct pl_error *reterr)
-{
-    const struct process_set *found = NULL;
-
-    PL_TRY(member_of(sets, set, &found, reterr));
-    *ret_world = found->world;
-    return PL_OK;
+    *ret_set = find(sets, set);
+    return *ret_set ? PL_OK : unknown(set, reterr);
 }
 
 enum pl_status pl_process_set_named(const struct pl_process_sets *sets, int set, struct pl_named **ret_named,
                                     struct pl_error *reterr)
 {
-    const struct process_set *found = NULL;
+    const struct pl_process_set *found;
 
-    PL_TRY(member_of(sets, set, &found, reterr));
+    PL_TRY(pl_process_set_get(sets, set, &found, reterr));
+    if (!found->named) {
+        return pl_error_set(reterr, PL_INVALID, "rank %d is not in process set %d",
+                            pl_world_global_rank(sets->world, pl_world_rank(sets->world)), set);
+    }
     *ret_named = found->named;
     return PL_OK;
 }

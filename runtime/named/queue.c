@@ -20,7 +20,7 @@ void pl_named_result_done(struct pl_named_result *result)
 
 void pl_named_local_free(struct pl_named_local *local)
 {
-    pl_named_ready_release(local->ready);
+    pl_device_event_release(local->ready);
     free(local->row_counts);
     free(local);
 }
@@ -32,7 +32,7 @@ static void slot_clear(struct pl_named_slot *slot)
     }
     free(slot->results);
     free(slot->failure);
-    pl_named_ready_release(PL_TAKE(slot->end));
+    pl_device_event_release(PL_TAKE(slot->end));
     slot->results = NULL;
     slot->failure = NULL;
     slot->used = false;

@@ -16,11 +16,21 @@ enum pl_status pl_named_check(const struct pl_named *named, const struct pl_name
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * Records an event in the stream of those of `ops` that are in device memory, which share it: what an operation reads
+ * and writes is used after that event, whenever ranks agree on it. `*ret_event` is NULL if there are none, or no device.
+ * Any thread may call it.
+ *
+ * Errors   PL_INVALID: they have different streams. Those of device.h.
+ */
+enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *ops, size_t count,
+                             struct pl_device_event **ret_event, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Submits `count` operations as pl_named_submit() does, or with `grouped` as pl_named_submit_group(), after the event
  * `*ready_at`, which the engine takes if it takes the operations.
  */
 enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool grouped, const struct pl_named_op *ops,
-                              size_t count, struct pl_named_ready **ready_at, pl_named_handle *ret_handle,
+                              size_t count, struct pl_device_event **ready_at, pl_named_handle *ret_handle,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Lets the engine take operations in the memory of `device`, which must outlive it; NULL: in host memory only. */

@@ -148,9 +148,7 @@ static enum pl_status describe(struct pl_named *named, const struct pl_named_ent
     collective->dtype = (enum pl_dtype)entry->definition.dtype;
     collective->name = pl_named_collective_name(entry);
     collective->memory = (enum pl_memory)entry->definition.memory;
-    if (collective->memory == PL_MEMORY_DEVICE) {
-        collective->flags = PL_AGREED;
-    }
+    collective->flags = PL_AGREED;
     if (item->local) {
         collective->send = item->local->send;
         collective->recv = item->local->recv;

@@ -343,7 +343,7 @@ static uint64_t bytes_of(const struct pl_named_op *op)
 
 /* Checks the operations, and enters them and their names as in flight. Call it under the lock. */
 static enum pl_status admit(struct pl_service *service, int set, const char *name, const struct pl_named_op *ops,
-                            size_t count, bool grouped, struct pl_named_ready **ready_at,
+                            size_t count, bool grouped, struct pl_device_event **ready_at,
                             struct pl_completion *completion, struct pl_error *reterr)
 {
     struct pl_service_item *item, **same_name = NULL;
@@ -402,10 +402,10 @@ static enum pl_status mark_and_admit(struct pl_service *service, int set, const 
                                      const struct pl_named_op *ops, size_t count, bool grouped,
                                      struct pl_completion *completion, struct pl_error *reterr)
 {
-    struct pl_named_ready *ready;
+    struct pl_device_event *ready;
     enum pl_status status;
 
-    status = pl_named_ready_mark(&service->all->device.events, ops, count, &ready, reterr);
+    status = pl_named_mark(service->all, ops, count, &ready, reterr);
     if (status != PL_OK) {
         pl_error_context(reterr, "submitting '%s'", name ? name : "an operation");
         pl_world_place_error(service->world, service->all->device.device, reterr);
@@ -414,7 +414,7 @@ static enum pl_status mark_and_admit(struct pl_service *service, int set, const 
     pthread_mutex_lock(&service->lock);
     status = admit(service, set, name, ops, count, grouped, &ready, completion, reterr);
     pthread_mutex_unlock(&service->lock);
-    pl_named_ready_drop(ready);
+    pl_device_event_drop(ready);
     return status;
 }
 
@@ -628,53 +628,22 @@ int pl_service_find_set(struct pl_service *service, const int *ranks, int count)
     return found;
 }
 
-bool pl_service_in_set(struct pl_service *service, int set)
+enum pl_status pl_service_get_set(struct pl_service *service, int set, struct pl_service_set *ret_set, int *ret_ranks,
+                                  int room, struct pl_error *reterr)
 {
-    bool included;
-
-    pthread_mutex_lock(&service->lock);
-    included = pl_process_set_included(service->sets, set);
-    pthread_mutex_unlock(&service->lock);
-    return included;
-}
-
-enum pl_status pl_service_set_size(struct pl_service *service, int set, int *ret_size, struct pl_error *reterr)
-{
+    const struct pl_process_set *found;
     enum pl_status status;
 
     pthread_mutex_lock(&service->lock);
-    status = pl_process_set_size(service->sets, set, ret_size, reterr);
-    pthread_mutex_unlock(&service->lock);
-    return status;
-}
-
-enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks, int count,
-                                    struct pl_error *reterr)
-{
-    enum pl_status status;
-    int now;
-
-    pthread_mutex_lock(&service->lock);
-    status = pl_process_set_size(service->sets, set, &now, reterr);
-    if (status == PL_OK && now != count) {
-        status = pl_error_set(reterr, PL_INVALID, "process set %d has %d ranks now, not %d", set, now, count);
+    status = pl_process_set_get(service->sets, set, &found, reterr);
+    if (status == PL_OK && ret_ranks && found->count != room) {
+        status = pl_error_set(reterr, PL_INVALID, "process set %d has %d ranks now, not %d", set, found->count, room);
     }
     if (status == PL_OK) {
-        status = pl_process_set_ranks(service->sets, set, ret_ranks, reterr);
+        *ret_set = (struct pl_service_set){found->count, found->world ? pl_world_rank(found->world) : -1};
     }
-    pthread_mutex_unlock(&service->lock);
-    return status;
-}
-
-enum pl_status pl_service_set_rank(struct pl_service *service, int set, int *ret_rank, struct pl_error *reterr)
-{
-    struct pl_world *world;
-    enum pl_status status;
-
-    pthread_mutex_lock(&service->lock);
-    status = pl_process_set_world(service->sets, set, &world, reterr);
-    if (status == PL_OK) {
-        *ret_rank = pl_world_rank(world);
+    if (status == PL_OK && ret_ranks) {
+        memcpy(ret_ranks, found->ranks, (size_t)room * sizeof(int));
     }
     pthread_mutex_unlock(&service->lock);
     return status;

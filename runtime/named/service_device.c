@@ -94,7 +94,6 @@ void pl_service_release_device(struct pl_service *service, int64_t deadline_ns, 
     do {
         if (!named->device.maker) {
             pl_named_device_done(named);
-            pl_named_events_clear(&named->device.events);
         }
         named = named->sibling;
     } while (named != service->all);

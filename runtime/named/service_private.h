@@ -21,14 +21,14 @@ enum pl_service_kind {
 struct pl_service_item {
     enum pl_service_kind kind;
     struct pl_completion *completion;
-    struct pl_service *service;   /* set when the item is handed over */
-    int number;                   /* number of its process set, which may be removed before the item is handed over */
-    struct pl_named *named;       /* its engine, set when the item is handed over */
-    char *name;                   /* name of the operation, or of the group if `grouped`; NULL: numbered */
-    uint64_t *splits;             /* splits of the operations, one after the other */
-    struct pl_named_ready *ready; /* device memory: the event of the submission, until the engine takes it */
-    struct pl_named_ready *end;   /* device memory: the event of the end, while all of it is given to the device */
-    const int *ranks;             /* ADD_SET */
+    struct pl_service *service;    /* set when the item is handed over */
+    int number;                    /* number of its process set, which may be removed before the item is handed over */
+    struct pl_named *named;        /* its engine, set when the item is handed over */
+    char *name;                    /* name of the operation, or of the group if `grouped`; NULL: numbered */
+    uint64_t *splits;              /* splits of the operations, one after the other */
+    struct pl_device_event *ready; /* device memory: the event of the submission, until the engine takes it */
+    struct pl_device_event *end;   /* device memory: the event of the end, while all of it is given to the device */
+    const int *ranks;              /* ADD_SET */
     int rank_count;
     int *set; /* ADD_SET: output; REMOVE_SET: input */
     pl_named_handle handle;

@@ -17,8 +17,8 @@ static const int64_t KEEP_NS = PL_NS_PER_MS;
 
 void pl_service_item_free(struct pl_service_item *item)
 {
-    pl_named_ready_drop(item->ready);
-    pl_named_ready_release(item->end);
+    pl_device_event_drop(item->ready);
+    pl_device_event_release(item->end);
     free(item->name);
     free(item->splits);
     free(item);
@@ -190,7 +190,7 @@ static void forget_launched(struct pl_service *service, struct pl_service_item *
 {
     pthread_mutex_lock(&service->lock);
     item->completion->launched = NULL;
-    pl_named_ready_release(PL_TAKE(item->end));
+    pl_device_event_release(PL_TAKE(item->end));
     pthread_mutex_unlock(&service->lock);
 }
 

@@ -70,34 +70,23 @@ enum pl_status pl_server_lost_check(const struct pl_server_state *server, bool *
                : PL_OK;
 }
 
-void pl_server_answer_refuse_socket(int fd, const struct pl_error *error)
+void pl_server_answer(struct pl_server_state *server, int local, const struct pl_server_message *message,
+                      const char *what)
+{
+    int fd = server->locals[local].fd;
+
+    if (fd >= 0 && pl_server_message_send(fd, message, NULL, 0, NULL) != PL_OK) {
+        pl_log(PL_LOG_DEBUG, "worker %d is gone before %s", pl_server_first_worker(server) + local, what);
+    }
+}
+
+void pl_server_answer_refuse(int fd, const struct pl_error *error)
 {
     struct pl_server_message message = {.kind = PL_SERVER_REFUSED, .number = (int32_t)error->status};
 
     pl_error_text(error, message.text, sizeof(message.text));
-    if (pl_server_message_send(fd, &message, NULL, 0, NULL) != PL_OK) {
+    if (fd >= 0 && pl_server_message_send(fd, &message, NULL, 0, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "a refused worker has left before it got the reason: %s", message.text);
-    }
-}
-
-void pl_server_answer_refuse(struct pl_server_state *server, const struct pl_error *error)
-{
-    for (int w = 0; w < server->options->workers; w++) {
-        if (server->locals[w].fd >= 0) {
-            pl_server_answer_refuse_socket(server->locals[w].fd, error);
-        }
-    }
-    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
-        if (server->pending[i] >= 0) {
-            pl_server_answer_refuse_socket(server->pending[i], error);
-        }
-    }
-}
-
-void pl_server_answer_refuse_one(struct pl_server_state *server, int local, const struct pl_error *error)
-{
-    if (server->locals[local].fd >= 0) {
-        pl_server_answer_refuse_socket(server->locals[local].fd, error);
     }
 }
 

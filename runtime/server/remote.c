@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "collectives/bootstrap.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 
 #include <stdlib.h>
 

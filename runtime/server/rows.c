@@ -259,10 +259,9 @@ static void answer(struct pl_server_state *server, int local)
 
     message.loaded = request->loaded;
     if (request->error.status != PL_OK) {
-        pl_server_answer_refuse_one(server, local, &request->error);
-    } else if (server->locals[local].fd >= 0 &&
-               pl_server_message_send(server->locals[local].fd, &message, NULL, 0, NULL) != PL_OK) {
-        pl_log(PL_LOG_DEBUG, "worker %d is gone before its rows", pl_server_first_worker(server) + local);
+        pl_server_answer_refuse(server->locals[local].fd, &request->error);
+    } else {
+        pl_server_answer(server, local, &message, "its rows");
     }
 }
 

@@ -393,7 +393,12 @@ static void tell_failure(struct pl_server_state *server, const struct pl_error *
     int64_t deadline_ns = pl_deadline_after_ns(FAILED_TELL_NS);
     bool moved;
 
-    pl_server_answer_refuse(server, error);
+    for (int w = 0; w < server->options->workers; w++) {
+        pl_server_answer_refuse(server->locals[w].fd, error);
+    }
+    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
+        pl_server_answer_refuse(server->pending[i], error);
+    }
     if (!server->remote || server->is_told) {
         return;
     }

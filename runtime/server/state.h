@@ -156,19 +156,18 @@ float *pl_server_pieces_unpack(struct pl_server_state *server, const struct pl_s
 enum pl_status pl_server_pieces_send(struct pl_server_state *server, int host, uint64_t piece, int worker,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
-/* answer.c */
+/* lost.c */
 /** Call after a piece that a worker of this host pushed has been applied to the values. */
 void pl_server_answer_applied(struct pl_server_state *server, int local);
 /** Call when a piece that this host had asked for has arrived. */
 void pl_server_answer_fetched(struct pl_server_state *server);
 /** Tell the workers of this host that every piece that they had asked for has arrived. */
 void pl_server_answer_fetch(struct pl_server_state *server);
-/** Tell all workers of this host that the job has failed, and why. */
-void pl_server_answer_refuse(struct pl_server_state *server, const struct pl_error *error);
-/** Tell the process at the other end of a socket why it is refused. */
-void pl_server_answer_refuse_socket(int fd, const struct pl_error *error);
-/** Tell worker `local` of this host, if it is still connected, why its request has failed. */
-void pl_server_answer_refuse_one(struct pl_server_state *server, int local, const struct pl_error *error);
+/** Send worker `local` of this host, if it is still connected, what it waits for; `what` it is, for the log. */
+void pl_server_answer(struct pl_server_state *server, int local, const struct pl_server_message *message,
+                      const char *what);
+/** Tell the process at the other end of a socket, unless that is -1, why it is refused. */
+void pl_server_answer_refuse(int fd, const struct pl_error *error);
 
 /* workers.c */
 /** Takes the pieces that workers of this host have pushed, and their requests for values. */
@@ -222,7 +221,6 @@ enum pl_status pl_server_rows_serve(struct pl_server_state *server, int host, co
 void pl_server_rows_answered(struct pl_server_state *server, int host, const struct pl_server_packet *packet,
                              const void *data);
 
-/* lost.c */
 /** Counts worker `worker` of the job as lost, once. */
 void pl_server_lost_note(struct pl_server_state *server, int worker);
 /**

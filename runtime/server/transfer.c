@@ -8,7 +8,6 @@
 #include "runtime/server/state.h"
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -71,17 +70,11 @@ static bool copy_piece(const struct pl_server_state *server, int fd, bool writes
 /* A file that cannot be read or written fails the request of its worker, not the job. */
 static void refuse_file(struct pl_server_state *server, int local)
 {
-    struct pl_server_local *of = &server->locals[local];
-    struct pl_server_message message = {.kind = PL_SERVER_REFUSED};
     struct pl_error error = PL_ERROR_NONE;
 
-    message.number =
-        (int32_t)pl_error_errno(&error, "the file for the state of worker %d", pl_server_first_worker(server) + local);
-    pl_error_text(&error, message.text, sizeof(message.text));
+    pl_error_errno(&error, "the file for the state of worker %d", pl_server_first_worker(server) + local);
     pl_server_transfer_cancel(server, local);
-    if (of->fd >= 0 && pl_server_message_send(of->fd, &message, NULL, 0, NULL) != PL_OK) {
-        pl_log(PL_LOG_DEBUG, "a worker whose file fails is gone");
-    }
+    pl_server_answer_refuse(server->locals[local].fd, &error);
 }
 
 /* Begins one more piece. A piece of this server is copied at once; for another one its owner gets ASK or GIVE. */
@@ -128,8 +121,7 @@ static enum pl_status begin_piece(struct pl_server_state *server, int local, str
 enum pl_status pl_server_transfer_advance(struct pl_server_state *server, bool *ret_moved, struct pl_error *reterr)
 {
     for (int w = 0; server->view.base && w < server->options->workers; w++) {
-        struct pl_server_local *local = &server->locals[w];
-        struct pl_server_transfer *transfer = &local->transfer;
+        struct pl_server_transfer *transfer = &server->locals[w].transfer;
         struct pl_server_message done = {.kind = PL_SERVER_STATE, .number = (int32_t)transfer->way, .count = 1};
 
         if (transfer->fd < 0) {
@@ -141,9 +133,7 @@ enum pl_status pl_server_transfer_advance(struct pl_server_state *server, bool *
         } else if (transfer->next == server->layout.head->pieces && transfer->waiting == 0) {
             *ret_moved = true;
             pl_server_transfer_cancel(server, w);
-            if (pl_server_message_send(local->fd, &done, NULL, 0, NULL) != PL_OK) {
-                pl_log(PL_LOG_DEBUG, "worker %d is gone before its state", pl_server_first_worker(server) + w);
-            }
+            pl_server_answer(server, w, &done, "its state");
         }
     }
     return PL_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the files of a worker's side share: worker.c is its life and its steps, worker_connect.c its connection,
- * worker_state.c the optimizer's state and the end, worker_rows.c its tables. */
+/** What the files of a worker's side share: worker.c is its life, its steps and the optimizer's state, worker_connect.c
+ * its connection, worker_rows.c its tables. */
 #ifndef PL_RUNTIME_SERVER_WORKER_H
 #define PL_RUNTIME_SERVER_WORKER_H
 

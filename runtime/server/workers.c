@@ -73,15 +73,9 @@ static enum pl_status read_layout(int fd, uint64_t bytes, struct pl_server_layou
     if (!data) {
         return PL_MEMORY;
     }
-    for (uint64_t at = 0; at < bytes;) {
-        ssize_t got = pread(fd, data + at, bytes - at, (off_t)at);
-
-        if (got <= 0 && !(got < 0 && errno == EINTR)) {
-            free(data);
-            return got < 0 ? pl_error_errno(reterr, "read a worker's layout")
-                           : pl_error_set(reterr, PL_CORRUPT, "a worker's layout is shorter than it says");
-        }
-        at += got > 0 ? (uint64_t)got : 0;
+    if (!pl_server_copy_at(fd, false, data, bytes, 0)) {
+        free(data);
+        return pl_error_errno(reterr, "read a worker's layout");
     }
     return pl_server_layout_read(data, bytes, ret_layout, reterr);
 }
@@ -167,7 +161,7 @@ enum pl_status pl_server_workers_join(struct pl_server_state *server, int pendin
         server->locals[message.number].fd = -1;
     }
     if (!closed) {
-        pl_server_answer_refuse_socket(fd, &error);
+        pl_server_answer_refuse(fd, &error);
         pl_log_error(&error, "a worker of host %d was refused", server->host);
     }
     pl_file_close_at(&fd);
@@ -379,10 +373,10 @@ void pl_server_workers_give_total(struct pl_server_state *server, const struct p
             continue;
         }
         local->waits_for_sum = false;
-        if (local->fd >= 0 && total->is_lost) {
-            pl_server_answer_refuse_socket(local->fd, &error);
-        } else if (local->fd >= 0 && pl_server_message_send(local->fd, &message, NULL, 0, NULL) != PL_OK) {
-            pl_log(PL_LOG_DEBUG, "worker %d has ended before its sum", pl_server_first_worker(server) + w);
+        if (total->is_lost) {
+            pl_server_answer_refuse(local->fd, &error);
+        } else {
+            pl_server_answer(server, w, &message, "its sum");
         }
     }
 }
@@ -429,13 +423,10 @@ void pl_server_workers_tell_alone(struct pl_server_state *server)
     const struct pl_server_message message = {.kind = PL_SERVER_ALONE};
 
     for (int w = 0; w < server->options->workers; w++) {
-        struct pl_server_local *local = &server->locals[w];
-
-        if (local->fd >= 0 && local->waits_to_be_alone &&
-            pl_server_message_send(local->fd, &message, NULL, 0, NULL) != PL_OK) {
-            pl_log(PL_LOG_DEBUG, "worker %d is gone before all others had left", pl_server_first_worker(server) + w);
+        if (server->locals[w].waits_to_be_alone) {
+            server->locals[w].waits_to_be_alone = false;
+            pl_server_answer(server, w, &message, "all others had left");
         }
-        local->waits_to_be_alone = false;
     }
 }
 
@@ -484,7 +475,7 @@ enum pl_status pl_server_workers_hear(struct pl_server_state *server, int number
         error.status = pl_server_rows_check(server, number, &message, &error);
     }
     if (error.status != PL_OK) {
-        pl_server_answer_refuse_socket(local->fd, &error);
+        pl_server_answer_refuse(local->fd, &error);
         pl_log_error(&error, "worker %d was refused", worker);
         return close_worker(server, number, true, reterr);
     }

@@ -9,9 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/s3/address.h"
-#include "s3io/s3/profile.h"
-#include "s3io/s3/s3_retry.h"
-#include "s3io/s3/s3_xml.h"
+#include "s3io/s3/s3_reply.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Downloads objects into files, with resuming and renaming. */
-#include "s3io/s3/s3_copy.h"
+#include "s3io/s3/s3_get.h"
 
 #include "base/clock.h"
 #include "base/file.h"

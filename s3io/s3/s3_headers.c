@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "s3io/s3/s3_xml.h"
+#include "s3io/s3/s3_reply.h"
 
 #include <stdlib.h>
 #include <string.h>

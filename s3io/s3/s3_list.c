@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists the objects under a prefix, and stops if pages repeat or have nothing new. */
-#include "s3io/s3/s3_list.h"
+#include "s3io/s3/s3_client.h"
 
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "s3io/s3/s3_operation.h"
-#include "s3io/s3/s3_xml.h"
+#include "s3io/s3/s3_reply.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "s3io/s3/s3_xml.h"
+#include "s3io/s3/s3_reply.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -359,67 +359,75 @@ static const char *next_step(int status, const char *code)
     return NULL;
 }
 
-static void on_error(struct pl_s3_operation *operation, const struct pl_s3_error_document *document)
+/* Makes the error of an error response. */
+static enum pl_status make_error(const struct pl_s3_operation *operation, const struct pl_s3_error_document *document,
+                                 struct pl_error *ret_error)
 {
-    struct pl_s3_client *client = operation->client;
     const struct pl_http_head *head = &operation->head;
-    enum pl_s3_retry_action action = pl_s3_retry_classify(head->status, document->code);
-    const char *region = head->region[0] ? head->region : document->region;
     enum pl_status status = pl_s3_retry_status(head->status, document->code);
-    struct pl_error error = PL_ERROR_NONE;
-    const char *next;
 
     if (head->status == 412) {
-        pl_error_raise(&error, status, PL_DOMAIN_HTTP, 412, "the object changed while it was read (ETag was %.60s)",
-                       operation->etag);
-    } else {
-        pl_error_raise(&error, status, PL_DOMAIN_HTTP, head->status, "HTTP %d%s%s%s%s (request id %s)", head->status,
-                       document->code[0] ? " " : "", document->code, document->message[0] ? ": " : "",
-                       document->message, head->request_id[0] ? head->request_id : "none");
+        return pl_error_raise(ret_error, status, PL_DOMAIN_HTTP, 412,
+                              "the object changed while it was read (ETag was %.60s)", operation->etag);
     }
+    return pl_error_raise(ret_error, status, PL_DOMAIN_HTTP, head->status, "HTTP %d%s%s%s%s (request id %s)",
+                          head->status, document->code[0] ? " " : "", document->code, document->message[0] ? ": " : "",
+                          document->message, head->request_id[0] ? head->request_id : "none");
+}
+
+/* Learns what the response tells for another attempt at once. Returns false if it tells nothing new. */
+static bool learn(struct pl_s3_operation *operation, enum pl_s3_retry_action action, const char *region)
+{
+    switch (action) {
+    case PL_S3_NEW_CREDENTIALS:
+        if (operation->refreshed || !pl_credentials_expired(operation->client->credentials, operation->generation)) {
+            return false;
+        }
+        operation->refreshed = true;
+        return true;
+    case PL_S3_REGION:
+        if (operation->redirects >= MAX_REDIRECTS || !learn_region(operation, region)) {
+            return false;
+        }
+        operation->redirects++;
+        return true;
+    case PL_S3_CLOCK:
+        return learn_clock(operation);
+    case PL_S3_FINAL:
+    case PL_S3_RETRY:
+    case PL_S3_SLOWER:
+        break;
+    }
+    return false;
+}
+
+static void on_error(struct pl_s3_operation *operation, const struct pl_s3_error_document *document)
+{
+    const struct pl_http_head *head = &operation->head;
+    enum pl_s3_retry_action action = pl_s3_retry_classify(head->status, document->code);
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = make_error(operation, document, &error);
+    const char *next = NULL;
+
     if (!document->code[0] && operation->reply.length == 0) {
         action = classify_head(operation, action);
     }
+    if (learn(operation, action, head->region[0] ? head->region : document->region)) {
+        get_credentials(operation);
+        return;
+    }
     error.retryable = action == PL_S3_RETRY || action == PL_S3_SLOWER;
-    switch (action) {
-    case PL_S3_FINAL:
-        break;
-    case PL_S3_SLOWER:
-        slow_down(client);
+    if (action == PL_S3_SLOWER) {
+        slow_down(operation->client);
+    }
+    if (error.retryable || (action == PL_S3_REGION && head->status == 307)) {
         retry_later(operation, status, &error, head->retry_after_s);
         return;
-    case PL_S3_RETRY:
-        retry_later(operation, status, &error, head->retry_after_s);
-        return;
-    case PL_S3_NEW_CREDENTIALS:
-        if (!operation->refreshed && pl_credentials_expired(client->credentials, operation->generation)) {
-            operation->refreshed = true;
-            get_credentials(operation);
-            return;
-        }
-        break;
-    case PL_S3_REGION:
-        if (operation->redirects < MAX_REDIRECTS && learn_region(operation, region)) {
-            operation->redirects++;
-            get_credentials(operation);
-            return;
-        }
-        if (head->status == 307) {
-            retry_later(operation, status, &error, head->retry_after_s);
-            return;
-        }
+    }
+    if (action == PL_S3_REGION) {
         pl_error_context(&error, "the bucket is not in region '%s': set AWS_REGION to its region",
                          operation->used_region);
-        break;
-    case PL_S3_CLOCK:
-        if (learn_clock(operation)) {
-            get_credentials(operation);
-            return;
-        }
-        break;
-    }
-    next = action == PL_S3_REGION ? NULL : next_step(head->status, document->code);
-    if (next) {
+    } else if ((next = next_step(head->status, document->code))) {
         pl_error_context(&error, "%s", next);
     }
     fail(operation, status, &error);

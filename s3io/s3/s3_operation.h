@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * One S3 request with all its attempts: signing, retrying, resuming inside a range, following regions, new credentials.
- * Internal to the S3 client. Everything here runs on the engine's thread except s3_call.c, which is for threads that
+ * Internal to the S3 client. Everything here runs on the engine's thread except s3_client.c, which is for threads that
  * wait.
  */
 #ifndef PL_S3IO_S3_S3_OPERATION_H
@@ -14,7 +14,7 @@
 #include "s3io/s3/address.h"
 #include "s3io/s3/credentials.h"
 #include "s3io/s3/s3_headers.h"
-#include "s3io/s3/s3_retry.h"
+#include "s3io/s3/s3_reply.h"
 
 #include <pthread.h>
 

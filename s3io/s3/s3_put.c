@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uploads a source with one request or as a multipart upload, and aborts an upload that fails. */
-#include "s3io/s3/s3_put.h"
+#include "s3io/s3/s3_client.h"
 
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "s3io/s3/s3_operation.h"
-#include "s3io/s3/s3_xml.h"
+#include "s3io/s3/s3_reply.h"
 #include "s3io/source.h"
 
 #include <pthread.h>

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/s3/manifest.h"
+#include "s3io/s3/s3_client.h"
 #include "s3io/s3/s3_get.h"
-#include "s3io/s3/s3_list.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 

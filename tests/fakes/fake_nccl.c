@@ -25,7 +25,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <math.h>
-#include <nccl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -36,7 +35,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 16, CHUNK_BYTES = 4096, POLLS = 2, MOST_FACTORS = 64 };
+enum { VERSION = 22809, MOST_RANKS = 16, CHUNK_BYTES = 4096, POLLS = 2, MOST_FACTORS = 64 };
 
 /* A message under way from one rank to another. */
 struct box {
@@ -456,9 +455,9 @@ static ncclResult_t readiness(struct ncclComm *comm)
 static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncclRedOp_t op)
 {
     static const enum pl_dtype types[] = {
-        [ncclInt8] = PL_INT8,       [ncclUint8] = PL_UINT8,          [ncclInt32] = PL_INT32,
-        [ncclInt64] = PL_INT64,     [ncclFloat16] = PL_FLOAT16,      [ncclFloat32] = PL_FLOAT32,
-        [ncclFloat64] = PL_FLOAT64, [PL_NCCL_BFLOAT16] = PL_BFLOAT16};
+        [ncclInt8] = PL_INT8,       [ncclUint8] = PL_UINT8,      [ncclInt32] = PL_INT32,
+        [ncclInt64] = PL_INT64,     [ncclFloat16] = PL_FLOAT16,  [ncclFloat32] = PL_FLOAT32,
+        [ncclFloat64] = PL_FLOAT64, [ncclBfloat16] = PL_BFLOAT16};
     static const enum pl_op ops[] = {
         [ncclSum] = PL_SUM, [ncclProd] = PL_PRODUCT, [ncclMax] = PL_MAX, [ncclMin] = PL_MIN};
     struct operation *o = malloc(sizeof(*o));
@@ -484,16 +483,15 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
         free(o);
         return ready;
     }
-    if (!o || wanted->root < 0 || wanted->root >= wanted->comm->size || type == ncclUint32 || type == ncclUint64 ||
-        op == ncclAvg) {
+    if (!o || wanted->root < 0 || wanted->root >= wanted->comm->size || (op > ncclMin && op < ncclNumOps)) {
         free(o);
         return ncclInvalidArgument;
     }
     *o = *wanted;
     o->dtype = types[type];
     check_buffers(o);
-    o->op = op < ncclAvg ? ops[op] : PL_SUM;
-    o->factor = op > ncclAvg ? o->comm->factors[op - ncclNumOps] : 1;
+    o->op = op <= ncclMin ? ops[op] : PL_SUM;
+    o->factor = op >= ncclNumOps ? o->comm->factors[op - ncclNumOps] : 1;
     o->number = ++o->comm->operations;
     open_group();
     *opened_tail = o;
@@ -578,7 +576,7 @@ API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDat
     if (residence != ncclScalarHostImmediate || ready != ncclSuccess) {
         return ready != ncclSuccess ? ready : ncclInvalidArgument;
     }
-    if (type == ncclFloat16 || type == PL_NCCL_BFLOAT16) {
+    if (type == ncclFloat16 || type == ncclBfloat16) {
         pl_kernel_widen(pl_kernel_best(), type == ncclFloat16 ? PL_FLOAT16 : PL_BFLOAT16, &half, scalar, 1);
     }
     factor = type == ncclFloat64 ? *(double *)scalar : type == ncclFloat32 ? (double)*(float *)scalar : (double)half;
@@ -607,7 +605,7 @@ API ncclResult_t ncclGetVersion(int *version)
 {
     const char *other = getenv("FAKE_NCCL_VERSION");
 
-    *version = other ? atoi(other) : NCCL_VERSION_CODE;
+    *version = other ? atoi(other) : VERSION;
     return fails(__func__) ? ncclInternalError : ncclSuccess;
 }
 
@@ -672,7 +670,8 @@ API int fake_nccl_max_ctas(void)
     return atomic_load(&last_max_ctas);
 }
 
-API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
+API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniqueId id, int rank,
+                                        struct pl_nccl_config *config)
 {
     const char *fault = getenv("FAKE_NCCL_FAULT");
     struct ncclComm *comm = calloc(1, sizeof(*comm));
@@ -680,7 +679,7 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
     __typeof__(&fake_cuda_device) device;
 
     if (!comm || !driver || size > MOST_RANKS || rank < 0 || rank >= size || config->blocking != 0 ||
-        config->size != sizeof(*config) || config->magic != 0xcafebeef || config->version != NCCL_VERSION_CODE) {
+        config->size != sizeof(*config) || config->magic != 0xcafebeef || config->version != 21700) {
         free(comm);
         return ncclInvalidArgument;
     }
@@ -692,7 +691,7 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
     comm->room = fake_nccl_room();
     comm->rank = rank;
     comm->size = size;
-    atomic_store(&last_max_ctas, config->maxCTAs);
+    atomic_store(&last_max_ctas, config->max_ctas);
     comm->fault_rank = -1;
     sscanf(fault ? fault : "", "%15[a-z]:%d:%d", comm->fault, &comm->fault_rank, &comm->fault_number);
     strcpy(comm->path, "/dev/shm/paceline-fake-nccl-");

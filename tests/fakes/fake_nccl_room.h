@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The room that devices have for groups of the fake NCCL. Internal to fake_nccl.c. */
+/** The functions of the fake NCCL, and the room that devices have for its groups. Internal to fake_nccl.c. */
 #ifndef PL_TESTS_FAKES_FAKE_NCCL_ROOM_H
 #define PL_TESTS_FAKES_FAKE_NCCL_ROOM_H
+
+#include "collectives/gpu/library_nccl.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -9,6 +11,10 @@
 #include <stdlib.h>
 
 #define API __attribute__((visibility("default")))
+
+#define DECLARE(type, name, ...) type nccl##name(__VA_ARGS__);
+PL_NCCL_FUNCTIONS(DECLARE)
+#undef DECLARE
 
 enum { FAKE_NCCL_MOST_DEVICES = 16 };
 

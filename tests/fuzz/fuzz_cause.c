@@ -2,7 +2,6 @@
 /* The stderr of a program: however it is cut into pieces, its cause is the same, and is text that can be shown. The
  * command that a last line names is in it. */
 #include "base/memory.h"
-#include "entrypoint/output/last_word.h"
 #include "entrypoint/output/tail.h"
 #include "tests/support/fuzz.h"
 

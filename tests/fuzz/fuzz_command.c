@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launch command that a master sends: the splitter accepts only orted or prted, whatever the command is. */
-#include "entrypoint/ssh/command.h"
+#include "entrypoint/ssh/relay.h"
 #include "tests/support/fuzz.h"
 
 #include <stdlib.h>

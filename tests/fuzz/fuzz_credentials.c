@@ -2,7 +2,6 @@
 /* Replies of credential endpoints and of STS, profile files, and the addresses that tokens may be sent to. */
 #include "base/memory.h"
 #include "s3io/s3/credentials.h"
-#include "s3io/s3/profile.h"
 #include "tests/support/fuzz.h"
 
 #include <stdlib.h>

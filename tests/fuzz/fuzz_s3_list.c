@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* List pages and error documents: in a page that is accepted, entries have keys, and an incomplete page has a token. */
-#include "s3io/s3/s3_list.h"
-#include "s3io/s3/s3_xml.h"
+#include "s3io/s3/s3_client.h"
+#include "s3io/s3/s3_reply.h"
 #include "tests/support/fuzz.h"
 
 #include <stdlib.h>

@@ -28,7 +28,7 @@ static bool read_record(const struct pl_job *job, struct pl_sweep_space *space, 
               error.status != PL_LIMIT);
     pl_sweep_record_rows(&sweep, rows);
     for (size_t i = 0; i < TRIALS; i++) {
-        free(sweep.runs[i].reason);
+        pl_text_done(&sweep.runs[i].reason);
     }
     free(sweep.fresh);
     free(sweep.runs);

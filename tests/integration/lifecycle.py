@@ -113,13 +113,6 @@ def leaving():
     run(0, "leave")
 
 
-def aborting():
-    """One rank ends the whole job with a status of its choice."""
-    for ranks in (0, 3):
-        run(ranks, "abort", code=5)
-    assert not survivors(PROBE), "a rank survived"
-
-
 def vanishing():
     """Q13: a rank that ends in the middle, or while the others stop, ends the job at once, and no process is left."""
     began = time.monotonic()
@@ -155,7 +148,6 @@ def main():
     stopping()
     late_stop()
     leaving()
-    aborting()
     vanishing()
     with tempfile.TemporaryDirectory(prefix="paceline-lifecycle-") as scratch:
         horovods_variables(pathlib.Path(scratch))

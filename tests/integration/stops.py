@@ -26,7 +26,7 @@ WAIT_S = 300
 # Its forked worker has its handler too, and must not get the signal: `timeout` alone would send it to both.
 SAVER = """
 import os, signal, sys, time
-name, got = os.environ["WAY"] + "." + os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("RANK", "0")), []
+name, got = os.environ["WAY"], []
 folder, main = os.environ["SM_MODEL_DIR"], os.getpid()
 def stop(*_):
     got.append(1)
@@ -45,8 +45,8 @@ with open(f"{folder}/{name}", "w") as file:
     file.write(f"saved after {len(got)}")
 """
 COMMAND = f"{PYTHON} -u q.py"
-# A wrapper that needs seconds to end after the program, as those do that unload torch.
-SLOW = "import subprocess, sys, time\ncode = subprocess.call(sys.argv[1:])\ntime.sleep(4)\nsys.exit(code)\n"
+# A wrapper that needs seconds to end after the program, as those do that unload torch, and can't be told from other programs at its very end.
+SLOW = "import os, subprocess, sys, time\ncode = subprocess.call(sys.argv[1:])\ntime.sleep(4)\nos.execlp('sleep', 'sleep', '0.3') if code == 0 else sys.exit(code)\n"
 BASIC = {
     "timeout": f"timeout -k 1 1000 {COMMAND}",
     "setsid": f"setsid -w {COMMAND}",
@@ -91,8 +91,8 @@ def job(folder, lines, ranks, **hyperparameters):
     (folder / "code/q.py").write_text(SAVER)
     (folder / "code/conda").write_text(SLOW)
     (folder / "code/pyproject.toml").write_text('[project]\nname = "q"\nversion = "1"\nrequires-python = ">=3.9"\n[tool.poetry]\npackage-mode = false\n')
-    cases = "".join(f"{number}) export WAY={way}; {line} ;;\n" for number, (way, line) in enumerate(lines.items()))
-    (folder / "code/p.sh").write_text(f"#!/bin/bash\ncase $((${{OMPI_COMM_WORLD_RANK:-${{RANK:-0}}}} / {ranks})) in\n{cases}esac\n"
+    cases = "".join(f"{number}) export WAY={way}.$rank; {line} ;;\n" for number, (way, line) in enumerate(lines.items()))
+    (folder / "code/p.sh").write_text(f"#!/bin/bash\nrank=${{OMPI_COMM_WORLD_RANK:-${{RANK:-0}}}}\ncase $((rank / {ranks})) in\n{cases}esac\n"
                                       'code=$?\necho "the script goes on after $code"\nexit $code\n')
     (folder / "code/p.py").write_text('import subprocess, sys\nsys.exit(subprocess.call(["bash", "./p.sh"]))\n')
     (folder / "code/p.sh").chmod(0o755)

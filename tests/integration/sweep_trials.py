@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from sweep import Job, await_nobody
+from sweep import PACELINE, Job, await_nobody
 
 NO_CAPABILITY = ["setpriv", "--bounding-set", "-sys_admin"]
 # In it nobody may mount: no capability to, and no user namespace that has it.
@@ -173,8 +173,7 @@ def a_channel_in_pipe_mode_is_refused():
     (job.base / "input/config/inputdataconfig.json").write_text('{"training": {"TrainingInputMode": "Pipe"}}')
     words = "inputdataconfig.json: channel 'training' is in Pipe Mode"
     assert words in job.run(1).failure()
-    environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(job.base)}
-    plan = subprocess.run([os.environ["PACELINE_BUILD"] + "/entrypoint/paceline", "plan"], env=environment, capture_output=True, text=True)
+    plan = subprocess.run([PACELINE, "plan"], env=job.environment({}), capture_output=True, text=True)
     assert plan.returncode != 0 and words in plan.stderr, plan
 
 

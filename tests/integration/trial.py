@@ -2,33 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """`paceline trial`: a job in a job, with an /opt/ml and devices of its own, which ends with its program's code."""
 import json
-import os
-import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-PACELINE = str(pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline")
-WAIT_S = 60  # a far deadline
+from sweep import PACELINE, WAIT_S, Job
 
 
-class Tree:
-    """A tree like /opt/ml, in which trials are started."""
+class Tree(Job):
+    """One in which trials are started."""
 
     def __init__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="paceline-trial-")
-        self.base = pathlib.Path(self.folder.name)
-        config = self.base / "input/config"
-        config.mkdir(parents=True)
-        (self.base / "code").mkdir()
-        (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-1"]}))
-        (config / "hyperparameters.json").write_text(json.dumps({"epochs": "9", "lr": "0.5"}))
+        super().__init__("")
+        (self.base / "input/config/hyperparameters.json").write_text(json.dumps({"epochs": "9", "lr": "0.5"}))
 
     def start(self, *words, **variables):
-        environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(self.base), **variables}
-        return subprocess.Popen([PACELINE, "trial", *words], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen([PACELINE, "trial", *words], env=self.environment(variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run(self, *words, code=0, **variables):
         process = self.start(*words, **variables)

@@ -3,7 +3,7 @@
  * host of this job. */
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/ssh/exec.h"
+#include "entrypoint/ssh/relay.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /*
  * A rank of tests/integration/lifecycle.py, which says what each argument does:
  *
- *   lifecycle_probe topology | stop SECONDS | leave | again | swapped | span | wait SECONDS | vanish | desert | abort
+ *   lifecycle_probe topology | stop SECONDS | leave | again | swapped | span | wait SECONDS | vanish | desert
  */
 #include "collectives/world_private.h"
 #include "runtime/paceline.h"
@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { VANISH_STATUS = 3, ABORT_STATUS = 5 };
+enum { VANISH_STATUS = 3 };
 
 static double cpu_s(void)
 {
@@ -80,8 +80,6 @@ static enum pl_status run(const char *word, double seconds, struct pl_error *ret
         PL_TRY(wait_for_late(world, seconds, reterr));
     } else if (strcmp(word, "vanish") == 0) {
         PL_TRY(vanish(world, reterr));
-    } else if (strcmp(word, "abort") == 0 && pl_world_rank(world) == 0) {
-        pl_world_abort(world, ABORT_STATUS);
     } else if (strcmp(word, "again") == 0) {
         struct pl_runtime *second = NULL;
         float value = 1;

@@ -198,6 +198,7 @@ static bool join(struct training *t, struct place *place)
 
 static bool open_place(struct training *t, struct place *place, int set)
 {
+    const struct pl_process_set *found;
     struct pl_error error = PL_ERROR_NONE;
 
     place->used = true;
@@ -207,13 +208,13 @@ static bool open_place(struct training *t, struct place *place, int set)
             place->own = i;
         }
     }
-    if (pl_process_set_included(t->sets, set) != (place->own >= 0)) {
-        return training_wrong(t, "membership of set", (uint64_t)set, place->own < 0, place->own >= 0);
+    if (pl_process_set_get(t->sets, set, &found, &error) != PL_OK) {
+        return training_fail(t, "a set's world", &error);
     }
-    return place->own < 0 ||
-           (pl_process_set_world(t->sets, set, &place->world, &error) == PL_OK &&
-            pl_process_set_named(t->sets, set, &place->named, &error) == PL_OK) ||
-           training_fail(t, "a set's world", &error);
+    place->world = found->world;
+    place->named = found->named;
+    return (found->world && found->named) == (place->own >= 0) ||
+           training_wrong(t, "membership of set", (uint64_t)set, place->own < 0, place->own >= 0);
 }
 
 static bool change_sets(struct training *t)

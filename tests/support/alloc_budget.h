@@ -7,7 +7,7 @@
 #define PL_TESTS_SUPPORT_ALLOC_BUDGET_H
 
 #include "collectives/bootstrap.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/backend.h"
 
 #include <stdbool.h>

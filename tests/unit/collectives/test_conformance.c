@@ -3,9 +3,10 @@
  * collectives/shm/run.c. */
 /* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long
  * one. */
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 
+#include "base/clock.h"
 #include "base/knob.h"
 #include "collectives/world_private.h"
 #include "tests/scenarios/conformance.h"
@@ -74,6 +75,54 @@ START_TEST(every_type_is_right)
     small_segments(&knobs, "", "");
     ck_assert_ranks(3, &(struct pl_world_options){.knobs = &knobs}, run,
                     &((struct conformance){.counts = two, .count_count = 2, .all_types = true}));
+}
+END_TEST
+
+/* Between hosts (each rank is one, or has two ranks) ranks that agree do not compare their calls. */
+START_TEST(every_operation_is_right_without_a_call_check)
+{
+    static const uint64_t two[] = {0, 20021};
+    struct pl_knobs knobs;
+
+    for (int local = 1; local <= 2; local++) {
+        small_segments(&knobs, local == 1 ? "p2p" : "", "");
+        ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = local}), run,
+                        &((struct conformance){.counts = two, .count_count = 2, .flags = PL_AGREED}));
+    }
+}
+END_TEST
+
+/* Each rank says that all agree, and names its sum differently. */
+static void differ_after_all(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { COUNT = 20000 };
+    static float room[RANKS_MOST][COUNT];
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+    int rank = pl_world_rank(world);
+
+    (void)argument;
+    status = pl_collective_run(world,
+                               &(struct pl_collective){.kind = PL_ALLREDUCE,
+                                                       .flags = PL_AGREED,
+                                                       .name = rank / 2 ? "b" : "a",
+                                                       .count = COUNT,
+                                                       .send = room[rank],
+                                                       .recv = room[rank],
+                                                       .deadline_ns = pl_deadline_after_ns(PL_NS_PER_S / 4)},
+                               &error);
+    RANKS_NEED(status == PL_TIMEOUT, "%d %s", status, error.cause);
+}
+
+START_TEST(ranks_that_differ_after_all_take_nothing_from_each_other)
+{
+    for (int local = 1; local <= 2; local++) {
+        struct pl_knobs knobs;
+
+        small_segments(&knobs, local == 1 ? "p2p" : "", "");
+        ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = local}),
+                        differ_after_all, NULL);
+    }
 }
 END_TEST
 
@@ -251,6 +300,7 @@ START_TEST(a_small_sum_takes_one_message_a_host_and_round)
 END_TEST
 
 UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right,
-          every_type_is_right, every_operation_is_right_across_hosts, small_ones_go_inside_and_between_as_well,
+          every_type_is_right, every_operation_is_right_across_hosts, every_operation_is_right_without_a_call_check,
+          ranks_that_differ_after_all_take_nothing_from_each_other, small_ones_go_inside_and_between_as_well,
           a_small_sum_takes_one_message_a_host_and_round, every_operation_is_right_whatever_the_order_of_ranks,
           every_operation_is_right_in_the_arena, thirty_five_ranks_gather_ragged_rows)

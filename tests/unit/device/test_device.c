@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers device/device_cuda.c, device/load_cuda.c, device/memory_cuda.c, device/stream_cuda.c. */
 /* One device: memory, streams, events, other processes, and every fault that a driver can be ordered to have. */
+#include <cuda.h>
+
 #include "device/device_private.h"
 #include "device/load_cuda.h"
 #include "tests/support/device.h"
@@ -10,6 +12,17 @@
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#if CUDA_VERSION >= 13000 /* earlier ones have no name for some of the errors */
+#define SAME_VALUE(name, value) _Static_assert((int)(name) == (value), #name " is the toolkit's");
+PL_CUDA_CONSTANTS(SAME_VALUE)
+#endif
+#define SAME_TYPE(name, ...)                                                                                           \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(name), CUresult(__VA_ARGS__)), #name " is the toolkit's");
+PL_CUDA_LIST(SAME_TYPE)
+_Static_assert(sizeof(CUdevice) == 4 && sizeof(CUdeviceptr) == 8 && sizeof(CUresult) == 4 && sizeof(CUuuid) == 16 &&
+                   sizeof(CUipcMemHandle) == 64,
+               "the types of load_cuda.h have these sizes");
 
 #define ck_assert_says(error, text)                                                                                    \
     ck_assert_msg(strstr((error).cause, (text)), "'%s' lacks '%s'", (error).cause, (text))

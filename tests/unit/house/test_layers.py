@@ -52,7 +52,7 @@ TREE = {
                                ["collectives/hier must not know collectives/shm"]),
     "collectives/backends.c": ('#include "collectives/shm/layout.h"\n', []),
     "s3io/small.c": ('#include "s3io/s3/s3_get.h"\n', ["s3io must not know s3io/s3"]),
-    "entrypoint/job/job.c": ('#include "s3io/s3/profile.h"\n', []),
+    "entrypoint/job/job.c": ('#include "s3io/s3/credentials.h"\n', []),
     "examples/own.c": ('#include "examples/own.h"\n#include "base/good.h"\n', []),
     "examples/private.c": ('#include "base/silent.h"\n', ["installed headers only, which 'base/silent.h' is not"]),
     "runtime/worded.c": ("/* Wombats. */\nint pl_wombat_count; /* not wombatlike */\n", ["'Wombats' is called marsupial", "'wombat' is called marsupial"]),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/start.c, collectives/world_on_device.c. */
+/* Covers runtime/start.c, collectives/backends.c. */
 /* A GPU for each rank: which rank gets which, and that all ranks end alike. On the fake driver, with four devices; each
  * test is a process of its own. */
 #include "base/memory.h"

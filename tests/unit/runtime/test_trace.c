@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/trace.c, runtime/trace_events.c. */
+/* Covers runtime/trace.c. */
 /* O1, O4, O7, O8 of the inventory: what ranks did, and which ranks they waited for. */
 #include "base/clock.h"
 #include "base/file.h"

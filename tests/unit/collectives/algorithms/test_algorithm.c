@@ -451,16 +451,19 @@ START_TEST(the_algorithm_is_the_one_whose_messages_took_least)
 END_TEST
 
 /* The times of the five sizes that ranks exchange: the messages of 8 bytes were late on rank 1. */
-static enum pl_status (*real_allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                        struct pl_error *reterr);
+static enum pl_status (*real_exchange)(void *context, const struct pl_error *failed, const void *send, void *recv,
+                                       size_t bytes, int64_t deadline_ns, struct pl_error *reterr);
 
-static enum pl_status tell_late(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                struct pl_error *reterr)
+static enum pl_status tell_late(void *context, const struct pl_error *failed, const void *send, void *recv,
+                                size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
     static const double told_ns[PL_P2P_PROBES] = {862e3, 64e3, 167e3, 542e3, 2215e3};
     static _Thread_local unsigned calls;
 
-    PL_TRY(real_allgather(context, send, recv, bytes, deadline_ns, reterr));
+    PL_TRY(real_exchange(context, failed, send, recv, bytes, deadline_ns, reterr));
+    if (!bytes) {
+        return PL_OK; /* a barrier */
+    }
     for (int r = 0; r < 2; r++) {
         ((double *)recv)[r] = r == 1 ? told_ns[calls] : 30e3;
     }
@@ -477,10 +480,10 @@ static void time_late(struct pl_world *world, void *argument, char failure[RANKS
     (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (pl_world_rank(world) == 0) {
-        real_allgather = bootstrap->allgather;
+        real_exchange = bootstrap->exchange;
     }
     RANKS_OK(pl_barrier(world, &error));
-    bootstrap->allgather = tell_late;
+    bootstrap->exchange = tell_late;
     world->topology.one_process = false; /* as between hosts */
     RANKS_OK(pl_p2p_model(p2p, &error));
     for (int probe = 0; probe < PL_P2P_PROBES; probe++) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/bootstrap/bootstrap.c, collectives/bootstrap/bootstrap_threads.c,
- * collectives/bootstrap/transport.c. */
+/* Covers collectives/bootstrap/bootstrap.c, collectives/bootstrap/bootstrap_threads.c. */
 /* Bootstraps: exchanges of the ranks before there is a world, also if one of them cannot take part. */
 #include "tests/support/alloc_budget.h"
 
@@ -141,9 +140,8 @@ static void *meet(void *argument)
             own[i] = 1000 * bootstrap->rank + 100 * turn + i;
         }
         if (turn == 1) {
-            seat->status =
-                last ? pl_bootstrap_abort_collective(bootstrap, PL_SYSTEM, &why, deadline_ns)
-                     : bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, &seat->error);
+            seat->status = last ? pl_bootstrap_abort_collective(bootstrap, PL_SYSTEM, &why, deadline_ns)
+                                : pl_bootstrap_allgather(bootstrap, own, all, sizeof(own), deadline_ns, &seat->error);
             if (seat->status != PL_SYSTEM || (!last && !strstr(seat->error.cause, "out to lunch"))) {
                 return NULL;
             }
@@ -153,7 +151,7 @@ static void *meet(void *argument)
                 return NULL;
             }
         }
-        seat->status = bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, &seat->error);
+        seat->status = pl_bootstrap_allgather(bootstrap, own, all, sizeof(own), deadline_ns, &seat->error);
         for (int i = 0; seat->status == PL_OK && i < bootstrap->size * NUMBERS; i++) {
             if (all[i] != 1000 * (i / NUMBERS) + 100 * turn + i % NUMBERS) {
                 seat->status = pl_error_set(&seat->error, PL_FAILED, "number %d of turn %d is %d", i, turn, all[i]);
@@ -191,9 +189,8 @@ static void *gather(void *argument)
     char own[300] = "", all[MOST * sizeof(own)];
 
     bootstrap->transport->most_bytes = 1000;
-    seat->status = bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, &seat->error);
-    if (seat->status == PL_LIMIT &&
-        bootstrap->allgather(bootstrap->context, own, all, 100, deadline_ns, NULL) != PL_OK) {
+    seat->status = pl_bootstrap_allgather(bootstrap, own, all, sizeof(own), deadline_ns, &seat->error);
+    if (seat->status == PL_LIMIT && pl_bootstrap_allgather(bootstrap, own, all, 100, deadline_ns, NULL) != PL_OK) {
         seat->status = PL_FAILED;
     }
     return NULL;
@@ -236,7 +233,7 @@ static void *split_twice(void *argument)
     for (int i = 0; i < 2 && seat->status == PL_OK; i++) {
         int own = 10 * parts[i]->rank + i;
 
-        seat->status = parts[i]->allgather(parts[i]->context, &own, all, sizeof(own), deadline_ns, &seat->error);
+        seat->status = pl_bootstrap_allgather(parts[i], &own, all, sizeof(own), deadline_ns, &seat->error);
         for (int r = 0; r < bootstrap->size && seat->status == PL_OK; r++) {
             if (all[r] != 10 * r + i) {
                 seat->status = pl_error_set(&seat->error, PL_FAILED, "part %d: rank %d's number is %d", i, r, all[r]);

@@ -198,17 +198,17 @@ START_TEST(a_timer_does_not_keep_memory_from_being_made)
 END_TEST
 
 /* Rank 1's exchange number `steps_left` fails as MPI's do; rank 0 then waits for it in vain. */
-static enum pl_status (*real_allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                        struct pl_error *reterr);
+static enum pl_status (*real_exchange)(void *context, const struct pl_error *failed, const void *send, void *recv,
+                                       size_t bytes, int64_t deadline_ns, struct pl_error *reterr);
 static _Thread_local int steps_left;
 
-static enum pl_status fail_step(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                struct pl_error *reterr)
+static enum pl_status fail_step(void *context, const struct pl_error *failed, const void *send, void *recv,
+                                size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
     if (steps_left-- == 0) {
         return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, 15, "the wire broke");
     }
-    return real_allgather(context, send, recv, bytes, deadline_ns, reterr);
+    return real_exchange(context, failed, send, recv, bytes, deadline_ns, reterr);
 }
 
 static void ask_over_a_broken_wire(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -221,8 +221,8 @@ static void ask_over_a_broken_wire(struct pl_world *world, void *argument, char 
     world->timeout_ns = 100 * PL_NS_PER_MS;
     if (pl_world_rank(world) == 1) {
         steps_left = *(const int *)argument;
-        real_allgather = world->bootstrap->allgather;
-        world->bootstrap->allgather = fail_step;
+        real_exchange = world->bootstrap->exchange;
+        world->bootstrap->exchange = fail_step;
     }
     status = pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &told);
     RANKS_NEED(status == PL_TIMEOUT || (status == PL_LIBRARY && strcmp(told.cause, "the wire broke") == 0), "%s: %s",

@@ -4,8 +4,7 @@
  * one that waits for the late rank. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collectives/bootstrap/transport.h"
-#include "collectives/core/failure.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 
 #include "base/knob.h"
@@ -21,6 +20,7 @@ static float room[2][RANKS][WORLDS][50000];
 /* Four ranks on two hosts. Rank 0 does not come to its sum in the first two worlds, rank 1 in the next two, and so
  * on. The second rank of the other host has the deadline. */
 struct attempt {
+    unsigned flags; /* of the sums */
     pthread_barrier_t met;
     int64_t deadline_ns;
     pthread_mutex_t lock;
@@ -39,13 +39,14 @@ static bool has_deadline(int rank, int number)
     return rank == (late_in(number) < 2 ? 3 : 1);
 }
 
-static enum pl_status post(struct pl_world *world, int number, int64_t timeout_ns, struct pl_request **ret_request,
-                           struct pl_error *reterr)
+static enum pl_status post(struct pl_world *world, int number, unsigned flags, int64_t timeout_ns,
+                           struct pl_request **ret_request, struct pl_error *reterr)
 {
     int rank = pl_world_rank(world);
 
     return pl_collective_post(world,
                               &(struct pl_collective){.kind = PL_ALLREDUCE,
+                                                      .flags = flags,
                                                       .count = counts[number % SIZES],
                                                       .send = room[0][rank][number],
                                                       .recv = room[1][rank][number],
@@ -132,14 +133,14 @@ static void await_late_ranks(struct pl_world *world, void *argument, char failur
         RANKS_OK(pl_world_new_sub(world, (int[]){0, 1, 2, 3}, RANKS, &worlds[i], &error));
         hold_queries(worlds[i], i);
         if (rank != late_in(i) && !has_deadline(rank, i)) {
-            RANKS_OK(post(worlds[i], i, 120 * PL_NS_PER_S, &requests[i], &error));
+            RANKS_OK(post(worlds[i], i, attempt->flags, 120 * PL_NS_PER_S, &requests[i], &error));
             search_at_once(requests[i]);
         }
     }
     pthread_barrier_wait(&attempt->met);
     for (int i = 0; i < WORLDS; i++) {
         if (has_deadline(rank, i)) {
-            RANKS_OK(post(worlds[i], i, attempt->deadline_ns, &requests[i], &error));
+            RANKS_OK(post(worlds[i], i, attempt->flags, attempt->deadline_ns, &requests[i], &error));
         }
     }
     while (waiting) {
@@ -165,9 +166,9 @@ static void await_late_ranks(struct pl_world *world, void *argument, char failur
 }
 
 /* A rank that the machine halts for half of the deadline is late too: then the test repeats with a longer deadline. */
-START_TEST(the_rank_that_all_wait_for_is_named_over_hosts)
+static void try_late_ranks(unsigned flags)
 {
-    struct attempt attempt = {.deadline_ns = PL_NS_PER_S};
+    struct attempt attempt = {.flags = flags, .deadline_ns = PL_NS_PER_S};
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
@@ -183,6 +184,17 @@ START_TEST(the_rank_that_all_wait_for_is_named_over_hosts)
     ck_assert_msg(!attempt.synced.wrong[0], "%s", attempt.synced.wrong);
     pthread_mutex_destroy(&attempt.lock);
     pthread_barrier_destroy(&attempt.met);
+}
+
+START_TEST(the_rank_that_all_wait_for_is_named_over_hosts)
+{
+    try_late_ranks(0);
+}
+END_TEST
+
+START_TEST(it_is_named_without_a_call_check_too)
+{
+    try_late_ranks(PL_AGREED);
 }
 END_TEST
 
@@ -205,7 +217,7 @@ static void come_when_found(struct pl_world *world, void *argument, char failure
     if (rank == 2) {
         pthread_barrier_wait(argument);
     }
-    RANKS_OK(post(world, 0, 120 * PL_NS_PER_S, &request, &error));
+    RANKS_OK(post(world, 0, 0, 120 * PL_NS_PER_S, &request, &error));
     while (!done) {
         RANKS_OK(pl_request_test(request, &done, &error));
         if (rank == 1 && !found && has_found(world, request)) {
@@ -235,6 +247,6 @@ START_TEST(the_search_begins_half_of_the_time_before_a_deadline_and_ten_seconds_
 }
 END_TEST
 
-UNIT_MAIN("collectives/late", the_rank_that_all_wait_for_is_named_over_hosts,
+UNIT_MAIN("collectives/late", the_rank_that_all_wait_for_is_named_over_hosts, it_is_named_without_a_call_check_too,
           a_rank_that_comes_while_others_search_for_it_is_not_late,
           the_search_begins_half_of_the_time_before_a_deadline_and_ten_seconds_at_most)

@@ -3,7 +3,7 @@
 /* Revoking a world: when a rank ends its world the others fail at once, and each reports that rank's error, through
  * however many ranks it was relayed. */
 #include "base/clock.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 
 #include "base/knob.h"

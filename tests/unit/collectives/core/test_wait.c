@@ -4,7 +4,7 @@
 /* Ranks that do not come, or stop sending: reported at the deadline, with their number, by ranks that wait and by
  * ranks that only test. */
 #include "base/clock.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/backend.h"
 #include "collectives/hier/state.h"
 #include "collectives/p2p/check_calls.h"
@@ -197,29 +197,15 @@ struct maker {
     pthread_t thread;
 };
 
-static enum pl_status failing_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                        struct pl_error *reterr)
+static enum pl_status failing_exchange(void *context, const struct pl_error *failed, const void *send, void *recv,
+                                       size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct maker *maker = context;
 
     if (maker->exchanges_left-- <= 0) {
         return pl_error_set(reterr, PL_TIMEOUT, "no exchange is left");
     }
-    return maker->real->allgather(maker->real->context, send, recv, bytes, deadline_ns, reterr);
-}
-
-static void failing_report(void *context, const struct pl_error *why, int64_t deadline_ns)
-{
-    struct maker *maker = context;
-
-    if (maker->exchanges_left-- > 0) {
-        maker->real->report_failure(maker->real->context, why, deadline_ns);
-    }
-}
-
-static enum pl_status failing_barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
-{
-    return failing_allgather(context, NULL, NULL, 0, deadline_ns, reterr);
+    return maker->real->exchange(maker->real->context, failed, send, recv, bytes, deadline_ns, reterr);
 }
 
 static enum pl_status split_real(void *context, const int *ranks, int count, enum pl_split_purpose purpose,
@@ -235,9 +221,7 @@ static void wrap(struct maker *maker)
 {
     maker->bootstrap = *maker->real;
     maker->bootstrap.context = maker;
-    maker->bootstrap.allgather = failing_allgather;
-    maker->bootstrap.barrier = failing_barrier;
-    maker->bootstrap.report_failure = failing_report;
+    maker->bootstrap.exchange = failing_exchange;
     maker->bootstrap.split = split_real;
 }
 
@@ -355,10 +339,11 @@ START_TEST(ranks_meet_for_a_sub_world_until_the_earlier_deadline)
 }
 END_TEST
 
-static enum pl_status refuse_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                       struct pl_error *reterr)
+static enum pl_status refuse_exchange(void *context, const struct pl_error *failed, const void *send, void *recv,
+                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
     (void)context;
+    (void)failed;
     (void)send;
     (void)recv;
     (void)bytes;
@@ -381,7 +366,7 @@ static void time_links_in_vain(struct pl_world *world, void *argument, char fail
         RANKS_NEED(p2p->message_ns[probe] >= p2p->message_ns[probe - 1] && p2p->message_ns[0] > 0, "probe %d: %g ns",
                    probe, p2p->message_ns[probe]);
     }
-    pl_world_bootstrap(world)->allgather = refuse_allgather;
+    pl_world_bootstrap(world)->exchange = refuse_exchange;
     RANKS_NEED(pl_p2p_model(p2p, NULL) == PL_TIMEOUT, "what was timed needs no agreement");
 }
 

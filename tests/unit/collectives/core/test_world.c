@@ -2,7 +2,7 @@
 /* Covers collectives/core/world_new.c, collectives/core/request.c, collectives/core/topology.c,
  * collectives/core/collective_check.c, collectives/p2p/check_calls.c. */
 /* Worlds, sub-worlds and requests; ranks that disagree; invalid arguments. */
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 
 #include "base/clock.h"
@@ -108,8 +108,7 @@ static void follow_order(struct pl_world *world, void *argument, char failure[RA
 
     (void)argument;
     for (int i = 0; i < 4; i++) {
-        RANKS_NEED(pl_world_ring_order(world)[i] == expected[i], "place %d is rank %d", i,
-                   pl_world_ring_order(world)[i]);
+        RANKS_NEED(world->topology.order[i] == expected[i], "place %d is rank %d", i, world->topology.order[i]);
     }
     RANKS_OK(pl_allreduce(world, &value, &value, 1, PL_FLOAT32, PL_SUM, &error));
     RANKS_NEED(value == 6.0F, "sum %g", (double)value);

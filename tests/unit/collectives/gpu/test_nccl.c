@@ -3,8 +3,13 @@
  * collectives/gpu/stream_events.c. */
 /* One GPU per rank, by NCCL. Driver and NCCL are fakes: the tests check our calls, their order, and how their
  * failures are reported. */
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#endif
+
 #include "base/knob.h"
 #include "collectives/core/types.h"
+#include "collectives/gpu/library_nccl.h"
 #include "collectives/world_private.h"
 #include "device/kernel.h"
 #include "tests/support/device_alloc_budget.h"
@@ -14,6 +19,23 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <math.h>
+
+#ifdef NCCL_VERSION_CODE
+#define SAME_VALUE(name, value) _Static_assert((int)(name) == (value), #name " is NCCL's");
+PL_NCCL_CONSTANTS(SAME_VALUE)
+/* all but the function that gets a configuration, which is of a version of its own */
+#define SAME_TYPE(type, name, ...)                                                                                     \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(nccl##name), type(__VA_ARGS__)) ||                          \
+                       sizeof(#name) == sizeof("CommInitRankConfig"),                                                  \
+                   #name " is NCCL's");
+PL_NCCL_FUNCTIONS(SAME_TYPE)
+#if NCCL_VERSION_CODE >= 21700
+_Static_assert(offsetof(struct pl_nccl_config, blocking) == offsetof(ncclConfig_t, blocking) &&
+                   offsetof(struct pl_nccl_config, max_ctas) == offsetof(ncclConfig_t, maxCTAs) &&
+                   offsetof(struct pl_nccl_config, net_name) == offsetof(ncclConfig_t, netName),
+               "the configuration begins as NCCL's");
+#endif
+#endif
 
 enum { COUNT = 1003 };
 

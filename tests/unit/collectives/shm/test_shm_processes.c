@@ -39,28 +39,21 @@ struct seat {
     int rank;
 };
 
-static enum pl_status meet(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                           struct pl_error *reterr)
+static enum pl_status meet(void *context, const struct pl_error *failed, const void *send, void *recv, size_t bytes,
+                           int64_t deadline_ns, struct pl_error *reterr)
 {
     struct seat *seat = context;
 
-    (void)deadline_ns;
+    (void)failed, (void)deadline_ns;
     if (bytes > EXCHANGE_BYTES) {
         return pl_error_set(reterr, PL_LIMIT, "%zu bytes to exchange", bytes);
     }
-    memcpy(seat->rendezvous->bytes[seat->rank], send, bytes);
+    memcpy(seat->rendezvous->bytes[seat->rank], bytes ? send : "", bytes);
     pthread_barrier_wait(&seat->rendezvous->barrier);
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS && bytes; r++) {
         memcpy((char *)recv + (size_t)r * bytes, seat->rendezvous->bytes[r], bytes);
     }
     pthread_barrier_wait(&seat->rendezvous->barrier);
-    return PL_OK;
-}
-
-static enum pl_status meet_only(void *context, int64_t deadline_ns, struct pl_error *reterr)
-{
-    (void)deadline_ns, (void)reterr;
-    pthread_barrier_wait(&((struct seat *)context)->rendezvous->barrier);
     return PL_OK;
 }
 
@@ -80,7 +73,7 @@ typedef void rank_body(struct seat *seat, struct pl_world *world);
 static void run_rank(struct seat *seat, rank_body *body)
 {
     struct pl_bootstrap bootstrap = {
-        .name = "fork", .context = seat, .rank = seat->rank, .size = RANKS, .allgather = meet, .barrier = meet_only};
+        .name = "fork", .context = seat, .rank = seat->rank, .size = RANKS, .exchange = meet};
     struct pl_knobs knobs;
     struct pl_world_options options = {.knobs = &knobs};
     struct pl_world *world = NULL;

@@ -33,6 +33,26 @@ START_TEST(the_first_group_is_the_number)
 }
 END_TEST
 
+START_TEST(the_group_is_kept_whatever_it_has)
+{
+    struct pl_pattern *pattern = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    double number = 0;
+    size_t length = 0;
+
+    ck_assert_ok(pl_pattern_new("loss=(\\S)?", &pattern, &error), &error);
+    ck_assert_int_eq(pl_pattern_number(pattern, "loss=x", 6, &number, &error), PL_NOT_FOUND);
+    ck_assert_str_eq(pl_pattern_group(pattern, &length), "x");
+    ck_assert_uint_eq(length, 1);
+    ck_assert_int_eq(pl_pattern_number(pattern, "loss=", 5, &number, &error), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(pl_pattern_group(pattern, &length));
+    ck_assert_uint_eq(length, 0);
+    ck_assert_int_eq(pl_pattern_number(pattern, "acc=1", 5, &number, &error), PL_NOT_FOUND);
+    ck_assert_ptr_null(pl_pattern_group(pattern, &length));
+    pl_pattern_free(pattern);
+}
+END_TEST
+
 START_TEST(a_wrong_expression_is_told_with_its_place)
 {
     struct pl_pattern *pattern = NULL;
@@ -56,5 +76,5 @@ START_TEST(a_search_that_takes_too_long_is_given_up)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/output/pattern", the_first_group_is_the_number, a_wrong_expression_is_told_with_its_place,
-          a_search_that_takes_too_long_is_given_up)
+UNIT_MAIN("entrypoint/output/pattern", the_first_group_is_the_number, the_group_is_kept_whatever_it_has,
+          a_wrong_expression_is_told_with_its_place, a_search_that_takes_too_long_is_given_up)

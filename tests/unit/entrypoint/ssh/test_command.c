@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/ssh/command.c. */
-#include "entrypoint/ssh/command.h"
+/* Covers entrypoint/ssh/relay.c. */
+#include "entrypoint/ssh/relay.h"
 
 #include "tests/support/unit.h"
 

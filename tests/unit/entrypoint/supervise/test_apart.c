@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/apart.c, entrypoint/proc/network.c. */
+/* Covers entrypoint/supervise/ranks.c. */
 /* The tests run in a separate network, in which no other process changes the count of connections. */
-#include "entrypoint/proc/network.h"
-#include "entrypoint/supervise/sessions.h"
+#include "entrypoint/proc/proc.h"
+#include "entrypoint/supervise/supervise.h"
 #include "tests/unit/entrypoint/tree.h"
 
 #include <arpa/inet.h>
@@ -101,7 +101,7 @@ static void begin_ranks(struct pl_apart *apart, int ranks)
     uint64_t accepted;
     char text[24];
 
-    ck_assert_ok(pl_network_accepted(&accepted, &error), &error);
+    ck_assert_ok(pl_proc_accepted(&accepted, &error), &error);
     snprintf(text, sizeof(text), "%llu", (unsigned long long)accepted);
     hello.fields[5] = text;
     for (int i = 0; i < ranks; i++) {
@@ -187,7 +187,6 @@ END_TEST
 static int count_lines(const struct tree *tree, enum pl_apart_state worker)
 {
     struct pl_session session = {.host = "algo-2", .apart = worker};
-    const struct pl_sessions sessions = {.items = &session, .count = 1};
     struct pl_launch_plan plan = {.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN, .processes = 4};
     static struct pl_supervisor supervisor;
     PL_AUTO_FREE char *text = NULL;
@@ -195,15 +194,15 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
     char path[PATH_MAX];
     int log_fd, kept_fd = dup(STDERR_FILENO), lines = 0;
 
-    supervisor = (struct pl_supervisor){.job = tree->job, .plan = &plan};
+    supervisor = (struct pl_supervisor){.job = tree->job, .plan = &plan, .sessions = {.items = &session, .count = 1}};
     pl_apart_open(&supervisor.apart, tree->job);
     supervisor.apart.minute_ns = 0;
     begin_ranks(&supervisor.apart, 2);
     log_fd = open(scratch_path(&tree->scratch, "log", path), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     ck_assert_int_ge(dup2(log_fd, STDERR_FILENO), 0);
-    pl_apart_log_minute(&supervisor, &sessions);
-    pl_apart_log_minute(&supervisor, &sessions);
-    if (pl_apart_is_possible(&supervisor, &sessions)) {
+    pl_apart_log_minute(&supervisor);
+    pl_apart_log_minute(&supervisor);
+    if (pl_apart_is_possible(&supervisor)) {
         pl_apart_log_end(&supervisor);
     }
     ck_assert_int_ge(dup2(kept_fd, STDERR_FILENO), 0);

@@ -193,7 +193,12 @@ END_TEST
 
 START_TEST(a_stop_reaches_the_whole_group)
 {
-    const char *const argv[] = {"sh", "-c", "trap 'echo stopped >&2; exit 5' TERM; sleep 100 & : >trapped; wait", NULL};
+    /* a copy of the shell that is not `sleep` yet would count as one that handles the signal */
+    const char *const argv[] = {"sh", "-c",
+                                "trap 'echo stopped >&2; exit 5' TERM; sleep 100 & "
+                                "until read -r name </proc/$!/comm && [ \"$name\" = sleep ]; do :; done; "
+                                ": >trapped; wait",
+                                NULL};
     struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/stop_state.c, entrypoint/supervise/shim.c. */
-#include "entrypoint/supervise/stop_state.h"
-
+/* Covers entrypoint/supervise/shim.c. */
 #include "base/clock.h"
 #include "entrypoint/supervise/shim.h"
 #include "tests/support/unit.h"

@@ -67,7 +67,7 @@ static int run_with_server(struct rig *rig, bool is_worker, const char *server, 
     rig->plan.side = &rig->side;
     add_script(&rig->plan.argv, program);
     take_plan(rig);
-    return pl_master_run(&rig->supervisor);
+    return pl_supervise_run(&rig->supervisor);
 }
 
 static void rig_done(struct rig *rig)
@@ -165,8 +165,8 @@ START_TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
     rig.plan.needs_names = true;
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
-    ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
-    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_EXIT_SOURCE_SYNC));
+    ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 1);
+    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_EXIT_SET(SYNC)));
     expect_file(&rig, "output/failure", "host name 'a.name");
     rig_done(&rig);
 }
@@ -188,7 +188,7 @@ START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
     ck_assert_ok(
         pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
         &rig.tree.error);
-    ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_EXIT_SOURCE_SYNC));
+    ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_EXIT_SET(SYNC)));
     pl_strv_done(&step.argv);
     rig_done(&rig);
 }
@@ -251,7 +251,7 @@ START_TEST(another_stop_signal_acts_at_once)
         &rig.plan.argv,
         "trap '' INT; trap 'exit 7' TERM; kill -INT $SUPERVISOR; kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
     take_plan(&rig);
-    ck_assert_int_eq(pl_master_run(&rig.supervisor), 7);
+    ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 7);
     rig_done(&rig);
 }
 END_TEST
@@ -340,7 +340,7 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_en
         ck_assert_ok(PL_LINK_SEND(&rank, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
         await_ranks(&rig, 1, true);
         ck_assert_ok(pl_exit_report_send(&exit_report, &rank, &rig.tree.error), &rig.tree.error);
-        ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+        ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 1);
         expect_file(&rig, "output/failure", failures[missing]);
         pl_link_close(&rank);
         rig_done(&rig);
@@ -361,7 +361,7 @@ START_TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
     rank = connect_rank(&rig, "3");
     await_ranks(&rig, 1, false);
     pl_link_close(&rank);
-    ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+    ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 1);
     expect_file(&rig, "output/failure", "rank 3 on host localhost was killed by signal 9 (SIGKILL)");
     rig_done(&rig);
 }
@@ -461,7 +461,7 @@ START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
         exit_report.signalled = true;
         exit_report.code = SIGTERM;
         ck_assert_ok(pl_exit_report_send(&exit_report, &ranks[1], &rig.tree.error), &rig.tree.error);
-        ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+        ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 1);
         expect_file(&rig, "output/failure", cases[i].failure);
         pl_link_close(&ranks[0]);
         pl_link_close(&ranks[1]);
@@ -480,7 +480,7 @@ static void run_and_read_log(struct rig *rig, int code, char *text, size_t text_
     log_fd = open(scratch_path(&rig->tree.scratch, "stderr", path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     ck_assert_int_ge(log_fd, 0);
     ck_assert_int_ge(dup2(log_fd, STDERR_FILENO), 0);
-    ck_assert_int_eq(pl_master_run(&rig->supervisor), code);
+    ck_assert_int_eq(pl_supervise_run(&rig->supervisor), code);
     ck_assert_int_ge(dup2(kept_fd, STDERR_FILENO), 0);
     bytes = pread(log_fd, text, text_bytes - 1, 0);
     text[bytes > 0 ? bytes : 0] = '\0';
@@ -641,7 +641,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     take_plan(&rig);
     /* if a host is stopped before the others have connected, it uses a twelfth of its budget to notify them */
     rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S;
-    ck_assert_int_eq(pl_master_run(&rig.supervisor), 128 + SIGTERM);
+    ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");
     ck_assert_ok(
         pl_file_read(scratch_path(&rig.tree.scratch, "received", path), 65536, &received, &bytes, &rig.tree.error),

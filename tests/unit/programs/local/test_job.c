@@ -104,10 +104,10 @@ START_TEST(a_whole_body_is_taken)
     ck_assert_uint_eq(job.hosts, 3);
     ck_assert_uint_eq(job.group_count, 2);
     ck_assert_str_eq(job.groups[1].name, "g2");
-    ck_assert_str_eq(job.hyperparameters[0].value, "3");
-    ck_assert_str_eq(job.environment[0].value, "x\ny");
-    ck_assert_str_eq(job.metrics[0].value, "loss=([0-9.]+)");
-    ck_assert_uint_eq(job.argument_words, 2);
+    ck_assert_str_eq(job.hyperparameters.items[0].value, "3");
+    ck_assert_str_eq(job.environment.items[0].value, "x\ny");
+    ck_assert_str_eq(job.metrics.items[0].value, "loss=([0-9.]+)");
+    ck_assert_uint_eq(job.arguments.count, 2);
     ck_assert_uint_eq(job.channel_count, 2);
     ck_assert(job.channels[0].mode == PL_LOCAL_PIPE && job.channels[0].sharded && job.channels[0].recordio);
     ck_assert(job.channels[0].is_shuffled && job.channels[0].shuffle_seed == 7);
@@ -116,8 +116,8 @@ START_TEST(a_whole_body_is_taken)
     ck_assert(job.channels[1].mode == PL_LOCAL_FAST_FILE && !job.channels[1].sharded);
     ck_assert_uint_eq(job.max_run_s, 60);
     ck_assert_str_eq(job.checkpoint_path, "/opt/ml/c");
-    ck_assert_uint_eq(job.ignored_count, 8);
-    ck_assert_str_eq(job.ignored[0], "AlgorithmSpecification.AlgorithmName");
+    ck_assert_uint_eq(job.ignored.count, 8);
+    ck_assert_str_eq(job.ignored.items[0], "AlgorithmSpecification.AlgorithmName");
     pl_local_job_done(&job);
 }
 END_TEST
@@ -207,8 +207,8 @@ START_TEST(options_win_over_the_file_and_a_channel_has_words_at_its_end)
     ck_assert_int_eq(pl_local_job_add_channel(&job, "training=twice", &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "--channel training is given twice");
     ck_assert_ok(pl_local_job_check(&job, &error), &error);
-    ck_assert_uint_eq(job.hyperparameter_count, 2);
-    ck_assert_str_eq(job.hyperparameters[1].value, "3=4");
+    ck_assert_uint_eq(job.hyperparameters.count, 2);
+    ck_assert_str_eq(job.hyperparameters.items[1].value, "3=4");
     ck_assert_uint_eq(job.hosts, 2);
     ck_assert_uint_eq(job.channel_count, 4);
     ck_assert_str_eq(job.channels[0].from, "my:data");
@@ -220,7 +220,7 @@ START_TEST(options_win_over_the_file_and_a_channel_has_words_at_its_end)
     ck_assert_str_eq(job.channels[3].from, "s3://bucket/m");
     ck_assert(job.channels[3].sharded && job.channels[3].kind == PL_LOCAL_FROM_MANIFEST);
     ck_assert_ptr_null(job.channels[3].manifest);
-    ck_assert_str_eq(job.arguments[1], "--x");
+    ck_assert_str_eq(job.arguments.items[1], "--x");
     ck_assert_ptr_null(job.checkpoint_path); /* the file has no CheckpointConfig */
     pl_local_job_done(&job);
 }

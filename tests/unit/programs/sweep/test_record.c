@@ -18,7 +18,7 @@ static struct pl_error error;
 static void close_record(void)
 {
     for (size_t i = 0; sweep.space && i < sweep.space->trials_count; i++) {
-        free(sweep.runs[i].reason);
+        pl_text_done(&sweep.runs[i].reason);
     }
     pl_file_close_at(&sweep.lock_fd);
     pl_file_close_at(&sweep.room_fd);
@@ -66,9 +66,10 @@ static void note(size_t trial, enum pl_sweep_state state, double value)
     run->code = state == PL_SWEEP_FAILED ? 3 : 0;
     run->seconds = 1.5;
     if (state == PL_SWEEP_FAILED) {
-        run->reason = pl_memory_string("it said \"no\"\nand ended", &error);
+        pl_text_append(&run->reason, "it said \"no\"\nand ended");
     }
-    ck_assert_ok(pl_sweep_record_write(&sweep, &error), &error);
+    pl_sweep_record_write(&sweep);
+    ck_assert_msg(!sweep.failed, "%s", sweep.reason);
 }
 
 static void refused(const char *hyperparameters, const char *text, const char *words)
@@ -94,7 +95,7 @@ START_TEST(what_is_over_is_there_again)
     ck_assert_int_eq(sweep.runs[1].state, PL_SWEEP_WAITING);
     ck_assert_int_eq(sweep.runs[2].state, PL_SWEEP_FAILED);
     ck_assert_int_eq(sweep.runs[2].code, 3);
-    ck_assert_str_eq(sweep.runs[2].reason, "it said \"no\"\nand ended");
+    ck_assert_str_eq(pl_text_string(&sweep.runs[2].reason), "it said \"no\"\nand ended");
     ck_assert_int_eq(sweep.first_failed, 2);
     ck_assert_int_eq(sweep.runs[3].state, PL_SWEEP_WAITING);
     teardown();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/sweep/space.c, programs/sweep/space_expand.c, programs/sweep/value.c. */
-#include "programs/sweep/space.h"
+/* Covers programs/sweep/hosts.c, programs/sweep/space.c, programs/sweep/space_expand.c. */
+#include "programs/sweep/sweep.h"
 
 #include "base/text.h"
 #include "entrypoint/output/pattern.h"
@@ -27,7 +27,9 @@ static void check_trials(const char *text, const char *expected)
     PL_AUTO_TEXT struct pl_text trials = PL_TEXT_NONE;
 
     for (size_t i = 0; i < space->trials_count; i++) {
-        pl_text_printf(&trials, "%zu %s\n", space->trials[i].point, space->trials[i].hyperparameters);
+        pl_text_printf(&trials, "%zu ", i % space->points_count);
+        pl_sweep_space_print(space, i, &trials);
+        pl_text_append(&trials, "\n");
     }
     ck_assert_str_eq(pl_text_string(&trials), expected);
 }
@@ -99,11 +101,12 @@ START_TEST(drawn_values_lie_in_their_ranges_and_read_back_as_the_same_number)
     for (size_t i = 0; i < space->trials_count; i++) {
         struct pl_error error = PL_ERROR_NONE;
         PL_AUTO_PYTHON_JSON struct pl_python_json *values = NULL;
-        const char *text = space->trials[i].hyperparameters;
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
         double l, f;
         int64_t whole;
 
-        ck_assert_ok(pl_python_json_parse_strict(text, strlen(text), "trial", &values, &error), &error);
+        pl_sweep_space_print(space, i, &text);
+        ck_assert_ok(pl_python_json_parse_strict(text.data, text.length, "trial", &values, &error), &error);
         l = pl_python_json_double(pl_python_json_member(values, "l"));
         f = pl_python_json_double(pl_python_json_member(values, "f"));
         ck_assert_ok(pl_python_json_int64(pl_python_json_member(values, "i"), &whole, &error), &error);
@@ -361,7 +364,8 @@ START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
         ck_assert_ok(tree_job(&tree), &tree.error);
         ck_assert_ok(pl_sweep_space_of_job(tree.job, &space, &tree.error), &tree.error);
         ck_assert_uint_eq(space->trials_count, 2);
-        ck_assert_str_eq(space->trials[1].hyperparameters, "{\"z\": 2, \"a\": 3}"); /* z stays before a */
+        ck_assert_str_eq(space->trials[1].items[0], "z=2"); /* z stays before a */
+        ck_assert_str_eq(space->trials[1].items[1], "a=3");
         pl_sweep_space_free(space);
     }
     tree_hyperparameters(&tree, "{\"paceline_sweep\": \"none.json\"}");
@@ -381,6 +385,33 @@ START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
 }
 END_TEST
 
+START_TEST(devices_are_cut_into_slots)
+{
+    static const struct {
+        int cpus, gpus, processes, wanted;
+        struct pl_slots slots;
+    } cases[] = {{9, 0, 4, 0, {2, 4, 0}},
+                 {32, 8, 2, 0, {4, 8, 2}},
+                 {32, 8, 1, 2, {2, 16, 4}}, /* fewer slots, with more devices each */
+                 {4, 2, 1, 6, {6, 1, 1}},   /* more slots than GPUs share them */
+                 {64, 2, 3, 1, {1, 64, 2}}};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_slots slots;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        ck_assert_ok(
+            pl_slots_cut("algo-1", cases[i].cpus, cases[i].gpus, cases[i].processes, cases[i].wanted, &slots, &error),
+            &error);
+        ck_assert_mem_eq(&slots, &cases[i].slots, sizeof(slots));
+    }
+    ck_assert_int_eq(pl_slots_cut("algo-7", 4, 0, 5, 0, &slots, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "the sweep has 5 processes per trial, and host algo-7 has 4 CPUs: expected at most 4 "
+                                  "processes, or the number of slots in \"slots\"");
+    ck_assert_int_eq(pl_slots_cut("algo-7", 64, 2, 3, 0, &slots, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "has 2 GPUs"));
+}
+END_TEST
+
 UNIT_MAIN("programs/sweep/space", a_grid_is_in_the_order_of_the_file_and_its_last_dimension_changes_first,
           a_list_may_have_a_point_twice_and_points_of_other_names,
           each_point_is_trained_once_with_each_seed_all_points_with_the_first_one_before,
@@ -389,4 +420,4 @@ UNIT_MAIN("programs/sweep/space", a_grid_is_in_the_order_of_the_file_and_its_las
           a_wrong_specification_is_refused_with_its_place_and_what_was_expected, more_trials_than_the_bound_are_refused,
           what_is_not_said_has_its_default_and_what_is_said_is_read,
           the_expression_of_a_name_finds_the_last_number_after_it,
-          a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
+          a_job_has_its_specification_inline_as_text_or_object_or_in_a_file, devices_are_cut_into_slots)

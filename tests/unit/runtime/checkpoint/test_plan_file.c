@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/checkpoint/plan_file.c. */
+/* Covers runtime/checkpoint/checkpoint_format.c. */
 #include "runtime/safetensors.h"
 
 #include "base/memory.h"

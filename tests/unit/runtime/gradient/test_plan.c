@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/gradient/plan.c, runtime/gradient/plan_seal.c, runtime/gradient/plan_memory.c. */
+/* Covers runtime/gradient/plan.c, runtime/gradient/plan_seal.c. */
 #include "runtime/plan.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/gradient/plan.c, runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c,
+/* Covers runtime/gradient/plan.c, runtime/gradient/plan_seal.c, runtime/gradient/optimizer.c,
  * runtime/checkpoint/checkpoints.c. */
 /* Plans, optimizers and checkpoints in device memory have the same results as in host memory. Runs on any driver that
  * is found: a GPU's or the tests' own. */

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json/json.h"
-#include "runtime/horovod/timeline.h"
+#include "runtime/horovod/state.h"
 #include "tests/unit/runtime/named/engine.h"
 
 #include <pthread.h>

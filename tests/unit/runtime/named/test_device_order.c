@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/buffer.c, runtime/named/device.c, runtime/named/device_world.c, runtime/named/ready.c. */
+/* Covers runtime/named/buffer.c, runtime/named/device.c, runtime/named/device_world.c. */
 /* What the engine of named tensors asks of the driver: which order, how many calls, how much memory. */
 #include "base/clock.h"
 #include "tests/support/unit.h"

@@ -20,7 +20,7 @@ static void sets_body(struct rank *self)
 {
     int even[] = {2, 0}, low[] = {0, 1}, numbers[8], even_set = -1, low_set = -1, size = 0;
     struct pl_named *named = NULL;
-    struct pl_world *world = NULL;
+    const struct pl_process_set *even_ranks = NULL;
 
     SETS();
     expect_ok(pl_process_sets_add(sets, even, 2, &even_set, &error));
@@ -41,16 +41,13 @@ static void sets_body(struct rank *self)
            "%s", error.cause);
     expect(pl_process_sets_remove(sets, 7, &error) == PL_INVALID && strstr(error.cause, "no process set 7"), "%s",
            error.cause);
-    expect(pl_process_set_size(sets, -1, &size, &error) == PL_INVALID && strstr(error.cause, "no process set -1"), "%s",
-           error.cause);
+    expect(pl_process_set_get(sets, -1, &even_ranks, &error) == PL_INVALID && strstr(error.cause, "no process set -1"),
+           "%s", error.cause);
     expect(pl_process_sets_list(sets, numbers, 8) == 3 && numbers[2] == 2, "the list");
-    expect_ok(pl_process_set_size(sets, even_set, &size, &error));
-    expect(size == 2 && pl_process_set_included(sets, even_set) == (self->rank == 0 || self->rank == 2), "size %d",
-           size);
-
-    if (pl_process_set_included(sets, even_set)) {
-        expect_ok(pl_process_set_world(sets, even_set, &world, &error));
-        expect(pl_world_rank(world) == (self->rank == 2 ? 0 : 1), "rank %d in the set", pl_world_rank(world));
+    expect_ok(pl_process_set_get(sets, even_set, &even_ranks, &error));
+    expect(even_ranks->count == 2 && !even_ranks->world == (self->rank % 2 == 1), "%d ranks", even_ranks->count);
+    if (even_ranks->world) {
+        expect(pl_world_rank(even_ranks->world) == (self->rank == 2 ? 0 : 1), "another rank in the set");
     } else {
         expect(pl_process_set_named(sets, even_set, &named, &error) == PL_INVALID &&
                    strstr(error.cause, "is not in process set 1"),
@@ -67,10 +64,9 @@ static void sets_body(struct rank *self)
         float values[2] = {1, 1};
 
         for (int i = 0; i < 2; i++) {
-            if (pl_process_set_included(sets, mine[i])) {
+            if (pl_process_set_named(sets, mine[i], &engines[i], NULL) == PL_OK) {
                 struct pl_named_op op = sum_of("same name in both sets", &values[i], 1);
 
-                expect_ok(pl_process_set_named(sets, mine[i], &engines[i], &error));
                 expect_ok(pl_named_submit(engines[i], &op, &handles[i], &error));
             }
         }
@@ -147,7 +143,7 @@ static void kinds_body(struct rank *self)
 
     SETS();
     expect_ok(pl_process_sets_add(sets, members, 2, &set, &error));
-    if (pl_process_set_included(sets, set)) {
+    if (self->rank % 2 == 0) {
         enum { SUM, GATHER, SCATTER, EXCHANGE, SPREAD, BARRIER, KINDS };
         int place = self->rank == 2 ? 0 : 1;
         int32_t sum = self->rank + 1, row = self->rank, pair[2] = {10 * place, 10 * place + 1}, spread = self->rank;
@@ -302,14 +298,14 @@ static void optimizer_body(struct rank *self)
     for (int part = 0; part < 2; part++) {
         struct pl_optimizer_options sgd = {.kind = PL_SGD};
         struct pl_optimizer *optimizer = NULL;
-        struct pl_world *world = NULL;
+        const struct pl_process_set *set = NULL;
         struct pl_plan *plan;
 
-        if (!pl_process_set_included(sets, numbers[part])) {
+        expect_ok(pl_process_set_get(sets, numbers[part], &set, &error));
+        if (!set->world) {
             continue;
         }
-        expect_ok(pl_process_set_world(sets, numbers[part], &world, &error));
-        plan = plan_of(self, world, part ? "second" : "first");
+        plan = plan_of(self, set->world, part ? "second" : "first");
         expect_ok(pl_optimizer_new(plan, &sgd, &optimizer, &error));
         for (int step = 0; step < 3; step++) {
             for (int e = 0; e < 100; e++) {

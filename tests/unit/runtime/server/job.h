@@ -5,7 +5,7 @@
 
 #include "base/knob.h"
 #include "collectives/bootstrap.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/world_private.h"
 #include "runtime/server.h"
 #include "runtime/server/serve.h"

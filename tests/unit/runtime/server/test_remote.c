@@ -2,7 +2,7 @@
 /* Covers runtime/server/remote.c. */
 /* Messages between servers that cannot be cancelled, as in MPI: who frees what they use is told. */
 #include "collectives/bootstrap.h"
-#include "collectives/bootstrap/transport.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "runtime/server/remote.h"
 #include "tests/support/unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/server/row_store.c, runtime/server/table.c. */
+/* Covers runtime/server/row_store.c, runtime/server/layout.c. */
 #include "base/memory.h"
 #include "runtime/server/row_store.h"
 #include "tests/support/unit.h"

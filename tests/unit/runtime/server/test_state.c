@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/server/remote.c, runtime/server/transfer.c, runtime/server/worker_state.c. */
+/* Covers runtime/server/remote.c, runtime/server/transfer.c, runtime/server/worker.c. */
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/bytes/source.c, s3io/bytes/source_file.c, s3io/bytes/source_fifo.c, s3io/bytes/store.c,
- * s3io/bytes/store_directory.c. */
+/* Covers s3io/bytes/source.c, s3io/bytes/source_fifo.c, s3io/bytes/store.c,
+ * s3io/bytes/store.c. */
 #include "base/clock.h"
 #include "s3io/source.h"
 #include "tests/support/scratch.h"

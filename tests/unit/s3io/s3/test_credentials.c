@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/s3/credentials.c, s3io/s3/credentials_reply.c. */
+/* Covers s3io/s3/credentials.c, s3io/s3/credentials_read.c. */
 #include "base/environment.h"
 #include "base/memory.h"
 #include "s3io/s3/credentials.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/s3/profile.c. */
+/* Covers s3io/s3/credentials_read.c. */
 #include "base/environment.h"
-#include "s3io/s3/profile.h"
+#include "s3io/s3/credentials.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 

@@ -2,7 +2,7 @@
 /* Covers s3io/s3/s3_copy.c. */
 #include "base/clock.h"
 #include "base/environment.h"
-#include "s3io/s3/s3_copy.h"
+#include "s3io/s3/s3_get.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/s3/s3_list.c, s3io/s3/s3_xml.c. */
+/* Covers s3io/s3/s3_list.c, s3io/s3/s3_reply.c. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "s3io/s3/s3_list.h"
-#include "s3io/s3/s3_xml.h"
+#include "s3io/s3/s3_client.h"
+#include "s3io/s3/s3_reply.h"
 #include "tests/support/unit.h"
 
 #include <stdio.h>

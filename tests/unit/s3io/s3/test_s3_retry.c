@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/s3/s3_retry.c. */
+/* Covers s3io/s3/s3_reply.c. */
 #include "base/clock.h"
-#include "s3io/s3/s3_retry.h"
+#include "s3io/s3/s3_reply.h"
 #include "tests/support/unit.h"
 
 START_TEST(answers_are_classified)

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A trial: `paceline train` with an /opt/ml, hyperparameters and devices of its own.
+ *
+ *   main.c     options, the run, and its result
+ *   folder.c   what the trial finds in its /opt/ml
+ *   mounts.c   makes that /opt/ml, where the system allows it
+ *   model.c    whether its model can be copied
+ *   devices.c  its GPUs
+ *
+ * Test  tests/unit/programs/trial/, tests/integration/trial.py, sweep_trials.py
+ */
+#ifndef PL_PROGRAMS_TRIAL_TRIAL_H
+#define PL_PROGRAMS_TRIAL_TRIAL_H
+
+#include "entrypoint/job/job.h"
+
+#include <time.h>
+
+/* folder.c */
+
+/**
+ * The folder of a trial, BASE/sweep/trial-NNNN, has its configuration and its output, and links to the job's code and
+ * channels. Files that must outlive the trial are elsewhere: its checkpoints and its model are in the job's directory
+ * for checkpoints, which the platform keeps; the files that it writes to output/data are in the job's output/data.
+ */
+struct pl_trial_folder {
+    int number;
+    int fd;            /* of `base`: while it is open, the folder is this process's own */
+    char *base;        /* BASE/sweep/trial-0003 */
+    char *checkpoints; /* CHECKPOINTS/trial-0003 */
+    char *model;       /* CHECKPOINTS/trial-0003.model */
+    char *output_data; /* BASE/output/data/trial-0003 */
+};
+
+#define PL_TRIAL_FOLDER_NONE ((struct pl_trial_folder){.fd = -1})
+#define PL_AUTO_TRIAL_FOLDER __attribute__((cleanup(pl_trial_folder_done)))
+
+/**
+ * Takes the folder of a number, or with -1 of the first number that has no files and runs nowhere. `checkpoints` is the
+ * directory of the trials' checkpoints and models.
+ *
+ * Errors  PL_LIMIT: a trial with this number runs.
+ */
+enum pl_status pl_trial_folder_take(const struct pl_job *job, const char *checkpoints, int number,
+                                    struct pl_trial_folder *ret_folder, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * How a trial runs. `hyperparameters` are NAME=VALUE, where VALUE is what the platform's file has: the JSON text of a
+ * value. With `own_tree` the trial sees its folders in place of the job's, else through links.
+ */
+struct pl_trial_kind {
+    int processes;
+    bool own_tree;
+    const struct pl_strv *hyperparameters;
+};
+
+/** Makes the folder's content again. Checkpoints and model of an earlier run stay. */
+enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_trial_folder *folder,
+                                    const struct pl_trial_kind *kind, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Appends hyperparameters.json for a trial: `job_values`, the job's own file, without the settings of a sweep and of a
+ * launch, and with the trial's own values. If it has more than one process, it also has the setting that starts them.
+ */
+enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values,
+                                               const struct pl_trial_kind *kind, struct pl_text *text,
+                                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Appends why the trial failed: the first line of its failure file, and the last one, which the program wrote. Appends
+ * "" if there is no such file.
+ */
+void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text *text);
+
+/** Removes what the trial does not need any more: the folder, and what it has left empty. */
+void pl_trial_folder_remove(const struct pl_trial_folder *folder);
+
+void pl_trial_folder_done(struct pl_trial_folder *folder);
+
+/* mounts.c */
+
+/**
+ * Moves this process into a mount namespace of its own, and if it needs that, into a user namespace. The calling
+ * process has one thread.
+ *
+ * Errors  PL_SYSTEM with the system's reason: it allows no mounts. Nothing that others see has changed.
+ * Source  mount_namespaces(7), user_namespaces(7)
+ */
+enum pl_status pl_trial_mounts_enter(const struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Then mounts the trial's folders in place of the job's: its model, checkpoints, output and configuration. So programs
+ * with fixed paths are correct. The channels are read-only.
+ */
+enum pl_status pl_trial_mounts_make(const struct pl_job *job, const struct pl_trial_folder *folder,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** This process sees the job's folders again. */
+void pl_trial_mounts_undo(const struct pl_job *job);
+
+/** When the folders that trials share without mounts were changed: the job's model and checkpoints. */
+struct pl_trial_shared {
+    struct timespec times[2];
+};
+
+void pl_trial_shared_note(const struct pl_job *job, struct pl_trial_shared *ret_shared);
+
+/** Returns PL_INVALID if one of them has other entries since. The error names the folder and the variable to use. */
+enum pl_status pl_trial_shared_check(const struct pl_job *job, const struct pl_trial_shared *shared,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/* model.c */
+
+/**
+ * Checks that the model in the folder `path` can be copied. `*ret_empty` tells whether there is none. Symbolic links
+ * may lead to files of the model, also by absolute paths below `seen_as`, the path of the model inside its trial.
+ *
+ * Errors  PL_INVALID with the name of a socket, a FIFO, a device, or a link that leads out of the folder.
+ */
+enum pl_status pl_trial_model_check(const char *path, const char *seen_as, bool *ret_empty,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/* devices.c */
+
+/**
+ * Appends CUDA_VISIBLE_DEVICES for `gpus` GPUs of those that this container sees. With a slot from 0 on, they are the
+ * slot's: slots share GPUs if there are more slots than GPUs. With -1 they are GPUs that no other trial uses; they stay
+ * this process's until it ends.
+ *
+ * Errors  PL_INVALID: the host has fewer GPUs. PL_LIMIT: other trials use too many of them.
+ */
+enum pl_status pl_trial_devices_take(const struct pl_job *job, int gpus, int slot, struct pl_text *visible,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif
