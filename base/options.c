@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads command lines by getopt_long(). An error names the option, its value and what was expected. */
+/* Reads command lines by getopt_long() and a table. An error names the option, its value and what was expected. */
 #include "base/options.h"
 
 #include "base/text.h"
@@ -10,42 +10,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HINT_BYTES = 300 };
-
-/* Lists the options that begin with the `length` characters at `name`: "--quiet or --quick"; "" if there are fewer than
- * two. */
-static const char *candidates(const struct option *table, const char *name, int length, char text[HINT_BYTES])
-{
-    size_t used = 0, count = 0;
-
-    text[0] = '\0';
-    for (const struct option *option = table; option->name; option++) {
-        if (strncmp(option->name, name, (size_t)length) == 0 && used < HINT_BYTES) {
-            used += (size_t)snprintf(text + used, HINT_BYTES - used, "%s--%s", count > 0 ? " or " : "", option->name);
-            count++;
-        }
-    }
-    if (count < 2) {
-        text[0] = '\0';
-    }
-    return text;
-}
+enum { MOST_OPTIONS = 62, FIRST_CODE = 256 };
 
 /* Reports a word that is not an option: several options may begin with it, or the name of one may be similar. */
 static enum pl_status unknown(const struct option *table, const char *word, int length, struct pl_error *reterr)
 {
-    char name[64], text[HINT_BYTES];
+    PL_AUTO_TEXT struct pl_text candidates = PL_TEXT_NONE;
+    char name[64], hint[100];
     struct pl_text_near spelling = {.name = name};
+    size_t count = 0;
 
-    if (length > 2 && candidates(table, word + 2, length - 2, text)[0] != '\0') {
-        return pl_error_set(reterr, PL_INVALID, "option %.*s is ambiguous: it can be %s", length, word, text);
-    }
     snprintf(name, sizeof(name), "%.*s", length - 2, word + 2);
     for (const struct option *option = table; option->name; option++) {
+        if (strncmp(option->name, name, strlen(name)) == 0) {
+            pl_text_printf(&candidates, "%s--%s", count++ > 0 ? " or " : "", option->name);
+        }
         pl_text_near_compare(&spelling, option->name, PL_TEXT_NEAR_EDITS);
     }
+    if (*name && count > 1) {
+        return pl_error_set(reterr, PL_INVALID, "option %.*s is ambiguous: it can be %s", length, word,
+                            pl_text_string(&candidates));
+    }
     return pl_error_set(reterr, PL_INVALID, "there is no option %.*s%s; --help lists the options", length, word,
-                        pl_text_near_hint(&spelling, "--", text, sizeof(text)));
+                        pl_text_near_hint(&spelling, "--", hint, sizeof(hint)));
 }
 
 static enum pl_status misused(int argc, char **argv, const struct option *table, bool lacks_value,
@@ -64,27 +51,6 @@ static enum pl_status misused(int argc, char **argv, const struct option *table,
         return pl_error_set(reterr, PL_INVALID, "%.*s takes no value, found '%s'", length, word, word + length + 1);
     }
     return unknown(table, word, length, reterr);
-}
-
-enum pl_status pl_options_next(int argc, char **argv, const char *letters, const struct option *table, int *ret_option,
-                               struct pl_error *reterr)
-{
-    bool ends_at_word = *letters == '+'; /* getopt_long() knows '+' as the first letter only */
-    char own_letters[64];
-    int option;
-
-    PL_BUG_IF(snprintf(own_letters, sizeof(own_letters), "%s:%s", ends_at_word ? "+" : "", letters + ends_at_word) >=
-              (int)sizeof(own_letters));
-    opterr = 0;
-    option = getopt_long(argc, argv, own_letters, table, NULL);
-    if (option == ':' || option == '?') {
-        return misused(argc, argv, table, option == ':', reterr);
-    }
-    if (option == -1) {
-        return PL_END;
-    }
-    *ret_option = option;
-    return PL_OK;
 }
 
 enum pl_status pl_options_whole(const char *name, const char *text, uint64_t least, uint64_t most, uint64_t *ret_number,
@@ -114,4 +80,119 @@ enum pl_status pl_options_real(const char *name, const char *text, double least,
     }
     *ret_number = number;
     return PL_OK;
+}
+
+/* Finds `text` among the words of the option's value. */
+static enum pl_status find_word(const struct pl_option *option, const char *text, int *ret_place,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+    const char *word = option->value;
+
+    for (int place = 0; *word != '\0'; place++) {
+        const size_t length = strcspn(word, "|");
+        const bool is_last = word[length] == '\0';
+
+        if (strncmp(text, word, length) == 0 && text[length] == '\0') {
+            *ret_place = place;
+            return PL_OK;
+        }
+        pl_text_append(&list, place == 0 ? "" : is_last ? " or " : ", ");
+        pl_text_append_n(&list, word, length);
+        word += length + !is_last;
+    }
+    return pl_error_set(reterr, PL_INVALID, "%s is '%s', expected %s", option->name, text, pl_text_string(&list));
+}
+
+/* Puts the option's value into its field. `text` is NULL for an option without a value. */
+static enum pl_status take(const struct pl_option *option, const char *text, void *target, struct pl_error *reterr)
+{
+    void *field = (char *)target + option->at;
+    const char *name = option->name + 2;
+    uint64_t whole = (uint64_t)option->number;
+    int place = 0;
+
+    if (option->read) {
+        return option->read(name, text, field, reterr);
+    }
+    if (text && strchr(option->value, '|')) {
+        PL_TRY(find_word(option, text, &place, reterr));
+        whole += (uint64_t)place;
+    }
+    if (option->most > 0 && option->type != PL_OPTION_REAL) {
+        PL_TRY(pl_options_whole(name, text, (uint64_t)option->least, (uint64_t)option->most, &whole, reterr));
+        whole *= option->unit > 0 ? option->unit : 1;
+    }
+    switch (option->type) {
+    case PL_OPTION_BOOL:
+        *(bool *)field = true;
+        return PL_OK;
+    case PL_OPTION_TEXT:
+        *(const char **)field = text;
+        return PL_OK;
+    case PL_OPTION_REAL:
+        return pl_options_real(name, text, (double)option->least, (double)option->most, field, reterr);
+    case PL_OPTION_INT:
+        *(int *)field = (int)whole;
+        return PL_OK;
+    case PL_OPTION_INT64:
+        *(uint64_t *)field = whole;
+        return PL_OK;
+    }
+    return PL_OK;
+}
+
+/* Reads the options that are first, or all others. */
+static enum pl_status read_some(const struct pl_option *table, bool is_first, const char *letters,
+                                const struct option *rows, int argc, char **argv, void *target, struct pl_error *reterr)
+{
+    int code;
+
+    opterr = 0;
+    optind = 0; /* glibc reads the command line from its beginning */
+    while ((code = getopt_long(argc, argv, letters, rows, NULL)) != -1) {
+        const struct pl_option *option = table;
+
+        if (code == 'h') {
+            return PL_END;
+        }
+        if (code == ':' || code == '?') {
+            return misused(argc, argv, rows, code == ':', reterr);
+        }
+        while (code < FIRST_CODE ? option->letter != code : option != &table[code - FIRST_CODE]) {
+            option++;
+        }
+        PL_TRY(option->is_first == is_first ? take(option, optarg, target, reterr) : PL_OK);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_options_read(const struct pl_option *table, int argc, char **argv, void *target,
+                               struct pl_error *reterr)
+{
+    struct option rows[MOST_OPTIONS + 2] = {{.name = NULL}};
+    char letters[MOST_OPTIONS + 4], *end;
+    bool has_first = false;
+    size_t count = 0;
+
+    while (table[count].name) {
+        count++;
+    }
+    PL_BUG_IF(count > MOST_OPTIONS);
+    /* '+' ends the options at another word, ':' tells a missing value from an unknown option */
+    end = stpcpy(letters, table[count].ends_at_word ? "+:h" : ":h");
+    for (size_t i = 0; i < count; i++) {
+        rows[i] = (struct option){table[i].name + 2, table[i].value ? required_argument : no_argument, NULL,
+                                  FIRST_CODE + (int)i};
+        has_first = has_first || table[i].is_first;
+        if (table[i].letter) {
+            *end++ = table[i].letter;
+        }
+    }
+    *end = '\0';
+    rows[count] = (struct option){"help", no_argument, NULL, 'h'};
+    if (has_first) {
+        PL_TRY(read_some(table, true, letters, rows, argc, argv, target, reterr));
+    }
+    return read_some(table, false, letters, rows, argc, argv, target, reterr);
 }

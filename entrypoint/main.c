@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SELF_PATH_BYTES = 4096 };
+enum { SELF_PATH_BYTES = 4096, NO_HELP = -1 };
 
 static int run_relay(const struct pl_invocation *call)
 {
@@ -83,6 +83,7 @@ static bool is_known(const struct pl_invocation *call, const char *word)
 
 static int refuse_subcommand(const char *word)
 {
+    const struct pl_verb *verb = pl_verbs_find(word);
     struct pl_text_near spelling = {.name = word};
     char hint[100];
 
@@ -91,7 +92,7 @@ static int refuse_subcommand(const char *word)
             pl_text_near_compare(&spelling, pl_verbs[i].name, PL_TEXT_NEAR_EDITS);
         }
     }
-    if (pl_verbs_find(word)) {
+    if (verb && verb->summary) {
         pl_log(PL_LOG_ERROR, "this Paceline was built without `paceline %s`; `paceline help` lists all", word);
     } else {
         pl_log(PL_LOG_ERROR, "unknown command '%s'%s; `paceline help` lists the commands", word,
@@ -101,7 +102,7 @@ static int refuse_subcommand(const char *word)
 }
 
 /* Run the verb's function, or replace this process by the verb's program. */
-static int run_subcommand(const char *subcommand, const struct pl_invocation *call, char **argv)
+static int run_subcommand(const char *subcommand, const struct pl_invocation *call)
 {
     PL_AUTO_FREE char *path = NULL;
 
@@ -113,7 +114,7 @@ static int run_subcommand(const char *subcommand, const struct pl_invocation *ca
     if (!find_program(call, pl_verbs_find(subcommand), &path)) {
         return refuse_subcommand(subcommand);
     }
-    execve(path, argv, pl_environment_strings(call->environment));
+    execve(path, call->argv, pl_environment_strings(call->environment));
     pl_log(PL_LOG_ERROR, "running %s: %s", path, strerror(errno));
     return EXIT_FAILURE;
 }
@@ -143,32 +144,31 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* Print the help or the version if the command line asks for it; otherwise return false. `train --help` does not count
- * if there is a job, which would succeed without training. */
-static bool print_help(int argc, char **argv, const struct pl_environment *environment)
+/* Print the help or the version if the command line asks for it, and return the exit code; otherwise return NO_HELP.
+ * `train --help` does not count if there is a job, which would succeed without training. */
+static int print_help(int argc, char **argv, const struct pl_environment *environment)
 {
     const bool after_help = argc == 3 && strcmp(argv[1], "help") == 0;
     const struct pl_verb *verb = argc == 3 ? pl_verbs_find(argv[after_help ? 2 : 1]) : NULL;
-    const bool version = argc >= 2 && argc <= 3 && strcmp(argv[argc - 1], "--version") == 0;
+    const bool is_listed = verb && verb->summary;
+    const bool is_job = is_listed && !after_help && strcmp(verb->name, "train") == 0 && has_config(environment);
 
     if (argc == 2 && (is_help(argv[1]) || strcmp(argv[1], "help") == 0)) {
         pl_verbs_print_list(stdout);
-        return true;
+        return EXIT_SUCCESS;
     }
-    if (argc == 2 && version) {
+    if ((argc == 2 || (is_listed && !is_job)) && strcmp(argv[argc - 1], "--version") == 0) {
         printf("paceline %s\n", pl_version);
-        return true;
+        return EXIT_SUCCESS;
     }
-    if (!verb || !verb->summary || !(after_help || is_help(argv[2]) || version) ||
-        (!after_help && strcmp(verb->name, "train") == 0 && has_config(environment))) {
-        return false;
+    if (after_help && !is_listed) {
+        return refuse_subcommand(argv[2]);
     }
-    if (version) {
-        printf("paceline %s\n", pl_version);
-    } else {
-        pl_verbs_print_help(verb->name, stdout);
+    if (!is_listed || is_job || !(after_help || is_help(argv[2]))) {
+        return NO_HELP;
     }
-    return true;
+    pl_verbs_print_help(verb->name, stdout);
+    return EXIT_SUCCESS;
 }
 
 static bool is_named(const char *path, const char *name)
@@ -215,11 +215,12 @@ static void set_log_level(const struct pl_environment *environment)
     }
 }
 
-/* Returns the arguments from number `first` on; they are not copied. */
-static struct pl_strv words_from(int first, int argc, char **argv)
+/* Take the words from the subcommand's name on. */
+static void take_words(int argc, char **argv, struct pl_invocation *call)
 {
-    first = first < argc ? first : argc;
-    return (struct pl_strv){.items = argv + first, .count = (size_t)(argc - first)};
+    call->argc = argc;
+    call->argv = argv;
+    call->words = (struct pl_strv){.items = argv + 1, .count = argc > 1 ? (size_t)argc - 1 : 0};
 }
 
 /* Fill closed standard descriptors. Otherwise the next file or socket would get such a number, and would receive what
@@ -239,37 +240,38 @@ static void fill_standard_fds(void)
 int main(int argc, char **argv)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    const char *const word = argc > 1 ? argv[1] : NULL;
     struct pl_error error = PL_ERROR_NONE;
-    static char help[] = "--help";
     char self[SELF_PATH_BYTES];
     struct pl_invocation call;
-    const char *word, *subcommand;
+    const char *subcommand;
+    int code;
 
     fill_standard_fds();
-    if (pl_environment_new(&environment, &error) != PL_OK || complete_base_dir(environment, &error) != PL_OK) {
+    if (pl_environment_new(&environment, &error) != PL_OK) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
     }
     forget_bash_env(environment);
+    if (complete_base_dir(environment, &error) != PL_OK) {
+        pl_log_error(&error, "starting");
+        return EXIT_FAILURE;
+    }
     set_log_level(environment);
     call = (struct pl_invocation){.environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
+    take_words(argc, argv, &call);
     if (is_named(argv[0], PL_RUNDIR_PYTHON)) {
-        call.words = words_from(1, argc, argv);
         return pl_rank_python_main(&call);
     }
-    if (print_help(argc, argv, environment)) {
-        return EXIT_SUCCESS;
+    take_words(argc - 1, argv + 1, &call);
+    code = print_help(argc, argv, environment);
+    if (code != NO_HELP) {
+        return code;
     }
-    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* a verb that help does not list */
-        argv[1] = argv[2];
-        argv[2] = help;
-    }
-    word = argc > 1 ? argv[1] : NULL;
     if (!word && !has_config(environment)) {
         pl_verbs_print_list(stderr);
         return PL_EXIT_USAGE;
     }
-    call.words = words_from(2, argc, argv);
     subcommand = choose_subcommand(&call, word);
     if (strcmp(subcommand, "train") == 0 && word && strcmp(word, "--") != 0) {
         if (has_train_words(word, &call.words)) {
@@ -277,5 +279,5 @@ int main(int argc, char **argv)
         }
         call.words = PL_STRV_NONE;
     }
-    return run_subcommand(subcommand, &call, argc > 1 ? argv + 1 : argv);
+    return run_subcommand(subcommand, &call);
 }

@@ -38,14 +38,13 @@
 
 enum { COMMAND_MAX_BYTES = 4 * 1024 * 1024 };
 
-/* Get a whole number from the first of the variables that is set, else `fallback`. */
-#define number_of(environment, fallback, ...)                                                                          \
-    find_number(environment, fallback, (const char *const[]){__VA_ARGS__, NULL})
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static int find_number(const struct pl_environment *environment, int fallback, const char *const *names)
+/* Get a whole number from the first variable that is set, else `fallback`. */
+static int number_of(const struct pl_environment *environment, const char *const *names, int fallback)
 {
-    for (; *names; names++) {
-        const char *value = pl_environment_get(environment, *names);
+    for (size_t i = 0; names[i]; i++) {
+        const char *value = pl_environment_get(environment, names[i]);
         char *end = NULL;
         long number = value ? strtol(value, &end, 10) : -1;
 
@@ -75,13 +74,13 @@ static int threads_for(int local_size)
 
 static int local_size_of(const struct pl_environment *environment, int fallback)
 {
-    return number_of(environment, fallback, "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE");
+    return number_of(environment, NAMES("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE"), fallback);
 }
 
 /* Returns how many workers this rank starts if it is a parameter server, else 0. */
 static int workers_of(const struct pl_environment *environment)
 {
-    return number_of(environment, 0, PL_LAUNCHER_WORKERS_VARIABLE);
+    return number_of(environment, NAMES(PL_LAUNCHER_WORKERS_VARIABLE), 0);
 }
 
 /* Workers wait for their server without a limit, so a server that stays stopped would block the job for ever: limit
@@ -110,11 +109,14 @@ static enum pl_status set_number(struct pl_environment *environment, const char 
 
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
 {
+    static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     const int workers = workers_of(environment);
-    const int threads = threads_for(local_size_of(environment, 1) * (workers > 0 ? workers : 1));
+    const int local_size = local_size_of(environment, 1) * (workers > 0 ? workers : 1);
 
-    PL_TRY(set_number(environment, "OMP_NUM_THREADS", threads, reterr));
-    return set_number(environment, "OPENBLAS_NUM_THREADS", threads, reterr);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
+        PL_TRY(set_number(environment, variables[i], threads_for(local_size), reterr));
+    }
+    return PL_OK;
 }
 
 /* Set the variables that torch.distributed reads for `env://`, unless the job or the program's own options set them.
@@ -133,7 +135,7 @@ static enum pl_status set_torch(struct pl_environment *environment, struct pl_er
         return PL_OK;
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
-        const int number = number_of(environment, -1, numbers[i].mpi_name);
+        const int number = number_of(environment, NAMES(numbers[i].mpi_name), -1);
 
         PL_TRY(number < 0 ? PL_OK : set_number(environment, numbers[i].name, number, reterr));
     }
@@ -148,10 +150,14 @@ static enum pl_status set_torch(struct pl_environment *environment, struct pl_er
  * a GPU would train by itself. */
 static enum pl_status set_accelerate(struct pl_environment *environment, struct pl_error *reterr)
 {
-    const bool has_cpus_alone = strcmp(pl_environment_get_or(environment, "SM_NUM_GPUS", ""), "0") == 0 &&
-                                strcmp(pl_environment_get_or(environment, "SM_NUM_NEURONS", ""), "0") == 0;
+    static const char *const devices[] = {"SM_NUM_GPUS", "SM_NUM_NEURONS"};
 
-    return !has_cpus_alone || pl_environment_get(environment, "ACCELERATE_USE_CPU")
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(devices); i++) {
+        if (strcmp(pl_environment_get_or(environment, devices[i], ""), "0") != 0) {
+            return PL_OK;
+        }
+    }
+    return pl_environment_get(environment, "ACCELERATE_USE_CPU")
                ? PL_OK
                : pl_environment_set(environment, "ACCELERATE_USE_CPU", "true", reterr);
 }
@@ -298,8 +304,8 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
     options.stdout_as = by_torchrun ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_MPIRUN;
-    options.rank = by_torchrun ? number_of(environment, 0, "RANK")
-                               : number_of(environment, 0, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK");
+    options.rank = by_torchrun ? number_of(environment, NAMES("RANK"), 0)
+                               : number_of(environment, NAMES("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"), 0);
     options.local_size = local_size_of(environment, 0);
     if (strcmp(settings.rank_tags, "rank") == 0 || (by_torchrun && strcmp(settings.rank_tags, "auto") == 0)) {
         snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */

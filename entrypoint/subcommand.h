@@ -10,7 +10,9 @@
 #include "entrypoint/job/strv.h"
 
 struct pl_invocation {
-    struct pl_strv words;                     /* the arguments after the subcommand; not owned */
+    int argc; /* the subcommand's name and its arguments, as a program has them */
+    char **argv;
+    struct pl_strv words;                     /* the arguments alone; the caller's */
     const struct pl_environment *environment; /* the environment of this process at its start */
     const char *self_path;                    /* absolute path of this binary */
 };

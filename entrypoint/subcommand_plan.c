@@ -15,9 +15,11 @@
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/plan.h"
+#include "entrypoint/options.h"
 #include "entrypoint/subcommand.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/supervise.h"
+#include "entrypoint/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -119,7 +121,8 @@ static enum pl_status check_plan(const struct pl_job *job, struct pl_error *rete
     return look(job, &source, plan, reterr);
 }
 
-static enum pl_status print_plan(const struct pl_invocation *call, size_t begin, bool json, struct pl_error *reterr)
+static enum pl_status print_plan(const struct pl_invocation *call, char **command_words, bool json,
+                                 struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
@@ -127,9 +130,7 @@ static enum pl_status print_plan(const struct pl_invocation *call, size_t begin,
     PL_AUTO_STEPS struct pl_launch_plan_steps source = {.count = 0};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    for (size_t i = begin; i < call->words.count; i++) {
-        pl_strv_add(&command, call->words.items[i]);
-    }
+    pl_strv_add_list(&command, (const char *const *)command_words);
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
     PL_TRY(check_plan(job, reterr));
     PL_TRY(pl_secrets_mask(job, reterr));
@@ -138,22 +139,27 @@ static enum pl_status print_plan(const struct pl_invocation *call, size_t begin,
     return pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }
 
+struct options {
+    bool json;
+};
+
+#define PL_OPTIONS_OF struct options
+static const struct pl_option table[] = {PL_PLAN_OPTIONS(PL_OPTION) PL_OPTIONS_THEN_PROGRAM};
+
 int pl_subcommand_plan_main(const struct pl_invocation *call)
 {
+    struct options options = {.json = !isatty(STDOUT_FILENO)};
     struct pl_error error = PL_ERROR_NONE;
-    const char *const *words = (const char *const *)call->words.items;
-    size_t count = call->words.count, at = 0;
-    bool json = !isatty(STDOUT_FILENO);
+    enum pl_status status = pl_verbs_read("plan", table, call->argc, call->argv, &options, &error);
 
-    if (at < count && strcmp(words[at], "--json") == 0) {
-        json = true;
-        at++;
+    if (status == PL_OK && optind < call->argc && strcmp(call->argv[optind - 1], "--") != 0) {
+        status =
+            pl_error_set(&error, PL_INVALID, "plan: expected --json, or -- COMMAND..., found '%s'", call->argv[optind]);
     }
-    if (at < count && strcmp(words[at], "--") != 0) {
-        pl_log(PL_LOG_ERROR, "plan: expected --json, or -- COMMAND..., found '%s'", words[at]);
-        return PL_EXIT_USAGE;
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
-    if (print_plan(call, at + 1, json, &error) != PL_OK) {
+    if (print_plan(call, call->argv + optind, options.json, &error) != PL_OK) {
         pl_log_error(&error, "no plan");
         return EXIT_FAILURE;
     }

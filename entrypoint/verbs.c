@@ -2,57 +2,20 @@
 /* The table of verbs, and their help. */
 #include "entrypoint/verbs.h"
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { COLUMNS = 100, LEAST_GAP = 2, MOST_NAME_COLUMNS = 26, EXIT_CODE_COLUMNS = 15 };
 
-#define OPTIONS(list) .options = (list), .option_count = PL_ARRAY_ITEMS(list)
-#define ENDPOINT                                                                                                       \
-    {                                                                                                                  \
-        "--endpoint-url", "URL", "another S3 server (also AWS_ENDPOINT_URL_S3)"                                        \
-    }
-#define ENCRYPTION                                                                                                     \
-    {"--sse", "WORD", "encryption of what is written: AES256, aws:kms or aws:kms:dsse (as the bucket has it)"},        \
-        {"--sse-kms-key-id", "ID", "the KMS key for it: an id, an alias or an ARN (AWS's own of the account)"},        \
-    {                                                                                                                  \
-        "--bucket-key-enabled", NULL, "with aws:kms: a key of the bucket, for fewer calls of KMS"                      \
-    }
-
-static const struct pl_verb_option bench_options[] = {
-    {"--min-bytes", "N", "smallest size (4); KiB, MiB and GiB are understood"},
-    {"--max-bytes", "N", "largest size (64 MiB)"},
-    {"--factor", "N", "from one size to the next (4)"},
-    {"--type", "TYPE", "of the elements (float32)"},
-    {"--buffers", "arena|private|device",
-     "where the buffers are (arena); private: heap; device: GPU memory, on a stream, always --alone, without --peer "
-     "and "
-     "--bound"},
-    {"--peer", "mpi|mpi-best",
-     "beside MPI's own operation; mpi-best: the fastest of MPI_Allreduce whole and cut into pieces of 64 KiB to 4 MiB"},
-    {"--alone", NULL, "the operation alone, without rewriting and reading the buffers around it"},
-    {"--bound", NULL, "also the time of reading and writing every rank's buffer once, as the limit"},
-    {"--wire", "float16|bfloat16", "narrow float32 between hosts"},
-    {"--reproducible", NULL, "same bits whatever the layout"},
-    {"--pairs", "N", "measurements a size, with a peer in turns; the median counts (7)"},
-    {"--loop-ms", "N", "shortest loop that is timed (8)"},
-    {"--threads", "N", "N threads of this process as ranks, without mpirun"},
-    {"--json", NULL, "one JSON object a size"},
-};
-
-static const struct pl_verb_option check_options[] = {
-    {"--expect", "efa|tcp|any", "what moves data between hosts (any)"},
-    {"--expect-mbit", "N",
-     "least Mbit/s of each link; a link at less than a third of the fastest is reported without this option too"},
-    {"--expect-shm", "N", "least MiB of /dev/shm on each host (64 a rank, and 128)"},
-    {"--expect-files", "N", "least number of open files of a process (by the ranks of the job)"},
-    {"--json", NULL, "print one JSON object in place of the table"},
-};
-
-static const struct pl_verb_option trace_options[] = {
-    {"--summary", NULL, "say which rank the others waited for, and why, in place of the JSON"},
-};
+/* What help prints of a row; where the value goes is for the program alone. */
+#define HELP(option, argument, words, ...) {option, argument, words},
+#define OPTIONS(rows)                                                                                                  \
+    .options = (const struct pl_verb_option[]){rows(HELP)},                                                            \
+    .option_count = sizeof((const struct pl_verb_option[]){rows(HELP)}) / sizeof(struct pl_verb_option)
 
 static const struct pl_verb_option demo_options[] = {
     {"--keep", "DIR",
@@ -61,122 +24,6 @@ static const struct pl_verb_option demo_options[] = {
     {"--data", "DIR", "take MNIST's four files, plain or gzip, in place of drawn digits"},
     {"--epochs", "N", "passes over the training digits (2)"},
     {"--processes", "N", "training processes (2)"},
-};
-
-static const struct pl_verb_option local_options[] = {
-    {"--job", "FILE", "the body of CreateTrainingJob; - is standard input; the other options edit it"},
-    {"--name", "NAME", "TrainingJobName (from the clock)"},
-    {"--hosts", "N", "number of hosts (1)"},
-    {"--processes-per-host", "N", "start the program by mpirun, N times on each host"},
-    {"--channel", "NAME=FROM[:WORD]",
-     "a folder or s3:// prefix as a channel; words: pipe, fastfile, sharded, recordio, shuffle=SEED, manifest=FILE, "
-     "augmented=NAMES"},
-    {"--hyperparameter", "NAME=VALUE", "a hyperparameter"},
-    {"--environment", "NAME=VALUE", "an environment variable of the job"},
-    {"--metric", "NAME=REGEX", "a metric: the expression's first group is its value in a line of the log"},
-    {"--max-run", "SECONDS", "MaxRuntimeInSeconds: stop the job then"},
-    {"--stop", "SECONDS", "rehearse StopTrainingJob after so long"},
-    {"--spot", "SECONDS", "rehearse a spot stop after so long: the job starts again with nothing but its checkpoints"},
-    {"--lose", "HOST@SECONDS", "rehearse the loss of a host: algo-2@30s switches algo-2 off after 30 s"},
-    {"--cut", "HOST@SECONDS,SECONDS", "rehearse a cut: algo-2@30s,5s unplugs its network after 30 s for 5 s"},
-    {"--stop-time", "SECONDS", "from SIGTERM to SIGKILL (120)"},
-    {"--image", "IMAGE", "run the hosts as containers of this image"},
-    {"--engine", "PROGRAM", "the container engine (podman, else docker)"},
-    {"--engine-option", "WORD", "a further word of `ENGINE run`, such as --gpus=all; may be given again"},
-    {"--kind", "plain|namespaces", "the kind of the hosts (namespaces where this machine allows them)"},
-    {"--keep", NULL, "leave the trees of the hosts"},
-    {"--folder", "DIR", "where the job's folder is made (paceline-local)"},
-};
-
-static const struct pl_verb_option report_options[] = {
-    {"--output", "FILE", "where the page is written (DIR/report.html); - is standard output"},
-};
-
-static const struct pl_verb_option feed_options[] = {
-    {"--epochs", "N", "stop after N epochs (default: go on until told to stop)"},
-    {"--first", "N", "begin with epoch N (0)"},
-    {"--manifest", NULL, "FROM is a ManifestFile"},
-    {"--augmented", "NAMES",
-     "FROM is an AugmentedManifestFile: a RecordIO record for each of these attributes of each line"},
-    {"--recordio", NULL, "wrap each object in a RecordIO record"},
-    {"--decompress", NULL, "undo gzip and zstd first"},
-    {"--shuffle", "SEED", "another order of objects in each epoch"},
-    {"--shard", "R/N", "only the objects of host R of N: object i when i mod N is R"},
-    {"--late", NULL, "make an epoch's FIFO only when the one before is over"},
-    {"--copy", NULL, "do not lend pages to the pipe; for readers that splice"},
-    {"--timeout", "SECONDS",
-     "give up when nobody opens an epoch, reads on, or leaves after a failure for so long (never)"},
-    {"--cut", "BYTES", "close each FIFO after so many bytes, to see what a program makes of it"},
-    ENDPOINT,
-    {"--quiet", NULL, "no line an epoch"},
-    {"--failure", NULL, "write PATH and the reason of a failure to standard output, too"},
-};
-
-static const struct pl_verb_option horovod_options[] = {
-    {"--python", "P", "the Python whose Horovod is meant (python3)"},
-    {"--check", NULL, "the same as the word check"},
-    {"--force", NULL, "replace a compiled Horovod, or another version, too, which is an error otherwise"},
-    {"--unless-compiled", NULL, "leave a compiled Horovod alone, and call that no error"},
-};
-
-static const struct pl_verb_option s3_options[] = {
-    {"--recursive", NULL, "everything below a prefix or directory"},
-    {"--manifest", NULL, "cp: FROM is a ManifestFile; copy the objects that it names into the directory TO"},
-    {"--json", NULL, "ls: print one JSON object for each key or prefix"},
-    {"--again", NULL, "copy also what is there already with the same size and time"},
-    {"--quiet", NULL, "no progress line"},
-    {"--endpoint-url", "URL", "another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)"},
-    {"--region", "NAME", "the bucket's region (also AWS_REGION; learnt from the server where it says so)"},
-    {"--path-style", NULL, "the bucket is part of the path of a URL"},
-    {"--virtual-style", NULL, "the bucket is part of the host's name"},
-    {"--no-sign-request", NULL, "public data without keys"},
-    {"--metadata", NULL, "take keys from the machine's metadata service as the last resort"},
-    {"--requester-pays", NULL, "this account pays for the requests"},
-    {"--no-checksums", NULL, "do not send x-amz-checksum-crc32c"},
-    ENCRYPTION,
-    {"--connections", "N", "transfers at a time (16)"},
-    {"--budget", "MIB", "memory for data under way (64)"},
-    {"--part", "MIB", "size of one range (an eighth of the budget, at most 4), or of an upload's part (16)"},
-    {"--stall", "SECONDS", "a transfer that moves no byte for so long is started again (10)"},
-    {"--timeout", "SECONDS",
-     "longest wait for the next bytes, all attempts together (300); ten times that for a list's next key"},
-    {"--verbose", NULL, "a line for each request"},
-};
-
-static const struct pl_verb_option server_options[] = {
-    {"--workers", "N", "workers on this host (1)"},
-    {"--min-workers", "N", "the job goes on without workers that fail while N of it are left (all)"},
-};
-
-static const struct pl_verb_option sweep_options[] = {
-    {"--dry-run", NULL, "print the trials, one JSON object a line, and start nothing"},
-};
-
-static const struct pl_verb_option trial_options[] = {
-    {"--gpus", "N", "GPUs that no other trial of this host uses (all)"},
-    {"--cpus", "N", "CPUs that it counts and starts threads for (all)"},
-    {"--processes", "N", "its ranks, on this host, by MPI or as the job says by torchrun (1)"},
-    {"--hyperparameter", "NAME=VALUE", "a value in place of the job's, or beside them; once for each"},
-    {"--number", "N", "number of its folders, from which a trial that is started again continues (a free one)"},
-};
-
-static const struct pl_verb_option sync_options[] = {
-    {"--finish", "SECONDS", "how long the last uploads may take (60)"},
-    ENDPOINT,
-    {"--no-checksums", NULL, "for servers that refuse x-amz-checksum-crc32c"},
-    ENCRYPTION,
-};
-
-static const struct pl_verb_option plan_options[] = {
-    {"--json", NULL, "print JSON to a terminal too"},
-};
-
-static const struct pl_verb_option info_options[] = {
-    {"--json", NULL, "print one JSON object with an object for each section"},
-};
-
-static const struct pl_verb_option stacks_options[] = {
-    {"--json", NULL, "print one JSON object: host, rank, process, place and report of each program"},
 };
 
 const struct pl_verb_exit_code pl_verbs_exit_codes[] = {
@@ -203,14 +50,14 @@ const struct pl_verb pl_verbs[] = {
      .arguments = "[--json]\n[--json] -- COMMAND [ARGUMENT...]",
      .text = "Print what `paceline train`, or `paceline -- COMMAND`, would run on this host, and start nothing. To a "
              "terminal it prints lines for people, to a pipe or file JSON.",
-     OPTIONS(plan_options),
+     OPTIONS(PL_PLAN_OPTIONS),
      .examples = "paceline plan | jq .argv\nSAGEMAKER_BASE_DIR=job paceline plan"},
     {.name = "check",
      .summary = "whether the job's hosts and the links between them are as they should be",
      .arguments = "[OPTION...]",
      .text = "To be run on each host of a job, in place of train; the hyperparameter paceline_check=1 does it before "
              "the job. It prints one table, and ends with 1 and the reason where a need is not met.",
-     OPTIONS(check_options),
+     OPTIONS(PL_CHECK_OPTIONS),
      .examples = "paceline check --expect efa --expect-mbit 20000"},
     {.name = "env",
      .summary = "print as JSON the variables that train adds",
@@ -226,7 +73,8 @@ const struct pl_verb pl_verbs[] = {
      .text = "Draw digits and run `paceline local` on them, which trains the classifier of the examples. At the end it "
              "prints the accuracy, where the model is, and how to go on. The job's files stay as SageMaker lays them "
              "out. It needs neither network nor GPU.",
-     OPTIONS(demo_options),
+     .options = demo_options,
+     .option_count = PL_ARRAY_ITEMS(demo_options),
      .examples = "paceline demo\ndocker run --rm -v \"$PWD/job:/opt/ml\" paceline demo --keep /opt/ml"},
     {.name = "local",
      .program = "paceline-local",
@@ -236,7 +84,7 @@ const struct pl_verb pl_verbs[] = {
              "each line, pack model.tar.gz and output.tar.gz, and tell the status, the reason of a failure, the times "
              "and the metrics. Control-C stops the job as StopTrainingJob does, a second one kills it. The exit code "
              "is the job's; docs/local.md tells what is not imitated.",
-     OPTIONS(local_options),
+     OPTIONS(PL_LOCAL_OPTIONS),
      .examples = "paceline local --hosts 2 --channel training=data --hyperparameter epochs=3 -- ./train\n"
                  "paceline local --job job.json --stop 30"},
     {.name = "report",
@@ -245,7 +93,7 @@ const struct pl_verb pl_verbs[] = {
      .arguments = "[--output FILE] DIR",
      .text = "DIR is the folder of a job of `paceline local`, which writes the page itself at the end, or a tree as "
              "/opt/ml. The page is one HTML file that loads nothing else.",
-     OPTIONS(report_options),
+     OPTIONS(PL_REPORT_OPTIONS),
      .examples = "paceline report paceline-local/JOB\npaceline report --output page.html /opt/ml"},
     {.name = "sweep",
      .program = "paceline-sweep",
@@ -254,7 +102,7 @@ const struct pl_verb pl_verbs[] = {
      .text = "FILE holds the specification, a JSON object. Without FILE it is that of the job that "
              "/opt/ml/input/config describes: the variable PACELINE_SWEEP or the hyperparameter paceline_sweep. A "
              "sweep itself runs as the job that asks for it, by `paceline train`.",
-     OPTIONS(sweep_options),
+     OPTIONS(PL_SWEEP_OPTIONS),
      .examples = "paceline sweep --dry-run sweep.json | head -5"},
     {.name = "trial",
      .program = "paceline-trial",
@@ -263,7 +111,7 @@ const struct pl_verb pl_verbs[] = {
      .text = "Run the program, or that of the job, as a job with its own /opt/ml, hyperparameters and devices, and end "
              "with its exit code. Its model is in trial-NNNN.model of the job's directory for checkpoints. A search "
              "(Optuna, Ray Tune, Syne Tune) in the job's program starts trials by it; docs/sweep.md tells how.",
-     OPTIONS(trial_options),
+     OPTIONS(PL_TRIAL_OPTIONS),
      .examples = "paceline trial --gpus 1 --hyperparameter lr=0.1 -- python3 train.py"},
     {.name = "info",
      .program = "paceline-info",
@@ -273,7 +121,7 @@ const struct pl_verb pl_verbs[] = {
              "devices and settings of this container, and then the backends, GPUs and CPUs that the runtime finds. A "
              "value whose name looks like a secret's is not printed, and no Python package is imported. Of a whole "
              "job the runtime's part: mpirun -n N paceline info",
-     OPTIONS(info_options),
+     OPTIONS(PL_INFO_OPTIONS),
      .examples = "paceline info\npaceline info --json | jq .python"},
     {.name = "horovod",
      .program = "paceline-horovod",
@@ -285,7 +133,7 @@ const struct pl_verb pl_verbs[] = {
              "check changes nothing: it says what is there and whether it works. remove takes the modules out again; "
              "Horovod's own files stay.\n\n"
              "Without a word it is install, and with --check it is check.",
-     OPTIONS(horovod_options),
+     OPTIONS(PL_HOROVOD_OPTIONS),
      .examples = "paceline horovod install\npaceline horovod check --python /opt/conda/bin/python3"},
     {.name = "stacks",
      .program = "paceline-stacks",
@@ -299,26 +147,29 @@ const struct pl_verb pl_verbs[] = {
              "then. It takes at most 60 s.\n\n"
              "The exit status is 0 when something was printed, and 1 when there is nothing to print. Names of C++ "
              "functions are as the linker has them: paceline stacks | c++filt",
-     OPTIONS(stacks_options),
+     OPTIONS(PL_STACKS_OPTIONS),
      .examples = "docker exec CONTAINER paceline stacks"},
     {.name = "bench",
      .program = "paceline-bench",
+     .needs_words = true,
      .summary = "measure the collectives",
      .arguments = "allreduce|allgather|broadcast [OPTION...]",
      .text = "With several ranks: mpirun -n N paceline bench allreduce [OPTION...]\n"
              "Sizes are those of the result on each rank.",
-     OPTIONS(bench_options),
+     OPTIONS(PL_BENCH_OPTIONS),
      .examples = "mpirun -n 2 paceline bench allreduce --min-bytes 64 --max-bytes 64MiB --peer mpi"},
     {.name = "server",
      .program = "paceline-server",
+     .needs_words = true,
      .summary = "a parameter server of this host, with its workers",
      .arguments = "[--workers N] [--min-workers N] PROGRAM [ARGUMENT...]",
      .text = "Start workers, each of which runs PROGRAM, on this host and serve them as their parameter server. "
              "`paceline train` has mpirun start it on each host with PACELINE_PS=native.",
-     OPTIONS(server_options),
+     OPTIONS(PL_SERVER_OPTIONS),
      .examples = "mpirun -n 2 --map-by ppr:1:node paceline server --workers 2 ./train --steps 1000"},
     {.name = "trace",
      .program = "paceline-trace",
+     .needs_words = true,
      .summary = "traces that ranks left: for chrome://tracing, or who held up whom",
      .arguments = "[--summary] RING...",
      .text =
@@ -326,25 +177,27 @@ const struct pl_verb pl_verbs[] = {
          "programs are fine. The result opens in chrome://tracing and in Perfetto. With --summary, sentences and a "
          "table say "
          "which rank the others waited for, how long, and why. Give the rings of all ranks of all hosts for that.",
-     OPTIONS(trace_options),
+     OPTIONS(PL_TRACE_OPTIONS),
      .examples = "paceline trace /opt/ml/output/data/trace.rank*.ring > trace.json\n"
                  "paceline trace --summary /opt/ml/output/data/trace.rank*.ring"},
     {.name = "feed",
      .program = "paceline-feed",
+     .needs_words = true,
      .summary = "Pipe Mode's side of the platform: a directory or S3 into FIFOs",
      .arguments = "[OPTION...] FROM PATH",
      .text = "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one an "
              "epoch. Or FROM is s3://BUCKET/KEY of a manifest, and --manifest or --augmented says of which kind.",
-     OPTIONS(feed_options),
+     OPTIONS(PL_FEED_OPTIONS),
      .examples = "paceline feed --epochs 3 --recordio s3://bucket/train/ /opt/ml/input/data/train &"},
     {.name = "s3",
      .program = "paceline-s3",
+     .needs_words = true,
      .summary = "list, print and copy objects of S3",
      .arguments = "ls [--recursive] s3://BUCKET/PREFIX\n"
                   "cat s3://BUCKET/KEY...\n"
                   "cp [--recursive] FROM TO",
      .text = "FROM or TO is s3://BUCKET/KEY, a file, or - for a stream.",
-     OPTIONS(s3_options),
+     OPTIONS(PL_S3_OPTIONS),
      .examples = "paceline s3 ls s3://bucket/data/\npaceline s3 cp --recursive s3://bucket/data/ data\ntar c model | "
                  "paceline s3 cp - s3://bucket/model.tar"},
     {.name = "index",
@@ -358,12 +211,13 @@ const struct pl_verb pl_verbs[] = {
          "paceline index arn:aws:codeartifact:eu-west-1:123456789012:repository/d/r pip install -r requirements.txt"},
     {.name = "sync",
      .program = "paceline-sync",
+     .needs_words = true,
      .summary = "upload a directory's files as they are closed",
      .arguments = "[OPTION...] DIRECTORY s3://BUCKET/PREFIX",
      .text = "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. SIGTERM or SIGINT: "
              "upload what is left, then end; the other of the two, or the same later than 5 s after it: end at once. "
              "Nothing is deleted on S3.",
-     OPTIONS(sync_options),
+     OPTIONS(PL_SYNC_OPTIONS),
      .examples = "paceline sync /opt/ml/checkpoints s3://bucket/job-7/checkpoints"},
     {.name = "keys", .program = "paceline-keys"},     /* ssh keys from a secret */
     {.name = "unpack", .program = "paceline-unpack"}, /* a job's archive of code */
@@ -487,4 +341,32 @@ void pl_verbs_print_help(const char *name, FILE *out)
         fputs(strchr(verb->examples, '\n') ? "\nExamples:\n  " : "\nExample:\n  ", out);
         print_wrapped(verb->examples, 2, out);
     }
+}
+
+enum pl_status pl_verbs_read(const char *name, const struct pl_option *table, int argc, char **argv, void *options,
+                             struct pl_error *reterr)
+{
+    const enum pl_status status = pl_options_read(table, argc, argv, options, reterr);
+
+    if (status == PL_OK && optind == argc && pl_verbs_find(name)->needs_words) {
+        pl_verbs_print_help(name, stderr);
+        return PL_INVALID;
+    }
+    if (status == PL_END) {
+        pl_verbs_print_help(name, stdout);
+    }
+    return status;
+}
+
+int pl_verbs_refuse(enum pl_status status, const struct pl_error *error)
+{
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    if (status == PL_END) {
+        return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    if (error->cause[0]) {
+        pl_log(PL_LOG_ERROR, "%s", pl_error_text(error, text, sizeof(text)));
+    }
+    return PL_EXIT_USAGE;
 }

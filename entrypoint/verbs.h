@@ -8,8 +8,8 @@
 #ifndef PL_ENTRYPOINT_VERBS_H
 #define PL_ENTRYPOINT_VERBS_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/options.h"
+
 #include <stdio.h>
 
 struct pl_verb_option {
@@ -21,6 +21,7 @@ struct pl_verb_option {
 struct pl_verb {
     const char *name;
     const char *program;   /* file in libexec; NULL: the front binary itself */
+    bool needs_words;      /* without arguments it is a wrong command line */
     const char *summary;   /* one line; NULL: only Paceline itself starts this verb, and help does not list it */
     const char *arguments; /* words after the name, one line for each form */
     const char *text;      /* paragraphs before the options; NULL: none */
@@ -49,5 +50,16 @@ void pl_verbs_print_list(FILE *out);
 
 /** Prints the text of `paceline VERB --help` for the verb `name`, which must be in the table. */
 void pl_verbs_print_help(const char *name, FILE *out);
+
+/**
+ * Reads the options of the verb `name` into its program's struct; see pl_options_read(). PL_END: --help, and help was
+ * printed. PL_INVALID without a report: the verb needs other arguments and has none, and help was printed to standard
+ * error.
+ */
+enum pl_status pl_verbs_read(const char *name, const struct pl_option *table, int argc, char **argv, void *options,
+                             struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The command line is refused, and the log tells why; or the status is PL_END. Returns the exit code. */
+int pl_verbs_refuse(enum pl_status status, const struct pl_error *error);
 
 #endif

@@ -18,7 +18,11 @@ struct pl_world;
 
 enum pl_bench_peer { PEER_NONE, PEER_MPI, PEER_MPI_BEST };
 
+enum pl_bench_wire { WIRE_SAME, WIRE_FLOAT16, WIRE_BFLOAT16 };
+
 enum pl_bench_buffers { BUFFERS_ARENA, BUFFERS_PRIVATE, BUFFERS_DEVICE };
+
+enum { BENCH_MOST_THREADS = 64 };
 
 struct pl_bench_options {
     enum pl_kind kind; /* PL_ALLREDUCE, PL_ALLGATHER or PL_BROADCAST (from rank 0) */
@@ -28,6 +32,7 @@ struct pl_bench_options {
     enum pl_dtype dtype;
     enum pl_bench_peer peer;
     enum pl_bench_buffers buffers;
+    enum pl_bench_wire wire;
     bool json;
     bool alone; /* time the operation alone, without produce and consume */
     bool bound; /* also time reading and writing every buffer once */
@@ -53,7 +58,7 @@ struct pl_bench {
 
 /* ---- bench_options.c ---- */
 
-/** Read the options. PL_INVALID names the wrong one. */
+/** Read the options. PL_INVALID names the wrong one, PL_END: --help was printed. */
 enum pl_status pl_bench_options_parse(int argc, char **argv, struct pl_bench_options *options,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 

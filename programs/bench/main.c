@@ -523,8 +523,8 @@ static void *bench_thread_main(void *argument)
 
 static uint64_t run_threads(const struct pl_bench_options *options)
 {
-    struct bench_thread bench_threads[64];
-    struct pl_bootstrap *bootstraps[64];
+    struct bench_thread bench_threads[BENCH_MOST_THREADS];
+    struct pl_bootstrap *bootstraps[BENCH_MOST_THREADS];
     struct pl_error error = PL_ERROR_NONE;
     uint64_t wrong = 0;
 
@@ -564,16 +564,13 @@ int main(int argc, char **argv)
     struct pl_bench_options options = {.min_bytes = 4, .max_bytes = 64 << 20, .factor = 4, .pairs = 7, .loop_ms = 8};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap = NULL;
+    enum pl_status status;
     uint64_t wrong;
 
     pl_log_open("paceline bench");
-    if (argc == 1 || strcmp(argv[argc - 1], "--help") == 0) {
-        pl_verbs_print_help("bench", argc == 1 ? stderr : stdout);
-        return argc == 1 ? PL_EXIT_USAGE : EXIT_SUCCESS;
-    }
-    if (pl_bench_options_parse(argc, argv, &options, &error) != PL_OK) {
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return PL_EXIT_USAGE;
+    status = pl_bench_options_parse(argc, argv, &options, &error);
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
     if (options.threads) {
         if (options.peer != PEER_NONE) {

@@ -2,7 +2,7 @@
 /**
  * paceline-check: finds out what a job's hosts and the links between them offer, and compares that with what the job
  * needs. Each file has one part: check_host.c reads this host, main_mpi.c and check_links_mpi.c measure between ranks,
- * check_evaluate.c compares with the needs and prints the table, check_options.c reads the needs.
+ * check_evaluate.c reads the needs, compares with them and prints the table.
  *
  * Test  tests/unit/programs/check/test_check.c, tests/integration/check.sh
  */
@@ -127,7 +127,7 @@ enum pl_status pl_check_print_json(const struct pl_check_rows *rows, int hosts, 
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Read the options of the command line. PL_END if --help was printed. */
-enum pl_status pl_check_options_read(int argc, char **argv, struct pl_check_needs *ret_needs,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_check_read_needs(int argc, char **argv, struct pl_check_needs *ret_needs,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the results with what the job needs, and prints both as one table. */
+/* Reads what the job needs, compares the results with it, and prints both as one table. */
 #include "base/json/json_write.h"
 #include "base/memory.h"
+#include "entrypoint/options.h"
+#include "entrypoint/verbs.h"
 #include "programs/check/check.h"
 
 #include <stdio.h>
@@ -27,6 +29,21 @@ enum { SLOW_PART = 3 };
 
 /* Limit for the rows that are shown: a larger table has only the rows that are missed or noted. */
 enum { TABLE_ROWS = 120 };
+
+/* What `paceline` gives besides the user's options. */
+#define JOB_OPTIONS(ROW)                                                                                               \
+    ROW("--ranks", "N", NULL, PL_TO_NUMBER(ranks, 1, 65536))                                                           \
+    ROW("--hosts", "NAMES", NULL, PL_TO(hosts))                                                                        \
+    ROW("--listed-efa", NULL, NULL, PL_TO(listed_efa))
+#define PL_OPTIONS_OF struct pl_check_needs
+static const struct pl_option need_options[] = {PL_CHECK_OPTIONS(PL_OPTION) JOB_OPTIONS(PL_OPTION) PL_OPTIONS_END};
+
+enum pl_status pl_check_read_needs(int argc, char **argv, struct pl_check_needs *ret_needs, struct pl_error *reterr)
+{
+    *ret_needs = (struct pl_check_needs){.ranks = 1, .transport = "any", .hosts = ""};
+    PL_TRY(pl_verbs_read("check", need_options, argc, argv, ret_needs, reterr));
+    return optind == argc ? PL_OK : pl_error_set(reterr, PL_INVALID, "expected options, found '%.100s'", argv[optind]);
+}
 
 static struct pl_check_row *add(struct pl_check_rows *rows, const char *what, const char *where)
 {

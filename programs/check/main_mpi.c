@@ -471,7 +471,7 @@ int main(int argc, char **argv)
 {
     struct pl_check_ranks check = {.rank = 0};
     struct pl_error error = PL_ERROR_NONE;
-    const enum pl_status status = pl_check_options_read(argc, argv, &check.needs, &error);
+    const enum pl_status status = pl_check_read_needs(argc, argv, &check.needs, &error);
 
     if (status == PL_END) {
         return 0;

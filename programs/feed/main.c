@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
 #include "s3io/pipe/feeder.h"
 #include "s3io/s3/store_s3.h"
@@ -43,104 +44,28 @@ struct augmented {
     struct pl_augmented_options options;
 };
 
-enum option_code {
-    OPTION_EPOCHS = 256,
-    OPTION_FIRST,
-    OPTION_MANIFEST,
-    OPTION_AUGMENTED,
-    OPTION_RECORDIO,
-    OPTION_DECOMPRESS,
-    OPTION_SHUFFLE,
-    OPTION_SHARD,
-    OPTION_LATE,
-    OPTION_COPY,
-    OPTION_TIMEOUT,
-    OPTION_CUT,
-    OPTION_ENDPOINT,
-    OPTION_QUIET,
-    OPTION_FAILURE,
-    OPTION_HELP,
-};
-
-static const struct option long_options[] = {{"epochs", required_argument, NULL, OPTION_EPOCHS},
-                                             {"first", required_argument, NULL, OPTION_FIRST},
-                                             {"manifest", no_argument, NULL, OPTION_MANIFEST},
-                                             {"augmented", required_argument, NULL, OPTION_AUGMENTED},
-                                             {"recordio", no_argument, NULL, OPTION_RECORDIO},
-                                             {"decompress", no_argument, NULL, OPTION_DECOMPRESS},
-                                             {"shuffle", required_argument, NULL, OPTION_SHUFFLE},
-                                             {"shard", required_argument, NULL, OPTION_SHARD},
-                                             {"late", no_argument, NULL, OPTION_LATE},
-                                             {"copy", no_argument, NULL, OPTION_COPY},
-                                             {"timeout", required_argument, NULL, OPTION_TIMEOUT},
-                                             {"cut", required_argument, NULL, OPTION_CUT},
-                                             {"endpoint-url", required_argument, NULL, OPTION_ENDPOINT},
-                                             {"quiet", no_argument, NULL, OPTION_QUIET},
-                                             {"failure", no_argument, NULL, OPTION_FAILURE},
-                                             {"help", no_argument, NULL, OPTION_HELP},
-                                             {NULL, 0, NULL, 0}};
-
-static enum pl_status take_shard(const char *text, struct pl_shard *ret_shard, struct pl_error *reterr)
+static enum pl_status read_shard(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
     unsigned rank, size;
     char more;
 
     if (sscanf(text, "%u/%u%c", &rank, &size, &more) != 2 || rank >= size) {
-        return pl_error_set(reterr, PL_INVALID, "--shard is '%s', expected R/N with R below N", text);
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected R/N with R below N", name, text);
     }
-    *ret_shard = (struct pl_shard){.rank = rank, .size = size};
+    *(struct pl_shard *)field = (struct pl_shard){.rank = rank, .size = size};
     return PL_OK;
 }
 
-static enum pl_status take_option(struct tool *tool, int option, const char *argument, struct pl_error *reterr)
+static enum pl_status read_shuffle(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
-    uint64_t seconds;
+    struct pl_feeder_options *options = field;
 
-    switch (option) {
-    case OPTION_EPOCHS:
-        return pl_options_whole("epochs", argument, 0, UINT32_MAX, &tool->epochs, reterr);
-    case OPTION_FIRST:
-        return pl_options_whole("first", argument, 0, UINT32_MAX, &tool->first, reterr);
-    case OPTION_MANIFEST:
-        tool->manifest = true;
-        return PL_OK;
-    case OPTION_AUGMENTED:
-        tool->attributes = argument;
-        return PL_OK;
-    case OPTION_RECORDIO:
-        tool->options.wrapper = PL_CHANNEL_WRAPPER_RECORDIO;
-        return PL_OK;
-    case OPTION_DECOMPRESS:
-        tool->options.compression = PL_COMPRESSION_AUTO;
-        return PL_OK;
-    case OPTION_SHUFFLE:
-        tool->options.shuffle = true;
-        return pl_options_whole("shuffle", argument, 0, UINT64_MAX, &tool->options.seed, reterr);
-    case OPTION_SHARD:
-        return take_shard(argument, &tool->options.shard, reterr);
-    case OPTION_LATE:
-        tool->options.late = true;
-        return PL_OK;
-    case OPTION_COPY:
-        tool->options.copy = true;
-        return PL_OK;
-    case OPTION_TIMEOUT:
-        PL_TRY(pl_options_whole("timeout", argument, 0, 1000000, &seconds, reterr));
-        tool->options.timeout_ns = (int64_t)seconds * PL_NS_PER_S;
-        return PL_OK;
-    case OPTION_CUT:
-        return pl_options_whole("cut", argument, 0, UINT64_MAX, &tool->options.cut_bytes, reterr);
-    case OPTION_ENDPOINT:
-        tool->s3.endpoint_url = argument;
-        return PL_OK;
-    case OPTION_FAILURE:
-        tool->failure = true;
-        return PL_OK;
-    default:
-        tool->quiet = true;
-        return PL_OK;
-    }
+    options->shuffle = true;
+    return pl_options_whole(name, text, 0, UINT64_MAX, &options->seed, reterr);
 }
+
+#define PL_OPTIONS_OF struct tool
+static const struct pl_option table[] = {PL_FEED_OPTIONS(PL_OPTION) PL_OPTIONS_END};
 
 /* Parses and checks the arguments. */
 static enum pl_status parse_arguments(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
@@ -165,21 +90,6 @@ static enum pl_status parse_arguments(struct tool *tool, int argc, char **argv, 
         return pl_error_set(reterr, PL_INVALID, "'%s': a manifest is an object on S3, s3://BUCKET/KEY", tool->from);
     }
     return PL_OK;
-}
-
-static enum pl_status take_options(struct tool *tool, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
-{
-    enum pl_status status;
-    int option;
-
-    while ((status = pl_options_next(argc, argv, "", long_options, &option, reterr)) == PL_OK) {
-        if (option == OPTION_HELP) {
-            *ret_help = true;
-            return PL_OK;
-        }
-        PL_TRY(take_option(tool, option, optarg, reterr));
-    }
-    return status == PL_END ? parse_arguments(tool, argc - optind, argv + optind, reterr) : status;
 }
 
 static void say_epoch(const struct tool *tool, uint64_t epoch, const struct pl_feeder_counts *counts, int64_t ns)
@@ -315,17 +225,13 @@ int main(int argc, char **argv)
     struct tool tool = {.epochs = UINT64_MAX};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
-    bool help = argc == 1;
     sigset_t stop;
 
     pl_log_open("paceline feed");
-    if (!help && take_options(&tool, argc, argv, &help, &error) != PL_OK) {
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return PL_EXIT_USAGE;
-    }
-    if (help) {
-        pl_verbs_print_help("feed", argc > 1 ? stdout : stderr);
-        return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
+    status = pl_verbs_read("feed", table, argc, argv, &tool, &error);
+    status = status == PL_OK ? parse_arguments(&tool, argc - optind, argv + optind, &error) : status;
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
     signal(SIGPIPE, SIG_IGN); /* a reader that leaves early is a normal end of an epoch */
     stop_signals(&stop);

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "entrypoint/options.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
 
@@ -381,38 +382,31 @@ static enum pl_status read_command(int count, char **words, enum command *ret_co
                               words[count - 1]);
 }
 
+struct options {
+    const char *python;
+    enum command command;
+    enum compiled compiled;
+};
+
+#define PL_OPTIONS_OF struct options
+static const struct pl_option table[] = {PL_HOROVOD_OPTIONS(PL_OPTION) PL_OPTIONS_END};
+
 int main(int argc, char **argv)
 {
-    static const struct option table[] = {{"help", no_argument, NULL, 'h'},
-                                          {"python", required_argument, NULL, 'p'},
-                                          {"check", no_argument, NULL, 'c'},
-                                          {"force", no_argument, NULL, 'f'},
-                                          {"unless-compiled", no_argument, NULL, 'u'},
-                                          {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
-    const char *python = "python3";
-    enum compiled compiled = REFUSED;
-    enum command command = INSTALL;
+    struct options options = {.python = "python3", .compiled = REFUSED};
     enum pl_status status;
-    int option;
 
     pl_log_open("paceline horovod");
-    while ((status = pl_options_next(argc, argv, "", table, &option, &error)) == PL_OK && option != 'h') {
-        python = option == 'p' ? optarg : python;
-        command = option == 'c' ? CHECK : command;
-        compiled = option == 'f' ? REPLACED : option == 'u' ? KEPT : compiled;
-    }
-    if (status == PL_OK) {
-        pl_verbs_print_help("horovod", stdout);
-        return EXIT_SUCCESS;
-    }
-    status = status == PL_END ? read_command(argc - optind, argv + optind, &command, &error) : status;
+    status = pl_verbs_read("horovod", table, argc, argv, &options, &error);
+    status = status == PL_OK ? read_command(argc - optind, argv + optind, &options.command, &error) : status;
     if (status != PL_OK) {
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return PL_EXIT_USAGE;
+        return pl_verbs_refuse(status, &error);
     }
-    if (run(python, command, compiled, &error) != PL_OK) {
-        pl_log_error(&error, command == CHECK ? "checking" : command == REMOVE ? "removing" : "installing");
+    if (run(options.python, options.command, options.compiled, &error) != PL_OK) {
+        pl_log_error(&error, options.command == CHECK    ? "checking"
+                             : options.command == REMOVE ? "removing"
+                                                         : "installing");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

@@ -16,6 +16,7 @@
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/needs.h"
+#include "entrypoint/options.h"
 #include "entrypoint/supervise/blas.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
@@ -515,32 +516,30 @@ static enum pl_status show(bool is_json, const char *self_path, const char *worl
     return print_report(&report, reterr);
 }
 
+struct options {
+    bool json;
+};
+
+#define PL_OPTIONS_OF struct options
+static const struct pl_option table[] = {PL_INFO_OPTIONS(PL_OPTION) PL_OPTIONS_END};
+
 int main(int argc, char **argv)
 {
-    static const struct option table[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_FREE char *world = NULL;
-    bool is_json = false, is_rank;
+    struct options options = {.json = false};
+    bool is_rank;
     char self_path[PATH_MAX];
     enum pl_status status;
     ssize_t length;
-    int option;
 
     pl_log_open("paceline info");
-    while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK) {
-        if (option == 'h') {
-            pl_verbs_print_help("info", stdout);
-            return 0;
-        }
-        is_json = true;
+    status = pl_verbs_read("info", table, argc, argv, &options, &error);
+    if (status == PL_OK && optind < argc) {
+        status = pl_error_set(&error, PL_INVALID, "expected nothing, found '%s'; --help tells more", argv[optind]);
     }
-    if (status != PL_END) {
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return PL_EXIT_USAGE;
-    }
-    if (optind < argc) {
-        pl_log(PL_LOG_ERROR, "expected nothing, found '%s'; --help tells more", argv[optind]);
-        return PL_EXIT_USAGE;
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
     length = readlink("/proc/self/exe", self_path, sizeof(self_path) - 1);
     self_path[length > 0 ? length : 0] = '\0';
@@ -549,7 +548,7 @@ int main(int argc, char **argv)
         return 1;
     }
     is_rank = pl_environment_own("OMPI_COMM_WORLD_SIZE");
-    if (is_rank && is_json) {
+    if (is_rank && options.json) {
         pl_log(PL_LOG_ERROR, "--json is for one process: run it without mpirun");
         return PL_EXIT_USAGE;
     }
@@ -558,7 +557,7 @@ int main(int argc, char **argv)
         pl_log(PL_LOG_ERROR, "'%s' cannot be started", world);
         return 1;
     }
-    if (show(is_json, self_path, world, &error) != PL_OK) {
+    if (show(options.json, self_path, world, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
         return 1;
     }

@@ -350,14 +350,20 @@ enum pl_status pl_local_job_read(struct pl_local_job *job, const char *path, str
 
 /* ---- options ---- */
 
-enum pl_status pl_local_job_set_name(struct pl_local_job *job, const char *name, struct pl_error *reterr)
+enum pl_status pl_local_job_set_name(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
-    return is_name(name) ? keep(job, name, &job->name, reterr)
-                         : pl_error_set(reterr, PL_INVALID, "--name is '%s', expected %s", name, name_words);
+    struct pl_local_job *job = field;
+
+    return is_name(text) ? keep(job, text, &job->name, reterr)
+                         : pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected %s", name, text, name_words);
 }
 
-enum pl_status pl_local_job_set_hosts(struct pl_local_job *job, uint64_t hosts, struct pl_error *reterr)
+enum pl_status pl_local_job_set_hosts(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
+    struct pl_local_job *job = field;
+    uint64_t hosts;
+
+    PL_TRY(pl_options_whole(name, text, 1, PL_LOCAL_MOST_HOSTS, &hosts, reterr));
     if (job->groups[0].name) {
         return pl_error_set(reterr, PL_INVALID,
                             "--hosts cannot change a job with instance groups: change InstanceCount of its groups");
@@ -386,8 +392,9 @@ static enum pl_status check_room(size_t count, const char *option, struct pl_err
                : pl_error_set(reterr, PL_INVALID, "--%s: found more than %d", option, (int)PL_LOCAL_MOST_ITEMS);
 }
 
-enum pl_status pl_local_job_add(struct pl_local_job *job, const char *option, const char *text, struct pl_error *reterr)
+enum pl_status pl_local_job_add(const char *option, const char *text, void *field, struct pl_error *reterr)
 {
+    struct pl_local_job *job = field;
     struct pl_local_pairs *pairs = strcmp(option, "metric") == 0        ? &job->metrics
                                    : strcmp(option, "environment") == 0 ? &job->environment
                                                                         : &job->hyperparameters;
@@ -452,14 +459,15 @@ static char *find_last_word(char *text)
                : colon;
 }
 
-enum pl_status pl_local_job_add_channel(struct pl_local_job *job, const char *text, struct pl_error *reterr)
+enum pl_status pl_local_job_add_channel(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
+    struct pl_local_job *job = field;
     struct pl_local_channel channel = {.by_option = true};
     struct pl_local_pair pair = {NULL};
     PL_AUTO_FREE char *from = NULL;
     char *colon;
 
-    PL_TRY(split(job, "channel", text, &pair, reterr));
+    PL_TRY(split(job, name, text, &pair, reterr));
     if (!is_channel(pair.name)) {
         return pl_error_set(reterr, PL_INVALID, "--channel %s: expected a name of %s", pair.name, channel_words);
     }

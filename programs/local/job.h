@@ -16,6 +16,7 @@
 #define PL_PROGRAMS_LOCAL_JOB_H
 
 #include "base/json/json.h"
+#include "base/options.h"
 #include "entrypoint/job/strv.h"
 
 #include <stddef.h>
@@ -88,15 +89,13 @@ void pl_local_job_done(struct pl_local_job *job);
 /** Reads the body of CreateTrainingJob; `path` "-" is standard input. Called before the setters. */
 enum pl_status pl_local_job_read(struct pl_local_job *job, const char *path, struct pl_error *reterr) PL_MUST_CHECK;
 
-/* The options of the command line. */
-enum pl_status pl_local_job_set_name(struct pl_local_job *job, const char *name, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_local_job_set_hosts(struct pl_local_job *job, uint64_t hosts, struct pl_error *reterr) PL_MUST_CHECK;
-/** Adds NAME=VALUE of --`option`, "hyperparameter", "environment" or "metric"; the last one of a name wins. */
-enum pl_status pl_local_job_add(struct pl_local_job *job, const char *option, const char *pair,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+/* The options of the command line, into a struct pl_local_job. */
+pl_option_reader pl_local_job_set_name;
+pl_option_reader pl_local_job_set_hosts;
+/** Adds NAME=VALUE of "hyperparameter", "environment" or "metric"; the last one of a name wins. */
+pl_option_reader pl_local_job_add;
 /** NAME=FROM[:WORD...]: pipe, fastfile, sharded, recordio, shuffle=SEED, manifest=FILE, augmented=NAMES. */
-enum pl_status pl_local_job_add_channel(struct pl_local_job *job, const char *channel,
-                                        struct pl_error *reterr) PL_MUST_CHECK;
+pl_option_reader pl_local_job_add_channel;
 /** The words after --, which become ContainerArguments. */
 enum pl_status pl_local_job_set_words(struct pl_local_job *job, char *const *words, size_t count,
                                       struct pl_error *reterr) PL_MUST_CHECK;

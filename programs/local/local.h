@@ -337,13 +337,11 @@ enum pl_status pl_local_run_program(struct pl_local *local, const char *const *a
 
 /* ---- rehearse.c: a host is switched off, or, in namespaces, its cable is out for some time; a spot stop ---- */
 
-/** Reads the value of --`name`, seconds with or without the unit: 30 or 30s. */
-enum pl_status pl_local_rehearse_seconds(const char *name, const char *text, uint64_t *ret_ns,
-                                         struct pl_error *reterr) PL_MUST_CHECK;
+/** Reads seconds with or without the unit, 30 or 30s, into a uint64_t of nanoseconds. */
+pl_option_reader pl_local_rehearse_seconds;
 
-/** Reads the value of --lose, HOST@TIME, or with `has_length` of --cut, HOST@TIME,TIME. */
-enum pl_status pl_local_rehearse_read(const char *name, const char *text, bool has_length,
-                                      struct pl_local_outage *ret_outage, struct pl_error *reterr) PL_MUST_CHECK;
+/** Reads the value of --lose, HOST@TIME, or of --cut, HOST@TIME,TIME, into a struct pl_local_outage. */
+pl_option_reader pl_local_rehearse_read;
 
 /** Checks that the hosts exist and can do it; called before and after their kind is chosen. Errors: PL_INVALID. */
 enum pl_status pl_local_rehearse_check(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;

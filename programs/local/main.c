@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/options.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
 #include "programs/local/local.h"
@@ -22,126 +23,51 @@
 enum { STOP_S = 120 };
 
 struct options {
+    struct pl_local local;
     struct pl_local_job job;
     const char *folder;
     uint64_t processes;
-    bool help;
 };
 
-static enum pl_status take_kind(const char *text, enum pl_local_kind *ret_kind, struct pl_error *reterr)
+static enum pl_status read_job(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
-    if (strcmp(text, "plain") == 0) {
-        *ret_kind = PL_LOCAL_PLAIN;
-    } else if (strcmp(text, "namespaces") == 0) {
-        *ret_kind = PL_LOCAL_NAMESPACES;
-    } else {
-        return pl_error_set(reterr, PL_INVALID, "--kind is '%s', expected plain or namespaces", text);
-    }
+    (void)name;
+    return pl_local_job_read(field, text, reterr);
+}
+
+static enum pl_status read_max_run(const char *name, const char *text, void *field, struct pl_error *reterr)
+{
+    uint64_t ns, *max_run_s = field;
+
+    PL_TRY(pl_local_rehearse_seconds(name, text, &ns, reterr));
+    *max_run_s = ns < (uint64_t)PL_NS_PER_S ? 1 : ns / (uint64_t)PL_NS_PER_S;
     return PL_OK;
 }
 
-static enum pl_status take_option(struct pl_local *local, struct options *options, int option, struct pl_error *reterr)
+static enum pl_status read_image(const char *name, const char *text, void *all, struct pl_error *reterr)
 {
-    uint64_t number;
+    struct options *options = all;
 
-    switch (option) {
-    case 'h':
-        options->help = true;
-        return PL_OK;
-    case 'n':
-        return pl_local_job_set_name(&options->job, optarg, reterr);
-    case 'H':
-        PL_TRY(pl_options_whole("hosts", optarg, 1, PL_LOCAL_MOST_HOSTS, &number, reterr));
-        return pl_local_job_set_hosts(&options->job, number, reterr);
-    case 'p':
-        return pl_options_whole("processes-per-host", optarg, 1, 1024, &options->processes, reterr);
-    case 'c':
-        return pl_local_job_add_channel(&options->job, optarg, reterr);
-    case 'y':
-        return pl_local_job_add(&options->job, "hyperparameter", optarg, reterr);
-    case 'e':
-        return pl_local_job_add(&options->job, "environment", optarg, reterr);
-    case 'm':
-        return pl_local_job_add(&options->job, "metric", optarg, reterr);
-    case 'r':
-        PL_TRY(pl_local_rehearse_seconds("max-run", optarg, &number, reterr));
-        number /= (uint64_t)PL_NS_PER_S;
-        options->job.max_run_s = number > 0 ? number : 1;
-        return PL_OK;
-    case 's':
-        return pl_local_rehearse_seconds("stop", optarg, &local->stop_ns, reterr);
-    case 'S':
-        return pl_local_rehearse_seconds("spot", optarg, &local->spot_ns, reterr);
-    case 'l':
-        return pl_local_rehearse_read("lose", optarg, false, &local->lose, reterr);
-    case 'C':
-        return pl_local_rehearse_read("cut", optarg, true, &local->cut, reterr);
-    case 't':
-        return pl_local_rehearse_seconds("stop-time", optarg, &local->stop_time_ns, reterr);
-    case 'k':
-        return take_kind(optarg, &local->kind, reterr);
-    case 'i':
-        local->kind = PL_LOCAL_CONTAINERS;
-        options->job.image = optarg;
-        return PL_OK;
-    case 'E':
-        local->engine_name = optarg;
-        return PL_OK;
-    case 'o':
-        if (local->engine_option_count == PL_LOCAL_MOST_ENGINE_OPTIONS) {
-            return pl_error_set(reterr, PL_INVALID, "--engine-option is given more than %d times",
-                                PL_LOCAL_MOST_ENGINE_OPTIONS);
-        }
-        local->engine_options[local->engine_option_count++] = optarg;
-        return PL_OK;
-    case 'K':
-        local->keep = true;
-        return PL_OK;
-    case 'f':
-        options->folder = optarg;
-        return PL_OK;
-    default:
-        return PL_OK; /* the job's file, which was read first */
-    }
+    (void)name;
+    (void)reterr;
+    options->local.kind = PL_LOCAL_CONTAINERS;
+    options->job.image = text;
+    return PL_OK;
 }
 
-static const struct option table[] = {{"help", no_argument, NULL, 'h'},
-                                      {"job", required_argument, NULL, 'j'},
-                                      {"name", required_argument, NULL, 'n'},
-                                      {"hosts", required_argument, NULL, 'H'},
-                                      {"processes-per-host", required_argument, NULL, 'p'},
-                                      {"channel", required_argument, NULL, 'c'},
-                                      {"hyperparameter", required_argument, NULL, 'y'},
-                                      {"environment", required_argument, NULL, 'e'},
-                                      {"metric", required_argument, NULL, 'm'},
-                                      {"max-run", required_argument, NULL, 'r'},
-                                      {"stop", required_argument, NULL, 's'},
-                                      {"spot", required_argument, NULL, 'S'},
-                                      {"lose", required_argument, NULL, 'l'},
-                                      {"cut", required_argument, NULL, 'C'},
-                                      {"stop-time", required_argument, NULL, 't'},
-                                      {"kind", required_argument, NULL, 'k'},
-                                      {"image", required_argument, NULL, 'i'},
-                                      {"engine", required_argument, NULL, 'E'},
-                                      {"engine-option", required_argument, NULL, 'o'},
-                                      {"keep", no_argument, NULL, 'K'},
-                                      {"folder", required_argument, NULL, 'f'},
-                                      {NULL, 0, NULL, 0}};
-
-/* The job's file comes first, wherever its option is: the others edit it. */
-static enum pl_status read_job(int argc, char **argv, struct options *options, struct pl_error *reterr)
+static enum pl_status add_engine_option(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
-    enum pl_status status;
-    int option;
+    struct pl_local *local = field;
 
-    PL_TRY(pl_local_job_init(&options->job, reterr));
-    while ((status = pl_options_next(argc, argv, "h", table, &option, reterr)) == PL_OK) {
-        if (option == 'j') {
-            PL_TRY(pl_local_job_read(&options->job, optarg, reterr));
-        }
+    if (local->engine_option_count == PL_LOCAL_MOST_ENGINE_OPTIONS) {
+        return pl_error_set(reterr, PL_INVALID, "--%s is given more than %d times", name, PL_LOCAL_MOST_ENGINE_OPTIONS);
     }
-    return status == PL_END ? PL_OK : status;
+    local->engine_options[local->engine_option_count++] = text;
+    return PL_OK;
 }
+
+#define PL_OPTIONS_OF struct options
+static const struct pl_option table[] = {PL_LOCAL_OPTIONS(PL_OPTION) PL_OPTIONS_END};
 
 static enum pl_status add_processes(struct options *options, struct pl_error *reterr)
 {
@@ -150,25 +76,17 @@ static enum pl_status add_processes(struct options *options, struct pl_error *re
     if (options->processes == 0) {
         return PL_OK;
     }
-    PL_TRY(pl_local_job_add(&options->job, "hyperparameter", "sagemaker_mpi_enabled=true", reterr));
+    PL_TRY(pl_local_job_add("hyperparameter", "sagemaker_mpi_enabled=true", &options->job, reterr));
     snprintf(text, sizeof(text), "sagemaker_mpi_num_of_processes_per_host=%u", (unsigned)options->processes);
-    return pl_local_job_add(&options->job, "hyperparameter", text, reterr);
+    return pl_local_job_add("hyperparameter", text, &options->job, reterr);
 }
 
-static enum pl_status read_options(int argc, char **argv, struct pl_local *local, struct options *options,
-                                   struct pl_error *reterr)
+static enum pl_status read_options(int argc, char **argv, struct options *options, struct pl_error *reterr)
 {
-    enum pl_status status;
-    int option;
+    struct pl_local *local = &options->local;
 
-    PL_TRY(read_job(argc, argv, options, reterr));
-    optind = 0; /* glibc reads the command line from its beginning again */
-    while ((status = pl_options_next(argc, argv, "h", table, &option, reterr)) == PL_OK) {
-        PL_TRY(take_option(local, options, option, reterr));
-    }
-    if (status != PL_END || options->help) {
-        return status == PL_END ? PL_OK : status;
-    }
+    PL_TRY(pl_local_job_init(&options->job, reterr));
+    PL_TRY(pl_verbs_read("local", table, argc, argv, options, reterr));
     if (local->kind != PL_LOCAL_CONTAINERS && (local->engine_name || local->engine_option_count > 0)) {
         return pl_error_set(reterr, PL_INVALID, "--%s is for containers: give --image IMAGE too",
                             local->engine_name ? "engine" : "engine-option");
@@ -327,29 +245,25 @@ static int exit_code(enum pl_status status, int code)
 
 int main(int argc, char **argv)
 {
-    static struct pl_local local; /* both are too large for the stack */
-    static struct options options = {.folder = "paceline-local"};
+    static struct options options = {.folder = "paceline-local"}; /* too large for the stack */
+    struct pl_local *const local = &options.local;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
     char text[1200];
     int code = 0;
 
-    local.lock_fd = local.network_fd = local.reasons_fd = -1;
-    local.signals = PL_SIGNALS_NONE;
-    local.lose.due_ns = local.cut.due_ns = PL_DEADLINE_NEVER;
-    local.stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
+    local->lock_fd = local->network_fd = local->reasons_fd = -1;
+    local->signals = PL_SIGNALS_NONE;
+    local->lose.due_ns = local->cut.due_ns = PL_DEADLINE_NEVER;
+    local->stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
     pl_log_open("paceline local");
-    if (read_options(argc, argv, &local, &options, &error) != PL_OK) {
-        pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
-        return PL_EXIT_USAGE;
+    status = read_options(argc, argv, &options, &error);
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
-    if (options.help) {
-        pl_verbs_print_help("local", stdout);
-        return EXIT_SUCCESS;
-    }
-    status = run_all(&local, &options, &code, &error);
-    if (status != PL_OK && local.run_ns == 0 && local.has_made_folder && *local.folder) {
-        pl_local_tree_remove_folder(&local); /* a job that was refused leaves nothing */
+    status = run_all(local, &options, &code, &error);
+    if (status != PL_OK && local->run_ns == 0 && local->has_made_folder && *local->folder) {
+        pl_local_tree_remove_folder(local); /* a job that was refused leaves nothing */
     }
     if (status != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/options.h"
 #include "s3io/store_private.h"
 
 #include <ctype.h>
@@ -17,7 +16,7 @@
 
 enum { MOST_SECONDS = 10 * 86400, MOST_REASON_BYTES = 300 };
 
-enum pl_status pl_local_rehearse_seconds(const char *name, const char *text, uint64_t *ret_ns, struct pl_error *reterr)
+enum pl_status pl_local_rehearse_seconds(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *digits = pl_memory_string(text, reterr);
     const size_t length = strlen(text);
@@ -28,13 +27,13 @@ enum pl_status pl_local_rehearse_seconds(const char *name, const char *text, uin
         digits[length - 1] = '\0';
     }
     PL_TRY(pl_options_real(name, digits, 0.001, MOST_SECONDS, &seconds, reterr));
-    *ret_ns = (uint64_t)(seconds * (double)PL_NS_PER_S);
+    *(uint64_t *)field = (uint64_t)(seconds * (double)PL_NS_PER_S);
     return PL_OK;
 }
 
-enum pl_status pl_local_rehearse_read(const char *name, const char *text, bool has_length,
-                                      struct pl_local_outage *ret_outage, struct pl_error *reterr)
+enum pl_status pl_local_rehearse_read(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
+    const bool has_length = strcmp(name, "cut") == 0;
     PL_AUTO_FREE char *words = pl_memory_string(text, reterr);
     struct pl_local_outage outage = {.due_ns = PL_DEADLINE_NEVER};
     char *at, *comma, *end = NULL;
@@ -54,7 +53,7 @@ enum pl_status pl_local_rehearse_read(const char *name, const char *text, bool h
     }
     PL_TRY(pl_local_rehearse_seconds(name, at + 1, &outage.after_ns, reterr));
     outage.number = (unsigned)number;
-    *ret_outage = outage;
+    *(struct pl_local_outage *)field = outage;
     return PL_OK;
 }
 

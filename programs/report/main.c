@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
 #include "programs/report/report.h"
 
@@ -33,28 +34,28 @@ static enum pl_status write_page(const char *folder, const char *output, struct 
     return pl_file_write_atomic(path.data, html.data, html.length, FILE_MODE, reterr);
 }
 
+struct options {
+    const char *output;
+};
+
+#define PL_OPTIONS_OF struct options
+static const struct pl_option table[] = {PL_REPORT_OPTIONS(PL_OPTION) PL_OPTIONS_END};
+
 int main(int argc, char **argv)
 {
-    static const struct option table[] = {
-        {"help", no_argument, NULL, 'h'}, {"output", required_argument, NULL, 'o'}, {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
-    const char *output = NULL;
+    struct options options = {.output = NULL};
     enum pl_status status;
-    int option;
 
     pl_log_open("paceline report");
-    while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK && option == 'o') {
-        output = optarg;
+    status = pl_verbs_read("report", table, argc, argv, &options, &error);
+    if (status == PL_OK && optind + 1 != argc) {
+        status = pl_error_set(&error, PL_INVALID, "expected one folder of a job");
     }
-    if (status == PL_OK) {
-        pl_verbs_print_help("report", stdout);
-        return EXIT_SUCCESS;
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
-    if (status == PL_INVALID || optind + 1 != argc) {
-        pl_log(PL_LOG_ERROR, "%s", status == PL_INVALID ? error.cause : "expected one folder of a job");
-        return PL_EXIT_USAGE;
-    }
-    if (write_page(argv[optind], output, &error) != PL_OK) {
+    if (write_page(argv[optind], options.output, &error) != PL_OK) {
         pl_log_error(&error, "no report");
         return EXIT_FAILURE;
     }

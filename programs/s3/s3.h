@@ -12,7 +12,7 @@ struct pl_tool {
     struct pl_s3_client *client; /* NULL until pl_tool_connect() */
     struct pl_s3_options client_options;
     struct pl_s3_stream_options stream_options;
-    bool recursive, manifest, again, quiet, no_checksums, json;
+    bool recursive, manifest, again, quiet, verbose, no_checksums, json;
     struct pl_s3_encryption encryption; /* encryption of objects that are written */
     struct pl_s3_headers headers;       /* request headers for all of these options */
     /* readable once SIGINT or SIGTERM has arrived; -1 if these signals end the process */

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "collectives/bootstrap.h"
+#include "entrypoint/options.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
 #include "runtime/server.h"
@@ -101,29 +102,8 @@ static void raise_descriptors(void)
     }
 }
 
-static enum pl_status read_options(int argc, char **argv, struct children *children, bool *ret_help,
-                                   struct pl_error *reterr)
-{
-    static const struct option table[] = {{"help", no_argument, NULL, 'h'},
-                                          {"workers", required_argument, NULL, 'w'},
-                                          {"min-workers", required_argument, NULL, 'm'},
-                                          {NULL, 0, NULL, 0}};
-    enum pl_status status;
-    int option;
-
-    while ((status = pl_options_next(argc, argv, "+", table, &option, reterr)) == PL_OK) {
-        uint64_t workers;
-
-        if (option == 'h') {
-            *ret_help = true;
-            return PL_OK;
-        }
-        PL_TRY(pl_options_whole(option == 'w' ? "workers" : "min-workers", optarg, 1, PL_SERVER_MOST_WORKERS, &workers,
-                                reterr));
-        *(option == 'w' ? &children->count : &children->min_workers) = (int)workers;
-    }
-    return status == PL_END ? PL_OK : status;
-}
+#define PL_OPTIONS_OF struct children
+static const struct pl_option table[] = {PL_SERVER_OPTIONS(PL_OPTION) PL_OPTIONS_THEN_PROGRAM};
 
 /* Makes the path of the socket: in the run directory, else in /tmp. */
 static enum pl_status name_socket(const struct pl_environment *environment, char **ret_path, struct pl_error *reterr)
@@ -345,17 +325,13 @@ int main(int argc, char **argv)
     PL_AUTO_FREE char *socket_path = NULL;
     struct children children = {.count = 1};
     struct pl_error error = PL_ERROR_NONE;
-    bool help = false;
+    enum pl_status status;
     int ended[2];
 
     pl_log_open("paceline server");
-    if (read_options(argc, argv, &children, &help, &error) != PL_OK) {
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return PL_EXIT_USAGE;
-    }
-    if (help || optind == argc) {
-        pl_verbs_print_help("server", help ? stdout : stderr);
-        return help ? EXIT_SUCCESS : PL_EXIT_USAGE;
+    status = pl_verbs_read("server", table, argc, argv, &children, &error);
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
     children.pids = pl_memory_new((size_t)children.count, sizeof(*children.pids), &error);
     if (!children.pids || pl_environment_new(&environment, &error) != PL_OK ||

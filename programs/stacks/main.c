@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/options.h"
 #include "entrypoint/proc/proc.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/verbs.h"
@@ -298,41 +299,26 @@ static enum pl_status run(const struct task *task, char **words, size_t count, s
                             : print_all_hosts(task, environment, &samples, &hosts, reterr);
 }
 
+#define PL_OPTIONS_OF struct task
+#define OWN_OPTIONS(ROW)                                                                                               \
+    ROW("--local", "HOST", NULL, PL_TO(local_host))                                                                    \
+    ROW("--log", "HOST", NULL, PL_TO(log_host))                                                                        \
+    ROW("--below", "PID", NULL, PL_TO_NUMBER(supervisor, 1, INT32_MAX))
+static const struct pl_option table[] = {PL_STACKS_OPTIONS(PL_OPTION) OWN_OPTIONS(PL_OPTION) PL_OPTIONS_END};
+
 int main(int argc, char **argv)
 {
-    static const struct option table[] = {
-        {"help", no_argument, NULL, 'h'},      {"local", required_argument, NULL, 'o'},
-        {"log", required_argument, NULL, 'l'}, {"below", required_argument, NULL, 'b'},
-        {"json", no_argument, NULL, 'j'},      {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
     struct task task = {.local_host = NULL};
-    enum pl_status status = PL_OK;
+    enum pl_status status;
     char text[1200];
-    int option;
 
     pl_log_open("paceline stacks");
-    while (status == PL_OK && (status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK) {
-        switch (option) {
-        case 'o':
-            task.local_host = optarg;
-            break;
-        case 'l':
-            task.log_host = optarg;
-            break;
-        case 'j':
-            task.json = true;
-            break;
-        case 'b':
-            status = parse_pid(optarg, &task.supervisor, &error);
-            break;
-        default:
-            pl_verbs_print_help("stacks", stdout);
-            return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-        }
+    status = pl_verbs_read("stacks", table, argc, argv, &task, &error);
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
-    if (status == PL_END) {
-        status = run(&task, argv + optind, (size_t)(argc - optind), &error);
-    }
+    status = run(&task, argv + optind, (size_t)(argc - optind), &error);
     if (status != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
     }

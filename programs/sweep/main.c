@@ -11,12 +11,12 @@
 #include "base/json/python_json.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
 #include "programs/sweep/sweep.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static enum pl_status print(const struct pl_text *text, struct pl_error *reterr)
@@ -58,61 +58,74 @@ static enum pl_status describe(const struct pl_sweep_space *space, const struct 
     return print(&text, reterr);
 }
 
-/* Runs the part that process 1 asks for by an option; `words` are the option, PACELINE, "--" and COMMAND. */
-static enum pl_status run_part(const struct pl_environment *environment, char **words, int *ret_code,
-                               struct pl_error *reterr)
+struct options {
+    bool dry_run;
+    const char *look, *describe, *run; /* PACELINE, where process 1 asks for one of these parts */
+};
+
+#define PART_OPTIONS(ROW)                                                                                              \
+    ROW("--look", "PACELINE", NULL, PL_TO(look))                                                                       \
+    ROW("--describe", "PACELINE", NULL, PL_TO(describe))                                                               \
+    ROW("--run", "PACELINE", NULL, PL_TO(run))
+#define PL_OPTIONS_OF struct options
+static const struct pl_option table[] = {PL_SWEEP_OPTIONS(PL_OPTION) PART_OPTIONS(PL_OPTION) PL_OPTIONS_END};
+
+/* Runs the part that process 1 asks for; `words` are COMMAND. */
+static enum pl_status run_part(const struct pl_environment *environment, const struct options *options, char **words,
+                               int *ret_code, struct pl_error *reterr)
 {
+    const char *paceline = options->run ? options->run : options->describe ? options->describe : options->look;
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_slots slots;
 
-    pl_strv_add_list(&command, (const char *const *)words + 3);
-    if (strcmp(words[0], "--run") == 0) {
+    pl_strv_add_list(&command, (const char *const *)words);
+    if (options->run) {
         PL_TRY(pl_signals_open(&signals, reterr));
-        PL_TRY(pl_job_new(environment, words[1], &command, &job, reterr));
+        PL_TRY(pl_job_new(environment, paceline, &command, &job, reterr));
         *ret_code = pl_sweep_run(job, &signals);
         return PL_OK;
     }
-    PL_TRY(pl_job_new(environment, words[1], &command, &job, reterr));
+    PL_TRY(pl_job_new(environment, paceline, &command, &job, reterr));
     PL_TRY(pl_sweep_space_of_job(job, &space, reterr));
     PL_TRY(pl_slots_of_job(job, space, &slots, reterr));
-    return strcmp(words[0], "--describe") == 0 ? describe(space, &slots, reterr) : PL_OK;
+    return options->describe ? describe(space, &slots, reterr) : PL_OK;
 }
 
 int main(int argc, char **argv)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    const bool is_part =
-        argc >= 4 && strcmp(argv[3], "--") == 0 &&
-        (strcmp(argv[1], "--look") == 0 || strcmp(argv[1], "--describe") == 0 || strcmp(argv[1], "--run") == 0);
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    struct options options = {.dry_run = false};
     struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = pl_verbs_read("sweep", table, argc, argv, &options, &error);
+    const bool is_part = options.look || options.describe || options.run;
     int code = EXIT_SUCCESS;
 
     pl_log_open(is_part ? "paceline-sweep" : "paceline");
+    if (status == PL_OK && !is_part && (!options.dry_run || argc - optind > 1)) {
+        const char *found = !options.dry_run ? argv[1] : argv[optind + 1];
+
+        status = pl_error_set(&error, PL_INVALID, "sweep: expected --dry-run [FILE]%s%s%s",
+                              found ? ", found '" : ", found nothing", found ? found : "", found ? "'" : "");
+    }
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
+    }
     if (pl_environment_new(&environment, &error) != PL_OK) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
     }
     if (is_part) {
-        if (run_part(environment, argv + 1, &code, &error) != PL_OK) {
+        if (run_part(environment, &options, argv + optind, &code, &error) != PL_OK) {
             pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
             return EXIT_FAILURE;
         }
         return code;
     }
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        pl_verbs_print_help("sweep", stdout);
-        return EXIT_SUCCESS;
-    }
-    if (argc < 2 || argc > 3 || strcmp(argv[1], "--dry-run") != 0) {
-        pl_log(PL_LOG_ERROR, "sweep: expected --dry-run [FILE]%s%s%s", argc > 1 ? ", found '" : ", found nothing",
-               argc > 1 ? argv[argc > 3 ? 3 : 1] : "", argc > 1 ? "'" : "");
-        return PL_EXIT_USAGE;
-    }
-    if (print_trials(environment, argv[2], &error) != PL_OK) { /* NULL without FILE */
+    if (print_trials(environment, argv[optind], &error) != PL_OK) { /* NULL without FILE */
         pl_log_error(&error, "sweep");
         return EXIT_FAILURE;
     }

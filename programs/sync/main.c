@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
 #include "s3io/s3/s3_client.h"
 #include "s3io/source.h"
@@ -58,6 +59,7 @@ struct watched {
 
 struct sync {
     struct pl_s3_client *client;
+    struct pl_s3_options client_options;
     struct pl_s3_upload_options upload;
     struct pl_s3_encryption encryption;
     struct pl_s3_headers headers; /* request headers for the encryption */
@@ -68,7 +70,8 @@ struct sync {
     bool scans;             /* inotify does not report everything: also scan every LOOK_S */
     size_t unread_count;    /* number of directories that the last walk could not read */
     struct pl_error unread; /* error of the first of them */
-    int64_t finish_ns;      /* time for the last uploads */
+    double finish_s;        /* time for the last uploads */
+    int64_t finish_ns;      /* the same */
     int64_t finish_by_ns;   /* deadline of the last uploads, once a signal has arrived */
     uint32_t stop_signal;   /* first signal; 0 before a signal arrives */
     int64_t stop_ns;        /* time of its arrival */
@@ -524,8 +527,7 @@ static void release(struct sync *sync)
     pl_s3_client_free(sync->client);
 }
 
-static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *options, const char *directory,
-                                const char *uri, struct pl_error *reterr)
+static enum pl_status open_sync(struct sync *sync, const char *directory, const char *uri, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     struct pl_error error = PL_ERROR_NONE;
@@ -554,84 +556,41 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     }
     PL_TRY(pl_s3_uri_parse(uri, &sync->bucket, &sync->prefix, reterr));
     PL_TRY(pl_environment_new(&environment, reterr));
-    return pl_s3_client_new(environment, options, &sync->client, reterr);
+    return pl_s3_client_new(environment, &sync->client_options, &sync->client, reterr);
 }
 
-static enum pl_status take_options(struct sync *sync, struct pl_s3_options *client, int argc, char **argv,
-                                   bool *ret_help, struct pl_error *reterr)
-{
-    static const struct option table[] = {{"finish", required_argument, NULL, 'f'},
-                                          {"endpoint-url", required_argument, NULL, 'e'},
-                                          {"no-checksums", no_argument, NULL, 'n'},
-                                          {"sse", required_argument, NULL, 's'},
-                                          {"sse-kms-key-id", required_argument, NULL, 'k'},
-                                          {"bucket-key-enabled", no_argument, NULL, 'b'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
-    enum pl_status status;
-    double seconds;
-    int option;
+#define PL_OPTIONS_OF struct sync
+static const struct pl_option table[] = {PL_SYNC_OPTIONS(PL_OPTION) PL_OPTIONS_END};
 
-    while ((status = pl_options_next(argc, argv, "", table, &option, reterr)) == PL_OK) {
-        switch (option) {
-        case 'f':
-            PL_TRY(pl_options_real("finish", optarg, 0.001, 86400, &seconds, reterr));
-            sync->finish_ns = (int64_t)(seconds * (double)PL_NS_PER_S);
-            break;
-        case 'e':
-            client->endpoint_url = optarg;
-            break;
-        case 'n':
-            sync->upload.no_checksums = true;
-            break;
-        case 's':
-            sync->encryption.algorithm = optarg;
-            break;
-        case 'k':
-            sync->encryption.key_id = optarg;
-            break;
-        case 'b':
-            sync->encryption.bucket_key = true;
-            break;
-        default:
-            *ret_help = true;
-            return PL_OK;
-        }
-    }
-    if (status == PL_END && argc - optind != 2) {
+static enum pl_status check_arguments(struct sync *sync, int count, struct pl_error *reterr)
+{
+    if (count != 2) {
         return pl_error_set(reterr, PL_INVALID,
-                            "expected DIRECTORY and s3://BUCKET/PREFIX, found %d arguments; --help tells more",
-                            argc - optind);
+                            "expected DIRECTORY and s3://BUCKET/PREFIX, found %d arguments; --help tells more", count);
     }
-    PL_TRY(status == PL_END ? PL_OK : status);
     PL_TRY(pl_s3_encryption_check(&sync->encryption, &pl_s3_encryption_options, reterr));
+    sync->finish_ns = (int64_t)(sync->finish_s * (double)PL_NS_PER_S);
     sync->upload.headers = &sync->headers;
     return pl_s3_headers_add_encryption(&sync->headers, &sync->encryption, reterr);
 }
 
 int main(int argc, char **argv)
 {
-    struct sync sync = {.events_fd = -1,
-                        .signals_fd = -1,
-                        .finish_ns = DEFAULT_FINISH_S * PL_NS_PER_S,
-                        .finish_by_ns = PL_DEADLINE_NEVER};
-    struct pl_s3_options options = {.endpoint_url = NULL};
+    struct sync sync = {
+        .events_fd = -1, .signals_fd = -1, .finish_s = DEFAULT_FINISH_S, .finish_by_ns = PL_DEADLINE_NEVER};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
-    bool help = argc == 1, begun;
+    bool begun;
 
     pl_log_open("paceline sync");
-    if (!help && take_options(&sync, &options, argc, argv, &help, &error) != PL_OK) {
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return PL_EXIT_USAGE;
-    }
-    if (help) {
-        pl_verbs_print_help("sync", argc > 1 ? stdout : stderr);
-        return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
+    status = pl_verbs_read("sync", table, argc, argv, &sync, &error);
+    status = status == PL_OK ? check_arguments(&sync, argc - optind, &error) : status;
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
     sync.upload.go_on = has_time;
     sync.upload.context = &sync;
-    status = open_sync(&sync, &options, argv[optind], argv[optind + 1], &error);
+    status = open_sync(&sync, argv[optind], argv[optind + 1], &error);
     begun = status == PL_OK;
     if (begun) {
         status = run(&sync, &error);

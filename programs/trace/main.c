@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
 #include "programs/trace/summary.h"
 #include "runtime/trace.h"
@@ -13,30 +14,27 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+struct options {
+    bool summary;
+};
+
+#define PL_OPTIONS_OF struct options
+static const struct pl_option table[] = {PL_TRACE_OPTIONS(PL_OPTION) PL_OPTIONS_END};
+
 int main(int argc, char **argv)
 {
-    static const struct option table[] = {
-        {"help", no_argument, NULL, 'h'}, {"summary", no_argument, NULL, 's'}, {NULL, 0, NULL, 0}};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
-    bool summary = false;
-    int option;
+    struct options options = {.summary = false};
 
     pl_log_open("paceline trace");
-    while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK && option == 's') {
-        summary = true;
+    status = pl_verbs_read("trace", table, argc, argv, &options, &error);
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
-    if (status == PL_INVALID) {
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return PL_EXIT_USAGE;
-    }
-    if (status == PL_OK || optind == argc) {
-        pl_verbs_print_help("trace", status == PL_OK ? stdout : stderr);
-        return status == PL_OK ? EXIT_SUCCESS : PL_EXIT_USAGE;
-    }
-    status = (summary ? pl_trace_summarise : pl_trace_merge)((const char *const *)(argv + optind),
-                                                             (size_t)(argc - optind), &text, &error);
+    status = (options.summary ? pl_trace_summarise : pl_trace_merge)((const char *const *)(argv + optind),
+                                                                     (size_t)(argc - optind), &text, &error);
     if (status != PL_OK ||
         pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", &error) != PL_OK) {
         pl_log_error(&error, "reading the rings");

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/options.h"
 #include "entrypoint/output/pattern.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/supervise/shim.h"
@@ -42,8 +43,6 @@
 enum { PORT_FIRST = 20000, PORTS = 12000, PORT_STEP = 37 };
 
 enum { LINE_BYTES = 1 << 20 /* longer lines are searched up to here */, NUMBERS = 10000, DEVICES_MAX = 65536 };
-
-enum { LINK = 1, CHECKPOINTS, METRIC, SLOT, NUMBER, GPUS, CPUS, PROCESSES, HYPERPARAMETER, HELP };
 
 struct trial {
     struct pl_job *job;
@@ -310,45 +309,23 @@ static enum pl_status run(struct trial *trial, const struct pl_signals *signals,
     return status;
 }
 
-static enum pl_status read_options(struct trial *trial, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
+static enum pl_status add_hyperparameter(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
-    static const struct option table[] = {{"link", no_argument, NULL, LINK},
-                                          {"checkpoints", required_argument, NULL, CHECKPOINTS},
-                                          {"metric", required_argument, NULL, METRIC},
-                                          {"slot", required_argument, NULL, SLOT},
-                                          {"number", required_argument, NULL, NUMBER},
-                                          {"gpus", required_argument, NULL, GPUS},
-                                          {"cpus", required_argument, NULL, CPUS},
-                                          {"processes", required_argument, NULL, PROCESSES},
-                                          {"help", no_argument, NULL, HELP},
-                                          {"hyperparameter", required_argument, NULL, HYPERPARAMETER},
-                                          {NULL, 0, NULL, 0}};
-    int64_t *const numbers[] = {[SLOT] = &trial->slot,
-                                [NUMBER] = &trial->number,
-                                [GPUS] = &trial->gpus,
-                                [CPUS] = &trial->cpus,
-                                [PROCESSES] = &trial->processes};
-    enum pl_status status;
-    uint64_t number;
-    int option;
+    struct pl_strv *words = field;
 
-    while ((status = pl_options_next(argc, argv, "", table, &option, reterr)) == PL_OK) {
-        *ret_help = *ret_help || option == HELP;
-        trial->linked = trial->linked || option == LINK;
-        trial->checkpoints = option == CHECKPOINTS ? optarg : trial->checkpoints;
-        trial->metric = option == METRIC ? optarg : trial->metric;
-        if (option == HYPERPARAMETER) {
-            pl_strv_add(&trial->hyperparameters, optarg);
-        } else if (option >= SLOT && option < HYPERPARAMETER) {
-            const char *name = table[option - 1].name;
-
-            PL_TRY(pl_options_whole(name, optarg, option == CPUS || option == PROCESSES,
-                                    option == NUMBER ? NUMBERS - 1 : DEVICES_MAX, &number, reterr));
-            *numbers[option] = (int64_t)number;
-        }
-    }
-    return status == PL_END ? pl_strv_check(&trial->hyperparameters, reterr) : status;
+    (void)name;
+    pl_strv_add(words, text);
+    return pl_strv_check(words, reterr);
 }
+
+/* What the sweep gives a trial besides. */
+#define SWEEP_OPTIONS(ROW)                                                                                             \
+    ROW("--link", NULL, NULL, PL_TO(linked))                                                                           \
+    ROW("--checkpoints", "DIR", NULL, PL_TO(checkpoints))                                                              \
+    ROW("--metric", "REGEX", NULL, PL_TO(metric))                                                                      \
+    ROW("--slot", "N", NULL, PL_TO_NUMBER(slot, 0, DEVICES_MAX))
+#define PL_OPTIONS_OF struct trial
+static const struct pl_option options[] = {PL_TRIAL_OPTIONS(PL_OPTION) SWEEP_OPTIONS(PL_OPTION) PL_OPTIONS_END};
 
 static enum pl_status open_job(struct trial *trial, const struct pl_environment *environment, char **self_at,
                                char **words, struct pl_error *reterr)
@@ -376,18 +353,12 @@ int main(int argc, char **argv)
     struct pl_signals signals = PL_SIGNALS_NONE;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     struct pl_error error = PL_ERROR_NONE;
-    bool help = false;
     enum pl_status status;
 
     pl_log_open("paceline trial");
-    status = read_options(&trial, argc, argv, &help, &error);
-    if (status != PL_OK || help) {
-        if (help) {
-            pl_verbs_print_help("trial", stdout);
-            return EXIT_SUCCESS;
-        }
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return PL_EXIT_USAGE;
+    status = pl_verbs_read("trial", options, argc, argv, &trial, &error);
+    if (status != PL_OK) {
+        return pl_verbs_refuse(status, &error);
     }
     status = pl_environment_new(&environment, &error);
     status = status == PL_OK ? pl_signals_open(&signals, &error) : status;

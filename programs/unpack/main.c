@@ -99,51 +99,46 @@ static enum pl_status unpack_whole(const char *source, const char *dest, const c
                : pl_error_errno(reterr, "removing '%s/%s'", dest, unfinished);
 }
 
+struct options {
+    struct pl_unpack_limits limits;
+    const char *unfinished;
+    bool is_look, fetched;
+};
+
+#define PL_OPTIONS_OF struct options
+static const struct pl_option table[] = {
+    {.name = "--look", PL_TO(is_look)},
+    {.name = "--fetched", PL_TO(fetched)},
+    {.name = "--unfinished", .value = "NAME", PL_TO(unfinished)},
+    {.name = "--max-bytes", .value = "N", PL_TO_NUMBER(limits.max_bytes, 0, INT64_MAX)},
+    {.name = NULL},
+};
+
 int main(int argc, char **argv)
 {
-    const char *unfinished = NULL;
-    struct pl_unpack_limits limits = {.max_bytes = INT64_C(1) << 34, .max_entries = 1000000};
+    struct options options = {.limits = {.max_bytes = INT64_C(1) << 34, .max_entries = 1000000}};
     struct pl_error error = PL_ERROR_NONE;
-    bool fetched = false;
     enum pl_status status;
-    int at = 1;
+    const char *source;
 
     pl_log_open("paceline-unpack");
-    if (argc == 3 && strcmp(argv[1], "--look") == 0) {
-        status = look(argv[2], &error);
-        if (status != PL_OK) {
-            pl_log_error(&error, "%s", argv[2]);
-        }
-        return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
-    }
-    for (; at < argc && argv[at][0] == '-'; at++) {
-        if (strcmp(argv[at], "--fetched") == 0) {
-            fetched = true;
-        } else if (strcmp(argv[at], "--unfinished") == 0 && at + 1 < argc) {
-            unfinished = argv[++at];
-        } else if (strcmp(argv[at], "--max-bytes") == 0 && at + 1 < argc) {
-            char *end = NULL;
-
-            errno = 0;
-            limits.max_bytes = strtoll(argv[++at], &end, 10);
-            if (errno != 0 || *end != '\0' || end == argv[at] || limits.max_bytes < 0) {
-                pl_log(PL_LOG_ERROR, "--max-bytes: expected a number of bytes, found '%s'", argv[at]);
-                return PL_EXIT_USAGE;
-            }
-        } else {
-            break;
-        }
-    }
-    if (argc - at != 2) {
-        pl_log(PL_LOG_ERROR, "usage: paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST");
+    status = pl_options_read(table, argc, argv, &options, &error);
+    if (status != PL_OK || argc - optind != (options.is_look ? 1 : 2)) {
+        pl_log(PL_LOG_ERROR, "%s",
+               status == PL_INVALID
+                   ? error.cause
+                   : "usage: paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST");
         return PL_EXIT_USAGE;
     }
-    status = unpack_whole(argv[at], argv[at + 1], unfinished, fetched, &limits, &error);
-    if (fetched && unlink(argv[at]) != 0) {
-        pl_log(PL_LOG_WARNING, "removing %s: %s", argv[at], strerror(errno));
+    source = argv[optind];
+    status = options.is_look
+                 ? look(source, &error)
+                 : unpack_whole(source, argv[optind + 1], options.unfinished, options.fetched, &options.limits, &error);
+    if (options.fetched && unlink(source) != 0) {
+        pl_log(PL_LOG_WARNING, "removing %s: %s", source, strerror(errno));
     }
     if (status != PL_OK) { /* the failure file begins with the last line of the log */
-        pl_log_error(&error, "%s", argv[at]);
+        pl_log_error(&error, "%s", source);
     }
     return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -4,72 +4,131 @@
 #include "tests/support/unit.h"
 
 #include <stdio.h>
+#include <string.h>
 
-enum { EPOCHS = 256, QUIET, QUICK };
+struct tool {
+    bool quiet, quick, verbose;
+    int count, style, after_style;
+    enum { COLOUR_NONE, COLOUR_RED, COLOUR_BLUE } colour;
+    int64_t time_ns;
+    uint64_t seed;
+    double rate;
+    const char *path, *way;
+    char order[8];
+};
 
-static const struct option table[] = {{"epochs", required_argument, NULL, EPOCHS},
-                                      {"quiet", no_argument, NULL, QUIET},
-                                      {"quick", no_argument, NULL, QUICK},
-                                      {NULL, 0, NULL, 0}};
+/* Appends the value. */
+static enum pl_status add_letter(const char *name, const char *text, void *field, struct pl_error *reterr)
+{
+    ck_assert(strcmp(name, "letter") == 0 || strcmp(name, "first") == 0);
+    if (strlen(text) != 1) {
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected one letter", name, text);
+    }
+    strcat(field, text);
+    return PL_OK;
+}
 
-/* Read `words` (a NULL after the last) up to the first error. Returns its report, or "" if there is none. */
-static const char *complaint(char **words)
+static enum pl_status keep_style(const char *name, const char *text, void *all, struct pl_error *reterr)
+{
+    struct tool *tool = all;
+
+    ck_assert(!text && !reterr->cause[0] && strcmp(name, "after") == 0);
+    tool->after_style = tool->style;
+    return PL_OK;
+}
+
+#define PL_OPTIONS_OF struct tool
+#define ROWS(ROW)                                                                                                      \
+    ROW("--quiet", NULL, "", PL_TO(quiet))                                                                             \
+    ROW("--quick", NULL, "", PL_TO(quick))                                                                             \
+    ROW("--verbose", NULL, "", PL_TO(verbose), .letter = 'v')                                                          \
+    ROW("--epochs", "N", "", PL_TO_NUMBER(count, 1, 10))                                                               \
+    ROW("--style", NULL, "", PL_TO_VALUE(style, 7))                                                                    \
+    ROW("--after", NULL, "", PL_TO_READER_OF_ALL(keep_style))                                                          \
+    ROW("--colour", "red|blue", "", PL_TO_VALUE(colour, COLOUR_RED))                                                   \
+    ROW("--time", "SECONDS", "", PL_TO_UNITS(time_ns, 0, 60, 1000))                                                    \
+    ROW("--seed", "N", "", PL_TO_NUMBER(seed, 0, UINT64_MAX))                                                          \
+    ROW("--rate", "N", "", PL_TO_NUMBER(rate, 0.5, 2))                                                                 \
+    ROW("--path", "FILE", "", PL_TO(path))                                                                             \
+    ROW("--way", "up|down|on", "", PL_TO(way))                                                                         \
+    ROW("--letter", "C", "", PL_TO_READER(order, add_letter))                                                          \
+    ROW("--first", "C", "", PL_TO_READER(order, add_letter), .is_first = true)
+static const struct pl_option table[] = {ROWS(PL_OPTION) PL_OPTIONS_END};
+static const struct pl_option before_program[] = {ROWS(PL_OPTION) PL_OPTIONS_THEN_PROGRAM};
+
+static struct tool tool;
+
+/* Reads `words` (a NULL after the last) into `tool`. Returns the report, or "" if there is none. */
+static const char *complaint(const struct pl_option *rows, char **words, enum pl_status wanted)
 {
     static struct pl_error error;
-    enum pl_status status = PL_OK;
-    int count = 0, option;
+    int count = 0;
 
     error = PL_ERROR_NONE;
+    tool = (struct tool){.seed = 1};
     while (words[count]) {
         count++;
     }
-    optind = 0; /* getopt_long() must begin again */
-    while (status == PL_OK) {
-        status = pl_options_next(count, words, "v", table, &option, &error);
-    }
-    ck_assert_int_eq(status, error.status == PL_OK ? PL_END : PL_INVALID);
+    ck_assert_int_eq(pl_options_read(rows, count, words, &tool, &error), wanted);
     return error.cause;
 }
 
-#define COMPLAINT(...) complaint((char *[]){"program", __VA_ARGS__, NULL})
+#define COMPLAINT(...) complaint(table, (char *[]){"program", __VA_ARGS__, NULL}, PL_INVALID)
+#define READ(...) ck_assert_str_eq(complaint(table, (char *[]){"program", __VA_ARGS__, NULL}, PL_OK), "")
 
-START_TEST(options_come_in_order_and_other_words_stay)
+START_TEST(each_value_goes_to_its_field)
 {
     char *words[] = {"program", "FROM", "--epochs", "3", "-v", "--quiet", "TO", "--epochs=4", NULL};
-    const int wanted[] = {EPOCHS, 'v', QUIET, EPOCHS};
-    struct pl_error error = PL_ERROR_NONE;
-    int option;
 
-    optind = 0;
-    for (size_t i = 0; i < 4; i++) {
-        ck_assert_ok(pl_options_next(8, words, "v", table, &option, &error), &error);
-        ck_assert_int_eq(option, wanted[i]);
-    }
-    ck_assert_str_eq(optarg, "4");
-    ck_assert_int_eq(pl_options_next(8, words, "v", table, &option, &error), PL_END);
+    ck_assert_str_eq(complaint(table, words, PL_OK), "");
+    ck_assert(tool.quiet && tool.verbose && !tool.quick);
+    ck_assert_int_eq(tool.count, 4);
     ck_assert_int_eq(optind, 6);
     ck_assert_str_eq(words[6], "FROM");
     ck_assert_str_eq(words[7], "TO");
+    READ("--col", "blue", "--time", "60", "--rate=1.5", "--path", "-", "--way", "down", "--style", "--after");
+    ck_assert_int_eq(tool.colour, COLOUR_BLUE);
+    ck_assert_int_eq(tool.time_ns, 60000);
+    ck_assert_double_eq(tool.rate, 1.5);
+    ck_assert_str_eq(tool.path, "-");
+    ck_assert_str_eq(tool.way, "down");
+    ck_assert_int_eq(tool.after_style, 7);
+    ck_assert_uint_eq(tool.seed, 1);
+    READ("--seed", "18446744073709551615", "--colour=red", "--after", "--style");
+    ck_assert_uint_eq(tool.seed, UINT64_MAX);
+    ck_assert_int_eq(tool.colour, COLOUR_RED);
+    ck_assert_int_eq(tool.after_style, 0);
 }
 END_TEST
 
-START_TEST(a_plus_ends_the_options_at_the_first_other_word)
+START_TEST(an_option_that_is_first_is_read_before_all_others)
 {
-    char *words[] = {"program", "--quiet", "OTHER", "--epochs", "3", NULL};
-    struct pl_error error = PL_ERROR_NONE;
-    int option;
+    READ("--letter", "b", "word", "--letter=c", "--first", "a");
+    ck_assert_str_eq(tool.order, "abc");
+    ck_assert_str_eq(COMPLAINT("--letter", "bb", "--first", "aa"), "--first is 'aa', expected one letter");
+}
+END_TEST
 
-    optind = 0;
-    ck_assert_ok(pl_options_next(5, words, "+v", table, &option, &error), &error);
-    ck_assert_int_eq(option, QUIET);
-    ck_assert_int_eq(pl_options_next(5, words, "+v", table, &option, &error), PL_END);
+START_TEST(a_program_with_options_of_its_own_ends_the_options)
+{
+    char *words[] = {"program", "--quiet", "OTHER", "--epochs", "30", NULL};
+
+    ck_assert_str_eq(complaint(before_program, words, PL_OK), "");
+    ck_assert(tool.quiet && tool.count == 0);
     ck_assert_int_eq(optind, 2);
+}
+END_TEST
+
+START_TEST(help_ends_the_options)
+{
+    ck_assert_str_eq(complaint(table, (char *[]){"program", "FILE", "--he", "--epochs", "x", NULL}, PL_END), "");
+    ck_assert_str_eq(complaint(before_program, (char *[]){"program", "-h", NULL}, PL_END), "");
 }
 END_TEST
 
 START_TEST(a_wrong_option_is_named)
 {
-    ck_assert_str_eq(COMPLAINT("--quiet", "--epochs", "2", "--quie"), "");
+    READ("--quiet", "--epochs", "2", "--quie");
     ck_assert_str_eq(COMPLAINT("--epoks=2"),
                      "there is no option --epoks (did you mean '--epochs'?); --help lists the options");
     ck_assert_str_eq(COMPLAINT("--qui"), "option --qui is ambiguous: it can be --quiet or --quick");
@@ -78,6 +137,10 @@ START_TEST(a_wrong_option_is_named)
     ck_assert_str_eq(COMPLAINT("--quiet=yes"), "--quiet takes no value, found 'yes'");
     ck_assert_str_eq(COMPLAINT("-x"), "there is no option -x; --help lists the options");
     ck_assert_str_eq(COMPLAINT("-vx", "--quiet"), "there is no option -x; --help lists the options");
+    ck_assert_str_eq(COMPLAINT("--epochs", "11"), "--epochs is '11', expected a whole number from 1 to 10");
+    ck_assert_str_eq(COMPLAINT("--rate", "0.4"), "--rate is '0.4', expected a number from 0.5 to 2");
+    ck_assert_str_eq(COMPLAINT("--colour", "re"), "--colour is 're', expected red or blue");
+    ck_assert_str_eq(COMPLAINT("--way", "upp"), "--way is 'upp', expected up, down or on");
 }
 END_TEST
 
@@ -110,5 +173,6 @@ START_TEST(a_number_out_of_place_is_named_with_what_was_expected)
 }
 END_TEST
 
-UNIT_MAIN("base/options", options_come_in_order_and_other_words_stay, a_plus_ends_the_options_at_the_first_other_word,
-          a_wrong_option_is_named, a_number_out_of_place_is_named_with_what_was_expected)
+UNIT_MAIN("base/options", each_value_goes_to_its_field, an_option_that_is_first_is_read_before_all_others,
+          a_program_with_options_of_its_own_ends_the_options, help_ends_the_options, a_wrong_option_is_named,
+          a_number_out_of_place_is_named_with_what_was_expected)

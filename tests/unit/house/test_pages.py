@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Covers README.md, docs/troubleshooting.md, entrypoint/verbs.c, entrypoint/main.c.
 """What the pages name is there: links and their anchors, files, functions, PACELINE_* variables, verbs of paceline and, on
-the page of troubles, messages. So is what the table of verbs names: mains of the front binary, programs, options."""
+the page of troubles, messages. So is what the table of verbs names: mains of the front binary, programs, the options of a script."""
 import pathlib
 import re
 import sys
@@ -10,7 +10,6 @@ import sys
 ROOT = pathlib.Path(sys.argv[1])
 FOLDERS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "programs", "examples", "tests"]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), ROOT / "tests/conformance.md"]
-OWN_OPTIONS = {"help", "ranks", "hosts", "listed-efa", "send", "log"}  # those that Paceline itself gives are in no help
 EXAMPLES = {"pl_part_open", "PACELINE_NAME"}  # names that stand for others
 
 
@@ -64,17 +63,11 @@ def verbs_of(table):
     mains = {program or script for program, script in mains}
     if {name for name, has_program in verbs.items() if has_program} != mains - built_in:  # mpirun starts the program of a built-in verb
         wrong.append("entrypoint/verbs.c: its programs are not those of programs/")
-    for name in ("bench", "check", "demo", "feed", "horovod", "s3", "server", "sync"):
-        listed = re.search(rf"{name}_options\[\] = \{{(.*?)\n\}};", table, re.S).group(1)
-        for macro, body in re.findall(r"#define ([A-Z]+)((?:.*\\\n)*.*)", table):
-            listed = re.sub(rf"\b{macro}\b", lambda _, body=body: body, listed)
-        listed = set(re.findall(r'\{[\s\\]*"--([a-z0-9-]+)"', listed))
-        texts = "".join(path.read_text() for path in (ROOT / "programs" / name).glob("*.c"))
-        taken = set(re.findall(r'\{"([a-z0-9-]+)", (?:\w+_argument|[01]), NULL', texts)) - OWN_OPTIONS
-        for path in (ROOT / "programs" / name).glob("*.sh"):
-            taken |= set(re.findall(r"--(\w+)", re.search(r"for name in (--.*);", path.read_text()).group(1))) - OWN_OPTIONS
-        if listed != taken:
-            wrong.append(f"entrypoint/verbs.c: options of {name}: {sorted(listed ^ taken)}")
+    listed = set(re.findall(r'\{"--([a-z0-9-]+)"', re.search(r"demo_options\[\] = \{(.*?)\n\};", table, re.S).group(1)))
+    script = (ROOT / "programs/demo/paceline-demo.sh").read_text()  # not a program, which takes its options from their rows
+    taken = set(re.findall(r"--(\w+)", re.search(r"for name in (--.*);", script).group(1))) - {"help"}
+    if listed != taken:
+        wrong.append(f"entrypoint/verbs.c: options of demo: {sorted(listed ^ taken)}")
     return set(verbs) | {"help"}, wrong
 
 

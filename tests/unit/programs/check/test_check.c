@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/check/check_host.c, programs/check/check_evaluate.c, programs/check/check_options.c. */
+/* Covers programs/check/check_host.c, programs/check/check_evaluate.c. */
 #include "base/file.h"
 #include "programs/check/check.h"
 #include "tests/support/scratch.h"
@@ -286,8 +286,7 @@ static enum pl_status read_words(char **words, struct pl_check_needs *needs, str
     while (words[count]) {
         count++;
     }
-    optind = 0;
-    return pl_check_options_read(count, words, needs, error);
+    return pl_check_read_needs(count, words, needs, error);
 }
 
 START_TEST(options_are_read_and_wrong_ones_refused)

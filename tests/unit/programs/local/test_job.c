@@ -165,9 +165,9 @@ static void check_option(const char *option, const char *value, const char *expe
     enum pl_status status;
 
     make();
-    status = strcmp(option, "name") == 0      ? pl_local_job_set_name(&job, value, &error)
-             : strcmp(option, "channel") == 0 ? pl_local_job_add_channel(&job, value, &error)
-                                              : pl_local_job_add(&job, option, value, &error);
+    status = (strcmp(option, "name") == 0      ? pl_local_job_set_name
+              : strcmp(option, "channel") == 0 ? pl_local_job_add_channel
+                                               : pl_local_job_add)(option, value, &job, &error);
     ck_assert_int_eq(status, expected ? PL_INVALID : PL_OK);
     ck_assert_str_eq(error.cause, expected ? expected : "");
     pl_local_job_done(&job);
@@ -197,14 +197,14 @@ START_TEST(options_win_over_the_file_and_a_channel_has_words_at_its_end)
                                    "") "}]"),
                            &error),
                  &error);
-    ck_assert_ok(pl_local_job_add(&job, "hyperparameter", "b=3=4", &error), &error);
+    ck_assert_ok(pl_local_job_add("hyperparameter", "b=3=4", &job, &error), &error);
     ck_assert_ok(pl_local_job_set_words(&job, (char *const[]){"./train", "--x"}, 2, &error), &error);
-    ck_assert_ok(pl_local_job_set_hosts(&job, 2, &error), &error);
-    ck_assert_ok(pl_local_job_add_channel(&job, "training=my:data:sharded:shuffle=5:pipe", &error), &error);
-    ck_assert_ok(pl_local_job_add_channel(&job, "list=x:manifest=m.json", &error), &error);
-    ck_assert_ok(pl_local_job_add_channel(&job, "far=s3://bucket/b", &error), &error);
-    ck_assert_ok(pl_local_job_add_channel(&job, "named=:sharded:manifest=s3://bucket/m", &error), &error);
-    ck_assert_int_eq(pl_local_job_add_channel(&job, "training=twice", &error), PL_INVALID);
+    ck_assert_ok(pl_local_job_set_hosts("hosts", "2", &job, &error), &error);
+    ck_assert_ok(pl_local_job_add_channel("channel", "training=my:data:sharded:shuffle=5:pipe", &job, &error), &error);
+    ck_assert_ok(pl_local_job_add_channel("channel", "list=x:manifest=m.json", &job, &error), &error);
+    ck_assert_ok(pl_local_job_add_channel("channel", "far=s3://bucket/b", &job, &error), &error);
+    ck_assert_ok(pl_local_job_add_channel("channel", "named=:sharded:manifest=s3://bucket/m", &job, &error), &error);
+    ck_assert_int_eq(pl_local_job_add_channel("channel", "training=twice", &job, &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "--channel training is given twice");
     ck_assert_ok(pl_local_job_check(&job, &error), &error);
     ck_assert_uint_eq(job.hyperparameters.count, 2);
