@@ -110,13 +110,6 @@ void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *ow
     }
 }
 
-size_t pl_named_members(const struct pl_named *named, pl_named_handle handle)
-{
-    size_t index = 0;
-
-    return pl_named_queue_find(named, handle, &index, NULL) == PL_OK ? named->slots[index].members : 0;
-}
-
 const char *pl_named_name_under_way(const struct pl_named *named)
 {
     for (size_t i = 0; i < named->table.slot_count && named->failure.status == PL_OK; i++) {

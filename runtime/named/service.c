@@ -431,22 +431,19 @@ enum pl_status pl_service_submit_group(struct pl_service *service, int set, cons
     return mark_and_admit(service, set, base, ops, count, true, completion, reterr);
 }
 
-enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
-                                      struct pl_error *reterr)
+/* Queues an item that is no operation, unless one of its kind is under way already. Takes ownership of it. */
+static enum pl_status submit_other(struct pl_service *service, struct pl_service_item *item, bool *under_way,
+                                   const char *cause, struct pl_error *reterr)
 {
-    struct pl_service_item *item = item_new(SERVICE_JOIN, 0, completion, reterr);
     enum pl_status status;
 
-    if (!item) {
-        return PL_MEMORY;
-    }
     pthread_mutex_lock(&service->lock);
     status = refuse_left(service, reterr);
-    if (status == PL_OK && service->synced.joining) {
-        status = pl_error_set(reterr, PL_INVALID, "this rank has joined, and not all ranks have");
+    if (status == PL_OK && *under_way) {
+        status = pl_error_set(reterr, PL_INVALID, "%s", cause);
     }
     if (status == PL_OK) {
-        service->synced.joining = true;
+        *under_way = true;
         push(service, item, 0);
     }
     pthread_mutex_unlock(&service->lock);
@@ -454,6 +451,16 @@ enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_comp
         pl_service_item_free(item);
     }
     return status;
+}
+
+enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
+                                      struct pl_error *reterr)
+{
+    struct pl_service_item *item = item_new(SERVICE_JOIN, 0, completion, reterr);
+
+    return item ? submit_other(service, item, &service->synced.joining, "this rank has joined, and not all ranks have",
+                               reterr)
+                : PL_MEMORY;
 }
 
 bool pl_service_poll(struct pl_service *service, const struct pl_completion *completion)
@@ -572,7 +579,6 @@ static enum pl_status change_sets(struct pl_service *service, enum pl_service_ki
 {
     struct pl_completion completion = {0};
     struct pl_service_item *item = item_new(kind, 0, &completion, reterr);
-    enum pl_status status;
 
     if (!item) {
         return PL_MEMORY;
@@ -580,20 +586,8 @@ static enum pl_status change_sets(struct pl_service *service, enum pl_service_ki
     item->ranks = ranks;
     item->rank_count = count;
     item->set = set;
-    pthread_mutex_lock(&service->lock);
-    status = refuse_left(service, reterr);
-    if (status == PL_OK && service->synced.changing_sets) {
-        status = pl_error_set(reterr, PL_INVALID, "another thread of this rank is changing the process sets");
-    }
-    if (status == PL_OK) {
-        service->synced.changing_sets = true;
-        push(service, item, 0);
-    }
-    pthread_mutex_unlock(&service->lock);
-    if (status != PL_OK) {
-        pl_service_item_free(item);
-        return status;
-    }
+    PL_TRY(submit_other(service, item, &service->synced.changing_sets,
+                        "another thread of this rank is changing the process sets", reterr));
     return pl_service_wait(service, &completion, reterr);
 }
 

@@ -68,19 +68,18 @@ END_TEST
 
 static void check_sts(struct pl_s3_endpoint_config endpoint_config, const char *wanted)
 {
+    PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
     struct pl_error error = PL_ERROR_NONE;
-    char *url = NULL;
 
-    ck_assert_ok(pl_s3_address_sts(&endpoint_config, &url, &error), &error);
-    ck_assert_str_eq(url, wanted);
-    free(url);
+    ck_assert_ok(pl_s3_address_service(&endpoint_config, "sts", "/", &address, &error), &error);
+    ck_assert_str_eq(address.url, wanted);
 }
 
 START_TEST(the_token_service_has_its_own_address)
 {
     struct pl_s3_endpoint_config nonsense = {.region = "evil.example/"};
+    struct pl_s3_address address = {.url = NULL};
     struct pl_error error = PL_ERROR_NONE;
-    char *url = NULL;
 
     check_sts((struct pl_s3_endpoint_config){.region = "eu-west-1"}, "https://sts.eu-west-1.amazonaws.com/");
     check_sts((struct pl_s3_endpoint_config){.region = "cn-north-1"}, "https://sts.cn-north-1.amazonaws.com.cn/");
@@ -90,7 +89,7 @@ START_TEST(the_token_service_has_its_own_address)
               "http://127.0.0.1:9000/");
     check_sts((struct pl_s3_endpoint_config){.region = "r", .endpoint_url = "https://host/base//"},
               "https://host/base/");
-    ck_assert_int_eq(pl_s3_address_sts(&nonsense, &url, &error), PL_INVALID);
+    ck_assert_int_eq(pl_s3_address_service(&nonsense, "sts", "/", &address, &error), PL_INVALID);
 }
 END_TEST
 
