@@ -75,7 +75,9 @@ void pl_strv_add_list(struct pl_strv *words, const char *const *list)
 void pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more)
 {
     fail_if(words, more->failed);
-    pl_strv_add_list(words, (const char *const *)more->items);
+    for (size_t i = 0; i < more->count; i++) {
+        pl_strv_add(words, more->items[i]);
+    }
 }
 
 void pl_strv_add_text(struct pl_strv *words, const struct pl_text *text)

@@ -31,7 +31,7 @@ struct pl_strv {
 /** Add the NULL-terminated words of `list`, which may be NULL. */
 void pl_strv_add_list(struct pl_strv *words, const char *const *list);
 
-/** Add every word of `more`. */
+/** Add every word of `more`, which need not end with NULL. */
 void pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more);
 
 /** Add the text as one word. */

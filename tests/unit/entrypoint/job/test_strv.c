@@ -77,8 +77,9 @@ START_TEST(a_list_ends_in_null_and_finds_its_words)
     pl_strv_done(&pooled);
     ck_assert_ptr_null(pooled.items);
     pl_strv_add(&pooled, "a", "b");
+    pl_strv_add_all(&pooled, &(struct pl_strv){.items = own.items, .count = 1}); /* no NULL after the word */
     ck_assert_ptr_eq(pooled.pool, &pool);
-    ck_assert_uint_eq(pooled.count, 2);
+    ck_assert_uint_eq(pooled.count, 3);
 }
 END_TEST
 
