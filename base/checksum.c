@@ -211,15 +211,10 @@ void pl_checksum_add(struct pl_checksum *checksum, const void *data, size_t byte
 
 const char *pl_checksum_name(const struct pl_checksum *checksum)
 {
-    switch (checksum->kind) {
-    case PL_CHECKSUM_NONE:
-        return "no checksum";
-    case PL_CHECKSUM_CRC32C:
-        return "CRC32C";
-    case PL_CHECKSUM_CRC32:
-        return "CRC32";
-    case PL_CHECKSUM_CRC64NVME:
-        return "CRC64NVME";
-    }
-    return "?";
+    static const char *const names[] = {[PL_CHECKSUM_NONE] = "no checksum",
+                                        [PL_CHECKSUM_CRC32C] = "CRC32C",
+                                        [PL_CHECKSUM_CRC32] = "CRC32",
+                                        [PL_CHECKSUM_CRC64NVME] = "CRC64NVME"};
+
+    return names[checksum->kind];
 }

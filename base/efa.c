@@ -43,15 +43,12 @@ static void add(const char *device, const char *name, struct pl_efa *efa)
 /* Whether the folder has a file whose name begins with `prefix`. */
 static bool has_file(const char *folder, const char *prefix)
 {
-    DIR *dir = opendir(folder);
+    PL_AUTO_DIRECTORY DIR *dir = opendir(folder);
     const struct dirent *entry;
     bool found = false;
 
     while (dir && !found && (entry = readdir(dir))) {
         found = strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
-    }
-    if (dir) {
-        closedir(dir);
     }
     return found;
 }
@@ -60,7 +57,7 @@ void pl_efa_read(const char *root, struct pl_efa *ret_efa)
 {
     char folder[PATH_BYTES], device[PATH_BYTES];
     const struct dirent *entry;
-    DIR *dir;
+    PL_AUTO_DIRECTORY DIR *dir = NULL;
 
     *ret_efa = (struct pl_efa){.count = 0};
     snprintf(folder, sizeof(folder), "%s/sys/class/infiniband", root);
@@ -71,9 +68,6 @@ void pl_efa_read(const char *root, struct pl_efa *ret_efa)
         if (entry->d_name[0] != '.' && length < (int)sizeof(device) && is_efa(device)) {
             add(device, entry->d_name, ret_efa);
         }
-    }
-    if (dir) {
-        closedir(dir);
     }
     snprintf(folder, sizeof(folder), "%s/dev/infiniband", root);
     ret_efa->usable = ret_efa->count > 0 && has_file(folder, "uverbs");

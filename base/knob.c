@@ -118,24 +118,14 @@ static bool is_word(const char *text, const char *words)
     return false;
 }
 
-static const char *expected(enum pl_knob_type type)
-{
-    switch (type) {
-    case PL_KNOB_TYPE_BOOL:
-        return "1, 0, true, false, yes, no, on or off";
-    case PL_KNOB_TYPE_INT:
-        return "a whole number, at least 0";
-    case PL_KNOB_TYPE_SIZE:
-        return "a whole number of bytes, or one followed by KiB, MiB or GiB";
-    case PL_KNOB_TYPE_REAL:
-        return "a number, at least 0";
-    case PL_KNOB_TYPE_TEXT:
-        return "at most 127 bytes";
-    case PL_KNOB_TYPE_WORD:
-        return "one of ";
-    }
-    return "";
-}
+static const char *const expected[] = {
+    [PL_KNOB_TYPE_BOOL] = "1, 0, true, false, yes, no, on or off",
+    [PL_KNOB_TYPE_INT] = "a whole number, at least 0",
+    [PL_KNOB_TYPE_SIZE] = "a whole number of bytes, or one followed by KiB, MiB or GiB",
+    [PL_KNOB_TYPE_REAL] = "a number, at least 0",
+    [PL_KNOB_TYPE_TEXT] = "at most 127 bytes",
+    [PL_KNOB_TYPE_WORD] = "one of ",
+};
 
 static bool parse(const struct pl_knob_info *info, const char *text, struct pl_knob_value *value)
 {
@@ -159,7 +149,7 @@ static bool parse(const struct pl_knob_info *info, const char *text, struct pl_k
 static enum pl_status refuse(enum pl_knob_type type, const char *words, const char *text, const char *what,
                              struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_INVALID, "%s is '%.200s': expected %s%s", what, text, expected(type), words);
+    return pl_error_set(reterr, PL_INVALID, "%s is '%.200s': expected %s%s", what, text, expected[type], words);
 }
 
 enum pl_status pl_knob_read_word(const char *text, const char *words, const char *what, struct pl_error *reterr)

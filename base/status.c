@@ -7,28 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const struct {
+    const char *name, *text;
+} statuses[] = {
+#define PL_STATUS_ROW(name, text) [PL_##name] = {#name, text},
+    PL_STATUS_LIST(PL_STATUS_ROW)
+#undef PL_STATUS_ROW
+};
+
 const char *pl_status_text(enum pl_status status)
 {
-    switch (status) {
-#define PL_STATUS_CASE(name, text)                                                                                     \
-    case PL_##name:                                                                                                    \
-        return text;
-        PL_STATUS_LIST(PL_STATUS_CASE)
-#undef PL_STATUS_CASE
-    }
-    return "unknown status";
+    return (size_t)status < sizeof(statuses) / sizeof(statuses[0]) ? statuses[status].text : "unknown status";
 }
 
 const char *pl_status_name(enum pl_status status)
 {
-    switch (status) {
-#define PL_STATUS_CASE(name, text)                                                                                     \
-    case PL_##name:                                                                                                    \
-        return #name;
-        PL_STATUS_LIST(PL_STATUS_CASE)
-#undef PL_STATUS_CASE
-    }
-    return "UNKNOWN";
+    return (size_t)status < sizeof(statuses) / sizeof(statuses[0]) ? statuses[status].name : "UNKNOWN";
 }
 
 /* Makes a vsnprintf() result that did not fit end in "...", so that a reader sees that it was cut. */

@@ -241,16 +241,10 @@ uint64_t pl_text_field_number(const char *text, const char *field, int base, uin
 
 int pl_text_hex_value(char digit)
 {
-    if (digit >= '0' && digit <= '9') {
-        return digit - '0';
-    }
-    if (digit >= 'a' && digit <= 'f') {
-        return digit - 'a' + 10;
-    }
-    if (digit >= 'A' && digit <= 'F') {
-        return digit - 'A' + 10;
-    }
-    return -1;
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    const char *at = digit == '\0' ? NULL : strchr(digits, digit);
+
+    return at ? (int)(at - digits) % 16 : -1;
 }
 
 void pl_text_done(struct pl_text *text)

@@ -192,11 +192,11 @@ static enum pl_status split_arguments(const struct pl_strv *words, struct pl_str
     }
     for (size_t i = 0; i < words->count; i++) {
         if (i != separator) {
-            PL_TRY(pl_strv_add(argv, pl_mpi_options_unguard(words->items[i]), reterr));
+            pl_strv_add(argv, pl_mpi_options_unguard(words->items[i]));
         }
     }
     *ret_program_words = separator;
-    return PL_OK;
+    return pl_strv_check(argv, reterr);
 }
 
 /* Whether `path` leads to the file that `info` describes. */
@@ -260,13 +260,13 @@ static enum pl_status split_python(const struct pl_strv *words, struct pl_enviro
         pl_environment_unset(environment, "PYTHON_EXEC");
     }
     pl_environment_unset(environment, PL_RUNDIR_PYTHON_VARIABLE);
-    PL_TRY(pl_strv_add(argv, python, reterr));
-    PL_TRY(pl_strv_add_all(argv, words, reterr));
+    pl_strv_add(argv, python);
+    pl_strv_add_all(argv, words);
     while (options < words->count && words->items[options][0] == '-') {
         options++;
     }
     *ret_program_words = 1 + (options < words->count ? options + 1 : words->count);
-    return PL_OK;
+    return pl_strv_check(argv, reterr);
 }
 
 static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, struct pl_signals *signals,
@@ -280,11 +280,10 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
-    const struct pl_strv none = PL_STRV_NONE;
     struct pl_job_settings settings;
     char tag[32];
 
-    PL_TRY(pl_settings_read(call->environment, &none, &settings, reterr));
+    PL_TRY(pl_settings_read(call->environment, NULL, &settings, reterr));
     PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
     PL_TRY(by_torchrun ? split_python(&call->words, environment, &argv, &options.program_words, reterr)
                        : split_arguments(&call->words, &argv, &options.program_words, reterr));

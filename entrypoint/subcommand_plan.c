@@ -14,7 +14,6 @@
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/launcher.h"
-#include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/options.h"
 #include "entrypoint/subcommand.h"
@@ -98,7 +97,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
 
     PL_TRY(pl_source_plan(job, source, reterr));
-    PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), &plan, reterr));
+    PL_TRY(pl_launch_plan_new(job, &plan, reterr));
     if (plan->show.count > 0) {
         PL_TRY(show(plan, reterr));
     }
@@ -112,11 +111,11 @@ static enum pl_status check_plan(const struct pl_job *job, struct pl_error *rete
 {
     PL_AUTO_JOB struct pl_job *check = NULL;
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL, *plan_of_check = NULL;
-    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
+    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.count = 0};
 
     PL_TRY(pl_check_new(job, NULL, &check, reterr)); /* the check of the job's hosts, if the job wants one first */
     if (check) {
-        PL_TRY(pl_launch_plan_new(check, pl_launchers_choose(check), &plan_of_check, reterr));
+        PL_TRY(pl_launch_plan_new(check, &plan_of_check, reterr));
     }
     PL_TRY(make_plan(job, &source, &plan, reterr));
     return look(job, &source, plan, reterr);
@@ -128,10 +127,10 @@ static enum pl_status print_plan(const struct pl_invocation *call, char **comman
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
-    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
+    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.count = 0};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    PL_TRY(pl_strv_add_list(&command, (const char *const *)command_words, reterr));
+    pl_strv_add_list(&command, (const char *const *)command_words);
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
     PL_TRY(check_plan(job, reterr));
     PL_TRY(pl_secrets_mask(job, reterr));

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "entrypoint/check/check.h"
 #include "entrypoint/launch/launcher.h"
-#include "entrypoint/launch/launchers.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/supervise.h"
@@ -39,7 +38,7 @@ static enum pl_status run_probes(struct pl_supervisor *supervisor, struct pl_lau
 
 static enum pl_status fetch_source(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_error *reterr)
 {
-    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
+    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.count = 0};
 
     PL_TRY(pl_source_plan(job, &source, reterr));
     return pl_supervise_steps(supervisor, &source, job->process, reterr);
@@ -90,7 +89,7 @@ static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_err
     struct pl_launch_plan **plan_at = supervisor->preparation;
 
     PL_TRY(fetch_source(supervisor, job, reterr));
-    PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), plan_at, reterr));
+    PL_TRY(pl_launch_plan_new(job, plan_at, reterr));
     PL_TRY(job->is_check ? pl_check_adapt_plan(*plan_at, reterr) : PL_OK);
     log_start(job, *plan_at);
     PL_TRY(prepare(supervisor, job, *plan_at, reterr));
@@ -107,7 +106,7 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
 {
     supervisor->prepare = make_ready;
     supervisor->preparation = plan_at;
-    PL_TRY(pl_launch_plan_new_notify(job, pl_launchers_choose(job), early_at, reterr));
+    PL_TRY(pl_launch_plan_new_notify(job, early_at, reterr));
     if ((*early_at)->link != PL_LAUNCH_PLAN_LINK_NONE &&
         pl_supervise_set_early_plan(supervisor, *early_at, NULL) == PL_OK) {
         *ret_exit_code = pl_supervise_run(supervisor);
@@ -187,21 +186,25 @@ static int run_unreadable_job(const struct pl_invocation *call, const struct pl_
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
 
     if (pl_job_new_partial(call->environment, call->self_path, &job, NULL) == PL_OK &&
-        pl_launch_plan_new_notify(job, pl_launchers_choose(job), &plan, NULL) == PL_OK &&
-        plan->link != PL_LAUNCH_PLAN_LINK_NONE) {
+        pl_launch_plan_new_notify(job, &plan, NULL) == PL_OK && plan->link != PL_LAUNCH_PLAN_LINK_NONE) {
         return notify_unreadable_job(job, plan, error, signals, failure);
     }
     return report_unreadable_job(error, failure);
 }
 
-static enum pl_status open_outputs(const struct pl_invocation *call, struct pl_failure *failure,
-                                   struct pl_error *reterr)
+/* Open the output directory, for the failure file. The job may still be useful without it. */
+static void open_outputs(const struct pl_invocation *call, struct pl_failure *failure)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
 
+    *failure = PL_FAILURE_NONE;
     pl_text_printf(&path, "%s/output", pl_job_base_dir(call->environment));
-    PL_TRY(pl_text_check(&path, reterr));
-    return pl_failure_open(failure, pl_text_string(&path), reterr);
+    status = pl_text_check(&path, &error);
+    if (status != PL_OK || pl_failure_open(failure, pl_text_string(&path), &error) != PL_OK) {
+        pl_log_error(&error, "the output directory %s/output", pl_job_base_dir(call->environment));
+    }
 }
 
 /* Write the page about the job, which has ended: a failure of this is a warning. */
@@ -248,10 +251,7 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
     }
     if (check) {
         pl_failure_close(failure); /* the success of the check is not the success of the job */
-        *failure = PL_FAILURE_NONE;
-        if (open_outputs(call, failure, &error) != PL_OK) {
-            pl_log_error(&error, "the output directory %s/output", pl_job_base_dir(call->environment));
-        }
+        open_outputs(call, failure);
     }
     exit_code = run_job(job, signals, failure, &stop_number);
     if (job->settings.report && strcmp(job->current_host, job->master_host) == 0) {
@@ -263,8 +263,8 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
 static int run_train(const struct pl_invocation *call, const struct pl_strv *command, const struct pl_strv *check_words)
 {
     struct pl_signals signals = PL_SIGNALS_NONE;
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE, unwritable = PL_ERROR_NONE;
+    struct pl_failure failure;
+    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     /* Signals become events before anything else: from now on none of them ends the process. Without this, process 1
      * would lose them. */
@@ -275,10 +275,7 @@ static int run_train(const struct pl_invocation *call, const struct pl_strv *com
     if (log_fd >= 0) {
         pl_log_set_fd(log_fd); /* all programs of the job write into the same log */
     }
-    if (open_outputs(call, &failure, &unwritable) != PL_OK) {
-        /* The job may still be useful without it. */
-        pl_log_error(&unwritable, "the output directory %s/output", pl_job_base_dir(call->environment));
-    }
+    open_outputs(call, &failure);
     if (!listening) {
         exit_code = report_unreadable_job(&error, &failure);
     } else if (pl_job_new(call->environment, call->self_path, command, &job, &error) != PL_OK) {
@@ -299,8 +296,8 @@ int pl_train_main(const struct pl_invocation *call)
 
 int pl_train_refuse(const struct pl_invocation *call, bool has_job)
 {
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE, unwritable = PL_ERROR_NONE;
+    struct pl_failure failure;
+    struct pl_error error = PL_ERROR_NONE;
 
     pl_error_set(&error, PL_INVALID,
                  "train takes no arguments, found '%.200s'; the program gets its arguments from "
@@ -311,9 +308,7 @@ int pl_train_refuse(const struct pl_invocation *call, bool has_job)
         pl_log(PL_LOG_ERROR, "%s", error.cause);
         return PL_EXIT_USAGE;
     }
-    if (open_outputs(call, &failure, &unwritable) != PL_OK) {
-        pl_log_error(&unwritable, "the output directory %s/output", pl_job_base_dir(call->environment));
-    }
+    open_outputs(call, &failure);
     report_unreadable_job(&error, &failure);
     pl_failure_close(&failure);
     return PL_EXIT_USAGE;

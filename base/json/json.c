@@ -99,23 +99,14 @@ static const char *kind_text(enum pl_json_kind kind)
 
 static enum pl_json_kind item_kind(const cJSON *item)
 {
-    switch (item ? item->type & 0xFF : cJSON_Invalid) {
-    case cJSON_NULL:
-        return PL_JSON_NULL;
-    case cJSON_False:
-    case cJSON_True:
-        return PL_JSON_BOOL;
-    case cJSON_Number:
-        return PL_JSON_NUMBER;
-    case cJSON_String:
-        return PL_JSON_STRING;
-    case cJSON_Array:
-        return PL_JSON_LIST;
-    case cJSON_Object:
-        return PL_JSON_OBJECT;
-    default:
-        return PL_JSON_NOTHING;
-    }
+    static const enum pl_json_kind kinds[] = {
+        [PL_PYTHON_JSON_NULL] = PL_JSON_NULL,     [PL_PYTHON_JSON_BOOL] = PL_JSON_BOOL,
+        [PL_PYTHON_JSON_INT] = PL_JSON_NUMBER,    [PL_PYTHON_JSON_FLOAT] = PL_JSON_NUMBER,
+        [PL_PYTHON_JSON_STRING] = PL_JSON_STRING, [PL_PYTHON_JSON_ARRAY] = PL_JSON_LIST,
+        [PL_PYTHON_JSON_OBJECT] = PL_JSON_OBJECT,
+    };
+
+    return item ? kinds[pl_python_json_kind((const struct pl_python_json *)item)] : PL_JSON_NOTHING;
 }
 
 /* Appends a description of an item, for a message. A number is shown, but a string is not, because it may be a

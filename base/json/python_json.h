@@ -91,12 +91,19 @@ double pl_python_json_double(const struct pl_python_json *node);
 unsigned pl_python_json_line(const struct pl_python_json *node);
 unsigned pl_python_json_column(const struct pl_python_json *node);
 
-/** Returns the number of items of an array or of members of an object; 0 for other nodes. */
+/** Returns the number of items of an array or of members of an object; 0 for other nodes, and for NULL. */
 size_t pl_python_json_count(const struct pl_python_json *node);
 
-/** Return the first child of an array or object, and the child after `node`; NULL if there is no such child. */
+/**
+ * Return the first child of an array or object, which may be NULL, and the child after `node`; NULL if there is no such
+ * child.
+ */
 const struct pl_python_json *pl_python_json_first(const struct pl_python_json *node);
 const struct pl_python_json *pl_python_json_next(const struct pl_python_json *node);
+
+/** A loop over the children of `parent`, which may be NULL. */
+#define PL_PYTHON_JSON_EACH(child, parent)                                                                             \
+    for (const struct pl_python_json *child = pl_python_json_first(parent); child; child = pl_python_json_next(child))
 
 /** Returns the name of `node` in its object, NULL in an array or at the root. */
 const char *pl_python_json_name(const struct pl_python_json *node);

@@ -5,7 +5,6 @@
  */
 #include "base/json/json.h"
 #include "base/json/python_json_tree.h"
-#include "base/json/text_place.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -16,6 +15,7 @@
 enum {
     MAX_INTEGER_DIGITS = 4300,    /* CPython refuses longer integers (sys.int_info.default_max_str_digits) */
     MAX_STRICT_NUMBER_BYTES = 63, /* cJSON cuts longer numbers */
+    FOUND_BYTES = 48,
 };
 
 struct reader {
@@ -52,13 +52,53 @@ static enum pl_status fail_found(struct reader *reader, const char *place, const
                         reader->line, reader->column, expected, found);
 }
 
+/* Describes the character at `place` in a text that ends at `end`: "'x'", "a line break". It may write into `text`. */
+static const char *describe(const char *place, const char *end, char text[FOUND_BYTES])
+{
+    unsigned char byte;
+    int length = 1;
+
+    if (place >= end) {
+        return "the end of the text";
+    }
+    byte = (unsigned char)*place;
+    if (byte == '\n' || byte == '\r') {
+        return "a line break";
+    }
+    if (byte == '\t') {
+        return "a tab";
+    }
+    if (byte < 0x20 || byte == 0x7F) {
+        snprintf(text, FOUND_BYTES, "the control character 0x%02x", byte);
+        return text;
+    }
+    while (length < 4 && place + length < end && (place[length] & 0xC0) == 0x80) {
+        length++;
+    }
+    snprintf(text, FOUND_BYTES, "'%.*s'", length, place);
+    return text;
+}
+
+/* Returns ": remove the comma before it" if a list or object ends at `place` after a comma; otherwise "". */
+static const char *hint(const char *text, const char *place, const char *end)
+{
+    const char *before = place;
+
+    if (place >= end || (*place != '}' && *place != ']')) {
+        return "";
+    }
+    while (before > text && (before[-1] == ' ' || before[-1] == '\t' || before[-1] == '\n' || before[-1] == '\r')) {
+        before--;
+    }
+    return before > text && before[-1] == ',' ? ": remove the comma before it" : "";
+}
+
 static enum pl_status fail(struct reader *reader, const char *place, const char *expected)
 {
-    char text[PL_TEXT_PLACE_FOUND_BYTES];
-    char found[2 * PL_TEXT_PLACE_FOUND_BYTES];
+    char text[FOUND_BYTES];
+    char found[2 * FOUND_BYTES];
 
-    snprintf(found, sizeof(found), "%s%s", pl_text_place_found(place, reader->end, text),
-             pl_text_place_hint(reader->text, place, reader->end));
+    snprintf(found, sizeof(found), "%s%s", describe(place, reader->end, text), hint(reader->text, place, reader->end));
     return fail_found(reader, place, expected, found);
 }
 
@@ -74,12 +114,12 @@ static enum pl_status fail_limit(struct reader *reader, const char *place, enum 
 static enum pl_status fail_twice(struct reader *reader, const char *place)
 {
     size_t length = (size_t)(reader->at - 1 - place);
-    char found[PL_TEXT_PLACE_FOUND_BYTES + 8];
+    char found[FOUND_BYTES + 8];
 
     while (place[length - 1] != '"') {
         length--;
     }
-    length = length > PL_TEXT_PLACE_FOUND_BYTES ? pl_text_whole_bytes(place, PL_TEXT_PLACE_FOUND_BYTES) : length;
+    length = length > FOUND_BYTES ? pl_text_whole_bytes(place, FOUND_BYTES) : length;
     snprintf(found, sizeof(found), "%.*s twice", (int)length, place);
     return fail_found(reader, place, "each key once", found);
 }

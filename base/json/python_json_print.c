@@ -14,9 +14,11 @@ enum { DOUBLE_DIGITS = 17 };
 
 void pl_python_json_print_string(const char *string, struct pl_text *text)
 {
+    static const char short_forms[] = "\"\"\\\\\nn\rr\tt\ff\bb"; /* a character, and its letter after a backslash */
+
     pl_text_append_char(text, '"');
     while (*string != '\0') {
-        const char *run = string;
+        const char *run = string, *pair;
         unsigned bytes;
         uint32_t code;
 
@@ -29,35 +31,15 @@ void pl_python_json_print_string(const char *string, struct pl_text *text)
         }
         code = pl_python_json_decode(run, &bytes);
         string = run + bytes;
-        switch (code) {
-        case '"':
-            pl_text_append(text, "\\\"");
-            break;
-        case '\\':
-            pl_text_append(text, "\\\\");
-            break;
-        case '\n':
-            pl_text_append(text, "\\n");
-            break;
-        case '\r':
-            pl_text_append(text, "\\r");
-            break;
-        case '\t':
-            pl_text_append(text, "\\t");
-            break;
-        case '\f':
-            pl_text_append(text, "\\f");
-            break;
-        case '\b':
-            pl_text_append(text, "\\b");
-            break;
-        default:
-            if (code >= 0x10000) {
-                pl_text_printf(text, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10),
-                               0xDC00 + ((code - 0x10000) & 0x3FF));
-            } else {
-                pl_text_printf(text, "\\u%04x", code);
-            }
+        for (pair = short_forms; *pair != '\0' && (uint32_t)*pair != code; pair += 2) {
+        }
+        if (*pair != '\0') {
+            pl_text_printf(text, "\\%c", pair[1]);
+        } else if (code >= 0x10000) {
+            pl_text_printf(text, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10),
+                           0xDC00 + ((code - 0x10000) & 0x3FF));
+        } else {
+            pl_text_printf(text, "\\u%04x", code);
         }
     }
     pl_text_append_char(text, '"');
@@ -209,8 +191,7 @@ const struct pl_python_json **pl_python_json_sorted(const struct pl_python_json 
     size_t at = 0;
 
     if (sorted) {
-        for (const struct pl_python_json *child = pl_python_json_first(node); child;
-             child = pl_python_json_next(child)) {
+        PL_PYTHON_JSON_EACH(child, node) {
             sorted[at++] = child;
         }
         qsort(sorted, at, sizeof(struct pl_python_json *), compare_names);
@@ -224,8 +205,7 @@ static void print_children(const struct pl_python_json *node, unsigned style, st
 
     if ((style & PL_PYTHON_JSON_SORTED) == 0 || pl_python_json_kind(node) == PL_PYTHON_JSON_ARRAY ||
         pl_python_json_count(node) < 2) {
-        for (const struct pl_python_json *child = pl_python_json_first(node); child;
-             child = pl_python_json_next(child)) {
+        PL_PYTHON_JSON_EACH(child, node) {
             print_member(child, style, child == pl_python_json_first(node), text);
         }
         return;

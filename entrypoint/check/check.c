@@ -9,7 +9,6 @@
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { HOST_WORDS = 5 }; /* the words of `mpirun --host LIST -np NUMBER`, which stay in front */
@@ -32,52 +31,48 @@ static enum pl_status read_setting(const struct pl_job *job, struct pl_strv *wor
     return PL_OK;
 }
 
-/* Add the job's hosts, with commas between them. */
-static enum pl_status add_hosts(const struct pl_job *check, struct pl_strv *command, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
-
-    for (size_t i = 0; i < check->distribution_hosts.count; i++) {
-        pl_text_printf(&list, "%s%s", i > 0 ? "," : "", check->distribution_hosts.items[i]);
-    }
-    PL_TRY(pl_text_check(&list, reterr));
-    return pl_strv_add_list(command, (const char *const[]){"--hosts", pl_text_string(&list), NULL}, reterr);
-}
-
 /* Choose the hosts that are checked: those of the distribution; without a distribution all hosts; on a host outside the
  * distribution this host alone. */
-static enum pl_status choose_hosts(struct pl_job *check, struct pl_error *reterr)
+static void choose_hosts(struct pl_job *check)
 {
     const bool distributed = check->distribution_groups.count > 0;
 
     if (pl_launcher_includes(check)) {
-        return PL_OK;
+        return;
     }
     pl_strv_done(&check->distribution_hosts);
     pl_strv_done(&check->distribution_groups);
     check->distribution_index = distributed ? 0 : check->host_index;
-    PL_TRY(pl_strv_add(&check->distribution_groups, check->group_name, reterr));
-    PL_TRY(distributed ? pl_strv_add(&check->distribution_hosts, check->current_host, reterr)
-                       : pl_strv_add_all(&check->distribution_hosts, &check->hosts, reterr));
-    check->master_host = check->distribution_hosts.items[0];
-    return PL_OK;
+    pl_strv_add(&check->distribution_groups, check->group_name);
+    if (distributed) {
+        pl_strv_add(&check->distribution_hosts, check->current_host);
+    } else {
+        pl_strv_add_all(&check->distribution_hosts, &check->hosts);
+    }
+    check->master_host = check->distribution_hosts.count > 0 ? check->distribution_hosts.items[0] : "";
 }
 
 static enum pl_status fill_command(struct pl_job *check, const struct pl_strv *words, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *program = NULL;
+    PL_AUTO_TEXT struct pl_text hosts = PL_TEXT_NONE;
 
     if (pl_companion_find(check->self_path, "paceline-check", &program, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_NOT_FOUND,
                             "this image has no paceline-check, which is built only if Open MPI is installed");
     }
-    PL_TRY(pl_strv_add_list(&check->command, (const char *const[]){program, "--ranks", NULL}, reterr));
-    PL_TRY(pl_strv_printf(&check->command, reterr, "%d", check->processes_per_host));
-    PL_TRY(add_hosts(check, &check->command, reterr));
-    if (pl_launcher_has_efa(check)) {
-        PL_TRY(pl_strv_add(&check->command, "--listed-efa", reterr));
+    pl_strv_add(&check->command, program, "--ranks");
+    pl_strv_printf(&check->command, "%d", check->processes_per_host);
+    pl_strv_add(&check->command, "--hosts");
+    for (size_t i = 0; i < check->distribution_hosts.count; i++) {
+        pl_text_printf(&hosts, "%s%s", i > 0 ? "," : "", check->distribution_hosts.items[i]);
     }
-    return pl_strv_add_all(&check->command, words, reterr);
+    pl_strv_add_text(&check->command, &hosts);
+    if (pl_launcher_has_efa(check)) {
+        pl_strv_add(&check->command, "--listed-efa");
+    }
+    pl_strv_add_all(&check->command, words);
+    return PL_OK;
 }
 
 /* Set the same number of ranks on each host. Do not wait for hosts outside the distribution. */
@@ -86,9 +81,8 @@ static enum pl_status set_ranks(struct pl_job *check, struct pl_error *reterr)
     const size_t hosts = check->distribution_hosts.count;
 
     check->processes_per_host = check->processes_per_host < RANKS_MOST ? check->processes_per_host : RANKS_MOST;
-    free(check->host_processes);
-    check->host_processes = pl_memory_new(hosts, sizeof(*check->host_processes), reterr);
-    PL_TRY(check->host_processes ? PL_OK : PL_MEMORY);
+    check->host_processes = pl_pool_new(&check->pool, hosts, sizeof(*check->host_processes));
+    PL_TRY(pl_pool_check(&check->pool, reterr));
     for (size_t i = 0; i < hosts; i++) {
         check->host_processes[i] = check->processes_per_host;
     }
@@ -106,16 +100,18 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
     bool wanted = true;
 
     *ret_check = NULL;
-    PL_TRY(words ? pl_strv_add_all(&options, words, reterr) : read_setting(job, &options, &wanted, reterr));
+    if (!words) {
+        PL_TRY(read_setting(job, &options, &wanted, reterr));
+    }
     if (!wanted) {
         return PL_OK;
     }
     PL_TRY(pl_job_new(job->process, job->self_path, NULL, &check, reterr));
-    PL_TRY(choose_hosts(check, reterr));
+    choose_hosts(check);
     pl_strv_done(&check->command); /* version 3 of the SDK names one in its files */
-    PL_TRY(fill_command(check, &options, reterr));
+    PL_TRY(fill_command(check, words ? words : &options, reterr));
     check->is_check = true;
-    check->switches = (struct pl_job_switches){.mpi = true};
+    check->launches = PL_JOB_MPI;
     check->program = NULL;
     check->submit_uri = NULL;
     PL_TRY(set_ranks(check, reterr));
@@ -125,28 +121,30 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
 
 /* Change mpirun's options so that it prints only the program's table: without the map of the job and without a tag
  * before each line. A timeout ends mpirun if the check does not end. */
-static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr)
+static void adapt_mpirun(struct pl_strv *argv)
 {
-    PL_AUTO_STRV struct pl_strv before = PL_STRV_NONE;
+    struct pl_strv before;
 
     pl_mpi_options_remove_map(argv);
     pl_mpi_options_remove_tags(argv);
     before = *argv;
-    *argv = PL_STRV_NONE;
+    *argv = (struct pl_strv){.pool = before.pool};
     for (size_t i = 0; i < before.count; i++) {
         if (i == HOST_WORDS) {
-            PL_TRY(pl_strv_add_list(argv, (const char *const[]){"--timeout", "180", NULL}, reterr));
+            pl_strv_add(argv, "--timeout", "180");
         }
-        PL_TRY(pl_strv_add(argv, before.items[i], reterr));
+        pl_strv_add(argv, before.items[i]);
     }
-    return PL_OK;
 }
 
 enum pl_status pl_check_adapt_plan(struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    pl_steps_done(&plan->steps);
-    pl_steps_done(&plan->probes);
+    pl_launch_plan_steps_done(&plan->steps);
+    pl_launch_plan_steps_done(&plan->probes);
     pl_strv_done(&plan->sync);
     PL_TRY(pl_environment_set(plan->environment, PL_LAUNCHER_TAGS_VARIABLE, "off", reterr));
-    return plan->role == PL_LAUNCH_PLAN_WORKER ? PL_OK : adapt_mpirun(&plan->argv, reterr);
+    if (plan->role != PL_LAUNCH_PLAN_WORKER) {
+        adapt_mpirun(&plan->argv);
+    }
+    return pl_pool_check(&plan->pool, reterr);
 }

@@ -64,34 +64,30 @@ static bool is_numbered(const char *name, const char *prefix, int *ret_number)
     return true;
 }
 
-int pl_devices_gpus(const char *root)
+/* Opens the directory `name` below `root`; NULL if there is none. */
+static DIR *open_below(const char *root, const char *name)
 {
     char path[PATH_BYTES];
+
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    return opendir(path);
+}
+
+int pl_devices_gpus(const char *root)
+{
+    PL_AUTO_DIRECTORY DIR *dev = open_below(root, "dev"), *listed = NULL;
     bool control = false; /* without it, a container cannot use the devices that the driver lists for the whole host */
     int count = 0;
     int number;
-    DIR *dir;
     const struct dirent *entry;
 
-    snprintf(path, sizeof(path), "%s/dev", root);
-    dir = opendir(path);
-    while (dir && (entry = readdir(dir))) {
+    while (dev && (entry = readdir(dev))) {
         count += is_numbered(entry->d_name, "nvidia", &number);
         control = control || strcmp(entry->d_name, "nvidiactl") == 0;
     }
-    if (dir) {
-        closedir(dir);
-    }
-    if (count > 0 || !control) {
-        return count;
-    }
-    snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);
-    dir = opendir(path);
-    while (dir && (entry = readdir(dir))) {
+    listed = count == 0 && control ? open_below(root, "proc/driver/nvidia/gpus") : NULL;
+    while (listed && (entry = readdir(listed))) {
         count += entry->d_name[0] != '.';
-    }
-    if (dir) {
-        closedir(dir);
     }
     return count;
 }
@@ -114,24 +110,18 @@ static int neuron_cores_of(const char *root, int device, const char *instance_ty
 
 int pl_devices_neuron_cores(const char *root, const char *instance_type)
 {
-    char path[PATH_BYTES];
+    PL_AUTO_DIRECTORY DIR *dev = open_below(root, "dev");
     int cores = 0;
     int number;
-    DIR *dir;
     const struct dirent *entry;
 
     if (strstr(instance_type, "trn2.48xlarge")) {
         return TRN2_48XLARGE_CORES;
     }
-    snprintf(path, sizeof(path), "%s/dev", root);
-    dir = opendir(path);
-    while (dir && (entry = readdir(dir))) {
+    while (dev && (entry = readdir(dev))) {
         if (is_numbered(entry->d_name, "neuron", &number)) {
             cores += neuron_cores_of(root, number, instance_type);
         }
-    }
-    if (dir) {
-        closedir(dir);
     }
     return cores;
 }

@@ -9,19 +9,10 @@
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/pyrepr.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SCRIPT_BYTES = 1 << 20 };
-
-static enum pl_status make_path(const char *directory, const char *name, char **ret_path, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    pl_text_printf(&path, "%s/%s", directory, name);
-    return pl_text_take(&path, ret_path, reterr);
-}
 
 /* Get the string `name`; NULL if it is absent, null or empty. */
 static enum pl_status read_text(const char *path, const struct pl_python_json *object, const char *name,
@@ -36,19 +27,10 @@ static enum pl_status read_text(const char *path, const struct pl_python_json *o
 
 static bool is_argument(const struct pl_python_json *item)
 {
-    switch (pl_python_json_kind(item)) {
-    case PL_PYTHON_JSON_STRING:
-        return !strstr(pl_python_json_text(item), "\xC0\x80");
-    case PL_PYTHON_JSON_INT:
-    case PL_PYTHON_JSON_FLOAT:
-        return true;
-    case PL_PYTHON_JSON_NULL:
-    case PL_PYTHON_JSON_BOOL:
-    case PL_PYTHON_JSON_ARRAY:
-    case PL_PYTHON_JSON_OBJECT:
-        return false;
-    }
-    return false;
+    const enum pl_python_json_kind kind = pl_python_json_kind(item);
+
+    return kind == PL_PYTHON_JSON_INT || kind == PL_PYTHON_JSON_FLOAT ||
+           (kind == PL_PYTHON_JSON_STRING && !strstr(pl_python_json_text(item), "\xC0\x80"));
 }
 
 /* Append the command's list `args`; each item is one word. */
@@ -58,8 +40,7 @@ static enum pl_status append_arguments(const char *path, const struct pl_drivers
     const struct pl_python_json *list = NULL;
 
     PL_TRY(pl_config_member(path, drivers->source, "args", PL_PYTHON_JSON_ARRAY, false, &list, reterr));
-    for (const struct pl_python_json *item = list ? pl_python_json_first(list) : NULL; item;
-         item = pl_python_json_next(item)) {
+    PL_PYTHON_JSON_EACH(item, list) {
         PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
 
         if (!is_argument(item)) {
@@ -109,7 +90,8 @@ static const char *without_paceline(const char *command, bool *ret_named)
     return *ret_named ? NULL : command;
 }
 
-static enum pl_status read_command(const char *path, struct pl_drivers *drivers, struct pl_error *reterr)
+static enum pl_status read_command(const char *path, struct pl_pool *pool, struct pl_drivers *drivers,
+                                   struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     const char *command = NULL;
@@ -125,15 +107,18 @@ static enum pl_status read_command(const char *path, struct pl_drivers *drivers,
     drivers->entry_script = NULL;
     pl_text_append(&text, command);
     PL_TRY(append_arguments(path, drivers, &text, reterr));
-    return pl_text_take(&text, &drivers->command, reterr);
+    PL_TRY(pl_text_check(&text, reterr));
+    drivers->command = pl_pool_string(pool, pl_text_string(&text));
+    return PL_OK;
 }
 
-static enum pl_status read_source(const char *path, struct pl_drivers *drivers, struct pl_error *reterr)
+static enum pl_status read_source(const char *path, struct pl_pool *pool, struct pl_drivers *drivers,
+                                  struct pl_error *reterr)
 {
     PL_TRY(read_text(path, drivers->source, "source_dir", &drivers->source_dir, reterr));
     PL_TRY(read_text(path, drivers->source, "requirements", &drivers->requirements, reterr));
     PL_TRY(read_text(path, drivers->source, "entry_script", &drivers->entry_script, reterr));
-    return read_command(path, drivers, reterr);
+    return read_command(path, pool, drivers, reterr);
 }
 
 /* Read a number, or a text that is a number. 0 counts as null. */
@@ -159,7 +144,7 @@ static enum pl_status read_processes(const char *path, struct pl_drivers *driver
 }
 
 /* Read the name in the last "distributed_drivers/NAME" of sm_train.sh. */
-static enum pl_status read_driver(struct pl_drivers *drivers, struct pl_error *reterr)
+static enum pl_status read_driver(struct pl_pool *pool, struct pl_drivers *drivers, struct pl_error *reterr)
 {
     static const char folder[] = "/distributed_drivers/";
     PL_AUTO_FREE char *text = NULL;
@@ -172,13 +157,8 @@ static enum pl_status read_driver(struct pl_drivers *drivers, struct pl_error *r
     for (const char *at = text ? strstr(text, folder) : NULL; at; at = strstr(name, folder)) {
         name = at + strlen(folder);
     }
-    drivers->driver = pl_memory_string_n(name, strcspn(name, PL_STRV_BLANKS), reterr);
-    return drivers->driver ? PL_OK : PL_MEMORY;
-}
-
-static bool has(const struct pl_python_json *object, const char *name)
-{
-    return pl_python_json_member(object, name);
+    drivers->driver = pl_pool_string_n(pool, name, strcspn(name, PL_STRV_BLANKS));
+    return PL_OK;
 }
 
 /* Choose the launch by the driver's name if sm_train.sh has one, else by the settings that only one driver has. */
@@ -186,9 +166,11 @@ static enum pl_status choose_launch(const char *path, struct pl_drivers *drivers
 {
     const bool named = *drivers->driver != '\0' && strcmp(drivers->driver, "basic_script_driver.py") != 0;
 
-    if (named ? strcmp(drivers->driver, "mpi_driver.py") == 0 : has(drivers->distributed, "mpi_additional_options")) {
+    if (named ? strcmp(drivers->driver, "mpi_driver.py") == 0
+              : !!pl_python_json_member(drivers->distributed, "mpi_additional_options")) {
         drivers->launch = PL_DRIVERS_LAUNCH_MPI;
-    } else if (named ? strcmp(drivers->driver, "torchrun_driver.py") == 0 : has(drivers->distributed, "smp")) {
+    } else if (named ? strcmp(drivers->driver, "torchrun_driver.py") == 0
+                     : !!pl_python_json_member(drivers->distributed, "smp")) {
         drivers->launch = PL_DRIVERS_LAUNCH_TORCHRUN;
     } else if (named) {
         drivers->launch = PL_DRIVERS_LAUNCH_OTHER;
@@ -200,11 +182,10 @@ static enum pl_status choose_launch(const char *path, struct pl_drivers *drivers
     return PL_OK;
 }
 
-static enum pl_status read_distributed(struct pl_drivers *drivers, struct pl_error *reterr)
+static enum pl_status read_distributed(struct pl_pool *pool, struct pl_drivers *drivers, struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *path = NULL;
+    const char *path = pl_pool_printf(pool, "%s/distributed.json", drivers->directory);
 
-    PL_TRY(make_path(drivers->directory, "distributed.json", &path, reterr));
     PL_TRY(pl_config_read(path, false, &drivers->distributed, reterr));
     if (drivers->command && !drivers->names_paceline) {
         drivers->ignores_driver = pl_python_json_count(drivers->distributed) > 0;
@@ -223,23 +204,23 @@ static enum pl_status read_distributed(struct pl_drivers *drivers, struct pl_err
     return pl_config_check_names(path, drivers->mpi_options, "an option of mpirun as a string", reterr);
 }
 
-enum pl_status pl_drivers_read(const char *input_data, struct pl_drivers *ret_drivers, struct pl_error *reterr)
+enum pl_status pl_drivers_read(struct pl_job *job, struct pl_error *reterr)
 {
-    struct pl_drivers *drivers = ret_drivers;
-    PL_AUTO_FREE char *path = NULL;
+    struct pl_drivers *drivers = &job->drivers;
+    const char *path;
     enum pl_status status;
 
-    PL_TRY(make_path(input_data, "sm_drivers", &drivers->directory, reterr));
-    PL_TRY(make_path(drivers->directory, "sm_train.sh", &drivers->script, reterr));
-    PL_TRY(make_path(drivers->directory, "sourcecode.json", &path, reterr));
+    drivers->directory = pl_pool_printf(&job->pool, "%s/sm_drivers", job->paths.input_data);
+    drivers->script = pl_pool_printf(&job->pool, "%s/sm_train.sh", drivers->directory);
+    path = pl_pool_printf(&job->pool, "%s/sourcecode.json", drivers->directory);
     status = pl_config_read(path, true, &drivers->source, reterr);
     if (status == PL_NOT_FOUND) {
         return PL_OK;
     }
     PL_TRY(status);
-    PL_TRY(read_source(path, drivers, reterr));
-    PL_TRY(read_driver(drivers, reterr));
-    return read_distributed(drivers, reterr);
+    PL_TRY(read_source(path, &job->pool, drivers, reterr));
+    PL_TRY(read_driver(&job->pool, drivers, reterr));
+    return read_distributed(&job->pool, drivers, reterr);
 }
 
 const char *pl_drivers_archive(const struct pl_drivers *drivers)
@@ -257,9 +238,5 @@ void pl_drivers_done(struct pl_drivers *drivers)
 {
     pl_python_json_free(drivers->source);
     pl_python_json_free(drivers->distributed);
-    free(drivers->directory);
-    free(drivers->script);
-    free(drivers->command);
-    free(drivers->driver);
     *drivers = (struct pl_drivers){.source = NULL};
 }

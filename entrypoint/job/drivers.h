@@ -23,34 +23,49 @@ struct pl_drivers {
     /* sourcecode.json; NULL if the job comes from elsewhere, and then no other field is set */
     struct pl_python_json *source;
     struct pl_python_json *distributed; /* distributed.json; an empty object if there is none */
-    char *directory;                    /* the channel sm_drivers */
-    char *script;                       /* its sm_train.sh */
+    const char *directory;              /* the channel sm_drivers */
+    const char *script;                 /* its sm_train.sh */
     const char *entry_script;           /* NULL if there is none, or if there is a command, which takes precedence */
     const char *source_dir;             /* its path on the user's machine; NULL if the job brings no code */
     const char *requirements;           /* a file in the code directory; NULL if nothing is to be installed */
     /* a command for a shell, followed by its quoted arguments; NULL if there is none, or if it is `paceline train` */
-    char *command;
+    const char *command;
     bool names_paceline; /* the command was `paceline train` or `paceline -- COMMAND` */
     bool ignores_driver; /* distributed.json asks for a launch, but the command is run without it */
-    char *driver;        /* the script that sm_train.sh would run; "" if it runs none, or if there is no sm_train.sh */
+    const char *driver;  /* the script that sm_train.sh would run; "" if it runs none, or if there is no sm_train.sh */
     enum pl_drivers_launch launch;
     int processes_per_host; /* 0 if the files give no number */
     /* words for mpirun; NULL if there are none */
     const struct pl_python_json *mpi_options;
 };
 
+struct pl_job;
+
 /**
- * Read the files below `input_data` (/opt/ml/input/data). A missing sourcecode.json is not an error.
+ * Read the files below the job's input/data into job->drivers. A missing sourcecode.json is not an error.
  *
  * Errors  PL_INVALID "FILE:LINE:COLUMN: KEY: expected ..., found ...", PL_MEMORY. Values that were read before are
  * kept.
  */
-enum pl_status pl_drivers_read(const char *input_data, struct pl_drivers *ret_drivers,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_drivers_read(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Returns the name of the archive (.tar.gz) in the code directory that holds the code, or NULL. */
 const char *pl_drivers_archive(const struct pl_drivers *drivers);
 
 void pl_drivers_done(struct pl_drivers *drivers);
+
+/*
+ * What counts if both these files and hyperparameters say it (precedence.c): the files take precedence, and
+ * hyperparameters decide what they leave open. Values without an effect are listed in job->conflicts.
+ */
+
+/** Choose program, command, code directory and requirements. Call it after the hyperparameters have been read. */
+enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Choose the level of Paceline's own lines: the setting, else sagemaker_container_log_level. */
+void pl_precedence_log(struct pl_job *job);
+
+/** Choose the launch: job->launches. */
+void pl_precedence_launch(struct pl_job *job);
 
 #endif

@@ -20,10 +20,20 @@ static const char *const consumed[] = {
     "default_user_module_name", "_tuning_objective_metric",      "sagemaker_s3_output",
 };
 
+const struct pl_hyperparameters_launch pl_hyperparameters_launch_names[] = {
+    {"sagemaker_mpi_enabled", PL_JOB_MPI},
+    {"sagemaker_parameter_server_enabled", PL_JOB_PARAMETER_SERVER},
+    {"sagemaker_multi_worker_mirrored_strategy_enabled", PL_JOB_MULTI_WORKER_MIRRORED},
+    {"sagemaker_torch_distributed_enabled", PL_JOB_TORCHRUN},
+    {"sagemaker_distributed_dataparallel_enabled", PL_JOB_SMDDP},
+    {"sagemaker_pytorch_ddp_enabled", PL_JOB_SMDDP},
+    {"sagemaker_pytorch_xla_multi_worker_enabled", PL_JOB_XLA},
+    {.name = NULL},
+};
+
 /* Other names that SageMaker, its SDK and the toolkit know. Paceline reads the first of them. The rest have no effect,
  * but are not mistakes. */
 static const char *const framework[] = {
-    PL_HYPERPARAMETERS_LAUNCHES,
     "sagemaker_mpi_num_of_processes_per_host",
     "sagemaker_mpi_num_processes",
     "sagemaker_mpi_custom_mpi_options",
@@ -42,12 +52,12 @@ enum { LONG_NEAR_EDITS = 3, LONG_BYTES = 24 };
 
 static bool is_consumed(const char *name)
 {
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(consumed); i++) {
-        if (strcmp(name, consumed[i]) == 0) {
-            return true;
-        }
+    size_t at = 0;
+
+    while (at < PL_ARRAY_ITEMS(consumed) && strcmp(name, consumed[at]) != 0) {
+        at++;
     }
-    return false;
+    return at < PL_ARRAY_ITEMS(consumed);
 }
 
 /* Decode a string by json.loads(); if that fails, keep the string. Copy any other value. Returns NULL if memory is
@@ -68,85 +78,94 @@ static struct pl_python_json *decode(const struct pl_python_json *raw)
 }
 
 /* Add a setting: paceline_timeout_s = 60 becomes PACELINE_TIMEOUT_S=60. */
-static enum pl_status add_setting(const char *name, const struct pl_python_json *value, struct pl_strv *setting_values,
+static enum pl_status add_setting(const char *name, const struct pl_python_json *value, struct pl_job *job,
                                   struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char *variable = pl_pool_string(&job->pool, name);
 
-    for (; *name != '\0'; name++) {
-        bool keep = (*name >= 'A' && *name <= 'Z') || (*name >= '0' && *name <= '9');
+    for (char *at = variable; *at != '\0'; at++) {
+        bool keep = (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9');
 
-        pl_text_append_char(&text, *name >= 'a' && *name <= 'z' ? (char)(*name - 32) : keep ? *name : '_');
+        *at = (char)(*at >= 'a' && *at <= 'z' ? *at - 'a' + 'A' : keep ? *at : '_');
     }
-    pl_text_append_char(&text, '=');
     if (pl_python_json_kind(value) != PL_PYTHON_JSON_NULL) {
         /* members keep their order: in the space of a sweep, this is the order of a grid */
         pl_pyrepr_append_dumps(value, &text);
     }
     PL_TRY(pl_text_check(&text, reterr));
-    return pl_strv_add(setting_values, pl_text_string(&text), reterr);
+    return pl_python_json_set(job->setting_values, variable, pl_python_json_new_string(pl_text_string(&text)), reterr);
 }
 
-static enum pl_status sort_one(const char *name, const struct pl_python_json *value, struct pl_hyperparameters *sorted,
+static enum pl_status sort_one(const char *name, const struct pl_python_json *value, struct pl_job *job,
                                struct pl_error *reterr)
 {
     if (strncmp(name, paceline_prefix, sizeof(paceline_prefix) - 1) == 0) {
-        return add_setting(name, value, &sorted->setting_values, reterr);
+        return add_setting(name, value, job, reterr);
     }
     if (strncmp(name, sagemaker_prefix, sizeof(sagemaker_prefix) - 1) != 0 && !is_consumed(name)) {
-        return pl_python_json_set(sorted->user, name, pl_python_json_copy(value), reterr);
+        return pl_python_json_set(job->hyperparameters, name, pl_python_json_copy(value), reterr);
     }
-    PL_TRY(pl_python_json_set(sorted->platform, name, pl_python_json_copy(value), reterr));
-    return is_consumed(name) ? PL_OK : pl_python_json_set(sorted->framework, name, pl_python_json_copy(value), reterr);
+    PL_TRY(pl_python_json_set(job->platform, name, pl_python_json_copy(value), reterr));
+    return is_consumed(name) ? PL_OK : pl_python_json_set(job->framework, name, pl_python_json_copy(value), reterr);
 }
 
-enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct pl_hyperparameters *ret_sorted,
-                                       struct pl_error *reterr)
+enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct pl_job *job, struct pl_error *reterr)
 {
-    *ret_sorted = (struct pl_hyperparameters){.user = pl_python_json_new_object(),
-                                              .framework = pl_python_json_new_object(),
-                                              .platform = pl_python_json_new_object(),
-                                              .setting_values = PL_STRV_NONE};
-    if (!ret_sorted->user || !ret_sorted->framework || !ret_sorted->platform) {
+    job->hyperparameters = pl_python_json_new_object();
+    job->framework = pl_python_json_new_object();
+    job->platform = pl_python_json_new_object();
+    job->setting_values = pl_python_json_new_object();
+    if (!job->hyperparameters || !job->framework || !job->platform || !job->setting_values) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
     }
-    for (const struct pl_python_json *member = pl_python_json_first(raw); member;
-         member = pl_python_json_next(member)) {
+    PL_PYTHON_JSON_EACH(member, raw) {
         PL_AUTO_PYTHON_JSON struct pl_python_json *value = decode(member);
 
         if (!value) {
             return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
         }
-        PL_TRY(sort_one(pl_python_json_name(member), value, ret_sorted, reterr));
+        PL_TRY(sort_one(pl_python_json_name(member), value, job, reterr));
     }
     return PL_OK;
 }
 
-static void compare(struct pl_text_near *near, const char *const *candidates, size_t count)
+unsigned pl_hyperparameters_launches(const struct pl_python_json *parameters)
 {
-    for (size_t i = 0; i < count; i++) {
-        pl_text_near_compare(near, candidates[i],
-                             strlen(candidates[i]) >= LONG_BYTES ? LONG_NEAR_EDITS : PL_TEXT_NEAR_EDITS);
+    unsigned launches = 0;
+
+    for (const struct pl_hyperparameters_launch *one = pl_hyperparameters_launch_names; one->name; one++) {
+        launches |= pl_hyperparameters_is_true(pl_python_json_member(parameters, one->name)) ? one->launch : 0;
     }
+    return launches;
 }
 
-enum pl_status pl_hyperparameters_check(const struct pl_python_json *parameters, struct pl_strv *warnings,
-                                        struct pl_error *reterr)
+static void compare(struct pl_text_near *near, const char *candidate)
 {
-    for (const struct pl_python_json *member = pl_python_json_first(parameters); member;
-         member = pl_python_json_next(member)) {
+    pl_text_near_compare(near, candidate, strlen(candidate) >= LONG_BYTES ? LONG_NEAR_EDITS : PL_TEXT_NEAR_EDITS);
+}
+
+void pl_hyperparameters_check(const struct pl_python_json *parameters, struct pl_strv *warnings)
+{
+    PL_PYTHON_JSON_EACH(member, parameters) {
         struct pl_text_near near = {.name = pl_python_json_name(member)};
 
-        compare(&near, framework, PL_ARRAY_ITEMS(framework));
-        compare(&near, consumed, PL_ARRAY_ITEMS(consumed));
+        for (const struct pl_hyperparameters_launch *one = pl_hyperparameters_launch_names; one->name; one++) {
+            compare(&near, one->name);
+        }
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(framework); i++) {
+            compare(&near, framework[i]);
+        }
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(consumed); i++) {
+            compare(&near, consumed[i]);
+        }
         if (near.meant && near.edits > 0) {
-            PL_TRY(pl_strv_printf(
-                warnings, reterr,
-                "the hyperparameter '%s' has no effect, because SageMaker does not know it; did you mean '%s'?",
-                near.name, near.meant));
+            pl_strv_printf(warnings,
+                           "the hyperparameter '%s' has no effect, because SageMaker does not know it; did you mean "
+                           "'%s'?",
+                           near.name, near.meant);
         }
     }
-    return PL_OK;
 }
 
 bool pl_hyperparameters_is_true(const struct pl_python_json *node)

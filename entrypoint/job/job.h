@@ -24,34 +24,35 @@ enum {
 
 /** Absolute paths below the base directory (/opt/ml, or SAGEMAKER_BASE_DIR). */
 struct pl_job_paths {
-    char *base;
-    char *code;
-    char *input;
-    char *input_config;
-    char *input_data;
-    char *model;
-    char *output;
-    char *output_data;
-    char *output_intermediate;
+    const char *base;
+    const char *code;
+    const char *input;
+    const char *input_config;
+    const char *input_data;
+    const char *model;
+    const char *output;
+    const char *output_data;
+    const char *output_intermediate;
 };
 
 struct pl_job_channel {
     const char *name;
-    char *path; /* input/data/NAME */
+    const char *path; /* input/data/NAME */
 };
 
-/** The launch that the hyperparameters ask for: the first that is switched on, in the order of the launcher table. */
-struct pl_job_switches {
-    bool mpi;
-    bool parameter_server; /* TensorFlow's */
-    bool native_server;    /* Paceline's own parameter servers */
-    bool multi_worker_mirrored;
-    bool torch_distributed;
-    bool smddp; /* dataparallel or pytorch_ddp */
-    bool xla;
+/** The launches that hyperparameters ask for. The first of them in the order of the launcher table counts. */
+enum pl_job_launch {
+    PL_JOB_MPI = 1 << 0,
+    PL_JOB_PARAMETER_SERVER = 1 << 1, /* TensorFlow's */
+    PL_JOB_NATIVE_SERVER = 1 << 2,    /* Paceline's own parameter servers */
+    PL_JOB_MULTI_WORKER_MIRRORED = 1 << 3,
+    PL_JOB_TORCHRUN = 1 << 4,
+    PL_JOB_SMDDP = 1 << 5, /* dataparallel or pytorch_ddp */
+    PL_JOB_XLA = 1 << 6,
 };
 
 struct pl_job {
+    struct pl_pool pool;                  /* the memory of its texts and lists */
     const struct pl_environment *process; /* the container's environment at start; not owned, outlives the job */
     const char *self_path;                /* absolute path of the paceline binary; not owned */
     struct pl_job_paths paths;
@@ -78,31 +79,29 @@ struct pl_job {
     struct pl_python_json *hyperparameters; /* the user's: name -> typed value, in file order */
     struct pl_python_json *framework;       /* sagemaker_* that are not consumed: SM_FRAMEWORK_PARAMS */
     struct pl_python_json *platform;        /* every sagemaker_*, and the other reserved names */
-    /* "PACELINE_NAME=value" from paceline_* hyperparameters; the environment wins */
-    struct pl_strv setting_values;
+    struct pl_python_json *setting_values;  /* "PACELINE_NAME": text, of paceline_*; the environment wins */
     struct pl_job_settings settings;
 
-    struct pl_drivers
-        /* the files of version 3 of the SDK: they take precedence, and hyperparameters decide what they leave open */
-        drivers;
+    /* the files of version 3 of the SDK: they take precedence, and hyperparameters decide what they leave open */
+    struct pl_drivers drivers;
     struct pl_strv conflicts; /* sentences about values that have no effect because of the SDK's files */
 
     /* derived */
     const char *program; /* as given; NULL if no program is named */
     /* the program of sagemaker_program, if SAGEMAKER_PROGRAM overrides it with another one; else NULL */
     const char *overridden_program;
-    struct pl_strv
-        command; /* the arguments after `--`, or the SDK's command, which is run instead of a program; usually empty */
+    /* the arguments after `--`, or the SDK's command, which is run instead of a program; usually empty */
+    struct pl_strv command;
     const char *requirements; /* the file in the code directory for pip; NULL if there is none */
     const char *submit_uri;   /* sagemaker_submit_directory; NULL if absent */
     const char *module_dir;   /* submit_uri or the code directory */
     const char *job_name;     /* TRAINING_JOB_NAME; NULL if unset */
     const char *sagemaker_job_name;
-    char *region;                     /* the value of SAGEMAKER_REGION; "" if unknown */
+    const char *region;               /* the value of SAGEMAKER_REGION; "" if unknown */
     struct pl_python_json *log_level; /* an integer, unless the hyperparameter has another type */
     const char *framework_module;     /* SAGEMAKER_TRAINING_MODULE; NULL if unset or empty */
     struct pl_strv user_args;         /* --name value ..., in the order and form of the Python toolkit */
-    struct pl_job_switches switches;
+    unsigned launches;                /* a set of enum pl_job_launch */
     struct pl_strv distribution_groups;
     struct pl_strv distribution_hosts; /* may be empty; the first is the master */
     const char *master_host;           /* first distribution host, else first host */
@@ -168,8 +167,11 @@ void pl_job_free_at(struct pl_job **job_at);
  */
 const char *pl_job_base_dir(const struct pl_environment *process);
 
+/** Whether the job's PATH has the program `name`. */
+bool pl_job_has_program(const struct pl_job *job, const char *name);
+
 /* Set the program's arguments from the hyperparameters, in the form that the SDK or the toolkit uses, depending on
  * which of them named the program. */
-enum pl_status pl_job_set_arguments(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_job_set_arguments(struct pl_job *job);
 
 #endif

@@ -77,8 +77,7 @@ void pl_pyrepr_append(const struct pl_python_json *node, struct pl_text *text)
     case PL_PYTHON_JSON_ARRAY:
     case PL_PYTHON_JSON_OBJECT:
         pl_text_append_char(text, is_object ? '{' : '[');
-        for (const struct pl_python_json *child = pl_python_json_first(node); child;
-             child = pl_python_json_next(child)) {
+        PL_PYTHON_JSON_EACH(child, node) {
             if (child != pl_python_json_first(node)) {
                 pl_text_append(text, ", ");
             }
@@ -149,19 +148,15 @@ void pl_pyrepr_append_dumps(const struct pl_python_json *node, struct pl_text *t
     }
 }
 
-enum pl_status pl_pyrepr_dumps_arguments(const struct pl_python_json *object, struct pl_strv *words,
-                                         struct pl_error *reterr)
+void pl_pyrepr_dumps_arguments(const struct pl_python_json *object, struct pl_strv *words)
 {
-    for (const struct pl_python_json *member = pl_python_json_first(object); member;
-         member = pl_python_json_next(member)) {
+    PL_PYTHON_JSON_EACH(member, object) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
         pl_pyrepr_append_dumps(member, &text);
-        PL_TRY(pl_text_check(&text, reterr));
-        PL_TRY(pl_strv_printf(words, reterr, "--%s", pl_python_json_name(member)));
-        PL_TRY(pl_strv_add(words, pl_text_string(&text), reterr));
+        pl_strv_printf(words, "--%s", pl_python_json_name(member));
+        pl_strv_add_text(words, &text);
     }
-    return PL_OK;
 }
 
 /* Returns the dashes for a name: "-" for one character, else "--". Characters are counted, not bytes. */
@@ -176,27 +171,19 @@ static const char *dashes(const char *name)
     return name[bytes] == '\0' ? "-" : "--";
 }
 
-static enum pl_status add_argument(const struct pl_python_json *node, struct pl_strv *words, struct pl_error *reterr)
+void pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_strv *words)
 {
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    pl_pyrepr_append_argument(node, &text);
-    PL_TRY(pl_text_check(&text, reterr));
-    PL_TRY(pl_strv_printf(words, reterr, "%s%s", dashes(pl_python_json_name(node)), pl_python_json_name(node)));
-    return pl_strv_add(words, pl_text_string(&text), reterr);
-}
-
-enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_strv *words, struct pl_error *reterr)
-{
-    const struct pl_python_json **sorted = pl_python_json_sorted(object);
-    enum pl_status status = PL_OK;
+    PL_AUTO_FREE const struct pl_python_json **sorted = pl_python_json_sorted(object);
 
     if (!sorted) {
-        return pl_error_set(reterr, PL_MEMORY, "out of memory while making the program's arguments");
+        pl_strv_add_text(words, &(struct pl_text){.failed = true});
     }
-    for (size_t i = 0; i < pl_python_json_count(object) && status == PL_OK; i++) {
-        status = add_argument(sorted[i], words, reterr);
+    for (size_t i = 0; sorted && sorted[i]; i++) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+        const char *name = pl_python_json_name(sorted[i]);
+
+        pl_pyrepr_append_argument(sorted[i], &text);
+        pl_strv_printf(words, "%s%s", dashes(name), name);
+        pl_strv_add_text(words, &text);
     }
-    free(sorted);
-    return status;
 }

@@ -29,14 +29,12 @@ void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text
 void pl_pyrepr_append_dumps(const struct pl_python_json *node, struct pl_text *text);
 
 /** Add "--name" and value for every member of `object` as version 3 of the SDK does: in file order, null as "null". */
-enum pl_status pl_pyrepr_dumps_arguments(const struct pl_python_json *object, struct pl_strv *words,
-                                         struct pl_error *reterr) PL_MUST_CHECK;
+void pl_pyrepr_dumps_arguments(const struct pl_python_json *object, struct pl_strv *words);
 
 /**
  * Add "--name" (or "-n" for one character, "" for an empty name) and value for every member of `object`, sorted by
  * name. Values keep the inner form.
  */
-enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_strv *words,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+void pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_strv *words);
 
 #endif

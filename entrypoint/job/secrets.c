@@ -69,7 +69,7 @@ static struct pl_python_json *masked_copy(const struct pl_python_json *node)
         return pl_python_json_copy(node);
     }
     copy = is_object ? pl_python_json_new_object() : pl_python_json_new_array();
-    for (const struct pl_python_json *child = pl_python_json_first(node); child; child = pl_python_json_next(child)) {
+    PL_PYTHON_JSON_EACH(child, node) {
         struct pl_python_json *item = masked_copy(child);
 
         if ((is_object ? pl_python_json_set(copy, pl_python_json_name(child), item, NULL)
@@ -93,83 +93,67 @@ static enum pl_status mask_tree(struct pl_python_json **tree_at, struct pl_error
 }
 
 /* Mask the value of "NAME=value" if NAME is the name of a secret. In "NAME=value;NAME=value" what follows the first
- * such name is masked: a value may have semicolons too. */
-static enum pl_status mask_assignment(char **word_at, struct pl_error *reterr)
+ * such name is masked: a value may have semicolons too. Returns a text that lives as long as the job. */
+static const char *mask_assignment(struct pl_job *job, const char *word)
 {
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    char *part = *word_at, *masked = NULL;
+    char *own = pl_pool_string(&job->pool, word);
 
-    while (part) {
+    for (char *part = own; part;) {
         char *equals = strchr(part, '='), *semicolon = strchr(part, ';');
 
         if (equals && (!semicolon || equals < semicolon) && equals[1] != '\0') {
             *equals = '\0';
             if (pl_secrets_is_name(part)) {
-                pl_text_printf(&text, "%s=%s", *word_at, mask);
-                PL_TRY(pl_text_take(&text, &masked, reterr));
-                free(*word_at);
-                *word_at = masked;
-                return PL_OK;
+                return pl_pool_printf(&job->pool, "%s=%s", own, mask);
             }
             *equals = '=';
         }
         part = semicolon ? semicolon + 1 : NULL;
     }
-    return PL_OK;
-}
-
-/* Append `word` so that pl_strv_split() returns it unchanged. It is quoted only if necessary. */
-static void append_quoted(const char *word, struct pl_text *text)
-{
-    if (*word != '\0' && !strpbrk(word, " \t\r\n'\"\\")) {
-        pl_text_append(text, word);
-        return;
-    }
-    pl_text_append_char(text, '\'');
-    for (; *word != '\0'; word++) {
-        pl_text_append(text, *word == '\'' ? "'\\'" : "");
-        pl_text_append_char(text, *word);
-    }
-    pl_text_append_char(text, '\'');
+    return own;
 }
 
 /* Mask values that the custom MPI options export to ranks: -x DB_PASSWORD=..., mca_base_env_list "API_KEY=...". Text
  * that cannot be split into options is masked whole. */
-static enum pl_status mask_options(struct pl_python_json *framework, struct pl_error *reterr)
+static enum pl_status mask_options(struct pl_job *job, struct pl_error *reterr)
 {
     static const char name[] = "sagemaker_mpi_custom_mpi_options";
-    const struct pl_python_json *options = pl_python_json_member(framework, name);
-    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
+    const struct pl_python_json *options = pl_python_json_member(job->framework, name);
+    struct pl_strv words = {.pool = &job->pool};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     if (!options || pl_python_json_kind(options) != PL_PYTHON_JSON_STRING) {
         return PL_OK;
     }
     if (pl_strv_split(pl_python_json_text(options), name, &words, NULL) != PL_OK) {
-        return pl_python_json_set(framework, name, pl_python_json_new_string(mask), reterr);
+        return pl_python_json_set(job->framework, name, pl_python_json_new_string(mask), reterr);
     }
     for (size_t i = 0; i < words.count; i++) {
-        PL_TRY(mask_assignment(&words.items[i], reterr));
+        const char *word = mask_assignment(job, words.items[i]);
+
         pl_text_append(&text, i == 0 ? "" : " ");
-        append_quoted(words.items[i], &text);
+        if (*word != '\0' && !strpbrk(word, " \t\r\n'\"\\")) {
+            pl_text_append(&text, word);
+        } else { /* so that pl_strv_split() returns it unchanged */
+            pl_text_append_quoted(&text, word);
+        }
     }
     PL_TRY(pl_text_check(&text, reterr));
-    return pl_python_json_set(framework, name, pl_python_json_new_string(pl_text_string(&text)), reterr);
+    return pl_python_json_set(job->framework, name, pl_python_json_new_string(pl_text_string(&text)), reterr);
 }
 
 /* Mask the same in distributed.json, whose options are a list of words. The job's variables show the whole file. */
-static enum pl_status mask_drivers(struct pl_drivers *drivers, struct pl_error *reterr)
+static enum pl_status mask_drivers(struct pl_job *job, struct pl_error *reterr)
 {
     static const char name[] = "mpi_additional_options";
-    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
+    struct pl_drivers *drivers = &job->drivers;
+    struct pl_strv words = {.pool = &job->pool};
 
     if (!drivers->mpi_options) {
         return PL_OK;
     }
-    for (const struct pl_python_json *item = pl_python_json_first(drivers->mpi_options); item;
-         item = pl_python_json_next(item)) {
-        PL_TRY(pl_strv_add(&words, pl_python_json_text(item), reterr));
-        PL_TRY(mask_assignment(&words.items[words.count - 1], reterr));
+    PL_PYTHON_JSON_EACH(item, drivers->mpi_options) {
+        pl_strv_add(&words, mask_assignment(job, pl_python_json_text(item)));
     }
     PL_TRY(pl_python_json_set(drivers->distributed, name, pl_strv_json(&words), reterr));
     drivers->mpi_options = pl_python_json_member(drivers->distributed, name);
@@ -179,14 +163,16 @@ static enum pl_status mask_drivers(struct pl_drivers *drivers, struct pl_error *
 /* Mask the job's hyperparameters that are settings, and the settings' values, which lie in them. */
 static enum pl_status mask_settings(struct pl_job *job, struct pl_error *reterr)
 {
-    PL_AUTO_STRV struct pl_strv before = job->setting_values;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *before = job->setting_values;
 
-    job->setting_values = PL_STRV_NONE;
-    PL_TRY(pl_strv_add_all(&job->setting_values, &before, reterr));
-    for (size_t i = 0; i < before.count; i++) {
-        PL_TRY(mask_assignment(&job->setting_values.items[i], reterr));
-        pl_settings_replace_text(&job->settings, strchr(before.items[i], '=') + 1,
-                                 strchr(job->setting_values.items[i], '=') + 1);
+    job->setting_values = pl_python_json_new_object();
+    PL_PYTHON_JSON_EACH(node, before) {
+        const char *name = pl_python_json_name(node), *text = pl_python_json_text(node);
+        const char *masked = mask_assignment(job, pl_pool_printf(&job->pool, "%s=%s", name, text));
+
+        masked += *masked == '\0' ? 0 : strlen(name) + 1;
+        PL_TRY(pl_python_json_set(job->setting_values, name, pl_python_json_new_string(masked), reterr));
+        pl_settings_replace_text(&job->settings, text, masked);
     }
     return PL_OK;
 }
@@ -195,8 +181,9 @@ enum pl_status pl_secrets_mask(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(mask_tree(&job->hyperparameters, reterr));
     PL_TRY(mask_tree(&job->framework, reterr));
-    PL_TRY(mask_options(job->framework, reterr));
-    PL_TRY(mask_drivers(&job->drivers, reterr));
+    PL_TRY(mask_options(job, reterr));
+    PL_TRY(mask_drivers(job, reterr));
     PL_TRY(mask_settings(job, reterr));
-    return pl_job_set_arguments(job, reterr);
+    pl_job_set_arguments(job);
+    return pl_pool_check(&job->pool, reterr);
 }

@@ -3,8 +3,8 @@
  * Paceline's settings: their names, their values, and warnings for mistyped names, which would otherwise be ignored
  * without a message. The runtime's settings are in base/knob.h.
  *
- * `environment` is the container's environment. `hyperparameters` has "PACELINE_NAME=value" for each hyperparameter
- * paceline_*. A variable that is not empty takes precedence.
+ * `environment` is the container's environment. `hyperparameters` is an object with "PACELINE_NAME": text for each
+ * hyperparameter paceline_*, or NULL. A variable that is not empty takes precedence.
  *
  * Test  tests/unit/entrypoint/launch/test_plan.c, tests/unit/entrypoint/job/test_settings.c
  */
@@ -68,7 +68,7 @@ struct pl_job_settings {
  * Errors  PL_INVALID naming the first wrong variable or hyperparameter, its value and what was expected; all other
  *         values are set.
  */
-enum pl_status pl_settings_read(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
+enum pl_status pl_settings_read(const struct pl_environment *environment, const struct pl_python_json *hyperparameters,
                                 struct pl_job_settings *values, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
@@ -84,7 +84,7 @@ void pl_settings_replace_text(struct pl_job_settings *values, const char *before
  * Add a warning for each hyperparameter paceline_* that is not a setting, because no program gets it either, and for
  * each variable PACELINE_* that is similar to a setting. Other variables PACELINE_* may belong to the user's program.
  */
-enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
+enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_python_json *hyperparameters,
                                  struct pl_strv *warnings, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

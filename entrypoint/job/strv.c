@@ -7,53 +7,110 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes ownership of `word`, even after an error. */
-static enum pl_status add_owned(struct pl_strv *words, char *word, struct pl_error *reterr)
+static void fail_if(struct pl_strv *words, bool failed)
 {
-    if (!word) {
-        return PL_MEMORY;
+    words->failed = words->failed || failed;
+    if (words->pool) {
+        words->pool->failed = words->pool->failed || failed;
     }
-    if (pl_memory_grow(&words->items, &words->capacity, words->count + 2, sizeof(*words->items), reterr) != PL_OK) {
-        free(word);
-        return PL_MEMORY;
-    }
-    words->items[words->count++] = word;
-    words->items[words->count] = NULL;
-    return PL_OK;
 }
 
-enum pl_status pl_strv_add(struct pl_strv *words, const char *word, struct pl_error *reterr)
+static void *take_memory(struct pl_strv *words, size_t count, size_t item_bytes)
 {
-    return add_owned(words, pl_memory_string(word, reterr), reterr);
+    void *memory = words->pool ? pl_pool_new(words->pool, count, item_bytes) : pl_memory_new(count, item_bytes, NULL);
+
+    fail_if(words, !memory);
+    return memory;
 }
 
-enum pl_status pl_strv_printf(struct pl_strv *words, struct pl_error *reterr, const char *format, ...)
+static void give_back(const struct pl_strv *words, void *memory)
+{
+    if (!words->pool) {
+        free(memory);
+    }
+}
+
+/* Returns a copy of `text` that belongs to the list; NULL if memory is out. */
+static char *copy(struct pl_strv *words, const char *text)
+{
+    const size_t bytes = strlen(text) + 1;
+    char *word = take_memory(words, bytes, 1);
+
+    return word ? memcpy(word, text, bytes) : NULL;
+}
+
+static bool make_room(struct pl_strv *words)
+{
+    const size_t capacity = words->capacity ? 2 * words->capacity : 8;
+    char **items;
+
+    if (words->count + 2 <= words->capacity) {
+        return true;
+    }
+    items = take_memory(words, capacity, sizeof(*items));
+    if (!items) {
+        return false;
+    }
+    if (words->count > 0) {
+        memcpy(items, words->items, words->count * sizeof(*items));
+    }
+    give_back(words, words->items);
+    words->items = items;
+    words->capacity = capacity;
+    return true;
+}
+
+void pl_strv_add_list(struct pl_strv *words, const char *const *list)
+{
+    for (; list && *list; list++) {
+        char *word = make_room(words) ? copy(words, *list) : NULL;
+
+        if (word) {
+            words->items[words->count++] = word;
+            words->items[words->count] = NULL;
+        }
+    }
+}
+
+void pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more)
+{
+    fail_if(words, more->failed);
+    for (size_t i = 0; i < more->count; i++) {
+        pl_strv_add(words, more->items[i]);
+    }
+}
+
+void pl_strv_add_text(struct pl_strv *words, const struct pl_text *text)
+{
+    fail_if(words, text->failed);
+    pl_strv_add(words, pl_text_string(text));
+}
+
+void pl_strv_printf(struct pl_strv *words, const char *format, ...)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    char *word = NULL;
     va_list args;
 
     va_start(args, format);
     pl_text_vprintf(&text, format, args);
     va_end(args);
-    PL_TRY(pl_text_take(&text, &word, reterr));
-    return add_owned(words, word, reterr);
+    pl_strv_add_text(words, &text);
 }
 
-enum pl_status pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more, struct pl_error *reterr)
+void pl_strv_set(struct pl_strv *words, size_t at, const char *word)
 {
-    for (size_t i = 0; i < more->count; i++) {
-        PL_TRY(pl_strv_add(words, more->items[i], reterr));
+    char *own = copy(words, word);
+
+    PL_BUG_IF(at >= words->count);
+    if (own) {
+        give_back(words, words->items[at]);
+        words->items[at] = own;
     }
-    return PL_OK;
 }
 
-enum pl_status pl_strv_add_list(struct pl_strv *words, const char *const *list, struct pl_error *reterr)
+enum pl_status pl_strv_check(const struct pl_strv *words, struct pl_error *reterr)
 {
-    for (; *list; list++) {
-        PL_TRY(pl_strv_add(words, *list, reterr));
-    }
-    return PL_OK;
+    return words->failed ? pl_error_set(reterr, PL_MEMORY, "no memory for a list of %zu words", words->count) : PL_OK;
 }
 
 struct pl_python_json *pl_strv_json(const struct pl_strv *words)
@@ -83,7 +140,7 @@ void pl_strv_remove(struct pl_strv *words, size_t at, size_t count)
 {
     PL_BUG_IF(at + count > words->count);
     for (size_t i = at; i < at + count; i++) {
-        free(words->items[i]);
+        give_back(words, words->items[i]);
     }
     /* The NULL after the last word is moved too. */
     memmove(&words->items[at], &words->items[at + count], (words->count - at - count + 1) * sizeof(*words->items));
@@ -93,10 +150,10 @@ void pl_strv_remove(struct pl_strv *words, size_t at, size_t count)
 void pl_strv_done(struct pl_strv *words)
 {
     for (size_t i = 0; i < words->count; i++) {
-        free(words->items[i]);
+        give_back(words, words->items[i]);
     }
-    free(words->items);
-    *words = PL_STRV_NONE;
+    give_back(words, words->items);
+    *words = (struct pl_strv){.pool = words->pool};
 }
 
 /* Read the part of a word in double quotes; `at` is just after the first quote. Returns the position of the closing
@@ -161,14 +218,12 @@ enum pl_status pl_strv_split(const char *text, const char *what, struct pl_strv 
 
     for (;;) {
         PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
-        char *owned = NULL;
 
         at += strspn(at, PL_STRV_BLANKS);
         if (*at == '\0') {
-            return PL_OK;
+            return pl_strv_check(words, reterr);
         }
         PL_TRY(pl_strv_read_word(text, "", what, &at, &word, reterr));
-        PL_TRY(pl_text_take(&word, &owned, reterr));
-        PL_TRY(add_owned(words, owned, reterr));
+        pl_strv_add_text(words, &word);
     }
 }

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A growing list of strings: an argument vector, host names, option lists. The list owns its strings. */
+/**
+ * A growing list of strings: an argument vector, host names, option lists. The list owns its strings, or its pool does.
+ * An append cannot fail at the call: that memory is out is remembered, and reported once by pl_strv_check(), and by
+ * pl_pool_check() for a pool.
+ */
 #ifndef PL_ENTRYPOINT_JOB_STRV_H
 #define PL_ENTRYPOINT_JOB_STRV_H
 
 #include "base/json/python_json.h"
+#include "base/memory.h"
 
 #include <stddef.h>
 
@@ -11,6 +16,8 @@ struct pl_strv {
     char **items; /* NULL, or a list that ends with NULL, as execve(2) needs it */
     size_t count;
     size_t capacity;
+    struct pl_pool *pool; /* owns the list's memory; NULL: the list does, until pl_strv_done() */
+    bool failed;
 };
 
 #define PL_STRV_NONE ((struct pl_strv){.items = NULL})
@@ -18,16 +25,24 @@ struct pl_strv {
 /** Use: `PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;` */
 #define PL_AUTO_STRV __attribute__((cleanup(pl_strv_done)))
 
-enum pl_status pl_strv_add(struct pl_strv *words, const char *word, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_strv_printf(struct pl_strv *words, struct pl_error *reterr, const char *format, ...)
-    PL_PRINTF(3, 4) PL_MUST_CHECK;
+/** Add one word, or several; none of them is NULL. */
+#define pl_strv_add(words, ...) pl_strv_add_list(words, (const char *const[]){__VA_ARGS__, NULL})
 
-/** Add every word of `more`. */
-enum pl_status pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+/** Add the NULL-terminated words of `list`, which may be NULL. */
+void pl_strv_add_list(struct pl_strv *words, const char *const *list);
 
-/** Add the NULL-terminated words of `list`. */
-enum pl_status pl_strv_add_list(struct pl_strv *words, const char *const *list, struct pl_error *reterr) PL_MUST_CHECK;
+/** Add every word of `more`, which need not end with NULL. */
+void pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more);
+
+/** Add the text as one word. */
+void pl_strv_add_text(struct pl_strv *words, const struct pl_text *text);
+void pl_strv_printf(struct pl_strv *words, const char *format, ...) PL_PRINTF(2, 3);
+
+/** Replace word number `at`, which must exist. */
+void pl_strv_set(struct pl_strv *words, size_t at, const char *word);
+
+/** Returns PL_MEMORY if an append has failed. */
+enum pl_status pl_strv_check(const struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Returns the words as a JSON list of strings, or NULL if memory is out. */
 struct pl_python_json *pl_strv_json(const struct pl_strv *words);
@@ -38,6 +53,7 @@ int pl_strv_find(const struct pl_strv *words, const char *word);
 /** Remove `count` words from number `at` on. They must exist. */
 void pl_strv_remove(struct pl_strv *words, size_t at, size_t count);
 
+/** Empty the list. */
 void pl_strv_done(struct pl_strv *words);
 
 /**

@@ -3,13 +3,12 @@
 #include "entrypoint/job/variables.h"
 
 #include "base/environment.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "entrypoint/job/hosts.h"
 #include "entrypoint/job/pyrepr.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The state of one run of pl_variables_add(). */
@@ -18,25 +17,21 @@ struct builder {
     struct pl_environment *environment;
     struct pl_environment *inherited;
     struct pl_strv *warnings;
-    struct pl_error *reterr;
+    bool failed; /* memory is out */
 };
-
-static bool needs_bytes(const char *text)
-{
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text == 0xC0 || (unsigned char)*text == 0xED) {
-            return true;
-        }
-    }
-    return false;
-}
 
 enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text)
 {
     while (*inner != '\0') {
-        unsigned bytes;
-        uint32_t code = pl_python_json_decode(inner, &bytes);
+        unsigned bytes = (unsigned)strcspn(inner, "\xC0\xED"); /* U+0000 and surrogates begin with one of these */
+        uint32_t code;
 
+        pl_text_append_n(text, inner, bytes);
+        inner += bytes;
+        code = pl_python_json_decode(inner, &bytes);
+        if (*inner == '\0') {
+            return PL_OK;
+        }
         if (code == 0) {
             return PL_INVALID;
         }
@@ -53,39 +48,50 @@ enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text)
 }
 
 /* Set one variable, unless Linux or its name makes that impossible. */
-static enum pl_status set(struct builder *builder, const char *name, const char *value)
+static void set(struct builder *builder, const char *name, const char *value)
 {
     PL_AUTO_TEXT struct pl_text name_bytes = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text value_bytes = PL_TEXT_NONE;
 
-    if (needs_bytes(name) || needs_bytes(value)) {
-        if (pl_variables_os_text(name, &name_bytes) != PL_OK || pl_variables_os_text(value, &value_bytes) != PL_OK) {
-            return pl_strv_printf(builder->warnings, builder->reterr, "%s is not set: a variable cannot contain U+0000",
-                                  name);
-        }
-        PL_TRY(pl_text_check(&name_bytes, builder->reterr));
-        PL_TRY(pl_text_check(&value_bytes, builder->reterr));
-        name = pl_text_string(&name_bytes);
-        value = pl_text_string(&value_bytes);
+    if (pl_variables_os_text(name, &name_bytes) != PL_OK || pl_variables_os_text(value, &value_bytes) != PL_OK) {
+        pl_strv_printf(builder->warnings, "%s is not set: a variable cannot contain U+0000", name);
+        return;
     }
+    builder->failed = builder->failed || name_bytes.failed || value_bytes.failed;
+    name = pl_text_string(&name_bytes);
+    value = pl_text_string(&value_bytes);
     if (strchr(name, '=')) {
-        return pl_strv_printf(builder->warnings, builder->reterr, "%s is not set: a variable's name cannot contain '='",
-                              name);
-    }
-    if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
+        pl_strv_printf(builder->warnings, "%s is not set: a variable's name cannot contain '='", name);
+    } else if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
         /* An existing variable of this name has another value, so remove it. */
         pl_environment_unset(builder->environment, name);
         if (builder->inherited) {
             pl_environment_unset(builder->inherited, name);
         }
-        return pl_strv_printf(builder->warnings, builder->reterr,
-                              "%s is not set: its %zu bytes are more than Linux passes in one variable (%d)", name,
-                              strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
+        pl_strv_printf(builder->warnings,
+                       "%s is not set: its %zu bytes are more than Linux passes in one variable (%d)", name,
+                       strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
+    } else if (pl_environment_set(builder->environment, name, value, NULL) != PL_OK) {
+        builder->failed = true;
     }
-    return pl_environment_set(builder->environment, name, value, builder->reterr);
 }
 
-static enum pl_status set_json(struct builder *builder, const char *name, const struct pl_python_json *node)
+static void set_text(struct builder *builder, const char *name, const struct pl_text *value)
+{
+    builder->failed = builder->failed || value->failed;
+    set(builder, name, pl_text_string(value));
+}
+
+/* Set a variable to "DIRECTORY/NAME". */
+static void set_path(struct builder *builder, const char *variable, const char *directory, const char *name)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/%s", directory, name);
+    set_text(builder, variable, &path);
+}
+
+static void set_json(struct builder *builder, const char *name, const struct pl_python_json *node)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -94,100 +100,77 @@ static enum pl_status set_json(struct builder *builder, const char *name, const 
     } else {
         pl_pyrepr_append_variable(node, &text);
     }
-    PL_TRY(pl_text_check(&text, builder->reterr));
-    return set(builder, name, pl_text_string(&text));
+    set_text(builder, name, &text);
 }
 
-static enum pl_status set_int(struct builder *builder, const char *name, int value)
+static void set_int(struct builder *builder, const char *name, int value)
 {
     char text[16];
 
     snprintf(text, sizeof(text), "%d", value);
-    return set(builder, name, text);
+    set(builder, name, text);
 }
 
-static struct pl_python_json *json_group_names(const struct pl_job *job)
+/* Add a value to a list, or to an object under `name`. */
+static void put(struct builder *builder, struct pl_python_json *to, const char *name, struct pl_python_json *value)
+{
+    const enum pl_status status =
+        name ? pl_python_json_set(to, name, value, NULL) : pl_python_json_append(to, value, NULL);
+
+    builder->failed = builder->failed || status != PL_OK;
+}
+
+static struct pl_python_json *json_group_names(struct builder *builder)
 {
     struct pl_python_json *list = pl_python_json_new_array();
-    const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
 
-    for (; group && list; group = pl_python_json_next(group)) {
-        if (pl_python_json_append(list, pl_python_json_copy(pl_python_json_member(group, "instance_group_name")),
-                                  NULL) != PL_OK) {
-            pl_python_json_free(list);
-            return NULL;
-        }
+    PL_PYTHON_JSON_EACH(group, builder->job->groups) {
+        put(builder, list, NULL, pl_python_json_new_string(pl_hosts_group_name(group)));
     }
     return list;
 }
 
 static struct pl_python_json *json_group_hosts(const struct pl_job *job)
 {
-    const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
-
-    for (; group; group = pl_python_json_next(group)) {
-        if (strcmp(pl_python_json_text(pl_python_json_member(group, "instance_group_name")), job->group_name) == 0) {
+    PL_PYTHON_JSON_EACH(group, job->groups) {
+        if (strcmp(pl_hosts_group_name(group), job->group_name) == 0) {
             return pl_python_json_copy(pl_python_json_member(group, "hosts"));
         }
     }
     return pl_python_json_new_array();
 }
 
-static struct pl_python_json *json_group_dict(const struct pl_job *job)
+static struct pl_python_json *json_group_dict(struct builder *builder)
 {
     struct pl_python_json *dict = pl_python_json_new_object();
-    const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
 
-    for (; group && dict; group = pl_python_json_next(group)) {
-        if (pl_python_json_set(dict, pl_python_json_text(pl_python_json_member(group, "instance_group_name")),
-                               pl_python_json_copy(group), NULL) != PL_OK) {
-            pl_python_json_free(dict);
-            return NULL;
-        }
+    PL_PYTHON_JSON_EACH(group, builder->job->groups) {
+        put(builder, dict, pl_hosts_group_name(group), pl_python_json_copy(group));
     }
     return dict;
 }
 
-/* Returns the channels in file order, as version 3 of the SDK does. */
-static struct pl_python_json *json_channels(const struct pl_job *job)
+/* Returns the channels' names: in file order, as version 3 of the SDK has them, or sorted, as the toolkit has them. */
+static struct pl_python_json *json_channels(struct builder *builder)
 {
+    const struct pl_job *job = builder->job;
+    PL_AUTO_FREE const struct pl_python_json **sorted = pl_python_json_sorted(job->input_data);
     struct pl_python_json *list = pl_python_json_new_array();
 
-    for (size_t i = 0; i < job->channels_count && list; i++) {
-        if (pl_python_json_append(list, pl_python_json_new_string(job->channels[i].name), NULL) != PL_OK) {
-            pl_python_json_free(list);
-            list = NULL;
-        }
+    for (size_t i = 0; sorted && sorted[i]; i++) {
+        put(builder, list, NULL,
+            pl_python_json_new_string(job->drivers.source ? job->channels[i].name : pl_python_json_name(sorted[i])));
     }
+    builder->failed = builder->failed || !sorted;
     return list;
 }
 
-/* Returns the channels' names in sorted order, as the toolkit does. */
-static struct pl_python_json *json_channel_names(const struct pl_job *job)
-{
-    const struct pl_python_json **sorted = pl_python_json_sorted(job->input_data);
-    struct pl_python_json *list = pl_python_json_new_array();
-
-    for (size_t i = 0; sorted && sorted[i] && list; i++) {
-        if (pl_python_json_append(list, pl_python_json_new_string(pl_python_json_name(sorted[i])), NULL) != PL_OK) {
-            pl_python_json_free(list);
-            list = NULL;
-        }
-    }
-    free(sorted);
-    return list;
-}
-
-static struct pl_python_json *json_channel_dirs(const struct pl_job *job)
+static struct pl_python_json *json_channel_dirs(struct builder *builder)
 {
     struct pl_python_json *dict = pl_python_json_new_object();
 
-    for (size_t i = 0; i < job->channels_count && dict; i++) {
-        if (pl_python_json_set(dict, job->channels[i].name, pl_python_json_new_string(job->channels[i].path), NULL) !=
-            PL_OK) {
-            pl_python_json_free(dict);
-            return NULL;
-        }
+    for (size_t i = 0; i < builder->job->channels_count; i++) {
+        put(builder, dict, builder->job->channels[i].name, pl_python_json_new_string(builder->job->channels[i].path));
     }
     return dict;
 }
@@ -198,25 +181,14 @@ static struct pl_python_json *json_text(const char *text)
     return text ? pl_python_json_new_string(text) : pl_python_json_new_null();
 }
 
-static bool is_hetero(const struct pl_job *job)
-{
-    return job->groups && pl_python_json_count(job->groups) > 1;
-}
-
-/* Returns the program's name without ".py". The caller frees it. */
-static char *module_name(const struct pl_job *job)
+/* Returns the program's name without ".py". */
+static struct pl_python_json *json_module(const struct pl_job *job)
 {
     const char *name = job->program ? job->program : "None";
     const size_t length = strlen(name) - (pl_text_ends_with(name, ".py") ? strlen(".py") : 0);
+    PL_AUTO_FREE char *module = pl_memory_string_n(name, length, NULL);
 
-    return pl_memory_string_n(name, length, NULL);
-}
-
-static bool is_on_path(const struct pl_job *job, const char *name)
-{
-    PL_AUTO_FREE char *path = NULL;
-
-    return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), &path, NULL) == PL_OK;
+    return module ? pl_python_json_new_string(module) : NULL;
 }
 
 /* Returns null, unless SM_HP_MP_PARAMETERS was set in the environment before. */
@@ -227,49 +199,39 @@ static struct pl_python_json *json_modelparallel(const struct pl_job *job)
     return !value ? pl_python_json_new_null() : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
 }
 
-/* Set a variable from a tree; null is an empty text. */
-static enum pl_status set_node(struct builder *builder, const char *name, const struct pl_python_json *node)
-{
-    return pl_python_json_kind(node) == PL_PYTHON_JSON_NULL ? set(builder, name, "") : set_json(builder, name, node);
-}
-
 /* A value that the toolkit gives a program: as a variable, as a member of SM_TRAINING_ENV, or as both. */
 struct value {
     const char *variable, *member;
     struct pl_python_json *node;
 };
 
-/* Make `all` of the values that are members of it, then set the variables. The values but `all` are released in any
- * case. */
-static enum pl_status add_values(struct builder *builder, const struct value *values, size_t count,
-                                 struct pl_python_json *all)
+/* Make `all` of the values that are members of it, then set the variables; null is an empty text. The values but `all`
+ * are released in any case. */
+static void add_values(struct builder *builder, const struct value *values, size_t count, struct pl_python_json *all)
 {
-    enum pl_status status = PL_OK;
-
     for (size_t i = 0; i < count; i++) {
-        if (values[i].member && pl_python_json_set(all, values[i].member, values[i].node, builder->reterr) != PL_OK) {
-            status = PL_MEMORY;
+        if (values[i].member) {
+            put(builder, all, values[i].member, values[i].node);
         }
     }
     for (size_t i = 0; i < count; i++) {
-        if (values[i].variable && status == PL_OK) {
-            status = values[i].node
-                         ? set_node(builder, values[i].variable, values[i].node)
-                         : pl_error_set(builder->reterr, PL_MEMORY, "out of memory making %s", values[i].variable);
+        builder->failed = builder->failed || !values[i].node;
+        if (values[i].variable && !builder->failed && pl_python_json_kind(values[i].node) == PL_PYTHON_JSON_NULL) {
+            set(builder, values[i].variable, "");
+        } else if (values[i].variable && !builder->failed) {
+            set_json(builder, values[i].variable, values[i].node);
         }
         if (!values[i].member && values[i].node != all) {
             pl_python_json_free(values[i].node);
         }
     }
-    return status;
 }
 
 /* Add the variables of the toolkit's table, in its order. */
-static enum pl_status add_fixed(struct builder *builder)
+static void add_fixed(struct builder *builder)
 {
     const struct pl_job *job = builder->job;
     const bool is_master = strcmp(job->current_host, job->master_host) == 0;
-    PL_AUTO_FREE char *module = module_name(job);
     PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
     const struct value values[] = {
         {"SM_HOSTS", "hosts", pl_strv_json(&job->hosts)},
@@ -280,16 +242,16 @@ static enum pl_status add_fixed(struct builder *builder)
         {"SM_RESOURCE_CONFIG", "resource_config", pl_python_json_copy(job->resource)},
         {"SM_INPUT_DATA_CONFIG", "input_data_config", pl_python_json_copy(job->input_data)},
         {"SM_OUTPUT_DATA_DIR", "output_data_dir", json_text(job->paths.output_data)},
-        {"SM_CHANNELS", NULL, job->drivers.source ? json_channels(job) : json_channel_names(job)},
+        {"SM_CHANNELS", NULL, json_channels(builder)},
         {"SM_CURRENT_HOST", "current_host", json_text(job->current_host)},
         {"SM_CURRENT_INSTANCE_TYPE", "current_instance_type", json_text(job->instance_type)},
         {"SM_CURRENT_INSTANCE_GROUP", "current_instance_group", json_text(job->group_name)},
         {"SM_CURRENT_INSTANCE_GROUP_HOSTS", "current_instance_group_hosts", json_group_hosts(job)},
-        {"SM_INSTANCE_GROUPS", "instance_groups", json_group_names(job)},
-        {"SM_INSTANCE_GROUPS_DICT", "instance_groups_dict", json_group_dict(job)},
+        {"SM_INSTANCE_GROUPS", "instance_groups", json_group_names(builder)},
+        {"SM_INSTANCE_GROUPS_DICT", "instance_groups_dict", json_group_dict(builder)},
         {"SM_DISTRIBUTION_INSTANCE_GROUPS", "distribution_instance_groups", pl_strv_json(&job->distribution_groups)},
-        {"SM_IS_HETERO", "is_hetero", pl_python_json_new_bool(is_hetero(job))},
-        {"SM_MODULE_NAME", "module_name", module ? json_text(module) : NULL},
+        {"SM_IS_HETERO", "is_hetero", pl_python_json_new_bool(pl_python_json_count(job->groups) > 1)},
+        {"SM_MODULE_NAME", "module_name", json_module(job)},
         {"SM_LOG_LEVEL", "log_level", pl_python_json_copy(job->log_level)},
         {"SM_FRAMEWORK_MODULE", "framework_module", json_text(job->framework_module)},
         {"SM_INPUT_DIR", "input_dir", json_text(job->paths.input)},
@@ -303,12 +265,12 @@ static enum pl_status add_fixed(struct builder *builder)
         {"SM_TRAINING_ENV", NULL, all},
         {"SM_USER_ARGS", NULL, pl_strv_json(&job->user_args)},
         {"SM_OUTPUT_INTERMEDIATE_DIR", "output_intermediate_dir", json_text(job->paths.output_intermediate)},
-        {NULL, "channel_input_dirs", json_channel_dirs(job)},
+        {NULL, "channel_input_dirs", json_channel_dirs(builder)},
         {NULL, "distribution_hosts", pl_strv_json(&job->distribution_hosts)},
         {NULL, "is_master", pl_python_json_new_bool(is_master)},
         {NULL, "is_modelparallel_enabled", json_modelparallel(job)},
-        {NULL, "is_smddpmprun_installed", pl_python_json_new_bool(is_on_path(job, "smddpmprun"))},
-        {NULL, "is_smddprun_installed", pl_python_json_new_bool(is_on_path(job, "smddprun"))},
+        {NULL, "is_smddpmprun_installed", pl_python_json_new_bool(pl_job_has_program(job, "smddpmprun"))},
+        {NULL, "is_smddprun_installed", pl_python_json_new_bool(pl_job_has_program(job, "smddprun"))},
         {NULL, "job_name", json_text(job->job_name)},
         {NULL, "master_hostname", json_text(job->master_host)},
         {job->topology ? "SM_TOPOLOGY" : NULL, "topology",
@@ -324,171 +286,126 @@ static enum pl_status add_fixed(struct builder *builder)
 
         add_values(builder, more, PL_ARRAY_ITEMS(more), all);
     }
-    return add_values(builder, values, PL_ARRAY_ITEMS(values), all);
+    add_values(builder, values, PL_ARRAY_ITEMS(values), all);
 }
 
-/* Append `prefix`, such as "SM_HP_", and `name` with its ASCII letters in upper case. */
-static enum pl_status upper_name(struct builder *builder, const char *prefix, const char *name, struct pl_text *text)
+/* Set the variable whose name is `prefix`, such as "SM_HP_", and `name` with its ASCII letters in upper case. One of
+ * `text` and `node` is NULL. */
+static void set_upper(struct builder *builder, const char *prefix, const char *name, const char *text,
+                      const struct pl_python_json *node)
 {
-    pl_text_append(text, prefix);
+    PL_AUTO_TEXT struct pl_text upper = PL_TEXT_NONE;
+
+    pl_text_append(&upper, prefix);
     for (; *name != '\0'; name++) {
-        pl_text_append_char(text, *name >= 'a' && *name <= 'z' ? (char)(*name - 'a' + 'A') : *name);
+        pl_text_append_char(&upper, *name >= 'a' && *name <= 'z' ? (char)(*name - 'a' + 'A') : *name);
     }
-    return pl_text_check(text, builder->reterr);
+    builder->failed = builder->failed || upper.failed;
+    if (text) {
+        set(builder, pl_text_string(&upper), text);
+    } else {
+        set_json(builder, pl_text_string(&upper), node);
+    }
 }
 
-static enum pl_status add_named(struct builder *builder)
+static void add_named(struct builder *builder)
 {
     const struct pl_job *job = builder->job;
 
     for (size_t i = 0; i < job->channels_count; i++) {
-        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
-
-        PL_TRY(upper_name(builder, "SM_CHANNEL_", job->channels[i].name, &name));
-        PL_TRY(set(builder, pl_text_string(&name), job->channels[i].path));
+        set_upper(builder, "SM_CHANNEL_", job->channels[i].name, job->channels[i].path, NULL);
     }
-    for (const struct pl_python_json *member = pl_python_json_first(job->hyperparameters); member;
-         member = pl_python_json_next(member)) {
-        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
-
-        PL_TRY(upper_name(builder, "SM_HP_", pl_python_json_name(member), &name));
-        PL_TRY(set_json(builder, pl_text_string(&name), member));
+    PL_PYTHON_JSON_EACH(member, job->hyperparameters) {
+        set_upper(builder, "SM_HP_", pl_python_json_name(member), NULL, member);
     }
-    return PL_OK;
 }
 
 /* Set PYTHONPATH, with the code directory first. The interpreter appends its own search path. */
-static enum pl_status add_python_path(struct builder *builder)
+static void add_python_path(struct builder *builder)
 {
     const char *before = pl_environment_get_or(builder->job->process, "PYTHONPATH", NULL);
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_text_append(&path, builder->job->paths.code);
-    if (before) {
-        pl_text_printf(&path, ":%s", before);
-    }
-    PL_TRY(pl_text_check(&path, builder->reterr));
-    return set(builder, "PYTHONPATH", pl_text_string(&path));
+    pl_text_printf(&path, "%s%s%s", builder->job->paths.code, before ? ":" : "", before ? before : "");
+    set_text(builder, "PYTHONPATH", &path);
 }
 
-/* Python buffers its output to a pipe until it has 8 KiB: the log would be empty for hours, and the last lines of a
- * killed program would be lost. A variable that the user has set stays, even if it is empty. */
-static enum pl_status add_python_unbuffered(struct builder *builder)
+static void add_settings(struct builder *builder)
 {
-    static const char name[] = "PYTHONUNBUFFERED";
-
-    return pl_environment_get(builder->job->process, name) ? PL_OK : set(builder, name, "1");
-}
-
-static enum pl_status add_settings(struct builder *builder)
-{
-    const struct pl_job *job = builder->job;
-
-    for (size_t i = 0; i < job->setting_values.count; i++) {
-        const char *equals = strchr(job->setting_values.items[i], '=');
-        PL_AUTO_FREE char *name = pl_memory_string_n(job->setting_values.items[i],
-                                                     (size_t)(equals - job->setting_values.items[i]), builder->reterr);
-
-        if (!name) {
-            return PL_MEMORY;
-        }
+    PL_PYTHON_JSON_EACH(node, builder->job->setting_values) {
         /* an empty variable counts as not set */
-        if (!pl_environment_get_or(job->process, name, NULL)) {
-            PL_TRY(set(builder, name, equals + 1));
+        if (!pl_environment_get_or(builder->job->process, pl_python_json_name(node), NULL)) {
+            set(builder, pl_python_json_name(node), pl_python_json_text(node));
         }
     }
-    return PL_OK;
 }
 
 /* Add SM_HP_BATCH_SIZE to the toolkit's SM_HP_BATCH-SIZE, whose name no shell accepts. */
-static enum pl_status add_underscored(struct builder *builder)
+static void add_underscored(struct builder *builder)
 {
-    for (const struct pl_python_json *member = pl_python_json_first(builder->job->hyperparameters); member;
-         member = pl_python_json_next(member)) {
-        PL_AUTO_FREE char *name = pl_memory_string(pl_python_json_name(member), builder->reterr);
-        PL_AUTO_TEXT struct pl_text upper = PL_TEXT_NONE;
+    PL_PYTHON_JSON_EACH(member, builder->job->hyperparameters) {
+        PL_AUTO_FREE char *name = pl_memory_string(pl_python_json_name(member), NULL);
 
-        if (!name) {
-            return PL_MEMORY;
-        }
-        for (char *at = strchr(name, '-'); at; at = strchr(at, '-')) {
+        for (char *at = name; at && (at = strchr(at, '-'));) {
             *at = '_';
         }
-        PL_TRY(upper_name(builder, "SM_HP_", name, &upper));
-        PL_TRY(set_json(builder, pl_text_string(&upper), member));
+        builder->failed = builder->failed || !name;
+        set_upper(builder, "SM_HP_", name ? name : "", NULL, member);
     }
-    return PL_OK;
 }
 
 /* The variables of version 3 of the SDK that the toolkit does not have. */
-static enum pl_status add_drivers(struct builder *builder)
+static void add_drivers(struct builder *builder)
 {
     const struct pl_job *job = builder->job;
     const struct pl_drivers *drivers = &job->drivers;
     const struct pl_python_json *script = pl_python_json_member(drivers->source, "entry_script");
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_text_printf(&path, "%s/failure", job->paths.output);
-    PL_TRY(pl_text_check(&path, builder->reterr));
-    PL_TRY(set(builder, "SM_INPUT_DATA_DIR", job->paths.input_data));
-    PL_TRY(set(builder, "SM_OUTPUT_FAILURE", pl_text_string(&path)));
-    PL_TRY(set(builder, "SM_MASTER_ADDR", job->master_host));
-    PL_TRY(set_int(builder, "SM_MASTER_PORT", PL_JOB_MASTER_PORT));
-    PL_TRY(set_int(builder, "SM_HOST_COUNT", (int)job->hosts.count));
-    PL_TRY(set_int(builder, "SM_CURRENT_HOST_RANK", job->host_index));
-    PL_TRY(set(builder, "SM_SOURCE_DIR", job->paths.code));
-    PL_TRY(set(builder, "SM_ENTRY_SCRIPT",
-               script && pl_python_json_kind(script) == PL_PYTHON_JSON_STRING ? pl_python_json_text(script) : ""));
+    set(builder, "SM_INPUT_DATA_DIR", job->paths.input_data);
+    set_path(builder, "SM_OUTPUT_FAILURE", job->paths.output, "failure");
+    set(builder, "SM_MASTER_ADDR", job->master_host);
+    set_int(builder, "SM_MASTER_PORT", PL_JOB_MASTER_PORT);
+    set_int(builder, "SM_HOST_COUNT", (int)job->hosts.count);
+    set_int(builder, "SM_CURRENT_HOST_RANK", job->host_index);
+    set(builder, "SM_SOURCE_DIR", job->paths.code);
+    set(builder, "SM_ENTRY_SCRIPT",
+        script && pl_python_json_kind(script) == PL_PYTHON_JSON_STRING ? pl_python_json_text(script) : "");
     if (pl_python_json_count(drivers->distributed) > 0) {
-        PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
-
-        pl_text_printf(&folder, "%s/distributed_drivers", drivers->directory);
-        PL_TRY(pl_text_check(&folder, builder->reterr));
-        PL_TRY(set(builder, "SM_DISTRIBUTED_DRIVER_DIR", pl_text_string(&folder)));
-        PL_TRY(set_json(builder, "SM_DISTRIBUTED_CONFIG", drivers->distributed));
+        set_path(builder, "SM_DISTRIBUTED_DRIVER_DIR", drivers->directory, "distributed_drivers");
+        set_json(builder, "SM_DISTRIBUTED_CONFIG", drivers->distributed);
     }
-    return add_underscored(builder);
-}
-
-/* Tell the runtime where the platform keeps the job's checkpoints, if this is not the default. */
-static enum pl_status add_checkpoint_dir(struct builder *builder)
-{
-    const struct pl_job *job = builder->job;
-
-    return !job->checkpoint_dir || job->settings.checkpoint_dir
-               ? PL_OK
-               : set(builder, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir);
-}
-
-/* The library in the ranks logs as much as the entry point. `paceline plan` does not print this variable: the toolkit
- * has SM_LOG_LEVEL alone. */
-static enum pl_status add_log(struct builder *builder)
-{
-    const struct pl_job *job = builder->job;
-
-    return !builder->inherited || job->settings.names_log_level || job->own_log_level == PL_LOG_INFO
-               ? PL_OK
-               : pl_environment_set(builder->inherited, "PACELINE_LOG", pl_log_level_text(job->own_log_level),
-                                    builder->reterr);
+    add_underscored(builder);
 }
 
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
                                 struct pl_environment *inherited, struct pl_strv *warnings, struct pl_error *reterr)
 {
-    struct builder builder = {
-        .job = job, .environment = environment, .inherited = inherited, .warnings = warnings, .reterr = reterr};
+    struct builder builder = {.job = job, .environment = environment, .inherited = inherited, .warnings = warnings};
 
-    PL_TRY(add_fixed(&builder));
-    PL_TRY(add_named(&builder));
+    add_fixed(&builder);
+    add_named(&builder);
     if (job->drivers.source) {
-        PL_TRY(add_drivers(&builder));
+        add_drivers(&builder);
     }
-    PL_TRY(set(&builder, "SAGEMAKER_JOB_NAME", job->sagemaker_job_name ? job->sagemaker_job_name : ""));
-    PL_TRY(set(&builder, "CURRENT_HOST", job->current_host));
-    PL_TRY(set(&builder, "SAGEMAKER_REGION", job->region));
-    PL_TRY(add_python_path(&builder));
-    PL_TRY(add_python_unbuffered(&builder));
-    PL_TRY(add_checkpoint_dir(&builder));
-    PL_TRY(add_log(&builder));
-    return add_settings(&builder);
+    set(&builder, "SAGEMAKER_JOB_NAME", job->sagemaker_job_name ? job->sagemaker_job_name : "");
+    set(&builder, "CURRENT_HOST", job->current_host);
+    set(&builder, "SAGEMAKER_REGION", job->region);
+    add_python_path(&builder);
+    if (!pl_environment_get(job->process, "PYTHONUNBUFFERED")) {
+        /* Python buffers its output to a pipe until it has 8 KiB: the log would be empty for hours, and the last lines
+         * of a killed program would be lost. A variable that the user has set stays, even if it is empty. */
+        set(&builder, "PYTHONUNBUFFERED", "1");
+    }
+    if (job->checkpoint_dir && !job->settings.checkpoint_dir) {
+        /* tells the runtime where the platform keeps the job's checkpoints, if this is not the default */
+        set(&builder, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir);
+    }
+    add_settings(&builder);
+    if (inherited && !job->settings.names_log_level && job->own_log_level != PL_LOG_INFO) {
+        /* The library in the ranks logs as much as the entry point. `paceline plan` does not print this variable: the
+         * toolkit has SM_LOG_LEVEL alone. */
+        PL_TRY(pl_environment_set(inherited, "PACELINE_LOG", pl_log_level_text(job->own_log_level), reterr));
+    }
+    return builder.failed ? pl_error_set(reterr, PL_MEMORY, "out of memory making the program's variables")
+                          : pl_strv_check(warnings, reterr);
 }

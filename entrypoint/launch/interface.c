@@ -15,7 +15,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -91,36 +90,37 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
     return first ? first->ifa_name : "lo";
 }
 
-static enum pl_status find(const struct pl_job *job, char **ret_name, struct pl_error *reterr)
+/* Write the interface's name into `name` and return it. */
+static const char *find(const struct pl_job *job, char name[static IF_NAMESIZE])
 {
     struct ifaddrs *list = NULL;
 
     if (if_nametoindex(job->network_interface) != 0 || getifaddrs(&list) != 0) {
-        *ret_name = pl_memory_string(job->network_interface, reterr);
-        return *ret_name ? PL_OK : PL_MEMORY;
+        return job->network_interface;
     }
-    *ret_name = pl_memory_string(choose(job, list), reterr);
+    snprintf(name, IF_NAMESIZE, "%s", choose(job, list));
     freeifaddrs(list);
-    return *ret_name ? PL_OK : PL_MEMORY;
+    return name;
 }
 
-enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
-                                   struct pl_error *reterr)
+const char *pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan)
 {
-    PL_TRY(find(job, ret_name, reterr));
-    if (strcmp(job->network_interface, *ret_name) == 0) {
-        return PL_OK;
+    char name[IF_NAMESIZE];
+    const char *chosen = pl_pool_string(&plan->pool, find(job, name));
+
+    if (strcmp(job->network_interface, chosen) != 0) {
+        pl_strv_printf(&plan->warnings, "there is no network interface '%s' here; '%s' is used", job->network_interface,
+                       chosen);
     }
-    return pl_strv_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used",
-                          job->network_interface, *ret_name);
+    return chosen;
 }
 
 enum pl_status pl_interface_set(const struct pl_job *job, struct pl_environment *environment, struct pl_error *reterr)
 {
     static const char *const names[] = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"};
-    PL_AUTO_FREE char *interface = NULL;
+    char name[IF_NAMESIZE];
+    const char *interface = find(job, name);
 
-    PL_TRY(find(job, &interface, reterr));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
         if (!pl_environment_get(job->process, names[i])) {
             PL_TRY(pl_environment_set(environment, names[i], interface, reterr));
@@ -143,11 +143,11 @@ static const struct sockaddr *first_of(const struct ifaddrs *list, const char *i
 enum pl_status pl_interface_address(const struct pl_job *job, char text[static INET6_ADDRSTRLEN],
                                     struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *interface = NULL;
+    char name[IF_NAMESIZE];
+    const char *interface = find(job, name);
     const struct sockaddr *four, *six;
     struct ifaddrs *list = NULL;
 
-    PL_TRY(find(job, &interface, reterr));
     if (getifaddrs(&list) != 0) {
         return pl_error_errno(reterr, "list the network interfaces");
     }

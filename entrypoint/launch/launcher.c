@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the launchers share: hosts, roles, instance types with EFA. */
+/* What the launchers share: hosts, roles, variables, steps, instance types with EFA. */
 #include "entrypoint/launch/launcher.h"
 
 #include "base/environment.h"
@@ -59,29 +59,31 @@ bool pl_launcher_is_elastic(const struct pl_environment *environment, const stru
 }
 
 /* The master of a distribution also links the hosts outside it. They need not be there at the start. */
-static enum pl_status add_outside_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+static void add_outside_hosts(const struct pl_job *job, struct pl_launch_plan *plan)
 {
     if (!job->settings.link || job->outside_hosts.count == 0 || pl_launcher_is_elastic(job->process, NULL)) {
-        return PL_OK;
+        return;
     }
     if (plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         plan->link = PL_LAUNCH_PLAN_LINK_BESIDE;
     }
-    return pl_strv_add_all(&plan->outside_hosts, &job->outside_hosts, reterr);
+    pl_strv_add_all(&plan->outside_hosts, &job->outside_hosts);
 }
 
-enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
-                                     struct pl_launch_plan *plan, struct pl_error *reterr)
+void pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
+                           struct pl_launch_plan *plan)
 {
     const bool needed = plan->launcher->needs_link;
     const bool linked =
         hosts->count > 1 && (needed || (job->settings.link && !pl_launcher_is_elastic(job->process, NULL)));
 
-    PL_TRY(pl_strv_add_all(&plan->hosts, hosts, reterr));
+    pl_strv_add_all(&plan->hosts, hosts);
     plan->host_index = index;
     plan->role = index == 0 ? PL_LAUNCH_PLAN_MASTER : PL_LAUNCH_PLAN_WORKER;
     plan->link = !linked ? PL_LAUNCH_PLAN_LINK_NONE : needed ? PL_LAUNCH_PLAN_LINK_NEEDED : PL_LAUNCH_PLAN_LINK_BESIDE;
-    return index == 0 ? add_outside_hosts(job, plan, reterr) : PL_OK;
+    if (index == 0) {
+        add_outside_hosts(job, plan);
+    }
 }
 
 void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_text *text)
@@ -92,10 +94,58 @@ void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_tex
                    hosts == 1 ? "" : "s");
 }
 
-enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value,
-                               struct pl_error *reterr)
+void pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value)
 {
-    return pl_environment_set(plan->additions, name, value, reterr);
+    if (pl_environment_set(plan->additions, name, value, NULL) != PL_OK) {
+        plan->pool.failed = true;
+    }
+}
+
+void pl_launcher_set_unless_set(const struct pl_job *job, struct pl_launch_plan *plan, const char *name,
+                                const char *value)
+{
+    if (!pl_environment_get(job->process, name)) {
+        pl_launcher_set(plan, name, value);
+    }
+}
+
+struct pl_strv *pl_launch_plan_add_step(struct pl_launch_plan_steps *steps, const char *what, const char *cwd)
+{
+    struct pl_launch_plan_step *step = &steps->items[steps->count];
+
+    PL_BUG_IF(steps->count == PL_LAUNCH_PLAN_STEPS_MAX);
+    steps->count++;
+    *step = (struct pl_launch_plan_step){.what = pl_pool_string(&steps->pool, what),
+                                         .cwd = cwd ? pl_pool_string(&steps->pool, cwd) : NULL,
+                                         .argv = {.pool = &steps->pool}};
+    return &step->argv;
+}
+
+struct pl_strv *pl_launch_plan_add_look(struct pl_launch_plan_steps *steps, const char *what)
+{
+    struct pl_strv *argv = pl_launch_plan_add_step(steps, what, NULL);
+
+    steps->items[steps->count - 1].only_looks = true;
+    return argv;
+}
+
+void pl_launch_plan_set_for_step(struct pl_launch_plan_steps *steps, const char *name, const char *value)
+{
+    struct pl_environment **additions_at = &steps->items[steps->count - 1].additions;
+
+    if ((!*additions_at && pl_environment_new_empty(additions_at, NULL) != PL_OK) ||
+        pl_environment_set(*additions_at, name, value, NULL) != PL_OK) {
+        steps->pool.failed = true;
+    }
+}
+
+void pl_launch_plan_steps_done(struct pl_launch_plan_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        pl_environment_free(steps->items[i].additions);
+    }
+    steps->count = 0;
+    pl_pool_done(&steps->pool);
 }
 
 enum fabric { FABRIC_EFA = 1, FABRIC_RDMA = 2 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The launchers, one file each, and what they share. launchers.c holds the table. */
+/** The launchers, one file each, and what they share. plan.c holds their table. */
 #ifndef PL_ENTRYPOINT_LAUNCH_LAUNCHER_H
 #define PL_ENTRYPOINT_LAUNCH_LAUNCHER_H
 
@@ -21,14 +21,30 @@
  * `paceline rank`; "off" none. */
 #define PL_LAUNCHER_TAGS_VARIABLE "PACELINE_RANK_TAGS"
 
+/**
+ * A launcher: one file for each, and one table in plan.c. `plan` fills role, hosts, argv and side, and adds to
+ * plan->additions. `describe` appends what runs on how many hosts, for the line that `paceline train` logs at the
+ * start. If it is NULL or appends nothing, each host runs one program.
+ */
+struct pl_launcher {
+    const char *name;
+    unsigned launch; /* the enum pl_job_launch that asks for it; 0: only `matches` tells */
+    bool needs_link; /* the job runs only if its hosts are linked: PL_LAUNCH_PLAN_LINK_NEEDED, else _BESIDE */
+    /* what else must hold; may be NULL */
+    bool (*matches)(const struct pl_job *job);
+    /* fills only role, hosts and link; NULL: the hosts of the distribution, by pl_launcher_use_hosts() */
+    void (*use_hosts)(const struct pl_job *job, struct pl_launch_plan *plan);
+    enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
+    const char *cause; /* in place of `plan`: why a launch that the toolkit has is refused at once */
+    void (*describe)(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text);
+};
+
 extern const struct pl_launcher pl_launcher_sweep;
 extern const struct pl_launcher pl_launcher_mpi;
 extern const struct pl_launcher pl_launcher_native_server;
-extern const struct pl_launcher pl_launcher_smddp;
 extern const struct pl_launcher pl_launcher_torchrun;
 extern const struct pl_launcher pl_launcher_parameter_server;
 extern const struct pl_launcher pl_launcher_multi_worker_mirrored;
-extern const struct pl_launcher pl_launcher_xla;
 extern const struct pl_launcher pl_launcher_direct;
 
 /** Whether this host belongs to the job's distribution groups. */
@@ -39,8 +55,8 @@ bool pl_launcher_includes(const struct pl_job *job);
  * plan->launcher needs. If the launcher does not need a link, the settings or torchrun's own variables can switch it
  * off.
  */
-enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
-                                     struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
+                           struct pl_launch_plan *plan);
 
 /** Append "N ranks on N hosts". */
 void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_text *text);
@@ -51,9 +67,12 @@ void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_tex
  */
 bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words);
 
-/** Set a variable that train adds for the program. */
-enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+/** Set a variable that train adds for the program; that memory is out is noted in plan->pool. */
+void pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value);
+
+/** The same, unless the container has the variable. */
+void pl_launcher_set_unless_set(const struct pl_job *job, struct pl_launch_plan *plan, const char *name,
+                                const char *value);
 
 /** Whether this host has an Elastic Fabric Adapter, or its instance type is in the list of types that have one. */
 bool pl_launcher_has_efa(const struct pl_job *job);
@@ -66,10 +85,9 @@ bool pl_launcher_has_efa_rdma(const char *instance_type);
 
 /**
  * Choose the network interface for traffic between hosts: the configured one if it exists, else the one that leads to
- * the other hosts, with a sentence in plan->warnings. The caller frees `*ret_name`.
+ * the other hosts, with a sentence in plan->warnings. Returns its name, which lives as long as the plan.
  */
-enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+const char *pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan);
 
 /**
  * Set this interface in `environment`, in the variables of NCCL, Gloo and TensorPipe, which otherwise look up the

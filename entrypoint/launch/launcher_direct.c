@@ -8,87 +8,77 @@
 
 #include <stdio.h>
 
-static bool matches(const struct pl_job *job)
-{
-    (void)job;
-    return true;
-}
-
 /* Libraries start one thread per CPU of the machine, but a container with a CPU limit can keep only some of them
  * busy. */
-static enum pl_status limit_threads(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+static void limit_threads(const struct pl_job *job, struct pl_launch_plan *plan)
 {
-    static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
-    int limit = pl_devices_cpu_limit("");
+    const int limit = pl_devices_cpu_limit("");
     char text[16];
 
-    snprintf(text, sizeof(text), "%d", limit);
-    for (size_t i = 0; limit > 0 && limit < job->cpus && i < PL_ARRAY_ITEMS(variables); i++) {
-        if (!pl_environment_get(job->process, variables[i])) {
-            PL_TRY(pl_launcher_set(plan, variables[i], text, reterr));
-        }
+    if (limit > 0 && limit < job->cpus) {
+        snprintf(text, sizeof(text), "%d", limit);
+        pl_launcher_set_unless_set(job, plan, "OMP_NUM_THREADS", text);
+        pl_launcher_set_unless_set(job, plan, "OPENBLAS_NUM_THREADS", text);
     }
-    return PL_OK;
 }
 
 /* A host in no distribution group is outside the launch, and the master of the group links it. */
-static enum pl_status use_outside(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+static void use_outside(const struct pl_job *job, struct pl_launch_plan *plan)
 {
-    PL_AUTO_STRV struct pl_strv pair = PL_STRV_NONE;
+    struct pl_strv pair = {.pool = &plan->pool};
 
-    PL_TRY(pl_strv_add_list(&pair, (const char *const[]){job->master_host, job->current_host, NULL}, reterr));
-    PL_TRY(pl_launcher_use_hosts(job, &pair, 1, plan, reterr));
+    pl_strv_add(&pair, job->master_host, job->current_host);
+    pl_launcher_use_hosts(job, &pair, 1, plan);
     plan->is_outside = plan->link != PL_LAUNCH_PLAN_LINK_NONE;
-    return PL_OK;
 }
 
-static enum pl_status use_alone(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+static void use_alone(const struct pl_job *job, struct pl_launch_plan *plan)
 {
     pl_strv_done(&plan->hosts);
     plan->role = PL_LAUNCH_PLAN_SINGLE;
     plan->host_index = 0;
     plan->link = PL_LAUNCH_PLAN_LINK_NONE;
     plan->is_outside = false;
-    return pl_strv_add(&plan->hosts, job->current_host, reterr);
+    pl_strv_add(&plan->hosts, job->current_host);
 }
 
 /* Without distribution groups all hosts are linked with each other. */
-static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+static void use_hosts(const struct pl_job *job, struct pl_launch_plan *plan)
 {
     const bool is_other = job->drivers.launch == PL_DRIVERS_LAUNCH_OTHER;
+    const bool is_outside = pl_strv_find(&job->outside_hosts, job->current_host) >= 0;
 
-    if (pl_strv_find(&job->outside_hosts, job->current_host) >= 0) {
-        PL_TRY(is_other ? PL_OK : use_outside(job, plan, reterr));
-        return plan->is_outside ? PL_OK : use_alone(job, plan, reterr);
+    if (is_outside && !is_other) {
+        use_outside(job, plan);
     }
-    if (job->hosts.count < 2 || (job->distribution_groups.count > 0 && !is_other)) {
-        return use_alone(job, plan, reterr);
+    if (is_outside || job->hosts.count < 2 || (job->distribution_groups.count > 0 && !is_other)) {
+        if (!plan->is_outside) {
+            use_alone(job, plan);
+        }
+        return;
     }
-    PL_TRY(pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host), plan, reterr));
+    pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host), plan);
     /* somebody else's driver may need sshd and its port for itself */
     plan->link = is_other ? PL_LAUNCH_PLAN_LINK_NONE : plan->link;
-    return PL_OK;
 }
 
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
+    struct pl_program program;
 
-    PL_TRY(use_hosts(job, plan, reterr));
+    use_hosts(job, plan);
     plan->processes = 1;
     plan->needs_no_peers = job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER;
-    PL_TRY(limit_threads(job, plan, reterr));
+    limit_threads(job, plan);
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(pl_program_use(job, &program, plan, reterr));
-    if (!pl_launcher_is_elastic(job->process, &plan->argv)) {
-        return PL_OK;
+    if (pl_launcher_is_elastic(job->process, &plan->argv)) {
+        plan->link = PL_LAUNCH_PLAN_LINK_NONE;
+        if (plan->is_outside) {
+            use_alone(job, plan);
+        }
     }
-    if (plan->is_outside) {
-        return use_alone(job, plan, reterr);
-    }
-    plan->link = PL_LAUNCH_PLAN_LINK_NONE;
     return PL_OK;
 }
 
-const struct pl_launcher pl_launcher_direct = {
-    .name = "direct", .matches = matches, .use_hosts = use_hosts, .plan = make_plan};
+const struct pl_launcher pl_launcher_direct = {.name = "direct", .use_hosts = use_hosts, .plan = make_plan};

@@ -17,25 +17,11 @@ static bool matches(const struct pl_job *job)
     return !job->is_check && job->settings.sweep;
 }
 
-/* Add the words `paceline-sweep OPTION PACELINE -- COMMAND...`. */
-static enum pl_status add_words(const struct pl_job *job, const char *option, struct pl_strv *words,
-                                struct pl_error *reterr)
-{
-    PL_AUTO_FREE char *companion = NULL;
-
-    PL_TRY(pl_companion_find(job->self_path, "paceline-sweep", &companion, reterr));
-    PL_TRY(pl_strv_add_list(words, (const char *const[]){companion, option, job->self_path, "--", NULL}, reterr));
-    return pl_strv_add_all(words, &job->command, reterr);
-}
-
 /* A stream can be read only once, so each trial would get only a part of it. */
 static enum pl_status check_channels(const struct pl_job *job, struct pl_error *reterr)
 {
-    for (const struct pl_python_json *channel = pl_python_json_first(job->input_data); channel;
-         channel = pl_python_json_next(channel)) {
-        const struct pl_python_json *mode = pl_python_json_kind(channel) == PL_PYTHON_JSON_OBJECT
-                                                ? pl_python_json_member(channel, "TrainingInputMode")
-                                                : NULL;
+    PL_PYTHON_JSON_EACH(channel, job->input_data) {
+        const struct pl_python_json *mode = pl_python_json_member(channel, "TrainingInputMode");
 
         if (mode && pl_python_json_kind(mode) == PL_PYTHON_JSON_STRING &&
             strcasecmp(pl_python_json_text(mode), "Pipe") == 0) {
@@ -48,30 +34,40 @@ static enum pl_status check_channels(const struct pl_job *job, struct pl_error *
     return PL_OK;
 }
 
-static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+static void use_hosts(const struct pl_job *job, struct pl_launch_plan *plan)
 {
-    return job->hosts.count > 1 ? pl_launcher_use_hosts(job, &job->hosts, job->host_index, plan, reterr)
-                                : pl_strv_add(&plan->hosts, job->current_host, reterr);
+    if (job->hosts.count > 1) {
+        pl_launcher_use_hosts(job, &job->hosts, job->host_index, plan);
+    } else {
+        pl_strv_add(&plan->hosts, job->current_host);
+    }
+}
+
+/* Add the words `paceline-sweep OPTION PACELINE -- COMMAND...`. */
+static void add_words(const struct pl_job *job, const char *companion, const char *option, struct pl_strv *words)
+{
+    pl_strv_add(words, companion, option, job->self_path, "--");
+    pl_strv_add_all(words, &job->command);
 }
 
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
-    struct pl_strv *look = NULL;
+    PL_AUTO_FREE char *companion = NULL;
+    struct pl_program program;
 
     PL_TRY(check_channels(job, reterr));
-    PL_TRY(use_hosts(job, plan, reterr));
+    use_hosts(job, plan);
     plan->processes = 1;
     plan->runs_jobs = true;
     pl_environment_free(plan->additions);
     plan->additions = NULL;
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
-    PL_TRY(pl_steps_add_look(&plan->steps, "looking at the sweep", &look, reterr));
-    PL_TRY(add_words(job, "--look", look, reterr));
-    PL_TRY(add_words(job, "--describe", &plan->show, reterr));
+    PL_TRY(pl_companion_find(job->self_path, "paceline-sweep", &companion, reterr));
+    add_words(job, companion, "--look", pl_launch_plan_add_look(&plan->steps, "looking at the sweep"));
+    add_words(job, companion, "--describe", &plan->show);
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     if (plan->role != PL_LAUNCH_PLAN_WORKER) {
-        PL_TRY(add_words(job, "--run", &plan->argv, reterr));
+        add_words(job, companion, "--run", &plan->argv);
         plan->program_words = 1;
     }
     return PL_OK;

@@ -11,7 +11,6 @@
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/needs.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { TRAINING_PORT = 2222, SERVER_PORT = 2223, MIRRORED_PORT = 8890 };
@@ -56,82 +55,70 @@ static void append_server_cluster(const struct pl_strv *hosts, const char *first
     }
 }
 
-/* Set the TF_CONFIG of a task. `first` is the type of the task that the first host's program is. */
-static enum pl_status set_config(const struct pl_strv *hosts, const char *first, int index, const char *type,
-                                 struct pl_environment *environment, struct pl_error *reterr)
+/* Returns the TF_CONFIG of a task. `first` is the type of the task that the first host's program is. */
+static const char *make_config(struct pl_launch_plan *plan, const char *first, int index, const char *type)
 {
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
 
-    append_server_cluster(hosts, first, &config);
+    append_server_cluster(&plan->hosts, first, &config);
     append_task(index, type, &config);
-    PL_TRY(pl_text_check(&config, reterr));
-    return pl_environment_set(environment, "TF_CONFIG", pl_text_string(&config), reterr);
+    return pl_pool_text(&plan->pool, &config);
 }
 
 static bool matches_server(const struct pl_job *job)
 {
-    return job->switches.parameter_server && job->hosts.count > 1 && job->distribution_hosts.count > 1 &&
-           pl_launcher_includes(job);
-}
-
-static enum pl_status fill_server(const struct pl_program *program, const char *first, int index,
-                                  const struct pl_launch_plan *plan, struct pl_sidecar *side, struct pl_error *reterr)
-{
-    if (!program->python) {
-        return pl_error_set(reterr, PL_NOT_FOUND,
-                            "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's and "
-                            "needs Python, but PATH has no Python");
-    }
-    PL_TRY(pl_strv_add_list(&side->argv, (const char *const[]){program->python, "-c", server_program, NULL}, reterr));
-    PL_TRY(pl_environment_new_copy(plan->environment, &side->environment, reterr));
-    PL_TRY(pl_environment_add(side->environment, plan->additions, reterr));
-    PL_TRY(set_config(&plan->hosts, first, index, side->name, side->environment, reterr));
-    /* A parameter server only stores variables and sends them on; the GPUs belong to the program or to the worker's
-     * server. */
-    return side->is_worker ? PL_OK : pl_environment_set(side->environment, "CUDA_VISIBLE_DEVICES", "", reterr);
+    return job->hosts.count > 1 && job->distribution_hosts.count > 1;
 }
 
 static enum pl_status add_server(const struct pl_program *program, const char *first, int index, bool is_worker,
                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
+    struct pl_sidecar *side = pl_pool_new(&plan->pool, 1, sizeof(*side));
     struct pl_sidecar **end = &plan->side;
-    struct pl_sidecar *side = pl_memory_new(1, sizeof(*side), reterr);
 
-    if (!side) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_pool_check(&plan->pool, reterr));
+    *side =
+        (struct pl_sidecar){.name = is_worker ? "worker" : "ps", .is_worker = is_worker, .argv = {.pool = &plan->pool}};
     while (*end) {
         end = &(*end)->next;
     }
     *end = side;
-    side->name = is_worker ? "worker" : "ps";
-    side->is_worker = is_worker;
-    return fill_server(program, first, index, plan, side, reterr);
+    if (!program->python) {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's and "
+                            "needs Python, but PATH has no Python");
+    }
+    pl_strv_add(&side->argv, program->python, "-c", server_program);
+    PL_TRY(pl_environment_new_copy(plan->environment, &side->environment, reterr));
+    PL_TRY(pl_environment_add(side->environment, plan->additions, reterr));
+    PL_TRY(pl_environment_set(side->environment, "TF_CONFIG", make_config(plan, first, index, side->name), reterr));
+    /* A parameter server only stores variables and sends them on; the GPUs belong to the program or to the worker's
+     * server. */
+    return is_worker ? PL_OK : pl_environment_set(side->environment, "CUDA_VISIBLE_DEVICES", "", reterr);
 }
 
 static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
-    const char *first;
     const bool has_chief = job->settings.tf_chief;
+    const char *first = has_chief ? "chief" : "master";
+    struct pl_program program;
     bool is_master;
 
-    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr));
-    first = has_chief ? "chief" : "master";
+    pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan);
     is_master = plan->host_index == 0;
     plan->processes = has_chief ? 1 : (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(add_server(&program, first, plan->host_index, false, plan, reterr));
-    PL_TRY(pl_needs_module(&program, "tensorflow",
-                           "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's, and "
-                           "tensorflow is not in this image: build it with TensorFlow, or name tensorflow in "
-                           "requirements.txt",
-                           plan, reterr));
+    pl_needs_module(&program, "tensorflow",
+                    "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's, and "
+                    "tensorflow is not in this image: build it with TensorFlow, or name tensorflow in "
+                    "requirements.txt",
+                    plan);
     if (has_chief && !is_master) {
         return add_server(&program, first, plan->host_index - 1, true, plan, reterr);
     }
-    PL_TRY(set_config(&plan->hosts, first, is_master ? 0 : plan->host_index - 1, is_master ? first : "worker",
-                      plan->additions, reterr));
+    pl_launcher_set(plan, "TF_CONFIG",
+                    make_config(plan, first, is_master ? 0 : plan->host_index - 1, is_master ? first : "worker"));
     return pl_program_use(job, &program, plan, reterr);
 }
 
@@ -142,31 +129,26 @@ static void describe_server(const struct pl_job *job, const struct pl_launch_pla
     }
 }
 
-static bool matches_mirrored(const struct pl_job *job)
-{
-    return job->switches.multi_worker_mirrored && pl_launcher_includes(job);
-}
-
 static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
+    struct pl_program program;
 
-    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr));
+    pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan);
     plan->processes = (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     pl_text_append(&config, "{\"cluster\": {");
     append_addresses(&plan->hosts, "worker", 0, plan->hosts.count, MIRRORED_PORT, &config);
     append_task(plan->host_index, "worker", &config);
-    PL_TRY(pl_text_check(&config, reterr));
-    PL_TRY(pl_launcher_set(plan, "TF_CONFIG", pl_text_string(&config), reterr));
+    pl_launcher_set(plan, "TF_CONFIG", pl_pool_text(&plan->pool, &config));
     return pl_program_use(job, &program, plan, reterr);
 }
 
 const struct pl_launcher pl_launcher_parameter_server = {.name = "parameter_server",
+                                                         .launch = PL_JOB_PARAMETER_SERVER,
                                                          .needs_link = true,
                                                          .matches = matches_server,
                                                          .plan = plan_server,
                                                          .describe = describe_server};
 const struct pl_launcher pl_launcher_multi_worker_mirrored = {
-    .name = "multi_worker_mirrored", .matches = matches_mirrored, .plan = plan_mirrored};
+    .name = "multi_worker_mirrored", .launch = PL_JOB_MULTI_WORKER_MIRRORED, .plan = plan_mirrored};

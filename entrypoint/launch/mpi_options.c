@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names of mpirun's options in Open MPI 4 and 5, and the user's own options. */
+/* The words of mpirun: its host list and number of processes, the names of its options in Open MPI 4 and 5, and the
+ * user's own options. */
 #include "entrypoint/launch/mpi_options.h"
 
 #include "base/environment.h"
@@ -95,8 +96,7 @@ static bool is_left_out(const char *const *option, const char *interface, const 
     return false;
 }
 
-enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_strv *custom,
-                                        struct pl_strv *words, struct pl_error *reterr)
+void pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_strv *custom, struct pl_strv *words)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(fixed); i++) {
         const char *const *option = major >= 5 ? fixed[i].v5 : fixed[i].v4;
@@ -105,10 +105,9 @@ enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const 
             continue;
         }
         for (size_t word = 0; word < 3 && option[word]; word++) {
-            PL_TRY(pl_strv_add(words, strcmp(option[word], "%IF") == 0 ? interface : option[word], reterr));
+            pl_strv_add(words, strcmp(option[word], "%IF") == 0 ? interface : option[word]);
         }
     }
-    return PL_OK;
 }
 
 /* Remove an option of Open MPI 4, or of 5, where it has two words. The user's own come after the first -x. */
@@ -185,7 +184,7 @@ enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, 
 
         if (!level) {
             custom->oversubscribe = custom->oversubscribe || is_oversubscribe(word);
-            PL_TRY(pl_strv_add(&custom->words, word, reterr));
+            pl_strv_add(&custom->words, word);
             continue;
         }
         if (*level == '\0' && !strchr(word, '=')) {
@@ -195,8 +194,7 @@ enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, 
             }
             level = all->items[++i];
         }
-        PL_TRY(pl_strv_add(&custom->taken, level, reterr));
-        custom->nccl_debug = custom->taken.items[custom->taken.count - 1];
+        custom->nccl_debug = pl_pool_string(custom->words.pool, level);
     }
     custom->processes = processes_of(&custom->words);
     if (custom->words.count > 0 && strcmp(custom->words.items[custom->words.count - 1], "-x") == 0) {
@@ -211,7 +209,7 @@ enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, 
 enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_custom *custom, struct pl_error *reterr)
 {
     static const char name[] = "sagemaker_mpi_custom_mpi_options";
-    PL_AUTO_STRV struct pl_strv all = PL_STRV_NONE;
+    struct pl_strv all = {.pool = custom->words.pool};
 
     PL_TRY(pl_strv_split(text, name, &all, reterr));
     return pl_mpi_options_sort(&all, name, custom, reterr);
@@ -223,20 +221,16 @@ static bool is_separator(const char *word)
     return strcmp(word + strspn(word, "\\"), ":") == 0;
 }
 
-enum pl_status pl_mpi_options_guard(struct pl_strv *words, size_t first, struct pl_error *reterr)
+void pl_mpi_options_guard(struct pl_strv *words, size_t first)
 {
     for (size_t i = first; i < words->count; i++) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-        char *guarded = NULL;
 
         if (is_separator(words->items[i])) {
             pl_text_printf(&text, "\\%s", words->items[i]);
-            PL_TRY(pl_text_take(&text, &guarded, reterr));
-            free(words->items[i]);
-            words->items[i] = guarded;
+            pl_strv_set(words, i, pl_text_string(&text));
         }
     }
-    return PL_OK;
 }
 
 const char *pl_mpi_options_unguard(const char *word)
@@ -271,8 +265,95 @@ void pl_mpi_options_remove_mapping(struct pl_mpi_options_custom *custom)
     custom->processes = -1;
 }
 
-void pl_mpi_options_custom_done(struct pl_mpi_options_custom *custom)
+/* the places of LIST and NUMBER in `mpirun --host LIST -np NUMBER` */
+enum { LIST_WORD = 2, NUMBER_WORD = 4 };
+
+static int slots_of(const struct pl_job *job, const struct pl_launch_plan *plan, size_t host)
 {
-    pl_strv_done(&custom->words);
-    pl_strv_done(&custom->taken);
+    return plan->slots[host] > 0 ? plan->slots[host] : job->devices;
+}
+
+bool pl_mpi_hosts_wait(const struct pl_launch_plan *plan)
+{
+    for (size_t i = 0; plan->slots && i < plan->hosts.count; i++) {
+        if (plan->slots[i] == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Print algo-1:2,algo-2:4, or only the names if each host has one slot. */
+static void print_list(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *list)
+{
+    bool single = true;
+
+    for (size_t i = 0; i < plan->hosts.count; i++) {
+        single = single && slots_of(job, plan, i) == 1;
+    }
+    for (size_t i = 0; i < plan->hosts.count; i++) {
+        pl_text_printf(list, "%s%s", i == 0 ? "" : ",", plan->hosts.items[i]);
+        if (!single) {
+            pl_text_printf(list, ":%d", slots_of(job, plan, i));
+        }
+    }
+}
+
+/* Set plan->processes and check that they fit. If there were more ranks than slots, mpirun would fail much later, with
+ * a less clear message. */
+static enum pl_status count(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text each = PL_TEXT_NONE;
+    int64_t slots = 0;
+
+    for (size_t i = 0; i < plan->hosts.count; i++) {
+        slots += slots_of(job, plan, i);
+    }
+    if (slots > PL_JOB_PROCESSES_MAX) {
+        return pl_error_set(reterr, PL_LIMIT, "%lld processes on %zu hosts: expected at most %d processes",
+                            (long long)slots, plan->hosts.count, PL_JOB_PROCESSES_MAX);
+    }
+    plan->processes = job->named_processes > 0 ? job->named_processes : (int)slots;
+    if (plan->processes <= slots || plan->oversubscribes || pl_mpi_hosts_wait(plan)) {
+        return PL_OK;
+    }
+    if (slots == (int64_t)plan->slots[0] * (int64_t)plan->hosts.count) {
+        pl_text_printf(&each, "%zu hosts with %d each make %lld", plan->hosts.count, plan->slots[0], (long long)slots);
+    } else {
+        pl_text_printf(&each, "%zu hosts have room for %lld", plan->hosts.count, (long long)slots);
+    }
+    return pl_error_set(reterr, PL_INVALID,
+                        "%d processes do not fit: %s; raise sagemaker_mpi_num_of_processes_per_host, or put "
+                        "--oversubscribe into sagemaker_mpi_custom_mpi_options",
+                        plan->processes, pl_text_string(&each));
+}
+
+enum pl_status pl_mpi_hosts_add(const struct pl_job *job, bool oversubscribe, struct pl_launch_plan *plan,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+
+    plan->oversubscribes = oversubscribe;
+    plan->slots = pl_pool_new(&plan->pool, plan->hosts.count, sizeof(*plan->slots));
+    PL_TRY(pl_pool_check(&plan->pool, reterr));
+    memcpy(plan->slots, job->host_processes, plan->hosts.count * sizeof(*plan->slots));
+    PL_TRY(count(job, plan, reterr));
+    print_list(job, plan, &list);
+    pl_strv_add(&plan->argv, "mpirun", "--host");
+    pl_strv_add_text(&plan->argv, &list);
+    pl_strv_add(&plan->argv, "-np");
+    pl_strv_printf(&plan->argv, "%d", plan->processes);
+    return PL_OK;
+}
+
+enum pl_status pl_mpi_hosts_apply(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+
+    PL_TRY(count(job, plan, reterr));
+    print_list(job, plan, &list);
+    PL_TRY(pl_text_check(&list, reterr));
+    pl_strv_set(&plan->argv, LIST_WORD, pl_text_string(&list));
+    pl_strv_set(&plan->argv, NUMBER_WORD, pl_pool_printf(&plan->pool, "%d", plan->processes));
+    return pl_pool_check(&plan->pool, reterr);
 }

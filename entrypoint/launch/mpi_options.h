@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** mpirun's options: their names in Open MPI 4 and 5, and the options that the user adds. */
+/**
+ * mpirun's words: the host list and the number of processes, the options' names in Open MPI 4 and 5, and the options
+ * that the user adds.
+ *
+ * Test  tests/unit/entrypoint/launch/test_plan.c, tests/unit/entrypoint/launch/test_groups.c,
+ *       tests/integration/groups.sh
+ */
 #ifndef PL_ENTRYPOINT_LAUNCH_MPI_OPTIONS_H
 #define PL_ENTRYPOINT_LAUNCH_MPI_OPTIONS_H
 
-#include "entrypoint/job/job.h"
-#include "entrypoint/job/strv.h"
+#include "entrypoint/launch/plan.h"
 
 /**
  * Get the major version of the mpirun that the job would use, 4 or 5: from PACELINE_MPI_VERSION, else from the daemon
@@ -17,8 +22,7 @@ enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, st
  * `major`. Options that Open MPI 5 would refuse are left out: an option that the user gives too, in `custom`, and the
  * loopback interface for its daemons.
  */
-enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_strv *custom,
-                                        struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_strv *custom, struct pl_strv *words);
 
 /**
  * Remove the one of these options that prints the map of the job, or the one that tags each line with its rank. The
@@ -28,11 +32,10 @@ void pl_mpi_options_remove_map(struct pl_strv *argv);
 void pl_mpi_options_remove_tags(struct pl_strv *argv);
 
 struct pl_mpi_options_custom {
-    const char *nccl_debug; /* a string of `taken`, or "INFO" */
+    const char *nccl_debug; /* a level of NCCL's log */
     bool oversubscribe;     /* some option allows more processes than slots */
     long processes;         /* the number after the last -np, -n or -c; -1 if there is none */
-    struct pl_strv words;   /* as the user gave them, without --NCCL_DEBUG */
-    struct pl_strv taken;   /* owns nccl_debug */
+    struct pl_strv words;   /* as the user gave them, without --NCCL_DEBUG; the caller sets its pool */
 };
 
 /**
@@ -55,9 +58,25 @@ void pl_mpi_options_remove_mapping(struct pl_mpi_options_custom *custom);
  * `first` on, put a backslash in front of such words, and in front of words that are backslashes and a last ":".
  * pl_mpi_options_unguard() returns the original word.
  */
-enum pl_status pl_mpi_options_guard(struct pl_strv *words, size_t first, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_mpi_options_guard(struct pl_strv *words, size_t first);
 const char *pl_mpi_options_unguard(const char *word);
 
-void pl_mpi_options_custom_done(struct pl_mpi_options_custom *custom);
+/**
+ * Begin plan->argv with mpirun, its hosts and its number of processes. If only a host itself knows how many processes
+ * it runs, the plan assumes this host's number of devices. `oversubscribe` allows more processes than there is room
+ * for; otherwise this is PL_INVALID, unless the number of a host is not known yet.
+ */
+enum pl_status pl_mpi_hosts_add(const struct pl_job *job, bool oversubscribe, struct pl_launch_plan *plan,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether a host of the plan must still report how many processes it gets. */
+bool pl_mpi_hosts_wait(const struct pl_launch_plan *plan);
+
+/**
+ * All hosts have reported their numbers, which are in plan->slots: put them into plan->argv. Errors as
+ * pl_mpi_hosts_add().
+ */
+enum pl_status pl_mpi_hosts_apply(const struct pl_job *job, struct pl_launch_plan *plan,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -5,7 +5,6 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "entrypoint/launch/steps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,16 +14,15 @@
 enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *program, const char *name,
                              const char *remedy, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *path = NULL;
-
-    if (pl_file_find_program(name, pl_environment_get(job->process, "PATH"), &path, NULL) == PL_OK) {
+    if (pl_job_has_program(job, name)) {
         return PL_OK;
     }
     if (program->may_install) {
-        return pl_strv_printf(&plan->warnings, reterr,
-                              "%s starts the job's program and is not on PATH: the packages that pip installs for the "
-                              "code must contain it",
-                              name);
+        pl_strv_printf(&plan->warnings,
+                       "%s starts the job's program and is not on PATH: the packages that pip installs for the code "
+                       "must contain it",
+                       name);
+        return PL_OK;
     }
     return pl_error_set(reterr, PL_NOT_FOUND, "%s starts the job's program and is not on PATH in this image: %s", name,
                         remedy);
@@ -76,7 +74,7 @@ static const char *broken_torchrun(const char *path)
         return NULL;
     }
     text[bytes] = '\0';
-    for (size_t i = 0; i < sizeof(broken_torchruns) / sizeof(broken_torchruns[0]); i++) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(broken_torchruns); i++) {
         const struct broken_torchrun *broken = &broken_torchruns[i];
 
         if (strncmp(text, "#!", 2) == 0 && strstr(text, broken->python) && strstr(text, broken->torch)) {
@@ -100,8 +98,11 @@ enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_progr
         !(why = broken_torchrun(path))) {
         return PL_OK;
     }
-    return program->may_install ? pl_strv_printf(&plan->warnings, reterr, format, path, why)
-                                : pl_error_set(reterr, PL_UNSUPPORTED, format, path, why);
+    if (!program->may_install) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, format, path, why);
+    }
+    pl_strv_printf(&plan->warnings, format, path, why);
+    return PL_OK;
 }
 
 enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_error *reterr)
@@ -122,16 +123,12 @@ enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_pl
                         is_master ? "ssh" : "sshd", is_master ? "client" : "server");
 }
 
-enum pl_status pl_needs_module(const struct pl_program *program, const char *module, const char *sentence,
-                               struct pl_launch_plan *plan, struct pl_error *reterr)
+void pl_needs_module(const struct pl_program *program, const char *module, const char *sentence,
+                     struct pl_launch_plan *plan)
 {
     static const char code[] = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None and "
                                "sys.argv[2])";
-    PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE;
-    struct pl_strv *argv = NULL;
+    const char *what = pl_pool_printf(&plan->pool, "looking for %s", module);
 
-    pl_text_printf(&what, "looking for %s", module);
-    PL_TRY(pl_text_check(&what, reterr));
-    PL_TRY(pl_steps_add_look(&plan->steps, pl_text_string(&what), &argv, reterr));
-    return pl_strv_add_list(argv, (const char *const[]){program->python, "-c", code, module, sentence, NULL}, reterr);
+    pl_strv_add(pl_launch_plan_add_look(&plan->steps, what), program->python, "-c", code, module, sentence);
 }

@@ -40,14 +40,13 @@ enum pl_status pl_needs_keys_missing(const char *path, struct pl_error *reterr);
 
 /**
  * If the plan needs the link between the hosts: check for ssh on the master, for sshd on the others, and for keys or a
- * secret. Errors:
- * PL_NOT_FOUND.
+ * secret. Errors: PL_NOT_FOUND.
  */
 enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Add a step that asks Python whether it has `module`. If not, the step ends with the message `sentence`. */
-enum pl_status pl_needs_module(const struct pl_program *program, const char *module, const char *sentence,
-                               struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_needs_module(const struct pl_program *program, const char *module, const char *sentence,
+                     struct pl_launch_plan *plan);
 
 #endif

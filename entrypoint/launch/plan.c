@@ -6,6 +6,7 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "entrypoint/job/hosts.h"
 #include "entrypoint/job/hyperparameters.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/job/variables.h"
@@ -15,11 +16,52 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+
+/* Distributions that the toolkit starts and Paceline does not. */
+static const struct pl_launcher smddp = {
+    .name = "smddp",
+    .launch = PL_JOB_SMDDP,
+    .cause = "SageMaker's distributed data parallel library (smddp) is not supported: use "
+             "distribution={\"torch_distributed\": {\"enabled\": True}} and init_process_group(\"nccl\") in place of "
+             "\"smddp\"; for a program with Horovod distribution={\"mpi\": {\"enabled\": True}}"};
+static const struct pl_launcher xla = {
+    .name = "xla",
+    .launch = PL_JOB_XLA,
+    .cause = "PyTorch/XLA workers (Training Compiler) are not supported, use MPI: distribution={\"mpi\": {\"enabled\": "
+             "True}}"};
+
+/* A job gets the first launcher that matches. The last matches every job. */
+static const struct pl_launcher *const launchers[] = {
+    &pl_launcher_sweep,
+    &pl_launcher_mpi,
+    &pl_launcher_native_server,
+    &smddp,
+    &pl_launcher_torchrun,
+    &pl_launcher_parameter_server,
+    &pl_launcher_multi_worker_mirrored,
+    &xla,
+    &pl_launcher_direct,
+};
+
+static bool matches(const struct pl_launcher *launcher, const struct pl_job *job)
+{
+    return (!launcher->launch || ((launcher->launch & job->launches) && pl_launcher_includes(job))) &&
+           (!launcher->matches || launcher->matches(job));
+}
+
+static const struct pl_launcher *choose(const struct pl_job *job)
+{
+    size_t at = 0;
+
+    while (!matches(launchers[at], job)) {
+        at++;
+    }
+    return launchers[at];
+}
 
 /* Returns where intermediate output goes, or NULL if it is not asked for. */
 static const char *intermediate_uri(const struct pl_job *job)
@@ -47,21 +89,6 @@ static bool is_mount(const char *path)
     return statx(AT_FDCWD, path, 0, 0, &info) == 0 && (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-/* Add the options by which paceline-sync encrypts its uploads as the job wants. */
-static enum pl_status add_encryption(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
-{
-    const struct pl_job_settings *settings = &job->settings;
-
-    if (settings->sse) {
-        PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){"--sse", settings->sse, NULL}, reterr));
-    }
-    if (settings->sse_kms_key_id) {
-        PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){"--sse-kms-key-id", settings->sse_kms_key_id, NULL},
-                                reterr));
-    }
-    return settings->bucket_key_enabled ? pl_strv_add(&plan->sync, "--bucket-key-enabled", reterr) : PL_OK;
-}
-
 /* Check the address, unless the platform has made the directory: then the platform knows the address. */
 static enum pl_status check_uri(const struct pl_job *job, const char *uri, struct pl_error *reterr)
 {
@@ -84,117 +111,124 @@ static enum pl_status check_uri(const struct pl_job *job, const char *uri, struc
 /* Plan `paceline-sync DIRECTORY URI/JOB/output/intermediate`; SageMaker's toolkit gives the folders these names. */
 static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
+    const struct pl_job_settings *settings = &job->settings;
     const char *uri = intermediate_uri(job);
     const char *name = pl_environment_get_or(job->process, "TRAINING_JOB_NAME", "");
     PL_AUTO_FREE char *companion = NULL;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    char seconds[32];
 
     if (!uri) {
         return PL_OK;
     }
     PL_TRY(check_uri(job, uri, reterr));
-    if (strncmp(uri, "s3://", 5) != 0) {
+    if (strncmp(uri, "s3://", 5) != 0 || (has_intermediate(job) && is_mount(job->paths.output_intermediate))) {
         return PL_OK;
     }
     if (has_intermediate(job)) {
-        if (is_mount(job->paths.output_intermediate)) {
-            return PL_OK;
-        }
-        return pl_strv_printf(&plan->warnings, reterr,
-                              "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if "
-                              "an earlier run left it",
-                              job->paths.output_intermediate);
+        pl_strv_printf(&plan->warnings,
+                       "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if an "
+                       "earlier run left it",
+                       job->paths.output_intermediate);
+        return PL_OK;
     }
     if (pl_companion_find(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
-        return pl_strv_printf(
-            &plan->warnings, reterr,
-            "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
-            job->paths.output_intermediate);
+        pl_strv_printf(&plan->warnings,
+                       "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in "
+                       "%s",
+                       job->paths.output_intermediate);
+        return PL_OK;
     }
-    pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name,
+    pl_strv_add(&plan->sync, companion, "--finish");
+    pl_strv_printf(&plan->sync, "%.10g", (double)settings->intermediate_ns / (double)PL_NS_PER_S);
+    if (settings->sse) {
+        pl_strv_add(&plan->sync, "--sse", settings->sse);
+    }
+    if (settings->sse_kms_key_id) {
+        pl_strv_add(&plan->sync, "--sse-kms-key-id", settings->sse_kms_key_id);
+    }
+    if (settings->bucket_key_enabled) {
+        pl_strv_add(&plan->sync, "--bucket-key-enabled");
+    }
+    pl_strv_add(&plan->sync, job->paths.output_intermediate);
+    pl_strv_printf(&plan->sync, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name,
                    *name != '\0' ? "/" : "");
-    PL_TRY(pl_text_check(&text, reterr));
-    snprintf(seconds, sizeof(seconds), "%.10g", (double)job->settings.intermediate_ns / (double)PL_NS_PER_S);
-    PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){companion, "--finish", seconds, NULL}, reterr));
-    PL_TRY(add_encryption(job, plan, reterr));
-    return pl_strv_add_list(&plan->sync,
-                            (const char *const[]){job->paths.output_intermediate, pl_text_string(&text), NULL}, reterr);
+    return PL_OK;
 }
 
 /* A group that does not exist leaves the host outside every distribution: with a misspelt name each host would train by
  * itself and succeed. */
-static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_launch_plan *plan,
-                                             struct pl_error *reterr)
+static void warn_of_unknown_groups(const struct pl_job *job, struct pl_launch_plan *plan)
 {
     for (size_t i = 0; i < job->distribution_groups.count; i++) {
         const char *name = job->distribution_groups.items[i];
-        const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
         bool found = strcmp(name, job->group_name) == 0;
 
-        for (; group && !found; group = pl_python_json_next(group)) {
-            found = strcmp(name, pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) == 0;
+        PL_PYTHON_JSON_EACH(group, job->groups) {
+            found = found || strcmp(name, pl_hosts_group_name(group)) == 0;
         }
         if (!found) {
-            PL_TRY(pl_strv_printf(&plan->warnings, reterr,
-                                  "sagemaker_distribution_instance_groups names '%s', and the job has no such group: "
-                                  "expected names of instance_groups in "
-                                  "resourceconfig.json",
-                                  name));
+            pl_strv_printf(&plan->warnings,
+                           "sagemaker_distribution_instance_groups names '%s', and the job has no such group: "
+                           "expected names of instance_groups in resourceconfig.json",
+                           name);
         }
     }
-    return PL_OK;
 }
 
-/* A program that expects a chief would look for a cluster that is not described to it. */
-static enum pl_status warn_of_unused_chief(const struct pl_job *job, struct pl_launch_plan *plan,
-                                           struct pl_error *reterr)
+static enum pl_status fill(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    if (!job->settings.tf_chief || plan->side || job->distribution_index < 0) {
-        return PL_OK;
-    }
-    return pl_strv_printf(&plan->warnings, reterr,
-                          "PACELINE_TF_CHIEF has no effect here: it is for sagemaker_parameter_server_enabled on "
-                          "several hosts");
-}
-
-static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_launch_plan *plan,
-                           struct pl_error *reterr)
-{
-    plan->launcher = launcher;
-    plan->cwd = pl_memory_string(job->paths.code, reterr);
-    PL_TRY(plan->cwd ? PL_OK : PL_MEMORY);
-    PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
-    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
+    plan->cwd = pl_pool_string(&plan->pool, job->paths.code);
     PL_TRY(pl_variables_add(job, plan->additions, plan->environment, &plan->warnings, reterr));
     plan->needs_names = job->hosts.count > 1 &&
                         strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
-    PL_TRY(pl_strv_add_all(&plan->warnings, &job->conflicts, reterr));
-    PL_TRY(warn_of_unknown_groups(job, plan, reterr));
+    pl_strv_add_all(&plan->warnings, &job->conflicts);
+    warn_of_unknown_groups(job, plan);
     PL_TRY(pl_interface_set(job, plan->additions, reterr));
-    PL_TRY(launcher->plan(job, plan, reterr));
+    if (plan->launcher->cause) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "%s", plan->launcher->cause);
+    }
+    PL_TRY(plan->launcher->plan(job, plan, reterr));
     PL_TRY(pl_needs_link(job, plan, reterr));
-    PL_TRY(warn_of_unused_chief(job, plan, reterr));
+    if (job->settings.tf_chief && !plan->side && job->distribution_index >= 0) {
+        /* A program that expects a chief would look for a cluster that is not described to it. */
+        pl_strv_add(&plan->warnings,
+                    "PACELINE_TF_CHIEF has no effect here: it is for sagemaker_parameter_server_enabled "
+                    "on several hosts");
+    }
     PL_TRY(plan_sync(job, plan, reterr));
-    PL_TRY(pl_hyperparameters_check(job->framework, &plan->warnings, reterr));
-    PL_TRY(pl_settings_check(job->process, &job->setting_values, &plan->warnings, reterr));
-    return pl_environment_add(plan->environment, plan->additions, reterr);
+    pl_hyperparameters_check(job->framework, &plan->warnings);
+    PL_TRY(pl_settings_check(job->process, job->setting_values, &plan->warnings, reterr));
+    PL_TRY(pl_environment_add(plan->environment, plan->additions, reterr));
+    PL_TRY(pl_pool_check(&plan->steps.pool, reterr));
+    PL_TRY(pl_pool_check(&plan->probes.pool, reterr));
+    return pl_pool_check(&plan->pool, reterr);
 }
 
-enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_launcher *launcher,
-                                  struct pl_launch_plan **ret_plan, struct pl_error *reterr)
+/* Make a plan that does nothing yet. */
+static enum pl_status new_empty(const struct pl_job *job, struct pl_launch_plan **ret_plan, struct pl_error *reterr)
 {
-    struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
-    enum pl_status status;
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
 
-    if (!plan) {
-        return PL_MEMORY;
+    PL_TRY(plan ? PL_OK : PL_MEMORY);
+    plan->hosts.pool = plan->outside_hosts.pool = plan->argv.pool = &plan->pool;
+    plan->sync.pool = plan->show.pool = plan->warnings.pool = &plan->pool;
+    plan->launcher = choose(job);
+    PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
+    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
+    *ret_plan = PL_TAKE(plan);
+    return PL_OK;
+}
+
+enum pl_status pl_launch_plan_new(const struct pl_job *job, struct pl_launch_plan **ret_plan, struct pl_error *reterr)
+{
+    struct pl_launch_plan *plan = NULL;
+    enum pl_status status = new_empty(job, &plan, reterr);
+
+    if (status == PL_OK) {
+        status = fill(job, plan, reterr);
     }
-    status = fill(job, launcher, plan, reterr);
-    if (status != PL_OK && plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
-        pl_launch_plan_free(plan);
-        plan = NULL;
-    } else if (status != PL_OK) {
+    if (status != PL_OK && plan && plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+        pl_launch_plan_free_at(&plan);
+    } else if (status != PL_OK && plan) {
         pl_strv_done(&plan->argv);
         pl_strv_done(&plan->show);
         pl_strv_done(&plan->sync);
@@ -203,44 +237,22 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
     return status;
 }
 
-static enum pl_status fill_notify(const struct pl_job *job, const struct pl_launcher *launcher,
-                                  struct pl_launch_plan *plan, struct pl_error *reterr)
+enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_launch_plan **ret_plan,
+                                         struct pl_error *reterr)
 {
-    plan->launcher = launcher;
-    plan->cwd = pl_memory_string(job->paths.base, reterr);
-    PL_TRY(plan->cwd ? PL_OK : PL_MEMORY);
-    PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
-    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
-    if (launcher->use_hosts && !job->is_partial) {
-        return launcher->use_hosts(job, plan, reterr);
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
+
+    PL_TRY(new_empty(job, &plan, reterr));
+    plan->cwd = pl_pool_string(&plan->pool, job->paths.base);
+    if (plan->launcher->use_hosts && !job->is_partial) {
+        plan->launcher->use_hosts(job, plan);
+    } else if (job->distribution_index >= 0) {
+        /* else it is outside the distribution, or its name differs from those in the configuration */
+        pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan);
     }
-    return job->distribution_index <
-                   0 /* the host is outside the distribution, or its name differs from those in the configuration */
-               ? PL_OK
-               : pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr);
-}
-
-enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct pl_launcher *launcher,
-                                         struct pl_launch_plan **ret_plan, struct pl_error *reterr)
-{
-    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
-
-    PL_TRY(plan ? PL_OK : PL_MEMORY);
-    PL_TRY(fill_notify(job, launcher, plan, reterr));
+    PL_TRY(pl_pool_check(&plan->pool, reterr));
     *ret_plan = PL_TAKE(plan);
     return PL_OK;
-}
-
-static void free_sidecars(struct pl_sidecar *side)
-{
-    while (side) {
-        struct pl_sidecar *next = side->next;
-
-        pl_strv_done(&side->argv);
-        pl_environment_free(side->environment);
-        free(side);
-        side = next;
-    }
 }
 
 void pl_launch_plan_free(struct pl_launch_plan *plan)
@@ -248,21 +260,15 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     if (!plan) {
         return;
     }
-    pl_strv_done(&plan->hosts);
-    pl_strv_done(&plan->outside_hosts);
-    free(plan->slots);
-    pl_strv_done(&plan->argv);
-    pl_strv_done(&plan->warnings);
-    pl_strv_done(&plan->sync);
-    pl_steps_done(&plan->steps);
-    pl_steps_done(&plan->probes);
+    pl_launch_plan_steps_done(&plan->steps);
+    pl_launch_plan_steps_done(&plan->probes);
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
-    free_sidecars(plan->side);
-    pl_strv_done(&plan->show);
+    for (const struct pl_sidecar *side = plan->side; side; side = side->next) {
+        pl_environment_free(side->environment);
+    }
     pl_python_json_free(plan->shown);
-    free(plan->cwd);
-    free(plan->chmod_path);
+    pl_pool_done(&plan->pool);
     free(plan);
 }
 

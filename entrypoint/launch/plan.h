@@ -11,7 +11,6 @@
 
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/strv.h"
-#include "entrypoint/launch/steps.h"
 
 enum pl_launch_plan_role {
     PL_LAUNCH_PLAN_SINGLE, /* runs its program; its result depends on no other host */
@@ -38,6 +37,46 @@ enum pl_launch_plan_ranks {
 };
 
 /**
+ * A program that must exit with 0 before the next step starts (unpack, pip). Its last stderr lines go into the failure
+ * file.
+ */
+struct pl_launch_plan_step {
+    const char *what;    /* "installing requirements.txt" */
+    struct pl_strv argv; /* argv[0] is an absolute path, or is searched on PATH */
+    const char *cwd;     /* NULL: the base directory */
+    bool is_probe;       /* a probe: its exit code is an answer and no failure */
+    bool is_long;        /* it may take minutes: its beginning is logged */
+    bool only_looks;     /* it changes nothing: `paceline plan` runs it too, if all steps before it only look */
+
+    struct pl_environment *additions; /* its variables besides those of its phase; may be NULL */
+};
+
+enum { PL_LAUNCH_PLAN_STEPS_MAX = 8 };
+
+/** Steps: programs that run one after the other before the job's own program. Do not copy it. */
+struct pl_launch_plan_steps {
+    struct pl_pool pool;
+    struct pl_launch_plan_step items[PL_LAUNCH_PLAN_STEPS_MAX];
+    size_t count;
+};
+
+/**
+ * Add a step without words; `cwd` may be NULL. Returns its words, which the caller adds. That memory is out is noted in
+ * steps->pool.
+ */
+struct pl_strv *pl_launch_plan_add_step(struct pl_launch_plan_steps *steps, const char *what, const char *cwd);
+
+/** The same for a step in the base directory that only looks. */
+struct pl_strv *pl_launch_plan_add_look(struct pl_launch_plan_steps *steps, const char *what);
+
+/** Set a variable for the step that was added last. */
+void pl_launch_plan_set_for_step(struct pl_launch_plan_steps *steps, const char *name, const char *value);
+
+void pl_launch_plan_steps_done(struct pl_launch_plan_steps *steps);
+
+#define PL_AUTO_STEPS __attribute__((cleanup(pl_launch_plan_steps_done)))
+
+/**
  * A sidecar: a process next to the main one. It is started before the main process and stopped when the job is done. If
  * it ends earlier, the job has failed.
  */
@@ -52,6 +91,7 @@ struct pl_sidecar {
 struct pl_launcher;
 
 struct pl_launch_plan {
+    struct pl_pool pool; /* the memory of its texts and lists */
     enum pl_launch_plan_role role;
     const struct pl_launcher *launcher;
     struct pl_strv hosts; /* the hosts of this launch, the master first; only this host for a single process */
@@ -65,7 +105,7 @@ struct pl_launch_plan {
     int *slots;
     bool oversubscribes; /* more processes than slots are allowed */
 
-    char *cwd;
+    const char *cwd;
     /* empty if only daemons or servers run; mpirun's argv contains SELF rank PROGRAM... -- ARGUMENTS... */
     struct pl_strv argv;
     bool runs_jobs;       /* the program starts jobs, and each of these watches for hangs itself */
@@ -93,7 +133,7 @@ struct pl_launch_plan {
     struct pl_strv show;
     struct pl_python_json *shown; /* that object; NULL if there is none */
     /* file to make executable first; NULL if there is none, or it is executable already */
-    char *chmod_path;
+    const char *chmod_path;
     struct pl_strv warnings; /* sentences to log once */
 };
 
@@ -105,37 +145,22 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * A launcher: one file for each, and one table in launchers.c. `plan` fills role, hosts, argv and side, and adds to
- * plan->additions. `describe` appends what runs on how many hosts, for the line that `paceline train` logs at the
- * start. If it is NULL or appends nothing, each host runs one program.
- */
-struct pl_launcher {
-    const char *name;
-    bool needs_link; /* the job runs only if its hosts are linked: PL_LAUNCH_PLAN_LINK_NEEDED, else _BESIDE */
-    bool (*matches)(const struct pl_job *job);
-    /* fills only role, hosts and link; NULL: the hosts of the distribution, by pl_launcher_use_hosts() */
-    enum pl_status (*use_hosts)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
-    enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
-    void (*describe)(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text);
-};
-
-/**
- * Make the plan by `launcher`, which pl_launchers_choose() returns. Looks at files (whether the program exists, whether
- * it is a script) but changes nothing. If it fails and the job's hosts are to be linked, `*ret_plan` is still set, to a
- * plan that runs nothing, by which the other hosts can be notified. Otherwise a failure sets it to NULL.
+ * Make the plan by the first launcher of the table that matches the job. Looks at files (whether the program exists,
+ * whether it is a script) but changes nothing. If it fails and the job's hosts are to be linked, `*ret_plan` is still
+ * set, to a plan that runs nothing, by which the other hosts can be notified. Otherwise a failure sets it to NULL.
  *
  * Errors  PL_NOT_FOUND (program or interpreter), PL_INVALID (options), PL_UNSUPPORTED (launcher), PL_MEMORY.
  */
-enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_launcher *launcher,
-                                  struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_launch_plan_new(const struct pl_job *job, struct pl_launch_plan **ret_plan,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Make a plan that runs nothing but links the hosts. The job may be one that is not prepared yet, or one from
  * pl_job_new_partial() with the launcher that it would have had. The plan has no link if the job's hosts have none, as
  * far as that is known.
  */
-enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct pl_launcher *launcher,
-                                         struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_launch_plan **ret_plan,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_launch_plan_free(struct pl_launch_plan *plan);
 void pl_launch_plan_free_at(struct pl_launch_plan **plan_at);

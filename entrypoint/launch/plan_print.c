@@ -2,131 +2,136 @@
 /* Prints a plan as JSON, and as lines for people. */
 #include "base/environment.h"
 #include "base/json/python_json.h"
-#include "base/memory.h"
-#include "entrypoint/launch/plan.h"
+#include "entrypoint/launch/launcher.h"
 
 #include <string.h>
 
 /* The characters that a shell does not interpret. */
 #define PLAIN_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
 
-static struct pl_python_json *object_of(const struct pl_environment *environment)
+/* Append the words as a list of JSON. */
+static void print_words(const struct pl_strv *words, struct pl_text *text)
 {
-    struct pl_python_json *object = pl_python_json_new_object();
-
-    for (char *const *at = pl_environment_strings(environment); *at && object; at++) {
-        PL_AUTO_FREE char *name = pl_memory_string_n(*at, strcspn(*at, "="), NULL);
-
-        if (!name ||
-            pl_python_json_set(object, name, pl_python_json_new_string(*at + strlen(name) + 1), NULL) != PL_OK) {
-            pl_python_json_free(object);
-            return NULL;
-        }
+    pl_text_append_char(text, '[');
+    for (size_t i = 0; i < words->count; i++) {
+        pl_text_append(text, i > 0 ? ", " : "");
+        pl_python_json_print_string(words->items[i], text);
     }
-    return object;
+    pl_text_append_char(text, ']');
 }
 
-static struct pl_python_json *steps_of(const struct pl_launch_plan_steps *steps)
+/* Append the words, or null if there are none. */
+static void print_command(const struct pl_strv *words, struct pl_text *text)
 {
-    struct pl_python_json *list = pl_python_json_new_array();
-
-    for (size_t i = 0; i < steps->count && list; i++) {
-        const struct pl_environment *additions = steps->items[i].additions;
-        struct pl_python_json *step = pl_python_json_new_object();
-        enum pl_status what = pl_python_json_set(step, "what", pl_python_json_new_string(steps->items[i].what), NULL);
-        enum pl_status argv = pl_python_json_set(step, "argv", pl_strv_json(&steps->items[i].argv), NULL);
-        enum pl_status env = additions ? pl_python_json_set(step, "env", object_of(additions), NULL) : PL_OK;
-        enum pl_status added = pl_python_json_append(list, step, NULL);
-
-        if (what != PL_OK || argv != PL_OK || env != PL_OK || added != PL_OK) {
-            pl_python_json_free(list);
-            return NULL;
-        }
+    if (words->count > 0) {
+        print_words(words, text);
+    } else {
+        pl_text_append(text, "null");
     }
-    return list;
 }
 
-static struct pl_python_json *side_of(const struct pl_sidecar *side)
+/* Append `before`, which has a member's name, and the string. */
+static void print_text(const char *before, const char *string, struct pl_text *text)
 {
-    struct pl_python_json *object;
-    const char *config;
-    enum pl_status name;
-    enum pl_status argv;
-    enum pl_status env;
-    enum pl_status next;
+    pl_text_append(text, before);
+    pl_python_json_print_string(string, text);
+}
+
+static void print_environment(const struct pl_environment *environment, struct pl_text *text)
+{
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+    pl_text_append_char(text, '{');
+    for (char *const *at = pl_environment_strings(environment); *at; at++) {
+        const size_t length = strcspn(*at, "=");
+
+        pl_text_clear(&name);
+        pl_text_append_n(&name, *at, length);
+        text->failed = text->failed || name.failed;
+        print_text(at == pl_environment_strings(environment) ? "" : ", ", pl_text_string(&name), text);
+        print_text(": ", *at + length + 1, text);
+    }
+    pl_text_append_char(text, '}');
+}
+
+static void print_steps(const struct pl_launch_plan_steps *steps, struct pl_text *text)
+{
+    pl_text_append_char(text, '[');
+    for (size_t i = 0; i < steps->count; i++) {
+        print_text(i > 0 ? ", {\"what\": " : "{\"what\": ", steps->items[i].what, text);
+        pl_text_append(text, ", \"argv\": ");
+        print_words(&steps->items[i].argv, text);
+        if (steps->items[i].additions) {
+            pl_text_append(text, ", \"env\": ");
+            print_environment(steps->items[i].additions, text);
+        }
+        pl_text_append_char(text, '}');
+    }
+    pl_text_append_char(text, ']');
+}
+
+static void print_side(const struct pl_sidecar *side, struct pl_text *text)
+{
+    const char *config = side ? pl_environment_get(side->environment, "TF_CONFIG") : NULL;
 
     if (!side) {
-        return pl_python_json_new_null();
+        pl_text_append(text, "null");
+        return;
     }
-    object = pl_python_json_new_object();
-    config = pl_environment_get(side->environment, "TF_CONFIG");
-    name = pl_python_json_set(object, "name", pl_python_json_new_string(side->name), NULL);
-    argv = pl_python_json_set(object, "argv", pl_strv_json(&side->argv), NULL);
-    env = pl_python_json_set(object, "TF_CONFIG",
-                             config ? pl_python_json_new_string(config) : pl_python_json_new_null(), NULL);
-    next = side->next ? pl_python_json_set(object, "next", side_of(side->next), NULL) : PL_OK;
-    if (name != PL_OK || argv != PL_OK || env != PL_OK || next != PL_OK) {
-        pl_python_json_free(object);
-        return NULL;
+    print_text("{\"name\": ", side->name, text);
+    pl_text_append(text, ", \"argv\": ");
+    print_words(&side->argv, text);
+    if (config) {
+        print_text(", \"TF_CONFIG\": ", config, text);
+    } else {
+        pl_text_append(text, ", \"TF_CONFIG\": null");
     }
-    return object;
-}
-
-static enum pl_status print(const struct pl_python_json *root, struct pl_text *text, struct pl_error *reterr)
-{
-    pl_python_json_print(root, PL_PYTHON_JSON_SPACED, text);
-    pl_text_append_char(text, '\n');
-    return pl_text_check(text, reterr);
+    if (side->next) {
+        pl_text_append(text, ", \"next\": ");
+        print_side(side->next, text);
+    }
+    pl_text_append_char(text, '}');
 }
 
 enum pl_status pl_launch_plan_print_environment(const struct pl_environment *environment, struct pl_text *text,
                                                 struct pl_error *reterr)
 {
-    PL_AUTO_PYTHON_JSON struct pl_python_json *object = object_of(environment);
-
-    if (!object) {
-        return pl_error_set(reterr, PL_MEMORY, "out of memory printing an environment");
-    }
-    return print(object, text, reterr);
+    print_environment(environment, text);
+    pl_text_append_char(text, '\n');
+    return pl_text_check(text, reterr);
 }
 
 enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_launch_plan *plan,
                                     const struct pl_launch_plan_steps *source, struct pl_text *text,
                                     struct pl_error *reterr)
 {
-    PL_AUTO_PYTHON_JSON struct pl_python_json *root = pl_python_json_new_object();
-    const struct {
-        const char *name;
-        struct pl_python_json *value;
-    } members[] = {
-        {"version", pl_python_json_new_int64(PL_LAUNCH_PLAN_VERSION)},
-        {"role", pl_python_json_new_string(pl_launch_plan_role_text(plan->role))},
-        {"launcher", pl_python_json_new_string(plan->launcher->name)},
-        {"hosts", pl_strv_json(&plan->hosts)},
-        {"host", pl_python_json_new_string(job->current_host)},
-        {"cwd", pl_python_json_new_string(plan->cwd)},
-        {"argv", plan->argv.count > 0 ? pl_strv_json(&plan->argv) : pl_python_json_new_null()},
-        {"env", object_of(plan->additions)},
-        {"processes", pl_python_json_new_int64(plan->processes)},
-        {"source", steps_of(source)},
-        {"steps", steps_of(&plan->steps)},
-        {"side", side_of(plan->side)},
-        {"sync", plan->sync.count > 0 ? pl_strv_json(&plan->sync) : pl_python_json_new_null()},
-        {"sshd", pl_python_json_new_bool(plan->link != PL_LAUNCH_PLAN_LINK_NONE)},
-        {"warnings", pl_strv_json(&plan->warnings)},
-    };
-    enum pl_status status = PL_OK;
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(members); i++) {
-        if (pl_python_json_set(root, members[i].name, members[i].value, reterr) != PL_OK) {
-            status = PL_MEMORY;
-        }
+    pl_text_printf(text, "{\"version\": %d", PL_LAUNCH_PLAN_VERSION);
+    print_text(", \"role\": ", pl_launch_plan_role_text(plan->role), text);
+    print_text(", \"launcher\": ", plan->launcher->name, text);
+    pl_text_append(text, ", \"hosts\": ");
+    print_words(&plan->hosts, text);
+    print_text(", \"host\": ", job->current_host, text);
+    print_text(", \"cwd\": ", plan->cwd, text);
+    pl_text_append(text, ", \"argv\": ");
+    print_command(&plan->argv, text);
+    pl_text_append(text, ", \"env\": ");
+    print_environment(plan->additions, text);
+    pl_text_printf(text, ", \"processes\": %d, \"source\": ", plan->processes);
+    print_steps(source, text);
+    pl_text_append(text, ", \"steps\": ");
+    print_steps(&plan->steps, text);
+    pl_text_append(text, ", \"side\": ");
+    print_side(plan->side, text);
+    pl_text_append(text, ", \"sync\": ");
+    print_command(&plan->sync, text);
+    pl_text_printf(text, ", \"sshd\": %s, \"warnings\": ", plan->link == PL_LAUNCH_PLAN_LINK_NONE ? "false" : "true");
+    print_words(&plan->warnings, text);
+    if (plan->shown) {
+        pl_text_printf(text, ", \"%s\": ", plan->launcher->name);
+        pl_python_json_print(plan->shown, PL_PYTHON_JSON_SPACED, text);
     }
-    if (plan->shown && status == PL_OK) {
-        status = pl_python_json_set(root, plan->launcher->name, pl_python_json_copy(plan->shown), reterr);
-    }
-    PL_TRY(status);
-    return print(root, text, reterr);
+    pl_text_append(text, "}\n");
+    return pl_text_check(text, reterr);
 }
 
 /* Append words so that a shell reads them as they are. */
@@ -139,17 +144,9 @@ static void append_command(const struct pl_strv *argv, struct pl_text *text)
         pl_text_append(text, i > 0 ? " " : "");
         if (plain) {
             pl_text_append(text, word);
-            continue;
+        } else {
+            pl_text_append_quoted(text, word);
         }
-        pl_text_append_char(text, '\'');
-        for (; *word != '\0'; word++) {
-            if (*word == '\'') {
-                pl_text_append(text, "'\\''");
-            } else {
-                pl_text_append_char(text, *word);
-            }
-        }
-        pl_text_append_char(text, '\'');
     }
     pl_text_append_char(text, '\n');
 }

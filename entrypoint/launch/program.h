@@ -21,7 +21,7 @@ enum pl_program_kind {
 
 struct pl_program {
     enum pl_program_kind kind;
-    char *python; /* the interpreter; NULL if the program needs none or none was found */
+    const char *python; /* the interpreter; NULL if the program needs none or none was found */
     /* the words that name the program, without the interpreter: "train.py", "-m" "pkg", "./prog", or a given command's
      * first word */
     struct pl_strv words;
@@ -29,8 +29,8 @@ struct pl_program {
 };
 
 /**
- * Decide what kind of program the job names, and find it. Adds to `plan` the steps that install its requirements, the
- * file whose execute bits are missing, and warnings.
+ * Decide what kind of program the job names, and find it; its texts live as long as the plan. Adds to `plan` the steps
+ * that install its requirements, the file whose execute bits are missing, and warnings.
  *
  * Errors  PL_NOT_FOUND: there is code but no program is named, the program does not exist, or Python does not.
  */
@@ -41,8 +41,7 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
  * Add the words that name the program: the interpreter if it needs one, with `launcher_module` (may be NULL) as in `PY
  * -m mpi4py name`.
  */
-enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_strv *words,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+void pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_strv *words);
 
 /**
  * Add the program's arguments: the hyperparameters, as the bytes that the program gets, or the arguments of the given
@@ -55,9 +54,15 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
 enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-void pl_program_done(struct pl_program *program);
-
-#define PL_AUTO_PROGRAM __attribute__((cleanup(pl_program_done)))
+/**
+ * Add the steps that install requirements.txt and the package in the code directory, whatever the kind of the program,
+ * and set `program->may_install`. `pending`: the code has yet to be fetched.
+ *
+ * Errors  PL_NOT_FOUND, PL_UNSUPPORTED where the image lacks what a step needs.
+ * Test    tests/integration/contract.py, tests/integration/codeartifact.py
+ */
+enum pl_status pl_requirements_add(const struct pl_job *job, struct pl_program *program, bool pending,
+                                   struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * A file in the code directory that marks the code as incomplete: it exists from the start of a fetch until its
@@ -67,5 +72,9 @@ void pl_program_done(struct pl_program *program);
 
 /** Whether the code directory holds code. Code that an earlier run fetched only in part does not count. */
 bool pl_program_has_code(const struct pl_job *job);
+
+/** Whether `path` is a regular file, and whether the code directory has such a file `name`. */
+bool pl_program_is_file(const char *path);
+bool pl_program_in_code(const struct pl_job *job, const char *name);
 
 #endif

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans the steps that install what the code directory asks for: by uv where the image has it, else by pip. */
-#include "entrypoint/launch/requirements.h"
-
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/needs.h"
-#include "entrypoint/launch/steps.h"
+#include "entrypoint/launch/program.h"
 
 #include <string.h>
 #include <strings.h>
@@ -17,51 +15,15 @@
 
 enum { REQUIREMENTS_BYTES = 1 << 20 };
 
-static bool is_regular(const char *path)
-{
-    struct stat info;
-
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
-}
-
-/* Set `*ret_path` to the path of `name` in the code directory. */
-static enum pl_status path_in_code(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    pl_text_printf(&path, "%s/%s", job->paths.code, name);
-    return pl_text_take(&path, ret_path, reterr);
-}
-
-static bool is_in_code(const struct pl_job *job, const char *name)
-{
-    PL_AUTO_FREE char *path = NULL;
-
-    return path_in_code(job, name, &path, NULL) == PL_OK && is_regular(path);
-}
-
-/* An image with Python may lack pip, and the message of the interpreter about it suggests no solution. */
-static enum pl_status need_pip(const struct pl_program *program, const char *file, struct pl_launch_plan *plan,
-                               struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text sentence = PL_TEXT_NONE;
-
-    pl_text_printf(&sentence,
-                   "the code has %s, but this image has no pip: build it with python3-pip (PACKAGES of Paceline's "
-                   "Dockerfile), or switch the installation off by PACELINE_INSTALL=0",
-                   file);
-    PL_TRY(pl_text_check(&sentence, reterr));
-    return pl_needs_module(program, "pip", pl_text_string(&sentence), plan, reterr);
-}
-
 /* Whether a line of requirements.txt names the package `name`. */
 static bool requires(const struct pl_job *job, const char *name)
 {
-    PL_AUTO_FREE char *path = NULL, *text = NULL;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_FREE char *text = NULL;
     const size_t length = strlen(name);
 
-    if (path_in_code(job, job->requirements, &path, NULL) != PL_OK ||
-        pl_file_read(path, REQUIREMENTS_BYTES, &text, NULL, NULL) != PL_OK) {
+    pl_text_printf(&path, "%s/%s", job->paths.code, job->requirements);
+    if (pl_file_read(pl_text_string(&path), REQUIREMENTS_BYTES, &text, NULL, NULL) != PL_OK) {
         return false;
     }
     for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -79,8 +41,8 @@ static bool requires(const struct pl_job *job, const char *name)
  * requirements.txt wants another version; a further step puts the modules into Horovod. Nothing is done if the user has
  * set HOROVOD_SKIP_COMPILE to a value other than 1.
  */
-static enum pl_status add_horovod(const struct pl_job *job, const struct pl_program *program, struct pl_strv *argv,
-                                  struct pl_launch_plan *plan, struct pl_error *reterr)
+static void add_horovod(const struct pl_job *job, const struct pl_program *program, struct pl_strv *argv,
+                        struct pl_launch_plan *plan)
 {
     static const char skip[] = "HOROVOD_SKIP_COMPILE";
     PL_AUTO_FREE char *module = NULL, *tool = NULL, *constraint = NULL;
@@ -89,20 +51,17 @@ static enum pl_status add_horovod(const struct pl_job *job, const struct pl_prog
         pl_companion_find(job->self_path, "libpaceline-horovod.so", &module, NULL) != PL_OK ||
         pl_companion_find(job->self_path, "horovod/constraint.txt", &constraint, NULL) != PL_OK ||
         pl_companion_find(job->self_path, "paceline-horovod", &tool, NULL) != PL_OK) {
-        return PL_OK;
+        return;
     }
-    PL_TRY(pl_steps_set(&plan->steps, skip, "1", reterr));
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-c", constraint, NULL}, reterr));
-    if (!requires(job, "horovod")) {
-        return PL_OK;
+    pl_launch_plan_set_for_step(&plan->steps, skip, "1");
+    pl_strv_add(argv, "-c", constraint);
+    if (requires(job, "horovod")) {
+        pl_strv_add(&plan->warnings,
+                    "requirements.txt names Horovod: version 0.28.1 is installed without compiling, and runs on "
+                    "Paceline; with HOROVOD_SKIP_COMPILE=0 pip compiles it");
+        pl_strv_add(pl_launch_plan_add_step(&plan->steps, "putting Paceline's modules into Horovod", job->paths.code),
+                    tool, "--python", program->python, "--unless-compiled");
     }
-    PL_TRY(pl_strv_add(&plan->warnings,
-                       "requirements.txt names Horovod: version 0.28.1 is installed without compiling, and runs on "
-                       "Paceline; with HOROVOD_SKIP_COMPILE=0 pip compiles it",
-                       reterr));
-    PL_TRY(pl_steps_add(&plan->steps, "putting Paceline's modules into Horovod", job->paths.code, &argv, reterr));
-    return pl_strv_add_list(argv, (const char *const[]){tool, "--python", program->python, "--unless-compiled", NULL},
-                            reterr);
 }
 
 /* Put `paceline-index ARN` before pip's words: it gets the index from AWS, and the token is never in a command line. */
@@ -120,7 +79,8 @@ static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, 
                             "%s is set, but this image has no %s: set PIP_INDEX_URL to pip's index instead", variable,
                             name);
     }
-    return pl_strv_add_list(argv, (const char *const[]){tool, arn, NULL}, reterr);
+    pl_strv_add(argv, tool, arn);
+    return PL_OK;
 }
 
 /* Whether something tells pip what uv would not hear: variables that change what is installed or where from, and pip's
@@ -151,53 +111,42 @@ static bool configures_pip(const struct pl_job *job)
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
         pl_text_printf(&path, "%s%s", home, files[i]);
-        if (pl_text_check(&path, NULL) != PL_OK || is_regular(pl_text_string(&path))) {
+        if (path.failed || pl_program_is_file(pl_text_string(&path))) {
             return true;
         }
     }
-    return has_files && is_regular("/etc/pip.conf");
+    return has_files && pl_program_is_file("/etc/pip.conf");
 }
 
 /* uv does pip's work where the image has it, in a tenth of the time. Not where pip is configured, and not for Horovod,
  * which builds with packages of the environment that uv would leave out. */
 static bool use_uv(const struct pl_job *job)
 {
-    PL_AUTO_FREE char *uv = NULL;
-
-    return job->settings.uv &&
-           pl_file_find_program("uv", pl_environment_get(job->process, "PATH"), &uv, NULL) == PL_OK &&
-           !configures_pip(job) && !(job->requirements && requires(job, "horovod"));
-}
-
-/* What pip or uv has fetched stays for the next job in the directory that a warm pool keeps, if there is one. */
-static enum pl_status keep_cache(const struct pl_job *job, bool with_uv, struct pl_launch_plan *plan,
-                                 struct pl_error *reterr)
-{
-    const char *variable = with_uv ? "UV_CACHE_DIR" : "PIP_CACHE_DIR";
-    const char *kept = pl_environment_get_or(job->process, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", NULL);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    struct stat info;
-
-    if (kept) {
-        pl_text_append(&path, kept);
-    } else {
-        pl_text_printf(&path, "%s/sagemaker/warmpoolcache", job->paths.base);
-    }
-    PL_TRY(pl_text_check(&path, reterr));
-    if (pl_environment_get(job->process, variable) || stat(pl_text_string(&path), &info) != 0 ||
-        !S_ISDIR(info.st_mode)) {
-        return PL_OK;
-    }
-    pl_text_append(&path, with_uv ? "/uv" : "/pip");
-    PL_TRY(pl_text_check(&path, reterr));
-    return pl_steps_set(&plan->steps, variable, pl_text_string(&path), reterr);
+    return job->settings.uv && pl_job_has_program(job, "uv") && !configures_pip(job) &&
+           !(job->requirements && requires(job, "horovod"));
 }
 
 /* Set a variable for the step that was added last, unless the container has it. */
-static enum pl_status set_unless_set(const struct pl_job *job, const char *name, const char *value,
-                                     struct pl_launch_plan *plan, struct pl_error *reterr)
+static void set_unless_set(const struct pl_job *job, const char *name, const char *value, struct pl_launch_plan *plan)
 {
-    return pl_environment_get(job->process, name) ? PL_OK : pl_steps_set(&plan->steps, name, value, reterr);
+    if (!pl_environment_get(job->process, name)) {
+        pl_launch_plan_set_for_step(&plan->steps, name, value);
+    }
+}
+
+/* What pip or uv has fetched stays for the next job in the directory that a warm pool keeps, if there is one. */
+static void keep_cache(const struct pl_job *job, bool with_uv, struct pl_launch_plan *plan)
+{
+    const char *kept = pl_environment_get_or(job->process, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", NULL);
+    struct stat info;
+
+    if (!kept) {
+        kept = pl_pool_printf(&plan->pool, "%s/sagemaker/warmpoolcache", job->paths.base);
+    }
+    if (stat(kept, &info) == 0 && S_ISDIR(info.st_mode)) {
+        set_unless_set(job, with_uv ? "UV_CACHE_DIR" : "PIP_CACHE_DIR",
+                       pl_pool_printf(&plan->pool, "%s%s", kept, with_uv ? "/uv" : "/pip"), plan);
+    }
 }
 
 /* The variables and first words of the step that installs. */
@@ -206,24 +155,25 @@ static enum pl_status add_installer(const struct pl_job *job, const struct pl_pr
 {
     /* Debian's Python asks for a virtual environment, to protect the system from its administrator; this container has
      * one purpose. */
-    PL_TRY(set_unless_set(job, with_uv ? "UV_BREAK_SYSTEM_PACKAGES" : "PIP_BREAK_SYSTEM_PACKAGES", "1", plan, reterr));
-    PL_TRY(keep_cache(job, with_uv, plan, reterr));
+    set_unless_set(job, with_uv ? "UV_BREAK_SYSTEM_PACKAGES" : "PIP_BREAK_SYSTEM_PACKAGES", "1", plan);
+    keep_cache(job, with_uv, plan);
     PL_TRY(add_index(job, argv, reterr));
     if (with_uv) {
         /* as pip: the newest version of all indexes, in place of those of the first one that has the package */
-        PL_TRY(set_unless_set(job, "UV_INDEX_STRATEGY", "unsafe-best-match", plan, reterr));
-        return pl_strv_add_list(argv, (const char *const[]){"uv", "pip", "install", "--python", program->python, NULL},
-                                reterr);
+        set_unless_set(job, "UV_INDEX_STRATEGY", "unsafe-best-match", plan);
+        pl_strv_add(argv, "uv", "pip", "install", "--python", program->python);
+    } else {
+        /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
+        set_unless_set(job, "PIP_DISABLE_PIP_VERSION_CHECK", "1", plan);
+        pl_strv_add(argv, program->python, "-m", "pip", "install");
     }
-    /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
-    PL_TRY(set_unless_set(job, "PIP_DISABLE_PIP_VERSION_CHECK", "1", plan, reterr));
-    return pl_strv_add_list(argv, (const char *const[]){program->python, "-m", "pip", "install", NULL}, reterr);
+    return PL_OK;
 }
 
 enum pl_status pl_requirements_add(const struct pl_job *job, struct pl_program *program, bool pending,
                                    struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    bool requirements = job->requirements && is_in_code(job, job->requirements);
+    bool requirements = job->requirements && pl_program_in_code(job, job->requirements);
     bool package = program->kind == PL_PROGRAM_PACKAGE;
     const bool install = job->settings.install;
     struct pl_strv *argv = NULL;
@@ -241,25 +191,35 @@ enum pl_status pl_requirements_add(const struct pl_job *job, struct pl_program *
         return PL_OK;
     }
     if (!program->python) {
-        return pl_strv_printf(&plan->warnings, reterr,
-                              "%s is ignored, because this image has no Python: build it with python3 and python3-pip "
-                              "(PACKAGES of Paceline's Dockerfile)",
-                              job->requirements);
+        pl_strv_printf(&plan->warnings,
+                       "%s is ignored, because this image has no Python: build it with python3 and python3-pip "
+                       "(PACKAGES of Paceline's Dockerfile)",
+                       job->requirements);
+        return PL_OK;
     }
     with_uv = use_uv(job);
     if (!with_uv) {
-        PL_TRY(need_pip(program, requirements ? job->requirements : "setup.py", plan, reterr));
+        /* An image with Python may lack pip, and the message of the interpreter about it suggests no solution. */
+        pl_needs_module(
+            program, "pip",
+            pl_pool_printf(&plan->pool,
+                           "the code has %s, but this image has no pip: build it with python3-pip (PACKAGES "
+                           "of Paceline's Dockerfile), or switch the installation off by "
+                           "PACELINE_INSTALL=0",
+                           requirements ? job->requirements : "setup.py"),
+            plan);
     }
-    PL_TRY(pl_steps_add(&plan->steps,
-                        package ? "installing the package in the code directory" : "installing requirements.txt",
-                        job->paths.code, &argv, reterr));
+    argv = pl_launch_plan_add_step(
+        &plan->steps, package ? "installing the package in the code directory" : "installing requirements.txt",
+        job->paths.code);
     plan->steps.items[plan->steps.count - 1].is_long = true;
     PL_TRY(add_installer(job, program, with_uv, plan, argv, reterr));
     if (package) {
-        PL_TRY(pl_strv_add(argv, ".", reterr));
+        pl_strv_add(argv, ".");
     }
     if (requirements) {
-        PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-r", job->requirements, NULL}, reterr));
+        pl_strv_add(argv, "-r", job->requirements);
     }
-    return add_horovod(job, program, argv, plan, reterr);
+    add_horovod(job, program, argv, plan);
+    return PL_OK;
 }

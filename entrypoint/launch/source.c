@@ -5,7 +5,6 @@
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/launch/program.h"
-#include "entrypoint/launch/steps.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,46 +12,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char bringing[] = "bringing the code into place";
-
-/* Add `paceline-unpack --look SOURCE`, which checks that a file with an archive's name is an archive. */
-static enum pl_status add_look(const char *companion, const char *source, struct pl_launch_plan_steps *steps,
-                               struct pl_error *reterr)
-{
-    struct pl_strv *argv = NULL;
-
-    PL_TRY(pl_steps_add_look(steps, bringing, &argv, reterr));
-    return pl_strv_add_list(argv, (const char *const[]){companion, "--look", source, NULL}, reterr);
-}
-
 /* Add `paceline-unpack SOURCE CODE`, which copies a directory or a file, or unpacks an archive. A file fetched from S3
- * is an archive. */
+ * is an archive; of another `paceline-unpack --look SOURCE` checks that a file with an archive's name is one. */
 static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool fetched,
                                  struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
+    static const char bringing[] = "bringing the code into place";
     PL_AUTO_FREE char *companion = NULL;
-    struct pl_strv *argv = NULL;
+    struct pl_strv *argv;
 
     PL_TRY(pl_companion_find(job->self_path, "paceline-unpack", &companion, reterr));
     if (!fetched) {
-        PL_TRY(add_look(companion, source, steps, reterr));
+        pl_strv_add(pl_launch_plan_add_look(steps, bringing), companion, "--look", source);
     }
-    PL_TRY(pl_steps_add(steps, bringing, NULL, &argv, reterr));
-    PL_TRY(pl_strv_add(argv, companion, reterr));
+    argv = pl_launch_plan_add_step(steps, bringing, NULL);
+    pl_strv_add(argv, companion);
     if (fetched) {
-        PL_TRY(pl_strv_add(argv, "--fetched", reterr));
+        pl_strv_add(argv, "--fetched");
     }
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"--unfinished", PL_PROGRAM_UNFINISHED, "--max-bytes", NULL},
-                            reterr));
-    PL_TRY(pl_strv_printf(argv, reterr, "%" PRId64, job->settings.source_max_bytes));
-    return pl_strv_add_list(argv, (const char *const[]){source, job->paths.code, NULL}, reterr);
+    pl_strv_add(argv, "--unfinished", PL_PROGRAM_UNFINISHED, "--max-bytes");
+    pl_strv_printf(argv, "%" PRId64, job->settings.source_max_bytes);
+    pl_strv_add(argv, source, job->paths.code);
+    return pl_pool_check(&steps->pool, reterr);
 }
 
 static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
-    PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE, what = PL_TEXT_NONE;
-    struct pl_strv *argv = NULL;
+    const char *file = pl_pool_printf(&steps->pool, "%s/paceline-%ld-source",
+                                      pl_environment_get_or(job->process, "TMPDIR", "/tmp"), (long)getpid());
+    const char *what = pl_pool_printf(&steps->pool, "fetching the code from %.300s", job->submit_uri);
 
     if (pl_companion_find(job->self_path, "paceline-s3", &companion, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
@@ -60,28 +49,19 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_ste
                             "image's %s or into a channel",
                             job->submit_uri, job->paths.code);
     }
-    pl_text_printf(&file, "%s/paceline-%ld-source", pl_environment_get_or(job->process, "TMPDIR", "/tmp"),
-                   (long)getpid());
-    PL_TRY(pl_text_check(&file, reterr));
-    pl_text_printf(&what, "fetching the code from %.300s", job->submit_uri);
-    PL_TRY(pl_text_check(&what, reterr));
-    PL_TRY(pl_steps_add(steps, pl_text_string(&what), NULL, &argv, reterr));
-    PL_TRY(pl_strv_add_list(
-        argv, (const char *const[]){companion, "--again", "cp", job->submit_uri, pl_text_string(&file), NULL}, reterr));
-    return add_unpack(job, pl_text_string(&file), true, steps, reterr);
+    pl_strv_add(pl_launch_plan_add_step(steps, what, NULL), companion, "--again", "cp", job->submit_uri, file);
+    return add_unpack(job, file, true, steps, reterr);
 }
 
 /* Version 3 of the SDK leaves the user's archive packed, in the code directory itself. */
 static enum pl_status add_archive(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
+    const char *file = pl_pool_printf(&steps->pool, "%s/%s", job->paths.code, pl_drivers_archive(&job->drivers));
 
-    pl_text_printf(&file, "%s/%s", job->paths.code, pl_drivers_archive(&job->drivers));
-    PL_TRY(pl_text_check(&file, reterr));
-    if (access(pl_text_string(&file), R_OK) != 0) {
-        return pl_error_errno(reterr, "the archive '%s', which sourcecode.json names", pl_text_string(&file));
+    if (access(file, R_OK) != 0) {
+        return pl_error_errno(reterr, "the archive '%s', which sourcecode.json names", file);
     }
-    return add_unpack(job, pl_text_string(&file), false, steps, reterr);
+    return add_unpack(job, file, false, steps, reterr);
 }
 
 enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)

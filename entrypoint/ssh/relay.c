@@ -48,7 +48,8 @@ static enum pl_status add_word(struct pl_strv *words, const char *word, struct p
     if (words->count == PL_COMMAND_MAX_WORDS) {
         return pl_error_set(reterr, PL_LIMIT, "%s: more than %d words", command_name, PL_COMMAND_MAX_WORDS);
     }
-    return pl_strv_add(words, word, reterr);
+    pl_strv_add(words, word);
+    return pl_strv_check(words, reterr);
 }
 
 /* Skip the code that mpirun puts before the command for a user whose login shell is sh or ksh. A ')' follows the
@@ -147,8 +148,8 @@ enum pl_status pl_disconnect_words(const char *self_path, int port, const char *
     char number[16];
 
     snprintf(number, sizeof(number), "%d", port);
-    return pl_strv_add_list(argv, (const char *const[]){self_path, "relay", disconnect_option, number, reason, NULL},
-                            reterr);
+    pl_strv_add(argv, self_path, "relay", disconnect_option, number, reason);
+    return pl_strv_check(argv, reterr);
 }
 
 static void put_number(struct pl_text *text, size_t number)

@@ -72,11 +72,9 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
         return PL_OK;
     }
     PL_TRY(pl_companion_find(job->self_path, "paceline-keys", &companion, reterr));
-    ret_step->what = pl_memory_string("making ssh keys from the job's secret", reterr);
-    PL_TRY(ret_step->what ? PL_OK : PL_MEMORY);
-    return pl_strv_add_list(
-        &ret_step->argv,
-        (const char *const[]){companion, secret, job->job_name ? job->job_name : "", rundir->path, NULL}, reterr);
+    ret_step->what = "making ssh keys from the job's secret";
+    pl_strv_add(&ret_step->argv, companion, secret, job->job_name ? job->job_name : "", rundir->path);
+    return pl_strv_check(&ret_step->argv, reterr);
 }
 
 /* sshd refuses a user whose password begins with '!' where it can read that: in /etc/passwd, or, as root or with a
@@ -309,8 +307,9 @@ enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *j
     PL_TRY(pl_text_check(&text, reterr));
     PL_TRY(pl_rundir_write(rundir, "authorized_keys", text.data, text.length, reterr));
     PL_TRY(copy_key(rundir, sshd->host_key, "host_key", reterr));
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){program, "-D", "-e", "-f", NULL}, reterr));
-    return pl_strv_printf(argv, reterr, "%s/sshd_config", rundir->path);
+    pl_strv_add(argv, program, "-D", "-e", "-f");
+    pl_strv_printf(argv, "%s/sshd_config", rundir->path);
+    return pl_strv_check(argv, reterr);
 }
 
 enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir,
@@ -345,17 +344,18 @@ enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const char *run_dir, c
                                           "EscapeChar=none",
                                           NULL};
 
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"ssh", "-F", "none", "-T", NULL}, reterr));
+    pl_strv_add(argv, "ssh", "-F", "none", "-T");
     for (size_t i = 0; options[i]; i++) {
-        PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-o", options[i], NULL}, reterr));
+        pl_strv_add(argv, "-o", options[i]);
     }
-    PL_TRY(pl_strv_add(argv, "-o", reterr));
-    PL_TRY(pl_strv_printf(argv, reterr, "UserKnownHostsFile=%s/known_hosts", run_dir));
-    PL_TRY(pl_strv_add(argv, "-i", reterr));
-    PL_TRY(pl_strv_printf(argv, reterr, "%s/user_key", run_dir));
-    PL_TRY(pl_strv_add(argv, "-p", reterr));
-    PL_TRY(pl_strv_printf(argv, reterr, "%d", sshd->port));
-    return pl_strv_add_list(argv, (const char *const[]){"-l", sshd->user_name, "--", host, command, NULL}, reterr);
+    pl_strv_add(argv, "-o");
+    pl_strv_printf(argv, "UserKnownHostsFile=%s/known_hosts", run_dir);
+    pl_strv_add(argv, "-i");
+    pl_strv_printf(argv, "%s/user_key", run_dir);
+    pl_strv_add(argv, "-p");
+    pl_strv_printf(argv, "%d", sshd->port);
+    pl_strv_add(argv, "-l", sshd->user_name, "--", host, command);
+    return pl_strv_check(argv, reterr);
 }
 
 enum pl_status pl_sshd_save_hosts(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *current_host,
@@ -383,17 +383,17 @@ enum pl_status pl_sshd_load_hosts(const char *run_dir, struct pl_sshd *sshd, cha
     PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(pl_file_read(pl_text_string(&path), HOSTS_MAX_BYTES, &data, &bytes, reterr));
     for (const char *at = data; at < data + bytes; at += strlen(at) + 1) {
-        PL_TRY(pl_strv_add(&fields, at, reterr));
+        pl_strv_add(&fields, at);
     }
+    PL_TRY(pl_strv_check(&fields, reterr));
     if (fields.count < 4) {
         return pl_error_set(reterr, PL_CORRUPT, "'%.200s': expected port, user, host and hosts", pl_text_string(&path));
     }
     sshd->port = (int)strtol(fields.items[0], NULL, 10);
     sshd->user_name = pl_memory_string(fields.items[1], reterr);
     PL_TRY(sshd->user_name ? PL_OK : PL_MEMORY);
-    for (size_t i = 3; i < fields.count; i++) {
-        PL_TRY(pl_strv_add(hosts, fields.items[i], reterr));
-    }
+    pl_strv_add_list(hosts, (const char *const *)fields.items + 3);
+    PL_TRY(pl_strv_check(hosts, reterr));
     *ret_current_host = pl_memory_string(fields.items[2], reterr);
     return *ret_current_host ? PL_OK : PL_MEMORY;
 }

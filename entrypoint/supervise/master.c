@@ -8,7 +8,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/launch/mpi_hosts.h"
+#include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/launch/needs.h"
 
 #include <signal.h>

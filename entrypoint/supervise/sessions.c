@@ -57,8 +57,9 @@ enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_e
 
     PL_TRY(pl_supervise_open_ssh(supervisor, reterr));
     PL_TRY(pl_sshd_prepare_client(&supervisor->sshd, &supervisor->rundir, reterr));
-    PL_TRY(pl_strv_add_all(&hosts, &supervisor->plan->hosts, reterr));
-    PL_TRY(pl_strv_add_all(&hosts, &supervisor->plan->outside_hosts, reterr));
+    pl_strv_add_all(&hosts, &supervisor->plan->hosts);
+    pl_strv_add_all(&hosts, &supervisor->plan->outside_hosts);
+    PL_TRY(pl_strv_check(&hosts, reterr));
     PL_TRY(pl_sshd_save_hosts(&supervisor->sshd, &supervisor->rundir, supervisor->job->current_host, &hosts, reterr));
     supervisor->sessions.begun_ns = pl_clock_now_ns();
     return PL_OK;

@@ -503,8 +503,9 @@ static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_co
                                       .setup = PL_PROCESS_SETUP_NONE};
 
     for (size_t i = 0; i < frame->count; i++) {
-        PL_TRY(pl_strv_add(&argv, frame->fields[i], reterr));
+        pl_strv_add(&argv, frame->fields[i]);
     }
+    PL_TRY(pl_strv_check(&argv, reterr));
     PL_TRY(pl_environment_new_copy(supervisor->job->process, &environment, reterr));
     PL_TRY(pl_environment_set(environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr));
     options.setup.argv = (const char *const *)argv.items;

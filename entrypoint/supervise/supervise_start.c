@@ -381,7 +381,6 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
         /* a stop ended the step like a program; but without keys the other hosts could not be notified of the stop */
         status = PL_OK;
     }
-    free(step.what);
     pl_strv_done(&step.argv);
     PL_TRY(status);
     return pl_sshd_open(&supervisor->sshd, supervisor->job, &supervisor->rundir, reterr);

@@ -238,8 +238,9 @@ static enum pl_status add_mount(void *words, const char *from, const char *to, b
         return pl_error_set(reterr, PL_INVALID, "'%s' has a comma or a quote, which a container's mount cannot have",
                             from);
     }
-    PL_TRY(pl_strv_add(words, "--mount", reterr));
-    return pl_strv_printf(words, reterr, "type=bind,source=%s,target=%s%s", from, to, read_only ? ",readonly" : "");
+    pl_strv_add(words, "--mount");
+    pl_strv_printf(words, "type=bind,source=%s,target=%s%s", from, to, read_only ? ",readonly" : "");
+    return pl_strv_check(words, reterr);
 }
 
 /* Variables that the job has and this machine has not, or has with another value; and this machine's AWS_* and
@@ -257,10 +258,10 @@ static enum pl_status add_variables(struct pl_strv *words, const struct pl_local
         here = pl_environment_get(local->environment, name);
         if (strncmp(name, "AWS_", 4) == 0 || strncmp(name, "PACELINE_", 9) == 0 || !here ||
             ((*at)[length] == '=' && strcmp(here, *at + length + 1) != 0)) {
-            PL_TRY(pl_strv_add_list(words, (const char *const[]){"--env", name, NULL}, reterr));
+            pl_strv_add(words, "--env", name);
         }
     }
-    return PL_OK;
+    return pl_strv_check(words, reterr);
 }
 
 enum pl_status pl_local_container_words(const struct pl_local *local, size_t index, const char *const *argv,
@@ -270,28 +271,29 @@ enum pl_status pl_local_container_words(const struct pl_local *local, size_t ind
     const struct pl_local_host *host = &local->hosts[index];
     PL_AUTO_TEXT struct pl_text secret = PL_TEXT_NONE;
 
-    PL_TRY(pl_strv_add_list(words, (const char *const[]){local->engine, "run", "--rm", NULL}, reterr));
-    PL_TRY(pl_strv_printf(words, reterr, "--name=%s", host->container));
-    PL_TRY(pl_strv_printf(words, reterr, "--hostname=%s", host->name));
-    PL_TRY(pl_strv_printf(words, reterr, "--label=" LABEL "=%ld", (long)getpid()));
-    PL_TRY(pl_strv_add(words, "--shm-size=1g", reterr)); /* engines give 64 MiB, too little for Open MPI */
+    pl_strv_add(words, local->engine, "run", "--rm");
+    pl_strv_printf(words, "--name=%s", host->container);
+    pl_strv_printf(words, "--hostname=%s", host->name);
+    pl_strv_printf(words, "--label=" LABEL "=%ld", (long)getpid());
+    pl_strv_add(words, "--shm-size=1g"); /* engines give 64 MiB, too little for Open MPI */
     PL_TRY(pl_local_channels_show(local, index, add_mount, words, reterr));
     if (local->job->hosts > 1) {
-        PL_TRY(pl_strv_printf(words, reterr, "--network=%s", local->network));
-        PL_TRY(pl_strv_printf(words, reterr, "--network-alias=%s", host->name));
+        pl_strv_printf(words, "--network=%s", local->network);
+        pl_strv_printf(words, "--network-alias=%s", host->name);
         PL_TRY(pl_local_path(local, &secret, reterr, "secret"));
         PL_TRY(add_mount(words, secret.data, PL_LOCAL_SECRET_PATH, true, reterr));
     }
     if (local->has_code) {
-        PL_TRY(pl_strv_add(words, "--workdir=/opt/ml/code", reterr));
+        pl_strv_add(words, "--workdir=/opt/ml/code");
     }
     PL_TRY(add_variables(words, local, environment, reterr));
     if (local->job->entrypoint.count > 0) {
-        PL_TRY(pl_strv_printf(words, reterr, "--entrypoint=%s", argv[0]));
+        pl_strv_printf(words, "--entrypoint=%s", argv[0]);
     }
     for (size_t i = 0; i < local->engine_option_count; i++) {
-        PL_TRY(pl_strv_add(words, local->engine_options[i], reterr));
+        pl_strv_add(words, local->engine_options[i]);
     }
-    PL_TRY(pl_strv_add(words, local->job->image, reterr));
-    return pl_strv_add_list(words, argv + 1, reterr);
+    pl_strv_add(words, local->job->image);
+    pl_strv_add_list(words, argv + 1);
+    return pl_strv_check(words, reterr);
 }

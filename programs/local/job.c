@@ -26,7 +26,8 @@ static const char channel_words[] = "1 to 64 letters, digits, dots, hyphens and 
 static enum pl_status keep_n(struct pl_local_job *job, const char *text, size_t length, const char **ret_kept,
                              struct pl_error *reterr)
 {
-    PL_TRY(pl_strv_printf(&job->texts, reterr, "%.*s", (int)length, text));
+    pl_strv_printf(&job->texts, "%.*s", (int)length, text);
+    PL_TRY(pl_strv_check(&job->texts, reterr));
     *ret_kept = job->texts.items[job->texts.count - 1];
     return PL_OK;
 }
@@ -148,9 +149,9 @@ static enum pl_status read_words(struct pl_json_value object, const char *name, 
     PL_TRY(find(object, name, PL_JSON_LIST, &list, reterr));
     for (struct pl_json_value item = pl_json_first(list); pl_json_exists(item); item = pl_json_next(item)) {
         PL_TRY(pl_json_text(item, &word, reterr));
-        PL_TRY(pl_strv_add(words, word, reterr));
+        pl_strv_add(words, word);
     }
-    return PL_OK;
+    return pl_strv_check(words, reterr);
 }
 
 /* Notes the members that are not read here, by their path. `known` begins and ends with a blank. */
@@ -166,10 +167,10 @@ static enum pl_status note_others(struct pl_local_job *job, struct pl_json_value
         }
         PL_TRY(pl_text_set(&text, reterr, "%s%s", path, pl_json_name(item)));
         if (pl_strv_find(&job->ignored, text.data) < 0) { /* a list's items have the same members */
-            PL_TRY(pl_strv_add(&job->ignored, text.data, reterr));
+            pl_strv_add(&job->ignored, text.data);
         }
     }
-    return PL_OK;
+    return pl_strv_check(&job->ignored, reterr);
 }
 
 static enum pl_status read_mode(struct pl_json_value object, const char *name, int *mode, struct pl_error *reterr)
@@ -513,9 +514,9 @@ enum pl_status pl_local_job_set_words(struct pl_local_job *job, char *const *wor
     }
     pl_strv_done(&job->arguments);
     for (size_t i = 0; i < count; i++) {
-        PL_TRY(pl_strv_add(&job->arguments, words[i], reterr));
+        pl_strv_add(&job->arguments, words[i]);
     }
-    return PL_OK;
+    return pl_strv_check(&job->arguments, reterr);
 }
 
 /* ---- the whole ---- */

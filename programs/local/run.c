@@ -336,16 +336,17 @@ static enum pl_status make_words(const struct pl_local *local, struct pl_strv *w
     const struct pl_local_job *job = local->job;
     char *first = NULL;
 
-    PL_TRY(pl_strv_add_all(words, &job->entrypoint, reterr));
+    pl_strv_add_all(words, &job->entrypoint);
     if (job->entrypoint.count == 0) {
-        PL_TRY(pl_strv_add(words, local->paceline, reterr));
+        pl_strv_add(words, local->paceline);
         if (job->arguments.count == 0) {
-            PL_TRY(pl_strv_add(words, "train", reterr));
+            pl_strv_add(words, "train");
         } else if (strcmp(job->arguments.items[0], "train") != 0 && strcmp(job->arguments.items[0], "--") != 0) {
-            PL_TRY(pl_strv_add(words, "--", reterr));
+            pl_strv_add(words, "--");
         }
     }
-    PL_TRY(pl_strv_add_all(words, &job->arguments, reterr));
+    pl_strv_add_all(words, &job->arguments);
+    PL_TRY(pl_strv_check(words, reterr));
     if (local->kind != PL_LOCAL_CONTAINERS) { /* their program is the image's; execve() wants a path */
         PL_TRY(pl_file_find_program(words->items[0], pl_environment_get(local->environment, "PATH"), &first, reterr));
         free(words->items[0]);

@@ -355,7 +355,8 @@ static enum pl_status read_data(struct reader *reader, const char *data, struct 
         if (pl_text_ends_with(name, ".ring") && strncmp(name, "trial-", strlen("trial-")) == 0) {
             reader->report->trial_rings++;
         } else if (pl_text_ends_with(name, ".ring") && reader->rings.count < MOST_RINGS) {
-            PL_TRY(pl_strv_add(&reader->rings, path.data, reterr));
+            pl_strv_add(&reader->rings, path.data);
+            PL_TRY(pl_strv_check(&reader->rings, reterr));
         } else if (strcmp(name, "trials.jsonl") == 0) {
             status = read_lines(reader, path.data, take_trial, &error);
         } else if (strcmp(name, "metrics.jsonl") == 0) {

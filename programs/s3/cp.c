@@ -204,7 +204,8 @@ static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const
             pl_error_context(reterr, "s3://%s/%s", bucket, entry->key);
             return status;
         }
-        PL_TRY(pl_strv_add(&names, path.data, reterr));
+        pl_strv_add(&names, path.data);
+        PL_TRY(pl_strv_check(&names, reterr));
         fetches[count++] = (struct pl_s3_fetch){
             .object = {.bucket = bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes},
             .path = names.items[names.count - 1],

@@ -60,7 +60,8 @@ static enum pl_status ask(struct pl_hosts *hosts, const struct pl_sshd *sshd, co
         PL_AUTO_STRV struct pl_strv program = PL_STRV_NONE, argv = PL_STRV_NONE;
 
         *host = (struct pl_hosts_host){.name = hosts->names.items[i], .answer_fd = -1};
-        PL_TRY(pl_strv_add_list(&program, (const char *const[]){self, "--local", host->name, NULL}, reterr));
+        pl_strv_add(&program, self, "--local", host->name);
+        PL_TRY(pl_strv_check(&program, reterr));
         PL_TRY(pl_exec_words(sshd, run_dir, host->name, PL_EXEC_STDIO, &program, &argv, reterr));
         PL_TRY(start_ssh(host, &argv, environment, reterr));
     }

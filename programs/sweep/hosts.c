@@ -130,9 +130,12 @@ enum pl_status pl_sweep_hosts_open(struct pl_sweep *sweep, struct pl_error *rete
 enum pl_status pl_sweep_hosts_words(const struct pl_sweep *sweep, size_t host, bool channel,
                                     const struct pl_strv *program, struct pl_strv *argv, struct pl_error *reterr)
 {
-    return host == 0 ? pl_strv_add_all(argv, program, reterr)
-                     : pl_exec_words(&sweep->sshd, run_dir(sweep), sweep->job->hosts.items[host],
-                                     channel ? PL_EXEC_CHANNEL : PL_EXEC_STDIO, program, argv, reterr);
+    if (host == 0) {
+        pl_strv_add_all(argv, program);
+        return pl_strv_check(argv, reterr);
+    }
+    return pl_exec_words(&sweep->sshd, run_dir(sweep), sweep->job->hosts.items[host],
+                         channel ? PL_EXEC_CHANNEL : PL_EXEC_STDIO, program, argv, reterr);
 }
 
 enum pl_status pl_sweep_hosts_spawn(const struct pl_sweep *sweep, const struct pl_strv *argv, int input_fd,
@@ -140,6 +143,7 @@ enum pl_status pl_sweep_hosts_spawn(const struct pl_sweep *sweep, const struct p
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
+    PL_TRY(pl_strv_check(argv, reterr));
     setup.argv = (const char *const *)argv->items;
     setup.environment = pl_environment_strings(sweep->job->process);
     setup.stdin_fd = input_fd;
@@ -154,19 +158,22 @@ static enum pl_status add_trial_words(const struct pl_sweep *sweep, size_t trial
 {
     const struct pl_strv *values = &sweep->space->trials[trial];
 
-    PL_TRY(pl_strv_add_list(words, (const char *const[]){sweep->trial_program, "--link", NULL}, reterr));
-    PL_TRY(pl_strv_printf(words, reterr, "--checkpoints=%s/%s", sweep->folder, sweep->id));
-    PL_TRY(pl_strv_printf(words, reterr, "--metric=%s", sweep->space->metric_regex));
-    PL_TRY(pl_strv_printf(words, reterr, "--number=%zu", trial));
-    PL_TRY(pl_strv_printf(words, reterr, "--slot=%zu", slot % (size_t)sweep->slots.count));
-    PL_TRY(pl_strv_printf(words, reterr, "--gpus=%d", sweep->slots.gpus));
-    PL_TRY(pl_strv_printf(words, reterr, "--cpus=%d", sweep->slots.cpus));
-    PL_TRY(pl_strv_printf(words, reterr, "--processes=%d", sweep->space->processes));
+    pl_strv_add(words, sweep->trial_program, "--link");
+    pl_strv_printf(words, "--checkpoints=%s/%s", sweep->folder, sweep->id);
+    pl_strv_printf(words, "--metric=%s", sweep->space->metric_regex);
+    pl_strv_printf(words, "--number=%zu", trial);
+    pl_strv_printf(words, "--slot=%zu", slot % (size_t)sweep->slots.count);
+    pl_strv_printf(words, "--gpus=%d", sweep->slots.gpus);
+    pl_strv_printf(words, "--cpus=%d", sweep->slots.cpus);
+    pl_strv_printf(words, "--processes=%d", sweep->space->processes);
     for (size_t i = 0; i < values->count; i++) {
-        PL_TRY(pl_strv_printf(words, reterr, "--hyperparameter=%s", values->items[i]));
+        pl_strv_printf(words, "--hyperparameter=%s", values->items[i]);
     }
-    PL_TRY(sweep->job->command.count > 0 ? pl_strv_add(words, "--", reterr) : PL_OK);
-    return pl_strv_add_all(words, &sweep->job->command, reterr);
+    if (sweep->job->command.count > 0) {
+        pl_strv_add(words, "--");
+    }
+    pl_strv_add_all(words, &sweep->job->command);
+    return pl_strv_check(words, reterr);
 }
 
 enum pl_status pl_sweep_hosts_start(struct pl_sweep *sweep, size_t trial, size_t slot, struct pl_error *reterr)

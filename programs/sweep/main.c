@@ -81,7 +81,7 @@ static enum pl_status run_part(const struct pl_environment *environment, const s
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_slots slots;
 
-    PL_TRY(pl_strv_add_list(&command, (const char *const *)words, reterr));
+    pl_strv_add_list(&command, (const char *const *)words);
     if (options->run) {
         PL_TRY(pl_signals_open(&signals, reterr));
         PL_TRY(pl_job_new(environment, paceline, &command, &job, reterr));

@@ -95,8 +95,9 @@ static size_t tidy_host(struct pl_sweep *sweep, size_t host, size_t best)
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE, argv = PL_STRV_NONE;
     struct pl_error error = PL_ERROR_NONE;
     size_t found = 0;
-    enum pl_status status = pl_strv_add_list(&words, (const char *const[]){"rm", "-rf", "--", NULL}, &error);
+    enum pl_status status;
 
+    pl_strv_add(&words, "rm", "-rf", "--");
     for (size_t i = host; i < sweep->space->trials_count && found < REMOVED_AT_ONCE; i += sweep->hosts_count) {
         struct pl_sweep_run *run = &sweep->runs[i];
         const bool needed =
@@ -107,14 +108,15 @@ static size_t tidy_host(struct pl_sweep *sweep, size_t host, size_t best)
         for (size_t kind = 0; kind < PL_ARRAY_ITEMS(gone); kind++) {
             PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-            if (status == PL_OK && pl_sweep_is_over(run) && !keeps[kind] && !*gone[kind]) {
+            if (pl_sweep_is_over(run) && !keeps[kind] && !*gone[kind]) {
                 pl_sweep_hosts_path(sweep, i, gone[kind] == &run->model_gone, &path);
-                status = pl_strv_add(&words, pl_text_string(&path), &error);
+                pl_strv_add_text(&words, &path);
                 *gone[kind] = true;
                 found++;
             }
         }
     }
+    status = pl_strv_check(&words, &error);
     status = status == PL_OK ? pl_sweep_hosts_words(sweep, host, false, &words, &argv, &error) : status;
     if (status == PL_OK && found > 0) {
         status = pl_sweep_hosts_spawn(sweep, &argv, -1, -1, &sweep->removing[host], &error);
@@ -273,13 +275,11 @@ static enum pl_status start_copy(struct pl_sweep *sweep, struct pl_error *reterr
     PL_TRY(incoming_path(sweep, &incoming, reterr));
     pl_file_remove_tree(incoming.data);
     PL_TRY(pl_file_make_dirs(incoming.data, 0755, reterr));
-    PL_TRY(pl_strv_add_list(&argv, (const char *const[]){"sh", "-c", host == 0 ? here : there, incoming.data, NULL},
-                            reterr));
+    pl_strv_add(&argv, "sh", "-c", host == 0 ? here : there, incoming.data);
     if (host == 0) {
-        PL_TRY(pl_strv_add(&argv, model.data, reterr));
+        pl_strv_add(&argv, model.data);
     } else {
-        PL_TRY(pl_strv_add_list(
-            &source, (const char *const[]){"tar", "--format=posix", "-cf", "-", "-C", model.data, ".", NULL}, reterr));
+        pl_strv_add(&source, "tar", "--format=posix", "-cf", "-", "-C", model.data, ".");
         PL_TRY(pl_sweep_hosts_words(sweep, host, false, &source, &argv, reterr));
     }
     return pl_sweep_hosts_spawn(sweep, &argv, -1, -1, &sweep->placing, reterr);

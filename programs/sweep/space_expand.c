@@ -119,7 +119,8 @@ static enum pl_status add_value(const struct pl_sweep_dimension *dimension, bool
         append_between(dimension, (double)at / (double)(dimension->count - 1), &text);
     }
     PL_TRY(pl_text_check(&text, reterr));
-    return pl_strv_printf(point, reterr, "%s=%s", dimension->name, text.data);
+    pl_strv_printf(point, "%s=%s", dimension->name, text.data);
+    return pl_strv_check(point, reterr);
 }
 
 /* Adds the values of point number `at` of `points`. In a grid the last dimension changes first. */
@@ -145,9 +146,9 @@ static enum pl_status add_listed(const struct pl_python_json *listed, struct pl_
 
         pl_sweep_space_print_value(node, &text);
         PL_TRY(pl_text_check(&text, reterr));
-        PL_TRY(pl_strv_printf(point, reterr, "%s=%s", pl_python_json_name(node), text.data));
+        pl_strv_printf(point, "%s=%s", pl_python_json_name(node), text.data);
     }
-    return PL_OK;
+    return pl_strv_check(point, reterr);
 }
 
 static enum pl_status count_points(const struct pl_sweep_draft *draft, const char *source, size_t *ret_points,
@@ -173,11 +174,12 @@ static enum pl_status add_trials(const struct pl_sweep_draft *draft, size_t at, 
     const struct pl_python_json *seed = draft->seeds ? pl_python_json_first(draft->seeds) : NULL;
 
     for (size_t i = at; i < space->trials_count; i += space->points_count) {
-        PL_TRY(pl_strv_add_all(&space->trials[i], point, reterr));
+        pl_strv_add_all(&space->trials[i], point);
         if (seed) {
-            PL_TRY(pl_strv_printf(&space->trials[i], reterr, "%s=%.0f", space->seed_name, pl_python_json_double(seed)));
+            pl_strv_printf(&space->trials[i], "%s=%.0f", space->seed_name, pl_python_json_double(seed));
             seed = pl_python_json_next(seed);
         }
+        PL_TRY(pl_strv_check(&space->trials[i], reterr));
     }
     return PL_OK;
 }

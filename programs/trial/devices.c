@@ -18,15 +18,17 @@ static enum pl_status list_gpus(const struct pl_job *job, struct pl_strv *gpus, 
 
     if (job->gpus == 0 || !visible) {
         for (int i = 0; i < job->gpus; i++) {
-            PL_TRY(pl_strv_printf(gpus, reterr, "%d", i));
+            pl_strv_printf(gpus, "%d", i);
         }
-        return PL_OK;
+        return pl_strv_check(gpus, reterr);
     }
     for (size_t bytes; *visible != '\0'; visible += bytes + (visible[bytes] == ',')) {
         bytes = strcspn(visible, ",");
-        PL_TRY(bytes > 0 ? pl_strv_printf(gpus, reterr, "%.*s", (int)bytes, visible) : PL_OK);
+        if (bytes > 0) {
+            pl_strv_printf(gpus, "%.*s", (int)bytes, visible);
+        }
     }
-    return PL_OK;
+    return pl_strv_check(gpus, reterr);
 }
 
 /* Returns whether no other trial has the GPU. Its descriptor stays open: the lock ends with this process. */

@@ -210,9 +210,9 @@ static enum pl_status run_program(struct trial *trial, const struct pl_signals *
                                       .setup = PL_PROCESS_SETUP_NONE};
 
     PL_TRY(make_environment(trial, &environment, reterr));
-    PL_TRY(pl_strv_add(&argv, job->self_path, reterr));
-    PL_TRY(pl_strv_add(&argv, job->command.count > 0 ? "--" : "train", reterr));
-    PL_TRY(pl_strv_add_all(&argv, &job->command, reterr));
+    pl_strv_add(&argv, job->self_path, job->command.count > 0 ? "--" : "train");
+    pl_strv_add_all(&argv, &job->command);
+    PL_TRY(pl_strv_check(&argv, reterr));
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);
     options.setup.cwd = trial->own_tree ? job->paths.base : trial->folder.base;
@@ -311,8 +311,11 @@ static enum pl_status run(struct trial *trial, const struct pl_signals *signals,
 
 static enum pl_status add_hyperparameter(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
+    struct pl_strv *words = field;
+
     (void)name;
-    return pl_strv_add(field, text, reterr);
+    pl_strv_add(words, text);
+    return pl_strv_check(words, reterr);
 }
 
 /* What the sweep gives a trial besides. */
@@ -329,7 +332,7 @@ static enum pl_status open_job(struct trial *trial, const struct pl_environment 
 {
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
 
-    PL_TRY(pl_strv_add_list(&command, (const char *const *)words, reterr));
+    pl_strv_add_list(&command, (const char *const *)words);
     PL_TRY(trial->linked ? open_link(trial, reterr) : PL_OK);
     PL_TRY(pl_companion_find_paceline(self_at, reterr));
     return pl_job_new(environment, *self_at, &command, &trial->job, reterr);

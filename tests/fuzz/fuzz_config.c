@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/secrets.h"
-#include "entrypoint/launch/launchers.h"
+#include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/plan.h"
 #include "tests/support/fuzz.h"
 
@@ -104,7 +104,7 @@ static void read_refused_job(const struct pl_environment *environment)
         PL_BUG_IF(error.cause[0] == '\0');
         return;
     }
-    PL_BUG_IF(pl_launch_plan_new_notify(job, pl_launchers_choose(job), &plan, &error) != PL_OK);
+    PL_BUG_IF(pl_launch_plan_new_notify(job, &plan, &error) != PL_OK);
     PL_BUG_IF(plan->link != PL_LAUNCH_PLAN_LINK_NONE && plan->hosts.count < 2);
 }
 
@@ -114,7 +114,7 @@ static void read_job(const char *base, bool has_drivers)
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    const struct pl_launch_plan_steps none = {.items = NULL};
+    const struct pl_launch_plan_steps none = {.count = 0};
     struct pl_error error = PL_ERROR_NONE;
     char self_path[256];
 
@@ -129,8 +129,7 @@ static void read_job(const char *base, bool has_drivers)
         return;
     }
     check_drivers(&job->drivers, has_drivers);
-    if (pl_secrets_mask(job, &error) != PL_OK ||
-        pl_launch_plan_new(job, pl_launchers_choose(job), &plan, &error) != PL_OK) {
+    if (pl_secrets_mask(job, &error) != PL_OK || pl_launch_plan_new(job, &plan, &error) != PL_OK) {
         PL_BUG_IF(error.cause[0] == '\0');
         read_refused_job(environment);
         return;

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     PL_AUTO_STRV struct pl_strv again = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text quoted = PL_TEXT_NONE;
-    struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
+    PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
+    struct pl_mpi_options_custom custom = {.words = {.pool = &pool}};
     struct pl_error error = PL_ERROR_NONE;
 
     if (text && pl_strv_split(text, "options", &words, &error) == PL_OK) {
@@ -28,7 +29,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         if (pl_mpi_options_split(text, &custom, &error) == PL_OK) {
             PL_BUG_IF(custom.words.count > words.count);
         }
-        pl_mpi_options_custom_done(&custom);
     }
     return 0;
 }

@@ -18,7 +18,7 @@ static enum pl_status make_words(char **argv, struct pl_strv *words, struct pl_e
     enum pl_status status;
 
     for (char **word = argv + 4; *word; word++) {
-        PL_TRY(pl_strv_add(&program, *word, reterr));
+        pl_strv_add(&program, *word);
     }
     PL_TRY(pl_sshd_load_hosts(run_dir, &sshd, &current_host, &hosts, reterr));
     status = pl_exec_words(&sshd, run_dir, argv[3], strcmp(argv[2], "stdio") == 0 ? PL_EXEC_STDIO : PL_EXEC_CHANNEL,

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/job.h"
-#include "entrypoint/launch/launchers.h"
+#include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/plan.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
@@ -124,8 +124,7 @@ static inline enum pl_status tree_plan(struct tree *tree)
     pl_launch_plan_free(tree->plan);
     tree->plan = NULL;
     status = tree_job(tree);
-    return status == PL_OK ? pl_launch_plan_new(tree->job, pl_launchers_choose(tree->job), &tree->plan, &tree->error)
-                           : status;
+    return status == PL_OK ? pl_launch_plan_new(tree->job, &tree->plan, &tree->error) : status;
 }
 
 /* Returns the words of a list with '|' between them; valid until the next call. */

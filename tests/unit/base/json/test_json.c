@@ -201,6 +201,9 @@ START_TEST(blanks_are_those_of_json)
 
     ck_assert_ok(pl_json_expect(pl_json_root(document), PL_JSON_LIST, &error), &error);
     refused("\v1", "F, line 1, column 1: expected a value, found the control character 0x0b");
+    refused("[\x7F]", "F, line 1, column 2: expected a value, found the control character 0x7f");
+    refused("[\xF0\x9F\x9A\x80]", "F, line 1, column 2: expected a value, found '\xF0\x9F\x9A\x80'");
+    refused("\"\t\"", "F, line 1, column 2: expected no raw control character in a string, found a tab");
     refused("[1,\f2]", "F, line 1, column 4: expected a value, found the control character 0x0c");
     check_refused("[1,\0 2]", 7, "F, line 1, column 4: expected a value, found the control character 0x00");
     refused("\xEF\xBB\xBF{}", "F, line 1, column 1: expected a value, found a byte order mark");

@@ -39,7 +39,7 @@ START_TEST(the_check_has_two_ranks_on_each_of_the_jobs_hosts_and_its_options)
                                 "\"sagemaker_submit_directory\": \"s3://bucket/code.tar.gz\", \"epochs\": 3, "
                                 "\"paceline_check\": \"--expect efa --expect-mbit 5000\"}");
     ck_assert_ok(make_check(&tree, NULL, &check), &tree.error);
-    ck_assert(check->is_check && check->switches.mpi);
+    ck_assert(check->is_check && check->launches == PL_JOB_MPI);
     ck_assert_int_eq(check->processes_per_host, 2);
     ck_assert_int_eq(check->processes, 4);
     ck_assert_ptr_null(check->submit_uri);
@@ -63,7 +63,7 @@ START_TEST(the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun)
     tree_env(&tree, "PACELINE_PYTHON", "/py");
     tree_env(&tree, "PACELINE_MPI_VERSION", "4");
     ck_assert_ok(make_check(&tree, &none, &check), &tree.error);
-    ck_assert_ok(pl_launch_plan_new(check, pl_launchers_choose(check), &plan, &tree.error), &tree.error);
+    ck_assert_ok(pl_launch_plan_new(check, &plan, &tree.error), &tree.error);
     ck_assert_ptr_nonnull(strstr(joined(&plan->argv), "|--tag-output|"));
     ck_assert_uint_gt(plan->steps.count, 0);
     ck_assert_ok(pl_check_adapt_plan(plan, &tree.error), &tree.error);
@@ -78,6 +78,7 @@ END_TEST
 
 START_TEST(a_host_outside_the_distribution_checks_itself)
 {
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
     PL_AUTO_JOB struct pl_job *check = NULL;
     PL_AUTO_STRV struct pl_strv none = PL_STRV_NONE;
     struct tree tree;
@@ -92,7 +93,8 @@ START_TEST(a_host_outside_the_distribution_checks_itself)
                                 "\"sagemaker_distribution_instance_groups\": [\"train\"]}");
     ck_assert_ok(make_check(&tree, &none, &check), &tree.error);
     ck_assert_str_eq(joined(&check->distribution_hosts), "algo-2");
-    ck_assert_str_eq(pl_launchers_choose(check)->name, "mpi");
+    ck_assert_ok(pl_launch_plan_new_notify(check, &plan, &tree.error), &tree.error);
+    ck_assert_str_eq(plan->launcher->name, "mpi");
     tree_done(&tree);
 }
 END_TEST

@@ -253,14 +253,14 @@ END_TEST
 START_TEST(an_archive_is_unpacked_where_it_is)
 {
     struct tree tree;
-    struct pl_launch_plan_steps steps = {.items = NULL};
+    struct pl_launch_plan_steps steps = {.count = 0};
 
     setup(&tree, "{\"source_dir\": \"s3://b/k/src.tar.gz\", \"entry_script\": \"later.sh\"}", "{}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "./later.sh");
     ck_assert_int_ne(pl_source_plan(tree.job, &steps, &tree.error), PL_OK);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "code/src.tar.gz', which sourcecode.json names"));
-    pl_steps_done(&steps);
+    pl_launch_plan_steps_done(&steps);
     tree_done(&tree);
 }
 END_TEST
@@ -322,7 +322,7 @@ START_TEST(secrets_in_the_options_are_masked)
     setup(&tree, script, "{\"mpi_additional_options\": [\"-x\", \"API_KEY=abc\"]}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_ok(pl_secrets_mask(tree.job, &tree.error), &tree.error);
-    ck_assert_ok(pl_launch_plan_new(tree.job, pl_launchers_choose(tree.job), &tree.plan, &tree.error), &tree.error);
+    ck_assert_ok(pl_launch_plan_new(tree.job, &tree.plan, &tree.error), &tree.error);
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "abc"));
     ck_assert_ptr_null(strstr(pl_environment_get(tree.plan->additions, "SM_DISTRIBUTED_CONFIG"), "abc"));
     tree_done(&tree);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/job/job.c, entrypoint/job/capacity.c, entrypoint/job/config.c, entrypoint/job/hyperparameters.c,
- * entrypoint/job/processes.c. */
+/* Covers entrypoint/job/job.c, entrypoint/job/config.c, entrypoint/job/hyperparameters.c, entrypoint/job/hosts.c. */
 #include "tests/unit/entrypoint/tree.h"
 
 static void write_hps(struct tree *tree, const char *text)
@@ -101,6 +100,7 @@ END_TEST
 
 START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
 {
+    PL_AUTO_TEXT struct pl_text settings = PL_TEXT_NONE;
     struct tree tree;
 
     tree_setup(&tree);
@@ -120,7 +120,8 @@ START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "deep")), "\"42\"");
     ck_assert_uint_eq(pl_python_json_count(tree.job->framework), 1);
     ck_assert_str_eq(tree.job->program, "x.py");
-    ck_assert_str_eq(joined(&tree.job->setting_values), "PACELINE_TRACE_RECORDS=30|PACELINE_INSTALL=no");
+    pl_python_json_print(tree.job->setting_values, PL_PYTHON_JSON_COMPACT, &settings);
+    ck_assert_str_eq(settings.data, "{\"PACELINE_TRACE_RECORDS\":\"30\",\"PACELINE_INSTALL\":\"no\"}");
     ck_assert(!tree.job->settings.install);
     tree_done(&tree);
 }
@@ -298,7 +299,7 @@ START_TEST(switches_follow_pythons_truth_but_for_the_text_false)
         snprintf(text, sizeof(text), "{\"sagemaker_mpi_enabled\": \"%s\"}", values[i].value);
         write_hps(&tree, text);
         ck_assert_ok(tree_job(&tree), &tree.error);
-        ck_assert_msg(tree.job->switches.mpi == values[i].on, "%s", values[i].value);
+        ck_assert_msg((tree.job->launches == PL_JOB_MPI) == values[i].on, "%s", values[i].value);
     }
     tree_done(&tree);
 }
@@ -367,7 +368,7 @@ START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
     ck_assert_int_eq(tree.job->distribution_index, 1);
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"many\"}");
     ck_assert_int_eq(partial_hosts(&tree), 2);
-    ck_assert(tree.job->switches.mpi && tree.job->distribution_index == 1);
+    ck_assert(tree.job->launches == PL_JOB_MPI && tree.job->distribution_index == 1);
     write_hps(&tree, "{\"paceline_ssh_port\": \"2222\", \"paceline_stop_s\": \"1e9\"}");
     ck_assert_int_eq(partial_hosts(&tree), 2);
     ck_assert_int_eq(tree.job->settings.ssh_port, 2222);

@@ -49,20 +49,54 @@ START_TEST(open_quotes_and_a_last_backslash_are_errors)
 }
 END_TEST
 
+static void grow_and_change(struct pl_strv *words)
+{
+    for (int i = 0; i < 20; i++) {
+        pl_strv_printf(words, "w%d", i);
+    }
+    ck_assert_uint_eq(words->count, 20);
+    ck_assert_ptr_null(words->items[20]);
+    ck_assert_int_eq(pl_strv_find(words, "w19"), 19);
+    ck_assert_int_eq(pl_strv_find(words, "w20"), -1);
+    pl_strv_set(words, 1, "other");
+    pl_strv_remove(words, 2, 17);
+    ck_assert_uint_eq(words->count, 3);
+    ck_assert_str_eq(words->items[1], "other");
+    ck_assert_str_eq(words->items[2], "w19");
+    ck_assert_ptr_null(words->items[3]);
+}
+
 START_TEST(a_list_ends_in_null_and_finds_its_words)
 {
-    struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
+    PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
+    PL_AUTO_STRV struct pl_strv own = PL_STRV_NONE;
+    struct pl_strv pooled = {.pool = &pool};
 
-    for (int i = 0; i < 20; i++) {
-        ck_assert_ok(pl_strv_printf(&words, &error, "w%d", i), &error);
-    }
-    ck_assert_uint_eq(words.count, 20);
-    ck_assert_ptr_null(words.items[20]);
-    ck_assert_int_eq(pl_strv_find(&words, "w19"), 19);
-    ck_assert_int_eq(pl_strv_find(&words, "w20"), -1);
+    grow_and_change(&own);
+    grow_and_change(&pooled);
+    pl_strv_done(&pooled);
+    ck_assert_ptr_null(pooled.items);
+    pl_strv_add(&pooled, "a", "b");
+    pl_strv_add_all(&pooled, &(struct pl_strv){.items = own.items, .count = 1}); /* no NULL after the word */
+    ck_assert_ptr_eq(pooled.pool, &pool);
+    ck_assert_uint_eq(pooled.count, 3);
+}
+END_TEST
+
+START_TEST(that_memory_is_out_is_told_by_the_list_and_its_pool)
+{
+    PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
+    struct pl_strv pooled = {.pool = &pool};
+    struct pl_error error = PL_ERROR_NONE;
+
+    pl_strv_add(&pooled, "a");
+    ck_assert_ok(pl_strv_check(&pooled, &error), &error);
+    pl_strv_add_text(&pooled, &(struct pl_text){.failed = true});
+    ck_assert_int_eq(pl_strv_check(&pooled, &error), PL_MEMORY);
+    ck_assert_int_eq(pl_pool_check(&pool, &error), PL_MEMORY);
 }
 END_TEST
 
 UNIT_MAIN("entrypoint/strv", words_split_as_in_a_shell, nothing_is_expanded,
-          open_quotes_and_a_last_backslash_are_errors, a_list_ends_in_null_and_finds_its_words)
+          open_quotes_and_a_last_backslash_are_errors, a_list_ends_in_null_and_finds_its_words,
+          that_memory_is_out_is_told_by_the_list_and_its_pool)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/launch/mpi_hosts.c. What `paceline check` changes in the options of mpirun. */
-#include "entrypoint/launch/mpi_hosts.h"
+/* Covers entrypoint/launch/mpi_options.c. What `paceline check` changes in the options of mpirun. */
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/unit/entrypoint/tree.h"
 
@@ -189,7 +188,8 @@ END_TEST
 
 START_TEST(a_check_leaves_the_users_mapping_out)
 {
-    struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
+    PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
+    struct pl_mpi_options_custom custom = {.words = {.pool = &pool}};
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(
@@ -200,7 +200,6 @@ START_TEST(a_check_leaves_the_users_mapping_out)
     pl_mpi_options_remove_mapping(&custom);
     ck_assert_str_eq(joined(&custom.words), "-x|-N|-mca|btl|tcp,self|--tag|--bind-to|core");
     ck_assert_int_eq(custom.processes, -1);
-    pl_mpi_options_custom_done(&custom);
 }
 END_TEST
 

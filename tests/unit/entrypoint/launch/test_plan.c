@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/launch/plan.c, entrypoint/launch/program.c, entrypoint/launch/source.c,
- * entrypoint/launch/steps.c, entrypoint/launch/interface.c, entrypoint/launch/mpi_options.c,
- * entrypoint/launch/launcher_direct.c, entrypoint/launch/launcher_mpi.c,
- * entrypoint/launch/launcher_unsupported.c. */
+ * entrypoint/launch/interface.c, entrypoint/launch/mpi_options.c, entrypoint/launch/launcher.c,
+ * entrypoint/launch/launcher_direct.c, entrypoint/launch/launcher_mpi.c. */
 #include "base/environment.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/unit/entrypoint/tree.h"
@@ -557,12 +556,12 @@ START_TEST(custom_options_take_the_nccl_level_out_in_every_form)
     struct pl_error error = PL_ERROR_NONE;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(forms); i++) {
-        struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
+        PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
+        struct pl_mpi_options_custom custom = {.words = {.pool = &pool}};
 
         ck_assert_ok(pl_mpi_options_split(forms[i].text, &custom, &error), &error);
         ck_assert_str_eq(custom.nccl_debug, forms[i].level);
         ck_assert_str_eq(joined(&custom.words), forms[i].words);
-        pl_mpi_options_custom_done(&custom);
     }
 }
 END_TEST
@@ -574,10 +573,10 @@ START_TEST(a_level_or_a_variable_that_is_missing_is_an_error)
     struct pl_error error = PL_ERROR_NONE;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
-        struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
+        PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
+        struct pl_mpi_options_custom custom = {.words = {.pool = &pool}};
 
         ck_assert_int_eq(pl_mpi_options_split(wrong[i], &custom, &error), PL_INVALID);
-        pl_mpi_options_custom_done(&custom);
     }
 }
 END_TEST
@@ -661,7 +660,7 @@ START_TEST(words_after_two_dashes_are_run_as_they_are)
     ck_assert_ok(pl_strv_split("sh -c 'exit 3'", "command", &command, &tree.error), &tree.error);
     ck_assert_ok(pl_job_new(tree.environment, PL_TEST_BUILD "/entrypoint/paceline", &command, &tree.job, &tree.error),
                  &tree.error);
-    ck_assert_ok(pl_launch_plan_new(tree.job, pl_launchers_choose(tree.job), &tree.plan, &tree.error), &tree.error);
+    ck_assert_ok(pl_launch_plan_new(tree.job, &tree.plan, &tree.error), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "sh|-c|exit 3");
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_USER_ARGS"), "[\"--epochs\",\"2\"]");
     tree_done(&tree);
@@ -671,7 +670,7 @@ END_TEST
 START_TEST(code_is_fetched_only_into_an_empty_directory)
 {
     struct tree tree;
-    PL_AUTO_STEPS struct pl_launch_plan_steps steps = {.items = NULL};
+    PL_AUTO_STEPS struct pl_launch_plan_steps steps = {.count = 0};
     char path[PATH_MAX];
 
     tree_setup(&tree);
@@ -730,8 +729,7 @@ static const struct pl_launch_plan *notify_plan(struct tree *tree)
     ck_assert_ok(pl_job_new_partial(tree->environment, PL_TEST_BUILD "/entrypoint/paceline", &tree->job, &tree->error),
                  &tree->error);
     pl_launch_plan_free(tree->plan);
-    ck_assert_ok(pl_launch_plan_new_notify(tree->job, pl_launchers_choose(tree->job), &tree->plan, &tree->error),
-                 &tree->error);
+    ck_assert_ok(pl_launch_plan_new_notify(tree->job, &tree->plan, &tree->error), &tree->error);
     ck_assert_uint_eq(tree->plan->argv.count, 0);
     return tree->plan;
 }

@@ -21,7 +21,7 @@ START_TEST(a_programs_client_is_the_masters)
 
     ck_assert_ok(pl_rundir_open(&rundir, &error), &error);
     ck_assert_int_eq(pl_sshd_load_hosts(rundir.path, &program, &current, &found, &error), PL_NOT_FOUND);
-    ck_assert_ok(pl_strv_add_list(&hosts, (const char *const[]){"algo-1", "algo-2", NULL}, &error), &error);
+    pl_strv_add(&hosts, "algo-1", "algo-2");
     ck_assert_ok(pl_sshd_save_hosts(&master, &rundir, "algo-2", &hosts, &error), &error);
     ck_assert_ok(pl_sshd_load_hosts(rundir.path, &program, &current, &found, &error), &error);
     ck_assert_str_eq(current, "algo-2");

@@ -52,21 +52,20 @@ static void take_plan(struct rig *rig)
     ck_assert_ok(pl_supervise_set_plan(&rig->supervisor, &rig->plan, &rig->tree.error), &rig->tree.error);
 }
 
-static void add_script(struct rig *rig, struct pl_strv *argv, const char *script)
+static void add_script(struct pl_strv *argv, const char *script)
 {
-    ck_assert_ok(pl_strv_add_list(argv, (const char *const[]){"sh", "-c", script, NULL}, &rig->tree.error),
-                 &rig->tree.error);
+    pl_strv_add(argv, "sh", "-c", script);
 }
 
 /* Run a program to its end, with a server as its sidecar. Returns the exit code. */
 static int run_with_server(struct rig *rig, bool is_worker, const char *server, const char *program)
 {
     rig_setup(rig, "\"localhost\"");
-    add_script(rig, &rig->side.argv, server);
+    add_script(&rig->side.argv, server);
     rig->side.environment = rig->tree.environment;
     rig->side.is_worker = is_worker;
     rig->plan.side = &rig->side;
-    add_script(rig, &rig->plan.argv, program);
+    add_script(&rig->plan.argv, program);
     take_plan(rig);
     return pl_supervise_run(&rig->supervisor);
 }
@@ -161,8 +160,8 @@ START_TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
     struct rig rig;
 
     rig_setup(&rig, "\"localhost\", \"" LONG_NAME "\"");
-    add_script(&rig, &rig.plan.sync, "exit 1");
-    add_script(&rig, &rig.plan.argv, "true");
+    add_script(&rig.plan.sync, "exit 1");
+    add_script(&rig.plan.argv, "true");
     rig.plan.needs_names = true;
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
@@ -176,16 +175,16 @@ END_TEST
 START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
 {
     struct rig rig;
-    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_STRV_NONE};
+    struct pl_launch_plan_step step = {.what = "a step", .argv = PL_STRV_NONE};
     char script[64];
 
     rig_setup(&rig, "\"localhost\"");
-    add_script(&rig, &rig.plan.sync, "exit 1");
+    add_script(&rig.plan.sync, "exit 1");
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
     snprintf(script, sizeof(script), "while kill -0 %d 2>/dev/null; do sleep 0.02; done",
              (int)rig.supervisor.connections[0]->pid); /* until the shim is reaped */
-    add_script(&rig, &step.argv, script);
+    add_script(&step.argv, script);
     ck_assert_ok(
         pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
         &rig.tree.error);
@@ -202,8 +201,7 @@ START_TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_late
     int64_t begun_ns;
 
     rig_setup(&rig, "\"localhost\"");
-    add_script(&rig, &rig.plan.sync,
-               "trap '' TERM; echo >uploading; sleep 0.2; kill -TERM $SUPERVISOR; exec sleep 100");
+    add_script(&rig.plan.sync, "trap '' TERM; echo >uploading; sleep 0.2; kill -TERM $SUPERVISOR; exec sleep 100");
     take_plan(&rig);
     rig.supervisor.stop_budget_ns = 300 * PL_NS_PER_MS;
     pl_supervise_start_sync(&rig.supervisor);
@@ -227,7 +225,7 @@ START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_kille
     rig_setup(&rig, "\"localhost\"");
     /* Signals stay pending until they are read, as in paceline-sync: some shells read signals for which they have a
      * trap, others show them in their status. */
-    add_script(&rig, &rig.plan.sync,
+    add_script(&rig.plan.sync,
                "trap '' TERM; trap 'echo >cleared; exit 0' INT; echo >uploading; while :; do while read name value; do "
                "case $name$value in "
                "ShdPnd:*2) echo >cleared; exit 0;; esac; done </proc/$$/status; sleep 0.02; done");
@@ -250,7 +248,7 @@ START_TEST(another_stop_signal_acts_at_once)
 
     rig_setup(&rig, "\"localhost\"");
     add_script(
-        &rig, &rig.plan.argv,
+        &rig.plan.argv,
         "trap '' INT; trap 'exit 7' TERM; kill -INT $SUPERVISOR; kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
     take_plan(&rig);
     ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 7);
@@ -336,7 +334,7 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_en
         rig_setup(&rig, "\"localhost\"");
         rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
         rig.plan.processes = 1 + missing;
-        add_script(&rig, &rig.plan.argv, "exit 1");
+        add_script(&rig.plan.argv, "exit 1");
         take_plan(&rig);
         rank = connect_rank(&rig, "0");
         ck_assert_ok(PL_LINK_SEND(&rank, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
@@ -358,7 +356,7 @@ START_TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
     rig_setup(&rig, "\"localhost\"");
     rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     rig.plan.processes = 4;
-    add_script(&rig, &rig.plan.argv, "exit 137");
+    add_script(&rig.plan.argv, "exit 137");
     take_plan(&rig);
     rank = connect_rank(&rig, "3");
     await_ranks(&rig, 1, false);
@@ -451,7 +449,7 @@ START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
         rig_setup(&rig, "\"localhost\"");
         rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
         rig.plan.processes = 2;
-        add_script(&rig, &rig.plan.argv, cases[i].mpirun);
+        add_script(&rig.plan.argv, cases[i].mpirun);
         take_plan(&rig);
         ranks[0] = connect_rank(&rig, "0");
         ranks[1] = connect_rank(&rig, "1");
@@ -501,7 +499,7 @@ START_TEST(ranks_that_run_on_after_one_has_ended_with_0_are_logged)
     rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     rig.plan.processes = 2;
     /* until the log has the line */
-    add_script(&rig, &rig.plan.argv, "until grep -q 'still run' stderr; do sleep 0.02; done");
+    add_script(&rig.plan.argv, "until grep -q 'still run' stderr; do sleep 0.02; done");
     take_plan(&rig);
     rig.supervisor.early_end_ns = 50 * PL_NS_PER_MS;
     ranks[0] = connect_rank(&rig, "0");
@@ -590,7 +588,7 @@ START_TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limi
 {
     enum { FORMER = 64, HOSTS = 300, HARD = 800 };
     const struct rlimit former = {.rlim_cur = FORMER, .rlim_max = HARD};
-    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_STRV_NONE};
+    struct pl_launch_plan_step step = {.what = "a step", .argv = PL_STRV_NONE};
     struct rlimit limit;
     struct rig rig;
 
@@ -598,13 +596,13 @@ START_TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limi
     rig_setup(&rig, "\"localhost\"");
     rig.tree.job->cpus = 1;
     for (int i = 0; i < HOSTS; i++) {
-        ck_assert_ok(pl_strv_printf(&rig.plan.hosts, &rig.tree.error, "algo-%d", i), &rig.tree.error);
+        pl_strv_printf(&rig.plan.hosts, "algo-%d", i);
     }
     rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
     take_plan(&rig);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     ck_assert_uint_eq(limit.rlim_cur, HARD); /* the soft limit is raised as far as possible */
-    add_script(&rig, &step.argv, "[ $(ulimit -n) = 64 ]");
+    add_script(&step.argv, "[ $(ulimit -n) = 64 ]");
     ck_assert_ok(
         pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
         &rig.tree.error);
@@ -639,8 +637,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     ck_assert_ok(pl_job_new(rig.tree.environment, self, NULL, &rig.tree.job, &rig.tree.error), &rig.tree.error);
     rig.supervisor.job = rig.tree.job;
     rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
-    ck_assert_ok(pl_strv_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error),
-                 &rig.tree.error);
+    pl_strv_add(&rig.plan.hosts, "localhost", "other");
     take_plan(&rig);
     /* if a host is stopped before the others have connected, it uses a twelfth of its budget to notify them */
     rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S;
@@ -661,10 +658,10 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
     static const char *const kinds[] = {"shim", "agent", "master", "nobody"};
     struct rig rig;
     struct pl_link links[PL_ARRAY_ITEMS(kinds)];
-    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_STRV_NONE};
+    struct pl_launch_plan_step step = {.what = "a step", .argv = PL_STRV_NONE};
 
     rig_setup(&rig, "\"localhost\"");
-    add_script(&rig, &step.argv, "sleep 0.5");
+    add_script(&step.argv, "sleep 0.5");
     rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
     rig.plan.additions = rig.tree.environment;
     take_plan(&rig);
