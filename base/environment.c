@@ -27,11 +27,9 @@ static enum pl_status append(struct pl_environment *environment, char *string, s
 
 static enum pl_status new_from(char *const *strings, struct pl_environment **ret_environment, struct pl_error *reterr)
 {
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = pl_memory_new(1, sizeof(*environment), reterr);
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
 
-    if (!environment) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&environment, 1, sizeof(*environment), reterr));
     PL_TRY(pl_memory_grow(&environment->strings, &environment->capacity, 1, sizeof(char *), reterr));
     environment->strings[0] = NULL;
     for (; strings && *strings; strings++) {

@@ -161,11 +161,9 @@ enum pl_status pl_json_wrong(struct pl_json_value value, const char *expected, s
 enum pl_status pl_json_parse(const char *text, size_t bytes, const char *source, struct pl_json **ret_document,
                              struct pl_error *reterr)
 {
-    PL_AUTO_JSON struct pl_json *document = pl_memory_new(1, sizeof(*document), reterr);
+    PL_AUTO_JSON struct pl_json *document = NULL;
 
-    if (!document) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&document, 1, sizeof(*document), reterr));
     document->source = pl_memory_string(source, reterr);
     if (!document->source) {
         return PL_MEMORY;

@@ -101,10 +101,7 @@ static enum pl_status index_grow(struct pl_python_json *object, struct pl_error 
         want *= 2;
     }
     free(object->index);
-    object->index = pl_memory_new(1, sizeof(*object->index) + want * sizeof(object->index->slots[0]), reterr);
-    if (!object->index) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&object->index, 1, sizeof(*object->index) + want * sizeof(object->index->slots[0]), reterr));
     object->index->count = want;
     EACH(child, object)
     {

@@ -285,12 +285,10 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
 static enum pl_status make(const struct pl_environment *process, const char *self_path, const struct pl_strv *command,
                            bool partial, struct pl_job **ret_job, struct pl_error *reterr)
 {
-    struct pl_job *job = pl_memory_new(1, sizeof(*job), reterr);
+    struct pl_job *job;
     enum pl_status status;
 
-    if (!job) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&job, 1, sizeof(*job), reterr));
     job->hosts.pool = job->conflicts.pool = job->command.pool = job->user_args.pool = &job->pool;
     job->distribution_groups.pool = job->distribution_hosts.pool = job->outside_hosts.pool = &job->pool;
     job->process = process;

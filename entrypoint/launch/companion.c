@@ -49,8 +49,7 @@ enum pl_status pl_companion_find_paceline(char **ret_path, struct pl_error *rete
     for (size_t i = 0; i < PL_ARRAY_ITEMS(fronts); i++) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-        pl_text_printf(&path, "%s%s", self, fronts[i]);
-        PL_TRY(pl_text_check(&path, reterr));
+        PL_TRY(pl_text_set(&path, reterr, "%s%s", self, fronts[i]));
         if (access(pl_text_string(&path), X_OK) == 0) {
             *ret_path = realpath(pl_text_string(&path), NULL);
             return *ret_path ? PL_OK : pl_error_errno(reterr, "find '%s'", pl_text_string(&path));

@@ -48,8 +48,8 @@ static enum pl_status need_keys(const struct pl_job *job, struct pl_error *reter
     if (job->settings.ssh_secret) {
         return PL_OK;
     }
-    pl_text_printf(&path, "%s/id_ed25519", job->settings.ssh_dir ? job->settings.ssh_dir : PL_NEEDS_KEYS_DIR);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(
+        pl_text_set(&path, reterr, "%s/id_ed25519", job->settings.ssh_dir ? job->settings.ssh_dir : PL_NEEDS_KEYS_DIR));
     return access(pl_text_string(&path), F_OK) == 0 || errno != ENOENT
                ? PL_OK
                : pl_needs_keys_missing(pl_text_string(&path), reterr);

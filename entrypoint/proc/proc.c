@@ -394,8 +394,7 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t supervis
     size_t list_count = 0, count = 0;
 
     PL_TRY(list_processes(paceline, &list, &list_count, reterr));
-    pids = pl_memory_new(list_count + 1, sizeof(*pids), reterr);
-    PL_TRY(pids ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&pids, list_count + 1, sizeof(*pids), reterr));
     for (int below_ranks = 1; below_ranks >= 0 && count == 0; below_ranks--) {
         for (size_t i = 0; i < list_count; i++) {
             if (!(list[i].is & OWN) && list[i].parent && (list[i].parent->is & (below_ranks ? RANK_SHIM : PACELINE)) &&
@@ -440,8 +439,7 @@ enum pl_status pl_proc_list_ranks(const struct stat *paceline, struct pl_proc_of
     size_t list_count = 0, count = 0;
 
     PL_TRY(list_processes(paceline, &list, &list_count, reterr));
-    ranks = pl_memory_new(list_count + 1, sizeof(*ranks), reterr);
-    PL_TRY(ranks ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&ranks, list_count + 1, sizeof(*ranks), reterr));
     for (size_t i = 0; i < list_count; i++) {
         const struct pl_proc_entry *above = &list[i];
 

@@ -50,8 +50,7 @@ static enum pl_status key_path(const char *directory, const char *name, char **r
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_text_printf(&path, "%s/%s", directory, name);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/%s", directory, name));
     if (access(pl_text_string(&path), R_OK) != 0) {
         if (errno == EACCES) {
             return refuse_unreadable(directory, pl_text_string(&path), reterr);
@@ -144,8 +143,7 @@ static enum pl_status read_public(const char *private_path, char **ret_line, str
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_text_printf(&path, "%s.pub", private_path);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s.pub", private_path));
     PL_TRY(pl_file_read(pl_text_string(&path), KEY_MAX_BYTES, ret_line, NULL, reterr));
     (*ret_line)[strcspn(*ret_line, "\r\n")] = '\0';
     return PL_OK;
@@ -302,9 +300,8 @@ enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *j
     append_config(sshd, job, rundir, &text);
     PL_TRY(pl_text_check(&text, reterr));
     PL_TRY(pl_rundir_write(rundir, "sshd_config", text.data, text.length, reterr));
-    pl_text_clear(&text);
-    pl_text_printf(&text, "restrict,command=\"%s relay %s\" %s\n", job->self_path, rundir->path, public_key);
-    PL_TRY(pl_text_check(&text, reterr));
+    PL_TRY(
+        pl_text_set(&text, reterr, "restrict,command=\"%s relay %s\" %s\n", job->self_path, rundir->path, public_key));
     PL_TRY(pl_rundir_write(rundir, "authorized_keys", text.data, text.length, reterr));
     PL_TRY(copy_key(rundir, sshd->host_key, "host_key", reterr));
     pl_strv_add(argv, program, "-D", "-e", "-f");
@@ -319,8 +316,7 @@ enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct p
     PL_AUTO_FREE char *public_key = NULL;
 
     PL_TRY(read_public(sshd->host_key, &public_key, reterr));
-    pl_text_printf(&text, HOST_KEY_ALIAS " %s\n", public_key);
-    PL_TRY(pl_text_check(&text, reterr));
+    PL_TRY(pl_text_set(&text, reterr, HOST_KEY_ALIAS " %s\n", public_key));
     PL_TRY(pl_rundir_write(rundir, "known_hosts", text.data, text.length, reterr));
     return copy_key(rundir, sshd->user_key, "user_key", reterr);
 }
@@ -379,8 +375,7 @@ enum pl_status pl_sshd_load_hosts(const char *run_dir, struct pl_sshd *sshd, cha
     PL_AUTO_FREE char *data = NULL;
     size_t bytes;
 
-    pl_text_printf(&path, "%s/%s", run_dir, hosts_file);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/%s", run_dir, hosts_file));
     PL_TRY(pl_file_read(pl_text_string(&path), HOSTS_MAX_BYTES, &data, &bytes, reterr));
     for (const char *at = data; at < data + bytes; at += strlen(at) + 1) {
         pl_strv_add(&fields, at);

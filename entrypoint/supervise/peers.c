@@ -74,8 +74,7 @@ static enum pl_status add_line(const char *address, const char *host, struct pl_
     if (lseek(fd, -1, SEEK_END) >= 0 && read(fd, &last, 1) != 1) {
         return pl_error_errno(reterr, "read '%s'", hosts_path);
     }
-    pl_text_printf(&line, "%s%s\t%s\n", last == '\n' ? "" : "\n", address, host);
-    PL_TRY(pl_text_check(&line, reterr));
+    PL_TRY(pl_text_set(&line, reterr, "%s%s\t%s\n", last == '\n' ? "" : "\n", address, host));
     return pl_file_write_fd(fd, pl_text_string(&line), line.length, hosts_path, reterr);
 }
 

@@ -357,8 +357,7 @@ enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t dead
 
     if (answer) {
         answer_fd = pl_fd_new_memory("paceline-answer", 0);
-        text = pl_memory_new(MOST_ANSWER_BYTES, 1, reterr);
-        PL_TRY(text ? PL_OK : PL_MEMORY);
+        PL_TRY(pl_memory_alloc(&text, MOST_ANSWER_BYTES, 1, reterr));
         if (answer_fd < 0) {
             return pl_error_errno(reterr, "make a memory file");
         }

@@ -113,8 +113,7 @@ static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl
     if (before) {
         PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PYTHON_VARIABLE, before, reterr));
     }
-    pl_text_printf(&path, "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path));
     return pl_environment_set(supervisor->environment, "PYTHON_EXEC", pl_text_string(&path), reterr);
 }
 
@@ -196,10 +195,7 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
 
     PL_TRY(pl_memory_grow(&supervisor->connections, &supervisor->connections_capacity,
                           supervisor->connections_count + 1, sizeof(*supervisor->connections), reterr));
-    connection = pl_memory_new(1, sizeof(*connection), reterr);
-    if (!connection) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&connection, 1, sizeof(*connection), reterr));
     *connection = (struct pl_connection){.link = PL_LINK_NONE, .kind = kind, .rank = -1, .index = -1};
     status = pl_link_open(&connection->link, fd, reterr);
     if (status != PL_OK) {
@@ -677,10 +673,7 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
     PL_AUTO_FREE struct pollfd *waits = NULL;
     bool linked = false;
 
-    waits = pl_memory_new(count + 2, sizeof(*waits), reterr);
-    if (!waits) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&waits, count + 2, sizeof(*waits), reterr));
     waits[0] = (struct pollfd){.fd = supervisor->signals->fd, .events = POLLIN};
     waits[1] = (struct pollfd){.fd = supervisor->rundir.listen_fd, .events = POLLIN};
     for (size_t i = 0; i < count; i++) {

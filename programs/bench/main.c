@@ -436,10 +436,7 @@ static enum pl_status open_bench(struct pl_bench *bench, struct pl_bootstrap *bo
 {
     uint64_t room = bench->options->max_bytes + 8;
 
-    bench->theirs = pl_memory_new_aligned(room, 1, 4096, reterr);
-    if (!bench->theirs) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc_aligned(&bench->theirs, room, 1, 4096, reterr));
     if (bench->options->buffers == BUFFERS_DEVICE) {
         return pl_bench_device_open(bench, bootstrap, room, reterr);
     }
@@ -449,8 +446,7 @@ static enum pl_status open_bench(struct pl_bench *bench, struct pl_bootstrap *bo
         bench->ours = span->data;
         return PL_OK;
     }
-    bench->ours = pl_memory_new_aligned(room, 1, 4096, reterr);
-    return bench->ours ? PL_OK : PL_MEMORY;
+    return pl_memory_alloc_aligned(&bench->ours, room, 1, 4096, reterr);
 }
 
 static void close_bench(struct pl_bench *bench, struct pl_span *span)

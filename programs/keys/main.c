@@ -20,8 +20,7 @@ static enum pl_status write_file(const char *directory, const char *name, const 
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_text_printf(&path, "%s/%s%s", directory, name, suffix);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/%s%s", directory, name, suffix));
     return pl_file_write_atomic(pl_text_string(&path), text->data, text->length, 0600, reterr);
 }
 

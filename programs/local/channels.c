@@ -159,8 +159,7 @@ static enum pl_status check_one(const struct pl_local *local, const struct pl_lo
 
 enum pl_status pl_local_channels_check(struct pl_local *local, struct pl_error *reterr)
 {
-    local->sources = pl_memory_new(local->job->channel_count + 1, sizeof(*local->sources), reterr);
-    PL_TRY(local->sources ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&local->sources, local->job->channel_count + 1, sizeof(*local->sources), reterr));
     for (size_t i = 0; i < local->job->channel_count; i++) {
         PL_TRY(check_one(local, &local->job->channels[i], &local->sources[i], reterr));
     }

@@ -212,8 +212,7 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     local->colour = isatty(STDOUT_FILENO) && !pl_environment_own("NO_COLOR");
     PL_TRY(pl_environment_new(&local->environment, reterr));
     PL_TRY(pl_companion_find_paceline(&local->paceline, reterr));
-    local->hosts = pl_memory_new(local->job->hosts, sizeof(*local->hosts), reterr);
-    PL_TRY(local->hosts ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&local->hosts, local->job->hosts, sizeof(*local->hosts), reterr));
     PL_TRY(pl_signals_open(&local->signals, reterr));
     pl_process_adopt_orphans();
     pl_local_tree_remove_secrets(options->folder);

@@ -29,8 +29,7 @@ static enum pl_status write_page(const char *folder, const char *output, struct 
     if (output && strcmp(output, "-") == 0) {
         return pl_file_write_fd(STDOUT_FILENO, html.data, html.length, "standard output", reterr);
     }
-    pl_text_printf(&path, output ? "%s" : "%s/report.html", output ? output : folder);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, output ? "%s" : "%s/report.html", output ? output : folder));
     return pl_file_write_atomic(path.data, html.data, html.length, FILE_MODE, reterr);
 }
 

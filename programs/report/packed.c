@@ -42,8 +42,7 @@ static enum pl_status take_file(struct archive *in, struct archive_entry *entry,
     PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
     PL_AUTO_CLOSE int fd = -1;
 
-    pl_text_printf(&file, "%s/%s", folder, archive_entry_pathname(entry));
-    PL_TRY(pl_text_check(&file, reterr));
+    PL_TRY(pl_text_set(&file, reterr, "%s/%s", folder, archive_entry_pathname(entry)));
     for (char *at = file.data + strlen(folder) + 1; (at = strchr(at, '/'));) {
         *at = '-';
     }

@@ -64,11 +64,9 @@ static void add_problem(struct reader *reader, const struct pl_error *error)
 static enum pl_status add_series(struct reader *reader, const char *name, size_t length, struct pl_series **ret_series,
                                  struct pl_error *reterr)
 {
-    struct pl_series *series = pl_memory_new(1, sizeof(*series), reterr);
+    struct pl_series *series;
 
-    if (!series) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&series, 1, sizeof(*series), reterr));
     memcpy(series->name, name, length < PL_SERIES_NAME_BYTES ? length : PL_SERIES_NAME_BYTES);
     reader->report->series[reader->report->series_count++] = series;
     *ret_series = series;
@@ -240,9 +238,7 @@ static enum pl_status read_log(struct reader *reader, const char *path, struct p
 /* Makes `path` FOLDER/NAME. */
 static enum pl_status path_of(struct pl_text *path, const char *folder, const char *name, struct pl_error *reterr)
 {
-    pl_text_clear(path);
-    pl_text_printf(path, "%s/%s", folder, name);
-    return pl_text_check(path, reterr);
+    return pl_text_set(path, reterr, "%s/%s", folder, name);
 }
 
 /* Reads a file of JSON that may be missing. */

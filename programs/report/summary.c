@@ -197,13 +197,11 @@ static int64_t end_ns_of(const struct rank *rank, const struct pl_ring_record *r
 /* Takes the records of a rank apart: steps that all ranks have, and the spans that explain a step. */
 static enum pl_status sort_records(const struct summary *summary, struct rank *rank, struct pl_error *reterr)
 {
-    rank->steps = pl_memory_new(summary->steps + 1, sizeof(*rank->steps), reterr);
-    PL_TRY(rank->steps ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&rank->steps, summary->steps + 1, sizeof(*rank->steps), reterr));
     for (int kind = 0; kind < SPAN_KINDS; kind++) {
         struct spans *spans = &rank->spans[kind];
 
-        spans->items = pl_memory_new(rank->ring.head.records, sizeof(*spans->items), reterr);
-        PL_TRY(spans->items ? PL_OK : PL_MEMORY);
+        PL_TRY(pl_memory_alloc(&spans->items, rank->ring.head.records, sizeof(*spans->items), reterr));
     }
     for (uint64_t at = rank->ring.first; at < rank->ring.head.written; at++) {
         const struct pl_ring_record *record = &rank->ring.records[at % rank->ring.head.records];
@@ -506,14 +504,12 @@ static void say_once(const struct summary *summary, const struct rank *rank)
 
 static enum pl_status say_who(const struct summary *summary, struct pl_error *reterr)
 {
-    PL_AUTO_FREE int64_t *values = pl_memory_new(summary->count, sizeof(*values), reterr);
+    PL_AUTO_FREE int64_t *values = NULL;
     const struct rank *rank = most_waited_for(summary);
     const double share = percent(summary->cost_ns, summary->total_ns);
     int host;
 
-    if (!values) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&values, summary->count, sizeof(*values), reterr));
     if (share < 100 * LEAST_WAITING_SHARE) {
         pl_text_printf(summary->text,
                        "No rank held up the others: they waited %.1f %% of the time for the last rank.\n", share);
@@ -641,8 +637,7 @@ static enum pl_status summarise(struct summary *summary, struct pl_trace_rank **
                    summary->first, summary->first + summary->steps - 1, (double)summary->total_ns / PL_NS_PER_S);
     PL_TRY(say_who(summary, reterr));
     say_unfinished(summary);
-    ranks = pl_memory_new(summary->count, sizeof(*ranks), reterr);
-    PL_TRY(ranks ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&ranks, summary->count, sizeof(*ranks), reterr));
     for (size_t i = 0; i < summary->count; i++) {
         fill_shares(&summary->ranks[i], summary->total_ns);
         ranks[i] = summary->ranks[i].told;

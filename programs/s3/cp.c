@@ -187,8 +187,7 @@ static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const
     if (listing.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", uri);
     }
-    fetches = pl_memory_new(listing.count, sizeof(*fetches), reterr);
-    PL_TRY(fetches ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&fetches, listing.count, sizeof(*fetches), reterr));
     cut = (size_t)(last_part(prefix) - prefix); /* file names keep the part after the prefix's last slash */
     for (size_t i = 0; i < listing.count; i++) {
         const struct pl_s3_entry *entry = &listing.items[i];

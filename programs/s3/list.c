@@ -123,14 +123,12 @@ enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr)
 
 enum pl_status pl_tool_cat(struct pl_tool *tool, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_s3_object *objects = pl_memory_new((size_t)tool->arg_count, sizeof(*objects), reterr);
+    PL_AUTO_FREE struct pl_s3_object *objects = NULL;
     struct pl_s3_stream *stream = NULL;
     enum pl_status status = PL_OK;
     int parsed = 0;
 
-    if (!objects) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&objects, (size_t)tool->arg_count, sizeof(*objects), reterr));
     if (tool->arg_count == 0) {
         return pl_error_set(reterr, PL_INVALID, "expected s3://BUCKET/KEY...");
     }

@@ -53,8 +53,7 @@ static enum pl_status ask(struct pl_hosts *hosts, const struct pl_sshd *sshd, co
         return pl_error_errno(reterr, "read '/proc/self/exe'");
     }
     self[length] = '\0';
-    hosts->hosts = pl_memory_new(hosts->names.count, sizeof(*hosts->hosts), reterr);
-    PL_TRY(hosts->hosts ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&hosts->hosts, hosts->names.count, sizeof(*hosts->hosts), reterr));
     for (size_t i = 1; i < hosts->names.count; i++) {
         struct pl_hosts_host *host = &hosts->hosts[hosts->host_count++];
         PL_AUTO_STRV struct pl_strv program = PL_STRV_NONE, argv = PL_STRV_NONE;

@@ -83,8 +83,7 @@ static enum pl_status find_programs(struct samples *samples, pid_t supervisor, s
 
     PL_TRY(find_paceline(&paceline, reterr));
     PL_TRY(pl_proc_find_programs(&paceline, supervisor, &pids, &count, reterr));
-    samples->items = pl_memory_new(count + 1, sizeof(*samples->items), reterr);
-    PL_TRY(samples->items ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&samples->items, count + 1, sizeof(*samples->items), reterr));
     for (size_t i = 0; i < count; i++) {
         add_process(samples, pids[i], NULL); /* a process that has ended meanwhile is skipped */
     }
@@ -116,8 +115,7 @@ static enum pl_status take_words(struct samples *samples, char **words, size_t c
     struct pl_error error = PL_ERROR_NONE;
     pid_t pid = 0;
 
-    samples->items = pl_memory_new(count + 1, sizeof(*samples->items), reterr);
-    PL_TRY(samples->items ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&samples->items, count + 1, sizeof(*samples->items), reterr));
     for (size_t i = 0; i < count; i++) {
         PL_TRY(parse_pid(words[i], &pid, reterr));
     }

@@ -117,8 +117,7 @@ static enum pl_status fill_places(const struct pl_hosts_program *programs, size_
 
         places[i].program = programs[i];
         places[i].line_count = count_lines(key);
-        places[i].shared_with = pl_memory_new(places[i].line_count, sizeof(*places[i].shared_with), reterr);
-        PL_TRY(places[i].shared_with ? PL_OK : PL_MEMORY);
+        PL_TRY(pl_memory_alloc(&places[i].shared_with, places[i].line_count, sizeof(*places[i].shared_with), reterr));
         for (size_t j = 0; j < count; j++) {
             size_t alike = i == j ? places[i].line_count : count_alike(key, pl_text_string(&programs[j].key));
 

@@ -120,8 +120,7 @@ enum pl_status pl_sweep_hosts_open(struct pl_sweep *sweep, struct pl_error *rete
     for (size_t i = 0; i < sweep->hosts_count; i++) {
         sweep->next[i] = i;
     }
-    sweep->slot_trials = pl_memory_new(slots, sizeof(*sweep->slot_trials), reterr);
-    PL_TRY(sweep->slot_trials ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&sweep->slot_trials, slots, sizeof(*sweep->slot_trials), reterr));
     memset(sweep->slot_trials, -1, slots * sizeof(*sweep->slot_trials));
     return sweep->hosts_count > 1 ? pl_sshd_load_hosts(run_dir(sweep), &sweep->sshd, &current_host, &names, reterr)
                                   : PL_OK;

@@ -335,8 +335,7 @@ static enum pl_status read_head(struct pl_sweep *sweep, const struct pl_python_j
     PL_TRY(make_identity(sweep, &identity, reterr));
     append_difference(values, pl_python_json_member(identity, "hyperparameters"), "hyperparameters.", "", &difference);
     append_difference(was, identity, "", any_value ? "" : "metric", &difference);
-    pl_text_printf(&words, "belongs to another sweep: %s", pl_text_string(&difference));
-    PL_TRY(pl_text_check(&words, reterr));
+    PL_TRY(pl_text_set(&words, reterr, "belongs to another sweep: %s", pl_text_string(&difference)));
     return difference.length == 0 ? PL_OK : other_sweep(sweep, reterr, words.data);
 }
 
@@ -391,8 +390,7 @@ static enum pl_status begin_new(struct pl_sweep *sweep, const char *request, con
     }
     snprintf(sweep->id, sizeof(sweep->id), "%016" PRIx64, number);
     PL_TRY(set_fresh(sweep, request, reterr));
-    pl_text_printf(&kept, "%s/trials-before-%s.jsonl", sweep->folder, sweep->id);
-    PL_TRY(pl_text_check(&kept, reterr));
+    PL_TRY(pl_text_set(&kept, reterr, "%s/trials-before-%s.jsonl", sweep->folder, sweep->id));
     if (old && rename(old, kept.data) != 0) {
         return pl_error_errno(reterr, "rename '%s'", old);
     }

@@ -455,8 +455,7 @@ enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *
                             PL_SWEEP_SPEC_BYTES_MAX, bytes);
     }
     PL_TRY(pl_python_json_parse_strict(text, bytes, source, &document, reterr));
-    space = pl_memory_new(1, sizeof(*space), reterr);
-    PL_TRY(space ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&space, 1, sizeof(*space), reterr));
     root.node = document;
     read_all(&root, &draft, space);
     if (error.status != PL_OK) {
@@ -492,8 +491,8 @@ enum pl_status pl_sweep_space_of_job(const struct pl_job *job, struct pl_sweep_s
     if (setting[strspn(setting, " \t\r\n")] == '{') {
         return pl_sweep_space_parse(setting, strlen(setting), "paceline_sweep", ret_space, reterr);
     }
-    pl_text_printf(&path, "%s%s%s", setting[0] == '/' ? "" : job->paths.code, setting[0] == '/' ? "" : "/", setting);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s%s%s", setting[0] == '/' ? "" : job->paths.code, setting[0] == '/' ? "" : "/",
+                       setting));
     status = pl_sweep_space_read(path.data, ret_space, reterr);
     if (status == PL_NOT_FOUND) {
         pl_error_context(reterr, "paceline_sweep: expected a JSON object or a file in the code directory");

@@ -192,8 +192,7 @@ enum pl_status pl_sweep_space_expand(const struct pl_sweep_draft *draft, const c
     size_t points = 0, bytes = 0;
 
     PL_TRY(count_points(draft, source, &points, reterr));
-    space->trials = pl_memory_new(points * draft->seeds_count, sizeof(*space->trials), reterr);
-    PL_TRY(space->trials ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&space->trials, points * draft->seeds_count, sizeof(*space->trials), reterr));
     space->trials_count = points * draft->seeds_count;
     space->points_count = points;
     for (size_t i = 0; i < points; i++) {

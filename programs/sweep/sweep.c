@@ -466,8 +466,7 @@ static enum pl_status open_sweep(struct pl_sweep *sweep, struct pl_error *reterr
     PL_TRY(pl_sweep_space_of_job(sweep->job, &sweep->space, reterr));
     PL_TRY(pl_slots_of_job(sweep->job, sweep->space, &sweep->slots, reterr));
     sweep->hosts_count = sweep->job->hosts.count;
-    sweep->runs = pl_memory_new(sweep->space->trials_count, sizeof(*sweep->runs), reterr);
-    PL_TRY(sweep->runs ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&sweep->runs, sweep->space->trials_count, sizeof(*sweep->runs), reterr));
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         sweep->runs[i].link = PL_LINK_NONE;
     }

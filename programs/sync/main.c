@@ -213,9 +213,7 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
 static enum pl_status path_below(const struct sync *sync, const char *name, struct pl_text *path,
                                  struct pl_error *reterr)
 {
-    pl_text_clear(path);
-    pl_text_printf(path, "%s%s%s", sync->directory, *name ? "/" : "", name);
-    return pl_text_check(path, reterr);
+    return pl_text_set(path, reterr, "%s%s%s", sync->directory, *name ? "/" : "", name);
 }
 
 static void close_walk_at(FTS **walk)
@@ -367,9 +365,8 @@ static enum pl_status upload(struct sync *sync, const struct entry *entry, const
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
     enum pl_status status;
 
-    pl_text_printf(&key, "%s%s%s", sync->prefix,
-                   *sync->prefix && sync->prefix[strlen(sync->prefix) - 1] != '/' ? "/" : "", entry->name);
-    PL_TRY(pl_text_check(&key, reterr));
+    PL_TRY(pl_text_set(&key, reterr, "%s%s%s", sync->prefix,
+                       *sync->prefix && sync->prefix[strlen(sync->prefix) - 1] != '/' ? "/" : "", entry->name));
     PL_TRY(pl_source_open_file(path, &file, reterr));
     status = pl_s3_upload(sync->client, sync->bucket, key.data, file, size_bytes, &sync->upload,
                           pl_deadline_after_ns(UPLOAD_NS), reterr);

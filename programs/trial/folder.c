@@ -201,8 +201,7 @@ static enum pl_status copy_config(const struct pl_job *job, const struct pl_tria
     for (const struct dirent *entry = directory ? readdir(directory) : NULL; entry; entry = readdir(directory)) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, content = PL_TEXT_NONE;
 
-        pl_text_printf(&path, "%s/%s", job->paths.input_config, entry->d_name);
-        PL_TRY(pl_text_check(&path, reterr));
+        PL_TRY(pl_text_set(&path, reterr, "%s/%s", job->paths.input_config, entry->d_name));
         if (entry->d_name[0] != '.' && stat(path.data, &info) == 0 && S_ISREG(info.st_mode)) {
             PL_TRY(pl_file_read(path.data, CONFIG_MAX_BYTES, &content.data, &content.length, reterr));
             PL_TRY(write_config(folder, entry->d_name, &content, reterr));
@@ -255,8 +254,7 @@ static enum pl_status make_entries(const struct pl_job *job, const struct pl_tri
         const char *name = entries[i].name, *target = entries[i].target;
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-        pl_text_printf(&path, "%s/%s", folder->base, name);
-        PL_TRY(pl_text_check(&path, reterr));
+        PL_TRY(pl_text_set(&path, reterr, "%s/%s", folder->base, name));
         if (unlinkat(folder->fd, name, 0) != 0) {
             pl_file_remove_tree(path.data);
         }

@@ -67,9 +67,7 @@ static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, c
     char name[PL_CHECKPOINT_NAME_BYTES];
 
     pl_checkpoint_name(name, step, suffix);
-    pl_text_clear(text);
-    pl_text_printf(text, "%s/%s", c->directory, name);
-    return pl_text_check(text, reterr);
+    return pl_text_set(text, reterr, "%s/%s", c->directory, name);
 }
 
 static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *reterr)
@@ -100,8 +98,7 @@ static enum pl_status allocate_copy(struct pl_checkpoints *c, struct pl_error *r
     void *copy;
 
     if (!c->device) {
-        c->copy = pl_memory_new_aligned(elems, sizeof(float), 4096, reterr);
-        return c->copy ? PL_OK : PL_MEMORY;
+        return pl_memory_alloc_aligned(&c->copy, elems, sizeof(float), 4096, reterr);
     }
     PL_TRY(pl_device_alloc_pinned(c->device, elems * sizeof(float), &copy, reterr));
     c->copy = copy;

@@ -203,6 +203,5 @@ enum pl_status pl_worker_join(struct pl_server *server, const struct pl_server_l
                             server->number);
     }
     server->slot = pl_server_view_slot(&server->view, (uint64_t)server->number);
-    server->sequence = pl_memory_new(shape.pieces, sizeof(*server->sequence), reterr);
-    return server->sequence ? PL_OK : PL_MEMORY;
+    return pl_memory_alloc(&server->sequence, shape.pieces, sizeof(*server->sequence), reterr);
 }

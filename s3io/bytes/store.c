@@ -218,8 +218,7 @@ static enum pl_status directory_open(struct pl_store *store, const struct pl_obj
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_text_printf(&path, "%s/%s", store->name, object->key);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/%s", store->name, object->key));
     return pl_source_open_file_at(((struct directory_store *)store)->fd, object->key, pl_text_string(&path),
                                   object->size_bytes, ret_source, reterr);
 }

@@ -173,9 +173,8 @@ static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns
     struct pl_source *source;
 
     PL_TRY(pl_record_reader_next(stream->outer, deadline_ns, &object, reterr));
-    pl_text_printf(&name, "%s_%llu, object %llu", stream->path, (unsigned long long)stream->epoch,
-                   (unsigned long long)object.index);
-    PL_TRY(pl_text_check(&name, reterr));
+    PL_TRY(pl_text_set(&name, reterr, "%s_%llu, object %llu", stream->path, (unsigned long long)stream->epoch,
+                       (unsigned long long)object.index));
     PL_TRY(pl_source_open_memory(pl_text_string(&name), object.data, object.bytes, &source, reterr));
     return open_reader(stream, source, object.bytes, reterr);
 }
@@ -487,8 +486,7 @@ enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t 
     if (channel->mode != PL_CHANNEL_PIPE) {
         return pl_error_set(reterr, PL_INVALID, "channel '%s' is not in Pipe Mode", channel->name);
     }
-    pl_text_printf(&path, "%s_%llu", channel->path, (unsigned long long)epoch);
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s_%llu", channel->path, (unsigned long long)epoch));
     PL_TRY(pl_source_open_fifo(pl_text_string(&path), ret_source, reterr));
     if (channel->stop_fd > 0) {
         pl_source_stop_fifo(*ret_source, channel->stop_fd);

@@ -58,9 +58,7 @@ struct pl_feeder {
 static enum pl_status fifo_path(const struct pl_feeder *feeder, uint64_t epoch, struct pl_text *text,
                                 struct pl_error *reterr)
 {
-    pl_text_clear(text);
-    pl_text_printf(text, "%s_%llu", feeder->path, (unsigned long long)epoch);
-    return pl_text_check(text, reterr);
+    return pl_text_set(text, reterr, "%s_%llu", feeder->path, (unsigned long long)epoch);
 }
 
 static enum pl_status make_fifo(struct pl_feeder *feeder, uint64_t epoch, struct pl_error *reterr)

@@ -216,8 +216,7 @@ enum pl_status pl_manifest_parse_augmented(const char *text, size_t bytes, const
         if (!is_blank(text, length)) {
             PL_AUTO_TEXT struct pl_text line_name = PL_TEXT_NONE;
 
-            pl_text_printf(&line_name, "%s, line %zu", name, number);
-            PL_TRY(pl_text_check(&line_name, reterr));
+            PL_TRY(pl_text_set(&line_name, reterr, "%s, line %zu", name, number));
             PL_TRY(add_line(&augmented, text, length, line_name.data, names, reterr));
         }
         text += length + (newline ? 1 : 0);

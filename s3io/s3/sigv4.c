@@ -307,8 +307,7 @@ enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct p
 
     pl_sigv4_date(scope->time_s, date);
     date[8] = '\0';
-    pl_text_printf(&secret, "AWS4%s", key->secret_key);
-    PL_TRY(pl_text_check(&secret, reterr));
+    PL_TRY(pl_text_set(&secret, reterr, "AWS4%s", key->secret_key));
     status = hmac(secret.data, secret.length, date, digest, reterr);
     if (status == PL_OK) {
         status = hmac(digest, sizeof(digest), scope->region, digest, reterr);

@@ -40,8 +40,7 @@ static enum pl_status list_named(const struct s3_store *s3, struct pl_object_lis
         PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
         const struct pl_s3_entry *entry;
 
-        pl_text_printf(&key, "%s%s", manifest->prefix, manifest->keys[i]);
-        PL_TRY(pl_text_check(&key, reterr));
+        PL_TRY(pl_text_set(&key, reterr, "%s%s", manifest->prefix, manifest->keys[i]));
         entry = pl_s3_listing_find(&s3->listing, key.data);
         if (!entry) {
             return pl_error_set(reterr, PL_NOT_FOUND, "'%s' has the object s3://%s/%s, which does not exist",
@@ -154,8 +153,7 @@ static enum pl_status s3_open_fetched(void *context, uint64_t position, struct p
     struct pl_s3_object object = fetched_object(fetch, position);
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    pl_text_printf(&name, "s3://%s/%s", object.bucket, object.key);
-    PL_TRY(pl_text_check(&name, reterr));
+    PL_TRY(pl_text_set(&name, reterr, "s3://%s/%s", object.bucket, object.key));
     return pl_s3_reader_source(fetch->reader, position, pl_text_string(&name), ret_source, reterr);
 }
 
