@@ -741,11 +741,7 @@ static void refused(struct pl_world *world, void *argument, char failure[RANKS_T
     pl_plan_free(plan);
 }
 
-START_TEST(device_memory_without_a_device_is_refused_in_words)
-{
-    ck_assert_ranks(2, NULL, refused, NULL);
-}
-END_TEST
+UNIT_TEST(device_memory_without_a_device_is_refused_in_words, ck_assert_ranks(2, NULL, refused, NULL))
 
 UNIT_MAIN_AFTER("runtime/device_plan", device_prepare(), a_captured_stream_is_refused,
                 every_optimizer_steps_as_in_host_memory, gradients_that_are_not_finite_skip_the_step_on_the_device,

@@ -42,10 +42,9 @@ static void write_objects(const struct scratch *scratch)
 
 static struct pl_stream *open_stream(const struct pl_channel *channel, const struct pl_stream_options *options)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stream *stream;
 
-    ck_assert_ok(pl_stream_open(channel, options, &stream, &error), &error);
+    ck_ok(pl_stream_open, channel, options, &stream);
     return stream;
 }
 
@@ -57,7 +56,7 @@ static size_t read_epoch(struct pl_stream *stream, uint64_t epoch, unsigned seen
     enum pl_status status;
     size_t count = 0;
 
-    ck_assert_ok(pl_stream_start(stream, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S), &error), &error);
+    ck_ok(pl_stream_start, stream, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S));
     while ((status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error)) == PL_OK) {
         unsigned object, number;
         char text[32] = "";
@@ -210,7 +209,7 @@ START_TEST(writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_a
     scratch_path(&scratch, "training_7", feeder.path);
     ck_assert_int_eq(mkfifo(feeder.path, 0600), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, feed, &feeder), 0);
-    ck_assert_ok(pl_stream_start(stream, 7, PL_DEADLINE_NEVER, &error), &error);
+    ck_ok(pl_stream_start, stream, 7, PL_DEADLINE_NEVER);
     while ((status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error)) == PL_OK) {
         count++;
     }
@@ -232,13 +231,12 @@ START_TEST(writer_that_never_comes_is_a_timeout)
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
     struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stream *stream = open_stream(&channel, &options);
     struct pl_record record;
 
-    ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
-    ck_assert_int_eq(pl_stream_next(stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &record, &error), PL_TIMEOUT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "training_0' did not appear"));
+    ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
+    ck_fails(PL_TIMEOUT, "training_0' did not appear", pl_stream_next, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS),
+             &record);
     pl_stream_close(stream);
     scratch_done(&scratch);
 }
@@ -270,12 +268,10 @@ START_TEST(a_reader_that_does_not_open_keeps_its_status_wrapped_or_not)
                                      .wrapper = wrappers[i],
                                      .path = scratch_path(&scratch, "training", path)};
         struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
-        struct pl_error error = PL_ERROR_NONE;
         struct pl_stream *stream = open_stream(&channel, &options);
 
         no_reader = true;
-        ck_assert_int_eq(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), PL_LIMIT);
-        ck_assert_str_eq(error.cause, "no more readers");
+        ck_fails_as(PL_LIMIT, "no more readers", pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
         no_reader = false;
         pl_stream_close(stream);
     }
@@ -372,7 +368,7 @@ static void *read_until_it_fails(void *argument)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
 
-    ck_assert_ok(pl_stream_start(stream, 0, deadline_ns, &error), &error);
+    ck_ok(pl_stream_start, stream, 0, deadline_ns);
     do {
         rank->status = pl_stream_next(stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &record, &error);
         pl_error_text(&error, rank->text, sizeof(rank->text));
@@ -505,15 +501,15 @@ START_TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
     pthread_t thread;
     size_t total = 0;
 
-    ck_assert_ok(pl_loader_new(&shape, &input, &loader, &error), &error);
+    ck_ok(pl_loader_new, &shape, &input, &loader);
     for (int i = 0; i < 3; i++) { /* epoch 5 has no writer */
-        ck_assert_ok(pl_loader_start(loader, 5, &error), &error);
-        ck_assert_int_eq(pl_loader_next(loader, pl_deadline_after_ns(10 * PL_NS_PER_MS), &batch, &error), PL_TIMEOUT);
+        ck_ok(pl_loader_start, loader, 5);
+        ck_fails(PL_TIMEOUT, "", pl_loader_next, loader, pl_deadline_after_ns(10 * PL_NS_PER_MS), &batch);
     }
     scratch_path(&scratch, "training_0", feeder.path);
     ck_assert_int_eq(mkfifo(feeder.path, 0600), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, feed, &feeder), 0);
-    ck_assert_ok(pl_loader_start(loader, 0, &error), &error);
+    ck_ok(pl_loader_start, loader, 0);
     while (pl_loader_next(loader, pl_deadline_after_ns(100 * PL_NS_PER_S), &batch, &error) == PL_OK) {
         for (size_t i = 0; i < batch.samples; i++, total++) {
             char text[32];
@@ -554,7 +550,7 @@ START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ra
         struct pl_record record;
         enum pl_status status;
 
-        ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
+        ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
         while ((status = pl_stream_next(stream, PL_DEADLINE_NEVER, &record, &error)) == PL_OK) {
             char text[32] = "", expected[32];
 
@@ -601,7 +597,7 @@ START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
         }
         scratch_write(&scratch, "a", build.data + (changes[i] < 0 ? one.bytes : 0),
                       build.bytes - (changes[i] < 0 ? one.bytes : 0));
-        ck_assert_ok(pl_stream_start(stream, 1, PL_DEADLINE_NEVER, &error), &error);
+        ck_ok(pl_stream_start, stream, 1, PL_DEADLINE_NEVER);
         while ((status = pl_stream_next(stream, PL_DEADLINE_NEVER, &record, &error)) == PL_OK) {
         }
         ck_assert_int_eq(status, PL_CORRUPT);
@@ -619,14 +615,13 @@ START_TEST(empty_channel_and_objects_split_in_pipe_mode_are_errors)
     struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
     struct pl_stream_options options = {.deal = {.rank = 0, .size = 1}};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stream *stream = open_stream(&channel, &options);
 
-    ck_assert_int_eq(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), PL_NOT_FOUND);
+    ck_fails(PL_NOT_FOUND, "", pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
     pl_stream_close(stream);
     channel.mode = PL_CHANNEL_PIPE;
     options.split = PL_STREAM_SPLIT_OBJECTS;
-    ck_assert_int_eq(pl_stream_open(&channel, &options, &stream, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_stream_open, &channel, &options, &stream);
     scratch_done(&scratch);
 }
 END_TEST

@@ -294,8 +294,7 @@ START_TEST(rank_that_does_not_come_is_a_timeout_that_counts)
     ck_assert_int_eq(open_share(&job, 0, &share, &error), PL_TIMEOUT);
     ck_assert_ptr_nonnull(strstr(pl_error_text(&error, text, sizeof(text)), "1 of 2 ranks"));
     job.timeout_ns = 50 * PL_NS_PER_MS;
-    ck_assert_int_eq(open_share(&job, 1, &share, &error), PL_TIMEOUT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "see whether local rank 0 runs"));
+    ck_fails(PL_TIMEOUT, "see whether local rank 0 runs", open_share, &job, 1, &share);
     free(job.feed.record);
     scratch_done(&scratch);
 }
@@ -462,13 +461,13 @@ START_TEST(error_reaches_a_rank_whose_ring_is_full_after_the_process_that_reads_
     job = make_job(&scratch, 2, 2, 600, 10);
     job.feed.fail_at = 128;
     child = start_process(&job, 0, read_epoch_0);
-    ck_assert_ok(open_share(&job, 1, &share, &error), &error);
+    ck_ok(open_share, &job, 1, &share);
     pl_share_start(share, 0);
     expect_exit(child, PL_CORRUPT);
     ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT);
     ck_assert_uint_eq(records, 64);
     ck_assert_str_eq(error.cause, "record 128 is damaged");
-    ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT); /* and again */
+    ck_fails(PL_CORRUPT, "", read_on, share, &records); /* and again */
     ck_assert_uint_eq(records, 0);
     pl_share_start(share, 1);
     ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT); /* the reason why there is no other epoch */
@@ -492,7 +491,7 @@ START_TEST(rank_whose_deadline_passes_first_says_what_the_fifo_does_and_so_do_th
         job = make_job(&scratch, 2, 2, 600, 10);
         job.feed.hang_at = 20;
         child = start_process(&job, first, read_epoch_0_until_nothing_comes);
-        ck_assert_ok(open_share(&job, !first, &share, &error), &error);
+        ck_ok(open_share, &job, !first, &share);
         pl_share_start(share, 0);
         ck_assert_int_eq(read_on(share, &records, &error), PL_TIMEOUT);
         ck_assert_uint_eq(records, 10);
@@ -508,7 +507,6 @@ END_TEST
 START_TEST(rank_that_ends_between_two_epochs_is_named)
 {
     struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
     static struct job job;
     struct pl_share *share;
     unsigned records;
@@ -516,14 +514,13 @@ START_TEST(rank_that_ends_between_two_epochs_is_named)
 
     job = make_job(&scratch, 2, 2, 100, 10);
     child = start_process(&job, 1, read_epoch_0);
-    ck_assert_ok(open_share(&job, 0, &share, &error), &error);
+    ck_ok(open_share, &job, 0, &share);
     pl_share_start(share, 0);
-    ck_assert_int_eq(read_on(share, &records, &error), PL_END);
+    ck_fails(PL_END, "", read_on, share, &records);
     ck_assert_uint_eq(records, 50);
     expect_exit(child, PL_END);
     pl_share_start(share, 1);
-    ck_assert_int_eq(read_on(share, &records, &error), PL_PEER);
-    ck_assert_str_eq(error.cause, "the process of local rank 1, which shares this channel, has ended");
+    ck_fails_as(PL_PEER, "the process of local rank 1, which shares this channel, has ended", read_on, share, &records);
     pl_share_close(share);
     free(job.feed.record);
     scratch_done(&scratch);
@@ -542,7 +539,6 @@ static void *open_second(void *argument)
 START_TEST(wait_for_a_slow_rank_is_not_blamed_on_the_fifo)
 {
     struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
     static struct job job;
     struct pl_share *share;
     struct rank slow;
@@ -552,20 +548,20 @@ START_TEST(wait_for_a_slow_rank_is_not_blamed_on_the_fifo)
     job = make_job(&scratch, 2, 2, 600, 10);
     slow = (struct rank){.job = &job, .local_rank = 1};
     ck_assert_int_eq(pthread_create(&slow.thread, NULL, open_second, &slow), 0);
-    ck_assert_ok(open_share(&job, 0, &share, &error), &error);
+    ck_ok(open_share, &job, 0, &share);
     ck_assert_int_eq(pthread_join(slow.thread, &slow_share), 0);
     ck_assert_ok(slow.status, &slow.error);
     pl_share_start(share, 0);
-    ck_assert_int_eq(time_out_until(share, "not asked", &error), PL_TIMEOUT);
-    ck_assert_str_eq(error.cause, "the shared channel waits for local rank 1, which has not asked for the next epoch");
+    ck_fails_as(PL_TIMEOUT, "the shared channel waits for local rank 1, which has not asked for the next epoch",
+                time_out_until, share, "not asked");
     pl_share_start(slow_share, 0);
-    ck_assert_int_eq(time_out_until(share, "not read", &error), PL_TIMEOUT);
-    ck_assert_str_eq(error.cause, "the shared channel waits for local rank 1, which has not read its earlier records");
+    ck_fails_as(PL_TIMEOUT, "the shared channel waits for local rank 1, which has not read its earlier records",
+                time_out_until, share, "not read");
     pl_share_start(slow_share, 1); /* it leaves, and a slow rank must not prevent the end */
-    ck_assert_int_eq(read_on(share, &records, &error), PL_END);
+    ck_fails(PL_END, "", read_on, share, &records);
     pl_share_start(share, 0);
-    ck_assert_int_eq(read_on(share, &records, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "expected an epoch that was not read before, found epoch 0, which has ended");
+    ck_fails_as(PL_INVALID, "expected an epoch that was not read before, found epoch 0, which has ended", read_on,
+                share, &records);
     pl_share_close(slow_share);
     pl_share_close(share);
     free(job.feed.record);
@@ -584,24 +580,23 @@ START_TEST(cancel_wakes_a_rank_and_can_be_taken_back)
 {
     struct scratch scratch = scratch_new();
     static struct job job;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
     struct pl_share *share;
     pthread_t thread;
 
     job = make_job(&scratch, 1, 1, 100, 50);
     job.feed.hang_at = 3;
-    ck_assert_ok(open_share(&job, 0, &share, &error), &error);
+    ck_ok(open_share, &job, 0, &share);
     pl_share_start(share, 0);
     for (int i = 0; i < 3; i++) {
-        ck_assert_ok(pl_share_next(share, PL_DEADLINE_NEVER, &record, &error), &error);
+        ck_ok(pl_share_next, share, PL_DEADLINE_NEVER, &record);
     }
     ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, share), 0);
-    ck_assert_int_eq(pl_share_next(share, PL_DEADLINE_NEVER, &record, &error), PL_CANCELLED);
+    ck_fails(PL_CANCELLED, "", pl_share_next, share, PL_DEADLINE_NEVER, &record);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_share_cancel(share, false);
     pl_share_start(share, 1);
-    ck_assert_ok(pl_share_next(share, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error), &error);
+    ck_ok(pl_share_next, share, pl_deadline_after_ns(100 * PL_NS_PER_S), &record);
     ck_assert_uint_eq(record.index, 0);
     pl_share_close(share);
     free(job.feed.record);

@@ -9,9 +9,7 @@
 
 static void parse(const char *text, const char *name, bool is_config, struct pl_profile *profile)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_profile_parse(text, strlen(text), name, is_config, profile, &error), &error);
+    ck_ok(pl_profile_parse, text, strlen(text), name, is_config, profile);
 }
 
 START_TEST(the_right_section_is_read)
@@ -69,18 +67,15 @@ START_TEST(files_are_found_and_may_be_missing)
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     PL_AUTO_PROFILE struct pl_profile none = {.access_key = NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
 
     scratch_write(&scratch, "keys", "[p]\naws_access_key_id=A\n", 24);
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-    ck_assert_ok(pl_profile_read(environment, &none, &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_PROFILE", "p", &error), &error);
-    ck_assert_ok(
-        pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path), &error),
-        &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", "/nonexistent/config", &error), &error);
-    ck_assert_ok(pl_profile_read(environment, &profile, &error), &error);
+    ck_ok(pl_environment_new_empty, &environment);
+    ck_ok(pl_profile_read, environment, &none);
+    ck_ok(pl_environment_set, environment, "AWS_PROFILE", "p");
+    ck_ok(pl_environment_set, environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path));
+    ck_ok(pl_environment_set, environment, "AWS_CONFIG_FILE", "/nonexistent/config");
+    ck_ok(pl_profile_read, environment, &profile);
     ck_assert_str_eq(profile.access_key, "A");
     scratch_done(&scratch);
 }
