@@ -461,10 +461,7 @@ enum pl_status pl_file_find_program(const char *name, const char *path, char **r
     for (const char *at = path; *name != '\0';) {
         size_t length = strcspn(at, ":");
 
-        pl_text_clear(&candidate);
-        pl_text_append_n(&candidate, length > 0 ? at : ".", length > 0 ? length : 1);
-        pl_text_printf(&candidate, "/%s", name);
-        PL_TRY(pl_text_check(&candidate, reterr));
+        PL_TRY(pl_text_set(&candidate, reterr, "%.*s/%s", length > 0 ? (int)length : 1, length > 0 ? at : ".", name));
         if (is_program(pl_text_string(&candidate))) {
             return pl_text_take(&candidate, ret_path, reterr);
         }

@@ -33,6 +33,29 @@ void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes,
     return memory;
 }
 
+/* `pointer` is the address of a pointer of any type; memcpy() reads and writes it without breaking aliasing rules. */
+static void set_pointer(void *pointer, void *value)
+{
+    memcpy(pointer, &value, sizeof(value));
+}
+
+enum pl_status pl_memory_alloc(void *ret_memory, size_t count, size_t item_bytes, struct pl_error *reterr)
+{
+    void *memory = pl_memory_new(count, item_bytes, reterr);
+
+    set_pointer(ret_memory, memory);
+    return memory ? PL_OK : PL_MEMORY;
+}
+
+enum pl_status pl_memory_alloc_aligned(void *ret_memory, size_t count, size_t item_bytes, size_t align_bytes,
+                                       struct pl_error *reterr)
+{
+    void *memory = pl_memory_new_aligned(count, item_bytes, align_bytes, reterr);
+
+    set_pointer(ret_memory, memory);
+    return memory ? PL_OK : PL_MEMORY;
+}
+
 enum pl_status pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
                               struct pl_error *reterr)
 {
@@ -48,12 +71,11 @@ enum pl_status pl_memory_grow(void *items, size_t *capacity_items, size_t want_i
             capacity = want_items;
         }
     }
-    /* `items` is the address of a pointer of any type; memcpy() reads and writes it without breaking aliasing rules. */
     memcpy(&old, items, sizeof(old));
     if (__builtin_mul_overflow(capacity, item_bytes, &bytes) || !(grown = realloc(old, bytes))) {
         return pl_error_set(reterr, PL_MEMORY, "no memory to grow an array to %zu x %zu bytes", capacity, item_bytes);
     }
-    memcpy(items, &grown, sizeof(grown));
+    set_pointer(items, grown);
     *capacity_items = capacity;
     return PL_OK;
 }

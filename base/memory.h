@@ -17,6 +17,15 @@ void *pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr) PL
 void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * Allocate as these two do, and return a status: `*ret_memory`, a pointer of any type, is NULL on failure. The forms
+ * above are for those that look at several allocations at once, or release something if one fails.
+ */
+enum pl_status pl_memory_alloc(void *ret_memory, size_t count, size_t item_bytes,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_memory_alloc_aligned(void *ret_memory, size_t count, size_t item_bytes, size_t align_bytes,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Makes room for at least `want_items` in the array at `*items`, whose capacity is `*capacity_items`; the capacity
  * doubles. New items are not initialised. On failure the array is unchanged.
  */

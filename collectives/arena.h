@@ -28,7 +28,7 @@ struct pl_span {
  *             ask for different sizes or kinds); PL_UNSUPPORTED (pinned or device memory in a world without devices).
  *             PL_TIMEOUT, and PL_LIBRARY with MPI's text, make the world unusable. After a failure nothing is allocated
  *             on any rank.
- * Test        tests/unit/collectives/core/test_arena.c, tests/unit/collectives/gpu/test_host_staged.c
+ * Test        tests/unit/collectives/core/test_arena.c, tests/unit/collectives/gpu/test_device.c
  */
 enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                               struct pl_error *reterr) PL_MUST_CHECK;

@@ -63,7 +63,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 static const struct pl_backend self = {.name = "self", .always_on = true, .probe = probe, .post = post};
 
 const struct pl_backend *const pl_backends[] = {
-    &self,           &pl_backend_nccl, &pl_backend_self_gpu, &pl_backend_host_staged,
+    &self,           &pl_backend_nccl, &pl_backend_self_gpu, &pl_backend_device,
     &pl_backend_shm, &pl_backend_hier, &pl_backend_p2p,      NULL,
 };
 

@@ -68,9 +68,9 @@ enum {
     PL_WIRE_BFLOAT16 = 1 << 2,
     PL_WIRE_INT8 = 1 << 4, /* for parameter servers (setting ps_wire_type); collectives refuse it */
     /**
-     * All ranks are known to post the same collective (a sealed plan has compared its buckets): they do not compare this
-     * call, unless that costs no message of its own (on one host, and for small data between hosts). Ranks that do post
-     * different collectives wait until their deadlines.
+     * All ranks are known to post the same collective (a sealed plan has compared its buckets): they do not compare
+     * this call, unless that costs no message of its own (on one host, and for small data between hosts). Ranks that
+     * do post different collectives wait until their deadlines.
      */
     PL_AGREED = 1 << 3,
 };

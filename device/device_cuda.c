@@ -152,12 +152,10 @@ static enum pl_status open_device(struct pl_device *device, struct pl_error *ret
 
 enum pl_status pl_device_open(int ordinal, struct pl_device **ret_device, struct pl_error *reterr)
 {
-    struct pl_device *device = pl_memory_new(1, sizeof(*device), reterr);
+    struct pl_device *device;
     enum pl_status status;
 
-    if (!device) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&device, 1, sizeof(*device), reterr));
     PL_BUG_IF(pthread_mutex_init(&device->lock, NULL) != 0 || pthread_mutex_init(&device->loading, NULL) != 0 ||
               pthread_mutex_init(&device->order, NULL) != 0);
     device->info.ordinal = ordinal;

@@ -73,12 +73,10 @@ static struct pl_kernels *loaded_kernels(struct pl_device *device)
 
 static enum pl_status load_once(struct pl_device *device, struct pl_error *reterr)
 {
-    struct pl_kernels *made = pl_memory_new(1, sizeof(*made), reterr);
+    struct pl_kernels *made;
     enum pl_status status;
 
-    if (!made) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&made, 1, sizeof(*made), reterr));
     status = load_kernels(device, made, reterr);
     if (status != PL_OK) {
         if (made->module) {
@@ -192,14 +190,12 @@ static void fill_chunks(const struct pl_device_piece *pieces, size_t count, stru
 static enum pl_status make_room(struct pl_device *device, uint64_t room_chunks, struct pl_device_pieces **ret_pieces,
                                 struct pl_error *reterr)
 {
-    struct pl_device_pieces *made = pl_memory_new(1, sizeof(*made), reterr);
+    struct pl_device_pieces *made;
     enum pl_status status;
     uint64_t bytes;
     void *memory = NULL;
 
-    if (!made) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&made, 1, sizeof(*made), reterr));
     made->device = device;
     made->room_chunks = room_chunks;
     bytes = room_chunks * sizeof(*made->chunks);

@@ -150,10 +150,7 @@ enum pl_status pl_device_event_take(struct pl_device *device, struct pl_device_e
     enum pl_status status;
 
     if (!event) {
-        event = pl_memory_new(1, sizeof(*event), reterr);
-        if (!event) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&event, 1, sizeof(*event), reterr));
         event->device = device;
         status = pl_device_event_new(device, false, &event->event, reterr);
         if (status != PL_OK) {

@@ -64,11 +64,9 @@ static void leave(int status, void *context)
 
 static enum pl_status leave_at_exit(struct leaving what, struct pl_error *reterr)
 {
-    struct leaving *leaving = pl_memory_new(1, sizeof(*leaving), reterr);
+    struct leaving *leaving;
 
-    if (!leaving) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&leaving, 1, sizeof(*leaving), reterr));
     *leaving = what;
     leaving->pid = getpid();
     if (on_exit(leave, leaving) != 0) { /* functions of atexit() do not get the exit status */

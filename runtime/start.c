@@ -226,12 +226,10 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
 static enum pl_status start_new(struct pl_bootstrap *bootstrap, const struct manner *manner,
                                 struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
-    struct pl_runtime *runtime = pl_memory_new(1, sizeof(*runtime), reterr);
+    struct pl_runtime *runtime;
     enum pl_status status;
 
-    if (!runtime) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&runtime, 1, sizeof(*runtime), reterr));
     status = start(runtime, bootstrap, manner, reterr);
     if (status != PL_OK) {
         free_runtime(runtime);

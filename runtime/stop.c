@@ -71,11 +71,9 @@ struct pl_stop {
 
 enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, struct pl_error *reterr)
 {
-    struct pl_stop *stop = pl_memory_new(1, sizeof(*stop), reterr);
+    struct pl_stop *stop;
 
-    if (!stop) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&stop, 1, sizeof(*stop), reterr));
     stop->world = world;
     *ret_stop = stop;
     return PL_OK;

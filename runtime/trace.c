@@ -74,10 +74,7 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
             return pl_error_errno(reterr, "make room for the trace '%s'", options->path);
         }
     }
-    trace = pl_memory_new(1, sizeof(*trace), reterr);
-    if (!trace) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&trace, 1, sizeof(*trace), reterr));
     memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
     if (memory == MAP_FAILED) {
         free(trace);
@@ -271,10 +268,7 @@ enum pl_status pl_ring_read(const char *path, struct pl_ring *ring, struct pl_er
         ring->head.records < LEAST_RECORDS || ring->head.records > MAX_RECORDS) {
         return no_ring(path, reterr);
     }
-    records = pl_memory_new(ring->head.records, sizeof(*records), reterr);
-    if (!records) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&records, ring->head.records, sizeof(*records), reterr));
     PL_TRY(read_at(fd, path, sizeof(ring->head), records, ring->head.records * sizeof(*records), reterr));
     PL_TRY(read_at(fd, path, 0, &head_after, sizeof(head_after), reterr));
     /* Leaves out the records that the writer may have overwritten during the read, and the one after them. */

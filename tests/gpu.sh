@@ -154,8 +154,8 @@ compile() {
 # Programs of the unit tests, or cases of one, that work with the real driver as with the tests' own; the others order faults from that one.
 real_tests=(device_kernel device_device:new_memory_is_zero_and_copies_go_both_ways device_device:memory_that_exists_is_pinned_once
   device_device:a_stream_waits_for_another_ones_event device_device:another_process_opens_the_memory_and_writes_to_it
-  collectives_gpu_host_staged:every_operation_is_right_on_a_shared_device collectives_gpu_host_staged:long_vectors_go_through_in_segments
-  collectives_gpu_host_staged:reproducible_sums_have_the_bits_of_host_memory runtime_named_named_device runtime_gradient_plan_device examples_cuda)
+  collectives_gpu_device:every_operation_is_right_on_a_shared_device collectives_gpu_device:long_vectors_go_through_in_segments
+  collectives_gpu_device:reproducible_sums_have_the_bits_of_host_memory runtime_named_named_device runtime_gradient_plan_device examples_cuda)
 
 # within SECONDS COMMAND...: what hangs is stopped, so that the rest of its step is run.
 within() {

@@ -227,11 +227,9 @@ static void self_free(struct pl_bootstrap *bootstrap)
 
 enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
-    struct pl_bootstrap *bootstrap = pl_memory_new(1, sizeof(*bootstrap), reterr);
+    struct pl_bootstrap *bootstrap;
 
-    if (!bootstrap) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&bootstrap, 1, sizeof(*bootstrap), reterr));
     *bootstrap = (struct pl_bootstrap){.name = "self",
                                        .context = bootstrap,
                                        .size = 1,

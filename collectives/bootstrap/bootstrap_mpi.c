@@ -196,14 +196,12 @@ static enum pl_status split(void *context, const int *ranks, int count, enum pl_
 static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstrap **ret_bootstrap,
                                    struct pl_error *reterr)
 {
-    struct mpi_endpoint *endpoint = pl_memory_new(1, sizeof(*endpoint), reterr);
+    struct mpi_endpoint *endpoint;
     int *tag_limit = NULL;
     int found = 0;
     int level = MPI_THREAD_SINGLE;
 
-    if (!endpoint) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&endpoint, 1, sizeof(*endpoint), reterr));
     endpoint->comm = comm;
     endpoint->owner = owner;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -352,10 +350,7 @@ static enum pl_status connect_all(unsigned links, struct pl_error *reterr)
     timeout_ns = pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S) > 0 ? pl_knob_ns(&knobs, PL_KNOB_TIMEOUT_S, PL_NS_PER_S) : -1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    requests = pl_memory_new((size_t)size * links, sizeof(MPI_Request), reterr);
-    if (!requests) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&requests, (size_t)size * links, sizeof(MPI_Request), reterr));
     code = open_connections(rank, size, links, requests, pl_deadline_after_ns(timeout_ns), &done);
     if (code != MPI_SUCCESS) {
         return raise_mpi(NULL, code, "opening the connections", -1, reterr);
@@ -431,14 +426,12 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
 enum pl_status pl_bootstrap_mpi_members(const void *communicators, int index, int *ret_ranks, int room, int *ret_count,
                                         const void **ret_handle, struct pl_error *reterr)
 {
-    PL_AUTO_FREE int *numbers = pl_memory_new((size_t)room, sizeof(int), reterr);
+    PL_AUTO_FREE int *numbers = NULL;
     MPI_Comm all, some;
     MPI_Group all_group, group;
     int count = 0, between = 0, code;
 
-    if (!numbers) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&numbers, (size_t)room, sizeof(int), reterr));
     memcpy(&all, communicators, sizeof(all));
     memcpy(&some, (const char *)communicators + (size_t)index * sizeof(some), sizeof(some));
     *ret_count = 0;

@@ -257,11 +257,9 @@ static enum pl_status split(void *context, const int *ranks, int count, enum pl_
 static enum pl_status endpoint_new(struct hub *hub, int rank, struct pl_bootstrap **ret_bootstrap,
                                    struct pl_error *reterr)
 {
-    struct endpoint *endpoint = pl_memory_new(1, sizeof(*endpoint), reterr);
+    struct endpoint *endpoint;
 
-    if (!endpoint) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&endpoint, 1, sizeof(*endpoint), reterr));
     hub_join(hub);
     endpoint->hub = hub;
     endpoint->rank = rank;

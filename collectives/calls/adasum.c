@@ -358,12 +358,10 @@ static void free_chain(struct pl_chain *chain)
 static enum pl_status new_chain(const struct pl_world *world, const struct pl_collective *collective,
                                 struct pl_chain **ret_chain, struct pl_error *reterr)
 {
-    struct adasum *adasum = pl_memory_new(1, sizeof(*adasum), reterr);
+    struct adasum *adasum;
     size_t ranks = (size_t)world->size;
 
-    if (!adasum) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&adasum, 1, sizeof(*adasum), reterr));
     adasum->counts = pl_memory_new(2 * ranks, sizeof(uint64_t), reterr);
     if (!adasum->counts) {
         free(adasum);

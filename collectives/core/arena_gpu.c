@@ -88,10 +88,7 @@ static enum pl_status map_blocks(struct pl_world *world, struct pl_arena_block *
 {
     const struct pl_topology *topology = &world->topology;
 
-    block->mappings = pl_memory_new((size_t)world->size, sizeof(*block->mappings), reterr);
-    if (!block->mappings) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&block->mappings, (size_t)world->size, sizeof(*block->mappings), reterr));
     for (int r = 0; r < world->size; r++) {
         struct pl_arena_gpu_mapping *mapping = &block->mappings[r];
         void *data;
@@ -209,12 +206,10 @@ void pl_arena_gpu_end(struct pl_world *world, struct pl_arena_block *block, int6
 
 enum pl_status pl_arena_gpu_pin(struct pl_world *world, const struct pl_span *host, struct pl_error *reterr)
 {
-    struct pl_arena_block *block = pl_memory_new(1, sizeof(*block), reterr);
+    struct pl_arena_block *block;
     enum pl_status status;
 
-    if (!block) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&block, 1, sizeof(*block), reterr));
     status = pl_device_pin(world->device, host->data, host->bytes, reterr);
     if (status != PL_OK) {
         free(block);

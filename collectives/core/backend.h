@@ -215,12 +215,6 @@ struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);
 /** Process id of `rank` as this process sees it; 0 if it is on another host. Ranks that are threads share one. */
 pid_t pl_world_pid_of(const struct pl_world *world, int rank);
 
-/**
- * The host world: a world of the same ranks without devices, for data that the hosts have to exchange. NULL unless
- * there are several ranks and each has a device.
- */
-struct pl_world *pl_world_host_world(const struct pl_world *world);
-
 /** Make an internal sub-world for a backend's own use, without devices. Only the listed ranks call. */
 enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                      struct pl_error *reterr) PL_MUST_CHECK;
@@ -253,9 +247,6 @@ void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why)
  */
 void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
                            struct pl_error *ret_received);
-
-/** Local rank of `rank` on its host. */
-int pl_world_local_of(const struct pl_world *world, int rank);
 
 /** Whether every rank is a thread of this process. */
 bool pl_world_is_one_process(const struct pl_world *world);
@@ -328,7 +319,7 @@ extern const struct pl_backend pl_backend_self_gpu;
 extern const struct pl_backend pl_backend_nccl;
 
 /** For device memory of any devices, through host memory. */
-extern const struct pl_backend pl_backend_host_staged;
+extern const struct pl_backend pl_backend_device;
 
 /** In order of preference: the first backend that runs and serves a collective gets it. NULL ends the table. */
 extern const struct pl_backend *const pl_backends[];

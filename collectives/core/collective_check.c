@@ -208,10 +208,7 @@ static enum pl_status copy_counts(const struct pl_world *world, struct pl_reques
         c->recv_counts = NULL;
         return PL_OK;
     }
-    copy = pl_memory_new(2 * n, sizeof(*copy), reterr);
-    if (!copy) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&copy, 2 * n, sizeof(*copy), reterr));
     memcpy(copy, c->counts, n * sizeof(*copy));
     c->counts = copy;
     if (c->kind == PL_ALLTOALL) {

@@ -110,10 +110,7 @@ enum pl_status pl_progress_start(struct pl_world *world, struct pl_error *reterr
                                   "the setting progress is on, but no progress thread can run: %s", world->no_progress)
                    : PL_OK;
     }
-    progress = pl_memory_new(1, sizeof(*progress), reterr);
-    if (!progress) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&progress, 1, sizeof(*progress), reterr));
     progress->world = world;
     pthread_mutex_init(&progress->lock, NULL);
     sem_init(&progress->wake, 0, 0);

@@ -199,10 +199,7 @@ static enum pl_status start_step(struct pl_world *world, struct pl_request *requ
     if (world->scratch_bytes < chain->scratch_bytes) {
         free(world->scratch);
         world->scratch_bytes = 0;
-        world->scratch = pl_memory_new(chain->scratch_bytes, 1, reterr);
-        if (!world->scratch) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&world->scratch, chain->scratch_bytes, 1, reterr));
         world->scratch_bytes = chain->scratch_bytes;
     }
     chain->start(chain, request->step, world->scratch, &request->collective);

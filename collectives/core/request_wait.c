@@ -124,20 +124,10 @@ enum pl_status pl_request_wait_until(struct pl_world *world, int64_t until_ns, s
     return PL_OK;
 }
 
-static void notify_stalled(struct pl_world *world, struct pl_event *event, const struct pl_about *about)
+/* Notifies the observer of a wait: of the running request, if there is one, for `waited_ns` or since its wait began. */
+static void notify_stalled(struct pl_world *world, int64_t waited_ns, const struct pl_about *about)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    if (about->append) {
-        about->append(about->subject, &text);
-    }
-    event->about = pl_text_string(&text);
-    world->observer.stalled(world->observer.context, event);
-}
-
-void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *reported_ns, const struct pl_about *about)
-{
-    PL_AUTO_HOLD(world);
     char name[sizeof(world->first->signature.name) + 1] = "";
     struct pl_event event = {.kind = PL_BARRIER,
                              .name = name,
@@ -146,35 +136,40 @@ void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *re
                              .rank = pl_world_global_rank(world, world->rank),
                              .waited_for = -1};
 
-    if (!world->observer.stalled || waited_ns < (*reported_ns ? 2 * *reported_ns : world->observer.stall_ns)) {
-        return;
-    }
-    *reported_ns = waited_ns;
     if (world->first) {
         world->first->waited_for = pl_late_waits_for(world);
         pl_request_describe(world->first, name, &event);
         about = about ? about : &world->first->collective.about;
     }
-    event.waited_ns = waited_ns;
-    notify_stalled(world, &event, about ? about : &(struct pl_about){.append = NULL});
+    event.waited_ns = waited_ns ? waited_ns : event.waited_ns;
+    if (about && about->append) {
+        about->append(about->subject, &text);
+    }
+    event.about = pl_text_string(&text);
+    world->observer.stalled(world->observer.context, &event);
+}
+
+void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *reported_ns, const struct pl_about *about)
+{
+    PL_AUTO_HOLD(world);
+
+    if (world->observer.stalled && waited_ns >= (*reported_ns ? 2 * *reported_ns : world->observer.stall_ns)) {
+        *reported_ns = waited_ns;
+        notify_stalled(world, waited_ns, about);
+    }
 }
 
 /* Nothing has moved for `idle_ns`: notes which rank the head waits for, and notifies the observer if that lasts.
  * Returns the idle time at which to notify it next. */
 static int64_t track_stall(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
 {
-    char name[sizeof(world->first->signature.name) + 1];
-    struct pl_event event;
-
     if (world->first->waited_for < 0) {
         world->first->waited_for = pl_late_waits_for(world);
     }
     if (!world->observer.stalled || idle_ns < stall_ns) {
         return stall_ns;
     }
-    world->first->waited_for = pl_late_waits_for(world);
-    pl_request_describe(world->first, name, &event);
-    notify_stalled(world, &event, &world->first->collective.about);
+    notify_stalled(world, 0, NULL);
     return 2 * stall_ns;
 }
 

@@ -156,7 +156,9 @@ struct pl_world {
     unsigned part;  /* see pl_event */
     bool is_subset; /* some ranks of the job are not in it */
     struct pl_device *device;
-    struct pl_world *host_world; /* see pl_world_host_world() */
+    /* of the same ranks without devices, for data that the hosts have to exchange; NULL unless there are several ranks
+     * and each has a device */
+    struct pl_world *host_world;
     struct pl_topology topology;
     struct pl_knobs knobs;
     const struct pl_backend *const *table; /* ends with NULL; sub-worlds use the same table */

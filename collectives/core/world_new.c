@@ -154,7 +154,7 @@ static void set_timeout(struct pl_world *world)
                             : -1;
 }
 
-/* Makes pl_world_host_world(). That is collective, so a rank that has failed by now reports it by a vote first. */
+/* Makes the host world. That is collective, so a rank that has failed by now reports it by a vote first. */
 static enum pl_status new_host_world(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE int *ranks = pl_memory_new((size_t)world->size, sizeof(int), reterr);

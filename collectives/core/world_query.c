@@ -206,16 +206,6 @@ struct pl_device *pl_world_device(const struct pl_world *world)
     return world->device;
 }
 
-struct pl_world *pl_world_host_world(const struct pl_world *world)
-{
-    return world->host_world;
-}
-
-int pl_world_local_of(const struct pl_world *world, int rank)
-{
-    return world->topology.local_of[rank];
-}
-
 bool pl_world_is_one_process(const struct pl_world *world)
 {
     return world->topology.one_process;

@@ -3,6 +3,7 @@
 #include "collectives/gpu/compare_calls.h"
 
 #include "base/memory.h"
+#include "collectives/core/types.h"
 #include "collectives/world_private.h"
 
 #include <stdlib.h>
@@ -39,7 +40,7 @@ enum pl_status pl_compare_calls_start(struct pl_compare_calls *comparisons, cons
     }
     gather.send = &comparison->own;
     gather.recv = comparison->records;
-    status = pl_request_post(pl_world_host_world(comparisons->world), &gather, &comparison->gather, reterr);
+    status = pl_request_post(comparisons->world->host_world, &gather, &comparison->gather, reterr);
     if (status != PL_OK) {
         comparison->gather = NULL;
         pl_compare_calls_release(comparisons, comparison);
@@ -94,7 +95,7 @@ void pl_compare_calls_done(struct pl_compare_calls *comparisons)
         struct pl_call_comparison *comparison = comparisons->unused;
 
         comparisons->unused = comparison->next;
-        free(pl_world_has_leaked(pl_world_host_world(comparisons->world)) ? NULL : comparison); /* MPI may still
-                                                                                                 * write the records */
+        /* if so, MPI may still write the records */
+        free(pl_world_has_leaked(comparisons->world->host_world) ? NULL : comparison);
     }
 }

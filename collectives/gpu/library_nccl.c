@@ -75,12 +75,12 @@ enum pl_status pl_gpu_nccl_check(const struct pl_nccl *nccl, ncclResult_t result
                           nccl->GetErrorString(result), last && *last ? ": " : "", last ? last : "");
 }
 
-enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr)
+enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_idle, struct pl_error *reterr)
 {
     ncclResult_t state = ncclSuccess;
 
     PL_TRY(pl_gpu_nccl_check(nccl, nccl->CommGetAsyncError(nccl->comm, &state), "reading its state", reterr));
-    *ret_ready = state == ncclSuccess;
+    *ret_idle = state == ncclSuccess;
     return pl_gpu_nccl_check(nccl, state, "between ranks", reterr);
 }
 
@@ -121,7 +121,7 @@ enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, in
 {
     struct pl_nccl_config config = PL_NCCL_CONFIG_NONE;
     ncclUniqueId id;
-    bool ready = false;
+    bool idle = false;
     enum pl_status status;
 
     PL_TRY(share_id(nccl, world, comm_rank, deadline_ns, &id, reterr));
@@ -130,8 +130,8 @@ enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, in
     status = pl_gpu_nccl_check(
         nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, comm_rank, &config), "joining", reterr);
     while (status == PL_OK) {
-        status = pl_gpu_nccl_poll(nccl, &ready, reterr);
-        if (status != PL_OK || ready) {
+        status = pl_gpu_nccl_poll(nccl, &idle, reterr);
+        if (status != PL_OK || idle) {
             break;
         }
         if (pl_deadline_passed(deadline_ns)) {
@@ -151,7 +151,7 @@ enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, in
 void pl_gpu_nccl_leave(struct pl_nccl *nccl)
 {
     int64_t deadline_ns = pl_deadline_after_ns(FINALIZE_NS);
-    bool ready = false;
+    bool idle = false;
     enum pl_status status;
 
     if (!nccl->comm) {
@@ -161,13 +161,13 @@ void pl_gpu_nccl_leave(struct pl_nccl *nccl)
      * device */
     (void)!pl_device_enter(nccl->device, NULL);
     status = pl_gpu_nccl_check(nccl, nccl->CommFinalize(nccl->comm), "leaving", NULL);
-    while (status == PL_OK && !ready && !pl_deadline_passed(deadline_ns)) {
-        status = pl_gpu_nccl_poll(nccl, &ready, NULL);
-        if (!ready) {
+    while (status == PL_OK && !idle && !pl_deadline_passed(deadline_ns)) {
+        status = pl_gpu_nccl_poll(nccl, &idle, NULL);
+        if (!idle) {
             pl_clock_nap(NAP_NS, deadline_ns);
         }
     }
-    if (status != PL_OK || !ready) {
+    if (status != PL_OK || !idle) {
         pl_gpu_nccl_abort(nccl);
         return;
     }

@@ -127,7 +127,7 @@ enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, in
 /**
  * Whether the host's part of the last NCCL call is done. Fails if anything has gone wrong since, also on the device.
  */
-enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_idle, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Turn a result of NCCL into a status: PL_OK for success and for work in progress. */
 enum pl_status pl_gpu_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what,

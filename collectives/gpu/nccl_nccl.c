@@ -350,10 +350,10 @@ static enum pl_status move(struct nccl *n, struct pl_error *reterr)
     /* NCCL uses the thread's current device; the progress thread has none at first, and would get the first device */
     PL_TRY(pl_device_enter(n->device, reterr));
     for (;;) {
-        bool ready;
+        bool idle;
 
-        PL_TRY(pl_gpu_nccl_poll(&n->library, &ready, reterr));
-        if (!ready) {
+        PL_TRY(pl_gpu_nccl_poll(&n->library, &idle, reterr));
+        if (!idle) {
             return PL_OK;
         }
         if (n->launching) {
@@ -435,13 +435,13 @@ static enum pl_status block_until(void *state, struct pl_request *request, int64
     bool left;
 
     if (*comparison_of(request) && (*comparison_of(request))->gather) {
-        return pl_request_wait_until(pl_world_host_world(n->world), until_ns, reterr);
+        return pl_request_wait_until(n->world->host_world, until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
     if (n->size == 1) {
         return PL_OK;
     }
-    status = pl_request_check_peers(pl_world_host_world(n->world), &left, reterr);
+    status = pl_request_check_peers(n->world->host_world, &left, reterr);
     if (!left) {
         return status;
     }
@@ -460,7 +460,7 @@ static void cancel(void *state, struct pl_request *request)
     if (!n->aborted) {
         n->aborted = true;
         if (n->size > 1) { /* first, because an abort may take seconds */
-            pl_request_revoke_world(pl_world_host_world(n->world), &n->world->failure);
+            pl_request_revoke_world(n->world->host_world, &n->world->failure);
         }
         pl_gpu_nccl_abort(&n->library);
         /* the query records work that hangs on the device */
@@ -477,7 +477,7 @@ static int waits_for(void *state, const struct pl_request *request)
     const struct nccl *n = state;
 
     (void)request;
-    return n->size > 1 ? pl_late_waits_for(pl_world_host_world(n->world)) : -1;
+    return n->size > 1 ? pl_late_waits_for(n->world->host_world) : -1;
 }
 
 /* ---- init and free ---- */
@@ -543,10 +543,7 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
 
-    n->comm_rank_of = pl_memory_new((size_t)n->size, sizeof(*n->comm_rank_of), reterr);
-    if (!n->comm_rank_of) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&n->comm_rank_of, (size_t)n->size, sizeof(*n->comm_rank_of), reterr));
     if (!pl_gpu_nccl_load(&n->library, reason)) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s", reason);
     }

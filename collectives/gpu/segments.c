@@ -18,13 +18,13 @@ static bool is_whole(enum pl_kind kind)
     return kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_BROADCAST;
 }
 
-static char *slot_data(const struct pl_host_staged *d, uint64_t segment)
+static char *slot_data(const struct pl_staged *d, uint64_t segment)
 {
     return (char *)d->staging.data + segment % PL_SEGMENT_SLOTS * PL_SEGMENT_SLOT_BYTES;
 }
 
 /* Number of elements of a block of `block` elements that belong to the segment. */
-static uint64_t taken(const struct pl_host_staged *d, uint64_t block, uint64_t segment)
+static uint64_t taken(const struct pl_staged *d, uint64_t block, uint64_t segment)
 {
     uint64_t at = segment * d->share_elems;
 
@@ -32,12 +32,12 @@ static uint64_t taken(const struct pl_host_staged *d, uint64_t block, uint64_t s
 }
 
 /* Results of ALLTOALL follow the sent data in the slot; all others are in place. */
-static char *results_of(const struct pl_host_staged *d, uint64_t segment)
+static char *results_of(const struct pl_staged *d, uint64_t segment)
 {
     return slot_data(d, segment) + (d->request->collective.kind == PL_ALLTOALL ? PL_SEGMENT_SLOT_BYTES / 2 : 0);
 }
 
-void pl_segments_plan(struct pl_host_staged *d, uint64_t most_elems)
+void pl_segments_plan(struct pl_staged *d, uint64_t most_elems)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t room = PL_SEGMENT_SLOT_BYTES / pl_dtype_bytes(c->dtype);
@@ -58,9 +58,8 @@ void pl_segments_plan(struct pl_host_staged *d, uint64_t most_elems)
  * Copies the segment's part of each block between device memory, where the blocks follow each other, and the slot,
  * where the parts do.
  */
-static enum pl_status copy_parts(const struct pl_host_staged *d, uint64_t segment, const char *device_data,
-                                 char *host_data, const uint64_t *counts, const struct pl_stream_events *stream,
-                                 struct pl_error *reterr)
+static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, const char *device_data, char *host_data,
+                                 const uint64_t *counts, const struct pl_stream_events *stream, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t item = pl_dtype_bytes(c->dtype);
@@ -84,7 +83,7 @@ static enum pl_status copy_parts(const struct pl_host_staged *d, uint64_t segmen
 }
 
 /* The start of this rank's own part among the parts in a slot, in elements. */
-static uint64_t own_part_at(const struct pl_host_staged *d, uint64_t segment)
+static uint64_t own_part_at(const struct pl_staged *d, uint64_t segment)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t at = 0;
@@ -95,7 +94,7 @@ static uint64_t own_part_at(const struct pl_host_staged *d, uint64_t segment)
     return at;
 }
 
-static enum pl_status begin(struct pl_host_staged *d, uint64_t segment, struct pl_error *reterr)
+static enum pl_status begin(struct pl_staged *d, uint64_t segment, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     struct pl_slot *slot = &d->slots[segment % PL_SEGMENT_SLOTS];
@@ -123,7 +122,7 @@ static enum pl_status begin(struct pl_host_staged *d, uint64_t segment, struct p
 }
 
 /* Posts the same collective for the segment to the host world. */
-static enum pl_status post_to_hosts(struct pl_host_staged *d, uint64_t segment, struct pl_error *reterr)
+static enum pl_status post_to_hosts(struct pl_staged *d, uint64_t segment, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     struct pl_slot *slot = &d->slots[segment % PL_SEGMENT_SLOTS];
@@ -160,7 +159,7 @@ static enum pl_status post_to_hosts(struct pl_host_staged *d, uint64_t segment, 
     return pl_request_post(d->host, &part, &slot->request, reterr);
 }
 
-static enum pl_status copy_up(struct pl_host_staged *d, uint64_t segment, struct pl_error *reterr)
+static enum pl_status copy_up(struct pl_staged *d, uint64_t segment, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     struct pl_slot *slot = &d->slots[segment % PL_SEGMENT_SLOTS];
@@ -196,7 +195,7 @@ enum pl_status pl_segments_step(struct pl_request **request, bool *ret_done, str
 }
 
 /* Advances one segment as far as possible; sets `*moved` if it has advanced. */
-static enum pl_status move(struct pl_host_staged *d, uint64_t segment, bool *moved, struct pl_error *reterr)
+static enum pl_status move(struct pl_staged *d, uint64_t segment, bool *moved, struct pl_error *reterr)
 {
     struct pl_slot *slot = &d->slots[segment % PL_SEGMENT_SLOTS];
     bool done = false;
@@ -223,7 +222,7 @@ static enum pl_status move(struct pl_host_staged *d, uint64_t segment, bool *mov
     return PL_OK;
 }
 
-enum pl_status pl_segments_progress(struct pl_host_staged *d, bool *ret_done, struct pl_error *reterr)
+enum pl_status pl_segments_progress(struct pl_staged *d, bool *ret_done, struct pl_error *reterr)
 {
     bool moved = true;
 
@@ -244,7 +243,7 @@ enum pl_status pl_segments_progress(struct pl_host_staged *d, bool *ret_done, st
     return PL_OK;
 }
 
-bool pl_segments_wait_for_hosts(const struct pl_host_staged *d)
+bool pl_segments_wait_for_hosts(const struct pl_staged *d)
 {
     bool hosts = false;
 
@@ -254,10 +253,10 @@ bool pl_segments_wait_for_hosts(const struct pl_host_staged *d)
         }
         hosts = hosts || d->slots[i].stage == PL_SLOT_HOSTS;
     }
-    return d->stage == PL_HOST_STAGED_SEGMENTS && hosts;
+    return d->stage == PL_STAGED_SEGMENTS && hosts;
 }
 
-void pl_segments_cancel(struct pl_host_staged *d)
+void pl_segments_cancel(struct pl_staged *d)
 {
     for (int i = 0; i < PL_SEGMENT_SLOTS; i++) {
         struct pl_slot *slot = &d->slots[i];

@@ -13,13 +13,7 @@ enum {
                                       * CPU's cache */
 };
 
-enum pl_host_staged_stage {
-    PL_HOST_STAGED_READY,
-    PL_HOST_STAGED_COMPARE,
-    PL_HOST_STAGED_SHARED,
-    PL_HOST_STAGED_LEAVING,
-    PL_HOST_STAGED_SEGMENTS
-};
+enum pl_staged_stage { PL_STAGED_BEFORE, PL_STAGED_COMPARE, PL_STAGED_SHARED, PL_STAGED_LEAVING, PL_STAGED_SEGMENTS };
 
 enum pl_slot_stage { PL_SLOT_FREE, PL_SLOT_DOWN, PL_SLOT_HOSTS, PL_SLOT_UP };
 
@@ -30,7 +24,7 @@ struct pl_slot {
     struct pl_request *request;
 };
 
-struct pl_host_staged {
+struct pl_staged {
     struct pl_world *world;
     struct pl_world *host; /* host world of `world` */
     int rank;
@@ -44,7 +38,7 @@ struct pl_host_staged {
 
     /* The collective under way: */
     struct pl_request *request;
-    enum pl_host_staged_stage stage;
+    enum pl_staged_stage stage;
     struct pl_device_event *event;
     struct pl_call_comparison *comparison;
     struct pl_request *leaving;
@@ -57,15 +51,14 @@ struct pl_host_staged {
 };
 
 /** Cut the request into segments. `most_elems` is the longest block of any rank, for ALLTOALL only. */
-void pl_segments_plan(struct pl_host_staged *staged, uint64_t most_elems);
+void pl_segments_plan(struct pl_staged *staged, uint64_t most_elems);
 
-enum pl_status pl_segments_progress(struct pl_host_staged *staged, bool *ret_done,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_segments_progress(struct pl_staged *staged, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether segments wait for the hosts and no copy is under way. */
-bool pl_segments_wait_for_hosts(const struct pl_host_staged *staged);
+bool pl_segments_wait_for_hosts(const struct pl_staged *staged);
 
-void pl_segments_cancel(struct pl_host_staged *staged);
+void pl_segments_cancel(struct pl_staged *staged);
 
 /** Advance `*request`. When it has ended, by success or failure, it is released and `*request` is NULL. */
 enum pl_status pl_segments_step(struct pl_request **request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;

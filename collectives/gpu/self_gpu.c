@@ -26,12 +26,10 @@ static void free_self_gpu(void *state)
 
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
 {
-    struct pl_stream_events *stream = pl_memory_new(1, sizeof(*stream), reterr);
+    struct pl_stream_events *stream;
     enum pl_status status;
 
-    if (!stream) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&stream, 1, sizeof(*stream), reterr));
     status = pl_stream_events_init(stream, pl_world_device(world), reterr);
     if (status != PL_OK) {
         free(stream);

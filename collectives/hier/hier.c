@@ -122,17 +122,14 @@ static enum pl_status list_ranks(struct pl_hier *h, struct pl_error *reterr)
     int leader = h->multi_leader ? h->local_rank : 0;
     int inside = 0;
 
-    h->inside_ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
-    h->between_ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
-    h->shares = pl_memory_new((size_t)h->local_size, sizeof(*h->shares), reterr);
-    if (!h->inside_ranks || !h->between_ranks || !h->shares) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&h->inside_ranks, (size_t)size, sizeof(int), reterr));
+    PL_TRY(pl_memory_alloc(&h->between_ranks, (size_t)size, sizeof(int), reterr));
+    PL_TRY(pl_memory_alloc(&h->shares, (size_t)h->local_size, sizeof(*h->shares), reterr));
     for (int r = 0; r < size; r++) {
         if (pl_world_host_of(h->world, r) == pl_world_cross_rank(h->world)) {
             h->inside_ranks[inside++] = r;
         }
-        if (pl_world_local_of(h->world, r) == leader) {
+        if (h->world->topology.local_of[r] == leader) {
             h->between_ranks[pl_world_host_of(h->world, r)] = r; /* the rank in `between` is the host's number */
         }
     }
@@ -216,7 +213,7 @@ static bool serves(void *state, const struct pl_collective *c)
         return false;
     }
     if (pl_hier_is_rooted(c)) {
-        return h->multi_leader || pl_world_local_of(h->world, c->root) == 0;
+        return h->multi_leader || h->world->topology.local_of[c->root] == 0;
     }
     return c->kind == PL_ALLREDUCE || c->kind == PL_BARRIER;
 }

@@ -123,7 +123,7 @@ bool pl_hier_is_rooted(const struct pl_collective *c)
 /* The leader: the local rank that takes part between hosts. */
 static int leader_of(const struct pl_hier *h, const struct pl_collective *c)
 {
-    return pl_hier_is_rooted(c) ? pl_world_local_of(h->world, c->root) : 0;
+    return pl_hier_is_rooted(c) ? h->world->topology.local_of[c->root] : 0;
 }
 
 /* The buffer for this rank's sums. */
@@ -214,10 +214,7 @@ static enum pl_status make_scratch(struct pl_hier *h, const struct pl_collective
     }
     free(h->scratch);
     h->scratch_bytes = 0;
-    h->scratch = pl_memory_new_aligned(bytes, 1, 64, reterr);
-    if (!h->scratch) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc_aligned(&h->scratch, bytes, 1, 64, reterr));
     h->scratch_bytes = bytes;
     return PL_OK;
 }

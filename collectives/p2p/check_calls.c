@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/types.h"
 #include "collectives/world_private.h"
 
 #include <stdlib.h>
@@ -392,7 +393,7 @@ const void *pl_check_calls_data(const struct pl_check_calls *check, int rank)
 {
     bool apart = pl_world_cross_size(check->world) > 1;
     int position =
-        apart ? check->starts[pl_world_host_of(check->world, rank)] + pl_world_local_of(check->world, rank) : rank;
+        apart ? check->starts[pl_world_host_of(check->world, rank)] + check->world->topology.local_of[rank] : rank;
 
     return check->gathered + (check->summed ? 0 : (size_t)position * check->block_bytes);
 }

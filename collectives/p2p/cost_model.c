@@ -386,17 +386,17 @@ void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *c)
 void pl_p2p_describe(void *state, struct pl_text *text)
 {
     const struct pl_p2p *p2p = state;
-    uint64_t inline_bytes = pl_p2p_eager_most_bytes(p2p);
+    uint64_t eager_bytes = pl_p2p_eager_most_bytes(p2p);
     int last = -1;
 
     pl_text_printf(text, "  link model: %.1f us per message, %.3f GB/s\n", p2p->message_ns[0] / 1e3,
                    1.0 / ns_per_byte(p2p));
     pl_text_printf(text, "  float32 allreduce up to %llu bytes: with the call check, %s\n",
-                   (unsigned long long)inline_bytes, p2p->sum_most_bytes ? "reduced on the way" : "rank order");
+                   (unsigned long long)eager_bytes, p2p->sum_most_bytes ? "reduced on the way" : "rank order");
     for (uint64_t bytes = 1024; bytes <= UINT64_C(1) << 30; bytes *= 2) {
         enum pl_algorithm algorithm = pl_p2p_choose(p2p, bytes);
 
-        if (bytes > inline_bytes && (int)algorithm != last) {
+        if (bytes > eager_bytes && (int)algorithm != last) {
             pl_text_printf(text, "  float32 allreduce from %llu bytes: %s\n", (unsigned long long)bytes,
                            pl_algorithm_text(algorithm));
             last = (int)algorithm;

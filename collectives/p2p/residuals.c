@@ -31,10 +31,7 @@ enum pl_status pl_residuals_find(struct pl_p2p *p2p, struct pl_error *reterr)
         residual = residual->next;
     }
     if (!residual) {
-        residual = pl_memory_new(1, sizeof(*residual) + c->count * sizeof(float), reterr);
-        if (!residual) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&residual, 1, sizeof(*residual) + c->count * sizeof(float), reterr));
         residual->name_hash = hash;
         residual->count = c->count;
         residual->next = p2p->residuals;

@@ -76,14 +76,11 @@ static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
 {
     size_t ranks = (size_t)shm->size;
 
-    shm->sources = pl_memory_new(ranks, sizeof(*shm->sources), reterr);
-    shm->dests = pl_memory_new(ranks, sizeof(*shm->dests), reterr);
-    shm->send_displ = pl_memory_new(ranks + 1, sizeof(*shm->send_displ), reterr);
-    shm->recv_displ = pl_memory_new(ranks + 1, sizeof(*shm->recv_displ), reterr);
-    shm->pidfds = pl_memory_new(ranks, sizeof(*shm->pidfds), reterr);
-    if (!shm->sources || !shm->dests || !shm->send_displ || !shm->recv_displ || !shm->pidfds) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&shm->sources, ranks, sizeof(*shm->sources), reterr));
+    PL_TRY(pl_memory_alloc(&shm->dests, ranks, sizeof(*shm->dests), reterr));
+    PL_TRY(pl_memory_alloc(&shm->send_displ, ranks + 1, sizeof(*shm->send_displ), reterr));
+    PL_TRY(pl_memory_alloc(&shm->recv_displ, ranks + 1, sizeof(*shm->recv_displ), reterr));
+    PL_TRY(pl_memory_alloc(&shm->pidfds, ranks, sizeof(*shm->pidfds), reterr));
     pl_shm_open_pidfds(shm);
     return PL_OK;
 }

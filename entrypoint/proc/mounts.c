@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts and namespaces. */
+/* Mounts and namespaces. It forks by itself, because a process cannot leave a namespace that it tries. */
 #include "entrypoint/proc/mounts.h"
 
 #include "base/file.h"
@@ -12,7 +12,6 @@
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { RECURSIVE = 0x8000, READ_ONLY = 1 }; /* of linux/mount.h, which does not go with sys/mount.h */
@@ -37,29 +36,6 @@ enum pl_status pl_mounts_enter_users(struct pl_error *reterr)
     PL_TRY(write_text("/proc/self/uid_map", map, reterr));
     snprintf(map, sizeof(map), "%lu %lu 1", group, group);
     return write_text("/proc/self/gid_map", map, reterr);
-}
-
-int pl_mounts_try(int namespaces)
-{
-    const pid_t child = fork();
-    int status;
-
-    if (child < 0) {
-        return errno;
-    }
-    if (child == 0) {
-        /* A security module may let a user make the namespace and forbid everything in it. */
-        _exit(unshare(namespaces) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-                      mount("tmpfs", "/run", "tmpfs", 0, NULL) == 0
-                  ? 0
-                  : errno);
-    }
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) {
-            return errno;
-        }
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
 }
 
 enum pl_status pl_mounts_bind(const char *from, const char *to, struct pl_error *reterr)

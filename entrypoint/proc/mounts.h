@@ -13,9 +13,6 @@
 /** Enters a user namespace in which only this user exists: what a user may do in its own, this process may then do. */
 enum pl_status pl_mounts_enter_users(struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Tries namespaces, as unshare(2) has them, and a mount in them, in a process that ends. Returns 0 or an errno. */
-int pl_mounts_try(int namespaces);
-
 /** Shows `from` at `to`, with all mounts below it. */
 enum pl_status pl_mounts_bind(const char *from, const char *to, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/number.h"
-#include "entrypoint/supervise/signals.h"
+#include "entrypoint/supervise/process.h"
 
 #include <signal.h>
 #include <stdio.h>

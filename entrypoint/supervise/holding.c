@@ -4,10 +4,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/status.h"
 #include "entrypoint/supervise/supervise.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 /* How long a rank's shim may take to answer whether its program handles a stop. */

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts programs with fork and exec, explains why one cannot start, ends trees of processes, and reads counters. */
+/*
+ * The one file that starts processes: programs, with fork and exec, and processes that run a function of ours. Explains
+ * why a program cannot start, ends trees of processes, and reads counters.
+ * Blocks signals and reads them from a descriptor; keeps the earlier settings, to restore them for programs.
+ */
 #include "entrypoint/supervise/process.h"
 
 #include "base/clock.h"
@@ -16,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -47,7 +52,7 @@ static const char *environment_value(char *const *environment, const char *name)
 }
 
 /* Only async-signal-safe calls from here on: this runs in the child of a fork. */
-static void child_set_up(const struct pl_process_setup *setup, struct start_failure *failure)
+static void child_set_up(const struct pl_process_setup *setup, pid_t parent, struct start_failure *failure)
 {
     const int wanted[3] = {setup->stdin_fd, setup->stdout_fd, setup->stderr_fd};
 
@@ -59,6 +64,9 @@ static void child_set_up(const struct pl_process_setup *setup, struct start_fail
     }
     if (setup->death_signal != 0) {
         prctl(PR_SET_PDEATHSIG, (unsigned long)setup->death_signal, 0UL, 0UL, 0UL);
+        if (getppid() != ((setup->namespaces & CLONE_NEWPID) != 0 ? 0 : parent)) {
+            _exit(127); /* the parent has ended before that call */
+        }
     }
     failure->step = STEP_DESCRIPTORS;
     for (int fd = 0; fd < 3; fd++) {
@@ -90,11 +98,11 @@ static void child_look_at(const char *path, struct start_failure *failure)
     }
 }
 
-_Noreturn static void child_run(const struct pl_process_setup *setup, const char *path, int report_fd)
+_Noreturn static void child_run(const struct pl_process_setup *setup, const char *path, pid_t parent, int report_fd)
 {
     struct start_failure failure = {.code = 0};
 
-    child_set_up(setup, &failure);
+    child_set_up(setup, parent, &failure);
     if (failure.code == 0 && setup->run) {
         close(report_fd);
         _exit(setup->run(setup->context));
@@ -176,6 +184,7 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
     PL_AUTO_FREE char *path = NULL;
     PL_AUTO_CLOSE int read_fd = -1;
     PL_AUTO_CLOSE int report_fd = -1;
+    const pid_t parent = getpid();
     struct start_failure failure;
     int pair[2];
     ssize_t bytes;
@@ -189,12 +198,14 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
     }
     read_fd = pair[0];
     report_fd = pair[1];
-    pid = fork();
+    pid = setup->namespaces == 0 ? fork()
+                                 : (pid_t)syscall(SYS_clone, (unsigned long)setup->namespaces | (unsigned long)SIGCHLD,
+                                                  NULL, NULL, NULL, NULL);
     if (pid < 0) {
         return pl_error_errno(reterr, "start '%.200s': fork", setup->argv[0]);
     }
     if (pid == 0) {
-        child_run(setup, path, report_fd);
+        child_run(setup, path, parent, report_fd);
     }
     if (setup->own_group) {
         setpgid(pid, pid); /* the child does the same, because either may be first */
@@ -213,26 +224,17 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
     return PL_OK;
 }
 
-enum pl_status pl_process_start(int namespaces, void (*run)(void *context), void *context, pid_t *ret_pid,
+enum pl_status pl_process_start(int namespaces, int (*run)(void *context), void *context, pid_t *ret_pid,
                                 struct pl_error *reterr)
 {
-    const pid_t parent = getpid();
-    const pid_t pid = namespaces == 0 ? fork()
-                                      : (pid_t)syscall(SYS_clone, (unsigned long)namespaces | (unsigned long)SIGCHLD,
-                                                       NULL, NULL, NULL, NULL);
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
-    if (pid < 0) {
-        return pl_error_errno(reterr, "start a process");
-    }
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
-        if (getppid() == ((namespaces & CLONE_NEWPID) != 0 ? 0 : parent)) { /* else the parent ended before prctl() */
-            run(context);
-        }
-        _exit(EXIT_SUCCESS);
-    }
-    *ret_pid = pid;
-    return PL_OK;
+    setup.argv = (const char *const[]){"a process", NULL};
+    setup.run = run;
+    setup.context = context;
+    setup.namespaces = namespaces;
+    setup.death_signal = SIGKILL;
+    return pl_process_spawn(&setup, ret_pid, reterr);
 }
 
 void pl_process_adopt_orphans(void)
@@ -402,4 +404,82 @@ int64_t pl_process_memory_kills(void)
 int64_t pl_process_refused_forks(void)
 {
     return count_of("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events", "max ");
+}
+
+enum pl_status pl_signals_open(struct pl_signals *signals, struct pl_error *reterr)
+{
+    const int own_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    sigset_t watched;
+
+    sigfillset(&watched);
+    for (size_t i = 0; i < sizeof(own_faults) / sizeof(own_faults[0]); i++) {
+        sigdelset(&watched, own_faults[i]);
+    }
+    /* Blocks SIGTTOU too: a background process group that writes to the terminal would be stopped; with the signal
+     * blocked, it just writes. */
+    if (sigprocmask(SIG_BLOCK, &watched, &signals->former_mask) != 0) {
+        return pl_error_errno(reterr, "block signals");
+    }
+    sigaction(SIGPIPE, &ignore, &signals->former_pipe);
+    sigaction(SIGCHLD, &standard, NULL);
+    signals->fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals->fd < 0) {
+        enum pl_status status = pl_error_errno(reterr, "open a signal descriptor");
+
+        pl_signals_restore(signals);
+        return status;
+    }
+    return PL_OK;
+}
+
+int pl_signals_next(const struct pl_signals *signals)
+{
+    struct signalfd_siginfo info;
+    ssize_t bytes;
+
+    do {
+        bytes = read(signals->fd, &info, sizeof(info));
+    } while (bytes < 0 && errno == EINTR);
+    return bytes == (ssize_t)sizeof(info) ? (int)info.ssi_signo : 0;
+}
+
+bool pl_signals_raise_files(struct pl_signals *signals, size_t count)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) {
+        return true;
+    }
+    if (signals->former_files.rlim_max == 0) {
+        signals->former_files = limit;
+    }
+    limit.rlim_cur = limit.rlim_max < count ? limit.rlim_max : count;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= count;
+}
+
+void pl_signals_restore_files(const struct pl_signals *signals)
+{
+    if (signals->former_files.rlim_max != 0) {
+        setrlimit(RLIMIT_NOFILE, &signals->former_files);
+    }
+}
+
+void pl_signals_restore(const struct pl_signals *signals)
+{
+    sigaction(SIGPIPE, &signals->former_pipe, NULL);
+    sigprocmask(SIG_SETMASK, &signals->former_mask, NULL);
+}
+
+const char *pl_signals_name(int number, char text[static 16])
+{
+    const char *name = sigabbrev_np(number);
+
+    if (name) {
+        snprintf(text, 16, "SIG%s", name);
+    } else {
+        snprintf(text, 16, "signal %d", number);
+    }
+    return text;
 }

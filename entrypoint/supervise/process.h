@@ -1,20 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Starts programs, kills whole trees of them, and reads what the kernel counts of them. */
+/** Takes signals as events, starts programs, kills whole trees of them, and reads what the kernel counts of them. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 #define PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 
 #include "base/text.h"
-#include "entrypoint/supervise/signals.h"
 
+#include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
+
+/**
+ * Signals as events: every signal that a supervisor may get is blocked once, before the first fork, and read from a
+ * descriptor. What a process changes of its own settings here is restored for the programs that it starts.
+ */
+struct pl_signals {
+    int fd;               /* readable when a signal waits; close-on-exec */
+    sigset_t former_mask; /* to be restored in a child before it runs another program */
+    struct sigaction former_pipe;
+    struct rlimit former_files; /* 0: not changed */
+};
+
+#define PL_SIGNALS_NONE ((struct pl_signals){.fd = -1})
+
+/**
+ * Block all signals but those that report our own faults, ignore SIGPIPE (a broken pipe is a write error here), and
+ * open the descriptor. All of this holds for the rest of the process: a signal that arrives while it exits must not
+ * change its exit code.
+ *
+ * SIGCHLD gets its default disposition, and keeps it. If it was ignored when this process was started, the kernel would
+ * hide the exit codes of children from us, and from mpirun, pip and every program that starts others.
+ */
+enum pl_status pl_signals_open(struct pl_signals *signals, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns the next waiting signal, or 0 if there is none. */
+int pl_signals_next(const struct pl_signals *signals);
+
+/**
+ * Raise this process's soft limit of open descriptors to `count`, if it is lower; the programs that it starts get the
+ * earlier limit. Returns false if the hard limit is lower than `count`: then the soft limit becomes the hard limit.
+ */
+bool pl_signals_raise_files(struct pl_signals *signals, size_t count);
+
+/** Restore that limit in a child before it runs a program. */
+void pl_signals_restore_files(const struct pl_signals *signals);
+
+/** Restore the mask and SIGPIPE in a child before it runs a program. */
+void pl_signals_restore(const struct pl_signals *signals);
+
+/**
+ * Returns "SIGKILL" for 9; a number without a name gives text like "signal 77". Valid until the next call with the same
+ * `text`.
+ */
+const char *pl_signals_name(int number, char text[static 16]);
 
 struct pl_process_setup {
     const char *const *argv; /* ends with NULL; an argv[0] without '/' is looked up in the PATH of `environment` */
     /* in place of the program, whose name is for messages alone: the child, a copy of this process, calls it with
-     * `context`, and ends with its result as exit code. Its signals and descriptors are those of this process. */
+     * `context`, and ends with its result as exit code. Its signals and descriptors are those of this process, which
+     * has one thread. */
     int (*run)(void *context);
     void *context;
+    int namespaces; /* of its own, as clone(2) has them; 0: none */
     char *const *environment;
     const char *cwd;                    /* NULL: the caller's directory */
     const struct pl_signals *signals;   /* the signal handling to restore; NULL: it was not changed */
@@ -50,11 +99,8 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
 enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns, struct pl_text *answer,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Starts a process of this program, which calls `run` and ends with code 0 unless `run` ends it otherwise. It gets
- * SIGKILL when the calling thread ends, and has namespaces of its own, as clone(2) has them; 0: none.
- */
-enum pl_status pl_process_start(int namespaces, void (*run)(void *context), void *context, pid_t *ret_pid,
+/** As pl_process_spawn(), with `run` in place of a program. The process gets SIGKILL when the calling thread ends. */
+enum pl_status pl_process_start(int namespaces, int (*run)(void *context), void *context, pid_t *ret_pid,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

@@ -14,7 +14,6 @@
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/process.h"
-#include "entrypoint/supervise/signals.h"
 
 /** The stdout that a program gets. */
 enum pl_shim_stdout {

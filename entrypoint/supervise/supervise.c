@@ -516,7 +516,26 @@ static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_co
     return PL_OK;
 }
 
-void pl_supervise_exec(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+/*
+ * Run the program that an EXEC frame names, for another program of this host, under a shim of its own, and take
+ * ownership of the connection. A connection whose EXEC frame is not complete is dropped. By it one program of the job
+ * starts another on another host: `ssh HOST` leads to a relay there (ssh/relay.h), which asks the process 1 of that
+ * host.
+ *
+ * The client sends HELLO "exec" and then one EXEC frame: the program's words, and with them one to three descriptors,
+ * which become the program's first standard descriptors. The missing ones are those of process 1, so that the program
+ * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. STOP forwards
+ * a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes, and never
+ * waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients must end
+ * them, and those that are left at the end of the job are killed.
+ *
+ * The socket lies in the run directory. Only this user and root can use it, and programs of another host that have the
+ * job's key.
+ *
+ * Test  tests/integration/exec.sh
+ */
+static void run_for_client(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                           const struct pl_frame *frame)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -575,7 +594,7 @@ static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection
         } else if (connection->kind == PL_CONNECTION_SHIM) {
             handle_shim_frame(supervisor, connection, &frame);
         } else if (connection->kind == PL_CONNECTION_EXEC) {
-            pl_supervise_exec(supervisor, connection, &frame);
+            run_for_client(supervisor, connection, &frame);
         } else if (frame.type != PL_FRAME_HEARTBEAT) {
             notify_frame(supervisor, connection, &frame);
         }

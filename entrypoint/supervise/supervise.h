@@ -17,9 +17,9 @@
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/holding.h"
+#include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/ranks.h"
 #include "entrypoint/supervise/shim.h"
-#include "entrypoint/supervise/signals.h"
 #include "entrypoint/supervise/watch.h"
 
 struct pl_role;
@@ -31,7 +31,7 @@ enum pl_connection_kind {
     PL_CONNECTION_RESOLVER,  /* the process that looks up names */
     PL_CONNECTION_WORKER,    /* the master's link to a worker */
     PL_CONNECTION_MASTER,    /* a worker's link to the master */
-    PL_CONNECTION_EXEC,      /* a client that wants a program run, see pl_supervise_exec() */
+    PL_CONNECTION_EXEC,      /* a client that wants a program run, see run_for_client() in supervise.c */
 };
 
 /** A link and its peer. */
@@ -287,27 +287,6 @@ void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *c
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Runs the program that an EXEC frame names, for another program of this host, under a shim of its own, and takes
- * ownership of the connection. A connection whose EXEC frame is not complete is dropped. By it one program of the job
- * starts another on another host: `ssh HOST` leads to a relay there (ssh/relay.h), which asks the process 1 of that
- * host.
- *
- * The client sends HELLO "exec" and then one EXEC frame: the program's words, and with them one to three descriptors,
- * which become the program's first standard descriptors. The missing ones are those of process 1, so that the program
- * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. STOP forwards
- * a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes, and never
- * waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients must end
- * them, and those that are left at the end of the job are killed.
- *
- * The socket lies in the run directory. Only this user and root can use it, and programs of another host that have the
- * job's key.
- *
- * Test  tests/integration/exec.sh
- */
-void pl_supervise_exec(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                       const struct pl_frame *frame);
 
 /** Starts the plan's sidecars, if it has any. */
 enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;

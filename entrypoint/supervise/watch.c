@@ -4,22 +4,17 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/proc/proc.h"
 #include "entrypoint/ssh/rundir.h"
-#include "entrypoint/supervise/process.h"
-#include "entrypoint/supervise/supervise.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* A host counts as quiet only after this many looks. A look reads a few files of /proc for each process. */
 #define LOOKS 10

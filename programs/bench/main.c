@@ -35,6 +35,13 @@ static _Noreturn void fail(const struct pl_error *error, const char *what)
     exit(1);
 }
 
+static void must(enum pl_status status, const struct pl_error *error, const char *what)
+{
+    if (status != PL_OK) {
+        fail(error, what);
+    }
+}
+
 /* ---- one iteration ---- */
 
 /* Writes every line, as a backward pass does. */
@@ -97,9 +104,7 @@ static void run_once(struct pl_bench *bench, enum what what, void *data, uint64_
     if (what == DO_OURS) {
         c.send = (char *)data + offset_bytes;
         c.recv = data;
-        if (pl_collective_run(bench->world, &c, &error) != PL_OK) {
-            fail(&error, pl_kind_text(bench->options->kind));
-        }
+        must(pl_collective_run(bench->world, &c, &error), &error, pl_kind_text(bench->options->kind));
     } else if (what == DO_PEER && !pl_bench_peer_run(bench, data, piece_bytes)) {
         pl_log(PL_LOG_ERROR, "MPI's %s failed", pl_kind_text(bench->options->kind));
         exit(1);
@@ -113,9 +118,7 @@ static double slowest(struct pl_bench *bench, double value)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (pl_allreduce(bench->world, &value, &value, 1, PL_FLOAT64, PL_MAX, &error) != PL_OK) {
-        fail(&error, "comparing times");
-    }
+    must(pl_allreduce(bench->world, &value, &value, 1, PL_FLOAT64, PL_MAX, &error), &error, "comparing times");
     return value;
 }
 
@@ -143,9 +146,7 @@ static double time_loop(struct pl_bench *bench, enum what what, uint64_t piece_b
     } else if (!bench->slow) {
         run_once(bench, what, data, piece_bytes, false);
     }
-    if (pl_barrier(bench->world, &error) != PL_OK) {
-        fail(&error, "barrier");
-    }
+    must(pl_barrier(bench->world, &error), &error, "barrier");
     begin_ns = pl_clock_now_ns();
     run_loop(bench, what, data, piece_bytes, iterations);
     return slowest(bench, (double)(pl_clock_now_ns() - begin_ns) / (double)iterations);
@@ -225,9 +226,7 @@ static void copy(struct pl_bench *bench, void *to, const void *from)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (pl_bench_device_copy(bench, to, from, bench->bytes, &error) != PL_OK) {
-        fail(&error, "copying");
-    }
+    must(pl_bench_device_copy(bench, to, from, bench->bytes, &error), &error, "copying");
 }
 
 /* The value of element i of the result. */
@@ -291,9 +290,7 @@ static double bound_ns(struct pl_bench *bench)
         int64_t begin_ns;
         double ns;
 
-        if (pl_barrier(bench->world, &error) != PL_OK) {
-            fail(&error, "barrier");
-        }
+        must(pl_barrier(bench->world, &error), &error, "barrier");
         begin_ns = pl_clock_now_ns();
         pl_kernel_reduce(pl_kernel_best(), &reduction, &dest, 1, sources, 2, bench->bytes / 4);
         ns = slowest(bench, (double)(pl_clock_now_ns() - begin_ns));
@@ -498,9 +495,7 @@ static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct pl_bench_
             break;
         }
     }
-    if (pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(bench.world), &error) != PL_OK) {
-        fail(&error, "leaving");
-    }
+    must(pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(bench.world), &error), &error, "leaving");
     close_bench(&bench, &span);
     return wrong;
 }
@@ -528,9 +523,7 @@ static uint64_t run_threads(const struct pl_bench_options *options)
     struct pl_error error = PL_ERROR_NONE;
     uint64_t wrong = 0;
 
-    if (pl_bootstrap_new_threads(options->threads, bootstraps, &error) != PL_OK) {
-        fail(&error, "threads");
-    }
+    must(pl_bootstrap_new_threads(options->threads, bootstraps, &error), &error, "threads");
     for (int i = 0; i < options->threads; i++) {
         bench_threads[i] = (struct bench_thread){.bootstrap = bootstraps[i], .options = options};
         if (pthread_create(&bench_threads[i].thread, NULL, bench_thread_main, &bench_threads[i]) != 0) {
@@ -594,9 +587,7 @@ int main(int argc, char **argv)
             pl_log(PL_LOG_ERROR, "--peer needs mpirun");
             return PL_EXIT_USAGE;
         }
-        if (pl_bootstrap_new_self(&bootstrap, &error) != PL_OK) {
-            fail(&error, "one rank");
-        }
+        must(pl_bootstrap_new_self(&bootstrap, &error), &error, "one rank");
         wrong = run_bench(bootstrap, &options);
         pl_bootstrap_free(bootstrap);
     }

@@ -6,6 +6,7 @@
 #include "entrypoint/verbs.h"
 #include "programs/check/check.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,18 +46,26 @@ enum pl_status pl_check_read_needs(int argc, char **argv, struct pl_check_needs 
     return optind == argc ? PL_OK : pl_error_set(reterr, PL_INVALID, "expected options, found '%.100s'", argv[optind]);
 }
 
-static struct pl_check_row *add(struct pl_check_rows *rows, const char *what, const char *where)
+/* Adds a row with what was found and what is needed. */
+PL_PRINTF(5, 6)
+static struct pl_check_row *add(struct pl_check_rows *rows, const char *what, const char *where, const char *needed,
+                                const char *found, ...)
 {
     static struct pl_check_row none; /* written if memory is short, never read */
-    struct pl_check_row *row;
+    struct pl_check_row *row = &none;
+    va_list args;
 
     if (pl_memory_grow(&rows->items, &rows->capacity, rows->count + 1, sizeof(*rows->items), NULL) != PL_OK) {
         rows->failed = true;
-        return &none;
+        return row;
     }
     row = &rows->items[rows->count++];
     *row = (struct pl_check_row){.what = what};
     snprintf(row->where, sizeof(row->where), "%.150s", where);
+    snprintf(row->needed, sizeof(row->needed), "%s", needed);
+    va_start(args, found);
+    vsnprintf(row->found, sizeof(row->found), found, args);
+    va_end(args);
     return row;
 }
 
@@ -74,13 +83,14 @@ static const char *bytes_text(int64_t bytes, char *text, size_t room)
     return text;
 }
 
-static void print_number(int64_t number, char *text, size_t room)
+static const char *number_text(int64_t number, char *text, size_t room)
 {
     if (number < 0) {
         snprintf(text, room, number == CHECK_UNLIMITED ? "unlimited" : "unknown");
     } else {
         snprintf(text, room, "%lld", (long long)number);
     }
+    return text;
 }
 
 /* Adds a row for each line "FROM > TO": no message from FROM has arrived at TO. */
@@ -90,14 +100,12 @@ static void evaluate_silent(const struct pl_check_report *report, struct pl_chec
 
     while (*line != '\0') {
         const size_t length = strcspn(line, "\n");
-        char where[160];
         struct pl_check_row *row;
+        char where[160];
 
         snprintf(where, sizeof(where), "%.*s", (int)length, line);
-        row = add(rows, "messages", where);
-        snprintf(row->found, sizeof(row->found),
-                 "no message arrives: a port is closed, or the interface leads elsewhere");
-        snprintf(row->needed, sizeof(row->needed), "an answer");
+        row = add(rows, "messages", where, "an answer",
+                  "no message arrives: a port is closed, or the interface leads elsewhere");
         row->missed = true;
         line += length + (line[length] == '\n');
     }
@@ -120,9 +128,8 @@ static void evaluate_hosts(const struct pl_check_report *report, struct pl_check
     struct pl_check_row *row;
 
     if (report->hosts_count < hosts && report->silent->length == 0) {
-        row = add(rows, "hosts", "all ranks");
-        snprintf(row->found, sizeof(row->found), "ranks on %d host%s", report->hosts_count,
-                 report->hosts_count == 1 ? "" : "s");
+        row = add(rows, "hosts", "all ranks", "", "ranks on %d host%s", report->hosts_count,
+                  report->hosts_count == 1 ? "" : "s");
         snprintf(row->needed, sizeof(row->needed), "ranks on all %d hosts: look at the job's options of mpirun", hosts);
         row->missed = true;
     }
@@ -138,12 +145,10 @@ static void evaluate_transport(const struct pl_check_report *report, const struc
 {
     const char *wanted = report->needs->transport;
     const bool efa = strcmp(link->transport, "efa") == 0, any = strcmp(wanted, "any") == 0;
-    struct pl_check_row *row = add(rows, "transport", where);
+    struct pl_check_row *row =
+        add(rows, "transport", where, wanted, "%s", link->transport[0] != '\0' ? link->transport : "unknown");
 
-    snprintf(row->found, sizeof(row->found), "%s", link->transport[0] != '\0' ? link->transport : "unknown");
-    snprintf(row->needed, sizeof(row->needed), "any");
     if (!any) {
-        snprintf(row->needed, sizeof(row->needed), "%s", wanted);
         row->missed = strncmp(link->transport, wanted, strlen(wanted)) != 0;
     } else if (!efa && has_efa(report, link->from) && has_efa(report, link->to)) {
         snprintf(row->needed, sizeof(row->needed), "any; EFA is present but not used");
@@ -155,9 +160,8 @@ static void evaluate_speed(const struct pl_check_report *report, const struct pl
                            const char *where, struct pl_check_rows *rows)
 {
     const double needed = report->needs->mbit, part = fastest / SLOW_PART;
-    struct pl_check_row *row = add(rows, "speed", where);
+    struct pl_check_row *row = add(rows, "speed", where, "", "%.0f Mbit/s", link->mbit);
 
-    snprintf(row->found, sizeof(row->found), "%.0f Mbit/s", link->mbit);
     if (needed > 0 && (link->mbit < needed || needed >= part)) {
         snprintf(row->needed, sizeof(row->needed), "%.0f Mbit/s", needed);
         row->missed = link->mbit < needed;
@@ -208,14 +212,10 @@ static void evaluate_links(const struct pl_check_report *report, struct pl_check
 
 static void evaluate_value(const char *what, uint64_t wrong, struct pl_check_rows *rows)
 {
-    struct pl_check_row *row = add(rows, what, "all ranks");
+    struct pl_check_row *row =
+        wrong == 0 ? add(rows, what, "all ranks", "right", "right")
+                   : add(rows, what, "all ranks", "right", "%llu wrong values", (unsigned long long)wrong);
 
-    if (wrong == 0) {
-        snprintf(row->found, sizeof(row->found), "right");
-    } else {
-        snprintf(row->found, sizeof(row->found), "%llu wrong values", (unsigned long long)wrong);
-    }
-    snprintf(row->needed, sizeof(row->needed), "right");
     row->missed = wrong > 0;
 }
 
@@ -226,19 +226,16 @@ static void evaluate_network(const struct pl_check_report *report, const struct 
     struct pl_check_row *row;
 
     if (host->wanted[0] != '\0') {
-        row = add(rows, "interface", host->name);
-        snprintf(row->found, sizeof(row->found),
-                 host->interface_exists ? "%s" : "%s does not exist here; another one is used", host->wanted);
+        row = add(rows, "interface", host->name, "",
+                  host->interface_exists ? "%s" : "%s does not exist here; another one is used", host->wanted);
         snprintf(row->needed, sizeof(row->needed), "%s, by resourceconfig.json", host->wanted);
         row->noted = !host->interface_exists;
     }
     if (host->efa[0] == '\0' && !wanted && !report->needs->listed_efa) {
         return;
     }
-    row = add(rows, "EFA", host->name);
-    snprintf(row->found, sizeof(row->found), "%s%s", host->efa[0] != '\0' ? host->efa : "none",
-             host->efa[0] != '\0' && !host->efa_usable ? ", no /dev/infiniband/uverbs* here" : "");
-    snprintf(row->needed, sizeof(row->needed), "%s", wanted ? "an adapter" : "");
+    row = add(rows, "EFA", host->name, wanted ? "an adapter" : "", "%s%s", host->efa[0] != '\0' ? host->efa : "none",
+              host->efa[0] != '\0' && !host->efa_usable ? ", no /dev/infiniband/uverbs* here" : "");
     row->missed = wanted && (host->efa[0] == '\0' || !host->efa_usable);
     row->noted = !row->missed && (host->efa[0] == '\0' || !host->efa_usable);
 }
@@ -247,11 +244,10 @@ static void evaluate_network(const struct pl_check_report *report, const struct 
 static void evaluate_room(const char *what, const struct pl_check_host *host, int64_t bytes, int64_t free_bytes,
                           int64_t least, struct pl_check_rows *rows)
 {
-    struct pl_check_row *row = add(rows, what, host->name);
     char whole[32], unused[32];
+    struct pl_check_row *row = add(rows, what, host->name, "", "%s, %s free", bytes_text(bytes, whole, sizeof(whole)),
+                                   bytes_text(free_bytes, unused, sizeof(unused)));
 
-    snprintf(row->found, sizeof(row->found), "%s, %s free", bytes_text(bytes, whole, sizeof(whole)),
-             bytes_text(free_bytes, unused, sizeof(unused)));
     if (least > 0) {
         bytes_text(least, row->needed, sizeof(row->needed));
         row->missed = bytes >= 0 && bytes < least;
@@ -261,20 +257,19 @@ static void evaluate_room(const char *what, const struct pl_check_host *host, in
 static void evaluate_limit(const char *what, const struct pl_check_host *host, int64_t found, int64_t least,
                            struct pl_check_rows *rows)
 {
-    struct pl_check_row *row = add(rows, what, host->name);
+    char text[32];
+    struct pl_check_row *row = add(rows, what, host->name, "", "%s", number_text(found, text, sizeof(text)));
 
-    print_number(found, row->found, sizeof(row->found));
     if (least != 0) {
-        print_number(least, row->needed, sizeof(row->needed));
+        number_text(least, row->needed, sizeof(row->needed));
         row->missed = found >= 0 && (least == CHECK_UNLIMITED || found < least);
     }
 }
 
 static void evaluate_clock(const struct pl_check_host *host, struct pl_check_rows *rows)
 {
-    struct pl_check_row *row = add(rows, "clock", host->name);
+    struct pl_check_row *row = add(rows, "clock", host->name, "", "%+.4f s", host->clock_s);
 
-    snprintf(row->found, sizeof(row->found), "%+.4f s", host->clock_s);
     snprintf(row->needed, sizeof(row->needed), "within %d s of the first host's", CLOCK_MOST_S);
     row->missed = host->clock_s > CLOCK_MOST_S || host->clock_s < -CLOCK_MOST_S;
 }
@@ -287,6 +282,8 @@ static void evaluate_host(const struct pl_check_report *report, const struct pl_
     const int64_t shm = ranks * SHM_RANK_BYTES > SHM_LEAST_BYTES ? ranks * SHM_RANK_BYTES : SHM_LEAST_BYTES;
     const int64_t files =
         FILES_OWN + FILES_LOCAL_RANK * ranks + FILES_RANK * all + FILES_HOST * (int64_t)report->hosts_count;
+    const bool efa = strcmp(needs->transport, "efa") == 0;
+    char text[32], least[32];
     struct pl_check_row *row;
 
     evaluate_network(report, host, rows);
@@ -298,15 +295,11 @@ static void evaluate_host(const struct pl_check_report *report, const struct pl_
                   needs->shm_bytes > 0 ? needs->shm_bytes : shm, rows);
     evaluate_limit("open files", host, host->files, needs->files > 0 ? needs->files : files, rows);
     evaluate_limit("processes", host, host->processes, 0, rows);
-    row = add(rows, "locked memory", host->name);
-    bytes_text(host->locked_bytes, row->found, sizeof(row->found));
-    if (strcmp(needs->transport, "efa") == 0) {
-        snprintf(row->needed, sizeof(row->needed), "unlimited, for EFA");
-        row->missed = host->locked_bytes >= 0;
-    }
-    row = add(rows, "disk", host->name);
-    bytes_text(host->disk_bytes, row->found, sizeof(row->found));
-    bytes_text(DISK_LEAST_BYTES, row->needed, sizeof(row->needed));
+    row = add(rows, "locked memory", host->name, efa ? "unlimited, for EFA" : "", "%s",
+              bytes_text(host->locked_bytes, text, sizeof(text)));
+    row->missed = efa && host->locked_bytes >= 0;
+    row = add(rows, "disk", host->name, bytes_text(DISK_LEAST_BYTES, least, sizeof(least)), "%s",
+              bytes_text(host->disk_bytes, text, sizeof(text)));
     row->missed = host->disk_bytes >= 0 && host->disk_bytes < DISK_LEAST_BYTES;
 }
 

@@ -5,7 +5,7 @@
  * measured again: another process may have had the CPU.
  */
 #include "base/clock.h"
-#include "programs/check/check_ranks.h"
+#include "programs/check/check.h"
 
 #include <mpi.h>
 #include <stdlib.h>

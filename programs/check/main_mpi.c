@@ -14,7 +14,7 @@
 #include "collectives/bootstrap.h"
 #include "collectives/world.h"
 #include "collectives/world_private.h"
-#include "programs/check/check_ranks.h"
+#include "programs/check/check.h"
 
 #include <errno.h>
 #include <mpi.h>

@@ -15,8 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PATH_BYTES = 4096 };
-
 static enum pl_status write_file(const char *directory, const char *name, const char *suffix,
                                  const struct pl_text *text, struct pl_error *reterr)
 {

@@ -195,19 +195,29 @@ static enum pl_status link_one(const char *from, const char *folder, const char 
     return symlink(target.data, place.data) == 0 ? PL_OK : pl_error_errno(reterr, "make the link '%s'", place.data);
 }
 
+/* Makes links below `place` to each `count`-th file of the channel from number `first` on; `from` is the folder as the
+ * host sees it. */
+static enum pl_status link_files(const struct pl_local_channel *channel, const char *folder, const char *from,
+                                 const char *place, size_t first, size_t count, struct pl_error *reterr)
+{
+    PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
+
+    PL_TRY(list_files(channel, folder, &files, reterr));
+    for (size_t i = first; i < files.count; i += count) {
+        PL_TRY(link_one(from, place, files.items[i].key, reterr));
+    }
+    return PL_OK;
+}
+
 /* Feeders, which run on the machine, read a folder of links in place of a manifest. */
 static enum pl_status link_for_feeders(const struct pl_local *local, const struct pl_local_channel *channel,
                                        char **source_at, struct pl_error *reterr)
 {
-    PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
 
-    PL_TRY(list_files(channel, *source_at, &files, reterr));
     PL_TRY(pl_local_path(local, &folder, reterr, "input/%s", channel->name));
     pl_file_remove_tree(folder.data);
-    for (size_t i = 0; i < files.count; i++) {
-        PL_TRY(link_one(*source_at, folder.data, files.items[i].key, reterr));
-    }
+    PL_TRY(link_files(channel, *source_at, *source_at, folder.data, 0, 1, reterr));
     free(*source_at);
     *source_at = NULL;
     return pl_text_take(&folder, source_at, reterr);
@@ -277,25 +287,6 @@ static void count_hosts(const struct pl_local *local, const struct pl_local_chan
     }
 }
 
-static enum pl_status link_files(const struct pl_local *local, const struct pl_local_channel *channel, size_t index,
-                                 const char *folder, const char *place, struct pl_error *reterr)
-{
-    PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
-    PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE;
-    size_t rank = 0, count = 1;
-
-    if (channel->sharded) {
-        count_hosts(local, channel, index, &rank, &count);
-    }
-    PL_TRY(local->kind == PL_LOCAL_PLAIN ? pl_text_set(&from, reterr, "%s", folder)
-                                         : pl_text_set(&from, reterr, PL_LOCAL_SHARDED "/%s", channel->name));
-    PL_TRY(list_files(channel, folder, &files, reterr));
-    for (size_t i = rank; i < files.count; i += count) {
-        PL_TRY(link_one(from.data, place, files.items[i].key, reterr));
-    }
-    return PL_OK;
-}
-
 enum pl_status pl_local_channels_show(const struct pl_local *local, size_t index, pl_local_show *show, void *context,
                                       struct pl_error *reterr)
 {
@@ -339,14 +330,24 @@ static enum pl_status show_plain(void *context, const char *from, const char *to
 static enum pl_status lay_out(const struct pl_local *local, size_t number, size_t index, struct pl_error *reterr)
 {
     const struct pl_local_channel *channel = &local->job->channels[number];
-    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE, from = PL_TEXT_NONE;
+    const char *folder = local->sources[number];
+    size_t rank = 0, count = 1;
 
     if (channel->mode == PL_LOCAL_PIPE || (local->kind == PL_LOCAL_PLAIN && !is_linked(channel))) {
         return PL_OK;
     }
     PL_TRY(pl_local_path(local, &place, reterr, "%s/input/data/%s", local->hosts[index].name, channel->name));
     PL_TRY(pl_file_make_dirs(place.data, PL_LOCAL_FOLDER_MODE, reterr));
-    return is_linked(channel) ? link_files(local, channel, index, local->sources[number], place.data, reterr) : PL_OK;
+    if (!is_linked(channel)) {
+        return PL_OK;
+    }
+    if (channel->sharded) {
+        count_hosts(local, channel, index, &rank, &count);
+    }
+    PL_TRY(pl_text_set(&from, reterr, PL_LOCAL_SHARDED "/%s", channel->name));
+    return link_files(channel, folder, local->kind == PL_LOCAL_PLAIN ? folder : from.data, place.data, rank, count,
+                      reterr);
 }
 
 enum pl_status pl_local_channels_lay_out(struct pl_local *local, struct pl_error *reterr)
@@ -495,9 +496,8 @@ static void take_reason(struct pl_local *local, const char *line)
     }
 }
 
-bool pl_local_channels_failed(struct pl_local *local)
+void pl_local_channels_read_reasons(struct pl_local *local)
 {
-    const bool has_failed = *local->unfed != '\0';
     char lines[PIPE_BUF + 1];
     ssize_t bytes;
 
@@ -512,20 +512,18 @@ bool pl_local_channels_failed(struct pl_local *local)
     if (bytes == 0) { /* all feeders have ended */
         pl_file_close_at(&local->reasons_fd);
     }
-    return !has_failed && *local->unfed != '\0';
 }
 
-bool pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status)
+void pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status)
 {
-    bool has_failed = pl_local_channels_failed(local), is_signal;
+    bool is_signal;
     const int code = pl_process_status_code(wait_status, &is_signal);
 
-    if (code != 0 && *local->unfed == '\0') {
+    pl_local_channels_read_reasons(local);
+    if (code != 0) {
         set_unfed(local, index, "its feeder ended with %s %d", is_signal ? "signal" : "exit code", code);
-        has_failed = true;
     }
     local->feed_count--;
     local->feeds[index] = local->feeds[local->feed_count];
     local->fed[index] = local->fed[local->feed_count];
-    return has_failed;
 }

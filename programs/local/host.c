@@ -11,7 +11,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,7 +52,7 @@ enum pl_status pl_local_hosts_choose(struct pl_local *local, struct pl_error *re
         return pl_error_set(reterr, PL_INVALID, "--kind plain has one host, found %zu hosts", hosts);
     }
     if (local->kind != PL_LOCAL_PLAIN) {
-        code = pl_mounts_try(pl_local_namespaces(local) | (geteuid() == 0 ? 0 : CLONE_NEWUSER));
+        code = pl_local_namespaces_try(local);
     }
     if (code != 0 && (local->kind == PL_LOCAL_NAMESPACES || hosts > 1)) {
         return pl_error_set(

@@ -6,9 +6,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/proc/proc.h"
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -80,18 +82,12 @@ static enum pl_status find_engine(struct pl_local *local, struct pl_error *reter
 /* Whether the `paceline local` with this process number runs. */
 static bool is_alive(const char *number)
 {
-    char path[64], own[COMM_BYTES] = "";
-    PL_AUTO_FREE char *comm = NULL;
+    const bool is_number = strlen(number) - 1 < 10 && strspn(number, "0123456789") == strlen(number);
+    size_t bytes;
+    PL_AUTO_FREE char *own = pl_proc_read(getpid(), "comm", COMM_BYTES, &bytes);
+    PL_AUTO_FREE char *other = is_number ? pl_proc_read((pid_t)atoll(number), "comm", COMM_BYTES, &bytes) : NULL;
 
-    if (strlen(number) > 10 || strspn(number, "0123456789") != strlen(number) ||
-        pl_file_read("/proc/self/comm", COMM_BYTES, &comm, NULL, NULL) != PL_OK) {
-        return false;
-    }
-    snprintf(own, sizeof(own), "%s", comm);
-    snprintf(path, sizeof(path), "/proc/%s/comm", number);
-    pl_memory_free_at(&comm);
-    comm = NULL;
-    return pl_file_read(path, COMM_BYTES, &comm, NULL, NULL) == PL_OK && strcmp(comm, own) == 0;
+    return own && other && strcmp(own, other) == 0;
 }
 
 /* Removes one container or network if the call that made it has ended. */
@@ -142,24 +138,18 @@ static enum pl_status remove_all_left(struct pl_local *local, struct pl_error *r
     return PL_OK;
 }
 
-static void network_name(char text[static 64])
-{
-    snprintf(text, 64, LABEL "-%ld", (long)getpid());
-}
-
-static void container_name(size_t index, char text[static 64])
-{
-    snprintf(text, 64, LABEL "-%ld-algo-%zu", (long)getpid(), index + 1);
-}
-
 enum pl_status pl_local_containers_prepare(struct pl_local *local, struct pl_error *reterr)
 {
     const char *const look[] = {"image", "inspect", "--format", "{{.Id}}", local->job->image, NULL};
     PL_AUTO_TEXT struct pl_text label = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
-    char network[64];
 
+    snprintf(local->network, sizeof(local->network), LABEL "-%ld", (long)getpid());
+    for (size_t i = 0; i < local->job->hosts; i++) {
+        snprintf(local->hosts[i].container, sizeof(local->hosts[i].container), LABEL "-%ld-algo-%zu", (long)getpid(),
+                 i + 1);
+    }
     PL_TRY(find_engine(local, reterr));
     PL_TRY(remove_all_left(local, reterr));
     status = ask(local, look, NULL, &error);
@@ -174,19 +164,18 @@ enum pl_status pl_local_containers_prepare(struct pl_local *local, struct pl_err
     if (local->job->hosts == 1) {
         return PL_OK;
     }
-    network_name(network);
     PL_TRY(pl_text_set(&label, reterr, LABEL "=%ld", (long)getpid()));
-    return ask(local, (const char *const[]){"network", "create", "--label", label.data, network, NULL}, NULL, reterr);
+    return ask(local, (const char *const[]){"network", "create", "--label", label.data, local->network, NULL}, NULL,
+               reterr);
 }
 
 void pl_local_container_kill(const struct pl_local *local, size_t index)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_CLOSE int null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    char name[64];
+    const char *name = local->hosts[index].container;
     pid_t pid;
 
-    container_name(index, name);
     if (pl_local_spawn(local, (const char *const[]){local->engine, "kill", name, NULL},
                        pl_environment_strings(local->environment), NULL, null_fd, null_fd, &pid, &error) != PL_OK) {
         pl_log_error(&error, "killing the container %s", name);
@@ -195,13 +184,11 @@ void pl_local_container_kill(const struct pl_local *local, size_t index)
 
 enum pl_status pl_local_container_lose(struct pl_local *local, size_t index, struct pl_error *reterr)
 {
-    char name[64], network[64];
+    const char *name = local->hosts[index].container;
 
-    container_name(index, name);
-    network_name(network);
     if (local->job->hosts > 1) {
-        PL_TRY(
-            ask(local, (const char *const[]){"network", "disconnect", "--force", network, name, NULL}, NULL, reterr));
+        PL_TRY(ask(local, (const char *const[]){"network", "disconnect", "--force", local->network, name, NULL}, NULL,
+                   reterr));
     }
     return ask(local, (const char *const[]){"kill", name, NULL}, NULL, reterr);
 }
@@ -209,19 +196,16 @@ enum pl_status pl_local_container_lose(struct pl_local *local, size_t index, str
 void pl_local_containers_remove(struct pl_local *local)
 {
     struct pl_error error = PL_ERROR_NONE;
-    char name[64];
 
     for (size_t i = 0; i < local->job->hosts; i++) {
-        container_name(i, name);
         /* Most have gone by --rm; what is still there belongs to a client that was killed. */
         if (local->hosts[i].started) {
-            (void)!ask(local, (const char *const[]){"rm", "--force", name, NULL}, NULL, NULL);
+            (void)!ask(local, (const char *const[]){"rm", "--force", local->hosts[i].container, NULL}, NULL, NULL);
         }
     }
-    network_name(name);
     if (local->job->hosts > 1 &&
-        ask(local, (const char *const[]){"network", "rm", name, NULL}, NULL, &error) != PL_OK) {
-        pl_log_error(&error, "removing the network %s", name);
+        ask(local, (const char *const[]){"network", "rm", local->network, NULL}, NULL, &error) != PL_OK) {
+        pl_log_error(&error, "removing the network %s", local->network);
     }
 }
 
@@ -283,20 +267,18 @@ enum pl_status pl_local_container_words(const struct pl_local *local, size_t ind
                                         const struct pl_environment *environment, struct pl_strv *words,
                                         struct pl_error *reterr)
 {
+    const struct pl_local_host *host = &local->hosts[index];
     PL_AUTO_TEXT struct pl_text secret = PL_TEXT_NONE;
-    char name[64];
 
-    container_name(index, name);
     PL_TRY(pl_strv_add_list(words, (const char *const[]){local->engine, "run", "--rm", NULL}, reterr));
-    PL_TRY(pl_strv_printf(words, reterr, "--name=%s", name));
-    PL_TRY(pl_strv_printf(words, reterr, "--hostname=%s", local->hosts[index].name));
+    PL_TRY(pl_strv_printf(words, reterr, "--name=%s", host->container));
+    PL_TRY(pl_strv_printf(words, reterr, "--hostname=%s", host->name));
     PL_TRY(pl_strv_printf(words, reterr, "--label=" LABEL "=%ld", (long)getpid()));
     PL_TRY(pl_strv_add(words, "--shm-size=1g", reterr)); /* engines give 64 MiB, too little for Open MPI */
     PL_TRY(pl_local_channels_show(local, index, add_mount, words, reterr));
     if (local->job->hosts > 1) {
-        network_name(name);
-        PL_TRY(pl_strv_printf(words, reterr, "--network=%s", name));
-        PL_TRY(pl_strv_printf(words, reterr, "--network-alias=%s", local->hosts[index].name));
+        PL_TRY(pl_strv_printf(words, reterr, "--network=%s", local->network));
+        PL_TRY(pl_strv_printf(words, reterr, "--network-alias=%s", host->name));
         PL_TRY(pl_local_path(local, &secret, reterr, "secret"));
         PL_TRY(add_mount(words, secret.data, PL_LOCAL_SECRET_PATH, true, reterr));
     }

@@ -23,6 +23,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BRIDGE "sw0"
@@ -175,7 +176,7 @@ struct task {
 };
 
 /* Lives in the network, which ends with its last process; does what it is asked for, until nobody can ask any more. */
-static void serve(void *ends_at)
+static int serve(void *ends_at)
 {
     const int *ends = ends_at, fd = ends[1];
     struct pl_error error = PL_ERROR_NONE;
@@ -190,6 +191,7 @@ static void serve(void *ends_at)
         error.status = task.what == PLUG ? plug(task.number, task.pid, &error)
                                          : set_cable(task.number, task.what == PLUG_IN_AGAIN, &error);
     }
+    return 0;
 }
 
 static enum pl_status read_report(int fd, struct pl_error *reterr)
@@ -470,7 +472,7 @@ static enum pl_status become(const struct inside *inside, struct pl_error *reter
     return pl_error_errno(reterr, "start '%s'", inside->argv[0]);
 }
 
-static void enter(void *inside_at)
+static int enter(void *inside_at)
 {
     const struct inside *inside = inside_at;
     const int fd = inside->ends[1], null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -481,15 +483,41 @@ static void enter(void *inside_at)
     setsid();
     if (read(fd, &go, 1) != 1 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(inside->output_fd, STDOUT_FILENO) < 0 ||
         dup2(inside->output_fd, STDERR_FILENO) < 0) {
-        _exit(EXIT_FAILURE); /* this program ended before the host was plugged in */
+        return EXIT_FAILURE; /* this program ended before the host was plugged in */
     }
     become(inside, &error);
-    _exit(pl_file_write_fd(fd, &error, sizeof(error), "the report", NULL) == PL_OK ? EXIT_FAILURE : EXIT_UNREPORTED);
+    return pl_file_write_fd(fd, &error, sizeof(error), "the report", NULL) == PL_OK ? EXIT_FAILURE : EXIT_UNREPORTED;
 }
 
-int pl_local_namespaces(const struct pl_local *local)
+static int namespaces_of(const struct pl_local *local)
 {
     return CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC | (local->job->hosts > 1 ? CLONE_NEWNET : 0);
+}
+
+/* A security module may let a user make the namespace and forbid everything in it. */
+static int try_namespaces(void *namespaces)
+{
+    return unshare(*(const int *)namespaces) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                   mount("tmpfs", "/run", "tmpfs", 0, NULL) == 0
+               ? 0
+               : errno;
+}
+
+int pl_local_namespaces_try(const struct pl_local *local)
+{
+    int namespaces = namespaces_of(local) | (geteuid() == 0 ? 0 : CLONE_NEWUSER), status;
+    struct pl_error error = PL_ERROR_NONE;
+    pid_t pid;
+
+    if (pl_process_start(0, try_namespaces, &namespaces, &pid, &error) != PL_OK) {
+        return (int)error.code;
+    }
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
 }
 
 enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, const char *const *argv,
@@ -508,7 +536,7 @@ enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, c
     }
     own_fd = inside.ends[0];
     host_fd = inside.ends[1];
-    if (pl_process_start(pl_local_namespaces(local), enter, &inside, &host->pid, reterr) != PL_OK) {
+    if (pl_process_start(namespaces_of(local), enter, &inside, &host->pid, reterr) != PL_OK) {
         pl_error_context(reterr, "making the namespaces of %s", host->name);
         return PL_SYSTEM;
     }

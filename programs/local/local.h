@@ -14,7 +14,7 @@
 #include "base/environment.h"
 #include "base/text.h"
 #include "entrypoint/job/strv.h"
-#include "entrypoint/supervise/signals.h"
+#include "entrypoint/supervise/process.h"
 #include "programs/local/job.h"
 #include "programs/local/metric.h"
 
@@ -59,7 +59,6 @@ struct pl_local_outage {
     unsigned number;          /* N of algo-N; 0: none */
     uint64_t after_ns;        /* the start of the job */
     uint64_t length_ns;       /* of a cut */
-    int64_t due_ns;           /* of its begin, then of its end */
     int64_t begin_ns, end_ns; /* when it was done; 0 before */
 };
 
@@ -82,6 +81,7 @@ struct pl_local_fed {
 
 struct pl_local_host {
     char name[16];                /* algo-N */
+    char container[64];           /* its container */
     char tree[PATH_MAX];          /* its /opt/ml, seen from this machine */
     const char *group, *instance; /* of the instance: its group and type; borrowed */
     pid_t pid;                    /* its first process; 0 before it starts and after its end */
@@ -105,6 +105,7 @@ struct pl_local {
     char *paceline;          /* the front binary */
     const char *engine_name; /* as an option has it; NULL: podman or docker, whichever is there */
     char *engine;
+    char network[64]; /* of the containers */
     const char *engine_options[PL_LOCAL_MOST_ENGINE_OPTIONS];
     size_t engine_option_count;
     char **sources; /* of each channel: the folder with its data, as this machine sees it, or the address on S3 */
@@ -123,13 +124,13 @@ struct pl_local {
     struct pl_local_outage lose, cut;
     struct pl_local_spot spot;
     enum pl_local_end end;
-    char unfed[PL_ERROR_CAUSE_BYTES];                          /* of PL_LOCAL_UNFED: the channel, and why */
+    char unfed[PL_ERROR_CAUSE_BYTES];                          /* of PL_LOCAL_UNFED: the channel, and why; "" */
     size_t unfed_host;                                         /* whose channel it is */
     char unpacked[PL_ERROR_CAUSE_BYTES];                       /* why the results could not be packed; "" */
     int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: of SIGTERM */
 };
 
-/* ---- tree.c: the folder FOLDER/NAME and the trees in it, each as SageMaker lays out /opt/ml (docs/contract.md) ---- */
+/* ---- tree.c: the folder FOLDER/NAME and the trees, each as SageMaker lays out /opt/ml (docs/contract.md) ---- */
 
 /** Sets the text to FOLDER/NAME/`format`. */
 enum pl_status pl_local_path(const struct pl_local *local, struct pl_text *path, struct pl_error *reterr,
@@ -210,11 +211,11 @@ enum pl_status pl_local_channels_show(const struct pl_local *local, size_t index
  */
 enum pl_status pl_local_channels_feed(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns true if a feeder has told of a failure, and fills `local->unfed`. Does not wait. */
-bool pl_local_channels_failed(struct pl_local *local);
+/** Fills `local->unfed` if a feeder has told of a failure. Does not wait. */
+void pl_local_channels_read_reasons(struct pl_local *local);
 
 /** The feeder number `index` of `local->feeds` has ended with `wait_status`: the same, and forgets the feeder. */
-bool pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status);
+void pl_local_channels_ended(struct pl_local *local, size_t index, int wait_status);
 
 /* ---- host.c: hosts of each kind, and a plain host, which is a process with SAGEMAKER_BASE_DIR ---- */
 
@@ -241,8 +242,8 @@ enum pl_status pl_local_host_start(struct pl_local *local, size_t index, const c
  * which a process keeps, and for each host a cable to the bridge. Host N has the address 10.78.0.N on eth0. The
  * machine's own network is not touched. */
 
-/** The namespaces of one host, as clone(2) has them. */
-int pl_local_namespaces(const struct pl_local *local);
+/** Tries the namespaces of a host, and a mount in them, in a process that ends. Returns 0 or an errno. */
+int pl_local_namespaces_try(const struct pl_local *local);
 
 /** Starts the host `index`. */
 enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, const char *const *argv,
@@ -346,14 +347,11 @@ pl_option_reader pl_local_rehearse_read;
 /** Checks that the hosts exist and can do it; called before and after their kind is chosen. Errors: PL_INVALID. */
 enum pl_status pl_local_rehearse_check(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The hosts have started: sets the times. */
-void pl_local_rehearse_begin(struct pl_local *local);
+/** Switches the host off. */
+void pl_local_rehearse_lose(struct pl_local *local);
 
-/** Returns the earliest time at which pl_local_rehearse_go_on() has something to do, or PL_DEADLINE_NEVER. */
-int64_t pl_local_rehearse_next(const struct pl_local *local);
-
-/** Does what is due. */
-void pl_local_rehearse_go_on(struct pl_local *local);
+/** Pulls the cable out, or plugs it in again. Returns when to call this once more, or PL_DEADLINE_NEVER. */
+int64_t pl_local_rehearse_cut(struct pl_local *local);
 
 /** The job has ended: tells in one sentence each what it made of them, and forgets them. */
 void pl_local_rehearse_say(struct pl_local *local);

@@ -254,7 +254,6 @@ int main(int argc, char **argv)
 
     local->lock_fd = local->network_fd = local->reasons_fd = -1;
     local->signals = PL_SIGNALS_NONE;
-    local->lose.due_ns = local->cut.due_ns = PL_DEADLINE_NEVER;
     local->stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
     pl_log_open("paceline local");
     status = read_options(argc, argv, &options, &error);

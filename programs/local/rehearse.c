@@ -35,7 +35,7 @@ enum pl_status pl_local_rehearse_read(const char *name, const char *text, void *
 {
     const bool has_length = strcmp(name, "cut") == 0;
     PL_AUTO_FREE char *words = pl_memory_string(text, reterr);
-    struct pl_local_outage outage = {.due_ns = PL_DEADLINE_NEVER};
+    struct pl_local_outage outage = {.number = 0};
     char *at, *comma, *end = NULL;
     unsigned long number;
 
@@ -84,21 +84,6 @@ enum pl_status pl_local_rehearse_check(const struct pl_local *local, struct pl_e
                : pl_error_set(reterr, PL_INVALID, "--cut needs two hosts: a single one has no network to cut");
 }
 
-void pl_local_rehearse_begin(struct pl_local *local)
-{
-    struct pl_local_outage *const outages[] = {&local->lose, &local->cut};
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(outages); i++) {
-        outages[i]->due_ns =
-            outages[i]->number > 0 ? pl_deadline_after_ns((int64_t)outages[i]->after_ns) : PL_DEADLINE_NEVER;
-    }
-}
-
-int64_t pl_local_rehearse_next(const struct pl_local *local)
-{
-    return local->lose.due_ns < local->cut.due_ns ? local->lose.due_ns : local->cut.due_ns;
-}
-
 static struct pl_local_host *host_of(struct pl_local *local, const struct pl_local_outage *outage)
 {
     return &local->hosts[outage->number - 1];
@@ -114,12 +99,11 @@ static void set_cable(const struct pl_local *local, const struct pl_local_outage
 }
 
 /* The cable goes first: the end of a process would close its connections, which a host without power does not. */
-static void lose(struct pl_local *local)
+void pl_local_rehearse_lose(struct pl_local *local)
 {
     struct pl_local_host *host = host_of(local, &local->lose);
     struct pl_error error = PL_ERROR_NONE;
 
-    local->lose.due_ns = PL_DEADLINE_NEVER;
     if (host->pid == 0) {
         return;
     }
@@ -135,36 +119,25 @@ static void lose(struct pl_local *local)
     local->lose.begin_ns = pl_clock_now_ns();
 }
 
-static void cut(struct pl_local *local)
+int64_t pl_local_rehearse_cut(struct pl_local *local)
 {
     struct pl_local_outage *outage = &local->cut;
     const struct pl_local_host *host = host_of(local, outage);
 
-    outage->due_ns = PL_DEADLINE_NEVER;
     if (host->pid == 0) {
-        return; /* with its processes its cable has gone */
+        return PL_DEADLINE_NEVER; /* with its processes its cable has gone */
     }
     if (outage->begin_ns > 0) {
         set_cable(local, outage, true);
         outage->end_ns = pl_clock_now_ns();
         pl_log(PL_LOG_INFO, "%s has its network again", host->name);
-        return;
+        return PL_DEADLINE_NEVER;
     }
     pl_log(PL_LOG_INFO, "rehearsing a cut cable: %s has no network for %g s", host->name,
            (double)outage->length_ns / (double)PL_NS_PER_S);
     set_cable(local, outage, false);
     outage->begin_ns = pl_clock_now_ns();
-    outage->due_ns = pl_deadline_after_ns((int64_t)outage->length_ns);
-}
-
-void pl_local_rehearse_go_on(struct pl_local *local)
-{
-    if (pl_deadline_passed(local->lose.due_ns)) {
-        lose(local);
-    }
-    if (pl_deadline_passed(local->cut.due_ns)) {
-        cut(local);
-    }
+    return pl_deadline_after_ns((int64_t)outage->length_ns);
 }
 
 /* Appends what the failed host says, in one line, or that it says nothing. */
@@ -238,7 +211,7 @@ void pl_local_rehearse_say(struct pl_local *local)
 {
     say(local, &local->lose);
     say(local, &local->cut);
-    local->lose = local->cut = (struct pl_local_outage){.due_ns = PL_DEADLINE_NEVER};
+    local->lose = local->cut = (struct pl_local_outage){.number = 0};
 }
 
 /* ---- a spot stop ---- */

@@ -27,6 +27,8 @@ struct package {
     struct pl_local *local;
     const char *part, *name;
     struct archive *out;
+    size_t index;  /* the host at hand */
+    size_t twice;  /* its names that earlier hosts have too */
     size_t others; /* that are no file, folder or link */
     size_t first;  /* the host that has the first one */
     struct pl_text first_other;
@@ -117,12 +119,12 @@ static enum pl_status pack_entry(const struct package *package, const FTSENT *fo
                : PL_OK;
 }
 
-/* Whether a host before the host `index` has packed the name; fills what it is there. */
-static bool is_packed(const struct package *package, size_t index, const char *name, struct stat *ret_info)
+/* Whether an earlier host has packed the name; fills what it is there. */
+static bool is_packed(const struct package *package, const char *name, struct stat *ret_info)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    for (size_t i = 0; i < index; i++) {
+    for (size_t i = 0; i < package->index; i++) {
         if (pl_local_path(package->local, &path, NULL, "%s/%s/%s", package->local->hosts[i].name, package->part,
                           name) == PL_OK &&
             lstat(path.data, ret_info) == 0 &&
@@ -133,11 +135,9 @@ static bool is_packed(const struct package *package, size_t index, const char *n
     return false;
 }
 
-/* Packs what a walk has found as `name` on the host `index`, but for names that earlier hosts have. */
-static enum pl_status take(struct package *package, size_t index, const FTSENT *found, const char *name, size_t *twice,
-                           struct pl_error *reterr)
+/* Packs what a walk has found as `name`, unless an earlier host has it. */
+static enum pl_status take(struct package *package, const FTSENT *found, const char *name, struct pl_error *reterr)
 {
-    const char *host = package->local->hosts[index].name;
     struct stat earlier;
 
     switch (found->fts_info) {
@@ -149,7 +149,7 @@ static enum pl_status take(struct package *package, size_t index, const FTSENT *
         break;
     case FTS_DEFAULT:
         if (package->others++ == 0) {
-            package->first = index;
+            package->first = package->index;
             pl_text_append(&package->first_other, name);
         }
         return PL_OK;
@@ -157,12 +157,12 @@ static enum pl_status take(struct package *package, size_t index, const FTSENT *
         errno = found->fts_errno;
         return pl_error_errno(reterr, "read '%s'", found->fts_path);
     }
-    if (!is_packed(package, index, name, &earlier)) {
+    if (!is_packed(package, name, &earlier)) {
         return pack_entry(package, found, name, reterr);
     }
-    if (!(found->fts_info == FTS_D && S_ISDIR(earlier.st_mode)) && (*twice)++ == 0) {
+    if (!(found->fts_info == FTS_D && S_ISDIR(earlier.st_mode)) && package->twice++ == 0) {
         pl_log(PL_LOG_WARNING, "%s: '%s' of %s exists on an earlier host too, and SageMaker keeps one of them",
-               package->part, name, host);
+               package->part, name, package->local->hosts[package->index].name);
     }
     return PL_OK;
 }
@@ -179,16 +179,16 @@ static void close_walk(FTS **walk_at)
     }
 }
 
-static enum pl_status pack_host(struct package *package, size_t index, struct pl_error *reterr)
+static enum pl_status pack_host(struct package *package, struct pl_error *reterr)
 {
+    const char *host = package->local->hosts[package->index].name;
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
     __attribute__((cleanup(close_walk))) FTS *walk = NULL;
-    size_t twice = 0;
 
-    PL_TRY(pl_local_path(package->local, &folder, reterr, "%s/%s", package->local->hosts[index].name, package->part));
+    package->twice = 0;
+    PL_TRY(pl_local_path(package->local, &folder, reterr, "%s/%s", host, package->part));
     if (access(folder.data, F_OK) != 0) {
-        pl_log(PL_LOG_WARNING, "%s has no folder '%s' at the end of the job", package->local->hosts[index].name,
-               package->part);
+        pl_log(PL_LOG_WARNING, "%s has no folder '%s' at the end of the job", host, package->part);
         return PL_OK;
     }
     walk = fts_open((char *const[]){folder.data, NULL}, FTS_NOCHDIR | FTS_COMFOLLOW | FTS_PHYSICAL, by_name);
@@ -198,7 +198,7 @@ static enum pl_status pack_host(struct package *package, size_t index, struct pl
     errno = 0;
     for (const FTSENT *found; (found = fts_read(walk)); errno = 0) {
         if (found->fts_level > 0) {
-            PL_TRY(take(package, index, found, found->fts_path + folder.length + 1, &twice, reterr));
+            PL_TRY(take(package, found, found->fts_path + folder.length + 1, reterr));
         }
     }
     return errno == 0 ? PL_OK : pl_error_errno(reterr, "read '%s'", folder.data);
@@ -211,8 +211,8 @@ static enum pl_status pack_hosts(struct package *package, const char *path, stru
         archive_write_open_filename(package->out, path) != ARCHIVE_OK) {
         return raise_archive(package->out, package->name, reterr);
     }
-    for (size_t i = 0; i < package->local->job->hosts; i++) {
-        PL_TRY(pack_host(package, i, reterr));
+    for (; package->index < package->local->job->hosts; package->index++) {
+        PL_TRY(pack_host(package, reterr));
     }
     return archive_write_close(package->out) == ARCHIVE_OK ? PL_OK : raise_archive(package->out, package->name, reterr);
 }

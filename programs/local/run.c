@@ -25,21 +25,21 @@
 
 enum { MOST_READS = 4, MOST_STATUS_BYTES = 8192, COLOURS = 6 };
 
-/* Why a job is stopped at a time. */
-enum reason { OTHERS, LIMIT, SPOT, STOP, REASONS };
+enum deadline { KILL, OTHERS, LIMIT, SPOT, STOP, LOSE, CUT, DEADLINES };
 
+/* Why a job is stopped at a deadline. */
 static const struct {
     enum pl_local_end end;
     const char *words;
-} reasons[REASONS] = {[OTHERS] = {PL_LOCAL_FAILS, "a host has failed, and the others go on"},
-                      [LIMIT] = {PL_LOCAL_LIMIT, "the job has run for its longest time"},
-                      [SPOT] = {PL_LOCAL_SPOT, "rehearsing a spot stop"},
-                      [STOP] = {PL_LOCAL_STOP, "rehearsing StopTrainingJob"}};
+} reasons[DEADLINES] = {[OTHERS] = {PL_LOCAL_FAILS, "a host has failed, and the others go on"},
+                        [LIMIT] = {PL_LOCAL_LIMIT, "the job has run for its longest time"},
+                        [SPOT] = {PL_LOCAL_SPOT, "rehearsing a spot stop"},
+                        [STOP] = {PL_LOCAL_STOP, "rehearsing StopTrainingJob"}};
 
 struct run {
     struct pl_local *local;
-    int64_t kill_ns, stop_ns[REASONS]; /* deadlines */
-    unsigned stops;                    /* that the job got */
+    int64_t due_ns[DEADLINES];
+    unsigned stops; /* that the job got */
 };
 
 static void print_line(struct pl_local *local, struct pl_local_host *host, const char *line, size_t bytes)
@@ -139,7 +139,7 @@ static void signal_hosts(struct pl_local *local, int number)
 
 static void kill_hosts(struct run *run)
 {
-    run->kill_ns = PL_DEADLINE_NEVER;
+    run->due_ns[KILL] = PL_DEADLINE_NEVER;
     signal_hosts(run->local, SIGKILL);
 }
 
@@ -157,10 +157,10 @@ static void stop(struct run *run, enum pl_local_end why, const char *words)
     if (why == PL_LOCAL_SPOT) {
         pl_local_spot_begin(local);
     }
-    for (int i = 0; i < REASONS; i++) {
-        run->stop_ns[i] = PL_DEADLINE_NEVER;
+    for (int i = OTHERS; i <= STOP; i++) {
+        run->due_ns[i] = PL_DEADLINE_NEVER;
     }
-    run->kill_ns = pl_deadline_after_ns((int64_t)local->stop_time_ns);
+    run->due_ns[KILL] = pl_deadline_after_ns((int64_t)local->stop_time_ns);
     signal_hosts(local, SIGTERM);
 }
 
@@ -196,14 +196,14 @@ static void note_end(struct run *run, pid_t pid, int status)
 
             host->pid = 0;
             host->code = is_signal ? 128 + code : code;
-            if (host->code != 0 && run->stop_ns[OTHERS] == PL_DEADLINE_NEVER && local->end == PL_LOCAL_RUNS) {
-                run->stop_ns[OTHERS] = pl_deadline_after_ns(host->lost ? LOST_NS : OTHERS_NS);
+            if (host->code != 0 && run->due_ns[OTHERS] == PL_DEADLINE_NEVER && local->end == PL_LOCAL_RUNS) {
+                run->due_ns[OTHERS] = pl_deadline_after_ns(host->lost ? LOST_NS : OTHERS_NS);
             }
         }
     }
     for (size_t i = 0; i < local->feed_count; i++) {
-        if (local->feeds[i] == pid && pl_local_channels_ended(local, i, status)) {
-            stop(run, PL_LOCAL_UNFED, "the feeder of a channel has failed");
+        if (local->feeds[i] == pid) {
+            pl_local_channels_ended(local, i, status);
         }
     }
 }
@@ -237,28 +237,28 @@ static bool is_over(const struct pl_local *local)
     return true;
 }
 
-static void check_deadlines(struct run *run)
+static void meet(struct run *run, enum deadline which)
 {
-    if (pl_deadline_passed(run->kill_ns)) {
+    run->due_ns[which] = PL_DEADLINE_NEVER;
+    if (which == KILL) {
         pl_log(PL_LOG_WARNING, "the job did not end within %.0f s: SIGKILL to every host",
                (double)run->local->stop_time_ns / (double)PL_NS_PER_S);
         kill_hosts(run);
+    } else if (which == LOSE) {
+        pl_local_rehearse_lose(run->local);
+    } else if (which == CUT) {
+        run->due_ns[CUT] = pl_local_rehearse_cut(run->local);
+    } else {
+        stop(run, reasons[which].end, reasons[which].words);
     }
-    for (int i = 0; i < REASONS; i++) {
-        if (pl_deadline_passed(run->stop_ns[i])) {
-            stop(run, reasons[i].end, reasons[i].words);
-        }
-    }
-    pl_local_rehearse_go_on(run->local);
 }
 
 static int64_t next_deadline(const struct run *run)
 {
-    const int64_t rehearse_ns = pl_local_rehearse_next(run->local);
-    int64_t next_ns = run->kill_ns < rehearse_ns ? run->kill_ns : rehearse_ns;
+    int64_t next_ns = PL_DEADLINE_NEVER;
 
-    for (int i = 0; i < REASONS; i++) {
-        next_ns = run->stop_ns[i] < next_ns ? run->stop_ns[i] : next_ns;
+    for (int i = 0; i < DEADLINES; i++) {
+        next_ns = run->due_ns[i] < next_ns ? run->due_ns[i] : next_ns;
     }
     return next_ns;
 }
@@ -271,6 +271,9 @@ static void wait_for_end(struct run *run, struct pollfd *waits)
     for (;;) {
         take_signals(run);
         reap(run);
+        if (*local->unfed != '\0') {
+            stop(run, PL_LOCAL_UNFED, "the feeder of a channel has failed");
+        }
         if (is_over(local)) {
             return;
         }
@@ -285,10 +288,14 @@ static void wait_for_end(struct run *run, struct pollfd *waits)
                 read_output(local, &local->hosts[i]);
             }
         }
-        if (waits[hosts + 1].revents != 0 && pl_local_channels_failed(local)) {
-            stop(run, PL_LOCAL_UNFED, "the feeder of a channel has failed");
+        if (waits[hosts + 1].revents != 0) {
+            pl_local_channels_read_reasons(local);
         }
-        check_deadlines(run);
+        for (int i = 0; i < DEADLINES; i++) {
+            if (pl_deadline_passed(run->due_ns[i])) {
+                meet(run, (enum deadline)i);
+            }
+        }
     }
 }
 
@@ -368,7 +375,7 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pollfd *waits = pl_memory_new(local->job->hosts + 2, sizeof(*waits), reterr);
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
-    struct run run = {.local = local, .kill_ns = PL_DEADLINE_NEVER, .stop_ns = {[OTHERS] = PL_DEADLINE_NEVER}};
+    struct run run = {.local = local};
     enum pl_status status;
 
     PL_TRY(waits ? PL_OK : PL_MEMORY);
@@ -379,10 +386,12 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
     local->end = PL_LOCAL_RUNS;
     local->run_ns = local->run_ns > 0 ? local->run_ns : pl_clock_now_ns(); /* of the first run of a spot stop */
     status = start_all(local, (const char *const *)words.items, reterr);
-    run.stop_ns[STOP] = after(local->stop_ns);
-    run.stop_ns[SPOT] = after(local->spot_ns);
-    run.stop_ns[LIMIT] = after(local->job->max_run_s * (uint64_t)PL_NS_PER_S);
-    pl_local_rehearse_begin(local);
+    run.due_ns[KILL] = run.due_ns[OTHERS] = PL_DEADLINE_NEVER;
+    run.due_ns[STOP] = after(local->stop_ns);
+    run.due_ns[SPOT] = after(local->spot_ns);
+    run.due_ns[LIMIT] = after(local->job->max_run_s * (uint64_t)PL_NS_PER_S);
+    run.due_ns[LOSE] = after(local->lose.after_ns);
+    run.due_ns[CUT] = after(local->cut.after_ns);
     if (status == PL_OK) {
         wait_for_end(&run, waits);
     }

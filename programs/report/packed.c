@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unpacks what a report needs of a job's packed output. */
-#include "programs/report/packed.h"
+#include "programs/report/report.h"
 
 #include "base/file.h"
 #include "base/text.h"

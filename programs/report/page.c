@@ -4,8 +4,6 @@
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/version.h"
-#include "programs/report/curve.h"
-#include "programs/report/html.h"
 #include "programs/report/report.h"
 
 #include <inttypes.h>
@@ -239,7 +237,7 @@ static void append_metrics(const struct pl_report *report, struct pl_text *html)
     pl_text_append(html, "<div class=\"curves\">\n");
     for (size_t i = 0; i < report->series_count; i++) {
         if (report->series[i]->count > 0) {
-            pl_curve_append(html, report->series[i]);
+            pl_html_curve(html, report->series[i]);
             shown++;
         }
     }
@@ -264,32 +262,22 @@ static void append_metrics(const struct pl_report *report, struct pl_text *html)
 
 /* ---- ranks ---- */
 
-static const char *const share_names[] = {"computes", "data", "saves", "waits", "moves"};
-static const char *const share_titles[] = {"computes", "waits for data", "saves", "waits for ranks", "moves data"};
+static const char *const share_names[PL_TRACE_SHARES] = {"computes", "data", "saves", "waits", "moves"};
+static const char *const share_titles[PL_TRACE_SHARES] = {"computes", "waits for data", "saves", "waits for ranks",
+                                                          "moves data"};
 
-static const char *const share_columns[] = {"computes", "data", "saves", "waits", "moves"};
-
-struct shares {
-    double percent[PL_ARRAY_ITEMS(share_names)];
-};
-
-static struct shares shares_of(const struct pl_trace_rank *rank)
-{
-    return (struct shares){{rank->computes, rank->data, rank->saves, rank->waits, rank->moves}};
-}
-
-static void append_bar(struct pl_text *html, const struct shares *shares)
+static void append_bar(struct pl_text *html, const double shares[PL_TRACE_SHARES])
 {
     double at = 0;
 
     pl_text_append(html, "<td class=\"bar\"><svg viewBox=\"0 0 1000 10\" preserveAspectRatio=\"none\" "
                          "aria-hidden=\"true\">");
-    for (size_t k = 0; k < PL_ARRAY_ITEMS(share_names); k++) {
-        if (shares->percent[k] >= LEAST_SHARE) {
+    for (size_t k = 0; k < PL_TRACE_SHARES; k++) {
+        if (shares[k] >= LEAST_SHARE) {
             pl_text_printf(html, "<rect class=\"%s\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"10\"/>", share_names[k],
-                           at * 10, shares->percent[k] * 10);
+                           at * 10, shares[k] * 10);
         }
-        at += shares->percent[k];
+        at += shares[k];
     }
     pl_text_append(html, "</svg></td>");
 }
@@ -297,17 +285,15 @@ static void append_bar(struct pl_text *html, const struct shares *shares)
 /* Columns of shares that all ranks have as 0 are left out, with their colours. */
 static void append_rank_table(const struct pl_report *report, struct pl_text *html)
 {
-    bool has[PL_ARRAY_ITEMS(share_names)] = {false};
+    bool has[PL_TRACE_SHARES] = {false};
 
     for (size_t i = 0; i < report->rank_count; i++) {
-        const struct shares shares = shares_of(&report->ranks[i]);
-
-        for (size_t k = 0; k < PL_ARRAY_ITEMS(has); k++) {
-            has[k] = has[k] || shares.percent[k] >= LEAST_SHARE;
+        for (size_t k = 0; k < PL_TRACE_SHARES; k++) {
+            has[k] = has[k] || report->ranks[i].shares[k] >= LEAST_SHARE;
         }
     }
     pl_text_append(html, "<p class=\"soft small keys\">");
-    for (size_t k = 0; k < PL_ARRAY_ITEMS(has); k++) {
+    for (size_t k = 0; k < PL_TRACE_SHARES; k++) {
         if (has[k]) {
             pl_text_printf(html, "<span><i class=\"key %s\"></i>%s</span> ", share_names[k], share_titles[k]);
         }
@@ -315,22 +301,21 @@ static void append_rank_table(const struct pl_report *report, struct pl_text *ht
     pl_text_append(html, "</p>\n<div class=\"table\"><table class=\"ranks\"><thead><tr>"
                          "<th scope=\"col\" class=\"number\">rank</th><th scope=\"col\">host</th>"
                          "<th scope=\"col\" class=\"bar\">time</th>");
-    for (size_t k = 0; k < PL_ARRAY_ITEMS(has); k++) {
+    for (size_t k = 0; k < PL_TRACE_SHARES; k++) {
         if (has[k]) {
-            pl_text_printf(html, "<th scope=\"col\" class=\"number\">%s</th>", share_columns[k]);
+            pl_text_printf(html, "<th scope=\"col\" class=\"number\">%s</th>", share_names[k]);
         }
     }
     pl_text_append(html, "<th scope=\"col\" class=\"number\">times late</th></tr></thead><tbody>\n");
     for (size_t i = 0; i < report->rank_count; i++) {
         const struct pl_trace_rank *rank = &report->ranks[i];
-        const struct shares shares = shares_of(rank);
 
         pl_text_printf(html, "<tr><td class=\"number\">%d</td>", rank->rank);
         pl_html_element(html, "td", "name", rank->host);
-        append_bar(html, &shares);
-        for (size_t k = 0; k < PL_ARRAY_ITEMS(has); k++) {
+        append_bar(html, rank->shares);
+        for (size_t k = 0; k < PL_TRACE_SHARES; k++) {
             if (has[k]) {
-                pl_text_printf(html, "<td class=\"number\">%.1f %%</td>", shares.percent[k]);
+                pl_text_printf(html, "<td class=\"number\">%.1f %%</td>", rank->shares[k]);
             }
         }
         pl_text_printf(html, "<td class=\"number\">%" PRIu64 "</td></tr>\n", rank->late);

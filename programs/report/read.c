@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "entrypoint/job/strv.h"
 #include "programs/local/metric.h"
-#include "programs/report/packed.h"
 #include "programs/report/report.h"
 #include "s3io/store_private.h"
 

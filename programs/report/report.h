@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What `paceline report` knows of a job, from its files. All of it is text from outside: programs/report/page.c alone
- * makes HTML of it.
+ * What `paceline report` knows of a job, from its files, and how a page is made of it. All of it is text from outside:
+ * it goes through pl_html_text() alone, so that what has a meaning in HTML stays text.
+ *
+ * Test  tests/integration/report.py, tests/unit/programs/report/test_series.c
  */
 #ifndef PL_PROGRAMS_REPORT_REPORT_H
 #define PL_PROGRAMS_REPORT_REPORT_H
 
 #include "base/json/json.h"
 #include "base/text.h"
-#include "programs/report/series.h"
-#include "programs/trace/summary.h"
+#include "programs/report/summary.h"
 
 enum {
     PL_REPORT_MOST_SERIES = 40, /* as many as a job may have MetricDefinitions */
@@ -22,6 +23,41 @@ struct pl_report_notes {
     char *texts[PL_REPORT_MOST_NOTES];
     size_t count, all;
 };
+
+/*
+ * The values of a metric in bounded memory: of each stretch of equally many values the lowest, the highest and the last
+ * one. When there is no room for another stretch, each two neighbours become one.
+ */
+
+enum {
+    PL_SERIES_STRETCHES = 1000, /* even; a curve has at most two points of each */
+    PL_SERIES_NAME_BYTES = 64,
+    PL_SERIES_LINE_BYTES = 160,
+};
+
+struct pl_series_stretch {
+    double first_x, last_x;
+    double least, least_x, most, most_x, last;
+    uint64_t count;
+    unsigned line; /* of its first value */
+};
+
+/** Zero-initialise, and set `name`, and `has_steps` with the first value. */
+struct pl_series {
+    char name[PL_SERIES_NAME_BYTES + 1];
+    char first_line[PL_SERIES_LINE_BYTES + 1]; /* the line of the log with the first value */
+    uint64_t count;                            /* finite values */
+    uint64_t not_finite;
+    unsigned line, lines; /* that the next value belongs to, and how many there are: a sweep's trials have one each */
+    bool has_steps;       /* x is a step, not the number of the value */
+    double first, last, least, most;
+    uint64_t width; /* values of a full stretch */
+    size_t used;
+    struct pl_series_stretch stretches[PL_SERIES_STRETCHES];
+};
+
+/** Adds the value `y` at `x`, the step or the number of the value. NaN and infinities are only counted. */
+void pl_series_add(struct pl_series *series, double x, double y);
 
 /** Zero-initialise. */
 struct pl_report {
@@ -56,5 +92,37 @@ void pl_report_done(struct pl_report *report);
 
 /** Appends the page: one HTML file without scripts and without addresses of other files. */
 void pl_report_page(const struct pl_report *report, struct pl_text *html);
+
+/**
+ * Unpacks metrics.jsonl, trials.jsonl and all rings of the archive `path` into `folder`, where a '/' of a name becomes
+ * '-': an archive of anybody writes nothing outside of it.
+ *
+ * Errors  PL_LIBRARY (not such an archive), PL_SYSTEM.
+ */
+enum pl_status pl_packed_take(const char *path, const char *folder, struct pl_error *reterr) PL_MUST_CHECK;
+
+/* ---- html.c: elements of a page ---- */
+
+/** Appends text from outside: what is no UTF-8, and control characters but a line feed and a tab, become '?'. */
+void pl_html_text(struct pl_text *html, const char *text);
+
+/** The same of `length` bytes. */
+void pl_html_text_n(struct pl_text *html, const char *text, size_t length);
+
+/** Appends `<NAME class="CLASS">TEXT</NAME>`; the first two are ours, and `class` may be NULL. */
+void pl_html_element(struct pl_text *html, const char *name, const char *class, const char *text);
+
+void pl_html_number_cell(struct pl_text *html, double number);
+
+/** Begins a section, which the caller ends by `</section>`. */
+void pl_html_section(struct pl_text *html, const char *title);
+
+/** Begins a table. `names` ends with NULL; those that begin with '#' are above numbers. */
+void pl_html_table(struct pl_text *html, const char *const *names);
+
+void pl_html_table_end(struct pl_text *html);
+
+/** Appends the figure of a series that has a value. */
+void pl_html_curve(struct pl_text *html, const struct pl_series *series);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the lowest and the highest value of each stretch. */
-#include "programs/report/series.h"
+#include "programs/report/report.h"
 
 #include <math.h>
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "entrypoint/job/strv.h"
 #include "s3io/s3/manifest.h"
 #include "s3io/s3/s3_client.h"
 #include "s3io/s3/s3_get.h"
@@ -177,9 +178,8 @@ static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const
     PL_AUTO_FREE char *prefix = NULL;
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
     PL_AUTO_FREE struct pl_s3_fetch *fetches = NULL;
-    PL_AUTO_FREE char **names = NULL; /* the download reorders its list */
+    PL_AUTO_STRV struct pl_strv names = PL_STRV_NONE; /* the download reorders its list */
     size_t count = 0, cut;
-    enum pl_status status = PL_OK;
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
     PL_TRY(pl_tool_connect(tool, reterr));
@@ -188,77 +188,71 @@ static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const
         return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", uri);
     }
     fetches = pl_memory_new(listing.count, sizeof(*fetches), reterr);
-    names = pl_memory_new(listing.count, sizeof(*names), reterr);
-    if (!fetches || !names) {
-        return PL_MEMORY;
-    }
+    PL_TRY(fetches ? PL_OK : PL_MEMORY);
     cut = (size_t)(last_part(prefix) - prefix); /* file names keep the part after the prefix's last slash */
-    for (size_t i = 0; i < listing.count && status == PL_OK; i++) {
+    for (size_t i = 0; i < listing.count; i++) {
         const struct pl_s3_entry *entry = &listing.items[i];
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+        enum pl_status status;
 
         if (entry->size_bytes == 0 && entry->key[strlen(entry->key) - 1] == '/') {
             /* this object marks a folder; one with bytes cannot become a file and must not be skipped silently */
             continue;
         }
         status = pl_s3_local_path(target, entry->key + cut, &path, reterr);
-        if (status == PL_OK) {
-            status = pl_text_take(&path, &names[count], reterr);
-        } else {
+        if (status != PL_OK) {
             pl_error_context(reterr, "s3://%s/%s", bucket, entry->key);
+            return status;
         }
-        if (status == PL_OK) {
-            fetches[count] = (struct pl_s3_fetch){
-                .object = {.bucket = bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes},
-                .path = names[count],
-                .modified_s = entry->modified_s};
-            count++;
-        }
+        PL_TRY(pl_strv_add(&names, path.data, reterr));
+        fetches[count++] = (struct pl_s3_fetch){
+            .object = {.bucket = bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes},
+            .path = names.items[names.count - 1],
+            .modified_s = entry->modified_s};
     }
-    if (status == PL_OK) {
-        status = download(tool, fetches, count, reterr);
-    }
-    for (size_t i = 0; i < count; i++) {
-        free(names[i]);
-    }
-    return status;
+    return download(tool, fetches, count, reterr);
 }
+
+/* An object that a manifest names; the download reorders its own list. */
+struct named {
+    char *key, *path;
+    struct pl_s3_info info;
+};
 
 struct objects {
     struct pl_tool *tool;
     const struct pl_manifest *manifest;
     const char *target;
     struct pl_s3_fetch *fetches;
-    struct pl_s3_info *infos;
-    char **keys, **paths;
+    struct named *named;
 };
 
 /* Finds one object's size and ETag. */
 static enum pl_status look_up(void *context, size_t index, struct pl_error *reterr)
 {
-    struct objects *objects = context;
+    const struct objects *objects = context;
     const struct pl_manifest *manifest = objects->manifest;
-    struct pl_s3_info *info = &objects->infos[index];
+    struct named *named = &objects->named[index];
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE, path = PL_TEXT_NONE;
     enum pl_status status;
 
     pl_text_printf(&key, "%s%s", manifest->prefix, manifest->keys[index]);
-    PL_TRY(pl_text_take(&key, &objects->keys[index], reterr));
+    PL_TRY(pl_text_take(&key, &named->key, reterr));
     status = pl_s3_local_path(objects->target, manifest->keys[index], &path, reterr);
     if (status == PL_OK) {
-        status = pl_text_take(&path, &objects->paths[index], reterr);
+        status = pl_text_take(&path, &named->path, reterr);
     }
     if (status == PL_OK) {
-        status = pl_s3_head(objects->tool->client, manifest->bucket, objects->keys[index],
-                            pl_deadline_after_ns(objects->tool->timeout_ns), info, reterr);
+        status = pl_s3_head(objects->tool->client, manifest->bucket, named->key,
+                            pl_deadline_after_ns(objects->tool->timeout_ns), &named->info, reterr);
     }
     if (status != PL_OK) {
-        pl_error_context(reterr, "s3://%s/%s, which the manifest names", manifest->bucket, objects->keys[index]);
+        pl_error_context(reterr, "s3://%s/%s, which the manifest names", manifest->bucket, named->key);
         return status;
     }
-    objects->fetches[index] = (struct pl_s3_fetch){.object = object_of(manifest->bucket, objects->keys[index], info),
-                                                   .path = objects->paths[index],
-                                                   .modified_s = info->modified_s};
+    objects->fetches[index] = (struct pl_s3_fetch){.object = object_of(manifest->bucket, named->key, &named->info),
+                                                   .path = named->path,
+                                                   .modified_s = named->info.modified_s};
     return PL_OK;
 }
 
@@ -268,8 +262,7 @@ static enum pl_status download_manifest(struct pl_tool *tool, const char *uri, c
 {
     PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
     PL_AUTO_FREE struct pl_s3_fetch *fetches = NULL;
-    PL_AUTO_FREE struct pl_s3_info *infos = NULL;
-    PL_AUTO_FREE char **keys = NULL, **paths = NULL; /* the download reorders its list */
+    PL_AUTO_FREE struct named *named = NULL;
     struct objects objects = {.tool = tool, .manifest = &manifest, .target = target};
     enum pl_status status;
 
@@ -277,18 +270,16 @@ static enum pl_status download_manifest(struct pl_tool *tool, const char *uri, c
     PL_TRY(pl_manifest_fetch(tool->client, uri, pl_deadline_after_ns(tool->timeout_ns), &manifest, reterr));
     pl_manifest_sort(&manifest); /* a key that it has twice is one file */
     objects.fetches = fetches = pl_memory_new(manifest.count + 1, sizeof(*fetches), reterr);
-    objects.infos = infos = pl_memory_new(manifest.count + 1, sizeof(*infos), reterr);
-    objects.keys = keys = pl_memory_new(manifest.count + 1, sizeof(*keys), reterr);
-    objects.paths = paths = pl_memory_new(manifest.count + 1, sizeof(*paths), reterr);
-    PL_TRY(fetches && infos && keys && paths ? PL_OK : PL_MEMORY);
+    objects.named = named = pl_memory_new(manifest.count + 1, sizeof(*named), reterr);
+    PL_TRY(fetches && named ? PL_OK : PL_MEMORY);
     status = pl_tool_each(manifest.count, look_up, &objects, reterr);
     if (status == PL_OK) {
         status = download(tool, fetches, manifest.count, reterr);
     }
     for (size_t i = 0; i < manifest.count; i++) {
-        pl_s3_info_done(&infos[i]);
-        free(keys[i]);
-        free(paths[i]);
+        pl_s3_info_done(&named[i].info);
+        free(named[i].key);
+        free(named[i].path);
     }
     return status;
 }

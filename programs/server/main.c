@@ -340,7 +340,9 @@ int main(int argc, char **argv)
         start_workers(&children, argv + optind, socket_path, environment, &error) != PL_OK) {
         pl_log_error(&error, "starting the workers");
         signal_workers(&children, SIGKILL);
-        return error.status == PL_NOT_FOUND ? EXIT_NO_PROGRAM : error.code == EACCES ? EXIT_NOT_STARTED : EXIT_FAILURE;
+        return error.status == PL_NOT_FOUND                    ? EXIT_NO_PROGRAM
+               : error.code == EACCES || error.code == ENOEXEC ? EXIT_NOT_STARTED
+                                                               : EXIT_FAILURE;
     }
     children.ended_fd = ended[1];
     raise_descriptors();

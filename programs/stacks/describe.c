@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Describes a program and its threads for a report, as /proc shows them. */
-#include "programs/stacks/describe.h"
-
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/proc/proc.h"
+#include "programs/stacks/stacks.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -41,21 +40,9 @@ const char *pl_describe_state(char state)
     }
 }
 
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-static bool starts_with(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
 static bool is_python_name(const char *name)
 {
-    return starts_with(name, "python") || starts_with(name, "pypy");
+    return strncmp(name, "python", strlen("python")) == 0 || strncmp(name, "pypy", strlen("pypy")) == 0;
 }
 
 /*
@@ -94,29 +81,26 @@ void pl_describe_name(const char *words, size_t bytes, char *ret_name, size_t na
     pl_text_append_n(&copy, words, bytes);
     first = pl_text_string(&copy);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(shells); i++) {
-        is_shell = is_shell || strcmp(last_name(first), shells[i]) == 0;
+        is_shell = is_shell || strcmp(basename(first), shells[i]) == 0;
     }
     pl_text_append(&name, first);
-    if (is_shell || is_python_name(last_name(first))) {
+    if (is_shell || is_python_name(basename(first))) {
         script = find_script(first, first + copy.length, !is_shell, &option);
         pl_text_printf(&name, "%s%s%s", script ? " " : "", script ? option : "", script ? script : "");
     }
     pl_proc_copy_text(pl_text_string(&name), ret_name, name_bytes);
 }
 
-int pl_describe_rank(const char *variables, size_t bytes)
+/* Returns the rank that the launcher of `pid` gave it; -1 if there is none. */
+static int find_rank(pid_t pid)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "RANK="};
-    PL_AUTO_TEXT struct pl_text copy = PL_TEXT_NONE;
-    const char *end;
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "RANK"};
 
-    pl_text_append_n(&copy, variables, bytes);
-    end = pl_text_string(&copy) + copy.length;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
-        for (const char *at = pl_text_string(&copy); at && at < end; at = pl_proc_next_word(at, end)) {
-            if (starts_with(at, names[i]) && isdigit((unsigned char)at[strlen(names[i])])) {
-                return (int)strtol(at + strlen(names[i]), NULL, 10);
-            }
+        PL_AUTO_FREE char *value = pl_proc_variable(pid, names[i]);
+
+        if (value && isdigit((unsigned char)value[0])) {
+            return (int)strtol(value, NULL, 10);
         }
     }
     return -1;
@@ -171,11 +155,9 @@ static void describe_threads(struct pl_stacks_program *program)
 void pl_describe_program(struct pl_stacks_program *program)
 {
     PL_AUTO_FREE char *words = NULL;
-    PL_AUTO_FREE char *variables = NULL;
     PL_AUTO_FREE char *maps = NULL;
     size_t bytes;
 
-    program->rank = -1;
     program->handles_usr1 = pl_proc_catches(program->pid, SIGUSR1);
     describe_threads(program);
     pl_proc_file_name(program->pid, program->name, sizeof(program->name));
@@ -187,8 +169,7 @@ void pl_describe_program(struct pl_stacks_program *program)
     if (program->name[0] == '\0') { /* a zombie, or a process of another user */
         snprintf(program->name, sizeof(program->name), "%s", program->threads[0].name);
     }
-    variables = pl_proc_read(program->pid, "environ", WORDS_BYTES, &bytes);
-    program->rank = variables ? pl_describe_rank(variables, bytes) : -1;
+    program->rank = find_rank(program->pid);
     maps = pl_proc_read(program->pid, "maps", MAPS_BYTES, &bytes);
     program->is_python = program->is_python || (maps && strstr(maps, "/libpython"));
 }

@@ -3,39 +3,38 @@
 #include "programs/stacks/hosts.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/relay.h"
 #include "entrypoint/supervise/process.h"
-#include "programs/stacks/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PROGRAM_FIELDS = 5, PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096 };
+
+#define NAP_NS (5 * PL_NS_PER_MS) /* between two looks whether a host has answered */
 
 static enum pl_status start_ssh(struct pl_hosts_host *host, const struct pl_strv *argv,
                                 const struct pl_environment *environment, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    PL_AUTO_CLOSE int write_fd = -1;
-    int fds[2];
 
-    if (null_fd < 0 || pipe2(fds, O_CLOEXEC) != 0) {
-        return pl_error_errno(reterr, "open a pipe to host %s", host->name);
+    host->answer_fd = pl_fd_new_memory("paceline-answer", 0);
+    if (null_fd < 0 || host->answer_fd < 0) {
+        return pl_error_errno(reterr, "make a file for the answer of host %s", host->name);
     }
-    host->fd = fds[0];
-    setup.stdout_fd = write_fd = fds[1];
+    setup.stdout_fd = host->answer_fd;
     setup.stdin_fd = null_fd;
     setup.argv = (const char *const *)argv->items;
     setup.environment = pl_environment_strings(environment);
@@ -60,7 +59,7 @@ static enum pl_status ask(struct pl_hosts *hosts, const struct pl_sshd *sshd, co
         struct pl_hosts_host *host = &hosts->hosts[hosts->host_count++];
         PL_AUTO_STRV struct pl_strv program = PL_STRV_NONE, argv = PL_STRV_NONE;
 
-        *host = (struct pl_hosts_host){.name = hosts->names.items[i], .fd = -1, .answer = PL_TEXT_NONE};
+        *host = (struct pl_hosts_host){.name = hosts->names.items[i], .answer_fd = -1};
         PL_TRY(pl_strv_add_list(&program, (const char *const[]){self, "--local", host->name, NULL}, reterr));
         PL_TRY(pl_exec_words(sshd, run_dir, host->name, PL_EXEC_STDIO, &program, &argv, reterr));
         PL_TRY(start_ssh(host, &argv, environment, reterr));
@@ -88,70 +87,57 @@ enum pl_status pl_hosts_start(struct pl_hosts *hosts, const char *run_dir, const
     return PL_OK;
 }
 
-/* Adds a program with copies of its texts. */
-static enum pl_status add(struct pl_hosts *hosts, const struct pl_order_program *program, struct pl_error *reterr)
+/* Appends a program without texts, which is NULL if memory is out. */
+static struct pl_hosts_program *new_program(struct pl_hosts *hosts, const char *host, struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *host = pl_memory_string(program->host, reterr);
-    PL_AUTO_FREE char *key = pl_memory_string(program->key, reterr);
-    PL_AUTO_FREE char *report = pl_memory_string(program->report, reterr);
-    PL_AUTO_FREE char *place = pl_memory_string(program->place, reterr);
+    struct pl_hosts_program *program;
 
-    PL_TRY(host && key && report && place ? PL_OK : PL_MEMORY);
-    PL_TRY(pl_memory_grow(&hosts->programs, &hosts->capacity, hosts->count + 1, sizeof(*hosts->programs), reterr));
-    hosts->programs[hosts->count++] = (struct pl_order_program){.host = PL_TAKE(host),
-                                                                .rank = program->rank,
-                                                                .pid = program->pid,
-                                                                .key = PL_TAKE(key),
-                                                                .report = PL_TAKE(report),
-                                                                .place = PL_TAKE(place)};
-    return PL_OK;
+    if (pl_memory_grow(&hosts->programs, &hosts->capacity, hosts->count + 1, sizeof(*program), reterr) != PL_OK) {
+        return NULL;
+    }
+    program = &hosts->programs[hosts->count++];
+    *program = (struct pl_hosts_program){.host = host, .rank = -1};
+    return program;
+}
+
+static enum pl_status check_texts(const struct pl_hosts_program *program, struct pl_error *reterr)
+{
+    PL_TRY(pl_text_check(&program->key, reterr));
+    PL_TRY(pl_text_check(&program->report, reterr));
+    return pl_text_check(&program->place, reterr);
 }
 
 enum pl_status pl_hosts_add(struct pl_hosts *hosts, const char *host, const struct pl_stacks_program *program,
                             struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text report = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
+    struct pl_hosts_program *added = new_program(hosts, host, reterr);
 
-    pl_order_key(program, &key);
-    pl_report_program(program, host, &report);
-    pl_report_place(program, &place);
-    PL_TRY(pl_text_check(&key, reterr));
-    PL_TRY(pl_text_check(&report, reterr));
-    PL_TRY(pl_text_check(&place, reterr));
-    return add(hosts,
-               &(struct pl_order_program){.host = (char *)(uintptr_t)host,
-                                          .rank = program->rank,
-                                          .pid = program->pid,
-                                          .key = key.data,
-                                          .report = report.data,
-                                          .place = place.data},
-               reterr);
+    PL_TRY(added ? PL_OK : PL_MEMORY);
+    added->rank = program->rank;
+    added->pid = program->pid;
+    pl_order_key(program, &added->key);
+    pl_report_program(program, host, &added->report);
+    pl_report_place(program, &added->place);
+    PL_TRY(check_texts(added, reterr));
+    pl_text_mask(added->key.data, added->key.length); /* a collector that was killed may leave half a text */
+    pl_text_mask(added->report.data, added->report.length);
+    pl_text_mask(added->place.data, added->place.length);
+    return PL_OK;
 }
 
-void pl_hosts_print(const struct pl_hosts *hosts, const char *problem, struct pl_text *text)
-{
-    for (size_t i = 0; i < hosts->count; i++) {
-        const struct pl_order_program *program = &hosts->programs[i];
-
-        pl_text_printf(text, "%d%c%d%c", program->rank, '\0', (int)program->pid, '\0');
-        pl_text_append_n(text, program->key, strlen(program->key) + 1);
-        pl_text_append_n(text, program->report, strlen(program->report) + 1);
-        pl_text_append_n(text, program->place, strlen(program->place) + 1);
-    }
-    pl_text_append_n(text, problem, strlen(problem) + 1);
-}
-
-enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, struct pl_text *text, struct pl_error *reterr)
+enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, const char *problem, struct pl_text *text,
+                                   struct pl_error *reterr)
 {
     struct pl_json_writer writer = PL_JSON_WRITER(text);
 
     pl_json_write_object(&writer, NULL);
     pl_json_write_int64(&writer, "version", 1);
+    if (problem) {
+        pl_json_write_text(&writer, "problem", problem);
+    }
     pl_json_write_list(&writer, "programs");
     for (size_t i = 0; i < hosts->count; i++) {
-        const struct pl_order_program *program = &hosts->programs[i];
+        const struct pl_hosts_program *program = &hosts->programs[i];
 
         pl_json_write_object(&writer, NULL);
         pl_json_write_text(&writer, "host", program->host);
@@ -161,8 +147,11 @@ enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, struct pl_text 
             pl_json_write_null(&writer, "rank");
         }
         pl_json_write_int64(&writer, "process", program->pid);
-        pl_json_write_text(&writer, "place", program->place);
-        pl_json_write_text(&writer, "report", program->report);
+        if (problem) {
+            pl_json_write_text(&writer, "key", pl_text_string(&program->key));
+        }
+        pl_json_write_text(&writer, "place", pl_text_string(&program->place));
+        pl_json_write_text(&writer, "report", pl_text_string(&program->report));
         pl_json_write_close(&writer);
     }
     pl_json_write_close(&writer);
@@ -172,102 +161,91 @@ enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, struct pl_text 
     return pl_text_check(text, reterr);
 }
 
-static bool read_number(const char *text, long least, int *ret_number)
+/* Adds a program of `host`, as it answers. */
+static enum pl_status take_program(struct pl_hosts *hosts, const char *host, struct pl_json_value value,
+                                   struct pl_error *reterr)
 {
-    char *end = NULL;
-    const long number = strtol(text, &end, 10);
+    const struct pl_json_value rank_value = pl_json_member(value, "rank");
+    const char *key, *report, *place;
+    struct pl_hosts_program *program;
+    int64_t rank = -1, pid;
 
-    *ret_number = (int)number;
-    return end != text && *end == '\0' && number >= least && number <= INT32_MAX;
+    if (pl_json_kind(rank_value) != PL_JSON_NULL) {
+        PL_TRY(pl_json_int64(rank_value, 0, INT32_MAX, &rank, reterr));
+    }
+    PL_TRY(pl_json_int64(pl_json_member(value, "process"), 1, INT32_MAX, &pid, reterr));
+    PL_TRY(pl_json_text(pl_json_member(value, "key"), &key, reterr));
+    PL_TRY(pl_json_text(pl_json_member(value, "report"), &report, reterr));
+    PL_TRY(pl_json_text(pl_json_member(value, "place"), &place, reterr));
+    program = new_program(hosts, host, reterr);
+    PL_TRY(program ? PL_OK : PL_MEMORY);
+    program->rank = (int)rank;
+    program->pid = (pid_t)pid;
+    pl_text_append(&program->key, key);
+    pl_text_append(&program->report, report);
+    pl_text_append(&program->place, place);
+    return check_texts(program, reterr);
 }
 
-/* Adds the programs in the answer of `host`. Errors: PL_CORRUPT if it is not an answer, or only a part of one. */
+/* Adds the programs in the answer of `host`. Errors: PL_INVALID if it is not an answer, or only a part of one. */
 static enum pl_status take_answer(struct pl_hosts *hosts, const struct pl_hosts_host *host, struct pl_error *reterr)
 {
-    const char *at = host->answer.data, *end = at + host->answer.length, *fields[PROGRAM_FIELDS];
-    size_t count = 0;
-    int rank, pid;
+    PL_AUTO_JSON struct pl_json *document = NULL;
+    PL_AUTO_FREE char *answer = NULL;
+    struct pl_json_value root;
+    const char *problem;
+    char path[64];
+    size_t bytes;
 
-    PL_TRY(pl_text_check(&host->answer, reterr));
-    while (at < end && memchr(at, '\0', (size_t)(end - at))) {
-        fields[count++] = at;
-        at += strlen(at) + 1;
-        if (count < PROGRAM_FIELDS) {
-            continue;
-        }
-        if (!read_number(fields[0], -1, &rank) || !read_number(fields[1], 1, &pid)) {
-            return pl_error_set(reterr, PL_CORRUPT, "expected a rank and a process, found '%.20s' and '%.20s'",
-                                fields[0], fields[1]);
-        }
-        PL_TRY(add(hosts,
-                   &(struct pl_order_program){.host = (char *)(uintptr_t)host->name,
-                                              .rank = rank,
-                                              .pid = (pid_t)pid,
-                                              .key = (char *)(uintptr_t)fields[2],
-                                              .report = (char *)(uintptr_t)fields[3],
-                                              .place = (char *)(uintptr_t)fields[4]},
-                   reterr));
-        count = 0;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", host->answer_fd);
+    PL_TRY(pl_file_read(path, PL_JSON_MAX_BYTES, &answer, &bytes, reterr));
+    if (bytes == 0) {
+        pl_log(PL_LOG_WARNING, "host %s has not answered", host->name);
+        return PL_OK;
     }
-    if (at != end || count != 1) {
-        return pl_error_set(reterr, PL_CORRUPT, "its answer is incomplete");
+    PL_TRY(pl_json_parse(answer, bytes, "its answer", &document, reterr));
+    root = pl_json_root(document);
+    for (struct pl_json_value item = pl_json_first(pl_json_member(root, "programs")); pl_json_exists(item);
+         item = pl_json_next(item)) {
+        PL_TRY(take_program(hosts, host->name, item, reterr));
     }
-    if (fields[0][0] != '\0') {
-        pl_log(PL_LOG_WARNING, "host %s: %s", host->name, fields[0]);
+    PL_TRY(pl_json_text(pl_json_member(root, "problem"), &problem, reterr));
+    if (problem[0] != '\0') {
+        pl_log(PL_LOG_WARNING, "host %s: %s", host->name, problem);
     }
     return PL_OK;
 }
 
-static void read_some(struct pl_hosts_host *host)
+/* Whether the host's ssh ends before the deadline. */
+static bool await_end(struct pl_hosts_host *host, int64_t deadline_ns)
 {
-    char bytes[16384];
-    const ssize_t count = read(host->fd, bytes, sizeof(bytes));
-
-    if (count > 0) {
-        pl_text_append_n(&host->answer, bytes, (size_t)count);
-    } else if (count == 0 || errno != EINTR) {
-        pl_file_close_at(&host->fd);
+    while (waitpid(host->pid, NULL, WNOHANG) == 0) {
+        if (pl_deadline_passed(deadline_ns)) {
+            return false;
+        }
+        pl_clock_nap(NAP_NS, deadline_ns);
     }
+    host->pid = 0;
+    return true;
 }
 
-static enum pl_status read_answers(struct pl_hosts *hosts, int64_t deadline_ns, struct pl_error *reterr)
+void pl_hosts_await(struct pl_hosts *hosts, int64_t deadline_ns)
 {
-    PL_AUTO_FREE struct pollfd *waits = pl_memory_new(hosts->host_count + 1, sizeof(*waits), reterr);
-    size_t open_count;
-
-    PL_TRY(waits ? PL_OK : PL_MEMORY);
-    do {
-        open_count = 0;
-        for (size_t i = 0; i < hosts->host_count; i++) {
-            waits[i] = (struct pollfd){.fd = hosts->hosts[i].fd, .events = POLLIN};
-            open_count += waits[i].fd >= 0;
-        }
-        if (open_count > 0 && poll(waits, hosts->host_count, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
-            return pl_error_errno(reterr, "wait for the other hosts");
-        }
-        for (size_t i = 0; i < hosts->host_count; i++) {
-            if (waits[i].revents != 0) {
-                read_some(&hosts->hosts[i]);
-            }
-        }
-    } while (open_count > 0 && !pl_deadline_passed(deadline_ns));
-    return PL_OK;
-}
-
-enum pl_status pl_hosts_await(struct pl_hosts *hosts, int64_t deadline_ns, struct pl_error *reterr)
-{
-    PL_TRY(read_answers(hosts, deadline_ns, reterr));
     for (size_t i = 0; i < hosts->host_count; i++) {
-        const struct pl_hosts_host *host = &hosts->hosts[i];
+        struct pl_hosts_host *host = &hosts->hosts[i];
         struct pl_error error = PL_ERROR_NONE;
 
-        if (host->fd >= 0 || host->answer.length == 0) {
+        if (host->pid == 0 || !await_end(host, deadline_ns)) {
             pl_log(PL_LOG_WARNING, "host %s has not answered", host->name);
         } else if (take_answer(hosts, host, &error) != PL_OK) {
             pl_log(PL_LOG_WARNING, "host %s: %s", host->name, error.cause);
         }
     }
-    return PL_OK;
+}
+
+static bool is_equal(const struct pl_text *left, const struct pl_text *right)
+{
+    return strcmp(pl_text_string(left), pl_text_string(right)) == 0;
 }
 
 /* Returns the place that most programs have, the first one left out. */
@@ -280,11 +258,11 @@ static const char *other_place(const struct pl_hosts *hosts)
         size_t count = 0;
 
         for (size_t j = 1; j < hosts->count; j++) {
-            count += strcmp(hosts->programs[i].place, hosts->programs[j].place) == 0;
+            count += is_equal(&hosts->programs[i].place, &hosts->programs[j].place);
         }
         if (count > most) {
             most = count;
-            found = hosts->programs[i].place;
+            found = pl_text_string(&hosts->programs[i].place);
         }
     }
     return found;
@@ -292,8 +270,8 @@ static const char *other_place(const struct pl_hosts *hosts)
 
 void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
 {
-    const struct pl_order_program *first = hosts->programs;
-    const bool is_elsewhere = hosts->count > 1 && strcmp(first->key, hosts->programs[1].key) != 0;
+    const struct pl_hosts_program *first = hosts->programs;
+    const bool is_elsewhere = hosts->count > 1 && !is_equal(&first->key, &hosts->programs[1].key);
     size_t on_host = 0;
 
     for (size_t i = 0; i < hosts->count; i++) {
@@ -314,7 +292,7 @@ void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
     } else {
         pl_text_append(text, hosts->count > 1 ? " stands where others do" : " stands still");
     }
-    pl_text_printf(text, ": %s", first->place);
+    pl_text_printf(text, ": %s", pl_text_string(&first->place));
     if (is_elsewhere) {
         pl_text_printf(text, "; %s: %s", hosts->count > 2 ? "most others" : "the other", other_place(hosts));
     }
@@ -329,14 +307,12 @@ void pl_hosts_close(struct pl_hosts *hosts)
             kill(host->pid, SIGKILL);
             waitpid(host->pid, NULL, 0);
         }
-        pl_file_close_at(&host->fd);
-        pl_text_done(&host->answer);
+        pl_file_close_at(&host->answer_fd);
     }
     for (size_t i = 0; i < hosts->count; i++) {
-        free(hosts->programs[i].host);
-        free(hosts->programs[i].key);
-        free(hosts->programs[i].report);
-        free(hosts->programs[i].place);
+        pl_text_done(&hosts->programs[i].key);
+        pl_text_done(&hosts->programs[i].report);
+        pl_text_done(&hosts->programs[i].place);
     }
     pl_strv_done(&hosts->names);
     free(hosts->hosts);

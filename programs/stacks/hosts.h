@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * `paceline stacks` on all hosts of a job. On the master it runs `paceline-stacks --local HOST` on each other host
- * (entrypoint/ssh/relay.h), whose output is the answer. An answer is a sequence of texts that each end with a NUL: five
- * for each program (rank, process, key, report, place), then one that tells what failed, or is empty. stacks/order.h
- * compares keys; a report is printed as it is.
+ * `paceline stacks` on all hosts of a job, and the order of their programs. On the master it runs `paceline-stacks
+ * --local HOST` on each other host (entrypoint/ssh/relay.h), whose output is the answer: the JSON of `paceline stacks
+ * --json`, with a `key` for each program, and a `problem` that tells what failed, or is empty.
  *
- * Test  tests/unit/programs/stacks/test_hosts.c, tests/integration/hangs.sh
+ * Test  tests/unit/programs/stacks/test_hosts.c, tests/unit/programs/stacks/test_order.c, tests/integration/hangs.sh
  */
 #ifndef PL_PROGRAMS_STACKS_HOSTS_H
 #define PL_PROGRAMS_STACKS_HOSTS_H
 
 #include "base/environment.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "entrypoint/job/strv.h"
-#include "programs/stacks/order.h"
 #include "programs/stacks/stacks.h"
+
+/** A program of this host or of another host. */
+struct pl_hosts_program {
+    const char *host; /* not owned */
+    int rank;         /* -1 if it has no rank */
+    pid_t pid;
+    struct pl_text key; /* by which programs are ordered; the last line without a newline */
+    struct pl_text report, place;
+};
 
 /** Another host, which was asked for its programs. */
 struct pl_hosts_host {
     const char *name;
-    pid_t pid; /* process of ssh; 0 if it was not started */
-    int fd;    /* output of ssh; -1 once it has ended */
-    struct pl_text answer;
+    pid_t pid;     /* process of ssh; 0 if it was not started or has ended */
+    int answer_fd; /* memory file that ssh writes to */
 };
 
 struct pl_hosts {
@@ -30,7 +34,7 @@ struct pl_hosts {
     struct pl_strv names; /* names of the job's hosts, the master first */
     struct pl_hosts_host *hosts;
     size_t host_count;
-    struct pl_order_program *programs; /* programs, whose texts are owned too */
+    struct pl_hosts_program *programs;
     size_t count, capacity;
 };
 
@@ -47,17 +51,20 @@ enum pl_status pl_hosts_start(struct pl_hosts *hosts, const char *run_dir, const
  * Takes the answers until all hosts have answered, or until `deadline_ns`. Logs a warning for each failure that a host
  * reports, and for each host that has not answered.
  */
-enum pl_status pl_hosts_await(struct pl_hosts *hosts, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_hosts_await(struct pl_hosts *hosts, int64_t deadline_ns);
 
-/** Adds a program of this host; its report names the host as `host`, unless that is "". Errors: PL_MEMORY. */
+/**
+ * Adds a program of this host; its report names the host as `host`, which must exist as long as `hosts`, unless that is
+ * "". Errors: PL_MEMORY.
+ */
 enum pl_status pl_hosts_add(struct pl_hosts *hosts, const char *host, const struct pl_stacks_program *program,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Appends the answer of this host: the programs that were added, and `problem`, which is "" if there is none. */
-void pl_hosts_print(const struct pl_hosts *hosts, const char *problem, struct pl_text *text);
-
-/** Appends the programs as one JSON object, whose members docs/command-line.md explains, and a newline. */
-enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, struct pl_text *text,
+/**
+ * Appends the programs as one JSON object, whose members docs/command-line.md explains, and a newline. `problem` is
+ * NULL for people; the answer to another host has it, and the keys.
+ */
+enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, const char *problem, struct pl_text *text,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
@@ -68,5 +75,19 @@ void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text);
 
 /** Frees everything and gives up waiting for hosts that have not answered. */
 void pl_hosts_close(struct pl_hosts *hosts);
+
+/* ---- order.c: the program that differs from the others comes first ---- */
+
+/** Appends the key of `program`. */
+void pl_order_key(const struct pl_stacks_program *program, struct pl_text *key);
+
+/**
+ * Sorts the `count` programs.
+ *
+ * Cost    count^2 comparisons of keys, each line compared once.
+ * Errors  PL_MEMORY.
+ */
+enum pl_status pl_order_programs(struct pl_hosts_program *programs, size_t count,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -19,10 +19,7 @@
 #include "entrypoint/proc/proc.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/verbs.h"
-#include "programs/stacks/collect.h"
 #include "programs/stacks/hosts.h"
-#include "programs/stacks/order.h"
-#include "programs/stacks/report.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -198,12 +195,12 @@ static enum pl_status print(struct pl_hosts *hosts, int fd, bool json, struct pl
 
     PL_TRY(pl_order_programs(hosts->programs, hosts->count, reterr));
     if (json) {
-        PL_TRY(pl_hosts_print_json(hosts, &text, reterr));
+        PL_TRY(pl_hosts_print_json(hosts, NULL, &text, reterr));
         return pl_file_write_fd(fd, pl_text_string(&text), text.length, "the report", reterr);
     }
     for (size_t i = 0; i < hosts->count; i++) {
         pl_text_append(&text, i > 0 ? "\n" : "");
-        pl_text_append(&text, hosts->programs[i].report);
+        pl_text_append(&text, pl_text_string(&hosts->programs[i].report));
     }
     PL_TRY(pl_text_check(&text, reterr));
     return pl_file_write_fd(fd, pl_text_string(&text), text.length, "the report", reterr);
@@ -233,8 +230,7 @@ static enum pl_status answer(const char *host, struct samples *samples, struct p
     if (status == PL_OK) {
         status = look(samples, host, pl_deadline_after_ns(LOCAL_NS), hosts, &error);
     }
-    pl_hosts_print(hosts, status == PL_OK ? "" : error.cause, &text);
-    PL_TRY(pl_text_check(&text, reterr));
+    PL_TRY(pl_hosts_print_json(hosts, status == PL_OK ? "" : error.cause, &text, reterr));
     return pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "the answer", reterr);
 }
 
@@ -268,7 +264,7 @@ static enum pl_status print_all_hosts(const struct task *task, const struct pl_e
         PL_TRY(look(samples, hosts->host_count > 0 ? hosts->host_name : "", pl_deadline_after_ns(WHOLE_NS), hosts,
                     reterr));
     }
-    PL_TRY(pl_hosts_await(hosts, pl_deadline_after_ns(ANSWER_NS), reterr));
+    pl_hosts_await(hosts, pl_deadline_after_ns(ANSWER_NS));
     PL_TRY(print(hosts, task->log_host ? STDERR_FILENO : STDOUT_FILENO, task->json, reterr));
     if (hosts->count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "no host has a training program");

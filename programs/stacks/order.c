@@ -1,16 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders programs by the place where their main threads' stacks diverge: the one that differs comes first. */
-#include "programs/stacks/order.h"
-
+/*
+ * Orders programs: the one that differs from the others comes first.
+ *
+ * A program's key is a line with its kind of state, then a line for each function of its main thread from the outermost
+ * inwards (Python's own functions first, if they are known), then its state and wait. Each program has a row of
+ * numbers: how many programs have the same first line, then how many have the same first two lines, and so on. Rows are
+ * compared number by number, and the least row comes first: it belongs to the program that diverges first, with the
+ * fewest others. It is not enough to compare the innermost functions: ranks that poll in one and the same allreduce are
+ * seen in different functions.
+ *
+ *     rank 0   running  main  step  MPI_Allreduce  poll    4 4 4 3 2 2
+ *     rank 1   running  main  step  MPI_Allreduce  poll    4 4 4 3 2 2
+ *     rank 2   running  main  step  stuck_here             4 4 4 1 1     <- first
+ *     rank 3   running  main  step  MPI_Allreduce  yield   4 4 4 3 1 1
+ *
+ * A stopped program comes before all others. Programs with equal rows are ordered by rank, host and process.
+ */
 #include "base/memory.h"
-#include "programs/stacks/python.h"
+#include "programs/stacks/hosts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* A program and its row of numbers. */
 struct place {
-    struct pl_order_program program;
+    struct pl_hosts_program program;
     size_t line_count;
     uint32_t *shared_with; /* for each line: number of programs, itself included, whose keys are equal up to it */
 };
@@ -72,7 +86,7 @@ static size_t count_alike(const char *left, const char *right)
 
 static bool is_stopped(const struct place *place)
 {
-    return place->program.key[0] == 'T';
+    return pl_text_string(&place->program.key)[0] == 'T';
 }
 
 static int by_place(const void *left, const void *right)
@@ -95,16 +109,18 @@ static int by_place(const void *left, const void *right)
     return hosts != 0 ? hosts : (a->program.pid > b->program.pid) - (a->program.pid < b->program.pid);
 }
 
-static enum pl_status fill_places(const struct pl_order_program *programs, size_t count, struct place *places,
+static enum pl_status fill_places(const struct pl_hosts_program *programs, size_t count, struct place *places,
                                   struct pl_error *reterr)
 {
     for (size_t i = 0; i < count; i++) {
+        const char *key = pl_text_string(&programs[i].key);
+
         places[i].program = programs[i];
-        places[i].line_count = count_lines(programs[i].key);
+        places[i].line_count = count_lines(key);
         places[i].shared_with = pl_memory_new(places[i].line_count, sizeof(*places[i].shared_with), reterr);
         PL_TRY(places[i].shared_with ? PL_OK : PL_MEMORY);
         for (size_t j = 0; j < count; j++) {
-            size_t alike = i == j ? places[i].line_count : count_alike(programs[i].key, programs[j].key);
+            size_t alike = i == j ? places[i].line_count : count_alike(key, pl_text_string(&programs[j].key));
 
             for (size_t line = 0; line < alike; line++) {
                 places[i].shared_with[line]++;
@@ -114,7 +130,7 @@ static enum pl_status fill_places(const struct pl_order_program *programs, size_
     return PL_OK;
 }
 
-enum pl_status pl_order_programs(struct pl_order_program *programs, size_t count, struct pl_error *reterr)
+enum pl_status pl_order_programs(struct pl_hosts_program *programs, size_t count, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct place *places = pl_memory_new(count + 1, sizeof(*places), reterr);
     enum pl_status status;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asks Python's faulthandler for stacks, and parses what it writes. */
-#include "programs/stacks/python.h"
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/proc/proc.h"
 #include "entrypoint/supervise/watch.h"
+#include "programs/stacks/stacks.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

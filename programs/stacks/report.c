@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a program's report: its head, then its threads; threads at the same place are printed once. */
-#include "programs/stacks/report.h"
-
-#include "programs/stacks/describe.h"
-#include "programs/stacks/python.h"
+#include "programs/stacks/stacks.h"
 
 #include <string.h>
 

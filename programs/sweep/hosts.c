@@ -12,14 +12,25 @@
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#define END_NS (10 * PL_NS_PER_S) /* how long trials that are killed and removals may take at the end */
-
 enum { SPARE_FILES = 64 };
+
+void pl_sweep_fail(struct pl_sweep *sweep, const char *format, ...)
+{
+    va_list arguments;
+
+    if (!sweep->failed) {
+        sweep->failed = true;
+        va_start(arguments, format);
+        vsnprintf(sweep->reason, sizeof(sweep->reason), format, arguments);
+        va_end(arguments);
+    }
+}
 
 enum pl_status pl_slots_cut(const char *host, int cpus, int gpus, int processes, int wanted, struct pl_slots *ret_slots,
                             struct pl_error *reterr)
@@ -186,35 +197,4 @@ enum pl_status pl_sweep_hosts_start(struct pl_sweep *sweep, size_t trial, size_t
 void pl_sweep_hosts_path(const struct pl_sweep *sweep, size_t trial, bool model, struct pl_text *text)
 {
     pl_text_printf(text, "%s/%s/trial-%04zu%s", sweep->folder, sweep->id, trial, model ? ".model" : "");
-}
-
-static bool any_process(const struct pl_sweep *sweep)
-{
-    bool found = false;
-
-    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
-        const struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
-
-        found = found || (run && run->pid > 0) || sweep->removing[i / (size_t)sweep->slots.count] > 0;
-    }
-    return found;
-}
-
-void pl_sweep_hosts_close(struct pl_sweep *sweep)
-{
-    const int64_t deadline_ns = pl_deadline_after_ns(END_NS);
-
-    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
-        if (pl_sweep_hosts_run_in(sweep, i)) {
-            pl_link_close(&pl_sweep_hosts_run_in(sweep, i)->link); /* kills the trial */
-        }
-    }
-    while (any_process(sweep) && !pl_deadline_passed(deadline_ns)) {
-        struct pollfd wait = {.fd = sweep->signals->fd, .events = POLLIN};
-
-        poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
-        while (pl_signals_next(sweep->signals) != 0) {
-        }
-        pl_sweep_reap(sweep);
-    }
 }

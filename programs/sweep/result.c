@@ -157,10 +157,10 @@ static void log_row(const struct pl_sweep *sweep, const struct point *point)
     for (size_t i = 0; i < words->count - (seed ? 1 : 0); i++) { /* the seed is the last */
         pl_text_printf(&text, " %s", words->items[i]);
     }
-    if (run->state == PL_SWEEP_FAILED) {
-        const char *reason = pl_text_string(&run->reason);
+    if (run->state == PL_SWEEP_FAILED && run->reason.length > 0) {
+        const size_t bytes = run->reason.length < REASON_BYTES ? run->reason.length : REASON_BYTES;
 
-        pl_text_printf(&text, "  %.*s", (int)pl_text_whole_bytes(reason, strnlen(reason, REASON_BYTES)), reason);
+        pl_text_printf(&text, "  %.*s", (int)pl_text_whole_bytes(run->reason.data, bytes), run->reason.data);
     }
     pl_text_mask(text.data, text.length);
     pl_log(PL_LOG_INFO, "%s", pl_text_string(&text));

@@ -20,19 +20,9 @@
  * lost for this much longer, only the connection is. */
 #define LOST_SPARE_NS (15 * PL_NS_PER_S)
 
+#define END_NS (10 * PL_NS_PER_S) /* how long trials that are killed and removals may take at the end */
+
 enum { SIGNAL_EXIT = 128, NO_CONNECTION = 255 /* ssh's exit code */ };
-
-void pl_sweep_fail(struct pl_sweep *sweep, const char *format, ...)
-{
-    va_list arguments;
-
-    if (!sweep->failed) {
-        sweep->failed = true;
-        va_start(arguments, format);
-        vsnprintf(sweep->reason, sizeof(sweep->reason), format, arguments);
-        va_end(arguments);
-    }
-}
 
 static const char *host_of(const struct pl_sweep *sweep, size_t trial)
 {
@@ -223,9 +213,8 @@ static void end_waiting(struct pl_sweep *sweep, size_t trial)
 {
     struct pl_sweep_run *run = &sweep->runs[trial];
 
-    if (sweep->stop_number != 0 && run->failed && sweep->failure_in_stop.length == 0) {
-        pl_text_printf(&sweep->failure_in_stop, "trial %zu: %s", trial,
-                       run->reason.length > 0 ? run->reason.data : "it failed");
+    if (sweep->stop_number != 0 && run->failed) {
+        pl_sweep_fail(sweep, "trial %zu: %s", trial, run->reason.length > 0 ? run->reason.data : "it failed");
     } else if (sweep->stop_number == 0 && !run->answered && !sweep->full && sweep->lost_ns == 0) {
         sweep->lost_ns = pl_deadline_after_ns(sweep->job->settings.silence_ns + LOST_SPARE_NS);
     }
@@ -296,7 +285,8 @@ static void read_trial(struct pl_sweep *sweep, struct pl_sweep_run *run)
     }
 }
 
-void pl_sweep_reap(struct pl_sweep *sweep)
+/* Notes the processes that have ended. */
+static void reap(struct pl_sweep *sweep)
 {
     bool signalled;
     int status;
@@ -338,7 +328,7 @@ static void take_signals(struct pl_sweep *sweep)
             }
         }
     }
-    pl_sweep_reap(sweep);
+    reap(sweep);
 }
 
 /* Stops what takes too long. */
@@ -393,9 +383,6 @@ static void check_end(struct pl_sweep *sweep)
     }
     if (sweep->stop_number != 0) {
         pl_log(PL_LOG_INFO, "the sweep was stopped; a job with the same checkpoints continues it");
-        if (sweep->failure_in_stop.length > 0) {
-            pl_sweep_fail(sweep, "%s", sweep->failure_in_stop.data);
-        }
         sweep->finishing = sweep->over = true;
     } else if (sweep->full ||
                (sweep->lost_ns == 0 && (sweep->closed_s > 0 || count_over(sweep) == sweep->space->trials_count))) {
@@ -491,16 +478,47 @@ static enum pl_status open_sweep(struct pl_sweep *sweep, struct pl_error *reterr
     return PL_OK;
 }
 
+static bool any_process(const struct pl_sweep *sweep)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
+        const struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
+
+        found = found || (run && run->pid > 0) || sweep->removing[i / (size_t)sweep->slots.count] > 0;
+    }
+    return found;
+}
+
+/* Ends all trials, and waits for what removes files. */
+static void end_processes(struct pl_sweep *sweep)
+{
+    const int64_t deadline_ns = pl_deadline_after_ns(END_NS);
+
+    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
+        if (pl_sweep_hosts_run_in(sweep, i)) {
+            pl_link_close(&pl_sweep_hosts_run_in(sweep, i)->link); /* kills the trial */
+        }
+    }
+    while (any_process(sweep) && !pl_deadline_passed(deadline_ns)) {
+        struct pollfd wait = {.fd = sweep->signals->fd, .events = POLLIN};
+
+        poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
+        while (pl_signals_next(sweep->signals) != 0) {
+        }
+        reap(sweep);
+    }
+}
+
 static void close_sweep(struct pl_sweep *sweep)
 {
-    pl_sweep_hosts_close(sweep);
+    end_processes(sweep);
     for (size_t i = 0; sweep->runs && i < sweep->space->trials_count; i++) {
         pl_link_close(&sweep->runs[i].link);
         pl_text_done(&sweep->runs[i].reason);
     }
     pl_file_close_at(&sweep->lock_fd);
     pl_file_close_at(&sweep->room_fd);
-    pl_text_done(&sweep->failure_in_stop);
     free(sweep->trial_program);
     free(sweep->slot_trials);
     free(sweep->removing);

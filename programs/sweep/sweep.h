@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "entrypoint/ssh/sshd.h"
-#include "entrypoint/supervise/signals.h"
+#include "entrypoint/supervise/process.h"
 #include "programs/sweep/space.h"
 
 enum pl_sweep_state {
@@ -87,24 +87,21 @@ struct pl_sweep {
     bool failed;       /* `reason` has the cause */
     char reason[2048]; /* the first cause */
     int first_failed;  /* -1 if no trial has failed */
-    struct pl_text failure_in_stop; /* "trial N: REASON" of the first one that failed during a stop, or empty */
-    size_t placed;                  /* the trial whose model is copied into the job's */
-    pid_t placing;                  /* what copies it, or 0 */
+    size_t placed;     /* the trial whose model is copied into the job's */
+    pid_t placing;     /* what copies it, or 0 */
 };
 
 /* sweep.c */
 /** Runs the job's sweep to its end, on the job's master. Returns the exit code. */
 int pl_sweep_run(const struct pl_job *job, const struct pl_signals *signals);
-/** Fails the sweep, and with it the job. Only the first reason is kept. */
-void pl_sweep_fail(struct pl_sweep *sweep, const char *format, ...) PL_PRINTF(2, 3);
-/** Notes the processes that have ended. */
-void pl_sweep_reap(struct pl_sweep *sweep);
 static inline bool pl_sweep_is_over(const struct pl_sweep_run *run)
 {
     return run->state != PL_SWEEP_WAITING;
 }
 
 /* hosts.c */
+/** Fails the sweep, and with it the job. Only the first reason is kept. */
+void pl_sweep_fail(struct pl_sweep *sweep, const char *format, ...) PL_PRINTF(2, 3);
 /**
  * Divides `cpus` and `gpus` of `host` among trials of `processes` each. If `wanted` is 0, the number of slots follows.
  *
@@ -116,8 +113,6 @@ enum pl_status pl_slots_cut(const char *host, int cpus, int gpus, int processes,
 enum pl_status pl_slots_of_job(const struct pl_job *job, const struct pl_sweep_space *space, struct pl_slots *ret_slots,
                                struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_sweep_hosts_open(struct pl_sweep *sweep, struct pl_error *reterr) PL_MUST_CHECK;
-/** Ends all trials, and waits for what removes files. */
-void pl_sweep_hosts_close(struct pl_sweep *sweep);
 /** Returns the number of slots of all hosts: those of the first host come first. */
 size_t pl_sweep_hosts_slots(const struct pl_sweep *sweep);
 /** Returns the run in a slot of them, or NULL. */

@@ -19,58 +19,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/*
- * Whether the name contains .tar or .tgz. If such a file is not an archive it is damaged: that is an error, and it is
- * not copied as a file.
- */
-static bool has_archive_name(const char *source)
-{
-    const char *name = strrchr(source, '/');
-    size_t length = strlen(source);
-
-    for (const char *tar = strstr(name ? name : source, ".tar"); tar; tar = strstr(tar + 1, ".tar")) {
-        if (tar[4] == '\0' || tar[4] == '.') {
-            return true;
-        }
-    }
-    return length > 4 && strcmp(source + length - 4, ".tgz") == 0;
-}
-
-static enum pl_status look(const char *source, struct pl_error *reterr)
-{
-    struct stat info;
-
-    if (stat(source, &info) != 0) {
-        return pl_error_errno(reterr, "opening '%s'", source);
-    }
-    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is neither a file nor a directory", source);
-    }
-    return S_ISREG(info.st_mode) && has_archive_name(source) ? pl_unpack_check(source, reterr) : PL_OK;
-}
-
-static enum pl_status unpack_source(const char *source, int dest_fd, bool is_archive,
-                                    const struct pl_unpack_limits *limits, struct pl_error *reterr)
-{
-    struct stat info;
-
-    if (stat(source, &info) != 0) {
-        return pl_error_errno(reterr, "opening '%s'", source);
-    }
-    if (S_ISDIR(info.st_mode)) {
-        return pl_unpack_copy_tree(source, dest_fd, limits, reterr);
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is neither a file nor a directory", source);
-    }
-    if (is_archive || has_archive_name(source) || pl_unpack_is_archive(source)) {
-        return pl_unpack_file(source, dest_fd, limits, reterr);
-    }
-    return pl_unpack_copy_file(source, dest_fd, limits, reterr);
-}
 
 /*
  * Unpacks the source. The file `unfinished` exists until everything is there, so that a later process sees if this one
@@ -93,7 +42,7 @@ static enum pl_status unpack_whole(const char *source, const char *dest, const c
             return pl_error_errno(reterr, "creating '%s/%s'", dest, unfinished);
         }
     }
-    PL_TRY(unpack_source(source, dest_fd, is_archive, limits, reterr));
+    PL_TRY(pl_unpack_source(source, is_archive, dest_fd, limits, reterr));
     return !unfinished || unlinkat(dest_fd, unfinished, 0) == 0
                ? PL_OK
                : pl_error_errno(reterr, "removing '%s/%s'", dest, unfinished);
@@ -132,7 +81,7 @@ int main(int argc, char **argv)
     }
     source = argv[optind];
     status = options.is_look
-                 ? look(source, &error)
+                 ? pl_unpack_look(source, &error)
                  : unpack_whole(source, argv[optind + 1], options.unfinished, options.fetched, &options.limits, &error);
     if (options.fetched && unlink(source) != 0) {
         pl_log(PL_LOG_WARNING, "removing %s: %s", source, strerror(errno));

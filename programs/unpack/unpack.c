@@ -325,24 +325,7 @@ static enum pl_status next_header(struct archive *archive, bool first, struct ar
     return result == ARCHIVE_OK || result == ARCHIVE_WARN ? PL_OK : read_failed(archive, reterr);
 }
 
-static enum pl_status unpack(struct archive *archive, int dest_fd, const struct pl_unpack_limits *limits,
-                             struct pl_error *reterr)
-{
-    struct unpacker unpacker = {
-        .left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
-
-    for (bool first = true;; first = false) {
-        struct archive_entry *entry = NULL;
-        enum pl_status status = next_header(archive, first, &entry, reterr);
-
-        if (status != PL_OK) {
-            return status == PL_END ? PL_OK : status;
-        }
-        PL_TRY(unpack_entry(&unpacker, archive, entry, dest_fd));
-    }
-}
-
-static enum pl_status open_file(const char *path, struct archive **ret_archive, struct pl_error *reterr)
+static enum pl_status open_archive(const char *path, struct archive **ret_archive, struct pl_error *reterr)
 {
     *ret_archive = new_reader();
     if (!*ret_archive) {
@@ -353,41 +336,30 @@ static enum pl_status open_file(const char *path, struct archive **ret_archive, 
                : read_failed(*ret_archive, reterr);
 }
 
-enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
-                              struct pl_error *reterr)
+static enum pl_status unpack_archive(struct unpacker *unpacker, const char *path, int dest_fd)
 {
     __attribute__((cleanup(archive_free_at))) struct archive *archive = NULL;
 
-    PL_TRY(open_file(path, &archive, reterr));
-    return unpack(archive, dest_fd, limits, reterr);
+    PL_TRY(open_archive(path, &archive, unpacker->reterr));
+    for (bool first = true;; first = false) {
+        struct archive_entry *entry = NULL;
+        enum pl_status status = next_header(archive, first, &entry, unpacker->reterr);
+
+        if (status != PL_OK) {
+            return status == PL_END ? PL_OK : status;
+        }
+        PL_TRY(unpack_entry(unpacker, archive, entry, dest_fd));
+    }
 }
 
-enum pl_status pl_unpack_memory(const void *data, size_t bytes, int dest_fd, const struct pl_unpack_limits *limits,
-                                struct pl_error *reterr)
-{
-    __attribute__((cleanup(archive_free_at))) struct archive *archive = new_reader();
-
-    if (!archive) {
-        return pl_error_set(reterr, PL_MEMORY, "out of memory reading an archive");
-    }
-    if (archive_read_open_memory(archive, data, bytes) != ARCHIVE_OK) {
-        return read_failed(archive, reterr);
-    }
-    return unpack(archive, dest_fd, limits, reterr);
-}
-
-enum pl_status pl_unpack_check(const char *path, struct pl_error *reterr)
+/* Whether unpack_archive() could begin with the file. Errors: those that it has before it writes. */
+static enum pl_status check_archive(const char *path, struct pl_error *reterr)
 {
     __attribute__((cleanup(archive_free_at))) struct archive *archive = NULL;
     struct archive_entry *entry = NULL;
 
-    PL_TRY(open_file(path, &archive, reterr));
+    PL_TRY(open_archive(path, &archive, reterr));
     return next_header(archive, true, &entry, reterr);
-}
-
-bool pl_unpack_is_archive(const char *path)
-{
-    return pl_unpack_check(path, NULL) == PL_OK;
 }
 
 static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int dest_fd, int depth);
@@ -441,30 +413,57 @@ static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int
     return status;
 }
 
-enum pl_status pl_unpack_copy_tree(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
-                                   struct pl_error *reterr)
+/*
+ * Whether the name contains .tar or .tgz. If such a file is not an archive it is damaged: that is an error, and it is
+ * not copied as a file.
+ */
+static bool has_archive_name(const char *source)
 {
-    struct unpacker unpacker = {
-        .left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
-    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd < 0) {
-        return pl_error_errno(reterr, "opening '%s'", path);
+    for (const char *tar = strstr(basename(source), ".tar"); tar; tar = strstr(tar + 1, ".tar")) {
+        if (tar[4] == '\0' || tar[4] == '.') {
+            return true;
+        }
     }
-    return copy_directory(&unpacker, fd, dest_fd, 0);
+    return strlen(source) > 4 && pl_text_ends_with(source, ".tgz");
 }
 
-enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
-                                   struct pl_error *reterr)
+static enum pl_status stat_source(const char *source, struct stat *ret_info, struct pl_error *reterr)
+{
+    if (stat(source, ret_info) != 0) {
+        return pl_error_errno(reterr, "opening '%s'", source);
+    }
+    return S_ISREG(ret_info->st_mode) || S_ISDIR(ret_info->st_mode)
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID, "'%s' is neither a file nor a directory", source);
+}
+
+enum pl_status pl_unpack_look(const char *source, struct pl_error *reterr)
+{
+    struct stat info;
+
+    PL_TRY(stat_source(source, &info, reterr));
+    return S_ISREG(info.st_mode) && has_archive_name(source) ? check_archive(source, reterr) : PL_OK;
+}
+
+enum pl_status pl_unpack_source(const char *source, bool is_archive, int dest_fd, const struct pl_unpack_limits *limits,
+                                struct pl_error *reterr)
 {
     struct unpacker unpacker = {
         .left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
-    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const char *slash = strrchr(path, '/');
+    PL_AUTO_CLOSE int fd = -1;
+    struct stat info;
 
+    PL_TRY(stat_source(source, &info, reterr));
+    if (S_ISREG(info.st_mode) && (is_archive || has_archive_name(source) || check_archive(source, NULL) == PL_OK)) {
+        return unpack_archive(&unpacker, source, dest_fd);
+    }
+    fd = open(source, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return pl_error_errno(reterr, "opening '%s'", path);
+        return pl_error_errno(reterr, "opening '%s'", source);
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return copy_directory(&unpacker, fd, dest_fd, 0);
     }
     PL_TRY(count_entry(&unpacker));
-    return copy_data(&unpacker, fd, slash ? slash + 1 : path, dest_fd);
+    return copy_data(&unpacker, fd, basename(source), dest_fd);
 }

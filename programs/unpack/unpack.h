@@ -21,31 +21,17 @@ struct pl_unpack_limits {
 };
 
 /**
- * Unpacks the tar archive `path` (plain, gzip, bzip2, xz or zstd) into the directory `dest_fd`.
+ * Puts `source` into the directory `dest_fd`: unpacks a tar archive (plain, gzip, bzip2, xz or zstd), which a file is
+ * if `is_archive`, or by its name, or by its first bytes; copies any other file under its own name, and the contents of
+ * a directory. Links in a directory are followed; a dangling one is an error.
  *
- * Errors  PL_INVALID (an entry that is refused), PL_LIMIT, PL_CORRUPT (not such an archive), PL_SYSTEM.
+ * Errors  PL_INVALID (neither a file nor a directory, or an entry that is refused), PL_LIMIT, PL_CORRUPT (not such an
+ *         archive), PL_SYSTEM.
  */
-enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
-                              struct pl_error *reterr) PL_MUST_CHECK;
-
-/** The same as pl_unpack_file() for an archive in memory. */
-enum pl_status pl_unpack_memory(const void *data, size_t bytes, int dest_fd, const struct pl_unpack_limits *limits,
+enum pl_status pl_unpack_source(const char *source, bool is_archive, int dest_fd, const struct pl_unpack_limits *limits,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Copies the contents of the directory `path` into `dest_fd`. Links are followed; a dangling link is an error. */
-enum pl_status pl_unpack_copy_tree(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Copies the file `path` into `dest_fd` under its own name. */
-enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Checks whether pl_unpack_file() could begin with `path`. Errors: those that pl_unpack_file() has before it writes.
- */
-enum pl_status pl_unpack_check(const char *path, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Whether `path` begins like an archive that pl_unpack_file() can read. */
-bool pl_unpack_is_archive(const char *path);
+/** Checks, without writing, whether `source` can be what its name says. */
+enum pl_status pl_unpack_look(const char *source, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

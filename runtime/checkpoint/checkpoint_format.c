@@ -78,11 +78,6 @@ static bool read_number(const struct pl_python_json *object, const char *name, u
     return errno == 0 && *ret_value <= most;
 }
 
-static int digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool read_extra(const struct pl_python_json *node, struct pl_checkpoint_state *state)
 {
     const char *hex = node && pl_python_json_kind(node) == PL_PYTHON_JSON_STRING ? pl_python_json_text(node) : NULL;
@@ -92,10 +87,12 @@ static bool read_extra(const struct pl_python_json *node, struct pl_checkpoint_s
         return false;
     }
     for (size_t i = 0; i < length; i += 2) {
-        if (digit(hex[i]) < 0 || digit(hex[i + 1]) < 0) {
+        int high = pl_text_hex_value(hex[i]), low = pl_text_hex_value(hex[i + 1]);
+
+        if (high < 0 || low < 0) {
             return false;
         }
-        state->extra[i / 2] = (unsigned char)(digit(hex[i]) * 16 + digit(hex[i + 1]));
+        state->extra[i / 2] = (unsigned char)(high * 16 + low);
     }
     state->extra_bytes = length / 2;
     return true;
@@ -290,15 +287,9 @@ enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, 
     const float *values = pl_plan_values(plan);
 
     PL_TRY(pl_plan_check_sealed(plan, reterr));
-    tensors = pl_memory_new(count, sizeof(*tensors), reterr);
-    if (!tensors) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&tensors, count, sizeof(*tensors), reterr));
     if (pl_plan_device(plan)) {
-        copy = pl_memory_new_aligned(pl_plan_elems(plan), sizeof(float), 64, reterr);
-        if (!copy) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc_aligned(&copy, pl_plan_elems(plan), sizeof(float), 64, reterr));
         PL_TRY(pl_plan_read_array(plan, values, copy, reterr));
         values = copy;
     }

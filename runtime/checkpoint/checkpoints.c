@@ -76,10 +76,7 @@ static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *re
 {
     size_t tensors = pl_plan_tensor_count(c->plan);
 
-    c->entries = pl_memory_new(tensors * c->arrays, sizeof(*c->entries), reterr);
-    if (!c->entries) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&c->entries, tensors * c->arrays, sizeof(*c->entries), reterr));
     for (unsigned a = 0; a < c->arrays; a++) {
         for (size_t i = 0; i < tensors; i++) {
             struct entry *entry = &c->entries[c->entry_count++];
@@ -177,10 +174,7 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
     enum pl_status status;
 
     PL_TRY(pl_plan_check_sealed(plan, reterr));
-    c = pl_memory_new(1, sizeof(*c), reterr);
-    if (!c) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&c, 1, sizeof(*c), reterr));
     c->plan = plan;
     c->optimizer = optimizer;
     c->device = pl_plan_device(plan);

@@ -102,12 +102,10 @@ enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *te
                                     const struct pl_metadata *metadata, size_t metadata_count, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text header = PL_TEXT_NONE;
-    PL_AUTO_FREE struct iovec *parts = pl_memory_new(tensor_count + 2, sizeof(*parts), reterr);
+    PL_AUTO_FREE struct iovec *parts = NULL;
     unsigned char length[8];
 
-    if (!parts) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&parts, tensor_count + 2, sizeof(*parts), reterr));
     PL_TRY(print_header(tensors, tensor_count, metadata, metadata_count, &header, reterr));
     put_u64(length, header.length);
     parts[0] = (struct iovec){.iov_base = length, .iov_len = sizeof(length)};
@@ -263,10 +261,7 @@ static enum pl_status read_entries(struct pl_safetensors *file, struct pl_error 
     struct pl_error wrong = PL_ERROR_NONE;
     uint64_t at = 0;
 
-    file->entries = pl_memory_new(pl_json_count(root) + 1, sizeof(*file->entries), reterr);
-    if (!file->entries) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&file->entries, pl_json_count(root) + 1, sizeof(*file->entries), reterr));
     for (struct pl_json_value member = pl_json_first(root); pl_json_exists(member); member = pl_json_next(member)) {
         if (strcmp(pl_json_name(member), "__metadata__") != 0) {
             file->entries[file->count].in_header = file->count;
@@ -300,10 +295,7 @@ static enum pl_status read_header(struct pl_safetensors *file, struct pl_error *
     if (header_bytes > MAX_HEADER_BYTES || header_bytes > file->bytes - sizeof(length)) {
         return corrupt(file, "the header is longer than the file", reterr);
     }
-    text = pl_memory_new(header_bytes, 1, reterr);
-    if (!text) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&text, header_bytes, 1, reterr));
     PL_TRY(read_at(file, sizeof(length), text, header_bytes, reterr));
     status = pl_json_parse(text, header_bytes, "header", &file->header, &wrong);
     if (status == PL_OK) {
@@ -321,12 +313,10 @@ static enum pl_status read_header(struct pl_safetensors *file, struct pl_error *
 
 enum pl_status pl_safetensors_open(const char *path, struct pl_safetensors **ret_file, struct pl_error *reterr)
 {
-    struct pl_safetensors *file = pl_memory_new(1, sizeof(*file), reterr);
+    struct pl_safetensors *file;
     enum pl_status status;
 
-    if (!file) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&file, 1, sizeof(*file), reterr));
     file->fd = -1;
     file->path = pl_memory_string(path, reterr);
     status = file->path ? open_file(file, reterr) : PL_MEMORY;

@@ -62,10 +62,7 @@ enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_
 
     PL_TRY(pl_plan_check_sealed(plan, reterr));
     PL_TRY(pl_optimizer_rule_check(&checked, reterr));
-    optimizer = pl_memory_new(1, sizeof(*optimizer), reterr);
-    if (!optimizer) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&optimizer, 1, sizeof(*optimizer), reterr));
     optimizer->plan = plan;
     optimizer->device = pl_plan_device(plan);
     optimizer->options = checked;

@@ -23,10 +23,7 @@ enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options 
         return pl_error_set(reterr, PL_INVALID,
                             "a local plan reduces nothing: sum and wire_flags have no meaning in it");
     }
-    plan = pl_memory_new(1, sizeof(*plan), reterr);
-    if (!plan) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&plan, 1, sizeof(*plan), reterr));
     plan->world = world;
     plan->options = options ? *options : (struct pl_plan_options){0};
     plan->name = pl_memory_string(plan->options.name ? plan->options.name : "gradients", reterr);

@@ -30,11 +30,9 @@ static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *te
                                   struct pl_error *reterr)
 {
     const struct pl_plan_options *options = &plan->options;
-    PL_AUTO_FREE const char **lines = pl_memory_new(plan->tensor_count + 1, sizeof(*lines), reterr);
+    PL_AUTO_FREE const char **lines = NULL;
 
-    if (!lines) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&lines, plan->tensor_count + 1, sizeof(*lines), reterr));
     pl_text_printf(text, "options bucket_bytes=%llu sum=%d wire=%u local=%d memory=%d gradient=%s",
                    (unsigned long long)options->bucket_bytes, (int)options->sum, options->wire_flags,
                    (int)options->local, (int)options->memory, pl_dtype_text(options->gradient_dtype));

@@ -38,11 +38,9 @@ int pl_communicators_find(const void *communicator)
 
 static enum pl_status remember(const void *communicator, int set, struct pl_error *reterr)
 {
-    struct known *known = pl_memory_new(1, sizeof(*known), reterr);
+    struct known *known;
 
-    if (!known) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&known, 1, sizeof(*known), reterr));
     pthread_mutex_lock(&communicators.lock);
     *known = (struct known){.next = communicators.synced.known, .communicator = communicator, .set = set};
     communicators.synced.known = known;
@@ -113,10 +111,7 @@ enum pl_status pl_communicators_add(struct pl_service *service, const void *hand
 
     PL_TRY(pl_service_get_set(service, 0, &world, NULL, 0, reterr));
     ranks = world.size;
-    own = pl_memory_new((size_t)ranks + 1, sizeof(int32_t), reterr);
-    if (!own) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&own, (size_t)ranks + 1, sizeof(int32_t), reterr));
     for (int i = 0; i < count; i++) {
         PL_AUTO_FREE int32_t *all = NULL;
 

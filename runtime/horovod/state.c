@@ -262,11 +262,9 @@ static enum pl_status read_follows(const struct pl_runtime *runtime, struct pl_e
 static enum pl_status find_drivers(struct pl_world *world, struct pl_error *reterr)
 {
     char own[PL_DEVICE_REASON_BYTES] = "";
-    PL_AUTO_FREE void *all = pl_memory_new((size_t)pl_world_size(world), sizeof(own), reterr);
+    PL_AUTO_FREE void *all = NULL;
 
-    if (!all) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&all, (size_t)pl_world_size(world), sizeof(own), reterr));
     state.why_copied[0] = '\0';
     if (strcmp(pl_world_setting(world, "device"), "off") == 0) {
         strcpy(state.why_copied, "the setting device is off");

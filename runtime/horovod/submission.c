@@ -83,10 +83,7 @@ static enum pl_status multiply_before(struct pl_submission_factors *factors, str
         void *dest = recv;
 
         if (!dest || dest == op->send) { /* an operation in place must not change the input, in case it fails */
-            factors->scaled = pl_memory_new(count_elems ? count_elems : 1, pl_dtype_bytes(op->dtype), reterr);
-            if (!factors->scaled) {
-                return PL_MEMORY;
-            }
+            PL_TRY(pl_memory_alloc(&factors->scaled, count_elems ? count_elems : 1, pl_dtype_bytes(op->dtype), reterr));
             dest = factors->scaled;
         }
         multiply(op->dtype, op->prescale, dest, op->send, count_elems);
@@ -213,10 +210,7 @@ enum pl_status pl_submission_root(struct pl_service *service, int set, int root,
         return PL_OK;
     }
     PL_TRY(pl_service_get_set(service, set, &found, NULL, 0, reterr));
-    ranks = pl_memory_new((size_t)found.size, sizeof(*ranks), reterr);
-    if (!ranks) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&ranks, (size_t)found.size, sizeof(*ranks), reterr));
     PL_TRY(pl_service_get_set(service, set, &found, ranks, found.size, reterr));
     while (at < found.size && ranks[at] != root) {
         at++;

@@ -306,11 +306,8 @@ static enum pl_status make_room(struct call *call, const struct pl_named_op *op,
     size_t tensors = kernel->op == PL_TENSORFLOW_JOIN ? 0 : (size_t)kernel->tensors;
     size_t parts = kernel->in_place ? tensors : 1, each = kernel->in_place ? 1 : tensors;
 
-    call->tensors = pl_memory_new(tensors + 1, sizeof(*call->tensors), reterr);
-    call->parts = pl_memory_new(parts + 1, sizeof(*call->parts), reterr);
-    if (!call->tensors || !call->parts) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&call->tensors, tensors + 1, sizeof(*call->tensors), reterr));
+    PL_TRY(pl_memory_alloc(&call->parts, parts + 1, sizeof(*call->parts), reterr));
     call->tensor_count = tensors;
     while (call->part_count < parts) {
         struct pl_submission *part = pl_submission_new(op, each, reterr);

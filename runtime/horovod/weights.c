@@ -84,13 +84,11 @@ static void compared(struct pl_completion *completion)
 static enum pl_status start(struct pl_service *service, const char *name, int set, uint64_t checksum, const char *cure,
                             struct pl_error *reterr)
 {
-    struct comparison *comparison = pl_memory_new(1, sizeof(*comparison), reterr);
+    struct comparison *comparison;
     struct pl_named_op op = {.name = name, .kind = PL_ALLGATHER, .dtype = PL_INT64, .dims = 1, .shape = {1}};
     enum pl_status status;
 
-    if (!comparison) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&comparison, 1, sizeof(*comparison), reterr));
     comparison->completion.call = compared;
     comparison->completion.results = &comparison->result;
     comparison->set = set;

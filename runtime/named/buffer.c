@@ -83,10 +83,7 @@ enum pl_status pl_named_buffer_take(struct pl_device *device, struct pl_named_bu
         }
     }
     if (!best) {
-        best = pl_memory_new(1, sizeof(*best), reterr);
-        if (!best) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&best, 1, sizeof(*best), reterr));
         best->device = device;
         best->bytes = pl_named_buffer_round_up(bytes);
         status = pl_device_alloc(device, best->bytes, &best->memory, reterr);
@@ -108,11 +105,9 @@ enum pl_status pl_named_buffers_divide(struct pl_device *device, const struct pl
 {
     pl_named_buffers_done(device, buffers);
     for (unsigned i = 0; i < count && span->data; i++) {
-        struct pl_named_buffer *part = pl_memory_new(1, sizeof(*part), reterr);
+        struct pl_named_buffer *part;
 
-        if (!part) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&part, 1, sizeof(*part), reterr));
         part->device = device;
         part->bytes = span->bytes / count;
         part->memory = (char *)span->data + i * part->bytes;
@@ -156,10 +151,7 @@ enum pl_status pl_named_buffer_fill(struct pl_device *device, struct pl_named_bu
     if (op == PL_SUM || op == PL_AVERAGE || op == PL_ADASUM) {
         return pl_device_fill(device, buffer->memory, 0, bytes, stream, reterr);
     }
-    neutral = pl_memory_new(filled, 1, reterr);
-    if (!neutral) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&neutral, filled, 1, reterr));
     pl_named_fill_neutral(neutral, filled / pl_dtype_bytes(dtype), dtype, op);
     /* A copy from ordinary memory waits for the earlier work of its stream. This stream has no earlier work. */
     PL_TRY(pl_device_stream_new(device, &idle, reterr));

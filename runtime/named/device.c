@@ -154,12 +154,10 @@ static enum pl_status follow(struct pl_named_device *device, const struct pl_nam
 static enum pl_status list_tensors(const struct pl_named_batch *batch, bool writes, struct pl_device_pieces *pieces,
                                    void *stream, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_device_piece *list = pl_memory_new(batch->count, sizeof(*list), reterr);
+    PL_AUTO_FREE struct pl_device_piece *list = NULL;
     uint64_t at = 0;
 
-    if (!list) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&list, batch->count, sizeof(*list), reterr));
     for (size_t i = 0; i < batch->count; i++) {
         const struct pl_named_local *local = batch->items[i].local;
 

@@ -76,11 +76,9 @@ static void *make(void *maker_at)
 
 static enum pl_status begin(struct pl_named *named, uint64_t arena_bytes, struct pl_error *reterr)
 {
-    struct pl_named_maker *maker = pl_memory_new(1, sizeof(*maker), reterr);
+    struct pl_named_maker *maker;
 
-    if (!maker) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&maker, 1, sizeof(*maker), reterr));
     maker->parent = named->world;
     maker->device = named->device.device;
     maker->meet_ns = named->options.concurrent ? MEET_NS : -1;

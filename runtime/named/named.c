@@ -20,12 +20,10 @@ enum { DEFAULT_START_BYTES = 1 << 20 };
 enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
                             struct pl_error *reterr)
 {
-    struct pl_named *named = pl_memory_new(1, sizeof(*named), reterr);
+    struct pl_named *named;
     size_t ranks = (size_t)pl_world_size(world);
 
-    if (!named) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&named, 1, sizeof(*named), reterr));
     named->world = world;
     named->sibling = named;
     named->rank = pl_world_rank(world);
@@ -239,10 +237,7 @@ static enum pl_status take_row_counts(const struct pl_named *named, const struct
     if (count == 0) {
         return PL_OK;
     }
-    local->row_counts = pl_memory_new(count, sizeof(uint64_t), reterr);
-    if (!local->row_counts) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&local->row_counts, count, sizeof(uint64_t), reterr));
     for (size_t i = 0; i < count; i++) {
         local->row_counts[i] = op->kind == PL_ALLGATHER ? op->shape[0]
                                : op->splits             ? op->splits[i]
@@ -301,14 +296,12 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
                              size_t count, bool grouped, struct pl_device_event **ready_at, pl_named_handle *ret_handle,
                              struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_named_local **locals = pl_memory_new(count, sizeof(struct pl_named_local *), reterr);
+    PL_AUTO_FREE struct pl_named_local **locals = NULL;
     char member[PL_NAMED_MAX_NAME_BYTES + 64];
     enum pl_status status = PL_OK;
     size_t slot, made;
 
-    if (!locals) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&locals, count, sizeof(struct pl_named_local *), reterr));
     PL_TRY(pl_named_refuse_ended(named, reterr));
     PL_TRY(pl_named_queue_open(named, count, &slot, reterr));
     for (made = 0; made < count && status == PL_OK; made++) {

@@ -53,13 +53,11 @@ void pl_process_sets_free(struct pl_process_sets *sets)
 enum pl_status pl_process_sets_new(struct pl_world *world, const struct pl_named_options *options,
                                    struct pl_process_sets **ret_sets, struct pl_error *reterr)
 {
-    struct pl_process_sets *sets = pl_memory_new(1, sizeof(*sets), reterr);
+    struct pl_process_sets *sets;
     int size = pl_world_size(world);
     struct pl_process_set *all;
 
-    if (!sets) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&sets, 1, sizeof(*sets), reterr));
     sets->world = world;
     if (options) {
         sets->options = *options;
@@ -147,10 +145,7 @@ static enum pl_status make_room(struct pl_process_sets *sets, size_t number, str
                                 const int *ranks, struct pl_error *reterr)
 {
     PL_TRY(pl_memory_grow(&sets->sets, &sets->capacity, number + 1, sizeof(struct pl_process_set), reterr));
-    set->ranks = pl_memory_new((size_t)set->count, sizeof(int), reterr);
-    if (!set->ranks) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&set->ranks, (size_t)set->count, sizeof(int), reterr));
     memcpy(set->ranks, ranks, (size_t)set->count * sizeof(int));
     return PL_OK;
 }

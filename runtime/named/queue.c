@@ -52,10 +52,7 @@ enum pl_status pl_named_queue_open(struct pl_named *named, size_t members, size_
         named->slot_count++;
     }
     slot = &named->slots[index];
-    slot->results = pl_memory_new(members, sizeof(struct pl_named_result), reterr);
-    if (!slot->results) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&slot->results, members, sizeof(struct pl_named_result), reterr));
     slot->used = true;
     slot->generation++;
     slot->members = members;
@@ -108,13 +105,6 @@ void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *ow
         slot->next_ended = named->first_ended;
         named->first_ended = index + 1;
     }
-}
-
-size_t pl_named_members(const struct pl_named *named, pl_named_handle handle)
-{
-    size_t index = 0;
-
-    return pl_named_queue_find(named, handle, &index, NULL) == PL_OK ? named->slots[index].members : 0;
 }
 
 const char *pl_named_name_under_way(const struct pl_named *named)

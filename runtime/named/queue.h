@@ -17,8 +17,8 @@ enum pl_status pl_named_check(const struct pl_named *named, const struct pl_name
 
 /**
  * Records an event in the stream of those of `ops` that are in device memory, which share it: what an operation reads
- * and writes is used after that event, whenever ranks agree on it. `*ret_event` is NULL if there are none, or no device.
- * Any thread may call it.
+ * and writes is used after that event, whenever ranks agree on it. `*ret_event` is NULL if there are none, or no
+ * device. Any thread may call it.
  *
  * Errors   PL_INVALID: they have different streams. Those of device.h.
  */
@@ -58,9 +58,6 @@ enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle
  * everything is given to the device. The caller empties these lists.
  */
 void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner, pl_named_lose *lose);
-
-/** Returns how many operations were submitted with `handle`, or 0 if pl_named_wait() would not accept it. */
-size_t pl_named_members(const struct pl_named *named, pl_named_handle handle);
 
 /**
  * Returns the name of an operation of this rank that is in flight. NULL if there is none, or if the world has failed,

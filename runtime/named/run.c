@@ -17,11 +17,9 @@ enum { FUSED_BYTES = 64 << 20 }; /* bytes of the largest fusion of tensors in de
 static enum pl_status make_scratch(struct pl_named_item *item, uint64_t elems, enum pl_dtype dtype,
                                    const enum pl_op *op, struct pl_error *reterr)
 {
-    PL_AUTO_FREE void *memory = pl_memory_new(elems, pl_dtype_bytes(dtype), reterr);
+    PL_AUTO_FREE void *memory = NULL;
 
-    if (!memory) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&memory, elems, pl_dtype_bytes(dtype), reterr));
     if (op) {
         pl_named_fill_neutral(memory, elems, dtype, *op);
     }
@@ -55,16 +53,10 @@ static enum pl_status make_result(struct pl_named *named, struct pl_named_item *
     }
     item->result.rows = rows;
     if (!on_device) {
-        item->result.data = pl_memory_new(item->result.bytes, 1, reterr);
-        if (!item->result.data) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&item->result.data, item->result.bytes, 1, reterr));
     }
     if (rows_of_rank) {
-        item->result.rows_of_rank = pl_memory_new((size_t)named->ranks, sizeof(uint64_t), reterr);
-        if (!item->result.rows_of_rank) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&item->result.rows_of_rank, (size_t)named->ranks, sizeof(uint64_t), reterr));
         memcpy(item->result.rows_of_rank, rows_of_rank, (size_t)named->ranks * sizeof(uint64_t));
     }
     return PL_OK;
@@ -289,10 +281,7 @@ enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reter
     if (count == 0) {
         return PL_OK;
     }
-    sorted = pl_memory_new(2 * count, sizeof(struct pl_named_entry *), reterr);
-    if (!sorted) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&sorted, 2 * count, sizeof(struct pl_named_entry *), reterr));
     table->ready_count = 0;
     for (size_t i = 0; i < count; i++) {
         struct pl_named_entry *entry = table->ready[i];

@@ -116,13 +116,11 @@ static void *drive(void *service_at)
 enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_options *options,
                               struct pl_service **ret_service, struct pl_error *reterr)
 {
-    struct pl_service *service = pl_memory_new(1, sizeof(*service), reterr);
+    struct pl_service *service;
     struct pl_named_options concurrent = {0};
     enum pl_status status;
 
-    if (!service) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&service, 1, sizeof(*service), reterr));
     if (options) {
         concurrent = *options;
     }
@@ -316,10 +314,7 @@ static enum pl_status copy_ops(struct pl_service_item *item, const char *name, c
     if (splits == 0) {
         return PL_OK;
     }
-    item->splits = pl_memory_new(splits * ranks, sizeof(uint64_t), reterr);
-    if (!item->splits) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&item->splits, splits * ranks, sizeof(uint64_t), reterr));
     for (size_t i = 0; i < item->count; i++) {
         if (ops[i].kind == PL_ALLTOALL && ops[i].splits) {
             uint64_t *copy = item->splits + --splits * ranks;
@@ -431,22 +426,19 @@ enum pl_status pl_service_submit_group(struct pl_service *service, int set, cons
     return mark_and_admit(service, set, base, ops, count, true, completion, reterr);
 }
 
-enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
-                                      struct pl_error *reterr)
+/* Queues an item that is no operation, unless one of its kind is under way already. Takes ownership of it. */
+static enum pl_status submit_other(struct pl_service *service, struct pl_service_item *item, bool *under_way,
+                                   const char *cause, struct pl_error *reterr)
 {
-    struct pl_service_item *item = item_new(SERVICE_JOIN, 0, completion, reterr);
     enum pl_status status;
 
-    if (!item) {
-        return PL_MEMORY;
-    }
     pthread_mutex_lock(&service->lock);
     status = refuse_left(service, reterr);
-    if (status == PL_OK && service->synced.joining) {
-        status = pl_error_set(reterr, PL_INVALID, "this rank has joined, and not all ranks have");
+    if (status == PL_OK && *under_way) {
+        status = pl_error_set(reterr, PL_INVALID, "%s", cause);
     }
     if (status == PL_OK) {
-        service->synced.joining = true;
+        *under_way = true;
         push(service, item, 0);
     }
     pthread_mutex_unlock(&service->lock);
@@ -454,6 +446,16 @@ enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_comp
         pl_service_item_free(item);
     }
     return status;
+}
+
+enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
+                                      struct pl_error *reterr)
+{
+    struct pl_service_item *item = item_new(SERVICE_JOIN, 0, completion, reterr);
+
+    return item ? submit_other(service, item, &service->synced.joining, "this rank has joined, and not all ranks have",
+                               reterr)
+                : PL_MEMORY;
 }
 
 bool pl_service_poll(struct pl_service *service, const struct pl_completion *completion)
@@ -572,7 +574,6 @@ static enum pl_status change_sets(struct pl_service *service, enum pl_service_ki
 {
     struct pl_completion completion = {0};
     struct pl_service_item *item = item_new(kind, 0, &completion, reterr);
-    enum pl_status status;
 
     if (!item) {
         return PL_MEMORY;
@@ -580,20 +581,8 @@ static enum pl_status change_sets(struct pl_service *service, enum pl_service_ki
     item->ranks = ranks;
     item->rank_count = count;
     item->set = set;
-    pthread_mutex_lock(&service->lock);
-    status = refuse_left(service, reterr);
-    if (status == PL_OK && service->synced.changing_sets) {
-        status = pl_error_set(reterr, PL_INVALID, "another thread of this rank is changing the process sets");
-    }
-    if (status == PL_OK) {
-        service->synced.changing_sets = true;
-        push(service, item, 0);
-    }
-    pthread_mutex_unlock(&service->lock);
-    if (status != PL_OK) {
-        pl_service_item_free(item);
-        return status;
-    }
+    PL_TRY(submit_other(service, item, &service->synced.changing_sets,
+                        "another thread of this rank is changing the process sets", reterr));
     return pl_service_wait(service, &completion, reterr);
 }
 

@@ -222,10 +222,7 @@ enum pl_status pl_named_table_announce(struct pl_named_table *table, struct pl_n
         size_t rank_counts = pl_named_definition_row_counts(definition, table->ranks);
 
         if (!entry->rows) {
-            entry->rows = pl_memory_new(ranks * rank_counts, sizeof(uint64_t), reterr);
-            if (!entry->rows) {
-                return PL_MEMORY;
-            }
+            PL_TRY(pl_memory_alloc(&entry->rows, ranks * rank_counts, sizeof(uint64_t), reterr));
         }
         memcpy(entry->rows + (size_t)rank * rank_counts, row_counts, rank_counts * sizeof(uint64_t));
     }

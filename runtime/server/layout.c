@@ -19,6 +19,15 @@ enum { VERSION = 2 };
 static const char *const kind_names[] = {
     [PL_SGD] = "sgd", [PL_ADAM] = "adam", [PL_ADAMW] = "adamw", [PL_ADAGRAD] = "adagrad"};
 
+/* "table 'users' [64] initial=zeros ..." */
+static void print_table(const struct pl_table *table, struct pl_text *text)
+{
+    pl_text_printf(
+        text, "table '%s' [%llu columns] initial=%s bound=%g seed=%llu optimizer=%s rate=%g epsilon=%g", table->name,
+        (unsigned long long)table->columns, table->initial == PL_SERVER_UNIFORM ? "uniform" : "zeros", table->bound,
+        (unsigned long long)table->seed, table->kind == PL_ADAGRAD ? "adagrad" : "sgd", table->rate, table->epsilon);
+}
+
 static void write_lines(const struct pl_plan *plan, const struct pl_server_layout_head *head,
                         const struct pl_table *tables, struct pl_text *text)
 {
@@ -32,7 +41,7 @@ static void write_lines(const struct pl_plan *plan, const struct pl_server_layou
         pl_text_append_char(text, '\n');
     }
     for (uint64_t i = 0; i < head->tables; i++) {
-        pl_table_print(&tables[i], text);
+        print_table(&tables[i], text);
         pl_text_append_char(text, '\n');
     }
 }
@@ -294,14 +303,6 @@ enum pl_status pl_table_check(const struct pl_table *table, struct pl_error *ret
         }
     }
     return PL_OK;
-}
-
-void pl_table_print(const struct pl_table *table, struct pl_text *text)
-{
-    pl_text_printf(
-        text, "table '%s' [%llu columns] initial=%s bound=%g seed=%llu optimizer=%s rate=%g epsilon=%g", table->name,
-        (unsigned long long)table->columns, table->initial == PL_SERVER_UNIFORM ? "uniform" : "zeros", table->bound,
-        (unsigned long long)table->seed, table->kind == PL_ADAGRAD ? "adagrad" : "sgd", table->rate, table->epsilon);
 }
 
 struct pl_optimizer_options pl_table_optimizer(const struct pl_table *table)

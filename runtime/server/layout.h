@@ -91,9 +91,6 @@ enum pl_status pl_table_make(const struct pl_server_table *options, struct pl_ta
 /** Checks a table that another process wrote. Errors: as pl_table_make(). */
 enum pl_status pl_table_check(const struct pl_table *table, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** "table 'users' [64] initial=zeros ..." */
-void pl_table_print(const struct pl_table *table, struct pl_text *text);
-
 struct pl_optimizer_options pl_table_optimizer(const struct pl_table *table);
 
 /** Returns the number of floats per row beside its values. */

@@ -37,17 +37,12 @@ static enum pl_status open_rounds(struct pl_server_state *server, struct pl_erro
 {
     const uint64_t pieces = server->layout.head->pieces;
 
-    server->rounds = pl_memory_new(pieces, sizeof(*server->rounds), reterr);
-    server->sum = pl_memory_new_aligned(server->layout.longest_elems, sizeof(float), 64, reterr);
-    server->store = pl_memory_new((size_t)server->total, sizeof(*server->store), reterr);
-    if (!server->rounds || !server->sum || !server->store) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&server->rounds, pieces, sizeof(*server->rounds), reterr));
+    PL_TRY(pl_memory_alloc_aligned(&server->sum, server->layout.longest_elems, sizeof(float), 64, reterr));
+    PL_TRY(pl_memory_alloc(&server->store, (size_t)server->total, sizeof(*server->store), reterr));
     for (uint64_t p = (uint64_t)server->host; p < pieces; p += (uint64_t)server->hosts) {
-        server->rounds[p].given = pl_memory_new((size_t)server->total, sizeof(*server->rounds[p].given), reterr);
-        if (!server->rounds[p].given) {
-            return PL_MEMORY;
-        }
+        PL_TRY(
+            pl_memory_alloc(&server->rounds[p].given, (size_t)server->total, sizeof(*server->rounds[p].given), reterr));
     }
     for (int w = 0; w < server->total; w++) {
         if (w / server->options->workers != server->host) {
@@ -63,36 +58,24 @@ enum pl_status pl_server_pieces_open(struct pl_server_state *server, struct pl_e
 
     server->optimizer = pl_server_layout_optimizer(&server->layout);
     PL_TRY(pl_optimizer_rule_check(&server->optimizer, reterr));
-    server->is_known = pl_memory_new(head->pieces, sizeof(*server->is_known), reterr);
-    server->updates = pl_memory_new(head->pieces, sizeof(*server->updates), reterr);
-    server->stage = pl_memory_new((size_t)server->hosts, sizeof(*server->stage), reterr);
-    if (!server->is_known || !server->updates || !server->stage) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&server->is_known, head->pieces, sizeof(*server->is_known), reterr));
+    PL_TRY(pl_memory_alloc(&server->updates, head->pieces, sizeof(*server->updates), reterr));
+    PL_TRY(pl_memory_alloc(&server->stage, (size_t)server->hosts, sizeof(*server->stage), reterr));
     for (int w = 0; w < server->options->workers; w++) {
-        server->locals[w].is_pushing = pl_memory_new(head->pieces, sizeof(bool), reterr);
-        if (!server->locals[w].is_pushing) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&server->locals[w].is_pushing, head->pieces, sizeof(bool), reterr));
     }
     server->slots = pl_optimizer_rule_slots(&server->optimizer);
     for (int h = 0; h < server->hosts; h++) {
         if (h != server->host) {
-            server->stage[h] = pl_memory_new_aligned((1 + server->slots) * server->layout.longest_elems + 1,
-                                                     sizeof(float), 64, reterr);
-            if (!server->stage[h]) {
-                return PL_MEMORY;
-            }
+            PL_TRY(pl_memory_alloc_aligned(&server->stage[h], (1 + server->slots) * server->layout.longest_elems + 1,
+                                           sizeof(float), 64, reterr));
         }
     }
     for (unsigned s = 0; s < server->slots; s++) {
         PL_TRY(map_zeroes(head->elems, &server->slot[s], reterr));
     }
     if (head->wire && server->hosts > 1) {
-        server->unpacked = pl_memory_new_aligned(server->layout.longest_elems, sizeof(float), 64, reterr);
-        if (!server->unpacked) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc_aligned(&server->unpacked, server->layout.longest_elems, sizeof(float), 64, reterr));
         for (int w = 0; w < server->options->workers; w++) {
             PL_TRY(map_zeroes(head->elems, &server->locals[w].residual, reterr));
         }
@@ -209,10 +192,7 @@ enum pl_status pl_server_pieces_push(struct pl_server_state *server, struct pl_s
     local->is_pushing[push->piece] = true;
     if (is_packed) {
         push->data_bytes = pl_compress_bytes(wire, range->count_elems);
-        packed = pl_memory_new_aligned(push->data_bytes, 1, 64, reterr);
-        if (!packed) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc_aligned(&packed, push->data_bytes, 1, 64, reterr));
         pl_compress_pack(pl_kernel_best(), wire, packed, data, local->residual + range->first_elem, PL_COMPRESS_ADD,
                          range->count_elems);
     }
@@ -243,11 +223,9 @@ enum pl_status pl_server_pieces_send(struct pl_server_state *server, int host, u
                                       .data_bytes = range->count_elems * sizeof(float),
                                       .stops = pl_server_view_header(&server->view)->stops};
     /* the values may change while they are sent */
-    float *copy = pl_memory_new_aligned(range->count_elems, sizeof(float), 64, reterr);
+    float *copy;
 
-    if (!copy) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc_aligned(&copy, range->count_elems, sizeof(float), 64, reterr));
     memcpy(copy, pl_server_view_values(&server->view) + range->first_elem, packet.data_bytes);
     server->counts.value_bytes += packet.data_bytes;
     return pl_server_remote_send(server->remote, host, &packet, copy, true, reterr);

@@ -70,12 +70,10 @@ static enum pl_status post_part(struct pl_server_remote *remote, int server, str
 enum pl_status pl_server_remote_new(struct pl_bootstrap *bootstrap, const struct pl_server_receiver *receiver,
                                     struct pl_server_remote **ret_remote, struct pl_error *reterr)
 {
-    struct pl_server_remote *remote = pl_memory_new(1, sizeof(*remote), reterr);
+    struct pl_server_remote *remote;
     enum pl_status status = PL_OK;
 
-    if (!remote) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&remote, 1, sizeof(*remote), reterr));
     remote->transport = bootstrap->transport;
     remote->receiver = *receiver;
     remote->rank = bootstrap->rank;

@@ -174,12 +174,10 @@ enum pl_status pl_row_file_write(const char *directory, const struct pl_table *t
                                     .rows = pl_row_store_rows(store),
                                     .moment = moment};
     uint64_t crc32c = 0, chunks = pl_row_store_chunks(store);
-    PL_AUTO_FREE struct iovec *pieces = pl_memory_new(chunks + 2, sizeof(*pieces), reterr);
+    PL_AUTO_FREE struct iovec *pieces = NULL;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    if (!pieces) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&pieces, chunks + 2, sizeof(*pieces), reterr));
     PL_TRY(print_path(&path, directory, table->name, &(struct part){part, parts, moment}, reterr));
     PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
     memcpy(head.magic, magic, sizeof(magic));

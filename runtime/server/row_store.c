@@ -45,10 +45,7 @@ enum pl_status pl_row_store_new(const struct pl_table *table, struct pl_row_stor
     struct pl_row_store *store;
 
     PL_TRY(pl_optimizer_rule_check(&optimizer, reterr));
-    store = pl_memory_new(1, sizeof(*store), reterr);
-    if (!store) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&store, 1, sizeof(*store), reterr));
     store->table = *table;
     store->step = pl_optimizer_rule_step(&optimizer, 1, table->rate, 1.0);
     store->record_bytes = sizeof(int64_t) + (table->columns + pl_table_state_columns(table)) * sizeof(float);

@@ -49,29 +49,20 @@ enum pl_status pl_server_rows_open(struct pl_server_state *server, struct pl_err
     if (!rows) {
         return PL_MEMORY;
     }
-    rows->stores = pl_memory_new(layout->head->tables, sizeof(*rows->stores), reterr);
-    rows->requests = pl_memory_new((size_t)server->options->workers, sizeof(*rows->requests), reterr);
-    rows->stage = pl_memory_new((size_t)server->hosts, sizeof(*rows->stage), reterr);
-    if (!rows->stores || !rows->requests || !rows->stage) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&rows->stores, layout->head->tables, sizeof(*rows->stores), reterr));
+    PL_TRY(pl_memory_alloc(&rows->requests, (size_t)server->options->workers, sizeof(*rows->requests), reterr));
+    PL_TRY(pl_memory_alloc(&rows->stage, (size_t)server->hosts, sizeof(*rows->stage), reterr));
     for (uint64_t t = 0; t < layout->head->tables; t++) {
         PL_TRY(pl_row_store_new(&layout->tables[t], &rows->stores[t], reterr));
     }
     for (int w = 0; w < server->options->workers; w++) {
         struct request *request = &rows->requests[w];
 
-        request->is_waiting = pl_memory_new((size_t)server->hosts, sizeof(bool), reterr);
-        request->first = pl_memory_new((size_t)server->hosts + 1, sizeof(*request->first), reterr);
-        if (!request->is_waiting || !request->first) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&request->is_waiting, (size_t)server->hosts, sizeof(bool), reterr));
+        PL_TRY(pl_memory_alloc(&request->first, (size_t)server->hosts + 1, sizeof(*request->first), reterr));
         if (server->hosts > 1) {
-            request->at = pl_memory_new(MOST_ROWS, sizeof(*request->at), reterr);
-            request->owner = pl_memory_new(MOST_ROWS, sizeof(*request->owner), reterr);
-            if (!request->at || !request->owner) {
-                return PL_MEMORY;
-            }
+            PL_TRY(pl_memory_alloc(&request->at, MOST_ROWS, sizeof(*request->at), reterr));
+            PL_TRY(pl_memory_alloc(&request->owner, MOST_ROWS, sizeof(*request->owner), reterr));
         }
     }
     for (int h = 0; h < server->hosts; h++) {
@@ -181,10 +172,7 @@ static enum pl_status ask_other(struct pl_server_state *server, int host, int wo
         if (request->what == PL_SERVER_ROWS_PUSH) {
             packet.data_bytes += packet.steps * columns * sizeof(float);
         }
-        data = pl_memory_new(packet.data_bytes, 1, reterr);
-        if (!data) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&data, packet.data_bytes, 1, reterr));
         for (uint64_t i = 0; i < packet.steps; i++) {
             memcpy(data + i * sizeof(*ids), &ids[at[i]], sizeof(*ids));
         }
@@ -353,10 +341,7 @@ enum pl_status pl_server_rows_serve(struct pl_server_state *server, int host, co
 
     if (packet->rows.what == PL_SERVER_ROWS_PULL) {
         done.data_bytes = count * row_bytes(server, packet->piece);
-        values = pl_memory_new(done.data_bytes, 1, reterr);
-        if (!values) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&values, done.data_bytes, 1, reterr));
     } else if (packet->rows.what == PL_SERVER_ROWS_PUSH) {
         values = (float *)(void *)(server->rows->stage[host] + count * sizeof(*ids));
     }

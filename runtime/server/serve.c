@@ -429,11 +429,8 @@ static enum pl_status open_server(struct pl_server_state *server, struct pl_erro
                             "ps_min_workers is %d, and the job has %d workers: expected at most the number of workers",
                             options->min_workers, server->total);
     }
-    server->workers = pl_memory_new((size_t)server->total, sizeof(*server->workers), reterr);
-    server->locals = pl_memory_new((size_t)options->workers, sizeof(*server->locals), reterr);
-    if (!server->workers || !server->locals) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&server->workers, (size_t)server->total, sizeof(*server->workers), reterr));
+    PL_TRY(pl_memory_alloc(&server->locals, (size_t)options->workers, sizeof(*server->locals), reterr));
     for (int w = 0; w < options->workers; w++) {
         server->locals[w].fd = -1;
         server->locals[w].event_fd = -1;

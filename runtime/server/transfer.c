@@ -95,10 +95,7 @@ static enum pl_status begin_piece(struct pl_server_state *server, int local, str
         transfer->waiting++;
         return pl_server_remote_send(server->remote, owner, &packet, NULL, false, reterr);
     }
-    data = pl_memory_new_aligned(bytes, 1, 64, reterr);
-    if (!data) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc_aligned(&data, bytes, 1, 64, reterr));
     if (!assigns) {
         pl_server_pieces_read_state(server, piece, data);
         packet.steps = server->updates[piece];
@@ -151,10 +148,7 @@ static enum pl_status answer_ask(struct pl_server_state *server, int host, const
     float *data;
 
     packet.data_bytes = server->layout.pieces[ask->piece].count_elems * (1 + server->slots) * sizeof(float);
-    data = pl_memory_new_aligned(packet.data_bytes, 1, 64, reterr);
-    if (!data) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc_aligned(&data, packet.data_bytes, 1, 64, reterr));
     pl_server_pieces_read_state(server, ask->piece, data);
     return pl_server_remote_send(server->remote, host, &packet, data, true, reterr);
 }

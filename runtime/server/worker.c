@@ -25,6 +25,9 @@ bool pl_server_is_there(void)
     return pl_environment_own(PL_SERVER_SOCKET_VARIABLE);
 }
 
+/* The conditions that a worker waits for. */
+enum awaited { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
+
 static enum pl_status allocate_gradients(void *context, float **ret_gradients, struct pl_error *reterr);
 static enum pl_status start_bucket(void *context, size_t bucket, struct pl_error *reterr);
 
@@ -54,10 +57,7 @@ enum pl_status pl_server_new(struct pl_world *world, const struct pl_server_opti
     enum pl_status status;
 
     PL_TRY(check_options(world, options, reterr));
-    server = pl_memory_new(1, sizeof(*server), reterr);
-    if (!server) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&server, 1, sizeof(*server), reterr));
     server->world = world;
     server->trace = options->trace;
     server->fd = server->server_event_fd = server->event_fd = -1;
@@ -166,7 +166,8 @@ enum pl_status pl_worker_check_there(const struct pl_server *server, struct pl_e
     return server->has_left ? pl_error_set(reterr, PL_INVALID, "this worker has left its parameter servers") : PL_OK;
 }
 
-enum pl_status pl_worker_check_started(const struct pl_server *server, struct pl_error *reterr)
+/* Errors: also PL_INVALID before pl_server_start(). */
+static enum pl_status check_started(const struct pl_server *server, struct pl_error *reterr)
 {
     PL_TRY(pl_worker_check_there(server, reterr));
     return server->has_started ? PL_OK : pl_error_set(reterr, PL_INVALID, "pl_server_start() comes first");
@@ -197,14 +198,14 @@ static enum pl_status start_bucket(void *context, size_t bucket, struct pl_error
 {
     struct pl_server *server = context;
 
-    PL_TRY(pl_worker_check_started(server, reterr));
+    PL_TRY(check_started(server, reterr));
     if (server->is_pushed) {
         return pl_error_set(reterr, PL_INVALID, "pl_plan_ready() of the next step: pl_server_wait() comes first");
     }
     return push_piece(server, bucket, PL_SERVER_PUSH_GRADIENT, reterr);
 }
 
-static bool is_fulfilled(const struct pl_server *server, enum pl_worker_awaited what)
+static bool is_fulfilled(const struct pl_server *server, enum awaited what)
 {
     const struct pl_server_header *header = pl_server_view_header(&server->view);
     struct pl_server_slot *slot = server->slot;
@@ -226,7 +227,7 @@ static bool is_fulfilled(const struct pl_server *server, enum pl_worker_awaited 
 }
 
 /* Fails with what has not arrived; `limit` is "within timeout_s" or "so far". */
-static enum pl_status say_late(const struct pl_server *server, enum pl_worker_awaited what, const char *limit,
+static enum pl_status say_late(const struct pl_server *server, enum awaited what, const char *limit,
                                struct pl_error *reterr)
 {
     uint64_t pieces = server->view.shape.pieces;
@@ -254,7 +255,7 @@ static enum pl_status say_late(const struct pl_server *server, enum pl_worker_aw
                         (uint64_t)pl_server_view_header(&server->view)->slowest_steps, server->staleness, limit);
 }
 
-enum pl_status pl_worker_await(struct pl_server *server, enum pl_worker_awaited what, struct pl_error *reterr)
+static enum pl_status await(struct pl_server *server, enum awaited what, struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_world_deadline_ns(server->world), stall_ns = pl_worker_stall_ns(server);
     struct pl_error late = PL_ERROR_NONE;
@@ -310,7 +311,7 @@ static enum pl_status pull_newer(struct pl_server *server, struct pl_error *rete
 
 enum pl_status pl_server_push(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(pl_worker_check_started(server, reterr));
+    PL_TRY(check_started(server, reterr));
     PL_TRY(pl_plan_wait(server->plan, reterr)); /* starts the pieces that were not ready; nothing else is waited for */
     server->is_pushed = true;
     return PL_OK;
@@ -320,16 +321,16 @@ enum pl_status pl_server_wait(struct pl_server *server, struct pl_error *reterr)
 {
     int64_t began_ns = pl_clock_now_ns(), ended_ns;
 
-    PL_TRY(pl_worker_check_started(server, reterr));
+    PL_TRY(check_started(server, reterr));
     if (!server->is_pushed) {
         return pl_error_set(reterr, PL_INVALID, "pl_server_push() comes first");
     }
-    PL_TRY(pl_worker_await(server, ALL_APPLIED, reterr));
+    PL_TRY(await(server, ALL_APPLIED, reterr));
     server->is_pushed = false;
     server->is_stopping = atomic_load_explicit(&pl_server_view_header(&server->view)->stops, memory_order_acquire) != 0;
     server->counts.steps++;
     if (server->staleness > 0) {
-        PL_TRY(pl_worker_await(server, NOT_AHEAD, reterr));
+        PL_TRY(await(server, NOT_AHEAD, reterr));
     }
     ended_ns = pl_clock_now_ns();
     server->counts.waited_ns += ended_ns - began_ns;
@@ -344,7 +345,8 @@ enum pl_status pl_server_step(struct pl_server *server, struct pl_error *reterr)
     return pl_server_wait(server, reterr);
 }
 
-enum pl_status pl_worker_check_between(const struct pl_server *server, const char *call, struct pl_error *reterr)
+/* Errors: PL_INVALID in the middle of a step, naming the `call` that comes too early. */
+static enum pl_status check_between(const struct pl_server *server, const char *call, struct pl_error *reterr)
 {
     if (server->is_pushed || server->plan->started > 0) {
         return pl_error_set(reterr, PL_INVALID, "%s in the middle of a step: pl_server_step() comes first", call);
@@ -357,12 +359,12 @@ enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reter
     size_t pieces = pl_plan_bucket_count(server->plan);
 
     PL_TRY(pl_worker_check_there(server, reterr));
-    PL_TRY(pl_worker_check_between(server, "pl_server_assign()", reterr));
+    PL_TRY(check_between(server, "pl_server_assign()", reterr));
     memcpy(pl_plan_gradients(server->plan), pl_plan_values(server->plan), pl_plan_elems(server->plan) * sizeof(float));
     for (size_t p = 0; p < pieces; p++) {
         PL_TRY(push_piece(server, p, PL_SERVER_PUSH_VALUES, reterr));
     }
-    PL_TRY(pl_worker_await(server, ALL_APPLIED, reterr));
+    PL_TRY(await(server, ALL_APPLIED, reterr));
     memset(pl_plan_gradients(server->plan), 0, pl_plan_elems(server->plan) * sizeof(float));
     return pull_newer(server, reterr);
 }
@@ -371,10 +373,10 @@ enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr)
 {
     int64_t began_ns = pl_clock_now_ns();
 
-    PL_TRY(pl_worker_check_started(server, reterr));
+    PL_TRY(check_started(server, reterr));
     atomic_fetch_add_explicit(&server->slot->fetches, 1, memory_order_release);
     PL_TRY(wake_server(server, reterr));
-    PL_TRY(pl_worker_await(server, ALL_FETCHED, reterr));
+    PL_TRY(await(server, ALL_FETCHED, reterr));
     pl_trace_add(server->trace, "server pull", began_ns, pl_clock_now_ns());
     return pull_newer(server, reterr);
 }
@@ -385,7 +387,7 @@ enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr
     if (server->worker == 0 && !is_fulfilled(server, ALL_KNOWN)) {
         PL_TRY(pl_server_assign(server, reterr));
     }
-    PL_TRY(pl_worker_await(server, ALL_KNOWN, reterr));
+    PL_TRY(await(server, ALL_KNOWN, reterr));
     server->has_started = true;
     return pl_server_pull(server, reterr); /* this worker may have old values of other hosts' pieces */
 }
@@ -424,7 +426,7 @@ enum pl_status pl_server_leave(struct pl_server *server, struct pl_error *reterr
         return PL_OK;
     }
     PL_TRY(pl_worker_check_there(server, reterr));
-    PL_TRY(pl_worker_await(server, ALL_APPLIED, reterr));
+    PL_TRY(await(server, ALL_APPLIED, reterr));
     server->has_left = true;
     status = pl_worker_send(server, &leave, NULL, 0, reterr);
     pl_file_close_at(&server->fd);
@@ -509,15 +511,15 @@ static enum pl_status move_state(struct pl_server *server, enum pl_server_state_
 
 enum pl_status pl_server_pull_state(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(pl_worker_check_started(server, reterr));
-    PL_TRY(pl_worker_check_between(server, "pl_server_pull_state()", reterr));
+    PL_TRY(check_started(server, reterr));
+    PL_TRY(check_between(server, "pl_server_pull_state()", reterr));
     return move_state(server, PL_SERVER_STATE_PULL, reterr);
 }
 
 enum pl_status pl_server_assign_state(struct pl_server *server, struct pl_error *reterr)
 {
     PL_TRY(pl_worker_check_there(server, reterr));
-    PL_TRY(pl_worker_check_between(server, "pl_server_assign_state()", reterr));
+    PL_TRY(check_between(server, "pl_server_assign_state()", reterr));
     return move_state(server, PL_SERVER_STATE_ASSIGN, reterr);
 }
 
@@ -535,7 +537,7 @@ enum pl_status pl_server_outlast(struct pl_server *server, struct pl_error *rete
 {
     struct pl_server_message message = {.kind = PL_SERVER_OUTLAST};
 
-    PL_TRY(pl_worker_check_started(server, reterr));
-    PL_TRY(pl_worker_check_between(server, "pl_server_outlast()", reterr));
+    PL_TRY(check_started(server, reterr));
+    PL_TRY(check_between(server, "pl_server_outlast()", reterr));
     return pl_worker_ask(server, &message, -1, PL_SERVER_ALONE, &message, reterr);
 }

@@ -39,21 +39,9 @@ struct pl_server {
     size_t table_capacity;
 };
 
-/* The conditions that a worker waits for. */
-enum pl_worker_awaited { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
-
 /* worker.c */
-/**
- * Errors: PL_INVALID before pl_server_join() and after pl_server_leave(); the second function also before
- * pl_server_start().
- */
+/** Errors: PL_INVALID before pl_server_join() and after pl_server_leave(). */
 enum pl_status pl_worker_check_there(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_worker_check_started(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
-/** Errors: PL_INVALID in the middle of a step, naming the `call` that comes too early. */
-enum pl_status pl_worker_check_between(const struct pl_server *server, const char *call,
-                                       struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_worker_await(struct pl_server *server, enum pl_worker_awaited what,
-                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /* worker_connect.c */
 /** Finds the server's socket, this worker's number and the staleness, from the options, else from the environment. */
@@ -71,9 +59,6 @@ enum pl_status pl_worker_send(struct pl_server *server, const struct pl_server_m
 /** Returns when a wait that begins now is to be logged (setting stall_s); the second function logs it, once. */
 int64_t pl_worker_stall_ns(const struct pl_server *server);
 void pl_worker_warn_stalled(const struct pl_server *server, const char *what, int64_t *stall_ns);
-/** Waits for a message of `kind`. */
-enum pl_status pl_worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
-                                 int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 /**
  * Sends `message`, with `sent_fd` unless that is -1, and waits for the answer of `kind` up to the setting timeout_s.
  * Errors: the server's error, PL_PEER, PL_TIMEOUT.

@@ -128,9 +128,9 @@ void pl_worker_warn_stalled(const struct pl_server *server, const char *what, in
            pl_knob_real(pl_world_knobs(server->world), PL_KNOB_STALL_S), what);
 }
 
-/* Wait for a message of `kind`. */
-enum pl_status pl_worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
-                                 int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr)
+/* Waits for a message of `kind`. */
+static enum pl_status receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
+                              int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *missing = kind == PL_SERVER_TOTAL   ? "not all workers have come to this sum"
                           : kind == PL_SERVER_ALONE ? "not all other workers have left"
@@ -155,7 +155,7 @@ enum pl_status pl_worker_ask(struct pl_server *server, const struct pl_server_me
                              uint32_t kind, struct pl_server_message *ret_answer, struct pl_error *reterr)
 {
     PL_TRY(pl_worker_send(server, message, &sent_fd, sent_fd >= 0, reterr));
-    return pl_worker_receive(server, kind, ret_answer, NULL, pl_world_deadline_ns(server->world), reterr);
+    return receive(server, kind, ret_answer, NULL, pl_world_deadline_ns(server->world), reterr);
 }
 
 static enum pl_status send_join(struct pl_server *server, const struct pl_server_layout *layout,
@@ -183,7 +183,7 @@ enum pl_status pl_worker_join(struct pl_server *server, const struct pl_server_l
 
     PL_TRY(connect_to(server, deadline_ns, reterr));
     PL_TRY(send_join(server, layout, reterr));
-    PL_TRY(pl_worker_receive(server, PL_SERVER_WELCOME, &welcome, fds, deadline_ns, reterr));
+    PL_TRY(receive(server, PL_SERVER_WELCOME, &welcome, fds, deadline_ns, reterr));
     memory_fd = fds[0];
     server->server_event_fd = fds[1];
     server->event_fd = fds[2];

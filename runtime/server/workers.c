@@ -69,10 +69,7 @@ static enum pl_status read_layout(int fd, uint64_t bytes, struct pl_server_layou
         return pl_error_set(reterr, PL_CORRUPT, "a worker's layout is not of the %" PRIu64 " bytes that it says",
                             bytes);
     }
-    data = pl_memory_new(bytes, 1, reterr);
-    if (!data) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&data, bytes, 1, reterr));
     if (!pl_server_copy_at(fd, false, data, bytes, 0)) {
         free(data);
         return pl_error_errno(reterr, "read a worker's layout");
@@ -345,10 +342,7 @@ enum pl_status pl_server_workers_add_sum(struct pl_server_state *server, int wor
         return pl_error_set(reterr, PL_CORRUPT, "worker %d gave its values for a sum twice", worker);
     }
     if (!of->sum) {
-        of->sum = pl_memory_new(PL_SERVER_MOST_VALUES, sizeof(*of->sum), reterr);
-        if (!of->sum) {
-            return PL_MEMORY;
-        }
+        PL_TRY(pl_memory_alloc(&of->sum, PL_SERVER_MOST_VALUES, sizeof(*of->sum), reterr));
     }
     of->has_summed = true;
     of->sum_count = part->count;

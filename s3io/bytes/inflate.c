@@ -263,12 +263,10 @@ static const struct pl_source_ops inflate_ops = {
 static enum pl_status make(const char *name, enum pl_compression compression, struct inflate_source **ret_inflate,
                            struct pl_error *reterr)
 {
-    struct inflate_source *inflate = pl_memory_new(1, sizeof(*inflate), reterr);
+    struct inflate_source *inflate;
     enum pl_status status = PL_OK;
 
-    if (!inflate) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&inflate, 1, sizeof(*inflate), reterr));
     inflate->compression = compression;
     if (compression == PL_COMPRESSION_GZIP || compression == PL_COMPRESSION_AUTO) {
         inflate->gzip = pl_memory_new(1, sizeof(*inflate->gzip), reterr);

@@ -106,11 +106,9 @@ static const struct pl_source_ops memory_ops = {.read = memory_read, .view = mem
 enum pl_status pl_source_open_memory(const char *name, const void *data, size_t bytes, struct pl_source **ret_source,
                                      struct pl_error *reterr)
 {
-    struct memory_source *memory = pl_memory_new(1, sizeof(*memory), reterr);
+    struct memory_source *memory;
 
-    if (!memory) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&memory, 1, sizeof(*memory), reterr));
     memory->next = data;
     memory->left = bytes;
     if (pl_source_init(&memory->head, &memory_ops, name, reterr) != PL_OK) {
@@ -191,10 +189,7 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
         return changed(name, size_bytes, (uint64_t)info.st_size, reterr);
     }
     posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    made = pl_memory_new(1, sizeof(*made), reterr);
-    if (!made) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&made, 1, sizeof(*made), reterr));
     if (pl_source_init(&made->head, &file_ops, name, reterr) != PL_OK) {
         free(made);
         return PL_MEMORY;

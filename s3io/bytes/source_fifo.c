@@ -237,11 +237,9 @@ static const struct pl_source_ops fifo_ops = {.read = fifo_read, .cancel = fifo_
 
 enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_source, struct pl_error *reterr)
 {
-    struct fifo_source *fifo = pl_memory_new(1, sizeof(*fifo), reterr);
+    struct fifo_source *fifo;
 
-    if (!fifo) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&fifo, 1, sizeof(*fifo), reterr));
     fifo->fd = fifo->stop_fd = -1;
     fifo->stop_ns = PL_DEADLINE_NEVER;
     fifo->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

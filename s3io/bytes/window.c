@@ -48,10 +48,7 @@ static enum pl_status double_buffer(struct pl_window *window, struct pl_error *r
     if (window->capacity > SIZE_MAX / 2) {
         return pl_error_set(reterr, PL_MEMORY, "cannot double a window of %zu bytes", window->capacity);
     }
-    larger = pl_memory_new_aligned(window->capacity * 2, 1, PAGE_BYTES, reterr);
-    if (!larger) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc_aligned(&larger, window->capacity * 2, 1, PAGE_BYTES, reterr));
     memcpy(larger, window->data, window->available);
     free(window->buffer);
     window->buffer = larger;

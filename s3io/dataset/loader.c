@@ -260,19 +260,14 @@ static enum pl_status set_up(struct pl_loader *loader, struct pl_error *reterr)
 {
     const struct pl_loader_options *options = &loader->options;
 
-    loader->slots = pl_memory_new(loader->slot_count, sizeof(*loader->slots), reterr);
-    if (!loader->slots) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&loader->slots, loader->slot_count, sizeof(*loader->slots), reterr));
     for (size_t i = 0; i < loader->slot_count; i++) {
         PL_TRY(allocate_rows(loader, options->batch_samples, true, loader->slots[i].fields, reterr));
     }
     if (options->shuffle_samples) {
         PL_TRY(allocate_rows(loader, options->shuffle_samples, false, loader->shuffle.fields, reterr));
-        loader->shuffle.bytes = pl_memory_new(options->shuffle_samples, sizeof(*loader->shuffle.bytes), reterr);
-        if (!loader->shuffle.bytes) {
-            return PL_MEMORY;
-        }
+        PL_TRY(
+            pl_memory_alloc(&loader->shuffle.bytes, options->shuffle_samples, sizeof(*loader->shuffle.bytes), reterr));
     }
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->changed, NULL);
@@ -298,10 +293,7 @@ enum pl_status pl_loader_new(const struct pl_loader_options *options, const stru
     if (!options->allocate != !options->release) {
         return pl_error_set(reterr, PL_INVALID, "a loader's memory needs both allocate and release");
     }
-    loader = pl_memory_new(1, sizeof(*loader), reterr);
-    if (!loader) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&loader, 1, sizeof(*loader), reterr));
     loader->options = *options;
     loader->input = *input;
     if (loader->options.timeout_ns == 0) {

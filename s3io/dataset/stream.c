@@ -58,17 +58,29 @@ static void set_reading(struct pl_stream *stream, struct pl_source *source)
     pthread_mutex_unlock(&stream->mutex);
 }
 
+struct pl_record_counts pl_stream_counts(const struct pl_stream *stream)
+{
+    struct pl_record_counts counts = stream->counts;
+
+    counts.next_index = stream->base;
+    if (stream->reader) {
+        struct pl_record_counts now = pl_record_reader_counts(stream->reader);
+
+        counts.records += now.records;
+        counts.record_bytes += now.record_bytes;
+        counts.source_bytes += now.source_bytes;
+        counts.skipped += now.skipped;
+        counts.skipped_bytes += now.skipped_bytes;
+        counts.next_index += now.next_index;
+    }
+    return counts;
+}
+
 static void close_reader(struct pl_stream *stream)
 {
     if (stream->reader) {
-        struct pl_record_counts counts = pl_record_reader_counts(stream->reader);
-
-        stream->base += counts.next_index;
-        stream->counts.records += counts.records;
-        stream->counts.record_bytes += counts.record_bytes;
-        stream->counts.source_bytes += counts.source_bytes;
-        stream->counts.skipped += counts.skipped;
-        stream->counts.skipped_bytes += counts.skipped_bytes;
+        stream->counts = pl_stream_counts(stream);
+        stream->base = stream->counts.next_index;
         if (!stream->outer) {
             set_reading(stream, NULL);
         }
@@ -290,24 +302,6 @@ enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t
     return status;
 }
 
-struct pl_record_counts pl_stream_counts(const struct pl_stream *stream)
-{
-    struct pl_record_counts counts = stream->counts;
-
-    counts.next_index = stream->base;
-    if (stream->reader) {
-        struct pl_record_counts now = pl_record_reader_counts(stream->reader);
-
-        counts.records += now.records;
-        counts.record_bytes += now.record_bytes;
-        counts.source_bytes += now.source_bytes;
-        counts.skipped += now.skipped;
-        counts.skipped_bytes += now.skipped_bytes;
-        counts.next_index += now.next_index;
-    }
-    return counts;
-}
-
 void pl_stream_cancel(struct pl_stream *stream, bool cancelled)
 {
     if (stream->share) {
@@ -365,10 +359,7 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
         return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode, where only records can be sharded",
                             channel->name);
     }
-    stream = pl_memory_new(1, sizeof(*stream), reterr);
-    if (!stream) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&stream, 1, sizeof(*stream), reterr));
     pthread_mutex_init(&stream->mutex, NULL);
     stream->options = *options;
     stream->channel = *channel;

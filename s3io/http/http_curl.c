@@ -484,11 +484,9 @@ static void release(struct pl_http *http)
 
 enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http **ret_http, struct pl_error *reterr)
 {
-    struct pl_http *http = pl_memory_new(1, sizeof(*http), reterr);
+    struct pl_http *http;
 
-    if (!http) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&http, 1, sizeof(*http), reterr));
     pthread_once(&curl_once, start_curl);
     pthread_mutex_init(&http->lock, NULL);
     http->synced.last = &http->synced.first;

@@ -171,6 +171,7 @@ static bool parse_field(struct pl_http_head *head, const char *name, size_t name
                   {"etag", ETAG},
                   {"x-amz-bucket-region", REGION},
                   {"x-amz-request-id", REQUEST},
+                  {"x-amzn-requestid", REQUEST},
                   {"retry-after", RETRY},
                   {"date", DATE},
                   {"last-modified", MODIFIED},

@@ -465,12 +465,10 @@ static void keep_shard(struct pl_object_list *list, struct pl_shard shard)
 static enum pl_status make(const char *path, const struct pl_feeder_options *options, struct pl_feeder **ret_feeder,
                            struct pl_error *reterr)
 {
-    struct pl_feeder *feeder = pl_memory_new(1, sizeof(*feeder), reterr);
+    struct pl_feeder *feeder;
     enum pl_status status = PL_OK;
 
-    if (!feeder) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&feeder, 1, sizeof(*feeder), reterr));
     feeder->options = *options;
     /* pl_deadline_after_ns() takes -1 as no deadline */
     feeder->options.timeout_ns = options->timeout_ns ? options->timeout_ns : -1;

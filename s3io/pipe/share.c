@@ -85,10 +85,7 @@ enum pl_status pl_share_open(const struct pl_share_options *options, const struc
     }
     full.timeout_ns = full.timeout_ns ? full.timeout_ns : DEFAULT_TIMEOUT_NS;
     full.ring_bytes = full.ring_bytes ? full.ring_bytes : DEFAULT_RING_BYTES;
-    share = pl_memory_new(1, sizeof(*share), reterr);
-    if (!share) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&share, 1, sizeof(*share), reterr));
     share->link_fd = share->cancel_fd = -1;
     share->ring = (struct pl_share_ring){.memory_fd = -1, .rank_fd = -1, .distributor_fd = -1};
     share->over = true;

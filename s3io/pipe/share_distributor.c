@@ -448,12 +448,10 @@ static enum pl_status set_up(struct pl_share_distributor *distributor, struct pl
 enum pl_status pl_share_distributor_start(const struct pl_share_options *options, const struct pl_share_feed *feed,
                                           struct pl_share_distributor **ret_distributor, struct pl_error *reterr)
 {
-    struct pl_share_distributor *distributor = pl_memory_new(1, sizeof(*distributor), reterr);
+    struct pl_share_distributor *distributor;
     enum pl_status status;
 
-    if (!distributor) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&distributor, 1, sizeof(*distributor), reterr));
     distributor->options = *options;
     distributor->feed = *feed;
     distributor->listen_fd = distributor->event_fd = distributor->stop_fd = -1;

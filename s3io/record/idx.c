@@ -125,11 +125,9 @@ struct pl_idx_reader {
 enum pl_status pl_idx_reader_open(struct pl_source *source, size_t max_array_bytes, struct pl_idx_reader **ret_reader,
                                   struct pl_error *reterr)
 {
-    struct pl_idx_reader *reader = pl_memory_new(1, sizeof(*reader), reterr);
+    struct pl_idx_reader *reader;
 
-    if (!reader) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&reader, 1, sizeof(*reader), reterr));
     reader->max_array_bytes = max_array_bytes;
     if (pl_window_init(&reader->outer, source, WINDOW_BYTES, reterr) != PL_OK) {
         free(reader);
@@ -192,10 +190,7 @@ enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline
                             idx.item_bytes, reader->max_array_bytes);
     }
     pl_window_consume(window, head_bytes);
-    data = pl_memory_new(bytes ? bytes : 1, 1, reterr);
-    if (!data) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&data, bytes ? bytes : 1, 1, reterr));
     while (used < bytes) {
         size_t now;
 

@@ -107,15 +107,47 @@ static void drop_default_port(struct pl_text *host, bool plain)
     }
 }
 
+/* Takes host and path, and makes the URL of both. */
+static enum pl_status take_address(bool plain, struct pl_text *host, struct pl_text *path, bool encodes,
+                                   struct pl_s3_address *ret_address, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
+    PL_AUTO_ADDRESS struct pl_s3_address address = {.plain = plain};
+
+    pl_text_printf(&url, "%s://%s", plain ? "http" : "https", pl_text_string(host));
+    if (encodes) {
+        pl_sigv4_encode(pl_text_string(path), path->length, true, &url);
+    } else {
+        pl_text_append(&url, pl_text_string(path));
+    }
+    PL_TRY(pl_text_check(host, reterr));
+    drop_default_port(host, plain);
+    PL_TRY(pl_text_take(&url, &address.url, reterr));
+    PL_TRY(pl_text_take(host, &address.host, reterr));
+    PL_TRY(pl_text_take(path, &address.path, reterr));
+    *ret_address = address;
+    address = (struct pl_s3_address){.url = NULL};
+    return PL_OK;
+}
+
+/* Finds host and base path of the configured endpoint, or else AWS's own host of `service`. */
+static enum pl_status find_endpoint(const struct pl_s3_endpoint_config *endpoint_config, const char *service,
+                                    bool *ret_plain, struct pl_text *host, struct pl_text *base,
+                                    struct pl_error *reterr)
+{
+    *ret_plain = false;
+    PL_TRY(endpoint_config->endpoint_url ? split_endpoint(endpoint_config->endpoint_url, ret_plain, host, base, reterr)
+                                         : append_aws_host(endpoint_config, service, host, reterr));
+    return pl_text_check(host, reterr);
+}
+
 enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_config, const char *bucket,
                                    const char *key, struct pl_s3_address *ret_address, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text endpoint = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
-    PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
-    bool virtual;
+    bool plain, virtual;
 
     if (!is_bucket(bucket)) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is not a bucket name", bucket);
@@ -123,15 +155,10 @@ enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_
     if (key && strlen(key) > MAX_KEY_BYTES) {
         return pl_error_set(reterr, PL_INVALID, "a key has %zu bytes: S3 allows %d", strlen(key), MAX_KEY_BYTES);
     }
-    if (endpoint_config->endpoint_url) {
-        PL_TRY(split_endpoint(endpoint_config->endpoint_url, &address.plain, &endpoint, &path, reterr));
-    } else {
-        PL_TRY(append_aws_host(endpoint_config, "s3", &endpoint, reterr));
-    }
-    PL_TRY(pl_text_check(&endpoint, reterr));
+    PL_TRY(find_endpoint(endpoint_config, "s3", &plain, &endpoint, &path, reterr));
     virtual = endpoint_config->style != PL_S3_STYLE_PATH &&
               (endpoint_config->style == PL_S3_STYLE_VIRTUAL || !endpoint_config->endpoint_url) &&
-              fits_host(bucket, address.plain) && !is_number_host(endpoint.data);
+              fits_host(bucket, plain) && !is_number_host(endpoint.data);
     if (virtual) {
         pl_text_printf(&host, "%s.", bucket);
     }
@@ -146,51 +173,19 @@ enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_
     if ((!key || !*key) && !virtual) {
         path.data[--path.length] = '\0';
     }
-    pl_text_printf(&url, "%s://%s", address.plain ? "http" : "https", pl_text_string(&host));
-    pl_sigv4_encode(pl_text_string(&path), path.length, true, &url);
-    drop_default_port(&host, address.plain);
-    PL_TRY(pl_text_take(&url, &address.url, reterr));
-    PL_TRY(pl_text_take(&host, &address.host, reterr));
-    PL_TRY(pl_text_take(&path, &address.path, reterr));
-    *ret_address = address;
-    address = (struct pl_s3_address){.url = NULL};
-    return PL_OK;
+    return take_address(plain, &host, &path, true, ret_address, reterr);
 }
 
 enum pl_status pl_s3_address_service(const struct pl_s3_endpoint_config *endpoint_config, const char *service,
                                      const char *path, struct pl_s3_address *ret_address, struct pl_error *reterr)
 {
-    PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
     PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text full = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
+    bool plain;
 
-    if (endpoint_config->endpoint_url) {
-        PL_TRY(split_endpoint(endpoint_config->endpoint_url, &address.plain, &host, &full, reterr));
-    } else {
-        PL_TRY(append_aws_host(endpoint_config, service, &host, reterr));
-    }
-    PL_TRY(pl_text_check(&host, reterr));
+    PL_TRY(find_endpoint(endpoint_config, service, &plain, &host, &full, reterr));
     pl_text_append(&full, path);
-    PL_TRY(pl_text_check(&full, reterr));
-    pl_text_printf(&url, "%s://%s%s", address.plain ? "http" : "https", pl_text_string(&host), pl_text_string(&full));
-    drop_default_port(&host, address.plain);
-    PL_TRY(pl_text_take(&url, &address.url, reterr));
-    PL_TRY(pl_text_take(&host, &address.host, reterr));
-    PL_TRY(pl_text_take(&full, &address.path, reterr));
-    *ret_address = address;
-    address = (struct pl_s3_address){.url = NULL};
-    return PL_OK;
-}
-
-enum pl_status pl_s3_address_sts(const struct pl_s3_endpoint_config *endpoint_config, char **ret_url,
-                                 struct pl_error *reterr)
-{
-    PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
-
-    PL_TRY(pl_s3_address_service(endpoint_config, "sts", "/", &address, reterr));
-    *ret_url = PL_TAKE(address.url);
-    return PL_OK;
+    return take_address(plain, &host, &full, false, ret_address, reterr);
 }
 
 bool pl_s3_uri_is(const char *uri)

@@ -47,19 +47,12 @@ enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_
 void pl_s3_address_done(struct pl_s3_address *address);
 
 /**
- * Makes the address of `path` at another service. It is below the path of the configured endpoint, or else at AWS's own
- * host of `service` in the region. Errors as for an endpoint.
+ * Makes the address of `path` at another service ("sts"). It is below the path of the configured endpoint, or else at
+ * AWS's own host of `service` in the region. Errors as for an endpoint.
  */
 enum pl_status pl_s3_address_service(const struct pl_s3_endpoint_config *endpoint_config, const char *service,
                                      const char *path, struct pl_s3_address *ret_address,
                                      struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Makes the URL of the Security Token Service: the configured endpoint itself, or else AWS's own in the region. The
- * caller frees it.
- */
-enum pl_status pl_s3_address_sts(const struct pl_s3_endpoint_config *endpoint_config, char **ret_url,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Splits "s3://BUCKET/KEY". The key may be empty. The caller frees both strings. */
 enum pl_status pl_s3_uri_parse(const char *uri, char **ret_bucket, char **ret_key,

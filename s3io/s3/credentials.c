@@ -141,6 +141,7 @@ static enum pl_status set_sts_url(struct pl_credentials *credentials, const char
 {
     const struct pl_environment *environment = credentials->environment;
     const char *everywhere = pl_environment_get_or(environment, "AWS_ENDPOINT_URL", NULL);
+    PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
     struct pl_s3_endpoint_config endpoint_config = {
         .endpoint_url = pl_environment_get_or(environment, "AWS_ENDPOINT_URL_STS", everywhere),
         .region = region,
@@ -150,7 +151,9 @@ static enum pl_status set_sts_url(struct pl_credentials *credentials, const char
         return pl_error_set(reterr, PL_INVALID,
                             "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN, its role, is not");
     }
-    return pl_s3_address_sts(&endpoint_config, &credentials->url, reterr);
+    PL_TRY(pl_s3_address_service(&endpoint_config, "sts", "/", &address, reterr));
+    credentials->url = PL_TAKE(address.url);
+    return PL_OK;
 }
 
 /* Chooses the first source that is configured. */
@@ -216,12 +219,10 @@ enum pl_status pl_credentials_new(const struct pl_environment *environment,
                                   const struct pl_credentials_options *options, struct pl_http *http,
                                   struct pl_credentials **ret_credentials, struct pl_error *reterr)
 {
-    struct pl_credentials *credentials = pl_memory_new(1, sizeof(*credentials), reterr);
+    struct pl_credentials *credentials;
     enum pl_status status;
 
-    if (!credentials) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&credentials, 1, sizeof(*credentials), reterr));
     credentials->http = http;
     credentials->environment = environment;
     status = choose(credentials, options, reterr);

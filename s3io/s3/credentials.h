@@ -117,7 +117,7 @@ bool pl_credentials_reply_url_allowed(const char *url);
  * AWS's shared profile files: INI sections with keys. S3 access needs six of the keys.
  *
  * Source  "Configuration and credential file settings" in the AWS CLI user guide.
- * Test    tests/unit/s3io/s3/test_profile.c, tests/fuzz/fuzz_credentials.c
+ * Test    tests/unit/s3io/s3/test_credentials.c, tests/fuzz/fuzz_credentials.c
  */
 
 /**

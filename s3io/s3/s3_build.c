@@ -11,7 +11,8 @@
 
 enum { MAX_SIGNED = PL_S3_MAX_EXTRA + PL_S3_MOST_HEADERS + 6 };
 
-const char *pl_s3_client_region(const struct pl_s3_client *client, const char *bucket)
+/* Returns the region of `bucket`: a learned one, or the configured one. */
+static const char *region_of(const struct pl_s3_client *client, const char *bucket)
 {
     for (const struct pl_s3_region *known = client->regions; known; known = known->next) {
         if (strcmp(known->bucket, bucket) == 0) {
@@ -75,7 +76,8 @@ static enum pl_status add_authorization(struct composer *composer, const struct 
                                         const char *hash, int64_t time_s, struct pl_error *reterr)
 {
     struct pl_s3_operation *operation = composer->operation;
-    struct pl_sigv4_scope scope = {pl_s3_client_region(operation->client, operation->bucket), "s3", time_s};
+    const char *service = operation->client->service ? operation->client->service : "s3";
+    struct pl_sigv4_scope scope = {region_of(operation->client, operation->bucket), service, time_s};
     struct pl_sigv4_request request = {.method = operation->method,
                                        .path = operation->address.path,
                                        .query = operation->query,
@@ -150,10 +152,12 @@ enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *r
     int64_t time_s = (int64_t)time(NULL) + client->clock_offset_s;
     char date[PL_SIGV4_DATE_BYTES], hash[PL_SIGV4_HEX_BYTES];
 
-    endpoint_config.region = pl_s3_client_region(client, operation->bucket);
+    endpoint_config.region = region_of(client, operation->bucket);
     snprintf(operation->used_region, sizeof(operation->used_region), "%s", endpoint_config.region);
     pl_s3_address_done(&operation->address);
-    PL_TRY(pl_s3_address_build(&endpoint_config, operation->bucket, operation->key, &operation->address, reterr));
+    PL_TRY(client->service
+               ? pl_s3_address_service(&endpoint_config, client->service, operation->key, &operation->address, reterr)
+               : pl_s3_address_build(&endpoint_config, operation->bucket, operation->key, &operation->address, reterr));
     pl_text_clear(&operation->url);
     pl_text_append(&operation->url, operation->address.url);
     if (operation->query && *operation->query) {

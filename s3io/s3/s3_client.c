@@ -8,6 +8,7 @@
 #include "s3io/s3/credentials.h"
 #include "s3io/s3/s3_operation.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -41,7 +42,7 @@ static bool is_true(const struct pl_environment *environment, const char *name)
 static enum pl_status choose_endpoint(struct pl_s3_client *client, const struct pl_s3_options *options,
                                       struct pl_http_options *http, struct pl_profile *profile, struct pl_error *reterr)
 {
-    static const char *const endpoints[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"};
+    PL_AUTO_TEXT struct pl_text own_endpoint = PL_TEXT_NONE;
     static const char *const regions[] = {"AWS_REGION", "AWS_DEFAULT_REGION"};
     static const char *const bundles[] = {"AWS_CA_BUNDLE"};
     const struct pl_environment *environment = client->environment;
@@ -49,8 +50,14 @@ static enum pl_status choose_endpoint(struct pl_s3_client *client, const struct 
     const char *endpoint, *region;
 
     PL_TRY(pl_profile_read(environment, profile, reterr));
-    endpoint =
-        first_set(environment, options->endpoint_url, endpoints, PL_ARRAY_ITEMS(endpoints), profile->endpoint_url);
+    pl_text_append(&own_endpoint, "AWS_ENDPOINT_URL_");
+    for (const char *at = client->service ? client->service : "S3"; *at; at++) {
+        pl_text_append_char(&own_endpoint, (char)toupper((unsigned char)*at));
+    }
+    PL_TRY(pl_text_check(&own_endpoint, reterr));
+    endpoint = first_set(environment, options->endpoint_url,
+                         (const char *const[]){own_endpoint.data, "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"},
+                         client->service ? 2 : 3, profile->endpoint_url);
     region = first_set(environment, options->region, regions, PL_ARRAY_ITEMS(regions),
                        profile->region ? profile->region : "us-east-1");
     http->ca_bundle = first_set(environment, options->ca_bundle, bundles, PL_ARRAY_ITEMS(bundles), profile->ca_bundle);
@@ -60,12 +67,12 @@ static enum pl_status choose_endpoint(struct pl_s3_client *client, const struct 
     if (!(client->region = pl_memory_string(region, reterr))) {
         return PL_MEMORY;
     }
-    client->endpoint_config =
-        (struct pl_s3_endpoint_config){.endpoint_url = client->endpoint_url,
-                                       .region = client->region,
-                                       .style = options->style,
-                                       .dual_stack = is_true(environment, "AWS_USE_DUALSTACK_ENDPOINT"),
-                                       .fips = is_true(environment, "AWS_USE_FIPS_ENDPOINT")};
+    client->endpoint_config = (struct pl_s3_endpoint_config){
+        .endpoint_url = client->endpoint_url,
+        .region = client->region,
+        .style = options->style,
+        .dual_stack = !client->service && is_true(environment, "AWS_USE_DUALSTACK_ENDPOINT"),
+        .fips = !client->service && is_true(environment, "AWS_USE_FIPS_ENDPOINT")};
     /* Invalid settings must fail here, not in the first request. */
     PL_TRY(pl_s3_address_build(&client->endpoint_config, "bucket", NULL, &probe, reterr));
     client->plain = probe.plain;
@@ -93,12 +100,13 @@ static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3
 enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options,
                                 struct pl_s3_client **ret_client, struct pl_error *reterr)
 {
-    PL_AUTO_S3_CLIENT struct pl_s3_client *client = pl_memory_new(1, sizeof(*client), reterr);
+    PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
 
-    if (!client) {
+    PL_TRY(pl_memory_alloc(&client, 1, sizeof(*client), reterr));
+    PL_TRY(pl_environment_new_copy(environment, &client->environment, reterr));
+    if (options->service && !(client->service = pl_memory_string(options->service, reterr))) {
         return PL_MEMORY;
     }
-    PL_TRY(pl_environment_new_copy(environment, &client->environment, reterr));
     client->connections = choose_number(options->connections, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
     PL_TRY(pl_environment_get_number_or(environment, "AWS_MAX_ATTEMPTS", DEFAULT_ATTEMPTS, MAX_ATTEMPTS,
                                         &client->attempts, reterr));
@@ -130,6 +138,7 @@ void pl_s3_client_free(struct pl_s3_client *client)
     pl_environment_free(client->environment);
     free(client->endpoint_url);
     free(client->region);
+    free(client->service);
     free(client);
 }
 

@@ -36,6 +36,9 @@ struct pl_s3_options {
     unsigned connections; /* number of transfers at a time; 16 */
     unsigned attempts;    /* AWS_MAX_ATTEMPTS; 8: attempts of one request without progress */
     bool requester_pays;
+    /* NULL for S3; else another service of AWS, by its name in addresses and signatures: an operation's key is a path
+     * there, its bucket is "", and the endpoint is that of AWS_ENDPOINT_URL_<SERVICE>, AWS_ENDPOINT_URL, profile */
+    const char *service;
     int64_t stall_ns; /* 10 s: a transfer that moves no byte for this time is started again */
 };
 

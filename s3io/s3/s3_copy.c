@@ -162,12 +162,10 @@ static enum pl_status is_shorter(const struct download *download, struct pl_erro
 /* Adds the bytes of an earlier run to the checksum. */
 static enum pl_status add_left(struct download *download, uint64_t bytes, struct pl_error *reterr)
 {
-    PL_AUTO_FREE unsigned char *block = pl_memory_new(READ_BYTES, 1, reterr);
+    PL_AUTO_FREE unsigned char *block = NULL;
     size_t got;
 
-    if (!block) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&block, READ_BYTES, 1, reterr));
     for (uint64_t done = 0; done < bytes; done += got) {
         PL_TRY(pl_file_read_some(download->fd, block, pl_number_min(bytes - done, READ_BYTES),
                                  pl_deadline_after_ns(download->read_timeout_ns), download->part_path.data, &got,
@@ -265,13 +263,11 @@ static enum pl_status write_chunk(struct download *download, size_t base, const 
 static enum pl_status run_stream(struct download *download, size_t base, struct pl_error *reterr)
 {
     size_t count = download->count - base;
-    PL_AUTO_FREE struct pl_s3_object *objects = pl_memory_new(count, sizeof(*objects), reterr);
+    PL_AUTO_FREE struct pl_s3_object *objects = NULL;
     struct pl_s3_stream *stream = NULL;
     enum pl_status status;
 
-    if (!objects) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&objects, count, sizeof(*objects), reterr));
     for (size_t i = 0; i < count; i++) {
         objects[i] = download->fetches[base + i].object;
     }

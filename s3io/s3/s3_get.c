@@ -385,12 +385,10 @@ static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *ret
     stream->block_count = options->budget_bytes / stream->block_bytes;
     stream->part_blocks = (options->part_bytes + stream->block_bytes - 1) / stream->block_bytes;
     stream->part_slots = (size_t)stream->client->connections * 4;
-    stream->parts = pl_memory_new(stream->part_slots, sizeof(*stream->parts), reterr);
-    stream->block_table = pl_memory_new(stream->part_slots * stream->part_blocks, sizeof(*stream->block_table), reterr);
-    stream->synced.free = pl_memory_new(stream->block_count, sizeof(*stream->synced.free), reterr);
-    if (!stream->parts || !stream->block_table || !stream->synced.free) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&stream->parts, stream->part_slots, sizeof(*stream->parts), reterr));
+    PL_TRY(pl_memory_alloc(&stream->block_table, stream->part_slots * stream->part_blocks, sizeof(*stream->block_table),
+                           reterr));
+    PL_TRY(pl_memory_alloc(&stream->synced.free, stream->block_count, sizeof(*stream->synced.free), reterr));
     for (size_t i = 0; i < stream->part_slots; i++) {
         stream->parts[i].stream = stream;
         stream->parts[i].operation.client = stream->client;
@@ -408,12 +406,10 @@ enum pl_status pl_s3_stream_open_order(struct pl_s3_client *client, const struct
                                        const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream,
                                        struct pl_error *reterr)
 {
-    struct pl_s3_stream *stream = pl_memory_new(1, sizeof(*stream), reterr);
+    struct pl_s3_stream *stream;
     enum pl_status status;
 
-    if (!stream) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&stream, 1, sizeof(*stream), reterr));
     pthread_cond_init(&stream->changed_cond, NULL);
     pthread_mutex_init(&stream->lock, NULL);
     stream->client = client;

@@ -53,6 +53,8 @@ static void finish(struct pl_s3_operation *operation, enum pl_status status)
 
 static void fail(struct pl_s3_operation *operation, enum pl_status status, const struct pl_error *error)
 {
+    const struct pl_s3_client *client = operation->client;
+
     if (error != &operation->error) {
         operation->error = *error;
     }
@@ -63,8 +65,12 @@ static void fail(struct pl_s3_operation *operation, enum pl_status status, const
         pl_error_context(&operation->error, "bytes from %llu",
                          (unsigned long long)(operation->range_first + operation->received_bytes));
     }
-    pl_error_context(&operation->error, "%s s3://%s/%s", operation->method, operation->bucket,
-                     operation->key ? operation->key : "");
+    if (client->service) {
+        pl_error_context(&operation->error, "%s %s", operation->method, operation->key);
+    } else {
+        pl_error_context(&operation->error, "%s s3://%s/%s", operation->method, operation->bucket,
+                         operation->key ? operation->key : "");
+    }
     finish(operation, status);
 }
 
@@ -427,7 +433,7 @@ static void on_error(struct pl_s3_operation *operation, const struct pl_s3_error
     if (action == PL_S3_REGION) {
         pl_error_context(&error, "the bucket is not in region '%s': set AWS_REGION to its region",
                          operation->used_region);
-    } else if ((next = next_step(head->status, document->code))) {
+    } else if (!operation->client->service && (next = next_step(head->status, document->code))) {
         pl_error_context(&error, "%s", next);
     }
     fail(operation, status, &error);

@@ -93,9 +93,6 @@ struct pl_s3_operation {
 /** Writes URL, headers and signature of the next attempt into operation->request. */
 enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the region of `bucket`: a learned one, or the configured one. */
-const char *pl_s3_client_region(const struct pl_s3_client *client, const char *bucket);
-
 /** Begins the operation. If the request cannot be built, `done` is called from within this call. */
 void pl_s3_operation_start(struct pl_s3_operation *operation);
 
@@ -147,7 +144,8 @@ struct pl_s3_client {
     struct pl_credentials *credentials;
     struct pl_s3_endpoint_config endpoint_config;
     char *endpoint_url, *region;
-    bool plain; /* http:// */
+    char *service; /* NULL for S3 */
+    bool plain;    /* http:// */
     bool requester_pays;
     unsigned connections, attempts;
 

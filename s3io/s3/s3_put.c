@@ -572,12 +572,10 @@ enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, con
                             uint64_t size_bytes, const struct pl_s3_upload_options *options, int64_t deadline_ns,
                             struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct upload *upload = pl_memory_new(1, sizeof(*upload), reterr);
+    PL_AUTO_FREE struct upload *upload = NULL;
     enum pl_status status;
 
-    if (!upload) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&upload, 1, sizeof(*upload), reterr));
     upload->client = client;
     upload->bucket = bucket;
     upload->key = key;

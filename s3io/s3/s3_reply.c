@@ -3,6 +3,7 @@
 #include "s3io/s3/s3_reply.h"
 
 #include "base/clock.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -249,11 +250,27 @@ static enum pl_status on_error_element(void *context, const char *path, const ch
     return PL_OK;
 }
 
+/* Other services than S3 say {"message": ...}. */
+static void parse_json_error(const char *text, size_t bytes, struct pl_s3_error_document *document)
+{
+    PL_AUTO_JSON struct pl_json *json = NULL;
+    const char *message;
+
+    if (pl_json_parse(text, bytes, "an answer", &json, NULL) == PL_OK &&
+        pl_json_text(pl_json_member(pl_json_root(json), "message"), &message, NULL) == PL_OK) {
+        pl_s3_xml_copy(document->message, sizeof(document->message), message, strlen(message));
+    }
+}
+
 void pl_s3_error_parse(const char *text, size_t bytes, struct pl_s3_error_document *ret_document)
 {
     struct pl_s3_xml_visitor visitor = {ret_document, on_error_element};
 
     memset(ret_document, 0, sizeof(*ret_document));
+    if (bytes && text[0] == '{') {
+        parse_json_error(text, bytes, ret_document);
+        return;
+    }
     /* Not every error has a document. A damaged document may still have its code. */
     if (bytes && pl_s3_xml_walk(text, bytes, &visitor, NULL) != PL_OK && !ret_document->code[0]) {
         memset(ret_document, 0, sizeof(*ret_document));

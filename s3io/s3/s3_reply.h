@@ -79,7 +79,7 @@ struct pl_s3_error_document {
     char region[64];
 };
 
-/** Parses an <Error> document, or STS's <ErrorResponse> around one. For any other text the code is "". */
+/** Parses an <Error> document, STS's <ErrorResponse> around one, or {"message"}. For other texts the code is "". */
 void pl_s3_error_parse(const char *text, size_t bytes, struct pl_s3_error_document *ret_document);
 
 /** Copies `text_bytes` of `text`, and truncates them to fit. */

@@ -229,12 +229,10 @@ static void append_lower(const char *name, struct pl_text *text)
 static enum pl_status append_headers(const struct pl_sigv4_request *request, struct pl_text *block,
                                      struct pl_text *names, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct sorted_header *sorted = pl_memory_new(request->header_count, sizeof(*sorted), reterr);
+    PL_AUTO_FREE struct sorted_header *sorted = NULL;
     struct pl_text *text = block ? block : names;
 
-    if (!sorted) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&sorted, request->header_count, sizeof(*sorted), reterr));
     for (size_t i = 0; i < request->header_count; i++) {
         sorted[i] = (struct sorted_header){&request->headers[i], i};
     }

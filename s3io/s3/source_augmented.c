@@ -189,10 +189,7 @@ enum pl_status pl_source_augmented_open(struct pl_s3_client *client, const struc
     PL_TRY(pl_sampler_init(&sampler, augmented->lines, options->seed, options->shuffle, PL_SAMPLER_JOIN, options->deal,
                            reterr));
     pl_sampler_start(&sampler, options->epoch);
-    source = pl_memory_new(1, sizeof(*source), reterr);
-    if (!source) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&source, 1, sizeof(*source), reterr));
     source->augmented = augmented;
     source->sampler = sampler;
     status = pl_source_init(&source->head, &ops, "augmented manifest", reterr);

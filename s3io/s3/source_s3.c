@@ -88,11 +88,9 @@ enum pl_status pl_s3_reader_open(struct pl_s3_client *client, const struct pl_s3
                                  const struct pl_s3_stream_options *options, struct pl_s3_reader **ret_reader,
                                  struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_s3_reader *reader = pl_memory_new(1, sizeof(*reader), reterr);
+    PL_AUTO_FREE struct pl_s3_reader *reader = NULL;
 
-    if (!reader) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&reader, 1, sizeof(*reader), reterr));
     PL_TRY(pl_s3_stream_open_order(client, order, options, &reader->stream, reterr));
     *ret_reader = PL_TAKE(reader);
     return PL_OK;
@@ -110,11 +108,9 @@ enum pl_status pl_s3_reader_source(struct pl_s3_reader *reader, size_t position,
                                    struct pl_source **ret_source, struct pl_error *reterr)
 {
     static const struct pl_source_ops ops = {.read = s3_read, .cancel = s3_cancel, .close = s3_close};
-    PL_AUTO_FREE struct s3_source *s3 = pl_memory_new(1, sizeof(*s3), reterr);
+    PL_AUTO_FREE struct s3_source *s3 = NULL;
 
-    if (!s3) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&s3, 1, sizeof(*s3), reterr));
     s3->reader = reader;
     s3->position = position;
     PL_TRY(pl_source_init(&s3->head, &ops, name, reterr));
@@ -158,11 +154,9 @@ enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, si
     PL_AUTO_FREE char *bucket = NULL, *key = NULL;
     PL_AUTO_SOURCE struct pl_source *source = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    PL_AUTO_FREE char *piece = pl_memory_new(1, 1 << 16, reterr);
+    PL_AUTO_FREE char *piece = NULL;
 
-    if (!piece) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&piece, 1, 1 << 16, reterr));
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
     if (!*key) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is a bucket: expected an object", uri);

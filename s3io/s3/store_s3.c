@@ -227,12 +227,10 @@ static enum pl_status set_manifest(struct s3_store *s3, const char *uri, int64_t
 static enum pl_status open_store(struct pl_s3_client *client, const char *uri, bool is_manifest, int64_t deadline_ns,
                                  struct pl_store **ret_store, struct pl_error *reterr)
 {
-    struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
+    struct s3_store *s3;
     enum pl_status status;
 
-    if (!s3) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&s3, 1, sizeof(*s3), reterr));
     s3->client = client;
     status = is_manifest ? set_manifest(s3, uri, deadline_ns, reterr) : set_prefix(s3, uri, reterr);
     if (status == PL_OK) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every feature that a walk finds lies inside the message and is found again by its name. */
-#include "s3io/record/protobuf.h"
+#include "s3io/record/record_formats.h"
 #include "tests/support/fuzz.h"
 
 #include <string.h>

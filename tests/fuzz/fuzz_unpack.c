@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever an archive contains, no file appears outside the destination, and the limits hold. */
+#include "base/fd.h"
 #include "base/memory.h"
 #include "programs/unpack/unpack.h"
 #include "tests/support/fuzz.h"
@@ -40,9 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     const struct pl_unpack_limits limits = {.max_bytes = MAX_BYTES, .max_entries = MAX_ENTRIES};
     char base[64];
-    char dest[128];
+    char dest[128], path[64];
     struct pl_error error = PL_ERROR_NONE;
-    int fd;
+    int fd, archive_fd;
 
     /* In memory if that is possible, because thousands of runs are mostly calls of the file system. */
     snprintf(base, sizeof(base), "%s/paceline-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
@@ -51,9 +52,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     PL_BUG_IF(mkdir(dest, 0755) != 0);
     fd = open(dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     PL_BUG_IF(fd < 0);
-    if (pl_unpack_memory(data, bytes, fd, &limits, &error) != PL_OK) {
+    archive_fd = pl_fd_new_memory("archive", 0);
+    PL_BUG_IF(archive_fd < 0 || write(archive_fd, data, bytes) != (ssize_t)bytes);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", archive_fd);
+    if (pl_unpack_source(path, true, fd, &limits, &error) != PL_OK) {
         PL_BUG_IF(error.cause[0] == '\0');
     }
+    close(archive_fd);
     close(fd);
     check_alone(base);
     nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);

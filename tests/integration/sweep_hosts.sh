@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A sweep on two hosts: `paceline` is process 1 of each, trial i runs on host i modulo 2, and the best model arrives on the first host.
+# A sweep on two hosts that one of them leaves, or that is stopped: `paceline` is process 1 of each. sweep_hosts_storm.sh shows where trials run,
+# and that the best model arrives.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -14,44 +15,12 @@ sweep_config() {
   for host in algo-1 algo-2; do
     job_config $host "algo-1 algo-2" 0
     mkdir -p "$cluster/$host/ml/code"
-    cp "$cluster/trial" "$cluster/$host/ml/code/trial"
+    install -m 755 "$cluster/trial" "$cluster/$host/ml/code/trial"
     SPECIFICATION=$1 python3 -c 'import json, os, sys
 json.dump({"sagemaker_program": "\"trial\"", "paceline_sweep": os.environ["SPECIFICATION"]}, sys.stdout)' >"$cluster/$host/ml/input/config/hyperparameters.json"
   done
 }
 start_both() { for host in algo-1 algo-2; do host_start $host "$paceline" train; done; }
-
-# rows EXPRESSION: of trials.jsonl
-rows() { python3 -c "import json, sys
-rows = [json.loads(line) for line in open('$cluster/algo-1/ml/output/data/trials.jsonl')]
-print($1)"; }
-
-cat >"$cluster/trial" <<'END'
-#!/bin/sh
-echo "on $(hostname)"
-head -c 200000 /dev/zero | tr '\0' "$SM_HP_X" >"$SM_MODEL_DIR/weights"
-mkdir -p "$SM_MODEL_DIR/sub"
-echo "$SM_HP_X" >"$SM_MODEL_DIR/sub/name"
-echo "score=$SM_HP_X"
-END
-chmod +x "$cluster/trial"
-
-case_begin "trials run on both hosts, and the best model arrives"
-sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2, 3, 4, 5, 6, 7, 8]}, "slots": 2}'
-start_both
-wait_both 60
-for host in algo-1 algo-2; do
-  expect_code $host 0
-  expect_success $host
-done
-[ "$(rows '[row["host"] for row in rows] == ["algo-1", "algo-2"] * 4')" = True ] || case_failed "not on their hosts: $(rows '[row["host"] for row in rows]')"
-[ "$(rows '[row["state"] for row in rows].count("completed")')" = 8 ] || case_failed "not all trials have ended"
-[ "$(cat "$cluster/algo-1/ml/model/sweep-hyperparameters.json")" = '{"x": 8}' ] || case_failed "the best trial is not the last"
-head -c 200000 /dev/zero | tr '\0' 8 | cmp - "$cluster/algo-1/ml/model/weights" || case_failed "the best model differs"
-[ "$(cat "$cluster/algo-1/ml/model/sub/name")" = 8 ] || case_failed "the best model lacks a file"
-grep -q "^best_score=8.0 trial=7$\|^best_score=8 trial=7$" "$cluster/algo-1.log" || case_failed "no line for the platform"
-expect_nobody
-case_end algo-1 algo-2
 
 # A host is powered off while trials run: the job fails, and started again it goes on where it was.
 cat >"$cluster/trial" <<END
@@ -82,7 +51,7 @@ wait_both 60
 for host in algo-1 algo-2; do expect_code $host 0; done
 [ $((begun + $(cat "$cluster"/algo-?.log | grep -c "\] begins$"))) = 6 ] || case_failed "a trial began twice, or not at all"
 [ "$(cat "$cluster"/algo-?.log | grep -c "\] goes on$")" = 2 ] || case_failed "not the two that ran went on"
-[ "$(rows '[row["state"] for row in rows].count("completed")')" = 6 ] || case_failed "not all trials have ended"
+[ "$(grep -c '"state": "completed"' "$cluster/algo-1/ml/output/data/trials.jsonl")" = 6 ] || case_failed "not all trials have ended"
 expect_nobody
 case_end algo-1 algo-2
 

@@ -102,7 +102,10 @@ for seed in $(seq "$first" $((first + count - 1))); do
   for _ in 1 2; do # the second time the sweep is over already
     start_storm
     wait_both 120
-    for host in $both; do expect_code $host 0; done
+    for host in $both; do
+      expect_code $host 0
+      expect_success $host
+    done
     check
     expect_nobody
   done

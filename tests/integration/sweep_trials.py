@@ -146,7 +146,7 @@ def paths_that_a_program_names_are_its_own_trials(command=()):
     assert (job.base / "model/w").read_text() == "99\n", job.text()
     assert job.text().count(f"] of the channel of the platform {job.base}/model {job.base}/checkpoints\n") == 3, job.text()
     assert "it has" not in job.text(), job.text()
-    assert sorted(os.listdir(job.base / "output/data")) == ["trial-0000", "trial-0001", "trial-0002", "trials.jsonl"]
+    assert sorted(os.listdir(job.base / "output/data")) == ["trial-0000", "trial-0001", "trial-0002", "trials.jsonl"] and not os.listdir(job.base / "sweep")
 
 
 def a_user_namespace_is_enough():

@@ -69,9 +69,9 @@ ARROWS = {
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
     # One verb per sub-room; they must not use each other.
     **{f"programs/{verb}": set() for verb in ("bench", "check", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "stacks",
-                                              "sweep", "sync", "trace", "trial", "unpack")},
-    # A report joins what two of them find out.
-    "programs/report": {"programs/local", "programs/trace"},
+                                              "sweep", "sync", "trial", "unpack")},
+    # A report, of which `paceline trace` is a part, joins what two of them find out.
+    "programs/report": {"programs/local"},
 }
 
 # header (as a pattern) -> files that may include it (a pattern of paths), besides tests
@@ -81,7 +81,7 @@ GUARDED_HEADERS = {
     r"cuda.*\.h|cudnn.*\.h|cublas.*\.h|nvrtc\.h|nvml\.h": r"_(cuda|nccl)\.(c|h|cu|cuh)$",
     r"Python\.h": r"^runtime/horovod/torch(_stage|_tensor)?\.c$",
     r"curl/.*": r"^s3io/http/[a-z0-9_]+\.c$",
-    r"elfutils/.*": r"^programs/stacks/unwind\.c$",
+    r"elfutils/.*": r"^programs/stacks/collect\.c$",
     r"(?:cjson/)?cJSON.*\.h": r"^(base/json/(json\.c|python_json_tree\.h)|examples/synthetic/gradient_list\.c)$",
 }
 

@@ -87,6 +87,17 @@ START_TEST(running_out_is_remembered_and_said_once)
 }
 END_TEST
 
+START_TEST(a_formatted_text_replaces_what_was_there)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_text_append(&text, "a longer text");
+    ck_assert_int_eq(pl_text_set(&text, NULL, "%s/%d", "x", 7), PL_OK);
+    ck_assert_str_eq(text.data, "x/7");
+    ck_assert_uint_eq(text.length, 3);
+}
+END_TEST
+
 START_TEST(clear_keeps_the_memory)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -210,7 +221,7 @@ END_TEST
 
 UNIT_MAIN("base/text", an_end_is_compared_as_a_whole, pieces_come_together_in_order, nul_bytes_are_bytes,
           taking_hands_over_and_empties, printf_longer_than_any_buffer, running_out_is_remembered_and_said_once,
-          clear_keeps_the_memory, hexadecimal_digits_have_a_value_and_nothing_else_has,
-          numbers_of_a_status_are_found_by_their_whole_name,
+          a_formatted_text_replaces_what_was_there, clear_keeps_the_memory,
+          hexadecimal_digits_have_a_value_and_nothing_else_has, numbers_of_a_status_are_found_by_their_whole_name,
           a_text_that_was_cut_is_whole_without_the_character_it_ends_in, a_text_to_show_holds_no_control_characters,
           a_distance_counts_inserted_removed_and_changed_characters, the_nearest_candidate_is_asked_for)

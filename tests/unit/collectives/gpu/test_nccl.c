@@ -206,7 +206,7 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
     }
     RANKS_OK(pl_device_stream_new(device, &stream, &error));
     RANKS_OK(pl_device_alloc(device, sizeof(values), &memory, &error));
-    called = pl_world_host_world(world)->sequence;
+    called = world->host_world->sequence;
     RANKS_OK(pl_device_copy(device, memory, values, sizeof(values), stream, &error));
     for (int i = 0; i < LINKS; i++) {
         RANKS_OK(pl_collective_post(world,
@@ -230,8 +230,7 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
     for (int k = 0; k < COUNT; k++) {
         RANKS_NEED(values[k] == expected, "element %d is %g, not %g", k, (double)values[k], (double)expected);
     }
-    RANKS_NEED(pl_world_host_world(world)->sequence == called,
-               "the hosts exchanged something about calls that were agreed");
+    RANKS_NEED(world->host_world->sequence == called, "the hosts exchanged something about calls that were agreed");
     pl_device_release(device, memory);
     pl_device_stream_free(device, stream);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/shim.c, entrypoint/supervise/signals.c. */
+/* Covers entrypoint/supervise/shim.c, entrypoint/supervise/process.c. */
 #include "entrypoint/supervise/shim.h"
 
 #include "base/clock.h"

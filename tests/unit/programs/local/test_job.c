@@ -48,56 +48,34 @@ static void check_refused(const char *text, const char *expected)
     pl_local_job_done(&job);
 }
 
+static const char whole_body[] =
+    "{\"TrainingJobName\": \"job\", \"RoleArn\": \"arn:aws:iam::123456789012:role/r\", \"Tags\": [], \"VpcConfig\": "
+    "{\"any\": 1}, "
+    "\"OutputDataConfig\": {\"S3OutputPath\": \"s3://b/o\"}, \"HyperParameters\": {\"epochs\": \"3\"}, "
+    "\"Environment\": {\"A_1\": \"x\\ny\"}, "
+    "\"AlgorithmSpecification\": {\"TrainingImage\": \"i:1\", \"TrainingInputMode\": \"Pipe\", \"AlgorithmName\": "
+    "\"x\", "
+    "\"MetricDefinitions\": [{\"Name\": \"loss\", \"Regex\": \"loss=([0-9.]+)\"}], \"ContainerArguments\": [\"train\", "
+    "\"\"]}, "
+    "\"InputDataConfig\": [{\"ChannelName\": \"a\", \"ShuffleConfig\": {\"Seed\": 7}, \"RecordWrapperType\": "
+    "\"RecordIO\", "
+    "\"DataSource\": {\"S3DataSource\": {\"S3DataType\": \"S3Prefix\", \"S3Uri\": \"s3://bucket/a\", "
+    "\"S3DataDistributionType\": \"ShardedByS3Key\", \"InstanceGroupNames\": [\"g2\"]}}}, "
+    "{\"ChannelName\": \"b\", \"InputMode\": \"FastFile\", "
+    "\"DataSource\": {\"S3DataSource\": {\"S3DataType\": \"S3Prefix\", \"S3Uri\": \"s3://bucket/a\"}}}], "
+    "\"ResourceConfig\": {\"VolumeSizeInGB\": 1, \"InstanceGroups\": [ "
+    "{\"InstanceGroupName\": \"g1\", \"InstanceType\": \"ml.a\", \"InstanceCount\": 2}, "
+    "{\"InstanceGroupName\": \"g2\", \"InstanceType\": \"ml.b\", \"InstanceCount\": 1}]}, "
+    "\"StoppingCondition\": {\"MaxRuntimeInSeconds\": 60, \"MaxWaitTimeInSeconds\": 60}, "
+    "\"EnableManagedSpotTraining\": true, "
+    "\"CheckpointConfig\": {\"S3Uri\": \"s3://b/c\", \"LocalPath\": \"/opt/ml/c\"}}";
+
 START_TEST(a_whole_body_is_taken)
 {
     struct pl_error error = PL_ERROR_NONE;
 
     make();
-    ck_assert_ok(
-        read_text(JOB("\"RoleArn\": \"arn:aws:iam::123456789012:role/r\", \"Tags\": [], \"VpcConfig\": {\"any\": 1},\n"
-                      "\"OutputDataConfig\": {\"S3OutputPath\": \"s3://b/o\"},\n"
-                      "\"HyperParameters\": {\"epochs\": \"3\"}, \"Environment\": {\"A_1\": \"x\\ny\"},\n"
-                      "\"AlgorithmSpecification\": {\"TrainingImage\": \"i:1\", \"TrainingInputMode\": \"Pipe\",\n"
-                      "\"MetricDefinitions\": [{\"Name\": \"loss\", \"Regex\": \"loss=([0-9.]+)\"}],\n"
-                      "\"ContainerArguments\": [\"train\", \"\"], \"AlgorithmName\": \"x\"},\n"
-                      "\"InputDataConfig\": [{\"ChannelName\": \"a\", " SOURCE(
-                          ", \"S3DataDistributionType\": "
-                          "\"ShardedByS3Key\", \"InstanceGroupNames\": "
-                          "[\"g2\"]") ", "
-                                      "\"ShuffleConfig\": {\"Seed\": "
-                                      "7}, \"RecordWrapperType\": "
-                                      "\"RecordIO\"},\n"
-                                      "{\"ChannelName\": \"b\", "
-                                      "\"InputMode\": "
-                                      "\"FastFile\", " SOURCE("") "}],\n"
-                                                                  "\"ResourceConfig\": "
-                                                                  "{\"VolumeSizeInGB\": 1, "
-                                                                  "\"InstanceGroups\": [\n"
-                                                                  "{\"InstanceGroupName\": "
-                                                                  "\"g1\", "
-                                                                  "\"InstanceType\": "
-                                                                  "\"ml.a\", "
-                                                                  "\"InstanceCount\": 2},\n"
-                                                                  "{\"InstanceGroupName\": "
-                                                                  "\"g2\", "
-                                                                  "\"InstanceType\": "
-                                                                  "\"ml.b\", "
-                                                                  "\"InstanceCount\": "
-                                                                  "1}]},\n"
-                                                                  "\"StoppingCondition\": "
-                                                                  "{\"MaxRuntimeInSeconds\":"
-                                                                  " 60, "
-                                                                  "\"MaxWaitTimeInSeconds\":"
-                                                                  " 60},\n"
-                                                                  "\"EnableManagedSpotTraini"
-                                                                  "ng\": true,\n"
-                                                                  "\"CheckpointConfig\": "
-                                                                  "{\"S3Uri\": "
-                                                                  "\"s3://b/c\", "
-                                                                  "\"LocalPath\": "
-                                                                  "\"/opt/ml/c\"}"),
-                  &error),
-        &error);
+    ck_assert_ok(read_text(whole_body, &error), &error);
     ck_assert_ok(pl_local_job_check(&job, &error), &error);
     ck_assert_str_eq(job.name, "job");
     ck_assert_str_eq(job.image, "i:1");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers programs/report/series.c. */
 /* A few values are kept as they are; of a million the lowest and the highest are, wherever they stand. */
-#include "programs/report/series.h"
+#include "programs/report/report.h"
 #include "tests/support/unit.h"
 
 #include <math.h>

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/stacks/collect.c, programs/stacks/unwind.c, programs/stacks/describe.c. */
-#include "programs/stacks/collect.h"
-
+/* Covers programs/stacks/collect.c, programs/stacks/describe.c. */
 #include "base/clock.h"
 #include "entrypoint/proc/proc.h"
-#include "programs/stacks/describe.h"
-#include "programs/stacks/unwind.h"
+#include "programs/stacks/stacks.h"
 #include "tests/support/unit.h"
 
 #include <errno.h>
@@ -286,11 +283,11 @@ START_TEST(what_does_not_allow_ptrace_is_explained)
     static const char all[] = "CapEff:\t000001ffffffffff\nSeccomp:\t0\n";
     char text[512];
 
-    pl_unwind_explain(EPERM, none, "1\n", text, sizeof(text));
+    pl_collect_explain(EPERM, none, "1\n", text, sizeof(text));
     ck_assert_str_eq(text, "ptrace: Operation not permitted (this process has no CAP_SYS_PTRACE, "
                            "kernel.yama.ptrace_scope is 1, a seccomp filter is active); `docker exec --privileged` "
                            "allows it, or a container that was started with `--cap-add SYS_PTRACE`");
-    pl_unwind_explain(EPERM, all, "3\n", text, sizeof(text));
+    pl_collect_explain(EPERM, all, "3\n", text, sizeof(text));
     ck_assert_str_eq(text, "ptrace: Operation not permitted (this process has the capability CAP_SYS_PTRACE, "
                            "kernel.yama.ptrace_scope is 3); the host's administrator has switched ptrace off for all");
 }

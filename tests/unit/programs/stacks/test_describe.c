@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers programs/stacks/describe.c. */
-#include "programs/stacks/describe.h"
-
 #include "base/memory.h"
+#include "entrypoint/supervise/process.h"
+#include "programs/stacks/stacks.h"
 #include "tests/support/unit.h"
+
+#include <signal.h>
+#include <sys/wait.h>
 
 START_TEST(a_program_is_named_without_its_arguments)
 {
@@ -45,25 +48,32 @@ END_TEST
 START_TEST(a_rank_is_what_its_launcher_says)
 {
     static const struct {
-        const char *variables;
-        size_t bytes;
+        const char *variables[4];
         int rank;
     } cases[] = {
-#define VARIABLES(text, rank) {text, sizeof(text), rank}
-        VARIABLES("A=1\0RANK=7", 7),
-        VARIABLES("RANK=7\0OMPI_COMM_WORLD_RANK=2\0PMIX_RANK=3", 2),
-        VARIABLES("PMIX_RANK=3\0RANK=1", 3),
-        VARIABLES("LOCAL_RANK=3", -1),
-        VARIABLES("RANK=\0RANKS=4", -1),
-        VARIABLES("RANK=first", -1),
-        VARIABLES("", -1),
-#undef VARIABLES
-        {"", 0, -1},
-        {"RANK=5", 6, 5},
+        {{"A=1", "RANK=7"}, 7},
+        {{"RANK=7", "OMPI_COMM_WORLD_RANK=2", "PMIX_RANK=3"}, 2},
+        {{"PMIX_RANK=3", "RANK=1"}, 3},
+        {{"LOCAL_RANK=3"}, -1},
+        {{"RANK=", "RANKS=4"}, -1},
+        {{"RANK=first"}, -1},
+        {{NULL}, -1},
     };
+    static const char *const argv[] = {"/bin/sleep", "60", NULL};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        ck_assert_int_eq(pl_describe_rank(cases[i].variables, cases[i].bytes), cases[i].rank);
+        struct pl_stacks_program *program = calloc(1, sizeof(*program));
+        struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+
+        setup.argv = argv;
+        setup.environment = (char *const *)(uintptr_t)cases[i].variables;
+        setup.death_signal = SIGKILL;
+        ck_assert_int_eq(pl_process_spawn(&setup, &program->pid, NULL), PL_OK);
+        pl_describe_program(program);
+        ck_assert_int_eq(program->rank, cases[i].rank);
+        kill(program->pid, SIGKILL);
+        waitpid(program->pid, NULL, 0);
+        free(program);
     }
 }
 END_TEST

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers programs/stacks/order.c. */
-#include "programs/stacks/order.h"
-
+#include "base/memory.h"
+#include "programs/stacks/hosts.h"
 #include "tests/support/unit.h"
 
 #include <stdarg.h>
@@ -12,7 +12,7 @@ enum { MOST_PROGRAMS = 5 };
 
 /* Zeroed memory; only the parts that are written take space. */
 static struct pl_stacks_program *programs[MOST_PROGRAMS];
-static struct pl_order_program order[MOST_PROGRAMS];
+static struct pl_hosts_program order[MOST_PROGRAMS];
 
 /* Sets a program whose main thread's functions are the words of `stack`, the outermost first. */
 static void set(size_t index, char state, const char *stack)
@@ -42,13 +42,11 @@ static void set(size_t index, char state, const char *stack)
 static const char *ranks(size_t count)
 {
     struct pl_error error = PL_ERROR_NONE;
-    static char text[MOST_PROGRAMS * 4], here[] = "";
-    struct pl_text keys[MOST_PROGRAMS] = {PL_TEXT_NONE};
+    static char text[MOST_PROGRAMS * 4];
 
     for (size_t i = 0; i < count; i++) {
-        pl_order_key(programs[i], &keys[i]);
-        order[i] = (struct pl_order_program){
-            .host = here, .rank = programs[i]->rank, .pid = programs[i]->pid, .key = keys[i].data};
+        order[i] = (struct pl_hosts_program){.host = "", .rank = programs[i]->rank, .pid = programs[i]->pid};
+        pl_order_key(programs[i], &order[i].key);
     }
     ck_assert_ok(pl_order_programs(order, count, &error), &error);
     text[0] = '\0';
@@ -57,62 +55,66 @@ static const char *ranks(size_t count)
     }
     for (size_t i = 0; i < count; i++) {
         free(programs[i]);
-        pl_text_done(&keys[i]);
+        pl_text_done(&order[i].key);
     }
     return text;
 }
 
-START_TEST(the_rank_that_departs_first_with_the_fewest_others_comes_first)
+START_TEST(the_one_that_differs_comes_first)
 {
-    set(0, 'R', "main step MPI_Allreduce poll");
-    set(1, 'S', "main step MPI_Allreduce poll");
-    set(2, 'R', "main step stuck_here");
-    set(3, 'R', "main step MPI_Allreduce yield");
-    ck_assert_str_eq(ranks(4), "2 3 0 1 ");
+    static const struct {
+        const char *expected;
+        struct {
+            char state;
+            const char *stack;
+        } programs[MOST_PROGRAMS];
+    } cases[] = {
+        /* the rank that departs first, with the fewest others */
+        {"2 3 0 1 ",
+         {{'R', "main step MPI_Allreduce poll"},
+          {'S', "main step MPI_Allreduce poll"},
+          {'R', "main step stuck_here"},
+          {'R', "main step MPI_Allreduce yield"}}},
+        /* a rank that waits for the others */
+        {"2 0 1 3 ",
+         {{'S', "main load read"},
+          {'S', "main load decode inflate"},
+          {'S', "main MPI_Allreduce poll progress vader"},
+          {'S', "main load decode crc"}}},
+        /* stopped ranks are before all others */
+        {"0 1 2 ",
+         {{'T', "main step MPI_Allreduce poll"}, {'T', "main step MPI_Allreduce poll"}, {'R', "main step stuck_here"}}},
+        /* a state that few share counts before stacks */
+        {"3 0 1 2 4 ", {{'S', "main a"}, {'R', "main b"}, {'S', "main b"}, {'D', "main b"}, {'S', "main b"}}},
+        {"0 ", {{'S', "main"}}},
+        {"", {{0, NULL}}},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        size_t count = 0;
+
+        for (; count < MOST_PROGRAMS && cases[i].programs[count].stack; count++) {
+            set(count, cases[i].programs[count].state, cases[i].programs[count].stack);
+        }
+        ck_assert_str_eq(ranks(count), cases[i].expected);
+    }
 }
 END_TEST
 
-START_TEST(a_rank_that_waits_for_the_others_is_found_as_well)
+START_TEST(a_page_fault_at_the_first_look_is_no_state_of_its_own)
 {
-    set(0, 'S', "main load read");
-    set(1, 'S', "main load decode inflate");
-    set(2, 'S', "main MPI_Allreduce poll progress vader");
-    set(3, 'S', "main load decode crc");
-    ck_assert_str_eq(ranks(4), "2 0 1 3 ");
-}
-END_TEST
-
-START_TEST(a_stopped_rank_is_before_all_others)
-{
-    set(0, 'T', "main step MPI_Allreduce poll");
-    set(1, 'T', "main step MPI_Allreduce poll");
-    set(2, 'R', "main step stuck_here");
-    ck_assert_str_eq(ranks(3), "0 1 2 ");
-}
-END_TEST
-
-START_TEST(a_state_that_few_share_counts_before_stacks)
-{
-    set(0, 'S', "main a");
-    set(1, 'R', "main b");
-    set(2, 'S', "main b");
-    set(3, 'D', "main b");
-    set(4, 'S', "main b");
-    ck_assert_str_eq(ranks(5), "3 0 1 2 4 ");
     set(0, 'S', "main b");
     set(1, 'S', "main a");
     set(2, 'D', "main b");
-    programs[2]->threads[0].state = 'S'; /* a page fault at the time of the first look */
+    programs[2]->threads[0].state = 'S';
     ck_assert_str_eq(ranks(3), "1 0 2 ");
 }
 END_TEST
 
 START_TEST(without_stacks_states_and_waits_tell)
 {
-    set(0, 'S', "");
-    set(1, 'S', "");
-    set(2, 'S', "");
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++) {
+        set(i, 'S', "");
         strcpy(programs[i]->threads[0].wait, i == 1 ? "pipe_read" : "futex_do_wait");
     }
     ck_assert_str_eq(ranks(3), "1 0 2 ");
@@ -121,10 +123,8 @@ END_TEST
 
 START_TEST(functions_without_names_are_told_apart_by_their_places)
 {
-    set(0, 'S', "main x");
-    set(1, 'S', "main x");
-    set(2, 'S', "main x");
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++) {
+        set(i, 'S', "main x");
         programs[i]->threads[0].frames[0].function[0] = '\0';
         programs[i]->threads[0].frames[0].offset = i == 2 ? 16 : 32;
     }
@@ -164,16 +164,7 @@ START_TEST(python_s_own_functions_count_before_native_ones)
 }
 END_TEST
 
-START_TEST(one_and_none_are_orders_too)
-{
-    set(0, 'S', "main");
-    ck_assert_str_eq(ranks(1), "0 ");
-    ck_assert_str_eq(ranks(0), "");
-}
-END_TEST
-
-UNIT_MAIN("programs/stacks/order", the_rank_that_departs_first_with_the_fewest_others_comes_first,
-          a_rank_that_waits_for_the_others_is_found_as_well, a_stopped_rank_is_before_all_others,
-          a_state_that_few_share_counts_before_stacks, without_stacks_states_and_waits_tell,
+UNIT_MAIN("programs/stacks/order", the_one_that_differs_comes_first,
+          a_page_fault_at_the_first_look_is_no_state_of_its_own, without_stacks_states_and_waits_tell,
           functions_without_names_are_told_apart_by_their_places, equals_are_in_the_order_of_ranks_and_processes,
-          python_s_own_functions_count_before_native_ones, one_and_none_are_orders_too)
+          python_s_own_functions_count_before_native_ones)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers programs/stacks/python.c. */
-#include "programs/stacks/python.h"
+#include "programs/stacks/stacks.h"
 
 #include "entrypoint/supervise/watch.h"
 #include "tests/support/unit.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers programs/stacks/report.c. */
-#include "programs/stacks/report.h"
+#include "programs/stacks/stacks.h"
 
 #include "tests/support/unit.h"
 

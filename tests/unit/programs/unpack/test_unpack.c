@@ -57,12 +57,16 @@ static size_t pack(const struct item *items, size_t count, char *data, size_t da
 static enum pl_status unpack(const struct item *items, size_t count, const struct pl_unpack_limits *limits,
                              const struct scratch *scratch, struct pl_error *reterr)
 {
-    char data[16384];
-    size_t bytes = pack(items, count, data, sizeof(data));
+    char data[16384], path[PATH_MAX];
+    struct scratch archive = scratch_new();
     PL_AUTO_CLOSE int fd = open(scratch->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    enum pl_status status;
 
     ck_assert_int_ge(fd, 0);
-    return pl_unpack_memory(data, bytes, fd, limits, reterr);
+    scratch_write(&archive, "data", data, pack(items, count, data, sizeof(data)));
+    status = pl_unpack_source(scratch_path(&archive, "data", path), true, fd, limits, reterr);
+    scratch_done(&archive);
+    return status;
 }
 
 static void ck_content(const struct scratch *scratch, const char *name, const char *expected)
@@ -194,7 +198,7 @@ START_TEST(size_and_count_are_bounded)
 }
 END_TEST
 
-START_TEST(what_is_no_archive_is_told_from_one)
+START_TEST(files_and_directories_are_copied_and_a_dangling_link_is_an_error)
 {
     struct scratch scratch = scratch_new();
     struct scratch dest = scratch_new();
@@ -204,34 +208,19 @@ START_TEST(what_is_no_archive_is_told_from_one)
 
     scratch_write(&scratch, "train.py", "print(1)\n", 9);
     scratch_path(&scratch, "train.py", path);
-    ck_assert(!pl_unpack_is_archive(path));
-    ck_assert_int_eq(pl_unpack_file(path, fd, &roomy, &error), PL_CORRUPT);
-    ck_assert_ok(pl_unpack_copy_file(path, fd, &roomy, &error), &error);
+    ck_assert_int_eq(pl_unpack_source(path, true, fd, &roomy, &error), PL_CORRUPT);
+    ck_assert_ok(pl_unpack_source(path, false, fd, &roomy, &error), &error);
     ck_content(&dest, "train.py", "print(1)\n");
-    close(fd);
-    scratch_done(&scratch);
-    scratch_done(&dest);
-}
-END_TEST
-
-START_TEST(a_directory_is_copied_whole_and_a_dangling_link_is_an_error)
-{
-    struct scratch scratch = scratch_new();
-    struct scratch dest = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
-    char path[PATH_MAX];
-    int fd = open(dest.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "sub", path), 0755), 0);
     scratch_write(&scratch, "sub/x", "deep", 4);
     ck_assert_int_eq(symlink("sub/x", scratch_path(&scratch, "linked", path)), 0);
-    ck_assert_ok(pl_unpack_copy_tree(scratch.path, fd, &roomy, &error), &error);
+    ck_assert_ok(pl_unpack_source(scratch.path, false, fd, &roomy, &error), &error);
     ck_content(&dest, "sub/x", "deep");
     ck_content(&dest, "linked", "deep");
     ck_assert_int_eq(symlink("nowhere", scratch_path(&scratch, "broken", path)), 0);
-    ck_assert_int_eq(pl_unpack_copy_tree(scratch.path, fd, &roomy, &error), PL_SYSTEM);
+    ck_assert_int_eq(pl_unpack_source(scratch.path, false, fd, &roomy, &error), PL_SYSTEM);
     ck_assert_int_eq(symlink(".", scratch_path(&scratch, "loop", path)), 0);
-    ck_assert_int_ne(pl_unpack_copy_tree(scratch.path, fd, &roomy, &error), PL_OK);
+    ck_assert_int_ne(pl_unpack_source(scratch.path, false, fd, &roomy, &error), PL_OK);
     close(fd);
     scratch_done(&scratch);
     scratch_done(&dest);
@@ -241,4 +230,4 @@ END_TEST
 UNIT_MAIN("programs/unpack/unpack", files_directories_and_execute_bits_arrive,
           hard_links_to_files_before_them_become_copies, what_could_leave_the_directory_is_refused,
           links_that_are_there_already_are_not_followed, size_and_count_are_bounded,
-          what_is_no_archive_is_told_from_one, a_directory_is_copied_whole_and_a_dangling_link_is_an_error)
+          files_and_directories_are_copied_and_a_dangling_link_is_an_error)

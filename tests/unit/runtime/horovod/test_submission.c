@@ -212,9 +212,8 @@ static void group_body(struct rank *self)
                                     scaled_sum(PL_REDUCE_SCATTER, dtype, send, NULL)};
 
         for (int i = 0; i < ELEMS; i++) {
-            send[i] = input(dtype, i);
+            in_place[i] = send[i] = input(dtype, i);
         }
-        memcpy(in_place, send, sizeof(send));
         expect_ok(pl_service_new(self->world, NULL, &service, &error));
         submission = pl_submission_new(ops, 3, &error);
         memcpy(submission->ops, ops, sizeof(ops));

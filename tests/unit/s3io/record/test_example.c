@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/record/example.c, s3io/record/protobuf.c. */
-#include "s3io/record/protobuf.h"
+/* Covers s3io/record/example.c. */
+#include "s3io/record/record_formats.h"
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/record/build.h"
 

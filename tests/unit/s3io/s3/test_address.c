@@ -67,17 +67,16 @@ END_TEST
 
 static void check_sts(struct pl_s3_endpoint_config endpoint_config, const char *wanted)
 {
-    char *url = NULL;
+    PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
 
-    ck_ok(pl_s3_address_sts, &endpoint_config, &url);
-    ck_assert_str_eq(url, wanted);
-    free(url);
+    ck_ok(pl_s3_address_service, &endpoint_config, "sts", "/", &address);
+    ck_assert_str_eq(address.url, wanted);
 }
 
 START_TEST(the_token_service_has_its_own_address)
 {
     struct pl_s3_endpoint_config nonsense = {.region = "evil.example/"};
-    char *url = NULL;
+    struct pl_s3_address address = {.url = NULL};
 
     check_sts((struct pl_s3_endpoint_config){.region = "eu-west-1"}, "https://sts.eu-west-1.amazonaws.com/");
     check_sts((struct pl_s3_endpoint_config){.region = "cn-north-1"}, "https://sts.cn-north-1.amazonaws.com.cn/");
@@ -87,7 +86,7 @@ START_TEST(the_token_service_has_its_own_address)
               "http://127.0.0.1:9000/");
     check_sts((struct pl_s3_endpoint_config){.region = "r", .endpoint_url = "https://host/base//"},
               "https://host/base/");
-    ck_fails(PL_INVALID, "", pl_s3_address_sts, &nonsense, &url);
+    ck_fails(PL_INVALID, "", pl_s3_address_service, &nonsense, "sts", "/", &address);
 }
 END_TEST
 

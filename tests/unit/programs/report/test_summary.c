@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/trace/summary.c. */
+/* Covers programs/report/summary.c. */
 /* The rings have times that are set here. Ranks are slow, wait for data, save, are late once or take turns, or a
  * collective has not ended. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "programs/trace/summary.h"
+#include "programs/report/summary.h"
 #include "runtime/trace_ring.h"
 #include "tests/support/expect.h"
 #include "tests/support/scratch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the rings, corrects the hosts' clocks, adds up who waited for whom, and words the result. */
-#include "programs/trace/summary.h"
+#include "programs/report/summary.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -25,38 +25,27 @@ static const char *const span_names[SPAN_KINDS] = {"data", "save"};
 
 _Static_assert(PL_TRACE_HOST_BYTES + 1 == PL_RING_HOST_NAME_BYTES, "the names of the rings");
 
-struct span {
-    int64_t start_ns, end_ns;
-};
-
 struct spans {
-    struct span *items; /* in the order of their ends */
+    const struct pl_ring_record **items; /* in the order of their ends */
     size_t count;
-};
-
-struct step {
-    int64_t start_ns, end_ns;
-    uint16_t kind;
-    bool known;
-    char name[PL_RING_COLLECTIVE_NAME_BYTES + 1];
 };
 
 struct rank {
     struct pl_ring ring;
     const char *path;
-    uint64_t first, last; /* sequence numbers of its collectives; 0: none */
-    struct step *steps;   /* those that all ranks have */
+    struct pl_trace_rank told;           /* the shares at the end */
+    uint64_t first, last;                /* sequence numbers of its collectives; 0: none */
+    const struct pl_ring_record **steps; /* those that all ranks have */
     struct spans spans[SPAN_KINDS];
     int64_t own_ns, waiting_ns, moving_ns, span_ns[SPAN_KINDS]; /* sums over the steps */
     int64_t cost_ns, most_ns;                                   /* others waited for it: in all, and once */
-    uint64_t times, most_sequence;
+    uint64_t most_sequence;
 };
 
 struct summary {
     struct rank *ranks; /* by rank */
     size_t count;
     int size, hosts;
-    bool has_names; /* the hosts have names, each another one */
     uint64_t first; /* sequence number of steps[0] */
     size_t steps;
     int64_t total_ns, cost_ns;
@@ -102,11 +91,6 @@ static bool needs_all_ranks(uint16_t kind)
            kind == PL_BARRIER;
 }
 
-static const char *kind_text(uint32_t kind)
-{
-    return kind < PL_KIND_COUNT ? pl_kind_text((enum pl_kind)kind) : "collective";
-}
-
 /* Whether the record is a collective of the world of all ranks. */
 static bool is_step(const struct pl_ring_record *record)
 {
@@ -144,6 +128,8 @@ static bool names_tell_hosts_apart(const struct summary *summary)
 
 static enum pl_status read_rings(struct summary *summary, const char *const *paths, struct pl_error *reterr)
 {
+    bool has_names;
+
     for (size_t i = 0; i < summary->count; i++) {
         struct rank *rank = &summary->ranks[i];
 
@@ -173,57 +159,61 @@ static enum pl_status read_rings(struct summary *summary, const char *const *pat
         }
         summary->hosts = head->host >= summary->hosts ? head->host + 1 : summary->hosts;
     }
-    summary->has_names = names_tell_hosts_apart(summary);
-    return PL_OK;
-}
+    has_names = names_tell_hosts_apart(summary);
+    for (size_t i = 0; i < summary->count; i++) {
+        const struct pl_ring_head *head = &summary->ranks[i].ring.head;
+        struct pl_trace_rank *told = &summary->ranks[i].told;
 
-/* Writes the name of a host to `name`, which has PL_TRACE_HOST_BYTES + 1 bytes, and returns it. */
-static const char *host_name(const struct summary *summary, int host, char *name)
-{
-    snprintf(name, PL_TRACE_HOST_BYTES + 1, "host %d", host);
-    for (size_t i = 0; i < summary->count && summary->has_names; i++) {
-        if (summary->ranks[i].ring.head.host == host) {
-            memcpy(name, summary->ranks[i].ring.head.host_name, PL_TRACE_HOST_BYTES + 1);
-            break;
+        told->rank = head->rank;
+        if (has_names) {
+            memcpy(told->host, head->host_name, sizeof(told->host));
+        } else {
+            snprintf(told->host, sizeof(told->host), "host %d", head->host);
         }
     }
-    return name;
+    return PL_OK;
 }
 
-static enum pl_status add_span(struct spans *spans, size_t *capacity, int64_t start_ns, int64_t end_ns,
-                               struct pl_error *reterr)
+static const char *host_name(const struct summary *summary, int host)
 {
-    PL_TRY(pl_memory_grow(&spans->items, capacity, spans->count + 1, sizeof(*spans->items), reterr));
-    spans->items[spans->count++] = (struct span){.start_ns = start_ns, .end_ns = end_ns};
-    return PL_OK;
+    size_t i = 0;
+
+    while (i + 1 < summary->count && summary->ranks[i].ring.head.host != host) {
+        i++;
+    }
+    return summary->ranks[i].told.host;
+}
+
+static int64_t start_ns_of(const struct rank *rank, const struct pl_ring_record *record)
+{
+    return pl_ring_wall_ns(&rank->ring.head, record->start_ns);
+}
+
+static int64_t end_ns_of(const struct rank *rank, const struct pl_ring_record *record)
+{
+    return pl_ring_wall_ns(&rank->ring.head, record->end_ns);
 }
 
 /* Takes the records of a rank apart: steps that all ranks have, and the spans that explain a step. */
-static enum pl_status sort_records(struct summary *summary, struct rank *rank, struct pl_error *reterr)
+static enum pl_status sort_records(const struct summary *summary, struct rank *rank, struct pl_error *reterr)
 {
-    size_t capacity[SPAN_KINDS] = {0};
+    rank->steps = pl_memory_new(summary->steps + 1, sizeof(*rank->steps), reterr);
+    PL_TRY(rank->steps ? PL_OK : PL_MEMORY);
+    for (int kind = 0; kind < SPAN_KINDS; kind++) {
+        struct spans *spans = &rank->spans[kind];
 
-    rank->steps = pl_memory_new(summary->steps ? summary->steps : 1, sizeof(*rank->steps), reterr);
-    if (!rank->steps) {
-        return PL_MEMORY;
+        spans->items = pl_memory_new(rank->ring.head.records, sizeof(*spans->items), reterr);
+        PL_TRY(spans->items ? PL_OK : PL_MEMORY);
     }
     for (uint64_t at = rank->ring.first; at < rank->ring.head.written; at++) {
         const struct pl_ring_record *record = &rank->ring.records[at % rank->ring.head.records];
-        const int64_t start_ns = pl_ring_wall_ns(&rank->ring.head, record->start_ns);
-        const int64_t end_ns = pl_ring_wall_ns(&rank->ring.head, record->end_ns);
 
         if (is_step(record) && record->collective.sequence - summary->first < summary->steps) {
-            struct step *step = &rank->steps[record->collective.sequence - summary->first];
-
-            *step = (struct step){.start_ns = start_ns, .end_ns = end_ns, .kind = record->kind, .known = true};
-            memcpy(step->name, record->collective.name,
-                   pl_text_whole_bytes(record->collective.name,
-                                       strnlen(record->collective.name, PL_RING_COLLECTIVE_NAME_BYTES)));
-            pl_text_mask_broken(step->name, strlen(step->name));
+            rank->steps[record->collective.sequence - summary->first] = record;
         }
         for (int kind = 0; record->kind == PL_RING_PROGRAM && kind < SPAN_KINDS; kind++) {
             if (strncmp(record->span_name, span_names[kind], PL_TRACE_NAME_BYTES) == 0) {
-                PL_TRY(add_span(&rank->spans[kind], &capacity[kind], start_ns, end_ns, reterr));
+                rank->spans[kind].items[rank->spans[kind].count++] = record;
             }
         }
     }
@@ -248,7 +238,7 @@ static enum pl_status find_steps(struct summary *summary, struct pl_error *reter
     /* A ring that was written during the read may lack a record: the steps after it count. */
     for (size_t k = summary->steps; k > 0; k--) {
         for (size_t i = 0; i < summary->count; i++) {
-            if (!summary->ranks[i].steps[k - 1].known) {
+            if (!summary->ranks[i].steps[k - 1]) {
                 for (size_t each = 0; each < summary->count; each++) {
                     struct rank *rank = &summary->ranks[each];
 
@@ -263,28 +253,16 @@ static enum pl_status find_steps(struct summary *summary, struct pl_error *reter
     return PL_OK;
 }
 
-static void shift(struct rank *rank, size_t steps, int64_t ns)
-{
-    for (size_t k = 0; k < steps; k++) {
-        rank->steps[k].start_ns -= ns;
-        rank->steps[k].end_ns -= ns;
-    }
-    for (int kind = 0; kind < SPAN_KINDS; kind++) {
-        for (size_t i = 0; i < rank->spans[kind].count; i++) {
-            rank->spans[kind].items[i].start_ns -= ns;
-            rank->spans[kind].items[i].end_ns -= ns;
-        }
-    }
-}
-
 /* The median end of a step on the ranks of a host. `values` has room for all ranks. */
 static int64_t end_on(const struct summary *summary, int host, size_t k, int64_t *values)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < summary->count; i++) {
-        if (summary->ranks[i].ring.head.host == host) {
-            values[count++] = summary->ranks[i].steps[k].end_ns;
+        const struct rank *rank = &summary->ranks[i];
+
+        if (rank->ring.head.host == host) {
+            values[count++] = end_ns_of(rank, rank->steps[k]);
         }
     }
     return median(values, count);
@@ -296,7 +274,6 @@ static enum pl_status correct_clocks(struct summary *summary, struct pl_error *r
     PL_AUTO_FREE int64_t *values = pl_memory_new(summary->count, sizeof(*values), reterr);
     PL_AUTO_FREE int64_t *offsets = pl_memory_new(summary->steps, sizeof(*offsets), reterr);
     const int reference = summary->ranks[0].ring.head.host;
-    char name[PL_TRACE_HOST_BYTES + 1], reference_name[PL_TRACE_HOST_BYTES + 1];
 
     if (!values || !offsets) {
         return PL_MEMORY;
@@ -306,38 +283,39 @@ static enum pl_status correct_clocks(struct summary *summary, struct pl_error *r
         int64_t offset_ns;
 
         for (size_t k = 0; host != reference && k < summary->steps; k++) {
-            if (needs_all_ranks(summary->ranks[0].steps[k].kind)) {
+            if (needs_all_ranks(summary->ranks[0].steps[k]->kind)) {
                 offsets[count++] = end_on(summary, host, k, values) - end_on(summary, reference, k, values);
             }
         }
         offset_ns = median(offsets, count);
         for (size_t i = 0; offset_ns != 0 && i < summary->count; i++) {
             if (summary->ranks[i].ring.head.host == host) {
-                shift(&summary->ranks[i], summary->steps, offset_ns);
+                summary->ranks[i].ring.head.realtime_minus_monotonic_ns -= offset_ns;
             }
         }
         if (llabs(offset_ns) >= SAID_CLOCK_NS) {
             pl_text_printf(summary->text, "The clock of %s is %.3f s %s that of %s; this is corrected here.\n",
-                           host_name(summary, host, name), (double)llabs(offset_ns) / PL_NS_PER_S,
-                           offset_ns > 0 ? "ahead of" : "behind", host_name(summary, reference, reference_name));
+                           host_name(summary, host), (double)llabs(offset_ns) / PL_NS_PER_S,
+                           offset_ns > 0 ? "ahead of" : "behind", host_name(summary, reference));
         }
     }
     return PL_OK;
 }
 
 /* The part of the spans that lies between two times. `at` is the first span that may; it moves on. */
-static int64_t spans_between(const struct spans *spans, size_t *at, int64_t start_ns, int64_t end_ns)
+static int64_t spans_between(const struct rank *rank, enum span_kind kind, size_t *at, int64_t start_ns, int64_t end_ns)
 {
+    const struct spans *spans = &rank->spans[kind];
     int64_t sum_ns = 0;
 
-    while (*at < spans->count && spans->items[*at].end_ns <= start_ns) {
+    while (*at < spans->count && end_ns_of(rank, spans->items[*at]) <= start_ns) {
         (*at)++;
     }
-    for (size_t i = *at; i < spans->count && spans->items[i].start_ns < end_ns; i++) {
-        const int64_t from_ns = spans->items[i].start_ns > start_ns ? spans->items[i].start_ns : start_ns;
-        const int64_t to_ns = spans->items[i].end_ns < end_ns ? spans->items[i].end_ns : end_ns;
+    for (size_t i = *at; i < spans->count && start_ns_of(rank, spans->items[i]) < end_ns; i++) {
+        const int64_t from_ns = start_ns_of(rank, spans->items[i]), to_ns = end_ns_of(rank, spans->items[i]);
+        const int64_t part_ns = (to_ns < end_ns ? to_ns : end_ns) - (from_ns > start_ns ? from_ns : start_ns);
 
-        sum_ns += to_ns > from_ns ? to_ns - from_ns : 0;
+        sum_ns += part_ns > 0 ? part_ns : 0;
     }
     return sum_ns;
 }
@@ -350,11 +328,12 @@ static void add_times(struct summary *summary)
         size_t at[SPAN_KINDS] = {0};
 
         for (size_t k = 1; k < summary->steps; k++) {
-            const int64_t before_ns = rank->steps[k - 1].end_ns, start_ns = rank->steps[k].start_ns;
+            const int64_t before_ns = end_ns_of(rank, rank->steps[k - 1]);
+            const int64_t start_ns = start_ns_of(rank, rank->steps[k]);
 
             rank->own_ns += start_ns > before_ns ? start_ns - before_ns : 0;
             for (int kind = 0; kind < SPAN_KINDS; kind++) {
-                rank->span_ns[kind] += spans_between(&rank->spans[kind], &at[kind], before_ns, start_ns);
+                rank->span_ns[kind] += spans_between(rank, kind, &at[kind], before_ns, start_ns);
             }
         }
     }
@@ -364,26 +343,31 @@ static void add_times(struct summary *summary)
 static void add_step(struct summary *summary, size_t k, int64_t usual_ns, int64_t *starts)
 {
     size_t last = 0, count = 0;
-    int64_t last_ns, cost_ns;
+    int64_t last_ns = INT64_MIN, cost_ns;
 
-    for (size_t i = 1; i < summary->count; i++) {
-        last = summary->ranks[i].steps[k].start_ns > summary->ranks[last].steps[k].start_ns ? i : last;
+    for (size_t i = 0; i < summary->count; i++) {
+        const int64_t start_ns = start_ns_of(&summary->ranks[i], summary->ranks[i].steps[k]);
+
+        if (start_ns > last_ns) {
+            last = i;
+            last_ns = start_ns;
+        }
     }
-    last_ns = summary->ranks[last].steps[k].start_ns;
     for (size_t i = 0; i < summary->count; i++) {
         struct rank *rank = &summary->ranks[i];
+        const int64_t start_ns = start_ns_of(rank, rank->steps[k]), end_ns = end_ns_of(rank, rank->steps[k]);
 
-        rank->waiting_ns += last_ns - rank->steps[k].start_ns;
-        rank->moving_ns += rank->steps[k].end_ns > last_ns ? rank->steps[k].end_ns - last_ns : 0;
+        rank->waiting_ns += last_ns - start_ns;
+        rank->moving_ns += end_ns > last_ns ? end_ns - last_ns : 0;
         if (i != last) {
-            starts[count++] = rank->steps[k].start_ns;
+            starts[count++] = start_ns;
         }
     }
     cost_ns = count ? last_ns - median(starts, count) : 0;
     summary->cost_ns += cost_ns;
     summary->ranks[last].cost_ns += cost_ns;
     if (cost_ns >= LEAST_LATE_NS && cost_ns >= usual_ns / LEAST_LATE_PART) {
-        summary->ranks[last].times++;
+        summary->ranks[last].told.late++;
     }
     if (cost_ns > summary->ranks[last].most_ns) {
         summary->ranks[last].most_ns = cost_ns;
@@ -402,12 +386,12 @@ static enum pl_status add_steps(struct summary *summary, struct pl_error *reterr
         return PL_MEMORY;
     }
     for (size_t k = 1; k < summary->steps; k++) {
-        times[k - 1] = first->steps[k].end_ns - first->steps[k - 1].end_ns;
+        times[k - 1] = end_ns_of(first, first->steps[k]) - end_ns_of(first, first->steps[k - 1]);
     }
     usual_ns = median(times, summary->steps - 1);
-    summary->total_ns = first->steps[summary->steps - 1].end_ns - first->steps[0].end_ns;
+    summary->total_ns = end_ns_of(first, first->steps[summary->steps - 1]) - end_ns_of(first, first->steps[0]);
     for (size_t k = 1; k < summary->steps; k++) {
-        if (needs_all_ranks(first->steps[k].kind)) {
+        if (needs_all_ranks(first->steps[k]->kind)) {
             add_step(summary, k, usual_ns, starts);
         }
     }
@@ -498,16 +482,26 @@ static int host_waited_for(const struct summary *summary)
     return -1;
 }
 
+/* Appends "NUMBER (KIND NAME)". */
+static void append_collective(struct pl_text *text, uint64_t sequence, uint32_t kind,
+                              const char raw_name[PL_RING_COLLECTIVE_NAME_BYTES])
+{
+    char name[PL_RING_COLLECTIVE_NAME_BYTES + 1] = "";
+
+    memcpy(name, raw_name, pl_text_whole_bytes(raw_name, strnlen(raw_name, PL_RING_COLLECTIVE_NAME_BYTES)));
+    pl_text_mask_broken(name, strlen(name));
+    pl_text_printf(text, "%" PRIu64 " (%s%s%s)", sequence,
+                   kind < PL_KIND_COUNT ? pl_kind_text((enum pl_kind)kind) : "collective", *name ? " " : "", name);
+}
+
 static void say_once(const struct summary *summary, const struct rank *rank)
 {
-    const struct step *step = &rank->steps[rank->most_sequence - summary->first];
-    char name[PL_TRACE_HOST_BYTES + 1];
+    const struct pl_ring_record *step = rank->steps[rank->most_sequence - summary->first];
 
-    pl_text_printf(summary->text,
-                   "Rank %d (%s) was late once: the others waited %.3f s for it in collective %" PRIu64 " (%s%s%s).\n",
-                   rank->ring.head.rank, host_name(summary, rank->ring.head.host, name),
-                   (double)rank->most_ns / PL_NS_PER_S, rank->most_sequence, kind_text(step->kind),
-                   *step->name ? " " : "", step->name);
+    pl_text_printf(summary->text, "Rank %d (%s) was late once: the others waited %.3f s for it in collective ",
+                   rank->ring.head.rank, rank->told.host, (double)rank->most_ns / PL_NS_PER_S);
+    append_collective(summary->text, rank->most_sequence, step->kind, step->collective.name);
+    pl_text_append(summary->text, ".\n");
 }
 
 static enum pl_status say_who(const struct summary *summary, struct pl_error *reterr)
@@ -515,7 +509,6 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
     PL_AUTO_FREE int64_t *values = pl_memory_new(summary->count, sizeof(*values), reterr);
     const struct rank *rank = most_waited_for(summary);
     const double share = percent(summary->cost_ns, summary->total_ns);
-    char name[PL_TRACE_HOST_BYTES + 1];
     int host;
 
     if (!values) {
@@ -531,12 +524,12 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
         }
         pl_text_printf(summary->text,
                        "Rank %d (%s) was waited for in %" PRIu64 " of %zu collectives, %.0f %% of the time: ",
-                       rank->ring.head.rank, host_name(summary, rank->ring.head.host, name), rank->times,
-                       summary->steps - 1, percent(rank->cost_ns, summary->total_ns));
+                       rank->ring.head.rank, rank->told.host, rank->told.late, summary->steps - 1,
+                       percent(rank->cost_ns, summary->total_ns));
         say_why(summary, rank, values);
     } else if ((host = host_waited_for(summary)) >= 0) {
         pl_text_printf(summary->text, "The ranks of %s were late by turns: the others waited %.0f %% of the time.\n",
-                       host_name(summary, host, name), share);
+                       host_name(summary, host), share);
     } else {
         pl_text_printf(summary->text, "The ranks were late by turns, no one rank: they waited %.0f %% of the time.\n",
                        share);
@@ -544,22 +537,16 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
     return PL_OK;
 }
 
-static struct pl_trace_rank shares_of(const struct summary *summary, const struct rank *rank)
+static void fill_shares(struct rank *rank, int64_t all_ns)
 {
-    const int64_t spans_ns = rank->span_ns[SPAN_DATA] + rank->span_ns[SPAN_SAVE], all_ns = summary->total_ns;
+    const int64_t spans_ns = rank->span_ns[SPAN_DATA] + rank->span_ns[SPAN_SAVE];
+    double *shares = rank->told.shares;
 
-    struct pl_trace_rank shares = {
-        .rank = rank->ring.head.rank,
-        .computes = percent(rank->own_ns > spans_ns ? rank->own_ns - spans_ns : 0, all_ns),
-        .data = percent(rank->span_ns[SPAN_DATA], all_ns),
-        .saves = percent(rank->span_ns[SPAN_SAVE], all_ns),
-        .waits = percent(rank->waiting_ns, all_ns),
-        .moves = percent(rank->moving_ns, all_ns),
-        .late = rank->times,
-    };
-
-    host_name(summary, rank->ring.head.host, shares.host);
-    return shares;
+    shares[PL_TRACE_COMPUTES] = percent(rank->own_ns > spans_ns ? rank->own_ns - spans_ns : 0, all_ns);
+    shares[PL_TRACE_DATA] = percent(rank->span_ns[SPAN_DATA], all_ns);
+    shares[PL_TRACE_SAVES] = percent(rank->span_ns[SPAN_SAVE], all_ns);
+    shares[PL_TRACE_WAITS] = percent(rank->waiting_ns, all_ns);
+    shares[PL_TRACE_MOVES] = percent(rank->moving_ns, all_ns);
 }
 
 /* Appends the ranks whose newest collective is `sequence`, or with `others` those whose is not. Returns how many. */
@@ -581,7 +568,6 @@ static void say_unfinished(const struct summary *summary)
 {
     PL_AUTO_TEXT struct pl_text in = PL_TEXT_NONE, missing = PL_TEXT_NONE;
     const struct rank *newest = &summary->ranks[0];
-    char name[PL_RING_COLLECTIVE_NAME_BYTES + 1] = "";
     bool unfinished = false;
     uint64_t sequence;
 
@@ -595,11 +581,10 @@ static void say_unfinished(const struct summary *summary)
         return;
     }
     sequence = newest->ring.head.posted_sequence;
-    memcpy(name, newest->ring.head.posted_name, PL_RING_COLLECTIVE_NAME_BYTES);
-    pl_text_mask_broken(name, strlen(name));
     append_ranks(summary, sequence, false, &in);
-    pl_text_printf(summary->text, "Collective %" PRIu64 " (%s%s%s) has not ended. In it: rank %s.", sequence,
-                   kind_text(newest->ring.head.posted_kind), *name ? " " : "", name, pl_text_string(&in));
+    pl_text_append(summary->text, "Collective ");
+    append_collective(summary->text, sequence, newest->ring.head.posted_kind, newest->ring.head.posted_name);
+    pl_text_printf(summary->text, " has not ended. In it: rank %s.", pl_text_string(&in));
     if (append_ranks(summary, sequence, true, &missing) > 0) {
         pl_text_printf(summary->text, " Not in it: rank %s.", pl_text_string(&missing));
         for (size_t i = 0; i < summary->count; i++) {
@@ -659,7 +644,8 @@ static enum pl_status summarise(struct summary *summary, struct pl_trace_rank **
     ranks = pl_memory_new(summary->count, sizeof(*ranks), reterr);
     PL_TRY(ranks ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < summary->count; i++) {
-        ranks[i] = shares_of(summary, &summary->ranks[i]);
+        fill_shares(&summary->ranks[i], summary->total_ns);
+        ranks[i] = summary->ranks[i].told;
     }
     *ret_ranks = ranks;
     *ret_count = summary->count;
@@ -705,7 +691,8 @@ enum pl_status pl_trace_summarise(const char *const *paths, size_t count, struct
         const struct pl_trace_rank *rank = &ranks[i];
 
         pl_text_printf(text, "  %4d  %-*s  %6.1f %%  %2.0f %%  %3.0f %%  %14.1f %%  %8.1f %%  %4" PRIu64 "\n",
-                       rank->rank, width, rank->host, rank->computes, rank->data, rank->saves, rank->waits, rank->moves,
+                       rank->rank, width, rank->host, rank->shares[PL_TRACE_COMPUTES], rank->shares[PL_TRACE_DATA],
+                       rank->shares[PL_TRACE_SAVES], rank->shares[PL_TRACE_WAITS], rank->shares[PL_TRACE_MOVES],
                        rank->late);
     }
     return pl_text_check(text, reterr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/gpu/host_staged.c, collectives/gpu/segments.c, collectives/gpu/self_gpu.c,
+/* Covers collectives/gpu/device.c, collectives/gpu/segments.c, collectives/gpu/self_gpu.c,
  * collectives/core/arena_gpu.c. */
 /* Device memory through the hosts: ranks that share a GPU, and GPUs without NCCL. The driver is the fake one. */
 #include "collectives/core/backend.h"
@@ -360,7 +360,7 @@ END_TEST
 
 UNIT_TEST(a_rank_without_memory_for_a_part_is_named_at_once, check_device_alloc_budget())
 
-UNIT_MAIN("collectives/host_staged", every_operation_is_right_on_a_shared_device,
+UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device,
           every_operation_is_right_on_devices_without_nccl, long_vectors_go_through_in_segments,
           every_operation_is_right_across_hosts, integer_averages_are_exact_whatever_they_divide_by,
           reproducible_sums_have_the_bits_of_host_memory, why_nccl_is_off_is_said, arenas_come_in_three_kinds,

@@ -7,10 +7,10 @@
  * one that the others wait for; a collective costs the time from the median of the other ranks' starts to its start.
  * Hosts are put on one clock by the ends of these collectives, which all ranks reach at nearly the same time.
  *
- * Test  tests/unit/programs/test_summary.c, tests/integration/lifecycle.py
+ * Test  tests/unit/programs/report/test_summary.c, tests/integration/lifecycle.py
  */
-#ifndef PL_PROGRAMS_TRACE_SUMMARY_H
-#define PL_PROGRAMS_TRACE_SUMMARY_H
+#ifndef PL_PROGRAMS_REPORT_SUMMARY_H
+#define PL_PROGRAMS_REPORT_SUMMARY_H
 
 #include "base/text.h"
 
@@ -18,12 +18,21 @@
 
 enum { PL_TRACE_HOST_BYTES = 31 };
 
-/** Of one rank, as parts of the time from the first to the last common collective, in percent. */
+enum pl_trace_share {
+    PL_TRACE_COMPUTES,
+    PL_TRACE_DATA, /* waits for data */
+    PL_TRACE_SAVES,
+    PL_TRACE_WAITS, /* for other ranks */
+    PL_TRACE_MOVES, /* data, in collectives */
+    PL_TRACE_SHARES
+};
+
+/** Of one rank, parts of the time from the first to the last common collective. */
 struct pl_trace_rank {
     int rank;
     char host[PL_TRACE_HOST_BYTES + 1]; /* its name, or "host 1" if the rings have no names that tell hosts apart */
-    double computes, data, saves, waits, moves; /* waits: for other ranks; moves: data, in collectives */
-    uint64_t late;                              /* how often the others waited for it */
+    double shares[PL_TRACE_SHARES];     /* in percent */
+    uint64_t late;                      /* how often the others waited for it */
 };
 
 /**

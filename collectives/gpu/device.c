@@ -3,9 +3,9 @@
  * The backend for device memory through the hosts. It serves ranks that share a GPU, builds or hosts without NCCL, and
  * collectives for which NCCL's result would differ from what collective.h promises. Stages of a request:
  *
- *     ready      the caller's stream has reached the post
- *     compare    all ranks are ready, have called the same collective, and have sent the arena positions of their
- * buffers
+ *     before     the caller's stream has reached the post
+ *     compare    all ranks are there, have called the same collective, and have sent the arena positions of their
+ *                buffers
  *     shared     allreduce between arena buffers that the ranks of one host map: each rank reduces its share of all
  *                buffers and writes it into all buffers
  *     leaving    a barrier after that, since ranks write to each other's buffers
@@ -44,7 +44,7 @@ static const uint64_t NOT_SHARED = UINT64_MAX;
 /* ---- shared ---- */
 
 /* The number of the block that holds the buffer, and the offset in it; both are valid on all ranks. */
-static uint64_t block_address(const struct pl_host_staged *d, const void *data, uint64_t bytes)
+static uint64_t block_address(const struct pl_staged *d, const void *data, uint64_t bytes)
 {
     uint64_t offset;
     const struct pl_arena_block *block = data ? pl_arena_gpu_find(d->world, data, bytes, &offset) : NULL;
@@ -52,14 +52,14 @@ static uint64_t block_address(const struct pl_host_staged *d, const void *data, 
     return block ? (uint64_t)block->number << PL_ARENA_GPU_OFFSET_BITS | offset : NOT_SHARED;
 }
 
-static char *address_of(const struct pl_host_staged *d, uint64_t place, int rank)
+static char *address_of(const struct pl_staged *d, uint64_t place, int rank)
 {
     const struct pl_arena_block *block = pl_arena_gpu_numbered(d->world, (uint32_t)(place >> PL_ARENA_GPU_OFFSET_BITS));
 
     return block->mappings[rank].data + (place & ((UINT64_C(1) << PL_ARENA_GPU_OFFSET_BITS) - 1));
 }
 
-static bool all_shared(const struct pl_host_staged *d)
+static bool all_shared(const struct pl_staged *d)
 {
     for (int r = 0; r < d->size; r++) {
         if (d->comparison->records[r].payload[RECORD_SEND] == NOT_SHARED ||
@@ -71,8 +71,7 @@ static bool all_shared(const struct pl_host_staged *d)
 }
 
 /* This rank's share of the elements: whole lines, except at the end. */
-static void share_of(const struct pl_host_staged *d, const struct pl_collective *c, uint64_t *ret_at,
-                     uint64_t *ret_count)
+static void share_of(const struct pl_staged *d, const struct pl_collective *c, uint64_t *ret_at, uint64_t *ret_count)
 {
     uint64_t line = LINE_BYTES / pl_dtype_bytes(c->dtype);
     uint64_t each = (c->count / (uint64_t)d->size + line - 1) / line * line;
@@ -82,7 +81,7 @@ static void share_of(const struct pl_host_staged *d, const struct pl_collective 
     *ret_count = d->rank == d->size - 1 || c->count - *ret_at < each ? c->count - *ret_at : each;
 }
 
-static enum pl_status start_shared(struct pl_host_staged *d, struct pl_error *reterr)
+static enum pl_status start_shared(struct pl_staged *d, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     const void *sources[PL_DEVICE_MAX_SOURCES];
@@ -107,13 +106,13 @@ static enum pl_status start_shared(struct pl_host_staged *d, struct pl_error *re
                               address_of(d, d->comparison->records[r].payload[RECORD_RECV], r) + at * item, own,
                               count * item, d->down.stream, reterr));
     }
-    d->stage = PL_HOST_STAGED_SHARED;
+    d->stage = PL_STAGED_SHARED;
     return pl_stream_events_mark(&d->down, d->down.stream, &d->event, reterr);
 }
 
 /* ---- stages of a request ---- */
 
-static enum pl_status start_comparison(struct pl_host_staged *d, struct pl_error *reterr)
+static enum pl_status start_comparison(struct pl_staged *d, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t bytes = c->kind == PL_ALLREDUCE ? c->count * pl_dtype_bytes(c->dtype) : 0;
@@ -129,7 +128,7 @@ static enum pl_status start_comparison(struct pl_host_staged *d, struct pl_error
     return pl_compare_calls_start(&d->comparisons, &d->request->signature, payload, &d->comparison, reterr);
 }
 
-static enum pl_status after_comparison(struct pl_host_staged *d, struct pl_error *reterr)
+static enum pl_status after_comparison(struct pl_staged *d, struct pl_error *reterr)
 {
     uint64_t most = 0;
     bool shared = all_shared(d);
@@ -141,7 +140,7 @@ static enum pl_status after_comparison(struct pl_host_staged *d, struct pl_error
     }
     pl_compare_calls_release(&d->comparisons, PL_TAKE(d->comparison));
     if (!shared) {
-        d->stage = PL_HOST_STAGED_SEGMENTS;
+        d->stage = PL_STAGED_SEGMENTS;
         pl_segments_plan(d, most);
     }
     return status;
@@ -149,12 +148,12 @@ static enum pl_status after_comparison(struct pl_host_staged *d, struct pl_error
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_host_staged *d = state;
+    struct pl_staged *d = state;
     bool done = true;
 
     while (done) {
         switch (d->stage) {
-        case PL_HOST_STAGED_READY:
+        case PL_STAGED_BEFORE:
             if (request->collective.ready) {
                 PL_TRY(pl_device_event_done(pl_world_device(d->world), request->collective.ready, &done, reterr));
             } else {
@@ -162,28 +161,28 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
             }
             if (done) {
                 PL_TRY(start_comparison(d, reterr));
-                d->stage = PL_HOST_STAGED_COMPARE;
+                d->stage = PL_STAGED_COMPARE;
             }
             break;
-        case PL_HOST_STAGED_COMPARE:
+        case PL_STAGED_COMPARE:
             PL_TRY(pl_compare_calls_progress(&d->comparisons, d->comparison, &done, reterr));
             if (done) {
                 PL_TRY(after_comparison(d, reterr));
             }
             break;
-        case PL_HOST_STAGED_SHARED:
+        case PL_STAGED_SHARED:
             PL_TRY(pl_stream_events_reached(&d->down, &d->event, &done, reterr));
             if (done) {
                 PL_TRY(pl_request_post(d->host, &(struct pl_collective){.kind = PL_BARRIER, .deadline_ns = INT64_MAX},
                                        &d->leaving, reterr));
-                d->stage = PL_HOST_STAGED_LEAVING;
+                d->stage = PL_STAGED_LEAVING;
             }
             break;
-        case PL_HOST_STAGED_LEAVING:
+        case PL_STAGED_LEAVING:
             PL_TRY(pl_segments_step(&d->leaving, &done, reterr));
             *ret_done = done;
             return PL_OK;
-        case PL_HOST_STAGED_SEGMENTS:
+        case PL_STAGED_SEGMENTS:
             return pl_segments_progress(d, ret_done, reterr);
         }
         request->progress_count += done;
@@ -193,10 +192,10 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
 
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_host_staged *d = state;
+    struct pl_staged *d = state;
 
     d->request = request;
-    d->stage = PL_HOST_STAGED_READY;
+    d->stage = PL_STAGED_BEFORE;
     if (!request->collective.ready) {
         PL_TRY(pl_stream_events_mark(&d->down, request->collective.stream, &d->event, reterr));
     }
@@ -205,11 +204,11 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 
 static enum pl_status block_until(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
 {
-    struct pl_host_staged *d = state;
+    struct pl_staged *d = state;
 
     (void)request;
     /* While copies are under way too, it would be wrong to wait for the hosts alone. */
-    if (d->stage == PL_HOST_STAGED_COMPARE || d->stage == PL_HOST_STAGED_LEAVING || pl_segments_wait_for_hosts(d)) {
+    if (d->stage == PL_STAGED_COMPARE || d->stage == PL_STAGED_LEAVING || pl_segments_wait_for_hosts(d)) {
         return pl_request_wait_until(d->host, until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
@@ -218,7 +217,7 @@ static enum pl_status block_until(void *state, struct pl_request *request, int64
 
 static void cancel(void *state, struct pl_request *request)
 {
-    struct pl_host_staged *d = state;
+    struct pl_staged *d = state;
     int64_t deadline_ns = pl_deadline_after_ns(STOP_NS);
 
     (void)request;
@@ -239,7 +238,7 @@ static void cancel(void *state, struct pl_request *request)
 
 static int waits_for(void *state, const struct pl_request *request)
 {
-    const struct pl_host_staged *d = state;
+    const struct pl_staged *d = state;
 
     (void)request;
     return pl_late_waits_for(d->host);
@@ -255,7 +254,7 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
 
 static void free_staged(void *state)
 {
-    struct pl_host_staged *d = state;
+    struct pl_staged *d = state;
 
     if (d->pinned) {
         pl_device_unpin(pl_world_device(d->world), d->staging.data);
@@ -270,32 +269,29 @@ static void free_staged(void *state)
     free(d);
 }
 
-static enum pl_status set_up(struct pl_host_staged *d, struct pl_error *reterr)
+static enum pl_status set_up(struct pl_staged *d, struct pl_error *reterr)
 {
     /* This is collective, so it comes before calls that may fail on one rank only. */
     PL_TRY(pl_arena_alloc(d->host, (uint64_t)PL_SEGMENT_SLOTS * PL_SEGMENT_SLOT_BYTES, PL_MEMORY_HOST, &d->staging,
                           reterr));
     PL_TRY(pl_device_pin(pl_world_device(d->world), d->staging.data, d->staging.bytes, reterr));
     d->pinned = true;
-    d->counts = pl_memory_new(2 * (size_t)d->size, sizeof(*d->counts), reterr);
-    if (!d->counts) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&d->counts, 2 * (size_t)d->size, sizeof(*d->counts), reterr));
     PL_TRY(pl_stream_events_init(&d->down, pl_world_device(d->world), reterr));
     return pl_stream_events_init(&d->up, pl_world_device(d->world), reterr);
 }
 
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
 {
-    struct pl_host_staged *d = pl_memory_new(1, sizeof(*d), reterr);
+    struct pl_staged *d = pl_memory_new(1, sizeof(*d), reterr);
     enum pl_status status;
 
     if (!d) { /* the other ranks are about to share memory */
-        return pl_bootstrap_abort_collective(pl_world_bootstrap(pl_world_host_world(world)), PL_MEMORY, reterr,
+        return pl_bootstrap_abort_collective(pl_world_bootstrap(world->host_world), PL_MEMORY, reterr,
                                              pl_world_deadline_ns(world));
     }
     d->world = world;
-    d->host = pl_world_host_world(world);
+    d->host = world->host_world;
     d->rank = pl_world_rank(world);
     d->size = pl_world_size(world);
     d->comparisons.world = world;
@@ -310,7 +306,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
 
 static void describe(void *state, struct pl_text *text)
 {
-    const struct pl_host_staged *d = state;
+    const struct pl_staged *d = state;
     const char *apart = d->world->gpu_not_mapped;
 
     pl_text_printf(text, "  allreduce between device arenas: %s%s\n",
@@ -321,14 +317,14 @@ static void describe(void *state, struct pl_text *text)
                    (int)PL_SEGMENT_SLOTS, (int)PL_SEGMENT_SLOT_BYTES >> 10);
 }
 
-const struct pl_backend pl_backend_host_staged = {.name = "device",
-                                                  .on_device = true,
-                                                  .probe = probe,
-                                                  .init = init,
-                                                  .post = post,
-                                                  .progress = progress,
-                                                  .block_until = block_until,
-                                                  .cancel = cancel,
-                                                  .waits_for = waits_for,
-                                                  .describe = describe,
-                                                  .free = free_staged};
+const struct pl_backend pl_backend_device = {.name = "device",
+                                             .on_device = true,
+                                             .probe = probe,
+                                             .init = init,
+                                             .post = post,
+                                             .progress = progress,
+                                             .block_until = block_until,
+                                             .cancel = cancel,
+                                             .waits_for = waits_for,
+                                             .describe = describe,
+                                             .free = free_staged};

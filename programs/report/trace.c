@@ -6,8 +6,7 @@
 #include "base/options.h"
 #include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
-#include "programs/trace/summary.h"
-#include "runtime/trace.h"
+#include "programs/report/summary.h"
 #include "runtime/trace_ring.h"
 
 #include <stdio.h>
