@@ -46,7 +46,7 @@ static void add_nic(const char *root, const char *name, const char *way)
 
 START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     const char *root = scratch.path;
     struct pl_device_affinity affinity;
 
@@ -80,7 +80,6 @@ START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
     ck_assert_str_eq(affinity.nic, "");
     pl_device_affinity_read(root, "0000:ff:00.0", &affinity);
     ck_assert_int_eq(affinity.numa_node, -1);
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -13,7 +13,7 @@
 START_TEST(a_line_for_regular_expressions_and_one_of_json)
 {
     struct pl_metrics metrics = PL_METRICS_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     char *line = NULL;
     size_t line_bytes = 0;
@@ -33,7 +33,6 @@ START_TEST(a_line_for_regular_expressions_and_one_of_json)
     free(line);
     free(text);
     pl_metrics_done(&metrics);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -44,7 +43,7 @@ START_TEST(numbers_that_json_has_not_are_null)
     static const char *const names[] = {"loss", "up", "down", "half", "zero"};
     PL_AUTO_JSON struct pl_json *document = NULL;
     struct pl_metrics metrics = PL_METRICS_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     size_t line_bytes = 0, bytes;
     char path[PATH_MAX];
     char *line = NULL, *text = NULL;
@@ -63,7 +62,6 @@ START_TEST(numbers_that_json_has_not_are_null)
     free(line);
     free(text);
     pl_metrics_done(&metrics);
-    scratch_done(&scratch);
 }
 END_TEST
 

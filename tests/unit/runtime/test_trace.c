@@ -39,7 +39,7 @@ static int spans_called(const char *text, const char *name, double *ret_last_sta
 
 START_TEST(a_full_ring_keeps_the_latest)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     char path[PATH_MAX];
     const char *paths[] = {path};
@@ -64,13 +64,12 @@ START_TEST(a_full_ring_keeps_the_latest)
     ck_assert_int_eq(spans_called(text.data, "the first that is safe", &start_us), 1);
     ck_assert_int_eq(spans_called(text.data, "a name with \"quotes\" tha", &start_us), 1);
     ck_assert_ptr_nonnull(strstr(text.data, "rank 3 on host 1"));
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     const char *paths[] = {path};
@@ -99,7 +98,6 @@ START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
                   "%s", text.data);
     ck_assert_ptr_nonnull(strstr(text.data, pl_status_name(PL_TIMEOUT)));
     ck_assert_ptr_nonnull(strstr(text.data, "rank 3 on algo-2"));
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -116,7 +114,7 @@ static long long printed_ns(const struct pl_python_json *number)
 
 START_TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     int64_t now_ns = pl_clock_now_ns();
@@ -151,13 +149,12 @@ START_TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
         spans++;
     }
     ck_assert_int_eq(spans, 500);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(times_are_of_the_day_that_the_trace_names)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     struct pl_trace *traces[2] = {NULL};
@@ -188,7 +185,6 @@ START_TEST(times_are_of_the_day_that_the_trace_names)
     ck_assert_msg((double)(now.tv_sec - seconds) - start_us / 1e6 < 60 &&
                       start_us / 1e6 - (double)(now.tv_sec - seconds) < 60,
                   "%s and %f us, now %lld", day, start_us, (long long)now.tv_sec);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -204,7 +200,7 @@ START_TEST(names_are_cut_between_characters)
         {"12345678901234567890\U0001f600\u00e4", "12345678901234567890\U0001f600"},
         {"broken \xff\xc3 name", "broken \?\? name"},
     };
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_trace *trace = NULL;
     double start_us;
@@ -223,7 +219,6 @@ START_TEST(names_are_cut_between_characters)
                       text.data);
     }
     ck_assert_ptr_null(strstr(text.data, "\\udc")); /* no lone surrogate */
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -249,7 +244,7 @@ static void *write_spans(void *argument)
 
 START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct writer writer = {.stop = false};
     pthread_t thread;
     char path[PATH_MAX], name[64];
@@ -280,7 +275,6 @@ START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
     atomic_store(&writer.stop, true);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_trace_free(writer.trace);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -296,7 +290,7 @@ END_TEST
 
 START_TEST(what_is_no_ring_is_refused_by_name)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     char path[PATH_MAX], junk[500];
     const char *paths[] = {path};
@@ -312,7 +306,6 @@ START_TEST(what_is_no_ring_is_refused_by_name)
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     ck_fails(PL_INVALID, "is a pipe", pl_trace_merge, paths, 1, &text);
-    scratch_done(&scratch);
 }
 END_TEST
 

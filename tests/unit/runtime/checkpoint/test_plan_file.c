@@ -73,12 +73,11 @@ static void writes_and_reads(struct pl_world *world, void *context)
 
 START_TEST(every_tensor_comes_back_by_name_with_shape_and_values)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     scratch_path(&scratch, "made/on the way/model.safetensors", path);
     ranks_run(1, writes_and_reads, path);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -101,12 +100,11 @@ static void refuses(struct pl_world *world, void *context)
 
 START_TEST(an_unsealed_plan_and_a_bad_place_are_refused)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     scratch_path(&scratch, "model.safetensors", path);
     ranks_run(1, refuses, path);
-    scratch_done(&scratch);
 }
 END_TEST
 

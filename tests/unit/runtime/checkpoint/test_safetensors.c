@@ -36,7 +36,7 @@ static void write_sample(const char *path)
 START_TEST(what_was_written_reads_back)
 {
     struct pl_safetensors *file = NULL;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     const struct pl_tensor *tensor;
     float floats[6];
@@ -63,14 +63,13 @@ START_TEST(what_was_written_reads_back)
     ck_assert_str_eq(pl_safetensors_metadata(file, "step"), "7");
     ck_assert_ptr_null(pl_safetensors_metadata(file, "other"));
     pl_safetensors_close(file);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_file_cut_anywhere_is_corrupt)
 {
     struct pl_safetensors *file = NULL;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     char cut[PATH_MAX];
     char *data = NULL;
@@ -89,7 +88,6 @@ START_TEST(a_file_cut_anywhere_is_corrupt)
         ck_assert_ptr_null(file);
     }
     free(data);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -97,7 +95,7 @@ END_TEST
 START_TEST(a_damaged_header_never_leads_outside_the_file)
 {
     struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     char *data = NULL;
     size_t bytes = 0;
@@ -131,7 +129,6 @@ START_TEST(a_damaged_header_never_leads_outside_the_file)
         }
     }
     free(data);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -310,7 +307,7 @@ END_TEST
 
 START_TEST(names_that_json_cannot_hold_are_not_written)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     const struct pl_tensor tensor = {
         .name = "a\xFF", .dtype = PL_INT64, .dims = 0, .data = &whole, .bytes = sizeof(whole)};
     struct pl_safetensors *file = NULL;
@@ -320,7 +317,6 @@ START_TEST(names_that_json_cannot_hold_are_not_written)
     ck_fails_as(PL_INVALID, "JSON cannot hold text that is not UTF-8, which 'a?' is", pl_safetensors_write, path,
                 &tensor, 1, NULL, 0);
     ck_fails(PL_NOT_FOUND, "", pl_safetensors_open, path, &file);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -336,7 +332,7 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
 {
     struct pl_safetensors *file = NULL;
     struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     int64_t number = 0;
 
@@ -350,7 +346,6 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
     ck_assert_int_eq(truncate(path, 8), 0);
     ck_fails(PL_CORRUPT, "", pl_safetensors_read, file, 1, &number); /* and no SIGBUS */
     pl_safetensors_close(file);
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -130,14 +130,9 @@ static void join_behind_silent_ones(struct job *job, int worker, struct pl_world
     job_leave(server);
 }
 
-START_TEST(connections_that_say_nothing_do_not_keep_a_worker_out)
-{
-    struct job job = {
-        .hosts = 1, .workers = 1, .staleness = "none", .timeout_s = "20", .body = join_behind_silent_ones};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(connections_that_say_nothing_do_not_keep_a_worker_out,
+          job_run(&(struct job){
+              .hosts = 1, .workers = 1, .staleness = "none", .timeout_s = "20", .body = join_behind_silent_ones}))
 
 UNIT_MAIN("runtime/server/lost", a_job_goes_on_while_enough_workers_are_left_and_else_ends_by_name,
           connections_that_say_nothing_do_not_keep_a_worker_out)

@@ -179,7 +179,7 @@ static void save_twice(struct job *job, int worker, struct pl_world *world)
 
 START_TEST(a_save_that_one_server_does_not_end_leaves_the_save_before)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct folders folders;
     struct job job = {.hosts = HOSTS, .workers = 1, .staleness = "none", .body = save_twice, .context = &folders};
 
@@ -191,7 +191,6 @@ START_TEST(a_save_that_one_server_does_not_end_leaves_the_save_before)
     job_run(&job);
     pl_log_set_fd(STDERR_FILENO);
     ck_assert_int_eq(close(folders.log_fd), 0);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -293,7 +292,7 @@ static void crash_after(const char *parts, size_t count, bool is_shared)
                                         {WRITE, 1},      {CLEAN, 0}, {CLEAN, 1}};
     const size_t whole_after = 4;
     const int first_host = is_shared;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char directories[HOSTS][PATH_MAX], all[PATH_MAX], path[PATH_MAX], missing[64];
 
     ck_assert_uint_le(count, PL_ARRAY_ITEMS(steps));
@@ -323,12 +322,11 @@ static void crash_after(const char *parts, size_t count, bool is_shared)
         clean(directories[host], THIRD);
         ck_assert_uint_eq(count_files(directories[host]), is_shared ? HOSTS : 1);
     }
-    scratch_done(&scratch);
 }
 
 START_TEST(after_a_crash_at_any_point_one_whole_save_is_loaded)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char parts[PATH_MAX];
 
     scratch_path(&scratch, "parts", parts);
@@ -339,13 +337,12 @@ START_TEST(after_a_crash_at_any_point_one_whole_save_is_loaded)
         crash_after(parts, count, false);
         crash_after(parts, count, true);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_save_that_is_damaged_is_passed_over_for_a_whole_one)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char directory[PATH_MAX], path[PATH_MAX];
 
     scratch_path(&scratch, "d", directory);
@@ -358,7 +355,6 @@ START_TEST(a_save_that_is_damaged_is_passed_over_for_a_whole_one)
     expect_save(directory, SECOND, "it has 200 bytes, expected");
     scratch_write(&scratch, "d/t-00000-of-00002.00000000000007d0.rows", "", 0);
     expect_save(directory, FIRST, "it has 200 bytes, expected");
-    scratch_done(&scratch);
 }
 END_TEST
 

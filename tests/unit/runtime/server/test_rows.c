@@ -356,7 +356,7 @@ static void run_files(struct files *test, int hosts, int workers)
 START_TEST(rows_are_saved_and_loaded_by_any_number_of_servers)
 {
     static const int hosts[] = {2, 3, 1, 1, 2};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct files test;
     char name[16], left[PATH_MAX];
 
@@ -370,7 +370,6 @@ START_TEST(rows_are_saved_and_loaded_by_any_number_of_servers)
         memcpy(test.from, test.to, sizeof(test.from)); /* what was saved last is loaded next */
     }
     ck_assert_int_eq(access(scratch_path(&scratch, "a/step-0/.own-00001-of-00002.rows.7.8", left), F_OK), -1);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -409,7 +408,7 @@ static void find_files(const struct scratch *scratch, const char *begin, size_t 
 
 START_TEST(files_that_are_not_as_they_were_saved_are_refused)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static char part[3][PATH_MAX];
     char other[PATH_MAX], kept[PATH_MAX];
     static struct files test;
@@ -476,14 +475,13 @@ START_TEST(files_that_are_not_as_they_were_saved_are_refused)
     fail_to_load(&test, PL_NOT_FOUND, "has no files of table 'own'");
     test.from[strlen(test.from) - 1] = 'x';
     fail_to_load(&test, PL_NOT_FOUND, "open directory");
-    scratch_done(&scratch);
 }
 END_TEST
 
 /* Saves of versions before had no moment in their names. */
 START_TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_taken)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static char part[2][PATH_MAX];
     static struct files test;
     char name[64], old[PATH_MAX];
@@ -503,7 +501,6 @@ START_TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_t
     ck_assert_int_eq(rename(part[0], scratch_path(&scratch, "d/own-00000-of-00002.rows", old)), 0);
     test.to[0] = '\0';
     fail_to_load(&test, PL_CORRUPT, "it is part 0 of 1 inside");
-    scratch_done(&scratch);
 }
 END_TEST
 

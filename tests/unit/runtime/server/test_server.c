@@ -467,13 +467,8 @@ static void ask_for_too_much(struct job *job, int worker, struct pl_world *world
     job_leave(server);
 }
 
-START_TEST(what_cannot_be_is_refused)
-{
-    struct job job = {.hosts = 1, .workers = 1, .staleness = "none", .body = ask_for_too_much};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(what_cannot_be_is_refused,
+          job_run(&(struct job){.hosts = 1, .workers = 1, .staleness = "none", .body = ask_for_too_much}))
 
 /* Of two workers one does not push; then it is lost, which ends nothing but the other's wait. */
 static void wait_in_vain(struct job *job, int worker, struct pl_world *world)
@@ -559,13 +554,8 @@ static void sum_long(struct job *job, int worker, struct pl_world *world)
     pl_server_free(server);
 }
 
-START_TEST(sums_of_any_length_are_right_and_of_others_refused)
-{
-    struct job job = {.hosts = 2, .workers = 2, .staleness = "none", .body = sum_long};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(sums_of_any_length_are_right_and_of_others_refused,
+          job_run(&(struct job){.hosts = 2, .workers = 2, .staleness = "none", .body = sum_long}))
 
 /* ---- the order of calls ---- */
 
@@ -596,13 +586,8 @@ static void call_in_wrong_order(struct job *job, int worker, struct pl_world *wo
     pl_server_free(server);
 }
 
-START_TEST(calls_in_another_order_are_refused)
-{
-    struct job job = {.hosts = 1, .workers = 1, .staleness = "none", .body = call_in_wrong_order};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(calls_in_another_order_are_refused,
+          job_run(&(struct job){.hosts = 1, .workers = 1, .staleness = "none", .body = call_in_wrong_order}))
 
 /* ---- mixtures against exact sums ---- */
 

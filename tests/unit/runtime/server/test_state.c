@@ -283,13 +283,9 @@ static void ask_twice(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
-START_TEST(an_answer_to_a_transfer_that_was_given_up_is_none_to_the_next)
-{
-    struct job job = {.hosts = 2, .workers = 1, .staleness = "none", .prepare = delay_answers, .body = ask_twice};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(an_answer_to_a_transfer_that_was_given_up_is_none_to_the_next,
+          job_run(&(struct job){
+              .hosts = 2, .workers = 1, .staleness = "none", .prepare = delay_answers, .body = ask_twice}))
 
 /* ---- a piece is of one moment, while others train ---- */
 

@@ -17,7 +17,7 @@ static int64_t in_ms(int64_t milliseconds)
 
 START_TEST(memory_and_file_give_all_bytes_then_the_end_for_ever)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *sources[2];
     char path[PATH_MAX], data[16];
     size_t got;
@@ -38,26 +38,24 @@ START_TEST(memory_and_file_give_all_bytes_then_the_end_for_ever)
         }
         pl_source_close(sources[i]);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(missing_file_and_directory_are_named_errors)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source = NULL;
     char path[PATH_MAX];
 
     ck_fails(PL_NOT_FOUND, "none", pl_source_open_file, scratch_path(&scratch, "none", path), &source);
     ck_fails(PL_INVALID, "", pl_source_open_file, scratch.path, &source);
     ck_assert_ptr_null(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(fifo_that_never_appears_or_has_no_writer_is_a_timeout_that_says_which)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source;
     char path[PATH_MAX], byte;
     size_t got;
@@ -67,13 +65,12 @@ START_TEST(fifo_that_never_appears_or_has_no_writer_is_a_timeout_that_says_which
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     ck_fails(PL_TIMEOUT, "no writer came", pl_source_read, source, &byte, 1, in_ms(30), &got);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(something_else_than_a_fifo_is_refused)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source;
     char path[PATH_MAX], byte;
     size_t got;
@@ -82,14 +79,13 @@ START_TEST(something_else_than_a_fifo_is_refused)
     ck_ok(pl_source_open_fifo, scratch_path(&scratch, "training_0", path), &source);
     ck_fails(PL_INVALID, "", pl_source_read, source, &byte, 1, in_ms(1000), &got);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
 /* If ranks forgot to share a FIFO, each would train on the bytes that the other left. */
 START_TEST(second_reader_of_a_fifo_is_refused_while_the_first_is_open)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *first, *second;
     char path[PATH_MAX], byte;
     size_t got;
@@ -107,7 +103,6 @@ START_TEST(second_reader_of_a_fifo_is_refused_while_the_first_is_open)
     ck_assert_int_eq(byte, 'b');
     pl_source_close(second);
     close(fd);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -177,7 +172,7 @@ static void read_from(struct writer *writer)
 
 START_TEST(late_path_late_writer_and_late_data_are_waited_for)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct writer writer = {.make_after_ns = 30 * PL_NS_PER_MS,
                             .open_after_ns = 30 * PL_NS_PER_MS,
                             .write_after_ns = 30 * PL_NS_PER_MS,
@@ -185,24 +180,22 @@ START_TEST(late_path_late_writer_and_late_data_are_waited_for)
 
     scratch_path(&scratch, "training_0", writer.path);
     read_from(&writer);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(writer_that_brings_nothing_is_an_empty_epoch)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct writer writer = {.open_after_ns = 30 * PL_NS_PER_MS, .bytes = 0};
 
     scratch_path(&scratch, "training_0", writer.path);
     read_from(&writer);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(fifo_in_a_directory_that_appears_later_is_found)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source;
     char path[PATH_MAX], directory[PATH_MAX], byte;
     size_t got;
@@ -220,7 +213,6 @@ START_TEST(fifo_in_a_directory_that_appears_later_is_found)
     ck_assert_int_eq(byte, 'z');
     close(fd);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -233,7 +225,7 @@ static void *cancel_soon(void *argument)
 
 START_TEST(cancel_wakes_a_reader_that_waits_for_the_path_or_for_data)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], byte;
     size_t got;
 
@@ -252,13 +244,12 @@ START_TEST(cancel_wakes_a_reader_that_waits_for_the_path_or_for_data)
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
         pl_source_close(source);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
     struct pl_source *source;
     char path[PATH_MAX], byte;
@@ -286,13 +277,12 @@ START_TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
     close(fd);
     close(stop_fd);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(pipe_is_raised_to_one_mebibyte)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source;
     char path[PATH_MAX], byte;
     size_t got;
@@ -306,7 +296,6 @@ START_TEST(pipe_is_raised_to_one_mebibyte)
     ck_assert_int_eq(fcntl(fd, F_GETPIPE_SZ), 1 << 20);
     close(fd);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -27,7 +27,7 @@ static void check_pairs(const struct pl_idx_pairs *pairs, size_t copies)
 
 START_TEST(pairs_come_from_a_directory_in_key_order)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
     unsigned char images[IMAGES_BYTES], labels[LABELS_BYTES], packed[8192];
     struct pl_idx_pairs pairs;
@@ -48,7 +48,6 @@ START_TEST(pairs_come_from_a_directory_in_key_order)
     labels[7]--;
     scratch_write(&scratch, "c-labels", labels, sizeof(labels) - 1);
     ck_fails(PL_INVALID, "50 images but 49 labels", pl_idx_pairs_load, &channel, 0, PL_DEADLINE_NEVER, &pairs);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -71,7 +70,7 @@ static void *feed(void *argument)
 
 START_TEST(pairs_come_from_the_fifo_of_the_epoch)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -92,7 +91,6 @@ START_TEST(pairs_come_from_the_fifo_of_the_epoch)
         check_pairs(&pairs, 1);
         pl_idx_pairs_done(&pairs);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -75,7 +75,7 @@ static size_t read_epoch(struct pl_stream *stream, uint64_t epoch, unsigned seen
 
 START_TEST(every_record_is_read_exactly_once_whatever_the_number_of_ranks_and_the_split)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
 
     write_objects(&scratch);
@@ -111,7 +111,6 @@ START_TEST(every_record_is_read_exactly_once_whatever_the_number_of_ranks_and_th
             }
         }
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -154,7 +153,7 @@ static void *feed(void *argument)
 
 START_TEST(pipe_gives_the_same_records_as_files_wrapped_or_not_packed_or_not)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     for (unsigned variant = 0; variant < 4; variant++) {
@@ -187,13 +186,12 @@ START_TEST(pipe_gives_the_same_records_as_files_wrapped_or_not_packed_or_not)
             ck_assert_uint_eq(order[i], i);
         }
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_and_offset)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], text[1200];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -220,13 +218,12 @@ START_TEST(writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_a
     ck_assert_ptr_nonnull(strstr(text, "channel 'training', epoch 7"));
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_stream_close(stream);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(writer_that_never_comes_is_a_timeout)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -238,7 +235,6 @@ START_TEST(writer_that_never_comes_is_a_timeout)
     ck_fails(PL_TIMEOUT, "training_0' did not appear", pl_stream_next, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS),
              &record);
     pl_stream_close(stream);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -259,7 +255,7 @@ enum pl_status __wrap_pl_record_reader_open(struct pl_source *source, const stru
 START_TEST(a_reader_that_does_not_open_keeps_its_status_wrapped_or_not)
 {
     static const enum pl_channel_wrapper wrappers[] = {PL_CHANNEL_WRAPPER_NONE, PL_CHANNEL_WRAPPER_RECORDIO};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     for (size_t i = 0; i < 2; i++) {
@@ -275,7 +271,6 @@ START_TEST(a_reader_that_does_not_open_keeps_its_status_wrapped_or_not)
         no_reader = false;
         pl_stream_close(stream);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -306,7 +301,7 @@ static void *read_shared(void *argument)
 
 START_TEST(ranks_that_share_a_fifo_get_every_record_once)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -339,7 +334,6 @@ START_TEST(ranks_that_share_a_fifo_get_every_record_once)
     for (int epoch = 0; epoch < 2; epoch++) {
         ck_assert_int_eq(pthread_join(threads[epoch], NULL), 0);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -419,7 +413,7 @@ static void *write_all(void *argument)
 
 START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], fifo[PATH_MAX], after[200];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -443,13 +437,12 @@ START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
     expect_on_all(&scratch, &channel, PL_CORRUPT, "", after);
     ck_assert_int_eq(pthread_join(writer.thread, NULL), 0);
     build_done(&writer.build);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], fifo[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -468,7 +461,6 @@ START_TEST(all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts)
     ck_assert_int_eq(write(fd, "abc", 3), 3);
     expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", ": no data after byte 3 before the deadline");
     ck_assert_int_eq(close(fd), 0);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -486,7 +478,7 @@ static enum pl_status decode(void *context, const struct pl_record *record, void
 
 START_TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -522,13 +514,12 @@ START_TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_loader_free(loader);
     pl_stream_close(samples.stream);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ranks)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
     struct pl_error error = PL_ERROR_NONE;
     unsigned count = 0;
@@ -566,7 +557,6 @@ START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ra
         pl_stream_close(stream);
     }
     ck_assert_uint_eq(count, 2 * PER_OBJECT - 2);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -577,7 +567,7 @@ START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
     static const int changes[] = {-1, 1};
 
     for (size_t i = 0; i < 2; i++) {
-        struct scratch scratch = scratch_new();
+        AUTO_SCRATCH struct scratch scratch = scratch_new();
         struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
         struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true},
                                             .deal = {.rank = 0, .size = 1}};
@@ -605,14 +595,13 @@ START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
         pl_stream_close(stream);
         build_done(&one);
         build_done(&build);
-        scratch_done(&scratch);
     }
 }
 END_TEST
 
 START_TEST(empty_channel_and_objects_split_in_pipe_mode_are_errors)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
     struct pl_stream_options options = {.deal = {.rank = 0, .size = 1}};
     struct pl_stream *stream = open_stream(&channel, &options);
@@ -622,7 +611,6 @@ START_TEST(empty_channel_and_objects_split_in_pipe_mode_are_errors)
     channel.mode = PL_CHANNEL_PIPE;
     options.split = PL_STREAM_SPLIT_OBJECTS;
     ck_fails(PL_INVALID, "", pl_stream_open, &channel, &options, &stream);
-    scratch_done(&scratch);
 }
 END_TEST
 

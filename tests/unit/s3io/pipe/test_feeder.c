@@ -277,7 +277,7 @@ END_TEST
 
 START_TEST(a_store_without_objects_is_no_empty_epoch)
 {
-    struct scratch objects = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new();
     struct pl_feeder *feeder;
     struct pl_store *store;
 
@@ -285,7 +285,6 @@ START_TEST(a_store_without_objects_is_no_empty_epoch)
     ck_fails(PL_NOT_FOUND, "there are no objects in", pl_feeder_open, store, "/dev/null/x",
              &(struct pl_feeder_options){.cancel_fd = -1}, PL_DEADLINE_NEVER, &feeder);
     pl_store_close(store);
-    scratch_done(&objects);
 }
 END_TEST
 
@@ -475,7 +474,7 @@ START_TEST(what_lies_in_pipes_stays_as_it_was_written)
     static struct written written;
     static unsigned char got[LARGE_EPOCH_BYTES + 1];
     bool large = large_pipes_are_allowed();
-    struct scratch fifos = scratch_new();
+    AUTO_SCRATCH struct scratch fifos = scratch_new();
     struct run run = {.epochs = large ? LARGE_EPOCHS : EPOCHS,
                       .from = {.context = &written, .open = open_bytes},
                       .options = {.cancel_fd = -1, .timeout_ns = 100 * PL_NS_PER_S}};
@@ -505,13 +504,12 @@ START_TEST(what_lies_in_pipes_stays_as_it_was_written)
         ck_assert_msg(memcmp(got, written.bytes + epoch * written.epoch_bytes, at) == 0, "epoch %u", epoch);
         ck_assert_int_eq(close(fds[epoch]), 0);
     }
-    scratch_done(&fifos);
 }
 END_TEST
 
 START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
 {
-    struct scratch fifos = scratch_new();
+    AUTO_SCRATCH struct scratch fifos = scratch_new();
     atomic_bool asked = false;
     struct run run = {.epochs = 1,
                       .from = {.context = &asked, .open = open_silence},
@@ -532,7 +530,6 @@ START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
     ck_assert_int_eq(access(path, F_OK), -1);
     ck_assert_int_eq(close(reader_fd), 0);
     ck_assert_int_eq(close(run.options.cancel_fd), 0);
-    scratch_done(&fifos);
 }
 END_TEST
 
@@ -542,7 +539,7 @@ START_TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
     static char data[64 << 10];
 
     for (int way = 0; way < WAYS; way++) {
-        struct scratch fifos = scratch_new();
+        AUTO_SCRATCH struct scratch fifos = scratch_new();
         struct run run = {.epochs = 1,
                           .from = {.open = open_broken},
                           .options = {.timeout_ns = 100 * PL_NS_PER_S, .cancel_fd = eventfd(0, EFD_CLOEXEC)}};
@@ -575,7 +572,6 @@ START_TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
             ck_assert_int_eq(close(fd), 0);
         }
         ck_assert_int_eq(close(run.options.cancel_fd), 0);
-        scratch_done(&fifos);
     }
 }
 END_TEST

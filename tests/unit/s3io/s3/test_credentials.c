@@ -144,7 +144,7 @@ START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        struct scratch scratch = scratch_new();
+        AUTO_SCRATCH struct scratch scratch = scratch_new();
         struct pl_credentials *credentials = NULL;
         struct pl_credentials_options options = {.allow_metadata = true};
         PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -176,7 +176,6 @@ START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
             ck_assert_pstr_eq(key->session_token, cases[i].token);
         }
         pl_credentials_free(credentials);
-        scratch_done(&scratch);
     }
 }
 END_TEST
@@ -216,7 +215,7 @@ END_TEST
 
 START_TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_credentials *credentials = NULL;
     struct pl_credentials_options options = {.region = "eu-west-1"};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -234,7 +233,6 @@ START_TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
     pl_credentials_free(credentials);
     ck_ok(pl_environment_set, environment, "AWS_ENDPOINT_URL_STS", "ftp://sts.example");
     ck_fails(PL_INVALID, "", pl_credentials_new, environment, &options, NULL, &credentials);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -318,7 +316,7 @@ END_TEST
 
 START_TEST(files_are_found_and_may_be_missing)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     PL_AUTO_PROFILE struct pl_profile none = {.access_key = NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -332,7 +330,6 @@ START_TEST(files_are_found_and_may_be_missing)
     ck_ok(pl_environment_set, environment, "AWS_CONFIG_FILE", "/nonexistent/config");
     ck_ok(pl_profile_read, environment, &profile);
     ck_assert_str_eq(profile.access_key, "A");
-    scratch_done(&scratch);
 }
 END_TEST
 

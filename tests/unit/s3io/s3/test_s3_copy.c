@@ -65,7 +65,7 @@ static enum pl_status download_nothing(const char *path, struct pl_error *error)
 
 START_TEST(a_name_may_be_as_long_as_the_file_system_has_it)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], name[256] = "";
 
     for (size_t bytes = 240; bytes <= 255; bytes++) {
@@ -73,13 +73,12 @@ START_TEST(a_name_may_be_as_long_as_the_file_system_has_it)
         ck_ok(download_nothing, scratch_path(&scratch, name, path));
         ck_assert_int_eq(access(path, F_OK), 0);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_long_name_is_cut_between_characters)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     for (size_t begin = 0; begin < 4; begin++) {
@@ -100,7 +99,6 @@ START_TEST(a_long_name_is_cut_between_characters)
         ck_assert_uint_le(strlen(part), 255);
         ck_assert_uint_gt(strlen(part), 251);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -108,7 +106,7 @@ START_TEST(long_names_that_begin_alike_are_told_apart)
 {
     /* Two contents with the same CRC-32C. Their ETags are made equal too. */
     static const char *const ends[] = {"ccaoacux", "wcjifoae"};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], name[256] = "", parts[2][PATH_MAX];
 
     for (size_t i = 0; i < 2; i++) {
@@ -118,20 +116,18 @@ START_TEST(long_names_that_begin_alike_are_told_apart)
         memcpy(parts[i], part_path, sizeof(part_path));
     }
     ck_assert_str_ne(parts[0], parts[1]);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_file_that_is_never_the_same_is_not_waited_for)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     atomic_store(&wild_inodes, true);
     ck_fails(PL_FAILED, "inode numbers", download_nothing, scratch_path(&scratch, "file", path));
     ck_assert_int_eq(access(path, F_OK), -1);
     atomic_store(&wild_inodes, false);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -144,13 +140,12 @@ static void be_refused(void)
 
 START_TEST(a_file_is_locked_until_it_has_its_name)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
 
     before_rename = be_refused;
     ck_ok(download_nothing, scratch_path(&scratch, "file", shared_path));
     ck_assert(!before_rename);
     ck_assert_int_eq(access(shared_path, F_OK), 0);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -167,7 +162,7 @@ static void download_first(void)
 
 START_TEST(a_file_that_got_its_name_before_it_was_locked_is_not_cut)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct stat info;
 
     scratch_path(&scratch, "other", other_path);
@@ -177,7 +172,6 @@ START_TEST(a_file_that_got_its_name_before_it_was_locked_is_not_cut)
     ck_assert_int_eq(access(shared_path, F_OK), 0);
     ck_assert_int_eq(stat(other_path, &info), 0);
     ck_assert_int_eq(info.st_size, 5);
-    scratch_done(&scratch);
 }
 END_TEST
 
