@@ -14,64 +14,37 @@ await_ranks() {
   for rank in 0 1 2 3; do await_log algo-1 "rank $rank of 4" 60; done
 }
 
-case_begin "the worker is powered off mid-job"
-start_both sleep 0 60
-await_ranks
-case_mark
-host_off algo-2
-wait_host algo-1 20
-wait_host algo-2 20
-expect_code algo-1 bad
-expect_failure algo-1 "host algo-2 went away"
-expect_nobody
-case_end algo-1 algo-2
+# training_case NAME [VARIABLE=VALUE]... WORDS...: begins the case with a job of `mpi_probe WORDS...`, whose ranks are there when it returns.
+training_case() {
+  begin_with "$@"
+  start_both "${case_words[@]}"
+  await_ranks
+  case_mark
+}
 
-case_begin "the master is powered off mid-job"
-start_both sleep 0 60
-await_ranks
-case_mark
+training_case "the worker is powered off mid-job" sleep 0 60
+host_off algo-2
+case_ends 20 algo-1 bad "host algo-2 went away" algo-2 any ''
+
+training_case "the master is powered off mid-job" sleep 0 60
 host_off algo-1
-wait_host algo-2 20
-wait_host algo-1 20
-expect_code algo-2 bad
-expect_failure algo-2 "master host algo-1 went away"
-expect_nobody
-case_end algo-2 algo-1
+case_ends 20 algo-2 bad "master host algo-1 went away" algo-1 any ''
 
 # Near the end either outcome is right, if the exit code and the files agree, no host waits, and no process is left.
 for delay in 0.9 1.0 1.05 1.1; do
-  case_begin "the worker is powered off at the end, after $delay s"
-  start_both sleep 0 1
-  await_ranks
+  training_case "the worker is powered off at the end, after $delay s" sleep 0 1
   sleep $delay
   case_mark
   host_off algo-2 2>/dev/null || true # it may have ended by itself
-  wait_host algo-1 20
-  wait_host algo-2 20
-  if [ "$(cat "$cluster/algo-1.code")" = 0 ]; then
-    expect_success algo-1
-  else
-    expect_failure algo-1 "algo-2"
-  fi
-  expect_nobody
-  case_end algo-1
+  case_ends 20 algo-1 any '' algo-2 any ''
+  if [ "$(cat "$cluster/algo-1.code")" = 0 ]; then expect_success algo-1; else expect_failure algo-1 "algo-2"; fi
 done
 
 # The launcher or a daemon is killed, and its ranks, which have not failed, end with it.
 fallen_case() { # fallen_case NAME HOST SIGNAL PROGRAM WORDS
-  case_begin "$1"
-  start_both sleep 0 60
-  await_ranks
-  case_mark
+  training_case "$1" sleep 0 60
   host_run "$2" pkill "-$3" -x "$4"
-  wait_host algo-1 20
-  wait_host algo-2 20
-  expect_code algo-1 1
-  expect_code algo-2 1
-  expect_failure algo-1 "$5"
-  expect_failure algo-2 "$5"
-  expect_nobody
-  case_end algo-1 algo-2
+  both_end 20 1 "$5"
 }
 fallen_case "mpirun is killed" algo-1 KILL mpirun '^mpirun on host algo-1 was killed by signal 9 \(SIGKILL\)'
 fallen_case "mpirun is told to end" algo-1 TERM mpirun '^mpirun on host algo-1 exited with code 1: it ended its ranks, none of which had failed'
@@ -79,97 +52,48 @@ fallen_case "orted is killed" algo-2 KILL orted "^Open MPI's launch daemon on ho
 
 case_begin "a rank leaves with 0 and without MPI_Finalize"
 start_both exit 2 0
-case_mark
-wait_host algo-1 30
-wait_host algo-2 30
-for host in algo-1 algo-2; do
-  expect_code $host 1
-  expect_failure $host '^rank 2 on host algo-2 exited with code 0: it left without MPI_Finalize\(\)' 'this is the last word of rank 2'
-done
-expect_nobody
-case_end algo-1 algo-2
+both_end 30 1 '^rank 2 on host algo-2 exited with code 0: it left without MPI_Finalize\(\)' 'this is the last word of rank 2'
 
-case_begin "a rank is stopped and goes on"
-start_both sleep 0 3
-await_ranks
+training_case "a rank is stopped and goes on" sleep 0 3
 host_run algo-2 sh -c 'kill -STOP $(pgrep -x mpi_probe | tail -n 1)'
 await_log algo-1 'rank [23] on host algo-2 was stopped by signal 19 \(SIGSTOP\)' 20
 host_run algo-2 sh -c 'kill -CONT $(pgrep -x mpi_probe | tail -n 1)'
 await_log algo-1 'rank [23] on host algo-2 goes on' 20
-case_mark
-wait_host algo-1 40
-wait_host algo-2 40
-expect_code algo-1 0
-expect_code algo-2 0
-expect_nobody
-case_end algo-1 algo-2
+both_end 40 0
 
-case_begin "a cut of 5 s is survived"
-start_both sleep 0 7
-await_ranks
+training_case "a cut of 5 s is survived" sleep 0 7
 host_cut algo-2
 sleep 5
 host_join algo-2
-wait_host algo-1 60
-wait_host algo-2 30
-expect_code algo-1 0
-expect_code algo-2 0
-expect_success algo-2
-case_end algo-1 algo-2
+both_end 60 0
 
 faketime=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | sed -n 1p)
-case_begin "the clock is set back by an hour"
 if [ -n "$faketime" ]; then
-  cluster_environment=("PACELINE_SILENCE_S=5" "PACELINE_STOP_S=20" "LD_PRELOAD=$faketime" "FAKETIME_DONT_FAKE_MONOTONIC=1" "FAKETIME_NO_CACHE=1"
-    "FAKETIME_TIMESTAMP_FILE=$cluster/time")
   echo "+0" >"$cluster/time"
-  start_both sleep 0 10
-  await_ranks
+  training_case "the clock is set back by an hour" PACELINE_SILENCE_S=5 PACELINE_STOP_S=20 "LD_PRELOAD=$faketime" FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_NO_CACHE=1 \
+    "FAKETIME_TIMESTAMP_FILE=$cluster/time" sleep 0 10
   echo "-1h" >"$cluster/time"
-  wait_host algo-1 60
-  wait_host algo-2 30
-  expect_code algo-1 0
-  expect_code algo-2 0
-  case_end algo-1 algo-2
+  both_end 60 0
 else
-  echo "$case_name: left out, libfaketime is not installed"
+  echo "the clock is set back by an hour: left out, libfaketime is not installed"
 fi
 
-case_begin "the cable is cut for good"
-cluster_environment=("PACELINE_SILENCE_S=6")
-start_both sleep 0 60
-await_ranks
-case_mark
+training_case "the cable is cut for good" PACELINE_SILENCE_S=6 sleep 0 60
 host_cut algo-2
-wait_host algo-1 40
-wait_host algo-2 40
+wait_both 40
 host_join algo-2
-expect_code algo-1 bad
-expect_code algo-2 bad
-expect_failure algo-1 "host algo-2 went away: nothing was received from it for 6 s"
-expect_failure algo-2 "master host algo-1 went away: nothing was received from it for 6 s"
-expect_nobody
-case_end algo-1 algo-2
+case_ends 40 algo-1 bad "host algo-2 went away: nothing was received from it for 6 s" algo-2 bad "master host algo-1 went away: nothing was received from it for 6 s"
 
-# expect_saves: both hosts end well, and each of the four ranks has saved.
-expect_saves() {
+# saving_ends: both hosts end well, and each of the four ranks has saved.
+saving_ends() {
   local rank
-  wait_host algo-1 60
-  wait_host algo-2 30
-  expect_code algo-1 0
-  expect_code algo-2 0
-  for rank in 0 1; do [ -e "$cluster/algo-1/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
-  for rank in 2 3; do [ -e "$cluster/algo-2/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
+  both_end 60 0
+  for rank in 0 1 2 3; do [ -e "$cluster/algo-$((rank / 2 + 1))/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
 }
 for host in algo-1 algo-2; do
-  case_begin "SIGTERM to $host: ranks on both save"
-  start_both save 0 1
-  await_ranks
-  case_mark
+  training_case "SIGTERM to $host: ranks on both save" save 0 1
   host_signal $host TERM
-  expect_saves
-  expect_nobody
-  case_end algo-1 algo-2
+  saving_ends
 done
 
 # A rank is a shell without a trap, below which the program saves.
@@ -181,77 +105,37 @@ done
 await_ranks
 case_mark
 host_signal algo-2 TERM
-expect_saves
+saving_ends
 [ "$(grep -c 'the shell ends' "$cluster/algo-1.log")" = 4 ] || case_failed "not all shells have ended by themselves"
 ! grep -q 'has no handler' "$cluster"/algo-?.log || case_failed "a rank that saves is said to have no handler"
-expect_nobody
-case_end algo-1 algo-2
 
 # Only rank 0 handles SIGTERM, as scripts usually do: the ends of the others must not cut its save short.
-for how in "" leave ignore; do
-  case_begin "SIGTERM, rank 0 alone saves, the others ${how:-die of it}"
-  cluster_environment=("PACELINE_STOP_S=30")
-  [ "$how" != ignore ] || cluster_environment=("PACELINE_STOP_S=15")
-  start_both alone 0 4 $how
-  await_ranks
-  case_mark
+alone_case() { # alone_case HOW STOP_S WORDS
+  training_case "SIGTERM, rank 0 alone saves, the others ${1:-die of it}" "PACELINE_STOP_S=$2" alone 0 4 $1
   host_signal algo-2 TERM
-  if [ "$how" != ignore ]; then # the platform may kill all processes before the save has ended, so the files are written before that
+  if [ "$1" != ignore ]; then # the platform may kill all processes before the save has ended, so the files are written before that
     for host in algo-1 algo-2; do
       until [ -s "$cluster/$host/ml/output/failure" ] || [ -e "$cluster/$host.code" ]; do sleep 0.05; done
       [ ! -e "$cluster/algo-1/ml/model/saved-0" ] || case_failed "the failure file of $host was written after the save"
     done
   fi
-  wait_host algo-1 40
-  wait_host algo-2 20
-  expect_code algo-1 bad
-  expect_code algo-2 bad
+  case_ends 40 algo-1 bad "stopped by SIGTERM; rank [123] on host algo-[12] $3" algo-2 bad ''
   [ -e "$cluster/algo-1/ml/model/saved-0" ] || case_failed "rank 0 saved nothing"
-  case $how in
-  "") expect_failure algo-1 "stopped by SIGTERM; rank [123] on host algo-[12] was killed by signal 15 .SIGTERM.: it has no handler for this signal" ;;
-  leave) expect_failure algo-1 "stopped by SIGTERM; rank [123] on host algo-[12] exited with code 1" ;;
-  ignore) expect_failure algo-1 "stopped by SIGTERM; rank [123] on host algo-[12] was killed by signal 9 .SIGKILL.: it had not ended when it was asked to" ;;
-  esac
-  expect_nobody
-  case_end algo-1 algo-2
-done
+}
+alone_case "" 30 "was killed by signal 15 .SIGTERM.: it has no handler for this signal"
+alone_case leave 30 "exited with code 1"
+alone_case ignore 15 "was killed by signal 9 .SIGKILL.: it had not ended when it was asked to"
 
-case_begin "SIGTERM that the ranks ignore"
-cluster_environment=("PACELINE_STOP_S=6")
-start_both save 0 60
-await_ranks
-case_mark
+training_case "SIGTERM that the ranks ignore" PACELINE_STOP_S=6 save 0 60
 host_signal algo-1 TERM
-wait_host algo-1 40
-wait_host algo-2 20
-expect_code algo-1 bad
-expect_code algo-2 bad
-expect_failure algo-1 "SIGTERM|asked to stop"
-expect_nobody
-case_end algo-1 algo-2
+case_ends 40 algo-1 bad "SIGTERM|asked to stop" algo-2 bad ''
 
-case_begin "a rank leaves a daemon that holds its output"
-start_both daemon 2 60
-await_ranks
-case_mark
-wait_host algo-1 40
-wait_host algo-2 20
-expect_code algo-1 0
-expect_code algo-2 0
-expect_nobody
-case_end algo-1 algo-2
+training_case "a rank leaves a daemon that holds its output" daemon 2 60
+both_end 40 0
 
-case_begin "a rank fails after all have finished"
-start_both last 3 5
-await_ranks
-case_mark
-wait_host algo-1 60
-wait_host algo-2 30
-expect_code algo-1 bad
-expect_failure algo-1 "rank 3 on host algo-2 exited with code 5"
-expect_failure algo-2 "rank 3 on host algo-2 exited with code 5"
-expect_nobody
-case_end algo-1 algo-2
+training_case "a rank fails after all have finished" last 3 5
+both_end 60 bad "rank 3 on host algo-2 exited with code 5"
+
 # Replaces TensorFlow: a server that serves until it is killed.
 server_case() { # server_case NAME SCRIPT
   local host
@@ -272,17 +156,9 @@ train = types.SimpleNamespace(ClusterSpec=lambda x: x, Server=Server)
 STUB
     host_start $host "$paceline" train
   done
-  wait_host algo-1 40
-  wait_host algo-2 20
-  expect_nobody
 }
 server_case "parameter servers end with the master" 'import os, time; print(os.environ["TF_CONFIG"], flush=True); time.sleep(1)'
-expect_code algo-1 0
-expect_code algo-2 0
-case_end algo-1 algo-2
+both_end 40 0
 server_case "a program on a worker fails" 'import os, sys, time; "algo-2" == os.environ["SM_CURRENT_HOST"] and sys.exit("the worker is out of data"); time.sleep(60)'
-expect_code algo-1 bad
-expect_code algo-2 bad
-for host in algo-1 algo-2; do expect_failure $host "the program on host algo-2 exited with code 1" "the worker is out of data"; done
-case_end algo-1 algo-2
+both_end 40 bad "the program on host algo-2 exited with code 1" "the worker is out of data"
 echo "faults between hosts: all cases passed"

@@ -11,48 +11,30 @@ cluster_up 2
 
 await_control() { until host_run "$1" sh -c '[ -S /run/paceline.*/control ]' 2>/dev/null || [ -e "$cluster/$1.code" ]; do sleep 0.05; done; }
 
-case_begin "the worker never comes"
-cluster_environment=("PACELINE_PEER_WAIT_S=3")
+begin_with "the worker never comes" PACELINE_PEER_WAIT_S=3
 start_host algo-1
-wait_host algo-1 30
-expect_code algo-1 bad
-expect_failure algo-1 "1 of 2 hosts did not connect within 3 s: algo-2"
-expect_nobody
-case_end algo-1
+case_ends 30 algo-1 bad "1 of 2 hosts did not connect within 3 s: algo-2"
 
-case_begin "the master never comes"
-cluster_environment=("PACELINE_PEER_WAIT_S=3")
+begin_with "the master never comes" PACELINE_PEER_WAIT_S=3
 start_host algo-2
-wait_host algo-2 30
-expect_code algo-2 bad
-expect_failure algo-2 "master host algo-1 did not connect within 3 s"
-expect_nobody
-case_end algo-2
+case_ends 30 algo-2 bad "master host algo-1 did not connect within 3 s"
 
 # The reason is the message of the last attempt, not of an earlier attempt that got less far.
-case_begin "the worker's port hangs up on every session"
-cluster_environment=("PACELINE_PEER_WAIT_S=6")
+begin_with "the worker's port hangs up on every session" PACELINE_PEER_WAIT_S=6
 start_host algo-1
 job_config algo-2 "algo-1 algo-2" 2
 host_start algo-2 python3 -c 'import socket, time; time.sleep(1); s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("", 22)); s.listen()
 while True: s.accept()[0].close()'
 wait_host algo-1 30
-expect_code algo-1 bad
-expect_failure algo-1 "1 of 2 hosts did not connect within 6 s: algo-2 \(kex_exchange_identification"
 host_off algo-2
-wait_host algo-2 10
-case_end algo-1
+case_ends 10 algo-1 bad "1 of 2 hosts did not connect within 6 s: algo-2 \(kex_exchange_identification" algo-2 any ''
 
 case_begin "a master that greets twice and goes"
 start_host algo-2
 await_control algo-2
 host_run algo-2 sh -c 'printf "PL\004\000\016\000\000\000master\000algo-1\000PL\004\000\000\000\000\000" | "$1" relay /run/paceline.*' sh "$paceline" >/dev/null || true
 case_mark
-wait_host algo-2 20
-expect_code algo-2 bad
-expect_failure algo-2 "master host algo-1 went away: its connection closed"
-expect_nobody
-case_end algo-2
+case_ends 20 algo-2 bad "master host algo-1 went away: its connection closed"
 
 # await_queues CONNECTIONS BYTES: until of the socket where the master comes in nobody has taken so many connections, nor read so many bytes.
 await_queues() {
@@ -80,41 +62,27 @@ case_mark
 host_signal algo-2 CONT
 wait_host algo-2 60
 wait $! || true
-expect_code algo-2 143
-expect_failure algo-2 "stopped by SIGTERM before its program started"
+case_ends 60 algo-2 143 "stopped by SIGTERM before its program started"
 grep -aq $'PL\x04\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified"
-expect_nobody
-case_end algo-2
 
-case_begin "SIGTERM while waiting for the worker"
-cluster_environment=("PACELINE_STOP_S=360")
+begin_with "SIGTERM while waiting for the worker" PACELINE_STOP_S=360
 start_host algo-1
 case_mark
 signal_until_end algo-1 TERM 30
-expect_code algo-1 143
-expect_failure algo-1 "stopped by SIGTERM before its program started"
-expect_nobody
-case_end algo-1
+case_ends 30 algo-1 143 "stopped by SIGTERM before its program started"
 
-case_begin "port 22 is taken on the worker"
-cluster_environment=("PACELINE_PEER_WAIT_S=3")
+begin_with "port 22 is taken on the worker" PACELINE_PEER_WAIT_S=3
 start_host algo-1
 job_config algo-2 "algo-1 algo-2" 2
 host_start algo-2 sh -c 'python3 -c "import socket,time; s=socket.socket(); s.setsockopt(1, 2, 1); s.bind((\"\", 22)); s.listen(); open(\"/opt/ml/taken\", \"w\"); time.sleep(60)" &
   until [ -e /opt/ml/taken ]; do sleep 0.05; done; exec "$@"' sh \
   "$paceline" -- "$probe"
-wait_host algo-2 30
-wait_host algo-1 30
-expect_code algo-2 bad
-expect_code algo-1 bad
-expect_failure algo-2 "cannot use port 22.*Address already in use" "PACELINE_SSH_PORT"
-expect_failure algo-1 "algo-2"
-case_end algo-2 algo-1
+case_ends 30 algo-2 bad "cannot use port 22.*Address already in use" algo-1 bad "algo-2"
+expect_failure algo-2 "PACELINE_SSH_PORT"
 
 # Replaces Python by a script whose pip fails; PACELINE_PEER_WAIT_S is left at its 900 s.
 for broken in algo-2 algo-1 "algo-1 algo-2"; do
-  case_begin "the preparation fails on $broken"
-  cluster_environment=("PACELINE_PYTHON=/opt/ml/bin/python3")
+  begin_with "the preparation fails on $broken" PACELINE_PYTHON=/opt/ml/bin/python3
   for host in algo-1 algo-2; do
     job_config $host "algo-1 algo-2" 2
     [[ "$broken" != *$host* ]] || {
@@ -125,14 +93,7 @@ for broken in algo-2 algo-1 "algo-1 algo-2"; do
     }
     host_start $host "$paceline" -- "$probe"
   done
-  wait_host algo-1 100
-  wait_host algo-2 100
-  for host in algo-1 algo-2; do
-    expect_code $host bad
-    expect_failure $host "installing requirements.txt on host algo-[12]: no such package \(exit code 4\)$"
-  done
-  expect_nobody
-  case_end algo-1 algo-2
+  both_end 100 bad "installing requirements.txt on host algo-[12]: no such package \(exit code 4\)$"
 done
 
 for broken in algo-2 algo-1 "algo-1 algo-2"; do
@@ -142,20 +103,12 @@ for broken in algo-2 algo-1 "algo-1 algo-2"; do
     [[ "$broken" != *$host* ]] || sed -i 's/: "2"/: "two"/' "$cluster/$host/ml/input/config/hyperparameters.json"
     host_start $host "$paceline" -- "$probe"
   done
-  wait_host algo-1 100
-  wait_host algo-2 100
-  for host in algo-1 algo-2; do
-    expect_code $host 1
-    expect_failure $host "^host algo-[12]: hyperparameter sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1 to 65536, found \"two\"$"
-  done
+  both_end 100 1 "^host algo-[12]: hyperparameter sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1 to 65536, found \"two\"$"
   [ "$broken" = "algo-1 algo-2" ] || cmp -s "$cluster/algo-1/ml/output/failure" "$cluster/algo-2/ml/output/failure" || case_failed "the words of the hosts differ"
-  expect_nobody
-  case_end algo-1 algo-2
 done
 
 for stopped in algo-2 algo-1; do
-  case_begin "SIGTERM to $stopped alone while it prepares"
-  cluster_environment=("PACELINE_PYTHON=/opt/ml/bin/python3" "PACELINE_STOP_S=360")
+  begin_with "SIGTERM to $stopped alone while it prepares" PACELINE_PYTHON=/opt/ml/bin/python3 PACELINE_STOP_S=360
   for host in algo-1 algo-2; do
     job_config $host "algo-1 algo-2" 2
     [ $host != $stopped ] || hanging_pip $host
@@ -165,24 +118,12 @@ for stopped in algo-2 algo-1; do
   await_log $stopped "pip is at work" 60
   case_mark
   host_signal $stopped TERM
-  wait_host algo-1 40
-  wait_host algo-2 20
-  for host in algo-1 algo-2; do
-    expect_code $host 143
-    expect_failure $host "the job was stopped by SIGTERM"
-  done
-  expect_nobody
-  case_end algo-1 algo-2
+  both_end 40 143 "the job was stopped by SIGTERM"
 done
 
-case_begin "another port serves"
-cluster_environment=("PACELINE_SSH_PORT=2022")
+begin_with "another port serves" PACELINE_SSH_PORT=2022
 start_both
-wait_host algo-1 60
-wait_host algo-2 30
-expect_code algo-1 0
-expect_code algo-2 0
-case_end algo-1 algo-2
+both_end 60 0
 
 secret_case() { # secret_case NAME PEER_WAIT_S SECRET_1 SECRET_2: keys from a file in a channel, none in the image
   local number wait_s=$2
@@ -198,20 +139,11 @@ secret_case() { # secret_case NAME PEER_WAIT_S SECRET_1 SECRET_2: keys from a fi
     host_start algo-$number "$paceline" -- "$probe"
     shift
   done
-  wait_host algo-1 90
-  wait_host algo-2 30
 }
 secret_case "keys are made from a secret" 60 "a secret of at least thirty-two bytes" "a secret of at least thirty-two bytes"
-expect_code algo-1 0
-expect_code algo-2 0
-case_end algo-1 algo-2
+both_end 90 0
 secret_case "the hosts have different secrets" 10 "a secret of at least thirty-two bytes" "another one of at least thirty-two bytes"
-expect_code algo-1 bad
-expect_code algo-2 bad
-expect_failure algo-1 "algo-2 \(.*[Hh]ost key"
-case_end algo-1 algo-2
+case_ends 90 algo-1 bad "algo-2 \(.*[Hh]ost key" algo-2 bad ''
 secret_case "the secret is too short" 4 "a secret of at least thirty-two bytes" "short"
-expect_code algo-2 bad
-expect_failure algo-2 "making ssh keys from the job's secret on host algo-2: making ssh keys: PACELINE_SSH_SECRET: .* at least 32 are needed \(exit code 1\)\$"
-case_end algo-2
+case_ends 90 algo-2 bad "making ssh keys from the job's secret on host algo-2: making ssh keys: PACELINE_SSH_SECRET: .* at least 32 are needed \(exit code 1\)\$" algo-1 any ''
 echo "faults at the start of two hosts: all cases passed"

@@ -89,11 +89,8 @@ PY
   job_config algo-1 algo-1 4
   hyperparameters algo-1 paceline_hang_s=30 paceline_hang_action=end
   host_start algo-1 "$paceline" -- "$python" "$cluster/slow.py"
-  host_wait algo-1 240 || case_failed "no end"
-  expect_code algo-1 0
+  case_ends 240 algo-1 0 ''
   if grep -q 'the job hangs' "$cluster/algo-1.log"; then case_failed "it was accused"; fi
-  expect_nobody
-  case_end algo-1
   exit 0
 fi
 
@@ -106,13 +103,9 @@ python_hangs() { # CAUSE REGEX: the place of rank 2 in the failure file
   hyperparameters algo-1 paceline_hang_s=3 paceline_hang_action=end
   mkfifo "$cluster/algo-1/ml/fifo"
   host_start algo-1 "$paceline" -- "$python" "$cluster/ranks.py"
-  host_wait algo-1 120 || case_failed "no end"
-  expect_code algo-1 1
-  expect_failure algo-1 "^the job hangs, nothing has happened on any rank for 3 s; rank 2 on host algo-1 does something else than the others: $2"
+  case_ends 120 algo-1 1 "^the job hangs, nothing has happened on any rank for 3 s; rank 2 on host algo-1 does something else than the others: $2"
   [ "$(grep -Eo '^rank [0-9], process' "$cluster/algo-1.log" | sed -n 1p)" = "rank 2, process" ] ||
     case_failed "rank 2 is not the first in the log"
-  expect_nobody
-  case_end algo-1
 }
 python_hangs stuck_in_a_loop 'stuck_in_a_loop \(ranks.py line [0-9]+\), called by <module>'
 python_hangs stuck_in_a_queue '.*get \(queue.py line [0-9]+\), called by stuck_in_a_queue'
@@ -133,12 +126,9 @@ await_log algo-1 'the job keeps running' 120
 grep -q '^the own sitecustomize$' "$cluster/algo-1.log" || case_failed "the user's sitecustomize was not imported"
 grep -q 'File "<string>", line 1 in <module>' "$cluster/algo-1.log" || case_failed "Python's stack is not in the log"
 host_run algo-1 sh -c 'echo go >/opt/ml/fifo'
-host_wait algo-1 60 || case_failed "no end"
-expect_code algo-1 0
+case_ends 60 algo-1 0 ''
 grep -q '^it goes on$' "$cluster/algo-1.log" || case_failed "the program did not go on"
 [ "$(grep -c 'the job hangs' "$cluster/algo-1.log")" = 1 ] || case_failed "one hang was reported more than once"
-expect_nobody
-case_end algo-1
 
 # ---- two hosts, 8 ranks: rank 5 on algo-2 ----
 
@@ -158,13 +148,7 @@ for host in algo-2 algo-1; do
   cluster_environment=(CAUSE=stuck_in_a_queue OMPI_MCA_rmaps_base_oversubscribe=1)
   host_start $host "$paceline" -- "$python" "$cluster/ranks.py"
 done
-wait_both 120
-for host in algo-1 algo-2; do
-  expect_code $host 1
-  expect_failure $host 'rank 2 on host algo-2 does something else than the others: .*get \(queue.py line [0-9]+\), called by stuck_in_a_queue'
-done
-expect_nobody
-case_end algo-1 algo-2
+both_end 120 1 'rank 2 on host algo-2 does something else than the others: .*get \(queue.py line [0-9]+\), called by stuck_in_a_queue'
 
 case_begin "a hang of two hosts is reported once"
 for host in algo-2 algo-1; do
@@ -178,23 +162,14 @@ await_log algo-1 'the job keeps running' 120
 grep -q '^host algo-2, process' "$cluster/algo-1.log" || case_failed "algo-2's program is not in the log"
 sleep 5 # the report makes Python on both hosts write its stacks; then they hang again, for longer than the watch needs
 for host in algo-1 algo-2; do host_run $host sh -c 'echo go >/opt/ml/fifo'; done
-wait_both 60
+both_end 60 0
 [ "$(grep -c 'the job hangs' "$cluster/algo-1.log")" = 1 ] || case_failed "one hang was reported more than once"
-expect_nobody
-case_end algo-1 algo-2
 
 case_begin "one rank of 8 on two hosts, ended"
 start_ranks paceline_hang_s=4 paceline_hang_action=end
-wait_both 120
-expect_code algo-1 1
-expect_code algo-2 1
-for host in algo-1 algo-2; do
-  expect_failure $host '^the job hangs, nothing has happened on any rank for 4 s; rank 5 on host algo-2 does something else than the others: stuck_here'
-done
+both_end 120 1 '^the job hangs, nothing has happened on any rank for 4 s; rank 5 on host algo-2 does something else than the others: stuck_here'
 [ "$(grep -Eo '^host algo-[12], rank [0-9]' "$cluster/algo-1.log" | sed -n 1p)" = "host algo-2, rank 5" ] || case_failed "rank 5 is not the first in the log"
 [ "$(grep -Ec '^host algo-[12], rank [0-9], process' "$cluster/algo-1.log")" = 8 ] || case_failed "not all 8 ranks are in the log"
-expect_nobody
-case_end algo-1 algo-2
 
 case_begin "paceline stacks on both hosts"
 start_ranks
@@ -210,8 +185,4 @@ host_run algo-2 "$paceline" stacks >"$cluster/stacks" 2>"$cluster/stacks.errors"
 [ "$(grep -Ec '^rank [4-7], process' "$cluster/stacks")" = 4 ] || { cat "$cluster/stacks"; case_failed "algo-2 shows other ranks than its own"; }
 grep -q 'the master host algo-1 shows all' "$cluster/stacks.errors" || case_failed "it is not said where all are shown"
 host_signal algo-2 USR2
-wait_both 60
-expect_code algo-1 0
-expect_code algo-2 0
-expect_nobody
-case_end algo-1 algo-2
+both_end 60 0

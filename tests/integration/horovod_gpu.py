@@ -150,13 +150,18 @@ class SplitsTensor(Tensor):
         self.driver.copy(self.address, packed.data_ptr(), len(packed.host) * 4)
 
 
-def load():
+def begin():
+    """The library, initialised; the module; the driver; the number of ranks and this one's."""
     library = ctypes.CDLL(LIBRARY, mode=ctypes.RTLD_GLOBAL)
     loader = importlib.machinery.ExtensionFileLoader("mpi_lib_v2", MODULE)
     module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("mpi_lib_v2", MODULE, loader=loader))
     loader.exec_module(module)
     atexit.register(library.horovod_shutdown)  # as Horovod's Python does
-    return library, module
+    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
+    n, r = library.horovod_size(), library.horovod_rank()
+    driver = Driver(r % int(os.environ["TEST_GPUS"]))
+    pretend_torch(driver, raw=os.environ["TEST_RAW"] == "1")
+    return library, module, driver, n, r
 
 
 def pretend_torch(driver, raw):
@@ -171,12 +176,7 @@ def pretend_torch(driver, raw):
 
 def rank():
     warnings.simplefilter("error")  # a copy to host memory is a warning
-    driver = None
-    library, hvd = load()
-    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
-    n, r = library.horovod_size(), library.horovod_rank()
-    driver = Driver(r % int(os.environ["TEST_GPUS"]))
-    pretend_torch(driver, raw=os.environ["TEST_RAW"] == "1")
+    library, hvd, driver, n, r = begin()
     assert library.horovod_cuda_built() and not library.horovod_nccl_built()
 
     def function(name, kind):
@@ -265,33 +265,38 @@ def rank():
 
 def start(what, ranks, gpus, nccl, options, **more):
     fakes = f"{BUILD}/tests/fakes"
-    environment = {**os.environ, **more, "TEST_GPUS": str(gpus), "TEST_NCCL": str(int(nccl)), "TEST_RAW": str(int(nccl)), "TEST_LEAVES": str(int(ranks == 2)),
+    environment = {**os.environ, **more, "TEST_GPUS": str(gpus), "TEST_NCCL": str(int(nccl)), "TEST_RAW": str(int(nccl or what != "--rank")), "TEST_LEAVES": str(int(ranks == 2)),
                    "FAKE_CUDA": f"devices={gpus},delay_us=20{',unguarded' * nccl}", "LD_LIBRARY_PATH": f"{fakes}/{'nccl' if nccl else 'no_nccl'}:{fakes}"}
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *options, sys.executable, __file__, what]
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
 
 
+def first_sum():
+    """begin(), two tensors of which a sum is there, and the function that begins the next one."""
+    _, hvd, driver, n, r = begin()
+    group = [Tensor(driver, "Float", [1.0] * 100) for _ in range(2)]  # one alone would not be packed, and so need no kernel
+
+    def add(name):
+        return hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor(group, group, 1, name, SUM, 1.0, 1.0, 0)
+
+    hvd.horovod_torch_wait_and_clear(add(b"first"))
+    return hvd, driver, n, r, group, add
+
+
 def killed():
     """A sum whose part of the last rank never comes, because its device hangs: that rank dies in it, and the others are told."""
-    library, hvd = load()
-    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
-    r, last = library.horovod_rank(), library.horovod_size() - 1
-    driver = Driver(r % int(os.environ["TEST_GPUS"]))
-    pretend_torch(driver, raw=True)
-    group = [Tensor(driver, "Float", [1.0] * 100) for _ in range(2)]
-    add = hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
-    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"first", SUM, 1.0, 1.0, 0))
-    if r == last:
+    hvd, driver, n, r, _, add = first_sum()
+    if r == n - 1:
         driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
-    handle = add(group, group, 1, b"second", SUM, 1.0, 1.0, 0)
-    if r == last:
+    handle = add(b"second")
+    if r == n - 1:
         for _ in range(1000):
             assert not hvd.horovod_torch_poll(handle), "a sum without this rank's part has ended"
         os.kill(os.getpid(), signal.SIGKILL)
     try:
         hvd.horovod_torch_wait_and_clear(handle)
     except RuntimeError as error:
-        assert f"rank {last}" in str(error) and "second" in str(error), f"the error does not name the rank and the operation: {error}"
+        assert f"rank {n - 1}" in str(error) and "second" in str(error), f"the error does not name the rank and the operation: {error}"
         print("the error names the rank", flush=True)
         os._exit(0)
     raise AssertionError("a sum without a dead rank's part was taken")
@@ -299,11 +304,7 @@ def killed():
 
 def follows():
     """A wait does not wait for the device: what is submitted here cannot begin before the waits have returned. Tensors are kept until the end."""
-    library, hvd = load()
-    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
-    n, r = library.horovod_size(), library.horovod_rank()
-    driver = Driver(r % int(os.environ["TEST_GPUS"]))
-    pretend_torch(driver, raw=True)
+    _, hvd, driver, n, r = begin()
     add, wait = hvd.horovod_torch_allreduce_async_torch_cuda_FloatTensor, hvd.horovod_torch_wait_and_clear
     scatter, gather = hvd.horovod_torch_reducescatter_async_torch_cuda_FloatTensor, hvd.horovod_torch_allgather_async_torch_cuda_FloatTensor
     group_gather, exchange = hvd.horovod_torch_grouped_allgather_async_torch_cuda_FloatTensor, hvd.horovod_torch_alltoall_async_torch_cuda_FloatTensor
@@ -385,26 +386,19 @@ def lost():
     """A sum that never ends, because a rank dies after its wait has returned: the other process ends, and its program does not go on with the sum.
     With FAKE_NCCL_FAULT it is NCCL that fails on this rank, and both processes end."""
     nccl = "FAKE_NCCL_FAULT" in os.environ
-    library, hvd = load()
-    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
-    r, last = library.horovod_rank(), library.horovod_size() - 1
-    driver = Driver(r % int(os.environ["TEST_GPUS"]))
-    pretend_torch(driver, raw=True)
-    group = [Tensor(driver, "Float", [1.0] * 100) for _ in range(2)]  # one alone would not be packed, and so need no kernel
-    add = hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
-    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"first", SUM, 1.0, 1.0, 0))
+    hvd, driver, n, r, group, add = first_sum()
     driver.wait()
-    if r == last and not nccl:
+    if r == n - 1 and not nccl:
         driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
     if nccl:  # the stream stands still until the wait has returned
         pinned = ctypes.c_void_p()
         driver.call("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4), 0)
         driver.cuda.fake_cuda_order(b"hold_copies")
         driver.call("cuMemcpyAsync", ctypes.c_uint64(pinned.value), ctypes.c_uint64(group[0].address), ctypes.c_size_t(4), driver.stream)
-    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"second", SUM, 1.0, 1.0, 0))
+    hvd.horovod_torch_wait_and_clear(add(b"second"))
     print("the wait has returned", flush=True)
     driver.cuda.fake_cuda_order(b"let_copies_go")
-    if r == last and not nccl:
+    if r == n - 1 and not nccl:
         os.kill(os.getpid(), signal.SIGKILL)
     group[0].values()
     print("the program goes on", flush=True)
@@ -413,20 +407,13 @@ def lost():
 def ends():
     """The program ends without a wait for its last sum, or by an exception, as TEST_END says; the driver goes before the process's last functions run."""
     how = os.environ["TEST_END"]
-    library, hvd = load()
-    assert library.horovod_init(None, 0, None, None, 0) in (0, 1), "init"
-    r = library.horovod_rank()
-    driver = Driver(r % int(os.environ["TEST_GPUS"]))
-    pretend_torch(driver, raw=True)
-    group = [Tensor(driver, "Float", [1.0] * 100) for _ in range(2)]
-    add = hvd.horovod_torch_grouped_allreduce_async_torch_cuda_FloatTensor
-    hvd.horovod_torch_wait_and_clear(add(group, group, 1, b"first", SUM, 1.0, 1.0, 0))
+    hvd, driver, _, r, _, add = first_sum()
     print("the first sum is there", flush=True)
     if how == "idle":
         return
     if how == "raises" and r == 0:  # its part of the sum never comes
         driver.cuda.fake_cuda_order(f"kernel_hangs={driver.ordinal}".encode())
-    handle = add(group, group, 1, b"second", SUM, 1.0, 1.0, 0)
+    handle = add(b"second")
     if how == "unwaited":
         return
     if r == 0:

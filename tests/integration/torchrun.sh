@@ -79,28 +79,22 @@ begin() { # begin MODE NAME
 }
 go() { case_mark; touch "$cluster/algo-2/ml/go"; }
 rank_pid() { host_run "$1" pgrep -f '^[^ ]*python[^ ]* -u .*train.py' | tail -n 1; }
-expect_both() { for host in algo-1 algo-2; do expect_code $host "$1"; done; for host in algo-1 algo-2; do expect_failure $host "${@:2}"; done; expect_nobody; case_end algo-1 algo-2; }
 
 case ${1:-short} in
 short)
   begin end "torchrun trains"
-  wait_both 120
+  both_end 120 0
   grep -q '^\[rank3\]: rank 3 of 4: ' "$cluster/algo-2.log" || case_failed "no tag"
   grep -q 'rank 0 of 4: .*PYTHON_EXEC None' "$cluster/algo-1.log" || case_failed "not the rank's own interpreter and variables"
-  for host in algo-1 algo-2; do expect_code $host 0; expect_success $host; done
   expect_apart 0
-  expect_nobody
-  case_end algo-1 algo-2
 
   case_begin "ranks that never join a process group"
   cluster_environment=(MODE=alone PACELINE_RANK_TAGS=off)
   rm "$cluster/algo-2.log"
   start_host algo-1 algo-1
-  host_wait algo-1 120 || case_failed "no end"
-  expect_code algo-1 0
+  case_ends 120 algo-1 0 ''
   expect_apart 1
   grep -q '^alone$' "$cluster/algo-1.log" || case_failed "a tag, or no line"
-  case_end algo-1
 
   case_begin "the same program under MPI: env:// has what torch.distributed reads"
   cluster_environment=(MODE=end)
@@ -111,50 +105,39 @@ short)
     sed -i 's/^{/{"sagemaker_program": "train.py", /' "$cluster/$host/ml/input/config/hyperparameters.json"
     host_start $host env PACELINE_PYTHON="$python" "$paceline" train
   done
-  wait_both 120
+  both_end 120 0
   for rank in 0 1 2 3; do grep -q "rank $rank of 4" "$cluster/algo-1.log" || case_failed "rank $rank did not join"; done
-  for host in algo-1 algo-2; do expect_code $host 0; expect_success $host; done
-  expect_nobody
-  case_end algo-1 algo-2
 
   begin raise "rank 3 raises"
   await_ranks
   go
-  wait_both 30
-  expect_both 1 '^RuntimeError: rank three gives up \(train.py:33, rank 3 on algo-2\)$' '^rank 3 on host algo-2 exited with code 1$' 'train.py$'
+  both_end 30 1 '^RuntimeError: rank three gives up \(train.py:33, rank 3 on algo-2\)$' '^rank 3 on host algo-2 exited with code 1$' 'train.py$'
 
   begin save "SIGTERM to algo-2, rank 0 saves for 5 s, the others leave"
   await_ranks
   case_mark
   host_signal algo-2 TERM
-  wait_both 60
+  both_end 60 143 '^the job was stopped by SIGTERM; rank [1-3] on host algo-[12] '
   [ -s "$cluster/algo-1/ml/model/model" ] || case_failed "no model"
-  expect_both 143 '^the job was stopped by SIGTERM; rank [1-3] on host algo-[12] '
 
   begin reduce "torchrun's host algo-2 is powered off"
   await_ranks
   case_mark
   host_off algo-2
-  wait_both 30
-  expect_code algo-1 1
-  expect_failure algo-1 '^(host algo-2 went away|rank [01] on host algo-1 exited)'
-  expect_nobody
-  case_end algo-1
+  case_ends 30 algo-1 1 '^(host algo-2 went away|rank [01] on host algo-1 exited)' algo-2 any ''
   ;;
 
 long)
   begin exit "rank 3 exits with 3"
   await_ranks
   go
-  wait_both 30
-  expect_both 1 '^rank 3 on host algo-2 exited with code 3'
+  both_end 30 1 '^rank 3 on host algo-2 exited with code 3'
 
   begin wait "a rank is killed"
   await_ranks
   case_mark
   host_run algo-2 kill -KILL "$(rank_pid algo-2)"
-  wait_both 30
-  expect_both 1 '^rank [23] on host algo-2 was killed by signal 9'
+  both_end 30 1 '^rank [23] on host algo-2 was killed by signal 9'
 
   begin wait "the cable is cut for ever"
   await_ranks
@@ -162,20 +145,13 @@ long)
   host_cut algo-2
   wait_both 60
   host_join algo-2
-  for host in algo-1 algo-2; do expect_code $host 1; expect_failure $host 'went away: nothing was received from it for 3 s'; done
-  expect_nobody
-  case_end algo-1 algo-2
+  both_end 60 1 'went away: nothing was received from it for 3 s'
 
   begin wait "the host algo-1 is powered off"
   await_ranks
   case_mark
   host_off algo-1
-  wait_both 30
-  expect_code algo-2 1
-  expect_failure algo-2 '^the master host algo-1 went away'
-  expect_nobody
-  case_end algo-2
-
+  case_ends 30 algo-2 1 '^the master host algo-1 went away' algo-1 any ''
   ;;
 
 full)
@@ -186,9 +162,8 @@ full)
     await_ranks
     case_mark
     host_signal $signalled TERM
-    wait_both 90
+    both_end 90 143 '^the job was stopped by SIGTERM; rank [1-3] on host algo-[12] '
     [ -s "$cluster/algo-1/ml/model/model" ] || case_failed "no model"
-    expect_both 143 '^the job was stopped by SIGTERM; rank [1-3] on host algo-[12] '
   done
   ;;
 esac

@@ -116,6 +116,17 @@ case_begin() {
   cluster_environment=()
 }
 
+# begin_with NAME [VARIABLE=VALUE]... WORDS...: begins the case with these in its environment; leaves WORDS in the array case_words.
+begin_with() {
+  case_begin "$1"
+  shift
+  while [[ ${1:-} = *=* ]]; do
+    cluster_environment+=("$1")
+    shift
+  done
+  case_words=("$@")
+}
+
 # case_mark: starts the clock of "time to notice".
 case_mark() { case_start=$(date +%s.%N); }
 
@@ -129,6 +140,32 @@ case_end() {
   echo "$line $(failure_of "$1" | sed -n 1p)"
 }
 
+# case_ends SECONDS [HOST CODE WORDS]...: each host ends in time with its CODE (as of expect_code, any: of no interest), and with 0 well, else with WORDS in its failure
+# file if they are not empty; no process is left. Prints the case's line.
+case_ends() {
+  local seconds=$1 index hosts=()
+  shift
+  for ((index = 1; index <= $#; index += 3)); do
+    hosts+=("${!index}")
+    wait_host "${!index}" "$seconds"
+  done
+  expect_nobody
+  case_end "${hosts[@]}"
+  while [ $# -gt 0 ]; do
+    [ "$2" = any ] || expect_code "$1" "$2"
+    [ "$2" != 0 ] || expect_success "$1"
+    [ -z "$3" ] || expect_failure "$1" "$3"
+    shift 3
+  done
+}
+
+# both_end SECONDS CODE [WORDS]...: algo-1 and algo-2 end alike, with each of WORDS in both failure files.
+both_end() {
+  local host
+  case_ends "$1" algo-1 "$2" '' algo-2 "$2" ''
+  [ $# -lt 3 ] || for host in algo-1 algo-2; do expect_failure $host "${@:3}"; done
+}
+
 # await_no_sleep HOST NUMBER: waits until no `sleep NUMBER...` runs there; each test has its own number.
 await_no_sleep() {
   local begin_s=$SECONDS
@@ -140,13 +177,6 @@ await_no_sleep() {
 
 # Lets the programs of algo-1 and algo-2, which wait for the file `go`, succeed, and the case with them.
 end_hosts() {
-  local host
   touch "$cluster/algo-1/ml/go" "$cluster/algo-2/ml/go"
-  for host in algo-1 algo-2; do
-    host_wait $host 30 || case_failed "no end"
-    expect_code $host 0
-    expect_success $host
-  done
-  expect_nobody
-  case_end algo-1 algo-2
+  both_end 30 0
 }

@@ -57,4 +57,7 @@ static inline void scratch_done(struct scratch *scratch)
     nftw(scratch->path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/** A directory that goes with its variable. */
+#define AUTO_SCRATCH __attribute__((cleanup(scratch_done)))
+
 #endif

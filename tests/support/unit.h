@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 /** UNIT_MAIN("base/text", test_a, test_b): run the named START_TEST functions. */
 #define UNIT_MAIN(suite_name, ...) UNIT_MAIN_AFTER(suite_name, 0, __VA_ARGS__)
@@ -38,7 +39,44 @@
         return code;                                                                                                   \
     }
 
-/** Assert PL_OK, and print the error otherwise. */
+/** A test that is one call. */
+#define UNIT_TEST(name, ...)                                                                                           \
+    START_TEST(name)                                                                                                   \
+    {                                                                                                                  \
+        __VA_ARGS__;                                                                                                   \
+    }                                                                                                                  \
+    END_TEST
+
+/** ck_ok(pl_text_parse, text, &number): pl_text_parse(text, &number, reterr) succeeds; else its words are printed. */
+#define ck_ok(function, ...)                                                                                           \
+    do {                                                                                                               \
+        struct pl_error ck_error_ = PL_ERROR_NONE;                                                                     \
+                                                                                                                       \
+        ck_assert_ok(function(__VA_ARGS__, &ck_error_), &ck_error_);                                                   \
+    } while (0)
+
+/**
+ * ck_fails(PL_INVALID, "not a number", pl_text_parse, text, &number): it fails with this status, and the cause has
+ * these words; "" for any.
+ */
+#define ck_fails(status, words, function, ...)                                                                         \
+    do {                                                                                                               \
+        struct pl_error ck_error_ = PL_ERROR_NONE;                                                                     \
+                                                                                                                       \
+        ck_assert_int_eq(function(__VA_ARGS__, &ck_error_), (status));                                                 \
+        ck_assert_msg(strstr(ck_error_.cause, (words)), "'%s' lacks '%s'", ck_error_.cause, (words));                  \
+    } while (0)
+
+/** As ck_fails(), and the cause has these words alone. */
+#define ck_fails_as(status, words, function, ...)                                                                      \
+    do {                                                                                                               \
+        struct pl_error ck_error_ = PL_ERROR_NONE;                                                                     \
+                                                                                                                       \
+        ck_assert_int_eq(function(__VA_ARGS__, &ck_error_), (status));                                                 \
+        ck_assert_str_eq(ck_error_.cause, (words));                                                                    \
+    } while (0)
+
+/** Assert PL_OK, and print the error otherwise: for a call that is more than ck_ok()'s. */
 #define ck_assert_ok(expression, error)                                                                                \
     do {                                                                                                               \
         enum pl_status ck_status_ = (expression);                                                                      \

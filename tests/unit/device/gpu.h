@@ -15,41 +15,32 @@
  * mix. */
 static inline struct pl_device *open_gpu(const char *orders)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_device *device = NULL;
 
     ck_assert_int_eq(setenv("FAKE_CUDA", orders, 1), 0);
-    ck_assert_ok(pl_device_open(0, &device, &error), &error);
+    ck_ok(pl_device_open, 0, &device);
     return device;
 }
 
 static inline void finish(struct pl_device *device, void *stream)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_S), &error), &error);
+    ck_ok(pl_device_stream_finish, device, stream, pl_deadline_after_ns(20 * PL_NS_PER_S));
 }
 
 /** Returns `bytes` of device memory, `shift` bytes after an aligned address. Release *ret_base. */
 static inline void *on_gpu(struct pl_device *device, const void *data, size_t bytes, size_t shift, void **ret_base)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_device_alloc(device, bytes + shift, ret_base, &error), &error);
+    ck_ok(pl_device_alloc, device, bytes + shift, ret_base);
     if (data) {
-        ck_assert_ok(pl_device_copy_now(device, (char *)*ret_base + shift, data, bytes, NULL,
-                                        pl_deadline_after_ns(20 * PL_NS_PER_S), &error),
-                     &error);
+        ck_ok(pl_device_copy_now, device, (char *)*ret_base + shift, data, bytes, NULL,
+              pl_deadline_after_ns(20 * PL_NS_PER_S));
     }
     return (char *)*ret_base + shift;
 }
 
 static inline void from_gpu(struct pl_device *device, void *data, const void *memory, size_t bytes)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_device_copy_now(device, data, memory, bytes, NULL, pl_deadline_after_ns(20 * PL_NS_PER_S), &error),
-                 &error);
+    ck_ok(pl_device_copy_now, device, data, memory, bytes, NULL, pl_deadline_after_ns(20 * PL_NS_PER_S));
 }
 
 #endif

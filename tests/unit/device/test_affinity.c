@@ -16,18 +16,17 @@
 /* Adds a device below the tree's /sys/devices, with its two files and the link that leads to it. */
 static void add_device(const char *root, const char *way, const char *node, const char *cpus)
 {
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
     char link[PATH_MAX];
 
     snprintf(path, sizeof(path), "%s/sys/devices/%s", root, way);
-    ck_assert_ok(pl_file_make_dirs(path, 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, path, 0755);
     snprintf(path, sizeof(path), "%s/sys/devices/%s/numa_node", root, way);
-    ck_assert_ok(pl_file_write_atomic(path, node, strlen(node), 0644, &error), &error);
+    ck_ok(pl_file_write_atomic, path, node, strlen(node), 0644);
     snprintf(path, sizeof(path), "%s/sys/devices/%s/local_cpulist", root, way);
-    ck_assert_ok(pl_file_write_atomic(path, cpus, strlen(cpus), 0644, &error), &error);
+    ck_ok(pl_file_write_atomic, path, cpus, strlen(cpus), 0644);
     snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", root);
-    ck_assert_ok(pl_file_make_dirs(path, 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, path, 0755);
     snprintf(path, sizeof(path), "%s/sys/devices/%s", root, way);
     snprintf(link, sizeof(link), "%s/sys/bus/pci/devices/%s", root, strrchr(way, '/') + 1);
     ck_assert_int_eq(symlink(path, link), 0);
@@ -35,12 +34,11 @@ static void add_device(const char *root, const char *way, const char *node, cons
 
 static void add_nic(const char *root, const char *name, const char *way)
 {
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
     char link[PATH_MAX];
 
     snprintf(path, sizeof(path), "%s/sys/class/net/%s", root, name);
-    ck_assert_ok(pl_file_make_dirs(path, 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, path, 0755);
     snprintf(path, sizeof(path), "%s/sys/devices/%s", root, way);
     snprintf(link, sizeof(link), "%s/sys/class/net/%s/device", root, name);
     ck_assert_int_eq(symlink(path, link), 0);
@@ -48,7 +46,7 @@ static void add_nic(const char *root, const char *name, const char *way)
 
 START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     const char *root = scratch.path;
     struct pl_device_affinity affinity;
 
@@ -82,7 +80,6 @@ START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
     ck_assert_str_eq(affinity.nic, "");
     pl_device_affinity_read(root, "0000:ff:00.0", &affinity);
     ck_assert_int_eq(affinity.numa_node, -1);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -148,7 +145,6 @@ END_TEST
 /* Whether the process was bound: on at least two CPUs, one of which is next to the device. */
 START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_device_affinity affinity = {.numa_node = 0};
     enum pl_device_binding binding;
     const size_t bytes = sizeof(struct pl_cpus);
@@ -160,14 +156,14 @@ START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
     while (!CPU_ISSET(first, before.sets)) {
         first++;
     }
-    ck_assert_ok(pl_device_affinity_bind(&affinity, &binding, &error), &error);
+    ck_ok(pl_device_affinity_bind, &affinity, &binding);
     ck_assert_int_eq(binding, PL_DEVICE_UNBOUND);
     affinity.cpus = before;
-    ck_assert_ok(pl_device_affinity_bind(&affinity, &binding, &error), &error);
+    ck_ok(pl_device_affinity_bind, &affinity, &binding);
     ck_assert_int_eq(binding, PL_DEVICE_BOUND_LOCAL);
     memset(&affinity.cpus, 0, bytes);
     CPU_SET(first, affinity.cpus.sets);
-    ck_assert_ok(pl_device_affinity_bind(&affinity, &binding, &error), &error);
+    ck_ok(pl_device_affinity_bind, &affinity, &binding);
     ck_assert_int_eq(sched_getaffinity(0, bytes, after.sets), 0);
     if (CPU_COUNT_S(bytes, before.sets) < sysconf(_SC_NPROCESSORS_ONLN)) {
         ck_assert_int_eq(binding, CPU_COUNT_S(bytes, before.sets) == 1 ? PL_DEVICE_BOUND_LOCAL : PL_DEVICE_BOUND_OTHER);
@@ -177,7 +173,7 @@ START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
         ck_assert(CPU_EQUAL_S(bytes, after.sets, affinity.cpus.sets));
         CPU_CLR(first, before.sets);
         affinity.cpus = before; /* the launcher has bound the rank to `first`, but the device is elsewhere */
-        ck_assert_ok(pl_device_affinity_bind(&affinity, &binding, &error), &error);
+        ck_ok(pl_device_affinity_bind, &affinity, &binding);
         ck_assert_int_eq(binding, PL_DEVICE_BOUND_OTHER);
         ck_assert_int_eq(sched_getaffinity(0, bytes, after.sets), 0);
         ck_assert(CPU_COUNT_S(bytes, after.sets) == 1 && CPU_ISSET(first, after.sets));

@@ -133,17 +133,12 @@ START_TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
 {
     struct pl_device_list lists[2] = {{.status = PL_OK},
                                       {.status = PL_LIBRARY, .reason = "the CUDA driver does not start"}};
-    struct pl_error error = PL_ERROR_NONE;
     int ordinal = -2;
 
     lists[0] = list_of("A");
-    ck_assert_int_eq(
-        pl_device_choose(lists, 2, 0, (struct pl_device_request){.use = PL_DEVICE_AUTO}, false, &ordinal, &error),
-        PL_LIBRARY);
-    ck_assert_str_eq(error.cause, "local rank 1: the CUDA driver does not start");
-    ck_assert_ok(
-        pl_device_choose(lists, 2, 0, (struct pl_device_request){.use = PL_DEVICE_OFF}, false, &ordinal, &error),
-        &error);
+    ck_fails_as(PL_LIBRARY, "local rank 1: the CUDA driver does not start", pl_device_choose, lists, 2, 0,
+                (struct pl_device_request){.use = PL_DEVICE_AUTO}, false, &ordinal);
+    ck_ok(pl_device_choose, lists, 2, 0, (struct pl_device_request){.use = PL_DEVICE_OFF}, false, &ordinal);
     ck_assert_int_eq(ordinal, -1);
 }
 END_TEST
@@ -169,26 +164,25 @@ END_TEST
 
 START_TEST(the_setting_is_one_of_three_words_or_a_number)
 {
-    struct pl_error error = PL_ERROR_NONE;
     const char *const wrong[] = {"1", "cuda", "cuda:", "cuda:-1", "cuda:1x", "cuda:100", ""};
     struct pl_device_request wanted_device = {.use = PL_DEVICE_AUTO};
 
-    ck_assert_ok(pl_device_request_parse("off", &wanted_device, &error), &error);
+    ck_ok(pl_device_request_parse, "off", &wanted_device);
     ck_assert_int_eq(wanted_device.use, PL_DEVICE_OFF);
-    ck_assert_ok(pl_device_request_parse("on", &wanted_device, &error), &error);
+    ck_ok(pl_device_request_parse, "on", &wanted_device);
     ck_assert_int_eq(wanted_device.use, PL_DEVICE_ON);
-    ck_assert_ok(pl_device_request_parse("auto", &wanted_device, &error), &error);
+    ck_ok(pl_device_request_parse, "auto", &wanted_device);
     ck_assert_int_eq(wanted_device.use, PL_DEVICE_AUTO);
-    ck_assert_ok(pl_device_request_parse("cuda:0", &wanted_device, &error), &error);
+    ck_ok(pl_device_request_parse, "cuda:0", &wanted_device);
     ck_assert_int_eq(wanted_device.use, PL_DEVICE_NUMBERED);
     ck_assert_int_eq(wanted_device.ordinal, 0);
-    ck_assert_ok(pl_device_request_parse("cuda:12", &wanted_device, &error), &error);
+    ck_ok(pl_device_request_parse, "cuda:12", &wanted_device);
     ck_assert_int_eq(wanted_device.ordinal, 12);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
-        ck_assert_int_eq(pl_device_request_parse(wrong[i], &wanted_device, &error), PL_INVALID);
+        ck_fails(PL_INVALID, "", pl_device_request_parse, wrong[i], &wanted_device);
     }
-    ck_assert_int_eq(pl_device_request_parse("1", &wanted_device, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "the setting device is '1': expected auto, on, off or cuda:N");
+    ck_fails_as(PL_INVALID, "the setting device is '1': expected auto, on, off or cuda:N", pl_device_request_parse, "1",
+                &wanted_device);
 }
 END_TEST
 

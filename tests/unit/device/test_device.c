@@ -38,11 +38,10 @@ START_TEST(devices_are_counted_and_described)
 {
     struct pl_device *device = open_gpu("devices=3,driver=13010,arch=86,mps=80,memory=24GiB,leaks");
     const struct pl_device_info *info = pl_device_info(device);
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_device *none = NULL;
     int count = 0;
 
-    ck_assert_ok(pl_device_count(&count, &error), &error);
+    ck_ok(pl_device_count, &count);
     ck_assert_int_eq(count, 3);
     ck_assert_int_eq(info->ordinal, 0);
     ck_assert_str_eq(info->name, "Fake GPU 0");
@@ -52,21 +51,19 @@ START_TEST(devices_are_counted_and_described)
     ck_assert_int_eq(info->multiprocessors, 80);
     ck_assert_uint_eq(info->memory_bytes, UINT64_C(24) << 30);
     ck_assert_int_eq(info->driver_version, 13010);
-    ck_assert_int_eq(pl_device_open(3, &none, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "there is no device 3: this process sees 3");
-    ck_assert_int_eq(pl_device_open(-1, &none, &error), PL_INVALID);
+    ck_fails_as(PL_INVALID, "there is no device 3: this process sees 3", pl_device_open, 3, &none);
+    ck_fails(PL_INVALID, "", pl_device_open, -1, &none);
     pl_device_close(device);
 }
 END_TEST
 
 START_TEST(what_is_visible_is_numbered_from_0_and_a_mig_instance_is_called_one)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_device *device = NULL;
 
     order("devices=8,mig");
     ck_assert_int_eq(setenv("CUDA_VISIBLE_DEVICES", "5,2", 1), 0);
-    ck_assert_ok(pl_device_open(1, &device, &error), &error);
+    ck_ok(pl_device_open, 1, &device);
     ck_assert_str_eq(pl_device_info(device)->name, "Fake GPU 2 MIG 1g.10gb");
     ck_assert_str_eq(pl_device_info(device)->uuid, "MIG-fa000000-0000-0000-0000-000000000002");
     pl_device_close(device);
@@ -86,27 +83,15 @@ static void check_none(const char *orders, const char *says)
     ck_assert_int_eq(count, -1);
     ck_assert_says(error, says);
     ck_assert_ptr_null(strchr(error.cause, '\n'));
-    ck_assert_int_eq(pl_device_open(0, &device, &error), PL_UNSUPPORTED);
-    ck_assert_says(error, says);
+    ck_fails(PL_UNSUPPORTED, says, pl_device_open, 0, &device);
 }
 
-START_TEST(no_device_is_said)
-{
-    check_none("no_device", "finds no device for this process");
-}
-END_TEST
+UNIT_TEST(no_device_is_said, check_none("no_device", "finds no device for this process"))
 
-START_TEST(a_driver_that_is_too_old_is_said_with_both_versions)
-{
-    check_none("driver=11040", "the driver supports CUDA 11.4, and this program's kernels, built with CUDA ");
-}
-END_TEST
+UNIT_TEST(a_driver_that_is_too_old_is_said_with_both_versions,
+          check_none("driver=11040", "the driver supports CUDA 11.4, and this program's kernels, built with CUDA "))
 
-START_TEST(the_toolkits_stub_is_no_driver)
-{
-    check_none("stub", "stub");
-}
-END_TEST
+UNIT_TEST(the_toolkits_stub_is_no_driver, check_none("stub", "stub"))
 
 START_TEST(a_driver_that_does_not_start_is_a_failure_with_the_drivers_words)
 {
@@ -161,7 +146,6 @@ END_TEST
 START_TEST(new_memory_is_zero_and_copies_go_both_ways)
 {
     struct pl_device *device = open_gpu("leaks");
-    struct pl_error error = PL_ERROR_NONE;
     unsigned char host[1000];
     unsigned char got[1000];
     void *memory;
@@ -170,17 +154,17 @@ START_TEST(new_memory_is_zero_and_copies_go_both_ways)
     for (size_t i = 0; i < sizeof(host); i++) {
         host[i] = (unsigned char)(i * 7);
     }
-    ck_assert_ok(pl_device_alloc(device, sizeof(host), &memory, &error), &error);
+    ck_ok(pl_device_alloc, device, sizeof(host), &memory);
     ck_assert_uint_eq((uintptr_t)memory % 256, 0);
     from_gpu(device, got, memory, sizeof(got));
     for (size_t i = 0; i < sizeof(got); i++) {
         ck_assert_uint_eq(got[i], 0);
     }
-    ck_assert_ok(pl_device_alloc_pinned(device, sizeof(host), &pinned, &error), &error);
+    ck_ok(pl_device_alloc_pinned, device, sizeof(host), &pinned);
     ck_assert_uint_eq(((unsigned char *)pinned)[999], 0);
     memcpy(pinned, host, sizeof(host));
-    ck_assert_ok(pl_device_copy(device, memory, pinned, sizeof(host), NULL, &error), &error);
-    ck_assert_ok(pl_device_fill(device, (char *)memory + 10, 0xff, 5, NULL, &error), &error);
+    ck_ok(pl_device_copy, device, memory, pinned, sizeof(host), NULL);
+    ck_ok(pl_device_fill, device, (char *)memory + 10, 0xff, 5, NULL);
     from_gpu(device, got, memory, sizeof(got));
     memset(host + 10, 0xff, 5);
     ck_assert_mem_eq(got, host, sizeof(host));
@@ -192,7 +176,7 @@ START_TEST(new_memory_is_zero_and_copies_go_both_ways)
     pl_device_release_pinned(device, pinned);
     pl_device_release(device, memory);
     pl_device_release(device, NULL);
-    ck_assert_ok(pl_device_alloc(device, 0, &memory, &error), &error); /* an empty list has an address too */
+    ck_ok(pl_device_alloc, device, 0, &memory); /* an empty list has an address too */
     pl_device_release(device, memory);
     pl_device_close(device);
 }
@@ -201,14 +185,12 @@ END_TEST
 START_TEST(memory_that_exists_is_pinned_once)
 {
     struct pl_device *device = open_gpu("leaks");
-    struct pl_error error = PL_ERROR_NONE;
     char *memory = aligned_alloc(4096, 8192);
 
-    ck_assert_ok(pl_device_pin(device, memory, 8192, &error), &error);
-    ck_assert_int_eq(pl_device_pin(device, memory, 8192, &error), PL_LIBRARY);
-    ck_assert_says(error, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED");
+    ck_ok(pl_device_pin, device, memory, 8192);
+    ck_fails(PL_LIBRARY, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", pl_device_pin, device, memory, 8192);
     pl_device_unpin(device, memory);
-    ck_assert_ok(pl_device_pin(device, memory, 8192, &error), &error);
+    ck_ok(pl_device_pin, device, memory, 8192);
     pl_device_unpin(device, memory);
     pl_device_close(device);
     free(memory);
@@ -223,8 +205,8 @@ START_TEST(when_memory_is_out_the_message_says_how_much_there_is)
     void *more = NULL;
     uint64_t left = 0;
 
-    ck_assert_ok(pl_device_alloc(device, 48 << 20, &memory, &error), &error);
-    ck_assert_ok(pl_device_free_bytes(device, &left, &error), &error);
+    ck_ok(pl_device_alloc, device, 48 << 20, &memory);
+    ck_ok(pl_device_free_bytes, device, &left);
     ck_assert_uint_eq(left, 16 << 20);
     ck_assert_int_eq(pl_device_alloc(device, 32 << 20, &more, &error), PL_MEMORY);
     ck_assert_int_eq(error.status, PL_MEMORY);
@@ -234,7 +216,7 @@ START_TEST(when_memory_is_out_the_message_says_how_much_there_is)
     ck_assert_str_eq(error.context, "16777216 of the device's 67108864 bytes are free");
     ck_assert_int_eq(pl_device_failure(device, &error), PL_OK); /* the device still works */
     pl_device_release(device, memory);
-    ck_assert_ok(pl_device_alloc(device, 32 << 20, &more, &error), &error);
+    ck_ok(pl_device_alloc, device, 32 << 20, &more);
     pl_device_release(device, more);
     pl_device_close(device);
 }
@@ -243,11 +225,10 @@ END_TEST
 START_TEST(pinned_memory_can_be_out_too)
 {
     struct pl_device *device = open_gpu("fail=cuMemHostAlloc:1");
-    struct pl_error error = PL_ERROR_NONE;
     void *memory;
 
-    ck_assert_int_eq(pl_device_alloc_pinned(device, 4096, &memory, &error), PL_MEMORY);
-    ck_assert_says(error, "cannot allocate 4096 bytes of pinned host memory");
+    ck_fails(PL_MEMORY, "cannot allocate 4096 bytes of pinned host memory", pl_device_alloc_pinned, device, 4096,
+             &memory);
     pl_device_close(device);
 }
 END_TEST
@@ -257,7 +238,6 @@ END_TEST
 START_TEST(a_stream_waits_for_another_ones_event)
 {
     struct pl_device *device = open_gpu("delay_us=3000,leaks");
-    struct pl_error error = PL_ERROR_NONE;
     uint32_t last = 0;
     void *streams[2];
     void *events[2];
@@ -266,17 +246,17 @@ START_TEST(a_stream_waits_for_another_ones_event)
 
     memory = on_gpu(device, NULL, 64, 0, &base);
     for (int s = 0; s < 2; s++) {
-        ck_assert_ok(pl_device_stream_new(device, &streams[s], &error), &error);
-        ck_assert_ok(pl_device_event_new(device, false, &events[s], &error), &error);
+        ck_ok(pl_device_stream_new, device, &streams[s]);
+        ck_ok(pl_device_event_new, device, false, &events[s]);
     }
     for (int round = 0; round < 20; round++) { /* the two streams write in turn */
         int s = round % 2;
 
-        ck_assert_ok(pl_device_stream_wait(device, streams[s], events[!s], &error), &error);
-        ck_assert_ok(pl_device_fill(device, memory, round, 4, streams[s], &error), &error);
-        ck_assert_ok(pl_device_event_record(device, events[s], streams[s], &error), &error);
+        ck_ok(pl_device_stream_wait, device, streams[s], events[!s]);
+        ck_ok(pl_device_fill, device, memory, round, 4, streams[s]);
+        ck_ok(pl_device_event_record, device, events[s], streams[s]);
     }
-    ck_assert_ok(pl_device_event_finish(device, events[1], pl_deadline_after_ns(20 * PL_NS_PER_S), &error), &error);
+    ck_ok(pl_device_event_finish, device, events[1], pl_deadline_after_ns(20 * PL_NS_PER_S));
     from_gpu(device, &last, memory, sizeof(last));
     ck_assert_uint_eq(last, 0x13131313);
     for (int s = 0; s < 2; s++) {
@@ -291,7 +271,6 @@ END_TEST
 START_TEST(events_say_when_work_is_done_and_how_long_it_took)
 {
     struct pl_device *device = open_gpu("delay_us=200,leaks");
-    struct pl_error error = PL_ERROR_NONE;
     bool done = true;
     double ms = -1.0;
     void *stream;
@@ -302,29 +281,28 @@ START_TEST(events_say_when_work_is_done_and_how_long_it_took)
     void *base;
     void *memory = on_gpu(device, NULL, 64, 0, &base);
 
-    ck_assert_ok(pl_device_alloc_pinned(device, 64, &pinned, &error), &error);
-    ck_assert_ok(pl_device_stream_new(device, &stream, &error), &error);
-    ck_assert_ok(pl_device_event_new(device, true, &from, &error), &error);
-    ck_assert_ok(pl_device_event_new(device, true, &to, &error), &error);
-    ck_assert_ok(pl_device_event_new(device, false, &untimed, &error), &error);
-    ck_assert_ok(pl_device_event_done(device, to, &done, &error), &error);
+    ck_ok(pl_device_alloc_pinned, device, 64, &pinned);
+    ck_ok(pl_device_stream_new, device, &stream);
+    ck_ok(pl_device_event_new, device, true, &from);
+    ck_ok(pl_device_event_new, device, true, &to);
+    ck_ok(pl_device_event_new, device, false, &untimed);
+    ck_ok(pl_device_event_done, device, to, &done);
     ck_assert(done); /* nothing was recorded before */
-    ck_assert_ok(pl_device_event_record(device, from, stream, &error), &error);
+    ck_ok(pl_device_event_record, device, from, stream);
     device_order("hold_copies");
-    ck_assert_ok(pl_device_copy(device, pinned, memory, 64, stream, &error), &error);
-    ck_assert_ok(pl_device_event_record(device, to, stream, &error), &error);
-    ck_assert_ok(pl_device_event_record(device, untimed, stream, &error), &error);
-    ck_assert_ok(pl_device_event_done(device, to, &done, &error), &error);
+    ck_ok(pl_device_copy, device, pinned, memory, 64, stream);
+    ck_ok(pl_device_event_record, device, to, stream);
+    ck_ok(pl_device_event_record, device, untimed, stream);
+    ck_ok(pl_device_event_done, device, to, &done);
     ck_assert(!done); /* the copy comes before it in the stream */
-    ck_assert_int_eq(pl_device_event_ms(device, from, to, &ms, &error), PL_LIBRARY);
-    ck_assert_says(error, "CUDA_ERROR_NOT_READY");
+    ck_fails(PL_LIBRARY, "CUDA_ERROR_NOT_READY", pl_device_event_ms, device, from, to, &ms);
     device_order("let_copies_go");
     finish(device, stream);
-    ck_assert_ok(pl_device_event_done(device, to, &done, &error), &error);
+    ck_ok(pl_device_event_done, device, to, &done);
     ck_assert(done);
-    ck_assert_ok(pl_device_event_ms(device, from, to, &ms, &error), &error);
+    ck_ok(pl_device_event_ms, device, from, to, &ms);
     ck_assert(ms > 0.0 && ms < 20000.0);
-    ck_assert_int_eq(pl_device_event_ms(device, from, untimed, &ms, &error), PL_LIBRARY);
+    ck_fails(PL_LIBRARY, "", pl_device_event_ms, device, from, untimed, &ms);
     pl_device_event_free(device, from);
     pl_device_event_free(device, to);
     pl_device_event_free(device, untimed);
@@ -347,19 +325,17 @@ START_TEST(a_failing_kernel_is_reported_by_the_next_call_and_stays)
         "work on a stream failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered "
         "(device 0, Fake GPU 0, 0000:1a:00.0)";
 
-    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
+    ck_ok(pl_device_scale, device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL);
     finish(device, NULL);
-    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
+    ck_ok(pl_device_scale, device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL);
     ck_assert_int_eq(pl_device_failure(device, &error), PL_OK); /* no call has asked yet */
     ck_assert_int_eq(pl_device_stream_finish(device, NULL, pl_deadline_after_ns(PL_NS_PER_S), &error), PL_LIBRARY);
     ck_assert_str_eq(error.cause, wanted);
     ck_assert_int_eq(error.domain, PL_DOMAIN_CUDA);
     ck_assert_int_eq(error.code, 700);
-    ck_assert_int_eq(pl_device_failure(device, &error), PL_LIBRARY);
-    ck_assert_str_eq(error.cause, wanted);
-    ck_assert_int_eq(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error),
-                     PL_LIBRARY);
-    ck_assert_str_eq(error.cause, wanted); /* the first cause, not a consequence */
+    ck_fails_as(PL_LIBRARY, wanted, pl_device_failure, device);
+    ck_fails_as(PL_LIBRARY, wanted, pl_device_scale, device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0,
+                NULL); /* the first cause, not a consequence */
     pl_device_release(device, base);
     pl_device_close(device);
 }
@@ -373,7 +349,7 @@ START_TEST(a_kernel_that_hangs_ends_at_the_deadline)
     void *base;
     float *memory = on_gpu(device, NULL, 64, 0, &base);
 
-    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
+    ck_ok(pl_device_scale, device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL);
     ck_assert_int_eq(pl_device_stream_finish(device, NULL, pl_deadline_after_ns(100 * PL_NS_PER_MS), &error),
                      PL_TIMEOUT);
     ck_assert_says(error, "work on a stream has not ended after ");
@@ -387,19 +363,15 @@ END_TEST
 START_TEST(ordinary_memory_is_copied_by_the_deadline)
 {
     struct pl_device *device = open_gpu("hang=1");
-    struct pl_error error = PL_ERROR_NONE;
     float value = 1.0F;
     void *base;
     float *memory = on_gpu(device, NULL, 64, 0, &base);
 
-    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
-    ck_assert_int_eq(
-        pl_device_copy_now(device, &value, memory, 4, NULL, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error),
-        PL_TIMEOUT);
-    ck_assert_says(error, "work on a stream has not ended after ");
-    ck_assert_int_eq(
-        pl_device_copy_now(device, memory, &value, 4, NULL, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error),
-        PL_TIMEOUT);
+    ck_ok(pl_device_scale, device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL);
+    ck_fails(PL_TIMEOUT, "work on a stream has not ended after ", pl_device_copy_now, device, &value, memory, 4, NULL,
+             pl_deadline_after_ns(20 * PL_NS_PER_MS));
+    ck_fails(PL_TIMEOUT, "", pl_device_copy_now, device, memory, &value, 4, NULL,
+             pl_deadline_after_ns(20 * PL_NS_PER_MS));
     pl_device_release(device, base);
     pl_device_close(device);
 }
@@ -409,13 +381,11 @@ END_TEST
 START_TEST(new_memory_that_is_not_filled_in_time_is_left)
 {
     struct pl_device *device = open_gpu("");
-    struct pl_error error = PL_ERROR_NONE;
     void *memory;
 
     device->service_timeout_ns = 20 * PL_NS_PER_MS;
     device_order("fill_hangs=0");
-    ck_assert_int_eq(pl_device_alloc(device, 4096, &memory, &error), PL_TIMEOUT);
-    ck_assert_says(error, "work on a stream has not ended after ");
+    ck_fails(PL_TIMEOUT, "work on a stream has not ended after ", pl_device_alloc, device, 4096, &memory);
     pl_device_close(device);
 }
 END_TEST
@@ -423,28 +393,26 @@ END_TEST
 START_TEST(memory_is_released_again_once_late_work_has_ended)
 {
     struct pl_device *device = open_gpu("delay_us=1");
-    struct pl_error error = PL_ERROR_NONE;
     uint64_t before_bytes, late_bytes, after_bytes;
     void *base[2], *pinned, *stream;
 
-    ck_assert_ok(pl_device_stream_new(device, &stream, &error), &error);
-    ck_assert_ok(pl_device_alloc_pinned(device, 64, &pinned, &error), &error);
+    ck_ok(pl_device_stream_new, device, &stream);
+    ck_ok(pl_device_alloc_pinned, device, 64, &pinned);
     on_gpu(device, NULL, 64, 0, &base[0]);
     on_gpu(device, NULL, 64, 0, &base[1]);
-    ck_assert_ok(pl_device_free_bytes(device, &before_bytes, &error), &error);
+    ck_ok(pl_device_free_bytes, device, &before_bytes);
     device_order("hold_copies");
-    ck_assert_ok(pl_device_copy(device, pinned, base[0], 64, stream, &error), &error);
+    ck_ok(pl_device_copy, device, pinned, base[0], 64, stream);
     /* a query, which does not wait */
-    ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_clock_now_ns(), &error), PL_TIMEOUT);
-    ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error),
-                     PL_TIMEOUT);
+    ck_fails(PL_TIMEOUT, "", pl_device_stream_finish, device, stream, pl_clock_now_ns());
+    ck_fails(PL_TIMEOUT, "", pl_device_stream_finish, device, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS));
     pl_device_release(device, base[0]);
-    ck_assert_ok(pl_device_free_bytes(device, &late_bytes, &error), &error);
+    ck_ok(pl_device_free_bytes, device, &late_bytes);
     ck_assert_uint_eq(late_bytes, before_bytes);
     device_order("let_copies_go");
     finish(device, stream);
     pl_device_release(device, base[1]);
-    ck_assert_ok(pl_device_free_bytes(device, &after_bytes, &error), &error);
+    ck_ok(pl_device_free_bytes, device, &after_bytes);
     ck_assert_uint_gt(after_bytes, late_bytes);
     pl_device_release_pinned(device, pinned);
     pl_device_stream_free(device, stream);
@@ -455,17 +423,16 @@ END_TEST
 START_TEST(errors_that_only_newer_toolkits_name_stay_too)
 {
     struct pl_device *devices[4];
-    struct pl_error error = PL_ERROR_NONE;
     uint64_t bytes;
 
     devices[0] = open_gpu(
         "fail=cuMemGetInfo_v2:1:226,fail=cuMemGetInfo_v2:1:721,fail=cuMemGetInfo_v2:1:810,fail=cuMemGetInfo_v2:1:911");
     for (int i = 0; i < 4; i++) {
         if (i > 0) {
-            ck_assert_ok(pl_device_open(0, &devices[i], &error), &error);
+            ck_ok(pl_device_open, 0, &devices[i]);
         }
-        ck_assert_int_eq(pl_device_free_bytes(devices[i], &bytes, &error), PL_LIBRARY);
-        ck_assert_int_eq(pl_device_failure(devices[i], &error), PL_LIBRARY);
+        ck_fails(PL_LIBRARY, "", pl_device_free_bytes, devices[i], &bytes);
+        ck_fails(PL_LIBRARY, "", pl_device_failure, devices[i]);
     }
     for (int i = 0; i < 4; i++) {
         pl_device_close(devices[i]);
@@ -585,16 +552,16 @@ START_TEST(another_process_opens_the_memory_and_writes_to_it)
         _exit(1);
     }
     device = open_gpu("leaks");
-    ck_assert_ok(pl_device_alloc(device, 4096, &memory, &error), &error);
-    ck_assert_ok(pl_device_export(device, memory, &handle, &error), &error);
+    ck_ok(pl_device_alloc, device, 4096, &memory);
+    ck_ok(pl_device_export, device, memory, &handle);
     ck_assert_int_eq((int)write(to_child[1], &handle, sizeof(handle)), (int)sizeof(handle));
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
     from_gpu(device, got, memory, 6);
     ck_assert_str_eq(got, "child");
-    ck_assert_int_eq(pl_device_import(device, &handle, &own, &error), PL_LIBRARY);
+    ck_fails(PL_LIBRARY, "", pl_device_import, device, &handle, &own);
     memset(&handle, 0, sizeof(handle));
-    ck_assert_int_eq(pl_device_import(device, &handle, &own, &error), PL_LIBRARY);
+    ck_fails(PL_LIBRARY, "", pl_device_import, device, &handle, &own);
     pl_device_release(device, memory);
     pl_device_close(device);
 }
@@ -628,9 +595,7 @@ static void read_on_the_host(struct pl_device *device, char *memory)
 
 static void scale_in_place(struct pl_device *device, char *memory, uint64_t count)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, count, 2.0, NULL, &error), &error);
+    ck_ok(pl_device_scale, device, memory, PL_FLOAT32, memory, PL_FLOAT32, count, 2.0, NULL);
 }
 
 static void scale_all(struct pl_device *device, char *memory)
@@ -658,13 +623,11 @@ static void scale_what_was_released(struct pl_device *device, char *memory)
 
 static void pin_a_page_twice(struct pl_device *device, char *memory)
 {
-    struct pl_error error = PL_ERROR_NONE;
     char *host = aligned_alloc(4096, 4096);
 
     (void)memory;
-    ck_assert_ok(pl_device_pin(device, host, 100, &error), &error);
-    ck_assert_int_eq(pl_device_pin(device, host + 200, 100, &error), PL_LIBRARY);
-    ck_assert_says(error, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED");
+    ck_ok(pl_device_pin, device, host, 100);
+    ck_fails(PL_LIBRARY, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", pl_device_pin, device, host + 200, 100);
 }
 
 static void record_a_released_event(struct pl_device *device, char *memory)
@@ -673,7 +636,7 @@ static void record_a_released_event(struct pl_device *device, char *memory)
     void *event = NULL;
 
     (void)memory;
-    ck_assert_ok(pl_device_event_new(device, false, &event, &error), &error);
+    ck_ok(pl_device_event_new, device, false, &event);
     pl_device_event_free(device, event);
     (void)!pl_device_event_record(device, event, NULL, &error);
 }

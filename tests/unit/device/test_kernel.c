@@ -115,7 +115,6 @@ struct list {
 static void check_moves(struct pl_device *device, const struct list *list, enum pl_dtype tensor_dtype,
                         enum pl_dtype flat_dtype, double factor, size_t shift)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_device_piece pieces[200];
     struct pl_device_pieces *table = NULL;
     size_t tensor_bytes = pl_dtype_bytes(tensor_dtype);
@@ -147,8 +146,8 @@ static void check_moves(struct pl_device *device, const struct list *list, enum 
         at += list->elems[t] + 3;
         offset += list->elems[t] + list->gap;
     }
-    ck_assert_ok(pl_device_pieces_new(device, pieces, list->count, &table, &error), &error);
-    ck_assert_ok(pl_device_pack(table, tensor_dtype, flat, flat_dtype, factor, NULL, &error), &error);
+    ck_ok(pl_device_pieces_new, device, pieces, list->count, &table);
+    ck_ok(pl_device_pack, table, tensor_dtype, flat, flat_dtype, factor, NULL);
     from_gpu(device, got, flat, flat_elems * flat_bytes);
     ck_assert_msg(memcmp(got, host_flat, flat_elems * flat_bytes) == 0, "packing %s as %s, factor %g, shift %zu",
                   pl_dtype_text(tensor_dtype), pl_dtype_text(flat_dtype), factor, shift);
@@ -159,7 +158,7 @@ static void check_moves(struct pl_device *device, const struct list *list, enum 
         at += list->elems[t] + 3;
         offset += list->elems[t] + list->gap;
     }
-    ck_assert_ok(pl_device_unpack(table, tensor_dtype, flat, flat_dtype, factor, NULL, &error), &error);
+    ck_ok(pl_device_unpack, table, tensor_dtype, flat, flat_dtype, factor, NULL);
     from_gpu(device, got, tensors, tensor_elems * tensor_bytes);
     ck_assert_msg(memcmp(got, host_tensors, tensor_elems * tensor_bytes) == 0,
                   "unpacking %s as %s, factor %g, shift %zu", pl_dtype_text(flat_dtype), pl_dtype_text(tensor_dtype),
@@ -263,8 +262,8 @@ START_TEST(resnet50s_161_tensors_are_packed_in_one_launch)
     if (strncmp(pl_device_info(device)->name, "Fake", 4) == 0) { /* a real GPU takes no orders */
         float *value = on_gpu(device, NULL, 4096, 0, &base);
 
-        ck_assert_ok(pl_device_scale(device, value, PL_FLOAT32, value, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
-        ck_assert_int_eq(pl_device_stream_finish(device, NULL, PL_DEADLINE_NEVER, &error), PL_LIBRARY);
+        ck_ok(pl_device_scale, device, value, PL_FLOAT32, value, PL_FLOAT32, 16, 2.0, NULL);
+        ck_fails(PL_LIBRARY, "", pl_device_stream_finish, device, NULL, PL_DEADLINE_NEVER);
         pl_device_release(device, base);
     }
     pl_device_close(device);
@@ -274,7 +273,6 @@ END_TEST
 START_TEST(int64_above_two_to_the_53_survives)
 {
     struct pl_device *device = open_gpu("leaks");
-    struct pl_error error = PL_ERROR_NONE;
     const int64_t values[] = {(INT64_C(1) << 53) + 1, INT64_MAX, INT64_MIN + 1, -((INT64_C(1) << 53) + 1), 3};
     const struct pl_device_piece unaligned = {.offset_elems = 3, .count_elems = 5};
     struct pl_device_piece piece = unaligned;
@@ -287,16 +285,15 @@ START_TEST(int64_above_two_to_the_53_survives)
     char *flat = on_gpu(device, NULL, 64, 0, &flat_base);
 
     piece.tensor = tensor;
-    ck_assert_ok(pl_device_pieces_new(device, &piece, 1, &pieces, &error), &error);
-    ck_assert_ok(pl_device_pack(pieces, PL_INT64, flat, PL_INT64, 1.0, NULL, &error), &error);
+    ck_ok(pl_device_pieces_new, device, &piece, 1, &pieces);
+    ck_ok(pl_device_pack, pieces, PL_INT64, flat, PL_INT64, 1.0, NULL);
     from_gpu(device, got, flat, sizeof(got));
     ck_assert_mem_eq(got + 3, values, sizeof(values));
     ck_assert_int_eq(got[0], 0);
 
     sources[0] = tensor;
     sources[1] = tensor;
-    ck_assert_ok(pl_device_reduce(device, flat, sources, 2, 5, PL_INT64, PL_AVERAGE, 2, 1.0, 1.0, NULL, &error),
-                 &error);
+    ck_ok(pl_device_reduce, device, flat, sources, 2, 5, PL_INT64, PL_AVERAGE, 2, 1.0, 1.0, NULL);
     from_gpu(device, got, flat, sizeof(got));
     ck_assert_mem_eq(got, values, sizeof(values)); /* (2^63 - 1) * 2 / 2 is exact in 128 bits */
     pl_device_pieces_free(pieces);
@@ -333,7 +330,6 @@ END_TEST
 START_TEST(scaling_works_in_place_and_between_types)
 {
     struct pl_device *device = open_gpu("leaks");
-    struct pl_error error = PL_ERROR_NONE;
     enum { COUNT = 4096 * 3 + 77 };
     float *values = malloc(COUNT * sizeof(float));
     float *got = malloc(COUNT * sizeof(float));
@@ -344,8 +340,8 @@ START_TEST(scaling_works_in_place_and_between_types)
     fill(PL_FLOAT32, values, COUNT);
     float *on = on_gpu(device, values, COUNT * sizeof(float), 4, &base);
     uint16_t *half = on_gpu(device, NULL, COUNT * sizeof(uint16_t), 2, &half_base);
-    ck_assert_ok(pl_device_scale(device, half, PL_FLOAT16, on, PL_FLOAT32, COUNT, 0.5, NULL, &error), &error);
-    ck_assert_ok(pl_device_scale(device, on, PL_FLOAT32, on, PL_FLOAT32, COUNT, 0.7, NULL, &error), &error);
+    ck_ok(pl_device_scale, device, half, PL_FLOAT16, on, PL_FLOAT32, COUNT, 0.5, NULL);
+    ck_ok(pl_device_scale, device, on, PL_FLOAT32, on, PL_FLOAT32, COUNT, 0.7, NULL);
     from_gpu(device, got, on, COUNT * sizeof(float));
     for (size_t i = 0; i < COUNT; i++) {
         ck_assert_mem_eq(&got[i], &(float){values[i] * 0.7F}, 4);
@@ -357,11 +353,10 @@ START_TEST(scaling_works_in_place_and_between_types)
         from_float(PL_FLOAT16, &want, values[i] * 0.5F);
         ck_assert_uint_eq(halves[i], want);
     }
-    ck_assert_int_eq(pl_device_scale(device, on, PL_INT32, on, PL_INT32, 5, 2.0, NULL, &error), PL_INVALID);
-    ck_assert_int_eq(pl_device_scale(device, on, PL_FLOAT32, on, PL_INT32, 5, 1.0, NULL, &error), PL_UNSUPPORTED);
-    ck_assert_str_eq(error.cause, "no kernel casts int32 to float32");
-    ck_assert_int_eq(pl_device_scale(device, (char *)on + 1, PL_FLOAT32, on, PL_FLOAT32, 5, 2.0, NULL, &error),
-                     PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_device_scale, device, on, PL_INT32, on, PL_INT32, 5, 2.0, NULL);
+    ck_fails_as(PL_UNSUPPORTED, "no kernel casts int32 to float32", pl_device_scale, device, on, PL_FLOAT32, on,
+                PL_INT32, 5, 1.0, NULL);
+    ck_fails(PL_INVALID, "", pl_device_scale, device, (char *)on + 1, PL_FLOAT32, on, PL_FLOAT32, 5, 2.0, NULL);
     pl_device_release(device, base);
     pl_device_release(device, half_base);
     pl_device_close(device);
@@ -384,7 +379,6 @@ static void check_reduce(struct pl_device *device, enum pl_dtype dtype, enum pl_
     static char want[MOST * 8];
     static char got[MOST * 8];
     size_t bytes = count * pl_dtype_bytes(dtype);
-    struct pl_error error = PL_ERROR_NONE;
     const void *on_host[16];
     const void *on[16];
     void *bases[16];
@@ -396,9 +390,8 @@ static void check_reduce(struct pl_device *device, enum pl_dtype dtype, enum pl_
         on[k] = on_gpu(device, host[k], bytes, shift * pl_dtype_bytes(dtype), &bases[k]);
     }
     pl_kernel_reduce(pl_kernel_named("plain"), &reduction, &dest, 1, on_host, (uint32_t)sources, count);
-    ck_assert_ok(pl_device_reduce(device, (void *)(uintptr_t)on[sources - 1], on, sources, count, dtype, op,
-                                  (uint32_t)reduction.divisor, pre, post, NULL, &error),
-                 &error);
+    ck_ok(pl_device_reduce, device, (void *)(uintptr_t)on[sources - 1], on, sources, count, dtype, op,
+          (uint32_t)reduction.divisor, pre, post, NULL);
     from_gpu(device, got, on[sources - 1], bytes);
     ck_assert_msg(memcmp(got, want, bytes) == 0, "%s of %d times %zu %s, shift %zu, %g, %g", pl_op_text(op), sources,
                   count, pl_dtype_text(dtype), shift, pre, post);
@@ -434,7 +427,6 @@ END_TEST
 START_TEST(minimum_keeps_a_nan_and_what_has_no_kernel_is_refused)
 {
     struct pl_device *device = open_gpu("leaks");
-    struct pl_error error = PL_ERROR_NONE;
     const float first[] = {NAN, 1.0F, -0.0F, 0.0F};
     const float second[] = {2.0F, NAN, 0.0F, -0.0F};
     const void *sources[17];
@@ -443,19 +435,15 @@ START_TEST(minimum_keeps_a_nan_and_what_has_no_kernel_is_refused)
 
     sources[0] = on_gpu(device, first, sizeof(first), 0, &bases[0]);
     sources[1] = on_gpu(device, second, sizeof(second), 0, &bases[1]);
-    ck_assert_ok(pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_MIN, 1, 1.0, 1.0, NULL, &error),
-                 &error);
+    ck_ok(pl_device_reduce, device, bases[0], sources, 2, 4, PL_FLOAT32, PL_MIN, 1, 1.0, 1.0, NULL);
     from_gpu(device, got, bases[0], sizeof(got));
     ck_assert(isnan(got[0]) && isnan(got[1]) && signbit(got[2]) && signbit(got[3]));
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 2, 4, PL_BOOL, PL_AVERAGE, 1, 1.0, 1.0, NULL, &error),
-                     PL_UNSUPPORTED);
-    ck_assert_int_eq(
-        pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_ADASUM, 1, 1.0, 1.0, NULL, &error),
-        PL_UNSUPPORTED);
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 17, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL, &error),
-                     PL_INVALID);
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 0, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL, &error),
-                     PL_INVALID);
+    ck_fails(PL_UNSUPPORTED, "", pl_device_reduce, device, bases[0], sources, 2, 4, PL_BOOL, PL_AVERAGE, 1, 1.0, 1.0,
+             NULL);
+    ck_fails(PL_UNSUPPORTED, "", pl_device_reduce, device, bases[0], sources, 2, 4, PL_FLOAT32, PL_ADASUM, 1, 1.0, 1.0,
+             NULL);
+    ck_fails(PL_INVALID, "", pl_device_reduce, device, bases[0], sources, 17, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL);
+    ck_fails(PL_INVALID, "", pl_device_reduce, device, bases[0], sources, 0, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL);
     pl_device_release(device, bases[0]);
     pl_device_release(device, bases[1]);
     pl_device_close(device);
@@ -466,14 +454,13 @@ END_TEST
 
 static double norm_of(struct pl_device *device, enum pl_dtype dtype, const void *values, size_t count, size_t shift)
 {
-    struct pl_error error = PL_ERROR_NONE;
     double sum;
     void *base;
     void *scratch;
     const void *on = on_gpu(device, values, count * pl_dtype_bytes(dtype), shift * pl_dtype_bytes(dtype), &base);
     double *result = on_gpu(device, NULL, PL_DEVICE_NORM_BYTES + 8, 0, &scratch);
 
-    ck_assert_ok(pl_device_squared_norm(device, on, dtype, count, result + 1, result, NULL, &error), &error);
+    ck_ok(pl_device_squared_norm, device, on, dtype, count, result + 1, result, NULL);
     from_gpu(device, &sum, result, sizeof(sum));
     pl_device_release(device, base);
     pl_device_release(device, scratch);
@@ -552,7 +539,6 @@ enum { STEP_ELEMS = 10007 };
 static void check_step(struct pl_device *device, const struct pl_device_step *step, enum pl_dtype dtype, size_t shift,
                        float factor)
 {
-    struct pl_error error = PL_ERROR_NONE;
     static float host[4][STEP_ELEMS];
     static float got[STEP_ELEMS];
     static char raw[STEP_ELEMS * 4];
@@ -573,7 +559,7 @@ static void check_step(struct pl_device *device, const struct pl_device_step *st
         on[a] = on_gpu(device, a == 1 ? (void *)raw : host[a], STEP_ELEMS * (a == 1 ? pl_dtype_bytes(dtype) : 4), shift,
                        &bases[a]);
     }
-    ck_assert_ok(pl_device_optimize(device, step, STEP_ELEMS, on[0], on[1], dtype, on[2], on[3], NULL, &error), &error);
+    ck_ok(pl_device_optimize, device, step, STEP_ELEMS, on[0], on[1], dtype, on[2], on[3], NULL);
     if (!isnan(factor)) {
         step_on_host(step, factor, STEP_ELEMS, host[0], host[1], host[2], host[3]);
     }
@@ -626,12 +612,11 @@ END_TEST
 START_TEST(clipping_and_skipping_are_decided_on_the_device)
 {
     struct pl_device *device = open_gpu("leaks");
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_device_step step = adam_step();
     double squares = 1600.0; /* norm 40, unscaled 10 */
     void *pinned;
 
-    ck_assert_ok(pl_device_alloc_pinned(device, 8, &pinned, &error), &error);
+    ck_ok(pl_device_alloc_pinned, device, 8, &pinned);
     step.squares = pinned;
     memcpy(pinned, &squares, 8);
     step.clip_norm = 2.5;
@@ -673,18 +658,17 @@ END_TEST
 START_TEST(a_spin_holds_its_stream_for_its_time)
 {
     struct pl_device *device = open_gpu("devices=1,delay_us=20");
-    struct pl_error error = PL_ERROR_NONE;
     void *stream = NULL, *before = NULL, *after = NULL;
     double took_ms = 0.0;
 
-    ck_assert_ok(pl_device_stream_new(device, &stream, &error), &error);
-    ck_assert_ok(pl_device_event_new(device, true, &before, &error), &error);
-    ck_assert_ok(pl_device_event_new(device, true, &after, &error), &error);
-    ck_assert_ok(pl_device_event_record(device, before, stream, &error), &error);
-    ck_assert_ok(pl_device_spin(device, 3 * PL_NS_PER_MS, 2, stream, &error), &error);
-    ck_assert_ok(pl_device_event_record(device, after, stream, &error), &error);
+    ck_ok(pl_device_stream_new, device, &stream);
+    ck_ok(pl_device_event_new, device, true, &before);
+    ck_ok(pl_device_event_new, device, true, &after);
+    ck_ok(pl_device_event_record, device, before, stream);
+    ck_ok(pl_device_spin, device, 3 * PL_NS_PER_MS, 2, stream);
+    ck_ok(pl_device_event_record, device, after, stream);
     finish(device, stream);
-    ck_assert_ok(pl_device_event_ms(device, before, after, &took_ms, &error), &error);
+    ck_ok(pl_device_event_ms, device, before, after, &took_ms);
     ck_assert_double_ge(took_ms, 2.99); /* the clock of a device has steps */
     pl_device_event_free(device, before);
     pl_device_event_free(device, after);

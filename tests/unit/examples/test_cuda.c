@@ -45,7 +45,6 @@ struct fixture {
     struct nn_model *model;
     size_t count;
     float *values[MAX_PARAMETERS], *gradients[MAX_PARAMETERS];
-    struct pl_error error;
 };
 
 static void setup(struct fixture *f, const struct nn_backend *backend, enum nn_precision precision,
@@ -54,14 +53,14 @@ static void setup(struct fixture *f, const struct nn_backend *backend, enum nn_p
     struct nn_backend_options options = {.precision = precision};
 
     memset(f, 0, sizeof(*f));
-    ck_assert_ok(nn_model_new(backend, &options, layers, shape, SAMPLES, &f->model, &f->error), &f->error);
+    ck_ok(nn_model_new, backend, &options, layers, shape, SAMPLES, &f->model);
     f->count = nn_model_parameter_count(f->model);
     for (size_t i = 0; i < f->count; i++) {
         f->values[i] = pl_memory_new(nn_model_parameter(f->model, i)->count_elems, sizeof(float), NULL);
         f->gradients[i] = pl_memory_new(nn_model_parameter(f->model, i)->count_elems, sizeof(float), NULL);
-        ck_assert_ok(nn_model_bind(f->model, i, f->values[i], f->gradients[i], &f->error), &f->error);
+        ck_ok(nn_model_bind, f->model, i, f->values[i], f->gradients[i]);
     }
-    ck_assert_ok(nn_model_initialize(f->model, 5, &f->error), &f->error);
+    ck_ok(nn_model_initialize, f->model, 5);
 }
 
 static void teardown(struct fixture *f)
@@ -105,8 +104,8 @@ static void step(struct fixture *f, const float *input, const uint8_t *labels, s
     for (size_t p = 0; !accumulate && p < f->count; p++) {
         memset(f->gradients[p], 0xFF, nn_model_parameter(f->model, p)->count_elems * sizeof(float));
     }
-    ck_assert_ok(nn_model_forward(f->model, input, samples, &pass, &f->error), &f->error);
-    ck_assert_ok(nn_model_backward(f->model, labels, &pass, NULL, NULL, &f->error), &f->error);
+    ck_ok(nn_model_forward, f->model, input, samples, &pass);
+    ck_ok(nn_model_backward, f->model, labels, &pass, NULL, NULL);
 }
 
 /* Gradients differ by more than outputs: if a sum is almost zero, or if two of four values are almost equal, rounding
@@ -128,12 +127,12 @@ static void compare(const struct nn_layer_spec *layers, struct nn_shape shape, e
         struct nn_score gpu_score, cpu_score;
 
         fill(input, samples * elems, labels, samples, classes, 100 + round);
-        ck_assert_ok(nn_model_set_score(gpu.model, NULL, &gpu.error), &gpu.error);
-        ck_assert_ok(nn_model_set_score(cpu.model, NULL, &cpu.error), &cpu.error);
+        ck_ok(nn_model_set_score, gpu.model, NULL);
+        ck_ok(nn_model_set_score, cpu.model, NULL);
         step(&gpu, input, labels, samples, false);
         step(&cpu, input, labels, samples, false);
-        ck_assert_ok(nn_model_output(gpu.model, gpu_output, &gpu.error), &gpu.error);
-        ck_assert_ok(nn_model_output(cpu.model, cpu_output, &cpu.error), &cpu.error);
+        ck_ok(nn_model_output, gpu.model, gpu_output);
+        ck_ok(nn_model_output, cpu.model, cpu_output);
         ck_assert_double_le(distance(gpu_output, cpu_output, samples * classes), tolerance);
         for (size_t p = 0; p < cpu.count; p++) {
             const struct nn_parameter *parameter = nn_model_parameter(cpu.model, p);
@@ -143,8 +142,8 @@ static void compare(const struct nn_layer_spec *layers, struct nn_shape shape, e
                           parameter->name, apart);
             ck_assert_mem_eq(gpu.values[p], cpu.values[p], parameter->count_elems * sizeof(float));
         }
-        ck_assert_ok(nn_model_score(gpu.model, &gpu_score, &gpu.error), &gpu.error);
-        ck_assert_ok(nn_model_score(cpu.model, &cpu_score, &cpu.error), &cpu.error);
+        ck_ok(nn_model_score, gpu.model, &gpu_score);
+        ck_ok(nn_model_score, cpu.model, &cpu_score);
         ck_assert_double_eq_tol(gpu_score.loss_sum, cpu_score.loss_sum, 10.0 * tolerance * cpu_score.loss_sum);
         ck_assert_uint_eq(gpu_score.samples, samples);
         ck_assert(precision != NN_FLOAT32 || gpu_score.correct == cpu_score.correct);
@@ -154,17 +153,10 @@ static void compare(const struct nn_layer_spec *layers, struct nn_shape shape, e
     teardown(&cpu);
 }
 
-START_TEST(the_digit_classifier_computes_what_it_computes_on_the_cpu)
-{
-    compare(digits, digits_shape, NN_FLOAT32, 1e-5, 3e-3);
-}
-END_TEST
+UNIT_TEST(the_digit_classifier_computes_what_it_computes_on_the_cpu,
+          compare(digits, digits_shape, NN_FLOAT32, 1e-5, 3e-3))
 
-START_TEST(odd_shapes_compute_what_they_compute_on_the_cpu)
-{
-    compare(odd, odd_shape, NN_FLOAT32, 1e-5, 3e-3);
-}
-END_TEST
+UNIT_TEST(odd_shapes_compute_what_they_compute_on_the_cpu, compare(odd, odd_shape, NN_FLOAT32, 1e-5, 3e-3))
 
 START_TEST(reduced_precision_stays_near_the_cpu)
 {
@@ -233,22 +225,21 @@ START_TEST(parameters_in_device_memory_are_used_in_place)
 {
     struct fixture f, host;
     struct pl_device *device = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     float *input = pl_memory_new((size_t)SAMPLES * 504, sizeof(float), NULL);
     uint8_t labels[SAMPLES];
     void *memory[2 * MAX_PARAMETERS] = {0};
 
-    ck_assert_ok(pl_device_open(0, &device, &error), &error);
+    ck_ok(pl_device_open, 0, &device);
     setup(&f, cuda, NN_FLOAT32, odd, odd_shape);
     setup(&host, cuda, NN_FLOAT32, odd, odd_shape);
     for (size_t p = 0; p < f.count; p++) {
         uint64_t bytes = nn_model_parameter(f.model, p)->count_elems * sizeof(float);
 
-        ck_assert_ok(pl_device_alloc(device, bytes, &memory[2 * p], &error), &error);
-        ck_assert_ok(pl_device_alloc(device, bytes, &memory[2 * p + 1], &error), &error);
-        ck_assert_ok(nn_model_bind(f.model, p, memory[2 * p], memory[2 * p + 1], &error), &error);
+        ck_ok(pl_device_alloc, device, bytes, &memory[2 * p]);
+        ck_ok(pl_device_alloc, device, bytes, &memory[2 * p + 1]);
+        ck_ok(nn_model_bind, f.model, p, memory[2 * p], memory[2 * p + 1]);
     }
-    ck_assert_ok(nn_model_initialize(f.model, 5, &error), &error);
+    ck_ok(nn_model_initialize, f.model, 5);
     fill(input, (size_t)SAMPLES * 504, labels, SAMPLES, 7, 1);
     step(&f, input, labels, SAMPLES, false);
     step(&host, input, labels, SAMPLES, false);
@@ -257,8 +248,8 @@ START_TEST(parameters_in_device_memory_are_used_in_place)
         float *copy = pl_memory_new(1, bytes, NULL);
         void *stream = nn_model_stream(f.model);
 
-        ck_assert_ok(pl_device_copy(device, copy, memory[2 * p + 1], bytes, stream, &error), &error);
-        ck_assert_ok(pl_device_stream_finish(device, stream, INT64_MAX, &error), &error);
+        ck_ok(pl_device_copy, device, copy, memory[2 * p + 1], bytes, stream);
+        ck_ok(pl_device_stream_finish, device, stream, INT64_MAX);
         ck_assert_mem_eq(copy, host.gradients[p], bytes);
         free(copy);
     }

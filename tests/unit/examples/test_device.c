@@ -6,41 +6,37 @@
 
 static const char *knob_of(const char *device)
 {
-    struct pl_error error = PL_ERROR_NONE;
     const char *knob;
 
-    ck_assert_ok(nn_device_parse(device, &knob, &error), &error);
+    ck_ok(nn_device_parse, device, &knob);
     return knob;
 }
 
 START_TEST(words_for_a_device_are_the_runtimes_setting)
 {
-    struct pl_error error = PL_ERROR_NONE;
     const char *knob;
 
     ck_assert_ptr_null(knob_of("auto"));
     ck_assert_str_eq(knob_of("cpu"), "off");
     ck_assert_str_eq(knob_of("cuda"), "on");
     ck_assert_str_eq(knob_of("cuda:12"), "cuda:12");
-    ck_assert_int_eq(nn_device_parse("gpu", &knob, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "--device is 'gpu', expected auto, cpu, cuda or cuda:N");
-    ck_assert_int_eq(nn_device_parse("", &knob, &error), PL_INVALID);
+    ck_fails_as(PL_INVALID, "--device is 'gpu', expected auto, cpu, cuda or cuda:N", nn_device_parse, "gpu", &knob);
+    ck_fails(PL_INVALID, "", nn_device_parse, "", &knob);
 }
 END_TEST
 
 START_TEST(words_for_a_precision_are_three)
 {
-    struct pl_error error = PL_ERROR_NONE;
     enum nn_precision precision;
 
-    ck_assert_ok(nn_precision_parse("float32", &precision, &error), &error);
+    ck_ok(nn_precision_parse, "float32", &precision);
     ck_assert_int_eq(precision, NN_FLOAT32);
-    ck_assert_ok(nn_precision_parse("tf32", &precision, &error), &error);
+    ck_ok(nn_precision_parse, "tf32", &precision);
     ck_assert_int_eq(precision, NN_TF32);
-    ck_assert_ok(nn_precision_parse("bf16", &precision, &error), &error);
+    ck_ok(nn_precision_parse, "bf16", &precision);
     ck_assert_int_eq(precision, NN_BFLOAT16);
-    ck_assert_int_eq(nn_precision_parse("fp16", &precision, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "--precision is 'fp16', expected float32, tf32 or bf16");
+    ck_fails_as(PL_INVALID, "--precision is 'fp16', expected float32, tf32 or bf16", nn_precision_parse, "fp16",
+                &precision);
 }
 END_TEST
 

@@ -16,20 +16,19 @@ struct fixture {
     struct nn_model *model;
     float *values[MAX_PARAMETERS];
     float *gradients[MAX_PARAMETERS];
-    struct pl_error error;
 };
 
 static void setup_on(struct fixture *f, const struct nn_backend *backend, const struct nn_layer_spec *layers,
                      struct nn_shape input, size_t max_samples, uint64_t seed)
 {
     memset(f, 0, sizeof(*f));
-    ck_assert_ok(nn_model_new(backend, NULL, layers, input, max_samples, &f->model, &f->error), &f->error);
+    ck_ok(nn_model_new, backend, NULL, layers, input, max_samples, &f->model);
     for (size_t i = 0; i < nn_model_parameter_count(f->model); i++) {
         f->values[i] = pl_memory_new(nn_model_parameter(f->model, i)->count_elems, sizeof(float), NULL);
         f->gradients[i] = pl_memory_new(nn_model_parameter(f->model, i)->count_elems, sizeof(float), NULL);
-        ck_assert_ok(nn_model_bind(f->model, i, f->values[i], f->gradients[i], &f->error), &f->error);
+        ck_ok(nn_model_bind, f->model, i, f->values[i], f->gradients[i]);
     }
-    ck_assert_ok(nn_model_initialize(f->model, seed, &f->error), &f->error);
+    ck_ok(nn_model_initialize, f->model, seed);
 }
 
 static void setup(struct fixture *f, const struct nn_layer_spec *layers, struct nn_shape input, size_t max_samples,
@@ -57,10 +56,10 @@ static double mean_loss(struct fixture *f, const float *input, const uint8_t *la
 {
     struct nn_score score;
 
-    ck_assert_ok(nn_model_set_score(f->model, NULL, &f->error), &f->error);
-    ck_assert_ok(nn_model_forward(f->model, input, samples, pass, &f->error), &f->error);
-    ck_assert_ok(nn_model_loss(f->model, labels, &f->error), &f->error);
-    ck_assert_ok(nn_model_score(f->model, &score, &f->error), &f->error);
+    ck_ok(nn_model_set_score, f->model, NULL);
+    ck_ok(nn_model_forward, f->model, input, samples, pass);
+    ck_ok(nn_model_loss, f->model, labels);
+    ck_ok(nn_model_score, f->model, &score);
     return score.loss_sum / (double)samples;
 }
 
@@ -100,9 +99,9 @@ static void check_gradients(const struct nn_layer_spec *layers, struct nn_shape 
         }
     }
     ready = nn_model_parameter_count(f.model);
-    ck_assert_ok(nn_model_forward(f.model, input, SAMPLES, &pass, &f.error), &f.error);
-    ck_assert_ok(nn_model_backward(f.model, labels, &pass, count_ready, &ready, &f.error), &f.error);
-    ck_assert_ok(nn_model_score(f.model, &score, &f.error), &f.error);
+    ck_ok(nn_model_forward, f.model, input, SAMPLES, &pass);
+    ck_ok(nn_model_backward, f.model, labels, &pass, count_ready, &ready);
+    ck_ok(nn_model_score, f.model, &score);
     ck_assert_uint_eq(ready, 0);
     ck_assert_uint_eq(score.samples, SAMPLES);
     for (size_t p = 0; p < nn_model_parameter_count(f.model); p++) {
@@ -194,8 +193,8 @@ START_TEST(convolution_equals_its_definition)
         input[i] = (float)unit_random(1, i);
     }
     f.values[1][0] = 0.5F;
-    ck_assert_ok(nn_model_forward(f.model, input, 2, &pass, &f.error), &f.error);
-    ck_assert_ok(nn_model_output(f.model, output, &f.error), &f.error);
+    ck_ok(nn_model_forward, f.model, input, 2, &pass);
+    ck_ok(nn_model_output, f.model, output);
     for (size_t at = 0; at < PL_ARRAY_ITEMS(output); at++) {
         size_t o = at % 3;
         size_t x = at / 3 % 3;
@@ -235,8 +234,8 @@ START_TEST(dropout_of_four_ranks_together_is_that_of_one)
     for (size_t i = 0; i < (size_t)SAMPLES * ELEMS; i++) {
         input[i] = 1.0F;
     }
-    ck_assert_ok(nn_model_forward(f.model, input, SAMPLES, &pass, &f.error), &f.error);
-    ck_assert_ok(nn_model_output(f.model, whole, &f.error), &f.error);
+    ck_ok(nn_model_forward, f.model, input, SAMPLES, &pass);
+    ck_ok(nn_model_output, f.model, whole);
     for (size_t i = 0; i < (size_t)SAMPLES * ELEMS; i++) {
         ck_assert(whole[i] == 0.0F || whole[i] == 2.0F);
         dropped += whole[i] == 0.0F;
@@ -245,15 +244,15 @@ START_TEST(dropout_of_four_ranks_together_is_that_of_one)
     pass.sample_stride = RANKS;
     for (size_t rank = 0; rank < RANKS; rank++) {
         pass.first_sample = rank;
-        ck_assert_ok(nn_model_forward(f.model, input, SAMPLES / RANKS, &pass, &f.error), &f.error);
-        ck_assert_ok(nn_model_output(f.model, part, &f.error), &f.error);
+        ck_ok(nn_model_forward, f.model, input, SAMPLES / RANKS, &pass);
+        ck_ok(nn_model_output, f.model, part);
         for (size_t s = 0; s < SAMPLES / RANKS; s++) {
             ck_assert_mem_eq(part + s * ELEMS, whole + (s * RANKS + rank) * ELEMS, ELEMS * sizeof(float));
         }
     }
     pass.training = false;
-    ck_assert_ok(nn_model_forward(f.model, input, 1, &pass, &f.error), &f.error);
-    ck_assert_ok(nn_model_output(f.model, part, &f.error), &f.error);
+    ck_ok(nn_model_forward, f.model, input, 1, &pass);
+    ck_ok(nn_model_output, f.model, part);
     ck_assert_mem_eq(part, input, ELEMS * sizeof(float));
     free(input);
     free(part);
@@ -277,13 +276,13 @@ START_TEST(accumulating_two_halves_gives_the_gradient_of_the_whole)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(input); i++) {
         input[i] = (float)unit_random(1, i);
     }
-    ck_assert_ok(nn_model_forward(f.model, input, 4, &pass, &f.error), &f.error);
-    ck_assert_ok(nn_model_backward(f.model, labels, &pass, NULL, NULL, &f.error), &f.error);
+    ck_ok(nn_model_forward, f.model, input, 4, &pass);
+    ck_ok(nn_model_backward, f.model, labels, &pass, NULL, NULL);
     memcpy(whole, f.gradients[1], sizeof(whole));
     for (size_t half = 0; half < 2; half++) {
         pass.accumulate = half > 0;
-        ck_assert_ok(nn_model_forward(f.model, input + half * 18, 2, &pass, &f.error), &f.error);
-        ck_assert_ok(nn_model_backward(f.model, labels + half * 2, &pass, NULL, NULL, &f.error), &f.error);
+        ck_ok(nn_model_forward, f.model, input + half * 18, 2, &pass);
+        ck_ok(nn_model_backward, f.model, labels + half * 2, &pass, NULL, NULL);
     }
     for (size_t e = 0; e < 3; e++) {
         ck_assert_double_eq_tol((double)f.gradients[1][e] / 2.0, (double)whole[e], 1e-6);
@@ -346,8 +345,8 @@ START_TEST(parameters_in_memory_that_a_processor_cannot_use_are_copied_there_and
     for (size_t which = 0; which < 2; which++) {
         setup_on(&f[which], backends[which], layers, shape, 2, 3);
         for (int step = 0; step < 2; step++) { /* the second step uses values that the program has changed */
-            ck_assert_ok(nn_model_forward(f[which].model, input, 2, &pass, NULL), &f[which].error);
-            ck_assert_ok(nn_model_backward(f[which].model, labels, &pass, NULL, NULL, NULL), &f[which].error);
+            ck_ok(nn_model_forward, f[which].model, input, 2, &pass);
+            ck_ok(nn_model_backward, f[which].model, labels, &pass, NULL, NULL);
             for (size_t p = 0; p < nn_model_parameter_count(f[which].model); p++) {
                 for (size_t e = 0; e < nn_model_parameter(f[which].model, p)->count_elems; e++) {
                     f[which].values[p][e] -= f[which].gradients[p][e];
@@ -375,15 +374,15 @@ START_TEST(a_score_goes_on_from_where_it_is_set)
     uint8_t label = 1;
 
     setup(&f, layers, (struct nn_shape){.height = 1, .width = 1, .channels = 2}, 1, 1);
-    ck_assert_ok(nn_model_forward(f.model, input, 1, &pass, &f.error), &f.error);
-    ck_assert_ok(nn_model_loss(f.model, &label, &f.error), &f.error);
-    ck_assert_ok(nn_model_score(f.model, &once, &f.error), &f.error);
+    ck_ok(nn_model_forward, f.model, input, 1, &pass);
+    ck_ok(nn_model_loss, f.model, &label);
+    ck_ok(nn_model_score, f.model, &once);
     ck_assert_uint_eq(once.samples, 1);
-    ck_assert_ok(nn_model_set_score(f.model, &from, &f.error), &f.error);
+    ck_ok(nn_model_set_score, f.model, &from);
     for (int i = 0; i < 2; i++) {
-        ck_assert_ok(nn_model_loss(f.model, &label, &f.error), &f.error);
+        ck_ok(nn_model_loss, f.model, &label);
     }
-    ck_assert_ok(nn_model_score(f.model, &score, &f.error), &f.error);
+    ck_ok(nn_model_score, f.model, &score);
     ck_assert_double_eq_tol(score.loss_sum, 100.0 + 2.0 * once.loss_sum, 1e-9);
     ck_assert_uint_eq(score.samples, 22);
     ck_assert_uint_eq(score.correct, 7 + 2 * once.correct);
@@ -412,8 +411,8 @@ START_TEST(what_does_not_fit_is_refused)
     ck_assert_int_eq(nn_model_new(&nn_backend_blas, NULL, fine, shape, 0, &model, NULL), PL_INVALID);
     ck_assert_int_eq(nn_model_new(&nn_backend_blas, &tf32, fine, shape, 1, &model, NULL), PL_UNSUPPORTED);
     setup(&f, fine, shape, 1, 1);
-    ck_assert_ok(nn_model_forward(f.model, input, 1, &pass, &f.error), &f.error);
-    ck_assert_int_eq(nn_model_loss(f.model, &label, &f.error), PL_INVALID);
+    ck_ok(nn_model_forward, f.model, input, 1, &pass);
+    ck_fails(PL_INVALID, "", nn_model_loss, f.model, &label);
     teardown(&f);
 }
 END_TEST

@@ -11,12 +11,12 @@ static struct pl_error error;
 
 static void set(const char *name, const char *value)
 {
-    ck_assert_ok(pl_environment_set(environment, name, value, &error), &error);
+    ck_ok(pl_environment_set, environment, name, value);
 }
 
 static void start(void)
 {
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_ok(pl_environment_new_empty, &environment);
     set("SM_CHANNEL_TRAINING", "/opt/ml/input/data/training");
 }
 
@@ -25,7 +25,7 @@ START_TEST(a_channel_without_configuration_is_a_replicated_directory)
     struct pl_channel_setup setup = {0};
 
     start();
-    ck_assert_ok(pl_channel_setup_find_in(environment, "training", &setup, &error), &error);
+    ck_ok(pl_channel_setup_find_in, environment, "training", &setup);
     ck_assert_str_eq(setup.info.name, "training");
     ck_assert_str_eq(setup.info.path, "/opt/ml/input/data/training");
     ck_assert_int_eq(setup.info.mode, PL_CHANNEL_FILE);
@@ -44,7 +44,7 @@ START_TEST(mode_distribution_and_wrapper_come_from_the_configuration)
     set("SM_INPUT_DATA_CONFIG",
         "{\"training\": {\"TrainingInputMode\": \"Pipe\", \"S3DistributionType\": \"ShardedByS3Key\", "
         "\"RecordWrapperType\": \"RecordIO\"}}");
-    ck_assert_ok(pl_channel_setup_find_in(environment, "training", &setup, &error), &error);
+    ck_ok(pl_channel_setup_find_in, environment, "training", &setup);
     ck_assert_int_eq(setup.info.mode, PL_CHANNEL_PIPE);
     ck_assert_int_eq(setup.info.distribution, PL_CHANNEL_SHARDED_BY_KEY);
     ck_assert_int_eq(setup.info.wrapper, PL_CHANNEL_WRAPPER_RECORDIO);
@@ -110,7 +110,7 @@ START_TEST(a_configuration_that_is_read_in_two_ways_is_refused_with_its_place)
         ck_assert_ptr_null(setup.name);
     }
     set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"TrainingInputMode\": null, \"InputMode\": \"\"}, \"other\": 1}");
-    ck_assert_ok(pl_channel_setup_find_in(environment, "training", &setup, &error), &error);
+    ck_ok(pl_channel_setup_find_in, environment, "training", &setup);
     ck_assert_int_eq(setup.info.mode, PL_CHANNEL_FILE);
     pl_channel_setup_done(&setup);
     pl_environment_free(environment);

@@ -13,8 +13,7 @@
 START_TEST(a_line_for_regular_expressions_and_one_of_json)
 {
     struct pl_metrics metrics = PL_METRICS_NONE;
-    struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     char *line = NULL;
     size_t line_bytes = 0;
@@ -25,16 +24,15 @@ START_TEST(a_line_for_regular_expressions_and_one_of_json)
     for (int epoch = 1; epoch <= 2; epoch++) {
         pl_metrics_whole(&metrics, "epoch", epoch);
         pl_metrics_real(&metrics, "train_loss", 4, 0.0712345);
-        ck_assert_ok(pl_metrics_write(&metrics, stream, path, &error), &error);
+        ck_ok(pl_metrics_write, &metrics, stream, path);
     }
     fclose(stream);
     ck_assert_str_eq(line, "epoch=1 train_loss=0.0712\nepoch=2 train_loss=0.0712\n");
-    ck_assert_ok(pl_file_read(path, 1000, &text, NULL, &error), &error);
+    ck_ok(pl_file_read, path, 1000, &text, NULL);
     ck_assert_str_eq(text, "{\"epoch\": 1, \"train_loss\": 0.0712345}\n{\"epoch\": 2, \"train_loss\": 0.0712345}\n");
     free(line);
     free(text);
     pl_metrics_done(&metrics);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -45,8 +43,7 @@ START_TEST(numbers_that_json_has_not_are_null)
     static const char *const names[] = {"loss", "up", "down", "half", "zero"};
     PL_AUTO_JSON struct pl_json *document = NULL;
     struct pl_metrics metrics = PL_METRICS_NONE;
-    struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     size_t line_bytes = 0, bytes;
     char path[PATH_MAX];
     char *line = NULL, *text = NULL;
@@ -56,16 +53,15 @@ START_TEST(numbers_that_json_has_not_are_null)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(values); i++) {
         pl_metrics_real(&metrics, names[i], 1, values[i]);
     }
-    ck_assert_ok(pl_metrics_write(&metrics, stream, path, &error), &error);
+    ck_ok(pl_metrics_write, &metrics, stream, path);
     fclose(stream);
     ck_assert_str_eq(line, "loss=nan up=inf down=-inf half=0.5 zero=-0.0\n");
-    ck_assert_ok(pl_file_read(path, 1000, &text, &bytes, &error), &error);
+    ck_ok(pl_file_read, path, 1000, &text, &bytes);
     ck_assert_str_eq(text, "{\"loss\": null, \"up\": null, \"down\": null, \"half\": 0.5, \"zero\": -0.0}\n");
-    ck_assert_ok(pl_json_parse(text, bytes, "metrics", &document, &error), &error);
+    ck_ok(pl_json_parse, text, bytes, "metrics", &document);
     free(line);
     free(text);
     pl_metrics_done(&metrics);
-    scratch_done(&scratch);
 }
 END_TEST
 

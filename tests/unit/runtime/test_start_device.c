@@ -44,10 +44,9 @@ static void *seat_main(void *argument)
 static void start_wanting(const char *wanted, int ranks, struct seat seats[MOST])
 {
     struct pl_bootstrap *bootstraps[MOST];
-    struct pl_error error = PL_ERROR_NONE;
 
     memset(seats, 0, MOST * sizeof(*seats));
-    ck_assert_ok(pl_bootstrap_new_threads(ranks, bootstraps, &error), &error);
+    ck_ok(pl_bootstrap_new_threads, ranks, bootstraps);
     for (int r = 0; r < ranks; r++) {
         seats[r].bootstrap = bootstraps[r];
         seats[r].wanted = wanted;

@@ -13,12 +13,10 @@
 /* The number of the first call that says yes, of at most `most`; 0: none does. */
 static int calls_until_yes(struct pl_stop *stop, int most)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
     for (int call = 1; call <= most; call++) {
         bool yes = false;
 
-        ck_assert_ok(pl_stop_agreed(stop, &yes, &error), &error);
+        ck_ok(pl_stop_agreed, stop, &yes);
         if (yes) {
             return call;
         }
@@ -36,18 +34,17 @@ static void asks_early(struct pl_world *world, void *context)
 {
     struct scene *scene = context;
     int rank = pl_world_rank(world);
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stop *stop = NULL;
     bool yes = true;
 
-    ck_assert_ok(pl_stop_new(world, &stop, &error), &error);
+    ck_ok(pl_stop_new, world, &stop);
     if (rank == 1) {
         while (atomic_load(&scene->answered) == 0) {
             sched_yield();
         }
         ck_assert_int_eq(raise(SIGTERM), 0);
     }
-    ck_assert_ok(pl_stop_agreed(stop, &yes, &error), &error);
+    ck_ok(pl_stop_agreed, stop, &yes);
     ck_assert(!yes); /* a step late */
     if (rank == 0) {
         atomic_store(&scene->answered, 1);
@@ -71,12 +68,11 @@ static void trains(struct pl_world *world, void *context)
 {
     struct scene *scene = context;
     int rank = pl_world_rank(world);
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stop *stop = NULL;
     bool yes = false;
     int step = 0;
 
-    ck_assert_ok(pl_stop_new(world, &stop, &error), &error);
+    ck_ok(pl_stop_new, world, &stop);
     while (!yes) {
         float gradient = 1.0F;
 
@@ -87,8 +83,8 @@ static void trains(struct pl_world *world, void *context)
         if ((step + rank) % 3 == 0) {
             pl_clock_nap(200 * PL_NS_PER_US, PL_DEADLINE_NEVER);
         }
-        ck_assert_ok(pl_allreduce(world, &gradient, &gradient, 1, PL_FLOAT32, PL_SUM, &error), &error);
-        ck_assert_ok(pl_stop_agreed(stop, &yes, &error), &error);
+        ck_ok(pl_allreduce, world, &gradient, &gradient, 1, PL_FLOAT32, PL_SUM);
+        ck_ok(pl_stop_agreed, stop, &yes);
     }
     scene->stopped_at[rank] = step;
     pl_stop_free(stop);
@@ -112,18 +108,17 @@ END_TEST
 static void ends_early(struct pl_world *world, void *context)
 {
     atomic_int *ended = context;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stop *stop = NULL;
     bool yes = true;
 
-    ck_assert_ok(pl_stop_new(world, &stop, &error), &error);
+    ck_ok(pl_stop_new, world, &stop);
     if (pl_world_rank(world) == 1) {
         pl_clock_nap(20 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
-    ck_assert_ok(pl_stop_agreed(stop, &yes, &error), &error);
+    ck_ok(pl_stop_agreed, stop, &yes);
     ck_assert(!yes);
     pl_stop_free(stop);
-    ck_assert_ok(pl_barrier(world, &error), &error); /* the world is as it was */
+    ck_ok(pl_barrier, world); /* the world is as it was */
     atomic_fetch_add(ended, 1);
 }
 

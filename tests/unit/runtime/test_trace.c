@@ -22,11 +22,10 @@
 /* The spans of a merged trace, counted by name; metadata left out. */
 static int spans_called(const char *text, const char *name, double *ret_last_start_us)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     int count = 0;
 
-    ck_assert_ok(pl_python_json_parse(text, strlen(text), "trace", &root, &error), &error);
+    ck_ok(pl_python_json_parse, text, strlen(text), "trace", &root);
     for (const struct pl_python_json *event = pl_python_json_first(pl_python_json_member(root, "traceEvents")); event;
          event = pl_python_json_next(event)) {
         if (strcmp(pl_python_json_text(pl_python_json_member(event, "ph")), "X") == 0 &&
@@ -40,18 +39,16 @@ static int spans_called(const char *text, const char *name, double *ret_last_sta
 
 START_TEST(a_full_ring_keeps_the_latest)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
     const char *paths[] = {path};
     struct pl_trace *trace = NULL;
     double start_us = 0;
 
     scratch_path(&scratch, "ring", path);
-    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .records = 10, .rank = 3, .size = 4, .host = 1},
-                              &trace, &error),
-                 &error);
+    ck_ok(pl_trace_new, &(struct pl_trace_options){.path = path, .records = 10, .rank = 3, .size = 4, .host = 1},
+          &trace);
     for (int i = 0; i < 25; i++) {
         pl_trace_add(trace,
                      i == 16  ? "the first that is safe"
@@ -61,30 +58,26 @@ START_TEST(a_full_ring_keeps_the_latest)
     }
     ck_assert_uint_eq(pl_trace_count(trace), 25);
     pl_trace_free(trace); /* the file stays, as after a crash */
-    ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
+    ck_ok(pl_trace_merge, paths, 1, &text);
     /* 10 less the one that a writer may be in, less the first and the last */
     ck_assert_int_eq(spans_called(text.data, "step", &start_us), 7);
     ck_assert_int_eq(spans_called(text.data, "the first that is safe", &start_us), 1);
     ck_assert_int_eq(spans_called(text.data, "a name with \"quotes\" tha", &start_us), 1);
     ck_assert_ptr_nonnull(strstr(text.data, "rank 3 on host 1"));
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     const char *paths[] = {path};
     struct pl_trace *trace = NULL;
     double start_us = 0;
 
     scratch_path(&scratch, "ring", path);
-    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .rank = 3, .size = 4, .host_name = "algo-2"},
-                              &trace, &error),
-                 &error);
+    ck_ok(pl_trace_new, &(struct pl_trace_options){.path = path, .rank = 3, .size = 4, .host_name = "algo-2"}, &trace);
     for (unsigned part = 0; part < 600; part += 300) {
         pl_trace_add_event(trace,
                            &(struct pl_event){.kind = PL_ALLREDUCE, .name = "w", .part = part, .waited_for = -1});
@@ -93,7 +86,7 @@ START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
                        .kind = PL_ALLREDUCE, .name = "w", .part = part + 2, .waited_for = -1, .status = PL_TIMEOUT});
     }
     pl_trace_free(trace);
-    ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
+    ck_ok(pl_trace_merge, paths, 1, &text);
     ck_assert_int_eq(spans_called(text.data, "allreduce w", &start_us), 4);
     ck_assert_msg(strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":1,") &&
                       strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":3,") &&
@@ -105,7 +98,6 @@ START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
                   "%s", text.data);
     ck_assert_ptr_nonnull(strstr(text.data, pl_status_name(PL_TIMEOUT)));
     ck_assert_ptr_nonnull(strstr(text.data, "rank 3 on algo-2"));
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -122,10 +114,9 @@ static long long printed_ns(const struct pl_python_json *number)
 
 START_TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     int64_t now_ns = pl_clock_now_ns();
     struct pl_trace *trace = NULL;
     long long last_end_ns = 0;
@@ -134,13 +125,13 @@ START_TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
     int spans = 0;
 
     scratch_path(&scratch, "ring", path);
-    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .size = 1}, &trace, &error), &error);
+    ck_ok(pl_trace_new, &(struct pl_trace_options){.path = path, .size = 1}, &trace);
     for (int i = 0; i < 500; i++) { /* of 333 ns each */
         pl_trace_add(trace, "step", now_ns + i * 333, now_ns + (i + 1) * 333);
     }
     pl_trace_free(trace);
-    ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
-    ck_assert_ok(pl_python_json_parse(text.data, text.length, "trace", &root, &error), &error);
+    ck_ok(pl_trace_merge, paths, 1, &text);
+    ck_ok(pl_python_json_parse, text.data, text.length, "trace", &root);
     for (const struct pl_python_json *event = pl_python_json_first(pl_python_json_member(root, "traceEvents")); event;
          event = pl_python_json_next(event)) {
         const struct pl_python_json *start = pl_python_json_member(event, "ts");
@@ -158,16 +149,14 @@ START_TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
         spans++;
     }
     ck_assert_int_eq(spans, 500);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(times_are_of_the_day_that_the_trace_names)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_trace *traces[2] = {NULL};
     char path[2][PATH_MAX];
     const char *paths[] = {path[0], path[1]}, *day;
@@ -179,14 +168,12 @@ START_TEST(times_are_of_the_day_that_the_trace_names)
     ck_assert_int_eq(clock_gettime(CLOCK_REALTIME, &now), 0);
     for (int i = 0; i < 2; i++) { /* the second ring has the first span, a second before the other */
         scratch_path(&scratch, i ? "second" : "first", path[i]);
-        ck_assert_ok(
-            pl_trace_new(&(struct pl_trace_options){.path = path[i], .rank = i, .size = 2}, &traces[i], &error),
-            &error);
+        ck_ok(pl_trace_new, &(struct pl_trace_options){.path = path[i], .rank = i, .size = 2}, &traces[i]);
         pl_trace_add(traces[i], i ? "first" : "second", pl_clock_now_ns() - i * PL_NS_PER_S, pl_clock_now_ns());
         pl_trace_free(traces[i]);
     }
-    ck_assert_ok(pl_trace_merge(paths, 2, &text, &error), &error);
-    ck_assert_ok(pl_python_json_parse(text.data, text.length, "trace", &root, &error), &error);
+    ck_ok(pl_trace_merge, paths, 2, &text);
+    ck_ok(pl_python_json_parse, text.data, text.length, "trace", &root);
     day = pl_python_json_text(pl_python_json_member(pl_python_json_member(root, "otherData"), "ts_0"));
     ck_assert_int_eq(sscanf(day, "%d-%d-%dT00:00:00Z", &parts.tm_year, &parts.tm_mon, &parts.tm_mday), 3);
     parts.tm_year -= 1900;
@@ -198,7 +185,6 @@ START_TEST(times_are_of_the_day_that_the_trace_names)
     ck_assert_msg((double)(now.tv_sec - seconds) - start_us / 1e6 < 60 &&
                       start_us / 1e6 - (double)(now.tv_sec - seconds) < 60,
                   "%s and %f us, now %lld", day, start_us, (long long)now.tv_sec);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -214,27 +200,25 @@ START_TEST(names_are_cut_between_characters)
         {"12345678901234567890\U0001f600\u00e4", "12345678901234567890\U0001f600"},
         {"broken \xff\xc3 name", "broken \?\? name"},
     };
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_trace *trace = NULL;
     double start_us;
     char path[PATH_MAX];
     const char *paths[] = {path};
 
     scratch_path(&scratch, "ring", path);
-    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .size = 1}, &trace, &error), &error);
+    ck_ok(pl_trace_new, &(struct pl_trace_options){.path = path, .size = 1}, &trace);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         pl_trace_add(trace, cases[i].name, 1, 2);
     }
     pl_trace_free(trace);
-    ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
+    ck_ok(pl_trace_merge, paths, 1, &text);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         ck_assert_msg(spans_called(text.data, cases[i].printed, &start_us) == 1, "'%s' in %s", cases[i].printed,
                       text.data);
     }
     ck_assert_ptr_null(strstr(text.data, "\\udc")); /* no lone surrogate */
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -260,8 +244,7 @@ static void *write_spans(void *argument)
 
 START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct writer writer = {.stop = false};
     pthread_t thread;
     char path[PATH_MAX], name[64];
@@ -269,16 +252,14 @@ START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
     size_t spans = 0;
 
     scratch_path(&scratch, "ring", path);
-    ck_assert_ok(
-        pl_trace_new(&(struct pl_trace_options){.path = path, .records = 512, .size = 1}, &writer.trace, &error),
-        &error);
+    ck_ok(pl_trace_new, &(struct pl_trace_options){.path = path, .records = 512, .size = 1}, &writer.trace);
     ck_assert_int_eq(pthread_create(&thread, NULL, write_spans, &writer), 0);
     for (int merge = 0; merge < 300 || spans == 0; merge++) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
         PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
 
-        ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
-        ck_assert_ok(pl_python_json_parse(text.data, text.length, "trace", &root, &error), &error);
+        ck_ok(pl_trace_merge, paths, 1, &text);
+        ck_ok(pl_python_json_parse, text.data, text.length, "trace", &root);
         for (const struct pl_python_json *event = pl_python_json_first(pl_python_json_member(root, "traceEvents"));
              event; event = pl_python_json_next(event)) {
             const struct pl_python_json *duration = pl_python_json_member(event, "dur");
@@ -294,44 +275,37 @@ START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
     atomic_store(&writer.stop, true);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_trace_free(writer.trace);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_ring_too_small_or_too_large_is_refused_by_its_number)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_trace *trace = NULL;
 
-    ck_assert_int_eq(pl_trace_new(&(struct pl_trace_options){.records = 2}, &trace, &error), PL_INVALID);
-    ck_assert_int_eq(pl_trace_new(&(struct pl_trace_options){.records = (UINT64_C(1) << 32) + 3}, &trace, &error),
-                     PL_INVALID);
-    ck_assert_str_eq(error.cause, "a trace keeps 3 to 16777216 records, not 4294967299");
+    ck_fails(PL_INVALID, "", pl_trace_new, &(struct pl_trace_options){.records = 2}, &trace);
+    ck_fails_as(PL_INVALID, "a trace keeps 3 to 16777216 records, not 4294967299", pl_trace_new,
+                &(struct pl_trace_options){.records = (UINT64_C(1) << 32) + 3}, &trace);
 }
 END_TEST
 
 START_TEST(what_is_no_ring_is_refused_by_name)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX], junk[500];
     const char *paths[] = {path};
 
     memset(junk, 'x', sizeof(junk));
     scratch_path(&scratch, "ring", path);
-    ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_NOT_FOUND);
-    ck_assert_ok(pl_file_write_atomic(path, junk, sizeof(junk), 0600, &error), &error);
-    ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_CORRUPT);
-    ck_assert_ptr_nonnull(strstr(error.cause, path));
+    ck_fails(PL_NOT_FOUND, "", pl_trace_merge, paths, 1, &text);
+    ck_ok(pl_file_write_atomic, path, junk, sizeof(junk), 0600);
+    ck_fails(PL_CORRUPT, path, pl_trace_merge, paths, 1, &text);
     memcpy(junk, "PLTRACE1", 8);
-    ck_assert_ok(pl_file_write_atomic(path, junk, sizeof(junk), 0600, &error), &error);
-    ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_CORRUPT);
+    ck_ok(pl_file_write_atomic, path, junk, sizeof(junk), 0600);
+    ck_fails(PL_CORRUPT, "", pl_trace_merge, paths, 1, &text);
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "is a pipe"));
-    scratch_done(&scratch);
+    ck_fails(PL_INVALID, "is a pipe", pl_trace_merge, paths, 1, &text);
 }
 END_TEST
 

@@ -13,12 +13,9 @@ static const uint32_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 16, 33};
 
 static struct pl_sampler make(uint64_t count, uint64_t seed, enum pl_sampler_tail tail, uint32_t rank, uint32_t size)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_sampler sampler;
 
-    ck_assert_ok(
-        pl_sampler_init(&sampler, count, seed, true, tail, (struct pl_shard){.rank = rank, .size = size}, &error),
-        &error);
+    ck_ok(pl_sampler_init, &sampler, count, seed, true, tail, (struct pl_shard){.rank = rank, .size = size});
     return sampler;
 }
 
@@ -168,7 +165,6 @@ START_TEST(saved_state_goes_on_with_another_number_of_ranks)
     enum { COUNT = 257, STEPS = 12 };
     unsigned taken[COUNT] = {0};
     struct pl_sampler_state state = {.count = 0};
-    struct pl_error error = PL_ERROR_NONE;
     uint64_t index;
 
     for (uint32_t rank = 0; rank < 4; rank++) {
@@ -185,7 +181,7 @@ START_TEST(saved_state_goes_on_with_another_number_of_ranks)
     for (uint32_t rank = 0; rank < 6; rank++) {
         struct pl_sampler sampler = make(COUNT, 11, PL_SAMPLER_JOIN, rank, 6);
 
-        ck_assert_ok(pl_sampler_restore(&sampler, &state, &error), &error);
+        ck_ok(pl_sampler_restore, &sampler, &state);
         ck_assert_uint_eq(sampler.epoch, 2);
         while (pl_sampler_next(&sampler, &index)) {
             taken[index]++;
@@ -201,20 +197,18 @@ START_TEST(state_that_does_not_fit_is_refused)
 {
     struct pl_sampler sampler = make(100, 1, PL_SAMPLER_JOIN, 0, 4), other = make(101, 1, PL_SAMPLER_JOIN, 0, 4);
     struct pl_sampler_state state = pl_sampler_save(&sampler);
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_int_eq(pl_sampler_restore(&other, &state, &error), PL_MISMATCH);
+    ck_fails(PL_MISMATCH, "", pl_sampler_restore, &other, &state);
     state.seed++;
-    ck_assert_int_eq(pl_sampler_restore(&sampler, &state, &error), PL_MISMATCH);
+    ck_fails(PL_MISMATCH, "", pl_sampler_restore, &sampler, &state);
     state.seed--;
     state.position = 6;
-    ck_assert_int_eq(pl_sampler_restore(&sampler, &state, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_sampler_restore, &sampler, &state);
     state.position = 100;
-    ck_assert_ok(pl_sampler_restore(&sampler, &state, &error), &error);
+    ck_ok(pl_sampler_restore, &sampler, &state);
     ck_assert(!pl_sampler_next(&sampler, &state.position));
-    ck_assert_int_eq(
-        pl_sampler_init(&sampler, 1, 1, true, PL_SAMPLER_JOIN, (struct pl_shard){.rank = 2, .size = 2}, &error),
-        PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_sampler_init, &sampler, 1, 1, true, PL_SAMPLER_JOIN,
+             (struct pl_shard){.rank = 2, .size = 2});
 }
 END_TEST
 

@@ -444,11 +444,8 @@ static void choose_by_what_was_timed(struct pl_world *world, void *argument, cha
     RANKS_NEED(pl_p2p_choose(p2p, 1 << 30) == PL_ALGORITHM_RING, "1 GiB, late");
 }
 
-START_TEST(the_algorithm_is_the_one_whose_messages_took_least)
-{
-    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 1}), choose_by_what_was_timed, NULL);
-}
-END_TEST
+UNIT_TEST(the_algorithm_is_the_one_whose_messages_took_least,
+          ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 1}), choose_by_what_was_timed, NULL))
 
 /* The times of the five sizes that ranks exchange: the messages of 8 bytes were late on rank 1. */
 static enum pl_status (*real_exchange)(void *context, const struct pl_error *failed, const void *send, void *recv,
@@ -491,11 +488,8 @@ static void time_late(struct pl_world *world, void *argument, char failure[RANKS
     }
 }
 
-START_TEST(a_short_message_that_was_late_does_not_make_longer_ones_dear)
-{
-    ck_assert_ranks(2, &((struct pl_world_options){.pretend_ranks_per_host = 1}), time_late, NULL);
-}
-END_TEST
+UNIT_TEST(a_short_message_that_was_late_does_not_make_longer_ones_dear,
+          ck_assert_ranks(2, &((struct pl_world_options){.pretend_ranks_per_host = 1}), time_late, NULL))
 
 UNIT_MAIN("collectives/algorithm", every_algorithm_brings_every_block_where_it_belongs,
           the_ring_of_five_looks_like_this, doubling_of_five_looks_like_this,

@@ -61,10 +61,9 @@ static void join(struct seat *seats, int size, void *(*function)(void *))
 static void take_seats(struct seat *seats, int size)
 {
     struct pl_bootstrap *bootstraps[MOST];
-    struct pl_error error;
 
     memset(seats, 0, (size_t)size * sizeof(*seats));
-    ck_assert_ok(pl_bootstrap_new_threads(size, bootstraps, &error), &error);
+    ck_ok(pl_bootstrap_new_threads, size, bootstraps);
     for (int r = 0; r < size; r++) {
         seats[r].bootstrap = bootstraps[r];
         seats[r].alloc_budget = -1;
@@ -264,15 +263,14 @@ END_TEST
 /* A bootstrap without MPI and other threads, as of a program that runs on a desk. */
 START_TEST(a_rank_alone_makes_a_part_of_itself)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap = NULL;
     struct pl_world *world = NULL, *part = NULL;
     float value = 3;
 
-    ck_assert_ok(pl_bootstrap_new_self(&bootstrap, &error), &error);
-    ck_assert_ok(pl_world_new(bootstrap, NULL, &world, &error), &error);
-    ck_assert_ok(pl_world_new_sub(world, (int[]){0}, 1, &part, &error), &error);
-    ck_assert_ok(pl_allreduce(part, &value, &value, 1, PL_FLOAT32, PL_SUM, &error), &error);
+    ck_ok(pl_bootstrap_new_self, &bootstrap);
+    ck_ok(pl_world_new, bootstrap, NULL, &world);
+    ck_ok(pl_world_new_sub, world, (int[]){0}, 1, &part);
+    ck_ok(pl_allreduce, part, &value, &value, 1, PL_FLOAT32, PL_SUM);
     ck_assert(value == 3);
     pl_world_free(part);
     pl_world_free(world);

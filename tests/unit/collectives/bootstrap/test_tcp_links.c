@@ -10,15 +10,14 @@
 static unsigned links_with(const char *ranks, const char *hosts, const char *links, const char *more)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     const char *interface;
 
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "OMPI_COMM_WORLD_SIZE", ranks, &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "OMPI_MCA_orte_num_nodes", hosts, &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "OMPI_MCA_btl_tcp_if_include", "ens5", &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "OMPI_MCA_btl_tcp_links", links, &error), &error);
-    ck_assert_ok(pl_environment_put(environment, more, &error), &error);
+    ck_ok(pl_environment_new_empty, &environment);
+    ck_ok(pl_environment_set, environment, "OMPI_COMM_WORLD_SIZE", ranks);
+    ck_ok(pl_environment_set, environment, "OMPI_MCA_orte_num_nodes", hosts);
+    ck_ok(pl_environment_set, environment, "OMPI_MCA_btl_tcp_if_include", "ens5");
+    ck_ok(pl_environment_set, environment, "OMPI_MCA_btl_tcp_links", links);
+    ck_ok(pl_environment_put, environment, more);
     return pl_tcp_links_count(environment, &interface);
 }
 
@@ -60,17 +59,16 @@ END_TEST
 START_TEST(open_mpi_is_told_by_the_environment)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     unsigned links = 0;
 
-    ck_assert_ok(pl_environment_export("OMPI_COMM_WORLD_SIZE", "2", &error), &error);
-    ck_assert_ok(pl_environment_export("OMPI_MCA_orte_num_nodes", "2", &error), &error);
-    ck_assert_ok(pl_environment_export("OMPI_MCA_btl_tcp_if_include", "ens5", &error), &error);
-    ck_assert_ok(pl_environment_export("OMPI_MCA_btl_tcp_links", "7", &error), &error);
-    ck_assert_ok(pl_environment_export("OMPI_MCA_btl_tcp_bandwidth_ens5:1", "40", &error), &error);
-    ck_assert_ok(pl_tcp_links_request(&links, &error), &error);
+    ck_ok(pl_environment_export, "OMPI_COMM_WORLD_SIZE", "2");
+    ck_ok(pl_environment_export, "OMPI_MCA_orte_num_nodes", "2");
+    ck_ok(pl_environment_export, "OMPI_MCA_btl_tcp_if_include", "ens5");
+    ck_ok(pl_environment_export, "OMPI_MCA_btl_tcp_links", "7");
+    ck_ok(pl_environment_export, "OMPI_MCA_btl_tcp_bandwidth_ens5:1", "40");
+    ck_ok(pl_tcp_links_request, &links);
     ck_assert_uint_eq(links, 7);
-    ck_assert_ok(pl_environment_new(&environment, &error), &error);
+    ck_ok(pl_environment_new, &environment);
     ck_assert_str_eq(pl_environment_get(environment, "OMPI_MCA_btl_tcp_links"), "7");
     ck_assert_str_eq(pl_environment_get(environment, "OMPI_MCA_btl_tcp_latency_ens5:0"), "100");
     ck_assert_str_eq(pl_environment_get(environment, "OMPI_MCA_btl_tcp_latency_ens5:6"), "100");

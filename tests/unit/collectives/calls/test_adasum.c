@@ -275,11 +275,7 @@ static void queue_body(struct rank *self)
     free(data);
 }
 
-START_TEST(chains_and_other_collectives_share_the_queue)
-{
-    ck_assert_bodies(4, queue_body, NULL);
-}
-END_TEST
+UNIT_TEST(chains_and_other_collectives_share_the_queue, ck_assert_bodies(4, queue_body, NULL))
 
 static void refused_body(struct rank *self)
 {
@@ -294,11 +290,7 @@ static void refused_body(struct rank *self)
     expect_ok(pl_allreduce(self->world, a, b, 0, PL_FLOAT32, PL_ADASUM, &error));
 }
 
-START_TEST(what_is_no_adasum_is_refused)
-{
-    ck_assert_bodies(2, refused_body, NULL);
-}
-END_TEST
+UNIT_TEST(what_is_no_adasum_is_refused, ck_assert_bodies(2, refused_body, NULL))
 
 static void three_body(struct rank *self)
 {
@@ -310,11 +302,7 @@ static void three_body(struct rank *self)
     expect_ok(pl_allreduce(self->world, &value, &value, 1, PL_FLOAT32, PL_SUM, &error));
 }
 
-START_TEST(ranks_are_a_power_of_two)
-{
-    ck_assert_bodies(3, three_body, NULL);
-}
-END_TEST
+UNIT_TEST(ranks_are_a_power_of_two, ck_assert_bodies(3, three_body, NULL))
 
 /* A sum on one rank, an adasum on the other; then different factors. */
 static void differ_body(struct rank *self)

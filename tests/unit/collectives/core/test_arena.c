@@ -161,11 +161,7 @@ static void ask_without_a_note(struct pl_world *world, void *argument, char fail
     pl_arena_free(world, &span);
 }
 
-START_TEST(a_rank_that_cannot_note_its_piece_holds_nobody_up)
-{
-    ck_assert_ranks(3, NULL, ask_without_a_note, NULL);
-}
-END_TEST
+UNIT_TEST(a_rank_that_cannot_note_its_piece_holds_nobody_up, ck_assert_ranks(3, NULL, ask_without_a_note, NULL))
 
 /* Acts as kernels whose posix_fallocate() ends with any signal, with a timer that is faster than the call. */
 static _Atomic int interruptions;
@@ -191,11 +187,7 @@ static void ask_beside_a_timer(struct pl_world *world, void *argument, char fail
     RANKS_NEED(interruptions == 0, "%d timers have interrupted it", interruptions);
 }
 
-START_TEST(a_timer_does_not_keep_memory_from_being_made)
-{
-    ck_assert_ranks(2, NULL, ask_beside_a_timer, NULL);
-}
-END_TEST
+UNIT_TEST(a_timer_does_not_keep_memory_from_being_made, ck_assert_ranks(2, NULL, ask_beside_a_timer, NULL))
 
 /* Rank 1's exchange number `steps_left` fails as MPI's do; rank 0 then waits for it in vain. */
 static enum pl_status (*real_exchange)(void *context, const struct pl_error *failed, const void *send, void *recv,
@@ -253,11 +245,7 @@ static void ask_alone(struct pl_world *world, void *argument, char failure[RANKS
     }
 }
 
-START_TEST(a_rank_that_asks_alone_ends_the_world)
-{
-    ck_assert_ranks(2, NULL, ask_alone, NULL);
-}
-END_TEST
+UNIT_TEST(a_rank_that_asks_alone_ends_the_world, ck_assert_ranks(2, NULL, ask_alone, NULL))
 
 static void ask_for_nonsense(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {

@@ -186,17 +186,9 @@ static void try_late_ranks(unsigned flags)
     pthread_barrier_destroy(&attempt.met);
 }
 
-START_TEST(the_rank_that_all_wait_for_is_named_over_hosts)
-{
-    try_late_ranks(0);
-}
-END_TEST
+UNIT_TEST(the_rank_that_all_wait_for_is_named_over_hosts, try_late_ranks(0))
 
-START_TEST(it_is_named_without_a_call_check_too)
-{
-    try_late_ranks(PL_AGREED);
-}
-END_TEST
+UNIT_TEST(it_is_named_without_a_call_check_too, try_late_ranks(PL_AGREED))
 
 /* Starts the search for the late rank at once; true when it has arrived at rank 2. */
 static bool has_found(struct pl_world *world, struct pl_request *request)

@@ -281,13 +281,12 @@ static void start_both(const char *progress, char said[2][RANKS_TEXT_BYTES])
 {
     struct pl_bootstrap *bootstraps[2];
     struct ranks_seat seats[2];
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_knobs knobs;
     const struct pl_world_options options = {.knobs = &knobs, .pretend_ranks_per_host = 1};
 
     set(&knobs, progress);
     memset(seats, 0, sizeof(seats));
-    ck_assert_ok(pl_bootstrap_new_threads(2, bootstraps, &error), &error);
+    ck_ok(pl_bootstrap_new_threads, 2, bootstraps);
     for (int r = 0; r < 2; r++) {
         seats[r].bootstrap = bootstraps[r];
         seats[r].options = &options;

@@ -14,10 +14,7 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     mixed_run(world, *(const uint64_t *)argument, STEPS, failure);
 }
 
-START_TEST(random_mixtures_on_random_worlds_are_right)
-{
-    seeded_run(&(struct seeded){.seed = 13, .worlds = 12, .least_size = 1, .most_size = 8, .body = mix});
-}
-END_TEST
+UNIT_TEST(random_mixtures_on_random_worlds_are_right,
+          seeded_run(&(struct seeded){.seed = 13, .worlds = 12, .least_size = 1, .most_size = 8, .body = mix}))
 
 UNIT_MAIN("collectives/request", random_mixtures_on_random_worlds_are_right)

@@ -267,11 +267,8 @@ static void send_to_who_revoked(struct pl_world *world, void *argument, char fai
                "%s: %s", pl_status_name(status), told.cause);
 }
 
-START_TEST(a_failed_rank_need_not_take_a_message_for_others_to_receive_its_error)
-{
-    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), send_to_who_revoked, NULL);
-}
-END_TEST
+UNIT_TEST(a_failed_rank_need_not_take_a_message_for_others_to_receive_its_error,
+          ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), send_to_who_revoked, NULL))
 
 /* Rank 0 has failed, and two of the others disagree: whichever error comes first, all report the same one. */
 static void disagree_where_one_revoked(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -295,11 +292,9 @@ static void disagree_where_one_revoked(struct pl_world *world, void *argument, c
         "%s: %s", pl_status_name(status), told.cause);
 }
 
-START_TEST(ranks_that_disagree_where_one_has_failed_report_one_of_both)
-{
-    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), disagree_where_one_revoked, NULL);
-}
-END_TEST
+UNIT_TEST(ranks_that_disagree_where_one_has_failed_report_one_of_both,
+          ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), disagree_where_one_revoked,
+                          NULL))
 
 /* Rank 1 revokes its world as soon as it has its sum, which others may still compute: their sums succeed too. */
 static void revoke_after_a_sum(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])

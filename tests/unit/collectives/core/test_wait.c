@@ -243,9 +243,8 @@ enum { MAKERS = 4 };
 static void make_worlds(struct maker makers[MAKERS], const struct pl_world_options *options, int exchanges, bool alone)
 {
     struct pl_bootstrap *real[MAKERS];
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_bootstrap_new_threads(MAKERS, real, &error), &error);
+    ck_ok(pl_bootstrap_new_threads, MAKERS, real);
     for (int r = 0; r < MAKERS; r++) {
         makers[r] = (struct maker){
             .real = real[r], .options = *options, .exchanges_left = alone && r != 1 ? INT_MAX : exchanges};
@@ -316,10 +315,9 @@ START_TEST(ranks_meet_for_a_sub_world_until_the_earlier_deadline)
 
             pl_knobs_default(&knobs);
             ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, timeouts[limited], "test", NULL), PL_OK);
-            ck_assert_ok(pl_bootstrap_new_threads(1, &maker.real, &error), &error);
+            ck_ok(pl_bootstrap_new_threads, 1, &maker.real);
             wrap(&maker);
-            ck_assert_ok(pl_world_new(&maker.bootstrap, &(struct pl_world_options){.knobs = &knobs}, &world, &error),
-                         &error);
+            ck_ok(pl_world_new, &maker.bootstrap, &(struct pl_world_options){.knobs = &knobs}, &world);
             for (int is_twin = 0; is_twin < 2; is_twin++) {
                 from_ns = pl_world_deadline_ns(world);
                 ck_assert_ok(is_twin ? pl_world_new_twin(world, NULL, given[i], &twin, &error)
@@ -371,11 +369,8 @@ static void time_links_in_vain(struct pl_world *world, void *argument, char fail
 }
 
 /* The leak checker tests this too. */
-START_TEST(link_timings_are_dropped_where_ranks_cannot_share_them)
-{
-    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), time_links_in_vain, NULL);
-}
-END_TEST
+UNIT_TEST(link_timings_are_dropped_where_ranks_cannot_share_them,
+          ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), time_links_in_vain, NULL))
 
 /* Rank 1 takes part, but its slots' messages are lost: the rank that waits for it reports that. */
 static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,

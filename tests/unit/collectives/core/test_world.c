@@ -201,11 +201,7 @@ static void split_in_two(struct pl_world *world, void *argument, char failure[RA
     RANKS_NEED(pl_world_new_sub(world, ranks, 0, &half, NULL) == PL_INVALID, "an empty list was taken");
 }
 
-START_TEST(sub_worlds_are_worlds)
-{
-    run_layouts(split_in_two, NULL);
-}
-END_TEST
+UNIT_TEST(sub_worlds_are_worlds, run_layouts(split_in_two, NULL))
 
 /* ---- disagreement ---- */
 
@@ -457,11 +453,7 @@ static void post_many(struct pl_world *world, void *argument, char failure[RANKS
     }
 }
 
-START_TEST(many_outstanding_requests_all_end_right)
-{
-    run_layouts(post_many, NULL);
-}
-END_TEST
+UNIT_TEST(many_outstanding_requests_all_end_right, run_layouts(post_many, NULL))
 
 /* The second sends the result of the first; the third sums the result of the second. */
 static void hand_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -497,11 +489,7 @@ static void hand_on(struct pl_world *world, void *argument, char failure[RANKS_T
     }
 }
 
-START_TEST(requests_see_what_those_before_them_left)
-{
-    run_layouts(hand_on, NULL);
-}
-END_TEST
+UNIT_TEST(requests_see_what_those_before_them_left, run_layouts(hand_on, NULL))
 
 static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -549,11 +537,7 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     RANKS_OK(pl_collective_run(world, &good, &error)); /* and the world still works */
 }
 
-START_TEST(nonsense_is_refused_before_anything_starts)
-{
-    run_layouts(refuse, NULL);
-}
-END_TEST
+UNIT_TEST(nonsense_is_refused_before_anything_starts, run_layouts(refuse, NULL))
 
 /* Counts are given per rank, and ignored if a kind has no blocks. */
 static void use_short_forms(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -604,11 +588,7 @@ static void abort_world(struct pl_world *world, void *argument, char failure[RAN
     RANKS_NEED(pl_barrier(world, NULL) == PL_CANCELLED, "the world goes on after a cancelled request");
 }
 
-START_TEST(a_cancelled_request_ends_the_world)
-{
-    ck_assert_ranks(2, NULL, abort_world, NULL);
-}
-END_TEST
+UNIT_TEST(a_cancelled_request_ends_the_world, ck_assert_ranks(2, NULL, abort_world, NULL))
 
 /* Some have ended, some wait for a rank that is gone: the leak checker of the sanitized build tests that. */
 static void leave_requests(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -630,11 +610,7 @@ static void leave_requests(struct pl_world *world, void *argument, char failure[
     }
 }
 
-START_TEST(a_world_takes_its_requests_along)
-{
-    run_layouts(leave_requests, NULL);
-}
-END_TEST
+UNIT_TEST(a_world_takes_its_requests_along, run_layouts(leave_requests, NULL))
 
 /* ---- barrier ---- */
 
@@ -657,11 +633,7 @@ static void hold(struct pl_world *world, void *argument, char failure[RANKS_TEXT
     }
 }
 
-START_TEST(a_barrier_holds_early_ranks_until_the_last_comes)
-{
-    run_layouts(hold, NULL);
-}
-END_TEST
+UNIT_TEST(a_barrier_holds_early_ranks_until_the_last_comes, run_layouts(hold, NULL))
 
 static void describe(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -717,11 +689,7 @@ START_TEST(the_description_says_which_sizes_go_which_way_between_hosts)
 }
 END_TEST
 
-START_TEST(a_world_tells_what_runs_and_why_not)
-{
-    run_layouts(describe, NULL);
-}
-END_TEST
+UNIT_TEST(a_world_tells_what_runs_and_why_not, run_layouts(describe, NULL))
 
 UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_and_cross_ranks_partition_the_world,
           ranks_and_cpus_are_compared_on_the_largest_machines, rings_follow_gpu_indices_on_every_host,

@@ -28,19 +28,15 @@ START_TEST(every_operation_is_right_on_a_shared_device)
 }
 END_TEST
 
-START_TEST(every_operation_is_right_on_devices_without_nccl)
-{
-    ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
-                       &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
-}
-END_TEST
+UNIT_TEST(every_operation_is_right_on_devices_without_nccl,
+          ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
+                             &((struct conformance){
+                                 .counts = counts + 3, .count_count = 1, .arena = true, .device = true})))
 
-START_TEST(every_operation_is_right_across_hosts)
-{
-    ck_assert_ranks_on(4, 2, &((struct pl_world_options){.pretend_ranks_per_host = 2}), device_ranks_conform,
-                       &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
-}
-END_TEST
+UNIT_TEST(every_operation_is_right_across_hosts,
+          ck_assert_ranks_on(4, 2, &((struct pl_world_options){.pretend_ranks_per_host = 2}), device_ranks_conform,
+                             &((struct conformance){
+                                 .counts = counts + 3, .count_count = 1, .arena = true, .device = true})))
 
 /* More data than all segments under way hold, in blocks that end inside a segment; compared with the same in host
  * memory. */
@@ -97,11 +93,7 @@ static void compare_long(struct pl_world *world, void *argument, char failure[RA
     }
 }
 
-START_TEST(long_vectors_go_through_in_segments)
-{
-    ck_assert_ranks_on(2, 1, NULL, compare_long, NULL);
-}
-END_TEST
+UNIT_TEST(long_vectors_go_through_in_segments, ck_assert_ranks_on(2, 1, NULL, compare_long, NULL))
 
 /* Compares the same floats in host memory and in device memory, private and in the arena. */
 static void compare_bits(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -273,11 +265,7 @@ static void in_a_part(struct pl_world *world, void *argument, char failure[RANKS
     RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
 }
 
-START_TEST(parts_of_a_world_have_its_devices)
-{
-    ck_assert_ranks_on(3, 1, NULL, in_a_part, NULL);
-}
-END_TEST
+UNIT_TEST(parts_of_a_world_have_its_devices, ck_assert_ranks_on(3, 1, NULL, in_a_part, NULL))
 
 static void disagree(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -301,11 +289,7 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     pl_device_release(pl_world_device(world), memory);
 }
 
-START_TEST(a_disagreement_is_reported_on_all_ranks)
-{
-    ck_assert_ranks_on(3, 1, NULL, disagree, NULL);
-}
-END_TEST
+UNIT_TEST(a_disagreement_is_reported_on_all_ranks, ck_assert_ranks_on(3, 1, NULL, disagree, NULL))
 
 static void leave_rank_alone(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -374,11 +358,7 @@ START_TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
 }
 END_TEST
 
-START_TEST(a_rank_without_memory_for_a_part_is_named_at_once)
-{
-    check_device_alloc_budget();
-}
-END_TEST
+UNIT_TEST(a_rank_without_memory_for_a_part_is_named_at_once, check_device_alloc_budget())
 
 UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device,
           every_operation_is_right_on_devices_without_nccl, long_vectors_go_through_in_segments,

@@ -243,11 +243,7 @@ static void have_kernels(struct pl_world *world, void *argument, char failure[RA
     RANKS_NEED(device_calls("cuModuleLoadData") != 0, "the kernels are not loaded when the first collective may begin");
 }
 
-START_TEST(kernels_are_loaded_before_nccl_runs)
-{
-    ck_assert_ranks_on(2, 2, NULL, have_kernels, NULL);
-}
-END_TEST
+UNIT_TEST(kernels_are_loaded_before_nccl_runs, ck_assert_ranks_on(2, 2, NULL, have_kernels, NULL))
 
 START_TEST(a_step_needs_no_host_between_its_collectives)
 {
@@ -295,11 +291,7 @@ static void second_waits_alone(struct pl_world *world, void *argument, char fail
     pl_device_stream_free(device, stream);
 }
 
-START_TEST(a_collective_waits_for_its_own_callers_work_only)
-{
-    ck_assert_ranks_on(2, 2, NULL, second_waits_alone, NULL);
-}
-END_TEST
+UNIT_TEST(a_collective_waits_for_its_own_callers_work_only, ck_assert_ranks_on(2, 2, NULL, second_waits_alone, NULL))
 
 /* Several collectives of NCCL, then some of other backends, then of NCCL again. */
 static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -384,11 +376,7 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     pl_device_release(pl_world_device(world), memory);
 }
 
-START_TEST(a_disagreement_is_reported_on_all_ranks)
-{
-    ck_assert_ranks_on(3, 3, NULL, disagree, NULL);
-}
-END_TEST
+UNIT_TEST(a_disagreement_is_reported_on_all_ranks, ck_assert_ranks_on(3, 3, NULL, disagree, NULL))
 
 static void suffer_on_hosts(int ranks, int ranks_per_host, const char *nccl, const struct device_fault *fault)
 {
@@ -533,11 +521,7 @@ static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT
         told.status, &told, begin_ns, failure);
 }
 
-START_TEST(a_kernel_that_hangs_ends_all_ranks_in_time)
-{
-    ck_assert_ranks_on(2, 2, NULL, hang, NULL);
-}
-END_TEST
+UNIT_TEST(a_kernel_that_hangs_ends_all_ranks_in_time, ck_assert_ranks_on(2, 2, NULL, hang, NULL))
 
 static void say_and_conform(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -682,11 +666,7 @@ static void make_subsets(struct pl_world *world, void *argument, char failure[RA
     RANKS_NEED(pl_device_subset_worlds(pl_world_device(world), 0) == 0, "a set still counts");
 }
 
-START_TEST(sets_of_ranks_have_few_ctas)
-{
-    ck_assert_ranks_on(3, 3, NULL, make_subsets, NULL);
-}
-END_TEST
+UNIT_TEST(sets_of_ranks_have_few_ctas, ck_assert_ranks_on(3, 3, NULL, make_subsets, NULL))
 
 START_TEST(ranks_share_a_device_where_nccl_was_told_to)
 {
@@ -703,11 +683,7 @@ START_TEST(ranks_share_a_device_where_nccl_was_told_to)
 }
 END_TEST
 
-START_TEST(a_rank_without_memory_for_a_part_is_named_at_once)
-{
-    check_device_alloc_budget();
-}
-END_TEST
+UNIT_TEST(a_rank_without_memory_for_a_part_is_named_at_once, check_device_alloc_budget())
 
 UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_right,
           every_operation_is_right_in_the_order_of_gpu_indices, the_communicator_follows_gpu_indices,

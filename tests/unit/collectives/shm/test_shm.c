@@ -333,11 +333,7 @@ static void mixed_memory(struct rank *self)
     buffers_done(self, &on_heap);
 }
 
-START_TEST(some_ranks_in_the_arena_and_some_not_is_fine)
-{
-    run_ranks(3, mixed_memory);
-}
-END_TEST
+UNIT_TEST(some_ranks_in_the_arena_and_some_not_is_fine, run_ranks(3, mixed_memory))
 
 /* Rank 1's block is small enough to be sent with the header and is on the heap; runs twice, because headers
  * alternate between two slots. */
@@ -368,11 +364,7 @@ static void small_among_large(struct rank *self)
     buffers_done(self, &on_heap);
 }
 
-START_TEST(a_small_block_among_large_ones_is_found_where_it_lies)
-{
-    run_ranks(3, small_among_large);
-}
-END_TEST
+UNIT_TEST(a_small_block_among_large_ones_is_found_where_it_lies, run_ranks(3, small_among_large))
 
 static void many_in_flight(struct rank *self)
 {
@@ -405,11 +397,7 @@ static void many_in_flight(struct rank *self)
     }
 }
 
-START_TEST(many_requests_may_be_outstanding)
-{
-    run_ranks(3, many_in_flight);
-}
-END_TEST
+UNIT_TEST(many_requests_may_be_outstanding, run_ranks(3, many_in_flight))
 
 static void sub_worlds(struct rank *self)
 {
@@ -437,11 +425,7 @@ static void sub_worlds(struct rank *self)
     pl_world_free(part);
 }
 
-START_TEST(sub_worlds_work_next_to_their_parent)
-{
-    run_ranks(4, sub_worlds);
-}
-END_TEST
+UNIT_TEST(sub_worlds_work_next_to_their_parent, run_ranks(4, sub_worlds))
 
 /* ---- trouble ---- */
 
@@ -459,11 +443,7 @@ static void disagree(struct rank *self)
     MUST(pl_barrier(self->world, &error) == PL_MISMATCH, "%s", error.cause);
 }
 
-START_TEST(a_disagreement_is_reported_on_all_ranks_by_name)
-{
-    run_ranks(3, disagree);
-}
-END_TEST
+UNIT_TEST(a_disagreement_is_reported_on_all_ranks_by_name, run_ranks(3, disagree))
 
 static void wrong_splits(struct rank *self)
 {
@@ -491,11 +471,7 @@ static void wrong_splits(struct rank *self)
          text);
 }
 
-START_TEST(splits_that_do_not_fit_are_reported_on_all_ranks)
-{
-    run_ranks(3, wrong_splits);
-}
-END_TEST
+UNIT_TEST(splits_that_do_not_fit_are_reported_on_all_ranks, run_ranks(3, wrong_splits))
 
 /* Set by the rank that stays away, so that it lives longer than the others' waits. */
 static pthread_barrier_t all_informed;
@@ -559,11 +535,7 @@ static void one_leaves(struct rank *self)
     }
 }
 
-START_TEST(a_rank_that_left_is_named_long_before_the_deadline)
-{
-    run_ranks(3, one_leaves);
-}
-END_TEST
+UNIT_TEST(a_rank_that_left_is_named_long_before_the_deadline, run_ranks(3, one_leaves))
 
 static int64_t cpu_ns(void)
 {
@@ -594,11 +566,7 @@ static void wait_long(struct rank *self)
     MUST(least_ns < 30 * PL_NS_PER_MS / WAITS, "%d us of CPU time", (int)(least_ns / 1000));
 }
 
-START_TEST(waiting_costs_little_cpu_time)
-{
-    run_ranks(3, wait_long);
-}
-END_TEST
+UNIT_TEST(waiting_costs_little_cpu_time, run_ranks(3, wait_long))
 
 UNIT_MAIN("collectives/shm", every_kind_is_right_in_and_out_of_place_in_arena_and_heap,
           some_ranks_in_the_arena_and_some_not_is_fine, a_small_block_among_large_ones_is_found_where_it_lies,

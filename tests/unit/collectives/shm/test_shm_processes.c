@@ -150,11 +150,7 @@ static void allreduces(struct seat *seat, struct pl_world *world)
     free(heap);
 }
 
-START_TEST(processes_reduce_arena_and_heap)
-{
-    run_ranks(allreduces, -1);
-}
-END_TEST
+UNIT_TEST(processes_reduce_arena_and_heap, run_ranks(allreduces, -1))
 
 /* Runs collectives of many sizes until one fails; it is random which one the signal hits. Only rank 0 limits its
  * wait to `timeout_ns`, and only after the signal: on a busy machine others are late, too. */
@@ -201,11 +197,7 @@ static void killed(struct seat *seat, struct pl_world *world)
          (int)((pl_clock_now_ns() - start_ns) / PL_NS_PER_MS));
 }
 
-START_TEST(a_killed_rank_is_named_by_all_others_long_before_the_deadline)
-{
-    run_ranks(killed, VICTIM);
-}
-END_TEST
+UNIT_TEST(a_killed_rank_is_named_by_all_others_long_before_the_deadline, run_ranks(killed, VICTIM))
 
 static void stopped(struct seat *seat, struct pl_world *world)
 {
@@ -217,11 +209,7 @@ static void stopped(struct seat *seat, struct pl_world *world)
     MUST(status == PL_TIMEOUT && strstr(text, "waiting for rank 1"), "%s: %s", pl_status_name(status), text);
 }
 
-START_TEST(a_stopped_rank_is_late_and_named_at_the_deadline)
-{
-    run_ranks(stopped, VICTIM);
-}
-END_TEST
+UNIT_TEST(a_stopped_rank_is_late_and_named_at_the_deadline, run_ranks(stopped, VICTIM))
 
 static void look_in_fork(struct seat *seat, struct pl_world *world)
 {
@@ -244,11 +232,7 @@ static void look_in_fork(struct seat *seat, struct pl_world *world)
     pl_arena_free(world, &span);
 }
 
-START_TEST(the_child_of_a_fork_does_not_get_the_arena)
-{
-    run_ranks(look_in_fork, -1);
-}
-END_TEST
+UNIT_TEST(the_child_of_a_fork_does_not_get_the_arena, run_ranks(look_in_fork, -1))
 
 /* The limit of one rank's descriptors grows one by one: until it is enough, all ranks report the reason, and no rank
  * waits for the one that cannot take part. */

@@ -93,16 +93,15 @@ static struct job job_start(struct pl_world *world, struct fixture *f, uint64_t 
     struct pl_optimizer_options sgd = {.kind = PL_ADAM};
     struct pl_checkpoints_options options = {
         .directory = f->scratch.path, .keep = 2, .note = keep_note, .context = f->notes};
-    struct pl_error error = PL_ERROR_NONE;
     struct job job = {0};
     size_t index;
 
-    ck_assert_ok(pl_plan_new(world, NULL, &job.plan, &error), &error);
-    ck_assert_ok(pl_plan_add(job.plan, "a", 1, &elems, &index, &error), &error);
-    ck_assert_ok(pl_plan_add(job.plan, "b", 1, (uint64_t[]){B_ELEMS}, &index, &error), &error);
-    ck_assert_ok(pl_plan_seal(job.plan, &error), &error);
-    ck_assert_ok(pl_optimizer_new(job.plan, &sgd, &job.optimizer, &error), &error);
-    ck_assert_ok(pl_checkpoints_open(job.plan, job.optimizer, &options, &job.checkpoints, &error), &error);
+    ck_ok(pl_plan_new, world, NULL, &job.plan);
+    ck_ok(pl_plan_add, job.plan, "a", 1, &elems, &index);
+    ck_ok(pl_plan_add, job.plan, "b", 1, (uint64_t[]){B_ELEMS}, &index);
+    ck_ok(pl_plan_seal, job.plan);
+    ck_ok(pl_optimizer_new, job.plan, &sgd, &job.optimizer);
+    ck_ok(pl_checkpoints_open, job.plan, job.optimizer, &options, &job.checkpoints);
     return job;
 }
 
@@ -115,8 +114,6 @@ static void job_end(struct job *job)
 
 static void job_train(struct job *job, int steps)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
     for (int step = 0; step < steps; step++) {
         for (size_t t = 0; t < 2; t++) {
             const struct pl_plan_tensor *tensor = pl_plan_tensor(job->plan, t);
@@ -124,10 +121,20 @@ static void job_train(struct job *job, int steps)
             for (uint64_t e = 0; e < tensor->count_elems; e++) {
                 tensor->gradient[e] = tensor->value[e] * 0.1F + (float)e - 3.0F;
             }
-            ck_assert_ok(pl_plan_ready(job->plan, t, &error), &error);
+            ck_ok(pl_plan_ready, job->plan, t);
         }
-        ck_assert_ok(pl_optimizer_step(job->optimizer, 0.1, &error), &error);
+        ck_ok(pl_optimizer_step, job->optimizer, 0.1);
     }
+}
+
+/* Runs the body in so many ranks, with a directory of its own, and sees that nothing was noted if `silent`. */
+static void run_ranks(int size, ranks_body *body, bool silent)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(size, body, &f);
+    ck_assert(!silent || f.notes[0] == '\0');
+    scratch_done(&f.scratch);
 }
 
 static struct pl_checkpoint_state state_of(uint64_t step)
@@ -141,30 +148,28 @@ static struct pl_checkpoint_state state_of(uint64_t step)
 static void save(struct job *job, uint64_t step)
 {
     struct pl_checkpoint_state state = state_of(step);
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_checkpoints_save(job->checkpoints, &state, &error), &error);
-    ck_assert_ok(pl_checkpoints_flush(job->checkpoints, &error), &error);
+    ck_ok(pl_checkpoints_save, job->checkpoints, &state);
+    ck_ok(pl_checkpoints_flush, job->checkpoints);
 }
 
 static void goes_on(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
-    struct pl_error error = PL_ERROR_NONE;
     struct job whole = job_start(world, f, 500);
     struct job resumed;
     struct pl_checkpoint_state state;
     struct pl_checkpoint_state expected = state_of(5);
     bool found = true;
 
-    ck_assert_ok(pl_checkpoints_load(whole.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, whole.checkpoints, &found, &state);
     ck_assert(!found);
     job_train(&whole, 5);
     save(&whole, 5);
     job_train(&whole, 4);
-    ck_assert_ok(pl_barrier(world, &error), &error);
+    ck_ok(pl_barrier, world);
     resumed = job_start(world, f, 500);
-    ck_assert_ok(pl_checkpoints_load(resumed.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, resumed.checkpoints, &found, &state);
     ck_assert(found);
     expected.world_size = (uint64_t)pl_world_size(world);
     ck_assert_mem_eq(&state, &expected, sizeof(state));
@@ -179,11 +184,7 @@ static void goes_on(struct pl_world *world, void *context)
 START_TEST(a_resumed_run_ends_with_the_same_bits)
 {
     for (int size = 1; size <= 3; size++) {
-        struct fixture f = {.scratch = scratch_new()};
-
-        ranks_run(size, goes_on, &f);
-        ck_assert_str_eq(f.notes, "");
-        scratch_done(&f.scratch);
+        run_ranks(size, goes_on, true);
     }
 }
 END_TEST
@@ -191,7 +192,6 @@ END_TEST
 static void keeps_two(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
-    struct pl_error error = PL_ERROR_NONE;
     struct job job;
     struct pl_checkpoint_state state;
     bool found;
@@ -212,11 +212,11 @@ static void keeps_two(struct pl_world *world, void *context)
     ck_assert_int_ne(access(scratch_path(&f->scratch, "checkpoint-000000000010.safetensors", path), F_OK), 0);
     ck_assert_int_ne(access(scratch_path(&f->scratch, "checkpoint-000000000010.json", path), F_OK), 0);
     ck_assert_int_eq(access(scratch_path(&f->scratch, "checkpoint-000000000011.safetensors", path), F_OK), 0);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert_uint_eq(state.step, 12);
     job_end(&job);
     job = job_start(world, f, 500); /* complete checkpoints stay */
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(found && state.step == 12);
     job_end(&job);
 }
@@ -224,7 +224,6 @@ static void keeps_two(struct pl_world *world, void *context)
 static void waits_for_each(struct pl_world *world, void *context)
 {
     const struct pl_observer observer = {.ended = count_broadcasts};
-    struct pl_error error = PL_ERROR_NONE;
     struct job job = job_start(world, context, 500);
     struct pl_checkpoint_state state;
     bool found = false;
@@ -234,7 +233,7 @@ static void waits_for_each(struct pl_world *world, void *context)
         pl_world_observe(world, &observer);
     }
     atomic_store(&disk_waits, true);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(found);
     atomic_store(&disk_waits, false);
     ck_assert_uint_eq(state.step, 1);
@@ -242,29 +241,14 @@ static void waits_for_each(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(ranks_that_wait_receive_from_the_reading_rank_before_each_tensor)
-{
-    struct fixture f = {.scratch = scratch_new()};
+UNIT_TEST(ranks_that_wait_receive_from_the_reading_rank_before_each_tensor, run_ranks(2, waits_for_each, false))
 
-    ranks_run(2, waits_for_each, &f);
-    scratch_done(&f.scratch);
-}
-END_TEST
-
-START_TEST(the_last_two_are_kept_and_half_written_ones_are_removed)
-{
-    struct fixture f = {.scratch = scratch_new()};
-
-    ranks_run(1, keeps_two, &f);
-    scratch_done(&f.scratch);
-}
-END_TEST
+UNIT_TEST(the_last_two_are_kept_and_half_written_ones_are_removed, run_ranks(1, keeps_two, false))
 
 /* A run that begins next to newer checkpoints, damaged or of another model, keeps its own checkpoints. */
 static void keeps_its_own(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
-    struct pl_error error = PL_ERROR_NONE;
     struct job job = job_start(world, f, 33);
     struct pl_checkpoint_state state = {.step = 0};
     bool found = true;
@@ -274,29 +258,21 @@ static void keeps_its_own(struct pl_world *world, void *context)
     job_end(&job);
     scratch_write(&f->scratch, "checkpoint-000000000120.json", "{}", 2);
     job = job_start(world, f, 500);
-    ck_assert_int_eq(pl_checkpoints_load(job.checkpoints, &found, &state, &error), PL_MISMATCH);
+    ck_fails(PL_MISMATCH, "", pl_checkpoints_load, job.checkpoints, &found, &state);
     for (uint64_t step = 10; step <= 13; step++) {
         save(&job, step);
-        ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+        ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
         ck_assert(found && state.step == step);
     }
     job_end(&job);
 }
 
-START_TEST(a_newer_one_that_is_of_no_use_pushes_none_out)
-{
-    struct fixture f = {.scratch = scratch_new()};
-
-    ranks_run(1, keeps_its_own, &f);
-    scratch_done(&f.scratch);
-}
-END_TEST
+UNIT_TEST(a_newer_one_that_is_of_no_use_pushes_none_out, run_ranks(1, keeps_its_own, false))
 
 /* Many runs have left checkpoints in the directory. */
 static void finds_newest_of_many(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
-    struct pl_error error = PL_ERROR_NONE;
     struct job job = job_start(world, f, 5);
     struct pl_checkpoint_state state = {.step = 0};
     bool found = false;
@@ -308,7 +284,7 @@ static void finds_newest_of_many(struct pl_world *world, void *context)
         snprintf(name, sizeof(name), "checkpoint-%012d.json", step);
         scratch_write(&f->scratch, name, "{}", 2);
     }
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(found && state.step == 5000);
     save(&job, 5001); /* and removes all but the newest two */
     for (int step = 0; step < 1500; step++) {
@@ -319,20 +295,12 @@ static void finds_newest_of_many(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(the_newest_of_thousands_is_found)
-{
-    struct fixture f = {.scratch = scratch_new()};
-
-    ranks_run(1, finds_newest_of_many, &f);
-    scratch_done(&f.scratch);
-}
-END_TEST
+UNIT_TEST(the_newest_of_thousands_is_found, run_ranks(1, finds_newest_of_many, false))
 
 /* Damages each file of the newest checkpoint in several ways: the older one is loaded, and a note gives the reason. */
 static void passes_over(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
-    struct pl_error error = PL_ERROR_NONE;
     static const char *const files[] = {"checkpoint-000000000002.safetensors", "checkpoint-000000000002.json"};
     struct job job = job_start(world, f, 500);
 
@@ -344,7 +312,7 @@ static void passes_over(struct pl_world *world, void *context)
         size_t bytes = 0;
 
         save(&job, 2);
-        ck_assert_ok(pl_file_read(scratch_path(&f->scratch, files[i], path), 1 << 20, &data, &bytes, &error), &error);
+        ck_ok(pl_file_read, scratch_path(&f->scratch, files[i], path), 1 << 20, &data, &bytes);
         for (size_t at = 0; at < bytes; at += i == 0 ? 97 : 1) {
             struct pl_checkpoint_state state = {.step = 0};
             bool found = false;
@@ -354,7 +322,7 @@ static void passes_over(struct pl_world *world, void *context)
             scratch_write(&f->scratch, files[i], data, cut ? at : bytes);
             data[at] ^= 0x10;
             f->notes[0] = '\0';
-            ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+            ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
             ck_assert(found);
             /* White space of the JSON file, including the line end, may change or be missing without harm. */
             ck_assert_msg(state.step == 1 || (i == 1 && (!cut || at + 1 == bytes) && state.step == 2), "%s: byte %zu",
@@ -366,34 +334,24 @@ static void passes_over(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_cut_or_changed_one_is_passed_over_with_a_note)
-{
-    struct fixture f = {.scratch = scratch_new()};
-
-    ranks_run(1, passes_over, &f);
-    scratch_done(&f.scratch);
-}
-END_TEST
+UNIT_TEST(a_cut_or_changed_one_is_passed_over_with_a_note, run_ranks(1, passes_over, false))
 
 /* Rank 0 has changed files on disk: no rank may treat that as a damaged checkpoint. */
 static void refuses_to_load(struct pl_world *world, struct job *job, const char *words)
 {
     struct pl_checkpoint_state state = {.step = 0};
-    struct pl_error error = PL_ERROR_NONE;
     bool found = false;
     float before = pl_plan_values(job->plan)[0];
 
-    ck_assert_int_eq(pl_checkpoints_load(job->checkpoints, &found, &state, &error), PL_SYSTEM);
-    ck_assert_msg(strstr(error.cause, words), "%s", error.cause);
+    ck_fails(PL_SYSTEM, words, pl_checkpoints_load, job->checkpoints, &found, &state);
     ck_assert(!found && state.step == 0 && pl_plan_values(job->plan)[0] == before);
-    ck_assert_ok(pl_barrier(world, &error), &error);
+    ck_ok(pl_barrier, world);
 }
 
 static void cannot_read(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
     struct pl_checkpoint_state state = {.step = 0};
-    struct pl_error error = PL_ERROR_NONE;
     struct job job = job_start(world, f, 500);
     bool found = false, first = pl_world_rank(world) == 0;
     char record[PATH_MAX], moved[PATH_MAX];
@@ -422,8 +380,8 @@ static void cannot_read(struct pl_world *world, void *context)
     if (first) {
         ck_assert_int_eq(rename(moved, record), 0);
     }
-    ck_assert_ok(pl_barrier(world, &error), &error);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_barrier, world);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(found && state.step == 2);
     job_end(&job);
 }
@@ -431,11 +389,7 @@ static void cannot_read(struct pl_world *world, void *context)
 START_TEST(one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken)
 {
     for (int size = 1; size <= 3; size++) {
-        struct fixture f = {.scratch = scratch_new()};
-
-        ranks_run(size, cannot_read, &f);
-        ck_assert_str_eq(f.notes, "");
-        scratch_done(&f.scratch);
+        run_ranks(size, cannot_read, true);
     }
 }
 END_TEST
@@ -465,21 +419,12 @@ static void lacks_memory(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(short_of_memory_no_older_one_is_taken)
-{
-    struct fixture f = {.scratch = scratch_new()};
-
-    ranks_run(1, lacks_memory, &f);
-    ck_assert_str_eq(f.notes, "");
-    scratch_done(&f.scratch);
-}
-END_TEST
+UNIT_TEST(short_of_memory_no_older_one_is_taken, run_ranks(1, lacks_memory, true))
 
 /* If the record exists, its data exists too; a record that names other data does not count. */
 static void keeps_order(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
-    struct pl_error error = PL_ERROR_NONE;
     struct job job = job_start(world, f, 500);
     struct pl_checkpoint_state state;
     char path[PATH_MAX];
@@ -491,33 +436,24 @@ static void keeps_order(struct pl_world *world, void *context)
     renamed[0] = '\0';
     save(&job, 1);
     ck_assert_str_eq(renamed, "checkpoint-000000000001.safetensorscheckpoint-000000000001.json");
-    ck_assert_ok(
-        pl_file_read(scratch_path(&f->scratch, "checkpoint-000000000001.json", path), 1 << 20, &data, &bytes, &error),
-        &error);
+    ck_ok(pl_file_read, scratch_path(&f->scratch, "checkpoint-000000000001.json", path), 1 << 20, &data, &bytes);
     position = strstr(data, "\"sampler_position\":40");
     ck_assert_ptr_nonnull(position);
     position[strlen("\"sampler_position\":40") - 1] = '1';
     scratch_write(&f->scratch, "checkpoint-000000000001.json", data, bytes);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(!found);
     ck_assert_ptr_nonnull(strstr(f->notes, "is not as it was written"));
     position[strlen("\"sampler_position\":40") - 1] = '0';
     scratch_write(&f->scratch, "checkpoint-000000000003.json", data, bytes);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(!found);
     ck_assert_ptr_nonnull(strstr(f->notes, "checkpoint-000000000003.json' is of step 1"));
     free(data);
     job_end(&job);
 }
 
-START_TEST(a_record_comes_after_its_data_and_counts_only_as_it_was_written)
-{
-    struct fixture f = {.scratch = scratch_new()};
-
-    ranks_run(1, keeps_order, &f);
-    scratch_done(&f.scratch);
-}
-END_TEST
+UNIT_TEST(a_record_comes_after_its_data_and_counts_only_as_it_was_written, run_ranks(1, keeps_order, false))
 
 /* Loads a checkpoint that does not fit: every rank gets an error with these words, or, with checkpoint_ignore, finds
  * nothing. */
@@ -529,7 +465,7 @@ static void does_not_fit(struct pl_world *world, struct job *job, const char *wo
     float before = pl_plan_values(job->plan)[0];
 
     if (pl_knob_bool(pl_world_knobs(world), PL_KNOB_CHECKPOINT_IGNORE)) {
-        ck_assert_ok(pl_checkpoints_load(job->checkpoints, &found, &state, &error), &error);
+        ck_ok(pl_checkpoints_load, job->checkpoints, &found, &state);
     } else {
         ck_assert_int_eq(pl_checkpoints_load(job->checkpoints, &found, &state, &error), PL_MISMATCH);
         ck_assert_msg(strstr(error.cause, words), "%s", error.cause);
@@ -543,7 +479,6 @@ static void other_model(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
     struct pl_checkpoints_options options = {.directory = f->scratch.path, .note = keep_note, .context = f->notes};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_checkpoint_state state;
     bool found = true;
     struct job job = job_start(world, f, 500);
@@ -551,8 +486,8 @@ static void other_model(struct pl_world *world, void *context)
     if (pl_world_rank(world) == 0) { /* next to a damaged checkpoint, which says nothing about the model */
         scratch_write(&f->scratch, "checkpoint-000000000009.json", "{}", 2);
     }
-    ck_assert_ok(pl_barrier(world, &error), &error);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_barrier, world);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(!found);
     save(&job, 1);
     job_end(&job);
@@ -561,7 +496,7 @@ static void other_model(struct pl_world *world, void *context)
     job_end(&job);
     job = job_start(world, f, 500);
     pl_checkpoints_close(job.checkpoints);
-    ck_assert_ok(pl_checkpoints_open(job.plan, NULL, &options, &job.checkpoints, &error), &error);
+    ck_ok(pl_checkpoints_open, job.plan, NULL, &options, &job.checkpoints);
     does_not_fit(world, &job, "it has 'optimizer.mean.a', float32 [500], and the program wants none");
     save(&job, 10);
     pl_checkpoints_close(job.checkpoints);
@@ -571,11 +506,11 @@ static void other_model(struct pl_world *world, void *context)
 
         ck_assert_int_eq(unlink(scratch_path(&f->scratch, "checkpoint-000000000001.json", path)), 0);
     }
-    ck_assert_ok(pl_barrier(world, &error), &error);
-    ck_assert_ok(pl_checkpoints_open(job.plan, job.optimizer, &options, &job.checkpoints, &error), &error);
+    ck_ok(pl_barrier, world);
+    ck_ok(pl_checkpoints_open, job.plan, job.optimizer, &options, &job.checkpoints);
     does_not_fit(world, &job, "it has no further tensor, and the program wants 'optimizer.mean.a', float32 [500]");
     save(&job, 2); /* an older one that fits is loaded, and the setting is not mentioned */
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(found && state.step == 2);
     job_end(&job);
 }
@@ -584,15 +519,14 @@ static void without_a_note(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
     struct pl_checkpoints_options options = {.directory = f->scratch.path};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_checkpoint_state state;
     bool found = true;
     struct job job = job_start(world, f, 500);
 
     save(&job, 1);
     pl_checkpoints_close(job.checkpoints);
-    ck_assert_ok(pl_checkpoints_open(job.plan, NULL, &options, &job.checkpoints, &error), &error);
-    ck_assert_int_eq(pl_checkpoints_load(job.checkpoints, &found, &state, &error), PL_MISMATCH);
+    ck_ok(pl_checkpoints_open, job.plan, NULL, &options, &job.checkpoints);
+    ck_fails(PL_MISMATCH, "", pl_checkpoints_load, job.checkpoints, &found, &state);
     job_end(&job);
 }
 
@@ -635,7 +569,7 @@ static void cannot_write(struct pl_world *world, void *context)
     struct job job = job_start(world, f, 500);
 
     scratch_done(&f->scratch); /* the directory is gone */
-    ck_assert_ok(pl_checkpoints_save(job.checkpoints, &state, &error), &error);
+    ck_ok(pl_checkpoints_save, job.checkpoints, &state);
     ck_assert_int_ne(pl_checkpoints_save(job.checkpoints, &state, &error), PL_OK);
     ck_assert_ptr_nonnull(strstr(error.context, "writing the checkpoint of step 1"));
     job_end(&job);
@@ -654,41 +588,32 @@ static void misused(struct pl_world *world, void *context)
     struct fixture *f = context;
     struct pl_checkpoints_options options = {.directory = f->scratch.path};
     struct pl_checkpoint_state state = state_of(1);
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_checkpoints *checkpoints = NULL;
     struct pl_plan *unsealed = NULL;
     struct job job = job_start(world, f, 500);
 
     state.extra_bytes = PL_CHECKPOINT_EXTRA_BYTES + 1;
-    ck_assert_int_eq(pl_checkpoints_save(job.checkpoints, &state, &error), PL_INVALID);
-    ck_assert_ok(pl_plan_new(world, NULL, &unsealed, &error), &error);
-    ck_assert_int_eq(pl_checkpoints_open(unsealed, NULL, &options, &checkpoints, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_checkpoints_save, job.checkpoints, &state);
+    ck_ok(pl_plan_new, world, NULL, &unsealed);
+    ck_fails(PL_INVALID, "", pl_checkpoints_open, unsealed, NULL, &options, &checkpoints);
     pl_plan_free(unsealed);
     job_end(&job);
 }
 
-START_TEST(a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
-{
-    struct fixture f = {.scratch = scratch_new()};
-
-    ranks_run(1, misused, &f);
-    scratch_done(&f.scratch);
-}
-END_TEST
+UNIT_TEST(a_plan_without_a_layout_and_too_many_extra_bytes_are_refused, run_ranks(1, misused, false))
 
 static void in_the_jobs_directory(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
     struct pl_checkpoints_options options = {.keep = 1};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_checkpoint_state state;
     bool found = false;
     struct job job = job_start(world, f, 500);
 
     save(&job, 1);
     pl_checkpoints_close(job.checkpoints);
-    ck_assert_ok(pl_checkpoints_open(job.plan, job.optimizer, &options, &job.checkpoints, &error), &error);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_open, job.plan, job.optimizer, &options, &job.checkpoints);
+    ck_ok(pl_checkpoints_load, job.checkpoints, &found, &state);
     ck_assert(found);
     job_end(&job);
 }
@@ -696,11 +621,10 @@ static void in_the_jobs_directory(struct pl_world *world, void *context)
 START_TEST(where_the_program_names_no_directory_the_jobs_is_used)
 {
     struct fixture f = {.scratch = scratch_new()};
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_FREE char *usual = NULL;
 
     ck_assert_int_eq(unsetenv("PACELINE_CHECKPOINT_DIR"), 0);
-    ck_assert_ok(pl_checkpoints_directory(&usual, &error), &error);
+    ck_ok(pl_checkpoints_directory, &usual);
     ck_assert_str_eq(usual, PL_CHECKPOINT_DIRECTORY);
     ck_assert_int_eq(setenv("PACELINE_CHECKPOINT_DIR", f.scratch.path, 1), 0);
     ranks_run(1, in_the_jobs_directory, &f);

@@ -22,13 +22,12 @@ static float value_of(size_t tensor, uint64_t elem)
 static struct pl_plan *make_plan(struct pl_world *world)
 {
     struct pl_plan_options options = {.bucket_bytes = 256};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
     size_t index;
 
-    ck_assert_ok(pl_plan_new(world, &options, &plan, &error), &error);
+    ck_ok(pl_plan_new, world, &options, &plan);
     for (size_t t = 0; t < 3; t++) {
-        ck_assert_ok(pl_plan_add(plan, names[t], t == 1 ? 1 : 2, shapes[t], &index, &error), &error);
+        ck_ok(pl_plan_add, plan, names[t], t == 1 ? 1 : 2, shapes[t], &index);
     }
     return plan;
 }
@@ -42,14 +41,14 @@ static void writes_and_reads(struct pl_world *world, void *context)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_safetensors *file = NULL;
 
-    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    ck_ok(pl_plan_seal, plan);
     for (size_t t = 0; t < 3; t++) {
         for (uint64_t e = 0; e < pl_plan_tensor(plan, t)->count_elems; e++) {
             pl_plan_tensor(plan, t)->value[e] = value_of(t, e);
         }
     }
-    ck_assert_ok(pl_plan_file_write(plan, path, metadata, 2, &error), &error);
-    ck_assert_ok(pl_safetensors_open(path, &file, &error), &error);
+    ck_ok(pl_plan_file_write, plan, path, metadata, 2);
+    ck_ok(pl_safetensors_open, path, &file);
     ck_assert_uint_eq(pl_safetensors_count(file), 3);
     for (size_t t = 0; t < 3; t++) {
         const struct pl_tensor *tensor = pl_safetensors_tensor(file, t);
@@ -61,7 +60,7 @@ static void writes_and_reads(struct pl_world *world, void *context)
         ck_assert_uint_eq(tensor->dims, dims);
         ck_assert_mem_eq(tensor->shape, shapes[t], dims * sizeof(uint64_t));
         ck_assert_uint_eq(tensor->bytes, shapes[t][0] * (dims == 2 ? shapes[t][1] : 1) * sizeof(float));
-        ck_assert_ok(pl_safetensors_read(file, t, values, &error), &error);
+        ck_ok(pl_safetensors_read, file, t, values);
         for (uint64_t e = 0; e < tensor->bytes / sizeof(float); e++) {
             ck_assert(values[e] == value_of(t, e));
         }
@@ -74,43 +73,38 @@ static void writes_and_reads(struct pl_world *world, void *context)
 
 START_TEST(every_tensor_comes_back_by_name_with_shape_and_values)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     scratch_path(&scratch, "made/on the way/model.safetensors", path);
     ranks_run(1, writes_and_reads, path);
-    scratch_done(&scratch);
 }
 END_TEST
 
 static void refuses(struct pl_world *world, void *context)
 {
     struct pl_plan *plan = make_plan(world);
-    struct pl_error error = PL_ERROR_NONE;
     const char *path = context;
 
-    ck_assert_int_eq(pl_plan_file_write(plan, path, NULL, 0, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "pl_plan_seal() comes first"));
-    ck_assert_ok(pl_plan_seal(plan, &error), &error);
-    ck_assert_ok(pl_plan_file_write(plan, path, NULL, 0, &error), &error); /* a file now, so it cannot be a directory */
+    ck_fails(PL_INVALID, "pl_plan_seal() comes first", pl_plan_file_write, plan, path, NULL, 0);
+    ck_ok(pl_plan_seal, plan);
+    ck_ok(pl_plan_file_write, plan, path, NULL, 0); /* a file now, so it cannot be a directory */
     {
         char below[PATH_MAX];
 
         snprintf(below, sizeof(below), "%.4000s/model.safetensors", path);
-        ck_assert_int_eq(pl_plan_file_write(plan, below, NULL, 0, &error), PL_INVALID);
-        ck_assert_ptr_nonnull(strstr(error.cause, path));
+        ck_fails(PL_INVALID, path, pl_plan_file_write, plan, below, NULL, 0);
     }
     pl_plan_free(plan);
 }
 
 START_TEST(an_unsealed_plan_and_a_bad_place_are_refused)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     scratch_path(&scratch, "model.safetensors", path);
     ranks_run(1, refuses, path);
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -18,7 +18,6 @@ static const int64_t whole = 42;
 
 static void write_sample(const char *path)
 {
-    struct pl_error error = PL_ERROR_NONE;
     const struct pl_tensor tensors[] = {
         {.name = "a.weight \"x\"",
          .dtype = PL_FLOAT32,
@@ -31,14 +30,13 @@ static void write_sample(const char *path)
     };
     const struct pl_metadata metadata[] = {{"step", "7"}};
 
-    ck_assert_ok(pl_safetensors_write(path, tensors, 3, metadata, 1, &error), &error);
+    ck_ok(pl_safetensors_write, path, tensors, 3, metadata, 1);
 }
 
 START_TEST(what_was_written_reads_back)
 {
     struct pl_safetensors *file = NULL;
-    struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     const struct pl_tensor *tensor;
     float floats[6];
@@ -46,34 +44,32 @@ START_TEST(what_was_written_reads_back)
 
     scratch_path(&scratch, "m.safetensors", path);
     write_sample(path);
-    ck_assert_ok(pl_safetensors_open(path, &file, &error), &error);
+    ck_ok(pl_safetensors_open, path, &file);
     ck_assert_uint_eq(pl_safetensors_count(file), 3);
     tensor = pl_safetensors_find(file, "a.weight \"x\"");
     ck_assert_ptr_nonnull(tensor);
     ck_assert_uint_eq(tensor->dims, 2);
     ck_assert_uint_eq(tensor->shape[1], 3);
     ck_assert_uint_eq(tensor->bytes, sizeof(numbers));
-    ck_assert_ok(pl_safetensors_read(file, 0, floats, &error), &error);
+    ck_ok(pl_safetensors_read, file, 0, floats);
     ck_assert_mem_eq(floats, numbers, sizeof(numbers));
     tensor = pl_safetensors_find(file, "b");
     ck_assert_int_eq(tensor->dtype, PL_INT64);
-    ck_assert_ok(pl_safetensors_read(file, 1, &number, &error), &error);
+    ck_ok(pl_safetensors_read, file, 1, &number);
     ck_assert_int_eq(number, whole);
-    ck_assert_ok(pl_safetensors_read(file, 2, NULL, &error), &error); /* no bytes */
+    ck_ok(pl_safetensors_read, file, 2, NULL); /* no bytes */
     ck_assert_int_eq(pl_safetensors_find(file, "c")->dtype, PL_BFLOAT16);
     ck_assert_ptr_null(pl_safetensors_find(file, "d"));
     ck_assert_str_eq(pl_safetensors_metadata(file, "step"), "7");
     ck_assert_ptr_null(pl_safetensors_metadata(file, "other"));
     pl_safetensors_close(file);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_file_cut_anywhere_is_corrupt)
 {
     struct pl_safetensors *file = NULL;
-    struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     char cut[PATH_MAX];
     char *data = NULL;
@@ -82,17 +78,16 @@ START_TEST(a_file_cut_anywhere_is_corrupt)
     scratch_path(&scratch, "m.safetensors", path);
     scratch_path(&scratch, "cut.safetensors", cut);
     write_sample(path);
-    ck_assert_ok(pl_file_read(path, 100000, &data, &bytes, &error), &error);
+    ck_ok(pl_file_read, path, 100000, &data, &bytes);
     for (size_t length = 0; length < bytes; length++) {
         FILE *stream = fopen(cut, "w");
 
         ck_assert_uint_eq(fwrite(data, 1, length, stream), length);
         ck_assert_int_eq(fclose(stream), 0);
-        ck_assert_int_eq(pl_safetensors_open(cut, &file, &error), PL_CORRUPT);
+        ck_fails(PL_CORRUPT, "", pl_safetensors_open, cut, &file);
         ck_assert_ptr_null(file);
     }
     free(data);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -100,14 +95,14 @@ END_TEST
 START_TEST(a_damaged_header_never_leads_outside_the_file)
 {
     struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     char *data = NULL;
     size_t bytes = 0;
 
     scratch_path(&scratch, "m.safetensors", path);
     write_sample(path);
-    ck_assert_ok(pl_file_read(path, 100000, &data, &bytes, &error), &error);
+    ck_ok(pl_file_read, path, 100000, &data, &bytes);
     for (size_t at = 0; at < bytes - sizeof(numbers) - 8; at++) {
         for (int bit = 0; bit < 8; bit += 3) {
             struct pl_safetensors *file = NULL;
@@ -134,7 +129,6 @@ START_TEST(a_damaged_header_never_leads_outside_the_file)
         }
     }
     free(data);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -164,22 +158,21 @@ static enum pl_status open_made(const char *header, size_t data_bytes, struct pl
 START_TEST(a_header_may_name_the_tensors_in_any_order)
 {
     struct pl_safetensors *file = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     unsigned char bytes[4];
 
-    ck_assert_ok(open_made("{\"b\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[4,8]},"
-                           "\"none\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]},"
-                           "\"__metadata__\":{\"format\":\"pt\"},"
-                           "\"c\":{\"shape\":[],\"data_offsets\":[8,9],\"dtype\":\"BOOL\"},"
-                           "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}  ",
-                           9, &file, &error),
-                 &error);
+    ck_ok(open_made,
+          "{\"b\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[4,8]},"
+          "\"none\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]},"
+          "\"__metadata__\":{\"format\":\"pt\"},"
+          "\"c\":{\"shape\":[],\"data_offsets\":[8,9],\"dtype\":\"BOOL\"},"
+          "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}  ",
+          9, &file);
     ck_assert_uint_eq(pl_safetensors_count(file), 4);
     ck_assert_str_eq(pl_safetensors_tensor(file, 0)->name, "a");
     ck_assert_str_eq(pl_safetensors_tensor(file, 1)->name, "none");
     ck_assert_str_eq(pl_safetensors_tensor(file, 2)->name, "b");
     ck_assert_str_eq(pl_safetensors_tensor(file, 3)->name, "c");
-    ck_assert_ok(pl_safetensors_read(file, 2, bytes, &error), &error);
+    ck_ok(pl_safetensors_read, file, 2, bytes);
     ck_assert_mem_eq(bytes, "\4\5\6\7", 4);
     ck_assert_str_eq(pl_safetensors_metadata(file, "format"), "pt");
     pl_safetensors_close(file);
@@ -229,10 +222,8 @@ START_TEST(a_header_that_is_wrong_is_told_with_the_place)
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         struct pl_safetensors *file = NULL;
-        struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_int_eq(open_made(cases[i].header, 9, &file, &error), PL_CORRUPT);
-        ck_assert_msg(strstr(error.cause, cases[i].cause), "%s: %s", cases[i].header, error.cause);
+        ck_fails(PL_CORRUPT, cases[i].cause, open_made, cases[i].header, 9, &file);
         ck_assert_ptr_null(file);
     }
 }
@@ -241,35 +232,33 @@ END_TEST
 START_TEST(tensors_that_cannot_be_used_are_listed_and_do_not_hide_the_others)
 {
     struct pl_safetensors *file = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     unsigned char bytes[8] = {0};
 
-    ck_assert_ok(open_made("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
-                           "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[4,6]},"
-                           "\"c\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,2,2],\"data_offsets\":[6,10]},"
-                           "\"d\":{\"dtype\":\"F4\",\"shape\":[6],\"data_offsets\":[10,13]},"
-                           "\"e\":{\"dtype\":\"C64\",\"shape\":[0],\"data_offsets\":[13,13]},"
-                           "\"f\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[13,15]}}",
-                           15, &file, &error),
-                 &error);
+    ck_ok(open_made,
+          "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
+          "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[4,6]},"
+          "\"c\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,2,2],\"data_offsets\":[6,10]},"
+          "\"d\":{\"dtype\":\"F4\",\"shape\":[6],\"data_offsets\":[10,13]},"
+          "\"e\":{\"dtype\":\"C64\",\"shape\":[0],\"data_offsets\":[13,13]},"
+          "\"f\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[13,15]}}",
+          15, &file);
     ck_assert_uint_eq(pl_safetensors_count(file), 6);
     ck_assert_int_eq(pl_safetensors_tensor(file, 0)->dtype, PL_DTYPE_COUNT);
     ck_assert_uint_eq(pl_safetensors_tensor(file, 0)->bytes, 4);
     ck_assert_uint_eq(pl_safetensors_tensor(file, 0)->shape[1], 2);
     ck_assert_str_eq(pl_safetensors_dtype(file, 0), "F8_E4M3");
     ck_assert_ptr_nonnull(pl_safetensors_find(file, "a"));
-    ck_assert_int_eq(pl_safetensors_read(file, 0, bytes, &error), PL_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "made.safetensors': tensor 'a' is of dtype F8_E4M3: expected F32, "));
-    ck_assert_ok(pl_safetensors_read(file, 1, bytes, &error), &error);
+    ck_fails(PL_UNSUPPORTED, "made.safetensors': tensor 'a' is of dtype F8_E4M3: expected F32, ", pl_safetensors_read,
+             file, 0, bytes);
+    ck_ok(pl_safetensors_read, file, 1, bytes);
     ck_assert_mem_eq(bytes, "\4\5", 2);
     ck_assert_str_eq(pl_safetensors_dtype(file, 1), "U8");
     ck_assert_uint_eq(pl_safetensors_tensor(file, 2)->dims, PL_TENSOR_MAX_DIMS);
-    ck_assert_int_eq(pl_safetensors_read(file, 2, bytes, &error), PL_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "tensor 'c' of dtype U8 has 9 dimensions: expected at most 8"));
-    ck_assert_int_eq(pl_safetensors_read(file, 3, bytes, &error), PL_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "tensor 'd' is of dtype F4"));
-    ck_assert_int_eq(pl_safetensors_read(file, 4, NULL, &error), PL_UNSUPPORTED);
-    ck_assert_ok(pl_safetensors_read(file, 5, bytes, &error), &error);
+    ck_fails(PL_UNSUPPORTED, "tensor 'c' of dtype U8 has 9 dimensions: expected at most 8", pl_safetensors_read, file,
+             2, bytes);
+    ck_fails(PL_UNSUPPORTED, "tensor 'd' is of dtype F4", pl_safetensors_read, file, 3, bytes);
+    ck_fails(PL_UNSUPPORTED, "", pl_safetensors_read, file, 4, NULL);
+    ck_ok(pl_safetensors_read, file, 5, bytes);
     ck_assert_mem_eq(bytes, "\15\16", 2);
     pl_safetensors_close(file);
 }
@@ -280,7 +269,6 @@ START_TEST(a_header_of_130000_tensors_is_read)
 {
     enum { TENSORS = 130000 };
     struct pl_safetensors *file = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text header = PL_TEXT_NONE;
     unsigned char byte;
 
@@ -290,10 +278,10 @@ START_TEST(a_header_of_130000_tensors_is_read)
                        i == TENSORS - 1 ? "" : ",", i, i, i + 1);
     }
     pl_text_append(&header, "}");
-    ck_assert_ok(open_made(pl_text_string(&header), TENSORS, &file, &error), &error);
+    ck_ok(open_made, pl_text_string(&header), TENSORS, &file);
     ck_assert_uint_eq(pl_safetensors_count(file), TENSORS);
     ck_assert_str_eq(pl_safetensors_tensor(file, 70001)->name, "layer.70001");
-    ck_assert_ok(pl_safetensors_read(file, 70001, &byte, &error), &error);
+    ck_ok(pl_safetensors_read, file, 70001, &byte);
     ck_assert_uint_eq(byte, 70001 % 256);
     pl_safetensors_close(file);
 }
@@ -319,18 +307,16 @@ END_TEST
 
 START_TEST(names_that_json_cannot_hold_are_not_written)
 {
-    struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     const struct pl_tensor tensor = {
         .name = "a\xFF", .dtype = PL_INT64, .dims = 0, .data = &whole, .bytes = sizeof(whole)};
     struct pl_safetensors *file = NULL;
     char path[PATH_MAX];
 
     scratch_path(&scratch, "m.safetensors", path);
-    ck_assert_int_eq(pl_safetensors_write(path, &tensor, 1, NULL, 0, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "JSON cannot hold text that is not UTF-8, which 'a?' is");
-    ck_assert_int_eq(pl_safetensors_open(path, &file, &error), PL_NOT_FOUND);
-    scratch_done(&scratch);
+    ck_fails_as(PL_INVALID, "JSON cannot hold text that is not UTF-8, which 'a?' is", pl_safetensors_write, path,
+                &tensor, 1, NULL, 0);
+    ck_fails(PL_NOT_FOUND, "", pl_safetensors_open, path, &file);
 }
 END_TEST
 
@@ -346,7 +332,7 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
 {
     struct pl_safetensors *file = NULL;
     struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     int64_t number = 0;
 
@@ -354,13 +340,12 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
     ck_assert_int_eq(pl_safetensors_open(scratch.path, &file, &error), PL_SYSTEM);
     ck_assert_int_eq(error.code, EISDIR);
     ck_assert_int_eq(mkfifo(scratch_path(&scratch, "fifo", path), 0600), 0);
-    ck_assert_int_eq(pl_safetensors_open(path, &file, &error), PL_CORRUPT); /* and the call does not wait for it */
+    ck_fails(PL_CORRUPT, "", pl_safetensors_open, path, &file); /* and the call does not wait for it */
     write_sample(scratch_path(&scratch, "m.safetensors", path));
-    ck_assert_ok(pl_safetensors_open(path, &file, &error), &error);
+    ck_ok(pl_safetensors_open, path, &file);
     ck_assert_int_eq(truncate(path, 8), 0);
-    ck_assert_int_eq(pl_safetensors_read(file, 1, &number, &error), PL_CORRUPT); /* and no SIGBUS */
+    ck_fails(PL_CORRUPT, "", pl_safetensors_read, file, 1, &number); /* and no SIGBUS */
     pl_safetensors_close(file);
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -49,14 +49,13 @@ static void reference_step(struct reference *r, const struct pl_optimizer_option
 static struct pl_plan *make_plan(struct pl_world *world)
 {
     struct pl_plan_options options = {.bucket_bytes = 64};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
     uint64_t shape = ELEMS;
     size_t index;
 
-    ck_assert_ok(pl_plan_new(world, &options, &plan, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "w", 1, &shape, &index, &error), &error);
-    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    ck_ok(pl_plan_new, world, &options, &plan);
+    ck_ok(pl_plan_add, plan, "w", 1, &shape, &index);
+    ck_ok(pl_plan_seal, plan);
     return plan;
 }
 
@@ -68,20 +67,17 @@ struct job {
 
 static struct job job_start(struct pl_world *world, const struct pl_optimizer_options *options)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct job job = {.plan = make_plan(world)};
 
-    ck_assert_ok(pl_optimizer_new(job.plan, options, &job.optimizer, &error), &error);
+    ck_ok(pl_optimizer_new, job.plan, options, &job.optimizer);
     job.tensor = pl_plan_tensor(job.plan, 0);
     return job;
 }
 
 static void job_step(const struct job *job, double rate)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_plan_ready(job->plan, 0, &error), &error);
-    ck_assert_ok(pl_optimizer_step(job->optimizer, rate, &error), &error);
+    ck_ok(pl_plan_ready, job->plan, 0);
+    ck_ok(pl_optimizer_step, job->optimizer, rate);
 }
 
 static void job_end(struct job *job)
@@ -211,11 +207,7 @@ static void refused(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(options_that_no_rule_is_defined_for_are_refused)
-{
-    ranks_run(1, refused, NULL);
-}
-END_TEST
+UNIT_TEST(options_that_no_rule_is_defined_for_are_refused, ranks_run(1, refused, NULL))
 
 static void loss_scale(struct pl_world *world, void *context)
 {
@@ -340,35 +332,26 @@ static void zero_gradients(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_loss_scale_stays_a_float_however_long_nothing_overflows)
-{
-    ranks_run(1, zero_gradients, NULL);
-}
-END_TEST
+UNIT_TEST(a_loss_scale_stays_a_float_however_long_nothing_overflows, ranks_run(1, zero_gradients, NULL))
 
 static void broadcast(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_ADAM};
     struct job job = job_start(world, &options);
     struct pl_optimizer_state state = {.steps = (uint64_t)pl_world_rank(world) + 7, .loss_scale = 1.0};
-    struct pl_error error = PL_ERROR_NONE;
 
     (void)context;
     pl_optimizer_restore(job.optimizer, &state);
     ck_assert_uint_eq(pl_optimizer_slots(job.optimizer), 2);
     ck_assert_str_eq(pl_optimizer_slot_name(job.optimizer, 1), "variance");
     pl_optimizer_slot(job.optimizer, 1)[3] = (float)pl_world_rank(world) + 1.0F;
-    ck_assert_ok(pl_optimizer_broadcast(job.optimizer, 1, &error), &error);
+    ck_ok(pl_optimizer_broadcast, job.optimizer, 1);
     ck_assert_uint_eq(pl_optimizer_state(job.optimizer).steps, 8);
     ck_assert_double_eq((double)pl_optimizer_slot(job.optimizer, 1)[3], 2.0);
     job_end(&job);
 }
 
-START_TEST(broadcast_gives_all_ranks_the_roots_state)
-{
-    ranks_run(3, broadcast, NULL);
-}
-END_TEST
+UNIT_TEST(broadcast_gives_all_ranks_the_roots_state, ranks_run(3, broadcast, NULL))
 
 UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, adams_first_steps_are_as_long_as_the_rate,
           options_that_no_rule_is_defined_for_are_refused,

@@ -23,16 +23,15 @@ static const uint64_t counts[TENSORS] = {3, 1000, 1, 5000, 17};
 
 static struct pl_plan *sealed_plan(struct pl_world *world, const struct pl_plan_options *options)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
     size_t index;
 
-    ck_assert_ok(pl_plan_new(world, options, &plan, &error), &error);
+    ck_ok(pl_plan_new, world, options, &plan);
     for (size_t i = 0; i < TENSORS; i++) {
-        ck_assert_ok(pl_plan_add(plan, names[i], 1, &counts[i], &index, &error), &error);
+        ck_ok(pl_plan_add, plan, names[i], 1, &counts[i], &index);
         ck_assert_uint_eq(index, i);
     }
-    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    ck_ok(pl_plan_seal, plan);
     return plan;
 }
 
@@ -70,7 +69,6 @@ static double triangle(int size)
 static void sums_in_any_order(struct pl_world *world, void *context)
 {
     const struct pl_plan_options *options = context;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = sealed_plan(world, options);
     int rank = pl_world_rank(world);
     static const size_t orders[3][TENSORS] = {{4, 3, 2, 1, 0}, {0, 1, 2, 3, 4}, {2, 4, 0, 3, 1}};
@@ -80,9 +78,9 @@ static void sums_in_any_order(struct pl_world *world, void *context)
             size_t t = orders[(step + rank) % 3][i]; /* every rank in a different order */
 
             write_gradient(plan, t, rank, step, false);
-            ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+            ck_ok(pl_plan_ready, plan, t);
         }
-        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        ck_ok(pl_plan_wait, plan);
         for (size_t t = 0; t < TENSORS; t++) {
             check_gradient(plan, t, triangle(pl_world_size(world)), step);
         }
@@ -134,11 +132,7 @@ static void layout(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split)
-{
-    ranks_run(2, layout, NULL);
-}
-END_TEST
+UNIT_TEST(buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split, ranks_run(2, layout, NULL))
 
 /* In the order of the plan: e 17, d 5000, c 1, b 1000, a 3 elements; each begins at a multiple of 16. */
 static void cut(struct pl_world *world, void *context)
@@ -168,23 +162,18 @@ static void cut(struct pl_world *world, void *context)
     }
 }
 
-START_TEST(neighbours_share_a_bucket_and_long_tensors_are_split)
-{
-    ranks_run(1, cut, NULL);
-}
-END_TEST
+UNIT_TEST(neighbours_share_a_bucket_and_long_tensors_are_split, ranks_run(1, cut, NULL))
 
 static void average(struct pl_world *world, void *context)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = sealed_plan(world, NULL);
 
     (void)context;
     for (size_t t = 0; t < TENSORS; t++) {
         write_gradient(plan, t, 0, 0, false);
-        ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+        ck_ok(pl_plan_ready, plan, t);
     }
-    ck_assert_ok(pl_plan_wait(plan, &error), &error);
+    ck_ok(pl_plan_wait, plan);
     for (size_t t = 0; t < TENSORS; t++) {
         check_gradient(plan, t, 1.0, 0);
     }
@@ -200,7 +189,6 @@ END_TEST
 
 static void passes(struct pl_world *world, void *context)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.sum = true});
     int rank = pl_world_rank(world);
 
@@ -210,13 +198,12 @@ static void passes(struct pl_world *world, void *context)
             for (size_t t = TENSORS; t-- > 0;) {
                 write_gradient(plan, t, rank, step, pass > 0);
                 if (pass == 3) {
-                    ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+                    ck_ok(pl_plan_ready, plan, t);
                 }
             }
         }
-        ck_assert_int_eq(pl_plan_ready(plan, 1, &error), PL_INVALID);
-        ck_assert_ptr_nonnull(strstr(error.cause, "'b' was ready twice"));
-        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        ck_fails(PL_INVALID, "'b' was ready twice", pl_plan_ready, plan, 1);
+        ck_ok(pl_plan_wait, plan);
         for (size_t t = 0; t < TENSORS; t++) {
             check_gradient(plan, t, triangle(pl_world_size(world)) * 4.0, step);
         }
@@ -242,36 +229,30 @@ static void only_progress(struct pl_world *world, void *context)
     struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = 4096});
     size_t ended = 0;
     struct pl_observer observer = {.context = &ended, .ended = count_ended};
-    struct pl_error error = PL_ERROR_NONE;
     int64_t deadline_ns = pl_deadline_after_ns(50 * PL_NS_PER_S);
 
     (void)context;
     pl_world_observe(world, &observer);
     for (size_t t = TENSORS; t-- > 0;) {
         write_gradient(plan, t, pl_world_rank(world), 0, false);
-        ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+        ck_ok(pl_plan_ready, plan, t);
     }
     while (ended < pl_plan_bucket_count(plan) && !pl_deadline_passed(deadline_ns)) {
-        ck_assert_ok(pl_plan_progress(plan, &error), &error);
+        ck_ok(pl_plan_progress, plan);
         sched_yield();
     }
     ck_assert_uint_ge(pl_plan_bucket_count(plan), 3);
     ck_assert_uint_eq(ended, pl_plan_bucket_count(plan));
-    ck_assert_ok(pl_plan_wait(plan, &error), &error);
+    ck_ok(pl_plan_wait, plan);
     pl_world_observe(world, NULL);
     pl_plan_free(plan);
 }
 
-START_TEST(progress_alone_brings_all_buckets_to_their_end)
-{
-    ranks_run(2, only_progress, NULL);
-}
-END_TEST
+UNIT_TEST(progress_alone_brings_all_buckets_to_their_end, ranks_run(2, only_progress, NULL))
 
 static void missing(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.sum = true, .bucket_bytes = 4096};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
 
@@ -280,10 +261,10 @@ static void missing(struct pl_world *world, void *context)
         for (size_t t = 0; t < TENSORS; t++) {
             write_gradient(plan, t, rank, step, false);
             if (!(rank == 1 && t == 3 && step % 2 == 0)) { /* rank 1 uses tensor d in every second step */
-                ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+                ck_ok(pl_plan_ready, plan, t);
             }
         }
-        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        ck_ok(pl_plan_wait, plan);
         for (size_t t = 0; t < TENSORS; t++) {
             check_gradient(plan, t, t == 3 && step % 2 == 0 ? 1.0 + 3.0 : 6.0, step);
         }
@@ -292,15 +273,10 @@ static void missing(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(a_gradient_that_one_rank_lacks_counts_as_zero_there)
-{
-    ranks_run(3, missing, NULL);
-}
-END_TEST
+UNIT_TEST(a_gradient_that_one_rank_lacks_counts_as_zero_there, ranks_run(3, missing, NULL))
 
 static void broadcast(struct pl_world *world, void *context)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = sealed_plan(world, NULL);
     int root = *(int *)context;
 
@@ -309,7 +285,7 @@ static void broadcast(struct pl_world *world, void *context)
             pl_plan_tensor(plan, t)->value[e] = given(pl_world_rank(world), t, e, 0);
         }
     }
-    ck_assert_ok(pl_plan_broadcast(plan, root, &error), &error);
+    ck_ok(pl_plan_broadcast, plan, root);
     for (size_t t = 0; t < TENSORS; t++) {
         for (uint64_t e = 0; e < counts[t]; e++) {
             ck_assert(pl_plan_tensor(plan, t)->value[e] == given(root, t, e, 0));
@@ -329,53 +305,40 @@ END_TEST
 
 static void mismatch(struct pl_world *world, void *context)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
     uint64_t shape[2] = {10, pl_world_rank(world) == 2 ? 7 : 8};
     size_t index;
 
     (void)context;
-    ck_assert_ok(pl_plan_new(world, NULL, &plan, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "first", 1, shape, &index, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "second", 2, shape, &index, &error), &error);
-    ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MISMATCH);
-    ck_assert_str_eq(error.cause, "gradients: rank 0 has 'second' [10, 8], rank 2 has 'second' [10, 7]");
+    ck_ok(pl_plan_new, world, NULL, &plan);
+    ck_ok(pl_plan_add, plan, "first", 1, shape, &index);
+    ck_ok(pl_plan_add, plan, "second", 2, shape, &index);
+    ck_fails_as(PL_MISMATCH, "gradients: rank 0 has 'second' [10, 8], rank 2 has 'second' [10, 7]", pl_plan_seal, plan);
     pl_plan_free(plan);
 }
 
-START_TEST(ranks_that_register_differently_all_report_what_differs)
-{
-    ranks_run(4, mismatch, NULL);
-}
-END_TEST
+UNIT_TEST(ranks_that_register_differently_all_report_what_differs, ranks_run(4, mismatch, NULL))
 
 static void fewer(struct pl_world *world, void *context)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
     uint64_t shape = 10;
     size_t index;
 
     (void)context;
-    ck_assert_ok(pl_plan_new(world, NULL, &plan, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "first", 1, &shape, &index, &error), &error);
+    ck_ok(pl_plan_new, world, NULL, &plan);
+    ck_ok(pl_plan_add, plan, "first", 1, &shape, &index);
     if (pl_world_rank(world) == 0) {
-        ck_assert_ok(pl_plan_add(plan, "second", 1, &shape, &index, &error), &error);
+        ck_ok(pl_plan_add, plan, "second", 1, &shape, &index);
     }
-    ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MISMATCH);
-    ck_assert_str_eq(error.cause, "gradients: rank 0 has 'second' [10], rank 1 has nothing more");
+    ck_fails_as(PL_MISMATCH, "gradients: rank 0 has 'second' [10], rank 1 has nothing more", pl_plan_seal, plan);
     pl_plan_free(plan);
 }
 
-START_TEST(a_rank_that_registers_fewer_is_named)
-{
-    ranks_run(2, fewer, NULL);
-}
-END_TEST
+UNIT_TEST(a_rank_that_registers_fewer_is_named, ranks_run(2, fewer, NULL))
 
 static void refused(struct pl_world *world, void *context)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
     struct pl_optimizer *optimizer = NULL;
     const struct pl_optimizer_options options = {.momentum = 0.5};
@@ -384,34 +347,27 @@ static void refused(struct pl_world *world, void *context)
     size_t index;
 
     (void)context;
-    ck_assert_ok(pl_plan_new(world, NULL, &plan, &error), &error);
-    ck_assert_int_eq(pl_plan_seal(plan, &error), PL_INVALID);
-    ck_assert_int_eq(pl_plan_add(plan, "none", 2, shape, &index, &error), PL_INVALID);
-    ck_assert_int_eq(pl_plan_add(plan, "huge", 2, huge, &index, &error), PL_INVALID);
-    ck_assert_int_eq(pl_plan_add(plan, "deep", PL_PLAN_MAX_DIMS + 1, shape, &index, &error), PL_INVALID);
-    ck_assert_ok(pl_plan_add(plan, "first", 1, shape, &index, &error), &error);
-    ck_assert_int_eq(pl_plan_add(plan, "first", 1, shape, &index, &error), PL_INVALID);
-    ck_assert_int_eq(pl_optimizer_new(plan, &options, &optimizer, &error), PL_INVALID);
-    ck_assert_int_eq(pl_plan_ready(plan, 0, &error), PL_INVALID);
-    ck_assert_int_eq(pl_plan_wait(plan, &error), PL_INVALID);
-    ck_assert_int_eq(pl_plan_finish(plan, &error), PL_INVALID);
-    ck_assert_int_eq(pl_plan_broadcast(plan, 0, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "pl_plan_seal() comes first"));
-    ck_assert_ok(pl_plan_seal(plan, &error), &error);
-    ck_assert_int_eq(pl_plan_add(plan, "late", 1, shape, &index, &error), PL_INVALID);
-    ck_assert_int_eq(pl_plan_seal(plan, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "gradients: pl_plan_seal() of a plan that is sealed");
-    ck_assert_int_eq(pl_plan_wait_bucket(plan, 1, &error), PL_INVALID);
-    ck_assert_int_eq(pl_plan_ready(plan, 1, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "gradients: no tensor 1, there are 1, counted from 0");
+    ck_ok(pl_plan_new, world, NULL, &plan);
+    ck_fails(PL_INVALID, "", pl_plan_seal, plan);
+    ck_fails(PL_INVALID, "", pl_plan_add, plan, "none", 2, shape, &index);
+    ck_fails(PL_INVALID, "", pl_plan_add, plan, "huge", 2, huge, &index);
+    ck_fails(PL_INVALID, "", pl_plan_add, plan, "deep", PL_PLAN_MAX_DIMS + 1, shape, &index);
+    ck_ok(pl_plan_add, plan, "first", 1, shape, &index);
+    ck_fails(PL_INVALID, "", pl_plan_add, plan, "first", 1, shape, &index);
+    ck_fails(PL_INVALID, "", pl_optimizer_new, plan, &options, &optimizer);
+    ck_fails(PL_INVALID, "", pl_plan_ready, plan, 0);
+    ck_fails(PL_INVALID, "", pl_plan_wait, plan);
+    ck_fails(PL_INVALID, "", pl_plan_finish, plan);
+    ck_fails(PL_INVALID, "pl_plan_seal() comes first", pl_plan_broadcast, plan, 0);
+    ck_ok(pl_plan_seal, plan);
+    ck_fails(PL_INVALID, "", pl_plan_add, plan, "late", 1, shape, &index);
+    ck_fails_as(PL_INVALID, "gradients: pl_plan_seal() of a plan that is sealed", pl_plan_seal, plan);
+    ck_fails(PL_INVALID, "", pl_plan_wait_bucket, plan, 1);
+    ck_fails_as(PL_INVALID, "gradients: no tensor 1, there are 1, counted from 0", pl_plan_ready, plan, 1);
     pl_plan_free(plan);
 }
 
-START_TEST(names_twice_empty_tensors_and_late_ones_are_refused)
-{
-    ranks_run(1, refused, NULL);
-}
-END_TEST
+UNIT_TEST(names_twice_empty_tensors_and_late_ones_are_refused, ranks_run(1, refused, NULL))
 
 /* Needs more memory than there is, in one bucket: a second call begins in the same state as the first. */
 static void has_no_room(struct pl_world *world, void *context)
@@ -422,8 +378,8 @@ static void has_no_room(struct pl_world *world, void *context)
     size_t index;
 
     (void)context;
-    ck_assert_ok(pl_plan_new(world, &options, &plan, &first), &first);
-    ck_assert_ok(pl_plan_add(plan, "huge", 1, (uint64_t[]){UINT64_C(1) << 58}, &index, &first), &first);
+    ck_ok(pl_plan_new, world, &options, &plan);
+    ck_ok(pl_plan_add, plan, "huge", 1, (uint64_t[]){UINT64_C(1) << 58}, &index);
     ck_assert_int_eq(pl_plan_seal(plan, &first), PL_MEMORY);
     ck_assert_int_eq(pl_plan_seal(plan, &second), PL_MEMORY);
     ck_assert_str_eq(second.cause, first.cause);
@@ -440,13 +396,11 @@ static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
     size_t index;
 
     (void)context;
-    ck_assert_ok(pl_plan_new(world, NULL, &plan, &error), &error);
+    ck_ok(pl_plan_new, world, NULL, &plan);
     for (size_t i = 0; i < 17; i++) {
         char name[] = {(char)('a' + (int)i), 0};
 
-        ck_assert_ok(pl_plan_add(plan, name, 1, (uint64_t[]){i == 0 ? UINT64_C(1) << 58 : (UINT64_C(1) << 60) - 1},
-                                 &index, &error),
-                     &error);
+        ck_ok(pl_plan_add, plan, name, 1, (uint64_t[]){i == 0 ? UINT64_C(1) << 58 : (UINT64_C(1) << 60) - 1}, &index);
         if (i == 0 || i == 16) {
             ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MEMORY);
             ck_assert_uint_eq(pl_plan_elems(plan), 0);
@@ -483,16 +437,16 @@ static void lacks_room(struct pl_world *world, void *context)
     bool lacks = pl_world_rank(world) == 1;
     size_t index;
 
-    ck_assert_ok(pl_plan_new(world, options, &plan, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "first", 1, (uint64_t[]){10000}, &index, &error), &error);
+    ck_ok(pl_plan_new, world, options, &plan);
+    ck_ok(pl_plan_add, plan, "first", 1, (uint64_t[]){10000}, &index);
     alloc_budget_is_empty = lacks;
     ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MEMORY);
     alloc_budget_is_empty = false;
     ck_assert_msg(strstr(lacks ? error.context : error.cause, "rank 1"), "'%s' does not name rank 1", error.cause);
     ck_assert_msg(strstr(error.cause, "no memory for 10000 x 4 bytes"), "'%s' is not why", error.cause);
     ck_assert_uint_eq(pl_plan_elems(plan), 0);
-    ck_assert_ok(pl_plan_seal(plan, &error), &error);
-    ck_assert_ok(pl_plan_broadcast(plan, 0, &error), &error);
+    ck_ok(pl_plan_seal, plan);
+    ck_ok(pl_plan_broadcast, plan, 0);
     pl_plan_free(plan);
 }
 
@@ -515,9 +469,9 @@ static void seals_what_cannot_be(struct pl_world *world, void *context)
 
     (void)context;
     options.gradient_dtype = rank == 1 ? PL_FLOAT16 : PL_FLOAT32;
-    ck_assert_ok(pl_plan_new(world, &options, &plan, &error), &error);
+    ck_ok(pl_plan_new, world, &options, &plan);
     if (rank < 2) {
-        ck_assert_ok(pl_plan_add(plan, "first", 1, (uint64_t[]){10}, &index, &error), &error);
+        ck_ok(pl_plan_add, plan, "first", 1, (uint64_t[]){10}, &index);
     }
     ck_assert_int_eq(pl_plan_seal(plan, &error), rank < 2 ? PL_UNSUPPORTED : PL_INVALID);
     if (rank == 0) {
@@ -529,23 +483,18 @@ static void seals_what_cannot_be(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(a_rank_that_cannot_seal_its_plan_is_named_where_others_can)
-{
-    ranks_run(3, seals_what_cannot_be, NULL);
-}
-END_TEST
+UNIT_TEST(a_rank_that_cannot_seal_its_plan_is_named_where_others_can, ranks_run(3, seals_what_cannot_be, NULL))
 
 /* Takes two steps in which `context` of the tensors are ready. */
 static void two_steps(struct pl_world *world, void *context)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = sealed_plan(world, NULL);
 
     for (int step = 0; step < 2; step++) {
         for (size_t t = 0; t < *(size_t *)context; t++) {
-            ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+            ck_ok(pl_plan_ready, plan, t);
         }
-        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        ck_ok(pl_plan_wait, plan);
     }
     pl_plan_free(plan);
 }
@@ -565,7 +514,6 @@ END_TEST
 static void stays_local(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.bucket_bytes = 4096, .local = true};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
 
@@ -575,30 +523,28 @@ static void stays_local(struct pl_world *world, void *context)
             write_gradient(plan, t, rank, step, false);
         }
         for (size_t t = 0; t + 1 < TENSORS; t++) {
-            ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+            ck_ok(pl_plan_ready, plan, t);
         }
-        ck_assert_ok(pl_plan_progress(plan, &error), &error);
-        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        ck_ok(pl_plan_progress, plan);
+        ck_ok(pl_plan_wait, plan);
         for (size_t t = 0; t + 1 < TENSORS; t++) {
             check_gradient(plan, t, rank + 1, step);
         }
         /* as in every plan, tensors that were not ready are zero */
         ck_assert(pl_plan_tensor(plan, TENSORS - 1)->gradient[0] == 0.0F);
     }
-    ck_assert_ok(pl_plan_ready(plan, TENSORS - 1, &error), &error);
+    ck_ok(pl_plan_ready, plan, TENSORS - 1);
     pl_plan_free(plan); /* in the middle of a step */
 }
 
 START_TEST(a_local_plan_exchanges_nothing)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
 
     ranks_run(1, stays_local, NULL);
     ranks_run(3, stays_local, NULL);
-    ck_assert_int_eq(pl_plan_new(NULL, &(struct pl_plan_options){.local = true, .sum = true}, &plan, &error),
-                     PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "reduces nothing"));
+    ck_fails(PL_INVALID, "reduces nothing", pl_plan_new, NULL, &(struct pl_plan_options){.local = true, .sum = true},
+             &plan);
 }
 END_TEST
 
@@ -607,15 +553,14 @@ static void keeps_apart(struct pl_world *world, void *context)
 {
     const struct pl_plan_options options = {.bucket_bytes = 20000 * sizeof(float), .wire_flags = PL_WIRE_FLOAT16};
     const uint64_t elems = 20000;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
     size_t index;
 
     (void)context;
-    ck_assert_ok(pl_plan_new(world, &options, &plan, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "exact", 1, &elems, &index, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "rounds", 1, &elems, &index, &error), &error);
-    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    ck_ok(pl_plan_new, world, &options, &plan);
+    ck_ok(pl_plan_add, plan, "exact", 1, &elems, &index);
+    ck_ok(pl_plan_add, plan, "rounds", 1, &elems, &index);
+    ck_ok(pl_plan_seal, plan);
     ck_assert_uint_eq(pl_plan_bucket_count(plan), 2);
     for (int step = 0; step < 20; step++) {
         double sum = 0.0;
@@ -624,9 +569,9 @@ static void keeps_apart(struct pl_world *world, void *context)
             pl_plan_tensor(plan, 0)->gradient[e] = 1.0F;
             pl_plan_tensor(plan, 1)->gradient[e] = 1.0003F;
         }
-        ck_assert_ok(pl_plan_ready(plan, 1, &error), &error);
-        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
-        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        ck_ok(pl_plan_ready, plan, 1);
+        ck_ok(pl_plan_ready, plan, 0);
+        ck_ok(pl_plan_wait, plan);
         for (uint64_t e = 0; e < elems; e++) {
             sum += fabs((double)pl_plan_tensor(plan, 0)->gradient[e] - 1.0);
         }
@@ -635,11 +580,8 @@ static void keeps_apart(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(rounding_errors_of_two_buckets_stay_apart)
-{
-    ranks_run_with(2, &(struct pl_world_options){.pretend_ranks_per_host = 1}, keeps_apart, NULL);
-}
-END_TEST
+UNIT_TEST(rounding_errors_of_two_buckets_stay_apart,
+          ranks_run_with(2, &(struct pl_world_options){.pretend_ranks_per_host = 1}, keeps_apart, NULL))
 
 UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart, gradients_are_summed_whatever_the_bucket_size,
           buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split,

@@ -284,11 +284,10 @@ START_TEST(a_run_resumed_on_the_device_ends_in_the_same_bits)
     struct trial trial = {.optimizer = {.kind = PL_ADAM, .weight_decay = 0.1, .clip_norm = 2.0}};
 
     for (int ranks = 1; ranks <= 2; ranks++) {
-        struct scratch scratch = scratch_new();
+        AUTO_SCRATCH struct scratch scratch = scratch_new();
 
         trial.directory = scratch.path;
         run(ranks, &trial, resumes);
-        scratch_done(&scratch);
     }
 }
 END_TEST
@@ -676,12 +675,11 @@ static void writes(struct pl_world *world, void *argument, char failure[RANKS_TE
 
 START_TEST(the_model_file_holds_what_the_device_holds)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct trial trial = {.optimizer = {.kind = PL_SGD}};
 
     trial.directory = scratch.path;
     run(1, &trial, writes);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -705,7 +703,7 @@ static void writes_in_time(struct pl_world *world, void *argument, char failure[
 
 START_TEST(a_model_file_is_not_waited_for_without_end)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct trial trial = {.optimizer = {.kind = PL_SGD}, .directory = scratch.path};
     struct pl_world_options options = {0};
     struct pl_knobs knobs;
@@ -716,7 +714,6 @@ START_TEST(a_model_file_is_not_waited_for_without_end)
     if (device_order("let_copies_go")) { /* a real driver takes no orders */
         ck_assert_ranks_on(1, 1, &options, writes_in_time, &trial);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -741,11 +738,7 @@ static void refused(struct pl_world *world, void *argument, char failure[RANKS_T
     pl_plan_free(plan);
 }
 
-START_TEST(device_memory_without_a_device_is_refused_in_words)
-{
-    ck_assert_ranks(2, NULL, refused, NULL);
-}
-END_TEST
+UNIT_TEST(device_memory_without_a_device_is_refused_in_words, ck_assert_ranks(2, NULL, refused, NULL))
 
 UNIT_MAIN_AFTER("runtime/device_plan", device_prepare(), a_captured_stream_is_refused,
                 every_optimizer_steps_as_in_host_memory, gradients_that_are_not_finite_skip_the_step_on_the_device,

@@ -14,11 +14,8 @@ static void train(struct pl_world *world, void *argument, char failure[RANKS_TEX
     training_run(world, *(const uint64_t *)argument, STEPS, failure);
 }
 
-START_TEST(random_programs_on_random_worlds_are_right)
-{
-    seeded_run(&(struct seeded){.seed = 7, .worlds = 12, .least_size = 1, .most_size = 5, .body = train});
-}
-END_TEST
+UNIT_TEST(random_programs_on_random_worlds_are_right,
+          seeded_run(&(struct seeded){.seed = 7, .worlds = 12, .least_size = 1, .most_size = 5, .body = train}))
 
 static void err(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -31,16 +28,12 @@ static bool came_too_late(uint64_t seed, const char *failure)
     return strcmp(training_err_timeout(seed), TRAINING_LONG) != 0 && strstr(failure, "deadline");
 }
 
-START_TEST(one_rank_that_makes_a_mistake_is_named_to_all)
-{
-    seeded_run(&(struct seeded){.seed = 0,
-                                .worlds = TRAINING_MISTAKES,
-                                .least_size = 2,
-                                .most_size = 5,
-                                .body = err,
-                                .timeout = training_err_timeout,
-                                .forgives = came_too_late});
-}
-END_TEST
+UNIT_TEST(one_rank_that_makes_a_mistake_is_named_to_all, seeded_run(&(struct seeded){.seed = 0,
+                                                                                     .worlds = TRAINING_MISTAKES,
+                                                                                     .least_size = 2,
+                                                                                     .most_size = 5,
+                                                                                     .body = err,
+                                                                                     .timeout = training_err_timeout,
+                                                                                     .forgives = came_too_late}))
 
 UNIT_MAIN("runtime/training", one_rank_that_makes_a_mistake_is_named_to_all, random_programs_on_random_worlds_are_right)

@@ -30,17 +30,16 @@ START_TEST(received_rows_are_told_where_they_fit)
     uint64_t rows[] = {3, INT32_MAX, UINT64_C(1) << 31};
     struct pl_named_result result = {.rows_of_rank = rows};
     struct pl_submission submission = {.completion.ranks = 2, .results = &result};
-    struct pl_error error = PL_ERROR_NONE;
     int32_t narrow_rows[3] = {-1, -1, -1};
     int64_t wide[3];
 
-    ck_assert_ok(pl_submission_received(&submission, sizeof(int32_t), narrow_rows, &error), &error);
+    ck_ok(pl_submission_received, &submission, sizeof(int32_t), narrow_rows);
     ck_assert(narrow_rows[0] == 3 && narrow_rows[1] == INT32_MAX && narrow_rows[2] == -1);
     submission.completion.ranks = 3;
-    ck_assert_ok(pl_submission_received(&submission, sizeof(int64_t), wide, &error), &error);
+    ck_ok(pl_submission_received, &submission, sizeof(int64_t), wide);
     ck_assert(wide[0] == 3 && wide[2] == INT64_C(1) << 31);
-    ck_assert_int_eq(pl_submission_received(&submission, sizeof(int32_t), narrow_rows, &error), PL_LIMIT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "2147483648 rows came from rank 2 of the process set"));
+    ck_fails(PL_LIMIT, "2147483648 rows came from rank 2 of the process set", pl_submission_received, &submission,
+             sizeof(int32_t), narrow_rows);
 }
 END_TEST
 
@@ -137,11 +136,7 @@ static void roots_body(struct rank *self)
     pl_service_free(service);
 }
 
-START_TEST(a_roots_place_in_its_set_is_found)
-{
-    ck_assert_bodies(3, roots_body, NULL);
-}
-END_TEST
+UNIT_TEST(a_roots_place_in_its_set_is_found, ck_assert_bodies(3, roots_body, NULL))
 
 enum { RANKS = 3, ROWS = 16, ELEMS = RANKS * ROWS };
 
@@ -270,11 +265,8 @@ static void disagreement_body(struct rank *self)
     pl_service_free(service);
 }
 
-START_TEST(ranks_that_disagree_about_a_factor_are_told_and_keep_their_input)
-{
-    ck_assert_bodies(RANKS, disagreement_body, NULL);
-}
-END_TEST
+UNIT_TEST(ranks_that_disagree_about_a_factor_are_told_and_keep_their_input,
+          ck_assert_bodies(RANKS, disagreement_body, NULL))
 
 static void left_body(struct rank *self)
 {

@@ -123,11 +123,10 @@ static inline void job_leave_socket(const char *path)
 static inline void job_run(struct job *job)
 {
     struct job_seat servers[JOB_MOST_HOSTS], workers[JOB_MOST_WORKERS];
-    struct pl_error error = PL_ERROR_NONE;
     char name[16];
 
     job->scratch = scratch_new();
-    ck_assert_ok(pl_bootstrap_new_threads(job->hosts, job->bootstraps, &error), &error);
+    ck_ok(pl_bootstrap_new_threads, job->hosts, job->bootstraps);
     for (int h = 0; h < job->hosts; h++) {
         snprintf(name, sizeof(name), "s%d", h);
         scratch_path(&job->scratch, name, job->socket_paths[h]);
@@ -164,14 +163,13 @@ static inline struct pl_server *job_new_server(const struct job *job, int worker
                                         .worker = worker % job->workers,
                                         .staleness = job->staleness,
                                         .wire_type = job->wire_type};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_server *server = NULL;
     size_t index;
 
-    ck_assert_ok(pl_server_new(world, &options, &server, &error), &error);
-    ck_assert_ok(pl_plan_add(pl_server_plan(server), "a", 1, &count_a, &index, &error), &error);
+    ck_ok(pl_server_new, world, &options, &server);
+    ck_ok(pl_plan_add, pl_server_plan(server), "a", 1, &count_a, &index);
     if (count_b > 0) {
-        ck_assert_ok(pl_plan_add(pl_server_plan(server), "b", 1, &count_b, &index, &error), &error);
+        ck_ok(pl_plan_add, pl_server_plan(server), "b", 1, &count_b, &index);
     }
     return server;
 }
@@ -189,15 +187,13 @@ static inline float job_gradient_of(int worker, int step, uint64_t i)
 /** Gradients of this step, and ready. */
 static inline void job_backward(struct pl_plan *plan, int worker, int step)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
     for (size_t t = pl_plan_tensor_count(plan); t-- > 0;) {
         const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
 
         for (uint64_t i = 0; i < tensor->count_elems; i++) {
             tensor->gradient[i] = job_gradient_of(worker, step, i + 1000 * t);
         }
-        ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+        ck_ok(pl_plan_ready, plan, t);
     }
 }
 
@@ -215,22 +211,18 @@ static inline void job_set_first_values(struct pl_plan *plan)
 
 static inline void job_join_and_start(struct pl_server *server, int worker)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_ok(pl_server_join, server);
     ck_assert_int_eq(pl_server_worker(server), worker);
     if (worker == 0) {
         job_set_first_values(pl_server_plan(server));
     }
-    ck_assert_ok(pl_server_start(server, &error), &error);
+    ck_ok(pl_server_start, server);
 }
 
 /** Leave and release. */
 static inline void job_leave(struct pl_server *server)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_server_leave(server, &error), &error);
+    ck_ok(pl_server_leave, server);
     pl_server_free(server);
 }
 

@@ -37,19 +37,19 @@ static void lose_one(struct job *job, int worker, struct pl_world *world)
     struct pl_error error = PL_ERROR_NONE;
 
     job_join_and_start(server, worker);
-    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error); /* all have joined */
+    ck_ok(pl_server_sum, server, NULL, 0); /* all have joined */
     if (worker == LOST) {
         job_backward(pl_server_plan(server), worker, 0);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_server_step, server);
         if (loss->leaves) {
-            ck_assert_ok(pl_server_leave(server, &error), &error);
+            ck_ok(pl_server_leave, server);
         }
         pl_server_free(server);
         job_end_process(job, worker, loss->status);
         return;
     }
     if (!loss->expected) {
-        ck_assert_ok(take_steps(server, worker, STEPS, &error), &error);
+        ck_ok(take_steps, server, worker, STEPS);
         job_leave(server);
         return;
     }
@@ -107,7 +107,6 @@ static void join_behind_silent_ones(struct job *job, int worker, struct pl_world
 {
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_server *server;
     struct pollfd first = {.events = POLLIN};
     int fds[SILENT];
@@ -122,7 +121,7 @@ static void join_behind_silent_ones(struct job *job, int worker, struct pl_world
         }
     }
     server = job_new_server(job, worker, world, &sgd, COUNT, 0);
-    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_ok(pl_server_join, server);
     first.fd = fds[0]; /* it has made room */
     ck_assert_msg(poll(&first, 1, 20000) == 1 && first.revents & POLLHUP, "a connection that says nothing stays open");
     for (int i = 0; i < SILENT; i++) {
@@ -131,14 +130,9 @@ static void join_behind_silent_ones(struct job *job, int worker, struct pl_world
     job_leave(server);
 }
 
-START_TEST(connections_that_say_nothing_do_not_keep_a_worker_out)
-{
-    struct job job = {
-        .hosts = 1, .workers = 1, .staleness = "none", .timeout_s = "20", .body = join_behind_silent_ones};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(connections_that_say_nothing_do_not_keep_a_worker_out,
+          job_run(&(struct job){
+              .hosts = 1, .workers = 1, .staleness = "none", .timeout_s = "20", .body = join_behind_silent_ones}))
 
 UNIT_MAIN("runtime/server/lost", a_job_goes_on_while_enough_workers_are_left_and_else_ends_by_name,
           connections_that_say_nothing_do_not_keep_a_worker_out)

@@ -60,22 +60,21 @@ START_TEST(what_may_still_come_is_said)
     bool is_placed[HOSTS] = {false};
     struct pl_bootstrap *bootstraps[HOSTS];
     struct pl_server_remote *remotes[HOSTS];
-    struct pl_error error = PL_ERROR_NONE;
     bool moved;
 
-    ck_assert_ok(pl_bootstrap_new_threads(HOSTS, bootstraps, &error), &error);
+    ck_ok(pl_bootstrap_new_threads, HOSTS, bootstraps);
     for (int h = 0; h < HOSTS; h++) {
         const struct pl_server_receiver receiver = {.context = &is_placed[h], .place = place, .handle = handle};
 
-        ck_assert_ok(pl_server_remote_new(bootstraps[h], &receiver, &remotes[h], &error), &error);
+        ck_ok(pl_server_remote_new, bootstraps[h], &receiver, &remotes[h]);
     }
     real = *bootstraps[HERE]->transport;
     bootstraps[HERE]->transport->test = test_held;
     bootstraps[HERE]->transport->cancel = cancel_held;
-    ck_assert_ok(pl_server_remote_send(remotes[THERE], HERE, &push, (char[sizeof(room)]){0}, false, &error), &error);
+    ck_ok(pl_server_remote_send, remotes[THERE], HERE, &push, (char[sizeof(room)]){0}, false);
     while (!is_placed[HERE]) {
-        ck_assert_ok(pl_server_remote_poll(remotes[HERE], &moved, &error), &error);
-        ck_assert_ok(pl_server_remote_poll(remotes[THERE], &moved, &error), &error);
+        ck_ok(pl_server_remote_poll, remotes[HERE], &moved);
+        ck_ok(pl_server_remote_poll, remotes[THERE], &moved);
     }
     ck_assert(!pl_server_remote_free(remotes[HERE]));
     ck_assert_ptr_nonnull(held);

@@ -96,25 +96,23 @@ static void push_ones(struct pl_server *server)
 {
     float ones[IDS];
     int64_t ids[IDS];
-    struct pl_error error = PL_ERROR_NONE;
 
     for (int i = 0; i < IDS; i++) {
         ids[i] = i;
         ones[i] = 1.0F;
     }
-    ck_assert_ok(pl_server_rows_push(server, 0, ids, IDS, ones, &error), &error);
+    ck_ok(pl_server_rows_push, server, 0, ids, IDS, ones);
 }
 
 static void expect_rows(struct pl_server *server, float value)
 {
     float rows[IDS];
     int64_t ids[IDS];
-    struct pl_error error = PL_ERROR_NONE;
 
     for (int i = 0; i < IDS; i++) {
         ids[i] = i;
     }
-    ck_assert_ok(pl_server_rows_pull(server, 0, ids, IDS, rows, &error), &error);
+    ck_ok(pl_server_rows_pull, server, 0, ids, IDS, rows);
     for (int i = 0; i < IDS; i++) {
         ck_assert_msg(rows[i] == value, "row %d is %g, not %g", i, (double)rows[i], (double)value);
     }
@@ -122,19 +120,16 @@ static void expect_rows(struct pl_server *server, float value)
 
 static void save(struct pl_server *server, const char *directory)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_server_rows_save(server, 0, directory, &error), &error);
+    ck_ok(pl_server_rows_save, server, 0, directory);
 }
 
 /* Load, and what has been logged by then has `word`, or is nothing where that is NULL. */
 static void load(struct pl_server *server, const struct folders *folders, const char *word)
 {
-    struct pl_error error = PL_ERROR_NONE;
     char said[4096];
     ssize_t bytes;
 
-    ck_assert_ok(pl_server_rows_load(server, 0, folders->directory, &error), &error);
+    ck_ok(pl_server_rows_load, server, 0, folders->directory);
     bytes = pread(folders->log_fd, said, sizeof(said) - 1, 0);
     ck_assert_int_ge(bytes, 0);
     said[bytes] = '\0';
@@ -147,20 +142,18 @@ static void save_twice(struct job *job, int worker, struct pl_world *world)
     const struct folders *folders = job->context;
     const char *directory = folders->directory, *other = folders->other;
     struct pl_server *server = job_new_server(job, worker, world, &sgd, 1, 0);
-    struct pl_error error = PL_ERROR_NONE;
     size_t index;
 
-    ck_assert_ok(pl_server_rows_add(server, &options, &index, &error), &error);
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_ok(pl_server_start(server, &error), &error);
+    ck_ok(pl_server_rows_add, server, &options, &index);
+    ck_ok(pl_server_join, server);
+    ck_ok(pl_server_start, server);
     if (worker == 0) {
         push_ones(server);
         save(server, directory);
         for (int host = 0; host < HOSTS; host++) { /* which has no room for the second */
             push_ones(server);
             full = host == 0 ? "t-00000-of-00002." : "t-00001-of-00002.";
-            ck_assert_int_eq(pl_server_rows_save(server, 0, directory, &error), PL_SYSTEM);
-            ck_assert_ptr_nonnull(strstr(error.cause, "as the test wants it"));
+            ck_fails(PL_SYSTEM, "as the test wants it", pl_server_rows_save, server, 0, directory);
             full = NULL;
             load(server, folders, NULL);
             expect_rows(server, 1.0F);
@@ -179,14 +172,14 @@ static void save_twice(struct job *job, int worker, struct pl_world *world)
         expect_rows(server, 1.0F);
         of_other = NULL;
     }
-    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
+    ck_ok(pl_server_sum, server, NULL, 0);
     expect_rows(server, 1.0F);
     job_leave(server);
 }
 
 START_TEST(a_save_that_one_server_does_not_end_leaves_the_save_before)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct folders folders;
     struct job job = {.hosts = HOSTS, .workers = 1, .staleness = "none", .body = save_twice, .context = &folders};
 
@@ -198,7 +191,6 @@ START_TEST(a_save_that_one_server_does_not_end_leaves_the_save_before)
     job_run(&job);
     pl_log_set_fd(STDERR_FILENO);
     ck_assert_int_eq(close(folders.log_fd), 0);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -214,28 +206,26 @@ struct step {
 
 static struct pl_row_store *new_store(struct pl_table *ret_table)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_row_store *store = NULL;
 
-    ck_assert_ok(pl_table_make(&options, ret_table, &error), &error);
-    ck_assert_ok(pl_row_store_new(ret_table, &store, &error), &error);
+    ck_ok(pl_table_make, &options, ret_table);
+    ck_ok(pl_row_store_new, ret_table, &store);
     return store;
 }
 
 /* Host `host` writes its part of the save of `moment`, whose rows all have that value. */
 static void write_part(const char *directory, int host, int moment)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_table table;
     struct pl_row_store *store = new_store(&table);
     float value = (float)moment;
 
     for (int64_t id = 0; id < IDS; id++) {
         if (pl_table_owner(id, HOSTS) == host) {
-            ck_assert_ok(pl_row_store_push(store, &id, NULL, 1, &value, &error), &error);
+            ck_ok(pl_row_store_push, store, &id, NULL, 1, &value);
         }
     }
-    ck_assert_ok(pl_row_file_write(directory, &table, store, host, HOSTS, (uint64_t)moment, &error), &error);
+    ck_ok(pl_row_file_write, directory, &table, store, host, HOSTS, (uint64_t)moment);
     pl_row_store_free(store);
 }
 
@@ -251,24 +241,22 @@ static void place_part(const char *parts, const char *directory, int host, int m
 
 static void clean(const char *directory, int moment)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_table table;
 
-    ck_assert_ok(pl_table_make(&options, &table, &error), &error);
-    ck_assert_ok(pl_row_file_remove(directory, &table, (uint64_t)moment, true, &error), &error);
+    ck_ok(pl_table_make, &options, &table);
+    ck_ok(pl_row_file_remove, directory, &table, (uint64_t)moment, true);
 }
 
 /* Both servers load; all rows are of one save, that of `moment`. */
 static void expect_save(const char *directory, int moment, const char *passed)
 {
     for (int host = 0; host < HOSTS; host++) {
-        struct pl_error error = PL_ERROR_NONE;
         struct pl_server_rows_loaded loaded;
         struct pl_table table;
         struct pl_row_store *store = new_store(&table);
         float value;
 
-        ck_assert_ok(pl_row_file_read(directory, &table, store, host, HOSTS, UINT64_MAX, &loaded, &error), &error);
+        ck_ok(pl_row_file_read, directory, &table, store, host, HOSTS, UINT64_MAX, &loaded);
         ck_assert(loaded.oldest == (uint64_t)moment && loaded.newest == (uint64_t)moment);
         ck_assert_msg(passed ? !!strstr(loaded.passed, passed) : !*loaded.passed, "passed over: '%s'", loaded.passed);
         for (int64_t id = 0; id < IDS; id++) {
@@ -304,7 +292,7 @@ static void crash_after(const char *parts, size_t count, bool is_shared)
                                         {WRITE, 1},      {CLEAN, 0}, {CLEAN, 1}};
     const size_t whole_after = 4;
     const int first_host = is_shared;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char directories[HOSTS][PATH_MAX], all[PATH_MAX], path[PATH_MAX], missing[64];
 
     ck_assert_uint_le(count, PL_ARRAY_ITEMS(steps));
@@ -334,12 +322,11 @@ static void crash_after(const char *parts, size_t count, bool is_shared)
         clean(directories[host], THIRD);
         ck_assert_uint_eq(count_files(directories[host]), is_shared ? HOSTS : 1);
     }
-    scratch_done(&scratch);
 }
 
 START_TEST(after_a_crash_at_any_point_one_whole_save_is_loaded)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char parts[PATH_MAX];
 
     scratch_path(&scratch, "parts", parts);
@@ -350,13 +337,12 @@ START_TEST(after_a_crash_at_any_point_one_whole_save_is_loaded)
         crash_after(parts, count, false);
         crash_after(parts, count, true);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_save_that_is_damaged_is_passed_over_for_a_whole_one)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char directory[PATH_MAX], path[PATH_MAX];
 
     scratch_path(&scratch, "d", directory);
@@ -369,7 +355,6 @@ START_TEST(a_save_that_is_damaged_is_passed_over_for_a_whole_one)
     expect_save(directory, SECOND, "it has 200 bytes, expected");
     scratch_write(&scratch, "d/t-00000-of-00002.00000000000007d0.rows", "", 0);
     expect_save(directory, FIRST, "it has 200 bytes, expected");
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -41,12 +41,11 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
 
 static struct pl_row_store *new_store(const struct pl_server_table *options)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_row_store *store = NULL;
     struct pl_table table;
 
-    ck_assert_ok(pl_table_make(options, &table, &error), &error);
-    ck_assert_ok(pl_row_store_new(&table, &store, &error), &error);
+    ck_ok(pl_table_make, options, &table);
+    ck_ok(pl_row_store_new, &table, &store);
     return store;
 }
 
@@ -79,7 +78,6 @@ START_TEST(rows_are_those_of_a_plain_array)
     static const struct pl_server_table *const tables[] = {&sgd, &adagrad};
     static float values[IDS][COLUMNS], squares[IDS][COLUMNS], first[IDS][COLUMNS];
     static bool is_there[IDS];
-    struct pl_error error = PL_ERROR_NONE;
 
     for (size_t t = 0; t < PL_ARRAY_ITEMS(tables); t++) {
         struct pl_row_store *store = new_store(tables[t]);
@@ -117,7 +115,7 @@ START_TEST(rows_are_those_of_a_plain_array)
                 }
                 continue;
             }
-            ck_assert_ok(pl_row_store_push(store, ids, with_at ? at : NULL, count, rows[0], &error), &error);
+            ck_ok(pl_row_store_push, store, ids, with_at ? at : NULL, count, rows[0]);
             for (uint64_t i = 0; i < count; i++) {
                 there += !is_there[key[at[i]]];
                 is_there[key[at[i]]] = true;
@@ -152,7 +150,7 @@ START_TEST(first_values_are_the_seeds_and_the_ids_alone)
     for (int64_t k = 0; k < 1000; k++) {
         int64_t id = 999 - k;
 
-        ck_assert_ok(pl_row_store_push(b, &id, NULL, 1, zeroes, NULL), &PL_ERROR_NONE);
+        ck_ok(pl_row_store_push, b, &id, NULL, 1, zeroes);
         pl_row_store_pull(a, &k, NULL, 1, of_a);
         pl_row_store_pull(c, &k, NULL, 1, of_c);
         for (int i = 0; i < COLUMNS; i++) {
@@ -186,7 +184,7 @@ START_TEST(memory_is_little_more_than_the_rows)
     const int64_t rows = 300000;
 
     for (int64_t id = 0; id < rows; id++) {
-        ck_assert_ok(pl_row_store_push(store, &id, NULL, 1, gradient, NULL), &PL_ERROR_NONE);
+        ck_ok(pl_row_store_push, store, &id, NULL, 1, gradient);
     }
     ck_assert_msg((double)pl_row_store_bytes(store) <= 1.3 * (double)rows * 64 * sizeof(float), "%llu bytes",
                   (unsigned long long)pl_row_store_bytes(store));
@@ -201,7 +199,6 @@ END_TEST
 START_TEST(records_make_the_same_rows_elsewhere)
 {
     struct pl_row_store *a = new_store(&adagrad), *b = new_store(&adagrad);
-    struct pl_error error = PL_ERROR_NONE;
     float gradient[COLUMNS], of_a[COLUMNS], of_b[COLUMNS];
     uint64_t random = 3;
 
@@ -210,22 +207,22 @@ START_TEST(records_make_the_same_rows_elsewhere)
             for (int c = 0; c < COLUMNS; c++) {
                 gradient[c] = gradient_of(&random);
             }
-            ck_assert_ok(pl_row_store_push(a, &(int64_t){id_of(k)}, NULL, 1, gradient, &error), &error);
+            ck_ok(pl_row_store_push, a, &(int64_t){id_of(k)}, NULL, 1, gradient);
         }
         /* the second time over rows that are there; and both take the same steps afterwards */
         for (uint64_t c = 0; c < pl_row_store_chunks(a); c++) {
             struct iovec chunk = pl_row_store_chunk(a, c);
 
             for (size_t at = 0; at < chunk.iov_len; at += pl_row_store_record_bytes(a)) {
-                ck_assert_ok(pl_row_store_put(b, (const char *)chunk.iov_base + at, &error), &error);
+                ck_ok(pl_row_store_put, b, (const char *)chunk.iov_base + at);
             }
         }
         ck_assert_uint_eq(pl_row_store_rows(b), 1000);
         for (uint64_t k = 0; k < 1000; k++) {
             int64_t id = id_of(k);
 
-            ck_assert_ok(pl_row_store_push(a, &id, NULL, 1, gradient, &error), &error);
-            ck_assert_ok(pl_row_store_push(b, &id, NULL, 1, gradient, &error), &error);
+            ck_ok(pl_row_store_push, a, &id, NULL, 1, gradient);
+            ck_ok(pl_row_store_push, b, &id, NULL, 1, gradient);
             pl_row_store_pull(a, &id, NULL, 1, of_a);
             pl_row_store_pull(b, &id, NULL, 1, of_b);
             ck_assert_mem_eq(of_a, of_b, sizeof(of_a));
@@ -243,7 +240,7 @@ START_TEST(a_store_that_cannot_grow_says_its_rows_and_bytes)
     float gradient[COLUMNS] = {0.0F};
     int64_t id = 0;
 
-    ck_assert_ok(pl_row_store_push(store, &id, NULL, 1, gradient, &error), &error);
+    ck_ok(pl_row_store_push, store, &id, NULL, 1, gradient);
     fails_from_bytes = 1 << 20;
     while (error.status == PL_OK && id < 1000000) {
         id++;
@@ -255,7 +252,7 @@ START_TEST(a_store_that_cannot_grow_says_its_rows_and_bytes)
                       strstr(error.cause, "cannot allocate "),
                   "%s", error.cause);
     ck_assert_uint_eq(pl_row_store_rows(store), (uint64_t)id);
-    ck_assert_ok(pl_row_store_push(store, &id, NULL, 1, gradient, &error), &error); /* it is as it was */
+    ck_ok(pl_row_store_push, store, &id, NULL, 1, gradient); /* it is as it was */
     pl_row_store_free(store);
 }
 END_TEST

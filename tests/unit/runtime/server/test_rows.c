@@ -45,36 +45,29 @@ static struct pl_server *new_worker(const struct job *job, int worker, struct pl
 {
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, 1, 0);
-    struct pl_error error = PL_ERROR_NONE;
 
     for (size_t t = 0, index; t < count; t++) {
-        ck_assert_ok(pl_server_rows_add(server, tables[t], &index, &error), &error);
+        ck_ok(pl_server_rows_add, server, tables[t], &index);
         ck_assert_uint_eq(index, t);
     }
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_ok(pl_server_start(server, &error), &error);
+    ck_ok(pl_server_join, server);
+    ck_ok(pl_server_start, server);
     return server;
 }
 
 static void meet(struct pl_server *server)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
+    ck_ok(pl_server_sum, server, NULL, 0);
 }
 
 static void pull(struct pl_server *server, size_t table, const int64_t *ids, uint64_t count, float *rows)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_server_rows_pull(server, table, ids, count, rows, &error), &error);
+    ck_ok(pl_server_rows_pull, server, table, ids, count, rows);
 }
 
 static void push(struct pl_server *server, size_t table, const int64_t *ids, uint64_t count, const float *rows)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_server_rows_push(server, table, ids, count, rows, &error), &error);
+    ck_ok(pl_server_rows_push, server, table, ids, count, rows);
 }
 
 static int64_t id_of(uint64_t k)
@@ -158,7 +151,6 @@ static void run_program(struct job *job, int worker, struct pl_world *world)
     uint64_t random = program->seed * 1000 + (uint64_t)worker, all_ids[IDS], own_sum[IDS] = {0}, rows_there;
     struct pl_server *server = new_worker(job, worker, world, tables, 2);
     struct model *model = calloc(1, sizeof(*model));
-    struct pl_error error = PL_ERROR_NONE;
     float rows[IDS][COLUMNS];
     int64_t ids[IDS] = {0};
 
@@ -211,7 +203,7 @@ static void run_program(struct job *job, int worker, struct pl_world *world)
                       (double)rows[k][0], (long long)sum);
         pushed += sum > 0;
         if (k + 1 == IDS) {
-            ck_assert_ok(pl_server_rows_count(server, 0, &rows_there, &error), &error);
+            ck_ok(pl_server_rows_count, server, 0, &rows_there);
             ck_assert_uint_eq(rows_there, pushed);
         }
     }
@@ -336,7 +328,7 @@ static void use_files(struct job *job, int worker, struct pl_world *world)
         meet(server);
         ck_assert_msg(memcmp(pulled, test->rows, sizeof(pulled)) == 0, "worker %d: a loaded row has other values",
                       worker);
-        ck_assert_ok(pl_server_rows_count(server, 1, &count, &error), &error);
+        ck_ok(pl_server_rows_count, server, 1, &count);
         ck_assert_uint_eq(count, IDS - 10); /* the others were not pushed before they were saved */
     }
     if (worker == 0 && *test->to) {
@@ -364,13 +356,12 @@ static void run_files(struct files *test, int hosts, int workers)
 START_TEST(rows_are_saved_and_loaded_by_any_number_of_servers)
 {
     static const int hosts[] = {2, 3, 1, 1, 2};
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct files test;
     char name[16], left[PATH_MAX];
 
     test = (struct files){.table = own_table};
-    ck_assert_ok(pl_file_make_dirs(scratch_path(&scratch, "a/step-0", left), 0777, &error), &error);
+    ck_ok(pl_file_make_dirs, scratch_path(&scratch, "a/step-0", left), 0777);
     scratch_write(&scratch, "a/step-0/.own-00001-of-00002.rows.7.8", "half", 4); /* of a server that was killed */
     for (size_t i = 0; i < PL_ARRAY_ITEMS(hosts); i++) {
         snprintf(name, sizeof(name), "a/step-%zu", i);
@@ -379,7 +370,6 @@ START_TEST(rows_are_saved_and_loaded_by_any_number_of_servers)
         memcpy(test.from, test.to, sizeof(test.from)); /* what was saved last is loaded next */
     }
     ck_assert_int_eq(access(scratch_path(&scratch, "a/step-0/.own-00001-of-00002.rows.7.8", left), F_OK), -1);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -418,7 +408,7 @@ static void find_files(const struct scratch *scratch, const char *begin, size_t 
 
 START_TEST(files_that_are_not_as_they_were_saved_are_refused)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static char part[3][PATH_MAX];
     char other[PATH_MAX], kept[PATH_MAX];
     static struct files test;
@@ -444,8 +434,8 @@ START_TEST(files_that_are_not_as_they_were_saved_are_refused)
         struct pl_row_store *store = NULL;
         struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_ok(pl_table_make(&test.table, &table, &error), &error);
-        ck_assert_ok(pl_row_store_new(&table, &store, &error), &error);
+        ck_ok(pl_table_make, &test.table, &table);
+        ck_ok(pl_row_store_new, &table, &store);
         ck_assert_int_eq(pl_row_file_read(test.from, &table, store, 0, 1, UINT64_MAX, &loaded, &error), PL_MISMATCH);
         ck_assert_msg(strstr(error.cause, "3 columns") && strstr(error.cause, "4 and adagrad"), "%s", error.cause);
         pl_row_store_free(store);
@@ -485,14 +475,13 @@ START_TEST(files_that_are_not_as_they_were_saved_are_refused)
     fail_to_load(&test, PL_NOT_FOUND, "has no files of table 'own'");
     test.from[strlen(test.from) - 1] = 'x';
     fail_to_load(&test, PL_NOT_FOUND, "open directory");
-    scratch_done(&scratch);
 }
 END_TEST
 
 /* Saves of versions before had no moment in their names. */
 START_TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_taken)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static char part[2][PATH_MAX];
     static struct files test;
     char name[64], old[PATH_MAX];
@@ -512,7 +501,6 @@ START_TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_t
     ck_assert_int_eq(rename(part[0], scratch_path(&scratch, "d/own-00000-of-00002.rows", old)), 0);
     test.to[0] = '\0';
     fail_to_load(&test, PL_CORRUPT, "it is part 0 of 1 inside");
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -529,7 +517,7 @@ static void disagree(struct job *job, int worker, struct pl_world *world)
 
     table.seed += worker == 1 && !job->context ? 1 : 0;
     if (worker == 0 || !job->context) {
-        ck_assert_ok(pl_server_rows_add(server, &table, &index, &error), &error);
+        ck_ok(pl_server_rows_add, server, &table, &index);
     }
     ck_assert_int_eq(pl_plan_seal(pl_server_plan(server), &error) == PL_OK ? pl_server_sum(server, &sum, 1, &error)
                                                                            : error.status,
@@ -568,25 +556,22 @@ static void ask_for_too_much(struct job *job, int worker, struct pl_world *world
     if (strcmp(job->staleness, "0") == 0) {
         ck_assert_int_eq(pl_server_rows_add(server, &own_table, &index, &error), PL_UNSUPPORTED);
         ck_assert_msg(strstr(error.cause, "table 'own'") && strstr(error.cause, "ps_staleness 0"), "%s", error.cause);
-        ck_assert_ok(pl_server_join(server, &error), &error);
-        ck_assert_int_eq(pl_server_rows_pull(server, 0, &(int64_t){1}, 1, row, &error), PL_INVALID);
+        ck_ok(pl_server_join, server);
+        ck_fails(PL_INVALID, "", pl_server_rows_pull, server, 0, &(int64_t){1}, 1, row);
         job_leave(server);
         return;
     }
-    ck_assert_ok(pl_server_rows_add(server, &own_table, &index, &error), &error);
-    ck_assert_int_eq(pl_server_rows_add(server, &own_table, &index, &error), PL_INVALID); /* its name */
-    ck_assert_int_eq(pl_server_rows_pull(server, 0, &(int64_t){1}, 1, row, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "pl_server_join() comes first"));
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_int_eq(pl_server_rows_add(server, &shared_table, &index, &error), PL_INVALID);
-    ck_assert_int_eq(pl_server_rows_pull(server, 1, &(int64_t){1}, 1, row, &error), PL_INVALID);
-    ck_assert_int_eq(pl_server_rows_save(server, 0, "elsewhere", &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "absolute path"));
-    ck_assert_int_eq(pl_server_rows_save(server, 0, "/dev/null/x", &error), PL_SYSTEM);
-    ck_assert_ok(pl_server_rows_pull(server, 0, &(int64_t){1}, 1, row, &error), &error); /* it goes on */
+    ck_ok(pl_server_rows_add, server, &own_table, &index);
+    ck_fails(PL_INVALID, "", pl_server_rows_add, server, &own_table, &index); /* its name */
+    ck_fails(PL_INVALID, "pl_server_join() comes first", pl_server_rows_pull, server, 0, &(int64_t){1}, 1, row);
+    ck_ok(pl_server_join, server);
+    ck_fails(PL_INVALID, "", pl_server_rows_add, server, &shared_table, &index);
+    ck_fails(PL_INVALID, "", pl_server_rows_pull, server, 1, &(int64_t){1}, 1, row);
+    ck_fails(PL_INVALID, "absolute path", pl_server_rows_save, server, 0, "elsewhere");
+    ck_fails(PL_SYSTEM, "", pl_server_rows_save, server, 0, "/dev/null/x");
+    ck_ok(pl_server_rows_pull, server, 0, &(int64_t){1}, 1, row); /* it goes on */
     /* past the library: a table that is not there, and a list that is too long */
-    ck_assert_int_eq(pl_worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &answer, &error), PL_CORRUPT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "0 rows of table 1"));
+    ck_fails(PL_CORRUPT, "0 rows of table 1", pl_worker_ask, server, &message, -1, PL_SERVER_ROWS_DONE, &answer);
     pl_server_free(server);
 }
 
@@ -604,12 +589,11 @@ static void ask_past_the_end(struct job *job, int worker, struct pl_world *world
 {
     struct pl_server *server = new_worker(job, worker, world, (const struct pl_server_table *const[]){&own_table}, 1);
     struct pl_server_message message = {.kind = PL_SERVER_ROWS, .rows = {.what = PL_SERVER_ROWS_PULL}}, answer;
-    struct pl_error error = PL_ERROR_NONE;
 
     message.count = PL_SERVER_ROWS_BYTES / (sizeof(int64_t) + COLUMNS * sizeof(float));
-    ck_assert_ok(pl_worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &answer, &error), &error);
+    ck_ok(pl_worker_ask, server, &message, -1, PL_SERVER_ROWS_DONE, &answer);
     message.count++;
-    ck_assert_int_eq(pl_worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &answer, &error), PL_CORRUPT);
+    ck_fails(PL_CORRUPT, "", pl_worker_ask, server, &message, -1, PL_SERVER_ROWS_DONE, &answer);
     pl_server_free(server);
 }
 

@@ -33,20 +33,19 @@ static void train_by_allreduce(struct pl_world *world, void *context)
 {
     struct synchronous *test = context;
     struct pl_plan_options options = {.bucket_bytes = 128};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_optimizer *optimizer = NULL;
     struct pl_plan *plan = NULL;
     size_t index;
 
-    ck_assert_ok(pl_plan_new(world, &options, &plan, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "a", 1, &(uint64_t){COUNT_A}, &index, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "b", 1, &(uint64_t){COUNT_B}, &index, &error), &error);
-    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    ck_ok(pl_plan_new, world, &options, &plan);
+    ck_ok(pl_plan_add, plan, "a", 1, &(uint64_t){COUNT_A}, &index);
+    ck_ok(pl_plan_add, plan, "b", 1, &(uint64_t){COUNT_B}, &index);
+    ck_ok(pl_plan_seal, plan);
     job_set_first_values(plan);
-    ck_assert_ok(pl_optimizer_new(plan, test->optimizer, &optimizer, &error), &error);
+    ck_ok(pl_optimizer_new, plan, test->optimizer, &optimizer);
     for (int step = 0; step < STEPS; step++) {
         job_backward(plan, pl_world_rank(world), step);
-        ck_assert_ok(pl_optimizer_step(optimizer, rate / (1 + step), &error), &error);
+        ck_ok(pl_optimizer_step, optimizer, rate / (1 + step));
     }
     if (pl_world_rank(world) == 0) {
         ck_assert_uint_eq(pl_plan_elems(plan), ELEMS);
@@ -60,13 +59,12 @@ static void train_synchronously(struct job *job, int worker, struct pl_world *wo
 {
     struct synchronous *test = job->context;
     struct pl_server *server = job_new_server(job, worker, world, test->optimizer, COUNT_A, COUNT_B);
-    struct pl_error error = PL_ERROR_NONE;
 
     job_join_and_start(server, worker);
     for (int step = 0; step < STEPS; step++) {
         pl_server_set_rate(server, rate / (1 + step));
         job_backward(pl_server_plan(server), worker, step);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_server_step, server);
     }
     memcpy(test->values[worker], pl_plan_values(pl_server_plan(server)), sizeof(test->values[worker]));
     job_leave(server);
@@ -114,7 +112,6 @@ static void push_whole_numbers(struct job *job, int worker, struct pl_world *wor
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
     struct pl_plan *plan = pl_server_plan(server);
-    struct pl_error error = PL_ERROR_NONE;
     const int workers = job->hosts * job->workers, more = strcmp(job->staleness, "none") == 0;
     double expected = 0.0, sum = 1.0;
 
@@ -123,22 +120,22 @@ static void push_whole_numbers(struct job *job, int worker, struct pl_world *wor
     /* begin where a whole number is */
     if (worker == 0) {
         memset(pl_plan_values(plan), 0, pl_plan_elems(plan) * sizeof(float));
-        ck_assert_ok(pl_server_assign(server, &error), &error);
+        ck_ok(pl_server_assign, server);
     }
-    ck_assert_ok(pl_server_sum(server, &sum, 1, &error), &error);
+    ck_ok(pl_server_sum, server, &sum, 1);
     ck_assert_double_eq(sum, workers);
     for (int step = 0; step < STEPS + more * worker; step++) {
         for (size_t t = 2; t-- > 0;) {
             for (uint64_t i = 0; i < pl_plan_tensor(plan, t)->count_elems; i++) {
                 pl_plan_tensor(plan, t)->gradient[i] = (float)(worker + 1);
             }
-            ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+            ck_ok(pl_plan_ready, plan, t);
         }
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_server_step, server);
     }
     ck_assert_uint_eq(pl_server_counts(server).steps, (uint64_t)(STEPS + more * worker));
-    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
-    ck_assert_ok(pl_server_pull(server, &error), &error);
+    ck_ok(pl_server_sum, server, NULL, 0);
+    ck_ok(pl_server_pull, server);
     for (int w = 0; w < workers; w++) {
         expected -= (w + 1) * (STEPS + more * w);
     }
@@ -208,13 +205,12 @@ static void keep_bound(struct job *job, int worker, struct pl_world *world)
 {
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, 0);
-    struct pl_error error = PL_ERROR_NONE;
     struct bounded *test = job->context;
     const int workers = job->hosts * job->workers, bound = 2;
     double zero = 0.0;
 
     job_join_and_start(server, worker);
-    ck_assert_ok(pl_server_sum(server, &zero, 1, &error), &error); /* all have joined */
+    ck_ok(pl_server_sum, server, &zero, 1); /* all have joined */
     for (int step = 0; step < STEPS; step++) {
         for (int w = 1; worker == 0 && w < workers; w++) {
             int64_t deadline_ns = pl_deadline_after_ns(40 * PL_NS_PER_S);
@@ -226,7 +222,7 @@ static void keep_bound(struct job *job, int worker, struct pl_world *world)
             }
         }
         job_backward(pl_server_plan(server), worker, step);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_server_step, server);
         test->steps[worker] = step + 1;
         if (worker > 0) {
             int ahead = step + 1 - test->steps[0];
@@ -262,14 +258,13 @@ static void leave_early(struct job *job, int worker, struct pl_world *world)
 {
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
-    struct pl_error error = PL_ERROR_NONE;
     struct leaving *test = job->context;
 
     job_join_and_start(server, worker);
     pl_server_set_rate(server, 0.5);
     for (int step = 0; step < (worker == 1 ? 3 : 6); step++) {
         job_backward(pl_server_plan(server), worker, step);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_server_step, server);
     }
     memcpy(test->values[worker], pl_plan_values(pl_server_plan(server)), sizeof(test->values[worker]));
     if (worker == 1 && test->is_lost) {
@@ -319,7 +314,6 @@ static void come_late(struct job *job, int worker, struct pl_world *world)
 {
     const struct pl_optimizer_options adam = {.kind = PL_ADAM};
     struct pl_server *server = job_new_server(job, worker, world, &adam, COUNT_A, COUNT_B);
-    struct pl_error error = PL_ERROR_NONE;
     struct late *test = job->context;
     int64_t deadline_ns = pl_deadline_after_ns(40 * PL_NS_PER_S);
 
@@ -328,7 +322,7 @@ static void come_late(struct job *job, int worker, struct pl_world *world)
         for (int step = 0; step < STEPS; step++) {
             pl_server_set_rate(server, rate);
             job_backward(pl_server_plan(server), 0, step);
-            ck_assert_ok(pl_server_step(server, &error), &error);
+            ck_ok(pl_server_step, server);
         }
         memcpy(test->values, pl_plan_values(pl_server_plan(server)), sizeof(test->values));
         test->is_trained = true;
@@ -341,7 +335,7 @@ static void come_late(struct job *job, int worker, struct pl_world *world)
         job_join_and_start(server, 1);
         ck_assert_mem_eq(pl_plan_values(pl_server_plan(server)), test->values, sizeof(test->values));
         job_backward(pl_server_plan(server), 1, 0);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_server_step, server);
         test->is_checked = true;
     }
     while (worker == 0 && !test->is_checked) {
@@ -370,10 +364,9 @@ static void read_pieces(struct job *job, int worker, struct pl_world *world)
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, 4096, 0);
     struct pl_plan *plan = pl_server_plan(server);
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_ok(pl_server_start(server, &error), &error); /* zeroes */
+    ck_ok(pl_server_join, server);
+    ck_ok(pl_server_start, server); /* zeroes */
     pl_server_set_rate(server, -1.0);
     for (int step = 0; step < 200; step++) {
         int others = 0;
@@ -391,10 +384,10 @@ static void read_pieces(struct job *job, int worker, struct pl_world *world)
             for (uint64_t i = 0; i < 4096; i++) {
                 pl_plan_gradients(plan)[i] = 1.0F;
             }
-            ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
-            ck_assert_ok(pl_server_step(server, &error), &error);
+            ck_ok(pl_plan_ready, plan, 0);
+            ck_ok(pl_server_step, server);
         } else {
-            ck_assert_ok(pl_server_pull(server, &error), &error);
+            ck_ok(pl_server_pull, server);
         }
     }
     job_leave(server);
@@ -447,58 +440,47 @@ static void ask_for_too_much(struct job *job, int worker, struct pl_world *world
 {
     struct pl_server_options options = {
         .optimizer = {.kind = PL_SGD, .clip_norm = 1.0}, .socket = job->socket_paths[0], .staleness = "none"};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_server *server = NULL;
 
-    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "clip_norm"));
+    ck_fails(PL_UNSUPPORTED, "clip_norm", pl_server_new, world, &options, &server);
     options.optimizer = (struct pl_optimizer_options){.kind = PL_SGD};
     options.staleness = "some";
-    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_server_new, world, &options, &server);
     options.staleness = "none";
     options.wire_type = "int4";
-    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "float16 bfloat16 int8"));
+    ck_fails(PL_INVALID, "float16 bfloat16 int8", pl_server_new, world, &options, &server);
     options.wire_type = NULL;
     options.worker = -1;
-    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_server_new, world, &options, &server);
     options.worker = 0;
     options.socket = NULL;
-    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "PACELINE_PS_SOCKET"));
+    ck_fails(PL_INVALID, "PACELINE_PS_SOCKET", pl_server_new, world, &options, &server);
     options.socket = job->socket_paths[0];
     options.worker = 1; /* there is worker 0 alone */
-    ck_assert_ok(pl_server_new(world, &options, &server, &error), &error);
-    ck_assert_ok(pl_plan_add(pl_server_plan(server), "a", 1, &(uint64_t){COUNT_A}, &(size_t){0}, &error), &error);
-    ck_assert_int_eq(pl_server_join(server, &error), PL_INVALID);
+    ck_ok(pl_server_new, world, &options, &server);
+    ck_ok(pl_plan_add, pl_server_plan(server), "a", 1, &(uint64_t){COUNT_A}, &(size_t){0});
+    ck_fails(PL_INVALID, "", pl_server_join, server);
     pl_server_free(server);
     server = job_new_server(job, worker, world, &options.optimizer, COUNT_A, 0);
-    ck_assert_int_eq(pl_server_start(server, &error), PL_INVALID); /* before joining */
+    ck_fails(PL_INVALID, "", pl_server_start, server); /* before joining */
     job_join_and_start(server, worker);
     job_leave(server);
 }
 
-START_TEST(what_cannot_be_is_refused)
-{
-    struct job job = {.hosts = 1, .workers = 1, .staleness = "none", .body = ask_for_too_much};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(what_cannot_be_is_refused,
+          job_run(&(struct job){.hosts = 1, .workers = 1, .staleness = "none", .body = ask_for_too_much}))
 
 /* Of two workers one does not push; then it is lost, which ends nothing but the other's wait. */
 static void wait_in_vain(struct job *job, int worker, struct pl_world *world)
 {
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, 0);
-    struct pl_error error = PL_ERROR_NONE;
     _Atomic int *is_late = job->context;
 
     job_join_and_start(server, worker);
     if (worker == 0) {
         job_backward(pl_server_plan(server), 0, 0);
-        ck_assert_int_eq(pl_server_step(server, &error), PL_TIMEOUT);
-        ck_assert_ptr_nonnull(strstr(error.cause, "all workers must push"));
+        ck_fails(PL_TIMEOUT, "all workers must push", pl_server_step, server);
         *is_late = 1;
     }
     while (worker == 1 && *is_late == 0) {
@@ -523,15 +505,14 @@ static void train_without_one(struct job *job, int worker, struct pl_world *worl
 {
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
-    struct pl_error error = PL_ERROR_NONE;
     double sum = 1.0;
 
     job_join_and_start(server, worker);
     for (int step = 0; step < 3; step++) {
         job_backward(pl_server_plan(server), worker, step);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_server_step, server);
     }
-    ck_assert_ok(pl_server_sum(server, &sum, 1, &error), &error);
+    ck_ok(pl_server_sum, server, &sum, 1);
     ck_assert_double_eq(sum, job->hosts * job->workers - 1);
     ck_assert_int_eq(pl_server_local_worker(server), worker % job->workers);
     ck_assert_int_eq(pl_server_local_workers(server), job->workers);
@@ -559,28 +540,22 @@ static void sum_long(struct job *job, int worker, struct pl_world *world)
     enum { LONG = 150 };
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, 0);
-    struct pl_error error = PL_ERROR_NONE;
     double values[LONG];
 
     job_join_and_start(server, worker);
     for (int i = 0; i < LONG; i++) {
         values[i] = i + 1000.0 * worker;
     }
-    ck_assert_ok(pl_server_sum(server, values, LONG, &error), &error);
+    ck_ok(pl_server_sum, server, values, LONG);
     for (int i = 0; i < LONG; i++) {
         ck_assert_msg(values[i] == 4.0 * i + 6000.0, "value %d is %g, not %g", i, values[i], 4.0 * i + 6000.0);
     }
-    ck_assert_int_eq(pl_server_sum(server, values, worker == 2 ? LONG - 1 : LONG, &error), PL_MISMATCH);
+    ck_fails(PL_MISMATCH, "", pl_server_sum, server, values, worker == 2 ? LONG - 1 : LONG);
     pl_server_free(server);
 }
 
-START_TEST(sums_of_any_length_are_right_and_of_others_refused)
-{
-    struct job job = {.hosts = 2, .workers = 2, .staleness = "none", .body = sum_long};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(sums_of_any_length_are_right_and_of_others_refused,
+          job_run(&(struct job){.hosts = 2, .workers = 2, .staleness = "none", .body = sum_long}))
 
 /* ---- the order of calls ---- */
 
@@ -588,39 +563,31 @@ static void call_in_wrong_order(struct job *job, int worker, struct pl_world *wo
 {
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
-    struct pl_error error = PL_ERROR_NONE;
     double value = 0.0;
 
-    ck_assert_int_eq(pl_server_push(server, &error), PL_INVALID);
-    ck_assert_int_eq(pl_server_wait(server, &error), PL_INVALID);
-    ck_assert_int_eq(pl_server_pull(server, &error), PL_INVALID);
-    ck_assert_int_eq(pl_server_sum(server, &value, 1, &error), PL_INVALID);
-    ck_assert_int_eq(pl_server_leave(server, &error), PL_INVALID);
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_int_eq(pl_server_pull(server, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "pl_server_start() comes first"));
+    ck_fails(PL_INVALID, "", pl_server_push, server);
+    ck_fails(PL_INVALID, "", pl_server_wait, server);
+    ck_fails(PL_INVALID, "", pl_server_pull, server);
+    ck_fails(PL_INVALID, "", pl_server_sum, server, &value, 1);
+    ck_fails(PL_INVALID, "", pl_server_leave, server);
+    ck_ok(pl_server_join, server);
+    ck_fails(PL_INVALID, "pl_server_start() comes first", pl_server_pull, server);
     job_set_first_values(pl_server_plan(server));
-    ck_assert_ok(pl_server_start(server, &error), &error);
-    ck_assert_int_eq(pl_server_wait(server, &error), PL_INVALID);
+    ck_ok(pl_server_start, server);
+    ck_fails(PL_INVALID, "", pl_server_wait, server);
     job_backward(pl_server_plan(server), worker, 0);
-    ck_assert_ok(pl_server_push(server, &error), &error);
-    ck_assert_int_eq(pl_plan_ready(pl_server_plan(server), 1, &error), PL_INVALID);
-    ck_assert_int_eq(pl_server_assign(server, &error), PL_INVALID);
-    ck_assert_ok(pl_server_wait(server, &error), &error);
-    ck_assert_ok(pl_server_leave(server, &error), &error);
-    ck_assert_ok(pl_server_leave(server, &error), &error);
-    ck_assert_int_eq(pl_server_pull(server, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "has left"));
+    ck_ok(pl_server_push, server);
+    ck_fails(PL_INVALID, "", pl_plan_ready, pl_server_plan(server), 1);
+    ck_fails(PL_INVALID, "", pl_server_assign, server);
+    ck_ok(pl_server_wait, server);
+    ck_ok(pl_server_leave, server);
+    ck_ok(pl_server_leave, server);
+    ck_fails(PL_INVALID, "has left", pl_server_pull, server);
     pl_server_free(server);
 }
 
-START_TEST(calls_in_another_order_are_refused)
-{
-    struct job job = {.hosts = 1, .workers = 1, .staleness = "none", .body = call_in_wrong_order};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(calls_in_another_order_are_refused,
+          job_run(&(struct job){.hosts = 1, .workers = 1, .staleness = "none", .body = call_in_wrong_order}))
 
 /* ---- mixtures against exact sums ---- */
 
@@ -636,35 +603,34 @@ static void do_anything(struct job *job, int worker, struct pl_world *world)
     uint64_t random = test->seed * 64 + (uint64_t)worker;
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
     struct pl_plan *plan = pl_server_plan(server);
-    struct pl_error error = PL_ERROR_NONE;
     int64_t own = 0, before = 0;
     int others = 0;
 
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_ok(pl_server_start(server, &error), &error);
+    ck_ok(pl_server_join, server);
+    ck_ok(pl_server_start, server);
     pl_server_set_rate(server, -1.0);
     for (int i = (int)(pl_random_next(&random) % 30); i > 0; i--) {
         int64_t size = (int64_t)(pl_random_next(&random) % 5);
 
         if ((pl_random_next(&random) % 3) == 0) {
-            ck_assert_ok(pl_server_pull(server, &error), &error);
+            ck_ok(pl_server_pull, server);
         } else {
             for (uint64_t k = 0; k < COUNT_A; k++) {
                 pl_plan_tensor(plan, 0)->gradient[k] = (float)size;
             }
             /* the other tensor's is now and then left out, and counts as zero */
-            ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+            ck_ok(pl_plan_ready, plan, 0);
             own += size;
             test->pushed += size;
-            ck_assert_ok(pl_server_step(server, &error), &error);
+            ck_ok(pl_server_step, server);
         }
         /* values only grow, and have all that this worker has pushed */
         ck_assert((int64_t)pl_plan_tensor(plan, 0)->value[0] >= own);
         ck_assert((int64_t)pl_plan_tensor(plan, 0)->value[0] >= before);
         before = (int64_t)pl_plan_tensor(plan, 0)->value[0];
     }
-    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
-    ck_assert_ok(pl_server_pull(server, &error), &error);
+    ck_ok(pl_server_sum, server, NULL, 0);
+    ck_ok(pl_server_pull, server);
     for (uint64_t k = 0; k < COUNT_A; k++) {
         others += (int64_t)pl_plan_tensor(plan, 0)->value[k] != test->pushed;
     }
@@ -706,15 +672,14 @@ static void begin_with_state(struct job *job, int worker, struct pl_world *world
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server_message state = {.kind = PL_SERVER_STATE, .number = PL_SERVER_STATE_PULL, .count = 1};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, 0);
-    struct pl_error error = PL_ERROR_NONE;
     struct sockaddr_un address;
     int ends[2], fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     job_join_and_start(server, worker); /* so that it listens */
-    ck_assert_ok(pl_server_message_address(job->socket_paths[0], &address, &error), &error);
+    ck_ok(pl_server_message_address, job->socket_paths[0], &address);
     ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
     ck_assert_int_eq(pipe(ends), 0);
-    ck_assert_ok(pl_server_message_send(fd, &state, &ends[1], 1, &error), &error);
+    ck_ok(pl_server_message_send, fd, &state, &ends[1], 1);
     ck_assert_int_eq(close(ends[1]), 0);
     expect_closed(ends[0]);
     ck_assert_int_eq(close(fd), 0);

@@ -39,20 +39,18 @@ static struct pl_checkpoints *open_checkpoints(const struct resumed *test, struc
                                                struct pl_optimizer *optimizer)
 {
     struct pl_checkpoints_options options = {.directory = test->folder};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_checkpoints *checkpoints = NULL;
 
-    ck_assert_ok(pl_checkpoints_open(plan, optimizer, &options, &checkpoints, &error), &error);
+    ck_ok(pl_checkpoints_open, plan, optimizer, &options, &checkpoints);
     return checkpoints;
 }
 
 static void load(struct pl_checkpoints *checkpoints, int step)
 {
     struct pl_checkpoint_state state;
-    struct pl_error error = PL_ERROR_NONE;
     bool found = false;
 
-    ck_assert_ok(pl_checkpoints_load(checkpoints, &found, &state, &error), &error);
+    ck_ok(pl_checkpoints_load, checkpoints, &found, &state);
     ck_assert(found);
     ck_assert_uint_eq(state.step, (uint64_t)step);
 }
@@ -60,28 +58,26 @@ static void load(struct pl_checkpoints *checkpoints, int step)
 static void save(struct pl_checkpoints *checkpoints, int step)
 {
     struct pl_checkpoint_state state = {.step = (uint64_t)step};
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_checkpoints_save(checkpoints, &state, &error), &error);
-    ck_assert_ok(pl_checkpoints_flush(checkpoints, &error), &error);
+    ck_ok(pl_checkpoints_save, checkpoints, &state);
+    ck_ok(pl_checkpoints_flush, checkpoints);
 }
 
 static void train_ranks(struct pl_world *world, void *context)
 {
     struct resumed *test = context;
     struct pl_plan_options options = {.bucket_bytes = 128};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_optimizer *optimizer = NULL;
     struct pl_checkpoints *checkpoints;
     struct pl_plan *plan = NULL;
     size_t index;
 
-    ck_assert_ok(pl_plan_new(world, &options, &plan, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "a", 1, &(uint64_t){COUNT_A}, &index, &error), &error);
-    ck_assert_ok(pl_plan_add(plan, "b", 1, &(uint64_t){COUNT_B}, &index, &error), &error);
-    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    ck_ok(pl_plan_new, world, &options, &plan);
+    ck_ok(pl_plan_add, plan, "a", 1, &(uint64_t){COUNT_A}, &index);
+    ck_ok(pl_plan_add, plan, "b", 1, &(uint64_t){COUNT_B}, &index);
+    ck_ok(pl_plan_seal, plan);
     job_set_first_values(plan);
-    ck_assert_ok(pl_optimizer_new(plan, test->optimizer, &optimizer, &error), &error);
+    ck_ok(pl_optimizer_new, plan, test->optimizer, &optimizer);
     checkpoints = open_checkpoints(test, plan, optimizer);
     if (test->first > 0) {
         load(checkpoints, test->first);
@@ -89,7 +85,7 @@ static void train_ranks(struct pl_world *world, void *context)
     }
     for (int step = test->first; step < test->last; step++) {
         job_backward(plan, pl_world_rank(world), step);
-        ck_assert_ok(pl_optimizer_step(optimizer, rate_of(step), &error), &error);
+        ck_ok(pl_optimizer_step, optimizer, rate_of(step));
     }
     if (test->saves) {
         save(checkpoints, test->last);
@@ -106,28 +102,27 @@ static void train_workers(struct job *job, int worker, struct pl_world *world)
     struct resumed *test = job->context;
     struct pl_server *server = job_new_server(job, worker, world, test->optimizer, COUNT_A, COUNT_B);
     struct pl_checkpoints *checkpoints = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_optimizer *optimizer = NULL;
 
-    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_ok(pl_server_join, server);
     if (worker == 0) {
         job_set_first_values(pl_server_plan(server));
-        ck_assert_ok(pl_server_optimizer(server, &optimizer, &error), &error);
+        ck_ok(pl_server_optimizer, server, &optimizer);
         checkpoints = open_checkpoints(test, pl_server_plan(server), optimizer);
         if (test->first > 0) {
             load(checkpoints, test->first);
-            ck_assert_ok(pl_server_assign_state(server, &error), &error);
+            ck_ok(pl_server_assign_state, server);
         }
     }
-    ck_assert_ok(pl_server_start(server, &error), &error);
+    ck_ok(pl_server_start, server);
     for (int step = test->first; step < test->last; step++) {
         pl_server_set_rate(server, rate_of(step));
         job_backward(pl_server_plan(server), worker, step);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_server_step, server);
     }
     memcpy(test->values[worker], pl_plan_values(pl_server_plan(server)), sizeof(test->values[0]));
     if (worker == 0 && test->saves) {
-        ck_assert_ok(pl_server_pull_state(server, &error), &error);
+        ck_ok(pl_server_pull_state, server);
         ck_assert_uint_eq(pl_optimizer_state(optimizer).steps, (uint64_t)test->last);
         save(checkpoints, test->last);
     }
@@ -272,7 +267,7 @@ static void ask_twice(struct job *job, int worker, struct pl_world *world)
         ck_assert_int_ne(pl_worker_ask(server, &message, read_only_fd, PL_SERVER_STATE, &message, &error), PL_OK);
         ck_assert_msg(strstr(error.cause, "the file for the state of worker 1"), "%s", error.cause);
         atomic_store(&late.asks_again, true);
-        ck_assert_ok(pl_server_pull_state(server, &error), &error);
+        ck_ok(pl_server_pull_state, server);
         for (size_t t = 0; t < pl_plan_tensor_count(pl_server_plan(server)); t++) {
             const struct pl_plan_tensor *tensor = pl_plan_tensor(pl_server_plan(server), t);
 
@@ -284,17 +279,13 @@ static void ask_twice(struct job *job, int worker, struct pl_world *world)
             }
         }
     }
-    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
+    ck_ok(pl_server_sum, server, NULL, 0);
     job_leave(server);
 }
 
-START_TEST(an_answer_to_a_transfer_that_was_given_up_is_none_to_the_next)
-{
-    struct job job = {.hosts = 2, .workers = 1, .staleness = "none", .prepare = delay_answers, .body = ask_twice};
-
-    job_run(&job);
-}
-END_TEST
+UNIT_TEST(an_answer_to_a_transfer_that_was_given_up_is_none_to_the_next,
+          job_run(&(struct job){
+              .hosts = 2, .workers = 1, .staleness = "none", .prepare = delay_answers, .body = ask_twice}))
 
 /* ---- a piece is of one moment, while others train ---- */
 
@@ -333,27 +324,26 @@ static void save_while_others_train(struct job *job, int worker, struct pl_world
     const struct pl_optimizer_options adagrad = {.kind = PL_ADAGRAD};
     struct pl_server *server = job_new_server(job, worker, world, &adagrad, LONG, 0);
     struct pl_plan *plan = pl_server_plan(server);
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_optimizer *optimizer = NULL;
 
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_ok(pl_server_start(server, &error), &error); /* zeroes */
-    ck_assert_ok(pl_server_optimizer(server, &optimizer, &error), &error);
+    ck_ok(pl_server_join, server);
+    ck_ok(pl_server_start, server); /* zeroes */
+    ck_ok(pl_server_optimizer, server, &optimizer);
     pl_server_set_rate(server, 1.0);
     for (int step = 0; step < 60; step++) {
         if (worker == 0) {
-            ck_assert_ok(pl_server_pull_state(server, &error), &error);
+            ck_ok(pl_server_pull_state, server);
             check_pieces(plan, optimizer);
             continue;
         }
         for (uint64_t i = 0; i < LONG; i++) {
             pl_plan_gradients(plan)[i] = 1.0F;
         }
-        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_plan_ready, plan, 0);
+        ck_ok(pl_server_step, server);
     }
-    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
-    ck_assert_ok(pl_server_pull_state(server, &error), &error); /* several at once */
+    ck_ok(pl_server_sum, server, NULL, 0);
+    ck_ok(pl_server_pull_state, server); /* several at once */
     check_pieces(plan, optimizer);
     ck_assert_uint_eq(pl_optimizer_state(optimizer).steps, 60U * (unsigned)(job->hosts * job->workers - 1));
     job_leave(server);
@@ -387,7 +377,6 @@ static void stop_together(struct job *job, int worker, struct pl_world *world)
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
     struct pl_plan *plan = pl_server_plan(server);
     const int workers = job->hosts * job->workers;
-    struct pl_error error = PL_ERROR_NONE;
     struct stopping *test = job->context;
     int64_t deadline_ns = pl_deadline_after_ns(40 * PL_NS_PER_S);
 
@@ -399,17 +388,17 @@ static void stop_together(struct job *job, int worker, struct pl_world *world)
             pl_server_ask_stop(server);
         }
         job_backward(plan, worker, test->steps[worker]);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_server_step, server);
         test->steps[worker]++;
     }
     if (worker == 0) {
         struct pl_optimizer *optimizer;
         uint64_t steps = 0;
 
-        ck_assert_ok(pl_server_outlast(server, &error), &error);
-        ck_assert_ok(pl_server_pull_state(server, &error), &error);
-        ck_assert_ok(pl_server_pull(server, &error), &error);
-        ck_assert_ok(pl_server_optimizer(server, &optimizer, &error), &error);
+        ck_ok(pl_server_outlast, server);
+        ck_ok(pl_server_pull_state, server);
+        ck_ok(pl_server_pull, server);
+        ck_ok(pl_server_optimizer, server, &optimizer);
         for (int w = 0; w < workers; w++) { /* the others have left: these are their last */
             steps += (uint64_t)test->steps[w];
         }
@@ -443,20 +432,16 @@ static void wait_to_be_last(struct job *job, int worker, struct pl_world *world)
 {
     const struct pl_optimizer_options sgd = {.kind = PL_SGD};
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, 0);
-    struct pl_error error = PL_ERROR_NONE;
     _Atomic int *is_late = job->context;
 
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_int_eq(pl_server_pull_state(server, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "pl_server_start() comes first"));
-    ck_assert_ok(pl_server_start(server, &error), &error);
+    ck_ok(pl_server_join, server);
+    ck_fails(PL_INVALID, "pl_server_start() comes first", pl_server_pull_state, server);
+    ck_ok(pl_server_start, server);
     job_backward(pl_server_plan(server), worker, 0);
-    ck_assert_int_eq(pl_server_pull_state(server, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "in the middle of a step"));
-    ck_assert_ok(pl_server_step(server, &error), &error);
+    ck_fails(PL_INVALID, "in the middle of a step", pl_server_pull_state, server);
+    ck_ok(pl_server_step, server);
     if (worker == 0) {
-        ck_assert_int_eq(pl_server_outlast(server, &error), PL_TIMEOUT);
-        ck_assert_ptr_nonnull(strstr(error.cause, "not all other workers have left"));
+        ck_fails(PL_TIMEOUT, "not all other workers have left", pl_server_outlast, server);
         *is_late = 1;
     }
     while (worker == 1 && *is_late == 0) {

@@ -26,22 +26,21 @@ static void push_small(struct job *job, int worker, struct pl_world *world)
     const bool is_synchronous = strcmp(job->staleness, "0") == 0;
     struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT, 0);
     struct pl_plan *plan = pl_server_plan(server);
-    struct pl_error error = PL_ERROR_NONE;
     const double *half_step = job->context;
     uint64_t sent = 0;
 
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_ok(pl_server_start(server, &error), &error); /* zeroes */
+    ck_ok(pl_server_join, server);
+    ck_ok(pl_server_start, server); /* zeroes */
     pl_server_set_rate(server, is_synchronous ? -workers : -1.0);
     for (int step = 0; step < STEPS; step++) {
         for (uint64_t i = 0; i < COUNT; i++) {
             pl_plan_gradients(plan)[i] = small_gradient(worker, i);
         }
-        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
-        ck_assert_ok(pl_server_step(server, &error), &error);
+        ck_ok(pl_plan_ready, plan, 0);
+        ck_ok(pl_server_step, server);
     }
-    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
-    ck_assert_ok(pl_server_pull(server, &error), &error);
+    ck_ok(pl_server_sum, server, NULL, 0);
+    ck_ok(pl_server_pull, server);
     for (uint64_t i = 0; i < COUNT; i++) {
         double expected = 0.0, value = (double)pl_plan_values(plan)[i];
 

@@ -61,7 +61,6 @@ START_TEST(members_and_frames_give_the_plain_bytes_whatever_the_sizes)
 {
     static const size_t sizes[] = {1, 3, 17, 1000, 1 << 20};
     static unsigned char plain[PLAIN], out[PLAIN + (1 << 20)];
-    struct pl_error error = PL_ERROR_NONE;
 
     make_plain(plain);
     for (int compression = PL_COMPRESSION_GZIP; compression <= PL_COMPRESSION_ZSTD; compression++) {
@@ -77,9 +76,7 @@ START_TEST(members_and_frames_give_the_plain_bytes_whatever_the_sizes)
                     if (in < 2 && step < 2) {
                         continue;
                     }
-                    ck_assert_ok(
-                        unpack(drip_new(packed.data, packed.bytes, sizes[in]), how, sizes[step], out, &bytes, &error),
-                        &error);
+                    ck_ok(unpack, drip_new(packed.data, packed.bytes, sizes[in]), how, sizes[step], out, &bytes);
                     ck_assert_uint_eq(bytes, PLAIN);
                     ck_assert_mem_eq(out, plain, PLAIN);
                 }
@@ -97,18 +94,16 @@ START_TEST(frames_to_be_skipped_stand_anywhere)
     static const unsigned char skippable[] = {0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4};
     static unsigned char plain[PLAIN], out[PLAIN + 100];
     struct build frame = pack(PL_COMPRESSION_ZSTD, 1), packed = {.data = NULL};
-    struct pl_error error = PL_ERROR_NONE;
     size_t bytes;
 
     make_plain(plain);
     build_bytes(&packed, skippable, sizeof(skippable));
     build_bytes(&packed, frame.data, frame.bytes);
     build_bytes(&packed, skippable, sizeof(skippable));
-    ck_assert_ok(unpack(drip_new(packed.data, packed.bytes, 7), PL_COMPRESSION_AUTO, 100, out, &bytes, &error), &error);
+    ck_ok(unpack, drip_new(packed.data, packed.bytes, 7), PL_COMPRESSION_AUTO, 100, out, &bytes);
     ck_assert_uint_eq(bytes, PLAIN);
     ck_assert_mem_eq(out, plain, PLAIN);
-    ck_assert_int_eq(unpack(drip_new(packed.data, packed.bytes - 1, 7), PL_COMPRESSION_AUTO, 100, out, &bytes, &error),
-                     PL_CORRUPT);
+    ck_fails(PL_CORRUPT, "", unpack, drip_new(packed.data, packed.bytes - 1, 7), PL_COMPRESSION_AUTO, 100, out, &bytes);
     build_done(&frame);
     build_done(&packed);
 }
@@ -124,13 +119,11 @@ START_TEST(plain_bytes_pass_through_automatically)
                                         "plain text that is longer than the look ahead",
                                         "\x28\xb5\x2f"};
     unsigned char out[PLAIN + 100];
-    struct pl_error error = PL_ERROR_NONE;
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         size_t bytes;
 
-        ck_assert_ok(unpack(drip_new(texts[i], strlen(texts[i]), 3), PL_COMPRESSION_AUTO, 5, out, &bytes, &error),
-                     &error);
+        ck_ok(unpack, drip_new(texts[i], strlen(texts[i]), 3), PL_COMPRESSION_AUTO, 5, out, &bytes);
         ck_assert_uint_eq(bytes, strlen(texts[i]));
         ck_assert_mem_eq(out, texts[i], bytes);
     }
@@ -145,8 +138,7 @@ START_TEST(zeros_after_gzip_are_padding_and_anything_else_is_corrupt)
     size_t bytes;
 
     build_bytes(&packed, "\0\0\0\0\0", 5);
-    ck_assert_ok(unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error),
-                 &error);
+    ck_ok(unpack, drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes);
     ck_assert_uint_eq(bytes, PLAIN);
     build_bytes(&packed, "rubbish that is no gzip", 23);
     ck_assert_int_eq(unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error),
@@ -165,12 +157,10 @@ START_TEST(cut_input_is_never_a_clean_end)
         struct build packed = pack((enum pl_compression)compression, 1);
 
         for (size_t cut = 1; cut < packed.bytes; cut += cut < 40 || packed.bytes - cut < 40 ? 1 : 997) {
-            struct pl_error error = PL_ERROR_NONE;
             size_t bytes;
 
-            ck_assert_int_eq(
-                unpack(drip_new(packed.data, cut, 4096), (enum pl_compression)compression, 100, out, &bytes, &error),
-                PL_CORRUPT);
+            ck_fails(PL_CORRUPT, "", unpack, drip_new(packed.data, cut, 4096), (enum pl_compression)compression, 100,
+                     out, &bytes);
         }
         build_done(&packed);
     }
@@ -181,14 +171,12 @@ START_TEST(damaged_gzip_is_found_by_its_checksum)
 {
     static unsigned char out[PLAIN * 2];
     struct build packed = pack(PL_COMPRESSION_GZIP, 1);
-    struct pl_error error = PL_ERROR_NONE;
     size_t bytes;
 
     for (size_t at = packed.bytes - 8; at < packed.bytes; at++) {
         packed.data[at] ^= 1;
-        ck_assert_int_eq(
-            unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error),
-            PL_CORRUPT);
+        ck_fails(PL_CORRUPT, "", unpack, drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out,
+                 &bytes);
         packed.data[at] ^= 1;
     }
     build_done(&packed);

@@ -17,87 +17,75 @@ static int64_t in_ms(int64_t milliseconds)
 
 START_TEST(memory_and_file_give_all_bytes_then_the_end_for_ever)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *sources[2];
     char path[PATH_MAX], data[16];
     size_t got;
 
     scratch_write(&scratch, "file", "hello world", 11);
-    ck_assert_ok(pl_source_open_memory("memory", "hello world", 11, &sources[0], &error), &error);
-    ck_assert_ok(pl_source_open_file(scratch_path(&scratch, "file", path), &sources[1], &error), &error);
+    ck_ok(pl_source_open_memory, "memory", "hello world", 11, &sources[0]);
+    ck_ok(pl_source_open_file, scratch_path(&scratch, "file", path), &sources[1]);
     for (int i = 0; i < 2; i++) {
-        ck_assert_ok(pl_source_read(sources[i], data, 5, in_ms(1000), &got, &error), &error);
+        ck_ok(pl_source_read, sources[i], data, 5, in_ms(1000), &got);
         ck_assert_uint_eq(got, 5);
-        ck_assert_ok(pl_source_read(sources[i], data, sizeof(data), in_ms(1000), &got, &error), &error);
+        ck_ok(pl_source_read, sources[i], data, sizeof(data), in_ms(1000), &got);
         ck_assert_uint_eq(got, 6);
         ck_assert_mem_eq(data, " world", 6);
         ck_assert_uint_eq(sources[i]->offset_bytes, 11);
         for (int again = 0; again < 2; again++) {
-            ck_assert_ok(pl_source_read(sources[i], data, 1, in_ms(0), &got, &error), &error);
+            ck_ok(pl_source_read, sources[i], data, 1, in_ms(0), &got);
             ck_assert_uint_eq(got, 0);
         }
         pl_source_close(sources[i]);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(missing_file_and_directory_are_named_errors)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source = NULL;
     char path[PATH_MAX];
 
-    ck_assert_int_eq(pl_source_open_file(scratch_path(&scratch, "none", path), &source, &error), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(error.cause, "none"));
-    ck_assert_int_eq(pl_source_open_file(scratch.path, &source, &error), PL_INVALID);
+    ck_fails(PL_NOT_FOUND, "none", pl_source_open_file, scratch_path(&scratch, "none", path), &source);
+    ck_fails(PL_INVALID, "", pl_source_open_file, scratch.path, &source);
     ck_assert_ptr_null(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(fifo_that_never_appears_or_has_no_writer_is_a_timeout_that_says_which)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source;
     char path[PATH_MAX], byte;
     size_t got;
 
-    ck_assert_ok(pl_source_open_fifo(scratch_path(&scratch, "training_0", path), &source, &error), &error);
-    ck_assert_int_eq(pl_source_read(source, &byte, 1, in_ms(30), &got, &error), PL_TIMEOUT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "training_0' did not appear"));
+    ck_ok(pl_source_open_fifo, scratch_path(&scratch, "training_0", path), &source);
+    ck_fails(PL_TIMEOUT, "training_0' did not appear", pl_source_read, source, &byte, 1, in_ms(30), &got);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    ck_assert_int_eq(pl_source_read(source, &byte, 1, in_ms(30), &got, &error), PL_TIMEOUT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "no writer came"));
+    ck_fails(PL_TIMEOUT, "no writer came", pl_source_read, source, &byte, 1, in_ms(30), &got);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(something_else_than_a_fifo_is_refused)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source;
     char path[PATH_MAX], byte;
     size_t got;
 
     scratch_write(&scratch, "training_0", "x", 1);
-    ck_assert_ok(pl_source_open_fifo(scratch_path(&scratch, "training_0", path), &source, &error), &error);
-    ck_assert_int_eq(pl_source_read(source, &byte, 1, in_ms(1000), &got, &error), PL_INVALID);
+    ck_ok(pl_source_open_fifo, scratch_path(&scratch, "training_0", path), &source);
+    ck_fails(PL_INVALID, "", pl_source_read, source, &byte, 1, in_ms(1000), &got);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
 /* If ranks forgot to share a FIFO, each would train on the bytes that the other left. */
 START_TEST(second_reader_of_a_fifo_is_refused_while_the_first_is_open)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *first, *second;
     char path[PATH_MAX], byte;
     size_t got;
@@ -106,17 +94,15 @@ START_TEST(second_reader_of_a_fifo_is_refused_while_the_first_is_open)
     ck_assert_int_eq(mkfifo(scratch_path(&scratch, "training_0", path), 0600), 0);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     ck_assert_int_eq(write(fd, "ab", 2), 2);
-    ck_assert_ok(pl_source_open_fifo(path, &first, &error), &error);
-    ck_assert_ok(pl_source_read(first, &byte, 1, in_ms(1000), &got, &error), &error);
-    ck_assert_ok(pl_source_open_fifo(path, &second, &error), &error);
-    ck_assert_int_eq(pl_source_read(second, &byte, 1, in_ms(1000), &got, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "training_0' has another reader"));
+    ck_ok(pl_source_open_fifo, path, &first);
+    ck_ok(pl_source_read, first, &byte, 1, in_ms(1000), &got);
+    ck_ok(pl_source_open_fifo, path, &second);
+    ck_fails(PL_INVALID, "training_0' has another reader", pl_source_read, second, &byte, 1, in_ms(1000), &got);
     pl_source_close(first);
-    ck_assert_ok(pl_source_read(second, &byte, 1, in_ms(1000), &got, &error), &error);
+    ck_ok(pl_source_read, second, &byte, 1, in_ms(1000), &got);
     ck_assert_int_eq(byte, 'b');
     pl_source_close(second);
     close(fd);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -157,7 +143,6 @@ static void *write_late(void *argument)
 
 static void read_from(struct writer *writer)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_source *source;
     unsigned char data[10000];
     size_t total = 0, right = 0, got;
@@ -166,10 +151,10 @@ static void read_from(struct writer *writer)
     if (!writer->make_after_ns) {
         ck_assert_int_eq(mkfifo(writer->path, 0600), 0);
     }
-    ck_assert_ok(pl_source_open_fifo(writer->path, &source, &error), &error);
+    ck_ok(pl_source_open_fifo, writer->path, &source);
     ck_assert_int_eq(pthread_create(&thread, NULL, write_late, writer), 0);
     for (;;) {
-        ck_assert_ok(pl_source_read(source, data, sizeof(data), in_ms(100000), &got, &error), &error);
+        ck_ok(pl_source_read, source, data, sizeof(data), in_ms(100000), &got);
         if (got == 0) {
             break;
         }
@@ -187,7 +172,7 @@ static void read_from(struct writer *writer)
 
 START_TEST(late_path_late_writer_and_late_data_are_waited_for)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct writer writer = {.make_after_ns = 30 * PL_NS_PER_MS,
                             .open_after_ns = 30 * PL_NS_PER_MS,
                             .write_after_ns = 30 * PL_NS_PER_MS,
@@ -195,25 +180,22 @@ START_TEST(late_path_late_writer_and_late_data_are_waited_for)
 
     scratch_path(&scratch, "training_0", writer.path);
     read_from(&writer);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(writer_that_brings_nothing_is_an_empty_epoch)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct writer writer = {.open_after_ns = 30 * PL_NS_PER_MS, .bytes = 0};
 
     scratch_path(&scratch, "training_0", writer.path);
     read_from(&writer);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(fifo_in_a_directory_that_appears_later_is_found)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source;
     char path[PATH_MAX], directory[PATH_MAX], byte;
     size_t got;
@@ -221,17 +203,16 @@ START_TEST(fifo_in_a_directory_that_appears_later_is_found)
 
     scratch_path(&scratch, "data", directory);
     scratch_path(&scratch, "data/training_0", path);
-    ck_assert_ok(pl_source_open_fifo(path, &source, &error), &error);
-    ck_assert_int_eq(pl_source_read(source, &byte, 1, in_ms(10), &got, &error), PL_TIMEOUT);
+    ck_ok(pl_source_open_fifo, path, &source);
+    ck_fails(PL_TIMEOUT, "", pl_source_read, source, &byte, 1, in_ms(10), &got);
     ck_assert_int_eq(mkdir(directory, 0700), 0);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     fd = open(path, O_RDWR | O_CLOEXEC);
     ck_assert_int_eq(write(fd, "z", 1), 1);
-    ck_assert_ok(pl_source_read(source, &byte, 1, in_ms(5000), &got, &error), &error);
+    ck_ok(pl_source_read, source, &byte, 1, in_ms(5000), &got);
     ck_assert_int_eq(byte, 'z');
     close(fd);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -244,8 +225,7 @@ static void *cancel_soon(void *argument)
 
 START_TEST(cancel_wakes_a_reader_that_waits_for_the_path_or_for_data)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], byte;
     size_t got;
 
@@ -257,39 +237,38 @@ START_TEST(cancel_wakes_a_reader_that_waits_for_the_path_or_for_data)
         if (with_path) {
             ck_assert_int_eq(mkfifo(path, 0600), 0);
         }
-        ck_assert_ok(pl_source_open_fifo(path, &source, &error), &error);
+        ck_ok(pl_source_open_fifo, path, &source);
         ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, source), 0);
-        ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
-        ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
+        ck_fails(PL_CANCELLED, "", pl_source_read, source, &byte, 1, PL_DEADLINE_NEVER, &got);
+        ck_fails(PL_CANCELLED, "", pl_source_read, source, &byte, 1, PL_DEADLINE_NEVER, &got);
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
         pl_source_close(source);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
     struct pl_source *source;
     char path[PATH_MAX], byte;
     size_t got;
     int stop_fd = eventfd(1, EFD_CLOEXEC), fd;
 
-    ck_assert_ok(pl_source_open_fifo(scratch_path(&scratch, "training_0", path), &source, &error), &error);
+    ck_ok(pl_source_open_fifo, scratch_path(&scratch, "training_0", path), &source);
     pl_source_stop_fifo(source, stop_fd);
-    ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
+    ck_fails(PL_CANCELLED, "", pl_source_read, source, &byte, 1, PL_DEADLINE_NEVER, &got);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "stopped while waiting for a writer of FIFO"));
+    ck_fails(PL_CANCELLED, "stopped while waiting for a writer of FIFO", pl_source_read, source, &byte, 1,
+             PL_DEADLINE_NEVER, &got);
     pl_source_close(source);
     /* Bytes that are there are read. Short waits, which ranks that share the stream do, do not restart the timeout. */
-    ck_assert_ok(pl_source_open_fifo(path, &source, &error), &error);
+    ck_ok(pl_source_open_fifo, path, &source);
     pl_source_stop_fifo(source, stop_fd);
     fd = open(path, O_RDWR | O_CLOEXEC);
     ck_assert_int_eq(write(fd, "z", 1), 1);
-    ck_assert_ok(pl_source_read(source, &byte, 1, in_ms(5000), &got, &error), &error);
+    ck_ok(pl_source_read, source, &byte, 1, in_ms(5000), &got);
     ck_assert_int_eq(byte, 'z');
     while (pl_source_read(source, &byte, 1, in_ms(100), &got, &error) == PL_TIMEOUT) {
     }
@@ -298,14 +277,12 @@ START_TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
     close(fd);
     close(stop_fd);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(pipe_is_raised_to_one_mebibyte)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_source *source;
     char path[PATH_MAX], byte;
     size_t got;
@@ -314,12 +291,11 @@ START_TEST(pipe_is_raised_to_one_mebibyte)
     ck_assert_int_eq(mkfifo(scratch_path(&scratch, "training_0", path), 0600), 0);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     ck_assert_int_eq(write(fd, "a", 1), 1);
-    ck_assert_ok(pl_source_open_fifo(path, &source, &error), &error);
-    ck_assert_ok(pl_source_read(source, &byte, 1, in_ms(1000), &got, &error), &error);
+    ck_ok(pl_source_open_fifo, path, &source);
+    ck_ok(pl_source_read, source, &byte, 1, in_ms(1000), &got);
     ck_assert_int_eq(fcntl(fd, F_GETPIPE_SZ), 1 << 20);
     close(fd);
     pl_source_close(source);
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -27,9 +27,8 @@ static void check_pairs(const struct pl_idx_pairs *pairs, size_t copies)
 
 START_TEST(pairs_come_from_a_directory_in_key_order)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
-    struct pl_error error = PL_ERROR_NONE;
     unsigned char images[IMAGES_BYTES], labels[LABELS_BYTES], packed[8192];
     struct pl_idx_pairs pairs;
 
@@ -40,17 +39,15 @@ START_TEST(pairs_come_from_a_directory_in_key_order)
     scratch_write(&scratch, "b-images", images, sizeof(images));
     scratch_write(&scratch, "b-labels.gz", packed, drip_gzip(labels, sizeof(labels), packed, sizeof(packed)));
     scratch_write(&scratch, ".hidden", "x", 1);
-    ck_assert_ok(pl_idx_pairs_load(&channel, 0, PL_DEADLINE_NEVER, &pairs, &error), &error);
+    ck_ok(pl_idx_pairs_load, &channel, 0, PL_DEADLINE_NEVER, &pairs);
     check_pairs(&pairs, 2);
     pl_idx_pairs_done(&pairs);
 
     scratch_write(&scratch, "c-images", images, sizeof(images));
-    ck_assert_int_eq(pl_idx_pairs_load(&channel, 0, PL_DEADLINE_NEVER, &pairs, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_idx_pairs_load, &channel, 0, PL_DEADLINE_NEVER, &pairs);
     labels[7]--;
     scratch_write(&scratch, "c-labels", labels, sizeof(labels) - 1);
-    ck_assert_int_eq(pl_idx_pairs_load(&channel, 0, PL_DEADLINE_NEVER, &pairs, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "50 images but 49 labels"));
-    scratch_done(&scratch);
+    ck_fails(PL_INVALID, "50 images but 49 labels", pl_idx_pairs_load, &channel, 0, PL_DEADLINE_NEVER, &pairs);
 }
 END_TEST
 
@@ -73,8 +70,7 @@ static void *feed(void *argument)
 
 START_TEST(pairs_come_from_the_fifo_of_the_epoch)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -90,13 +86,11 @@ START_TEST(pairs_come_from_the_fifo_of_the_epoch)
         what.bytes = idx_stream(epoch, what.data, sizeof(what.data));
         ck_assert_int_eq(mkfifo(what.path, 0600), 0);
         ck_assert_int_eq(pthread_create(&thread, NULL, feed, &what), 0);
-        ck_assert_ok(pl_idx_pairs_load(&channel, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S), &pairs, &error),
-                     &error);
+        ck_ok(pl_idx_pairs_load, &channel, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S), &pairs);
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
         check_pairs(&pairs, 1);
         pl_idx_pairs_done(&pairs);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 

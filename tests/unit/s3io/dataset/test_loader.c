@@ -28,9 +28,7 @@ static void set_up(struct fixture *fixture)
         fixture->numbers[i] = i * 1000;
         fixture->bytes[i] = (unsigned char)i;
     }
-    ck_assert_ok(pl_sampler_init(&fixture->sampler, COUNT, 3, true, PL_SAMPLER_JOIN,
-                                 (struct pl_shard){.rank = 0, .size = 1}, &fixture->error),
-                 &fixture->error);
+    ck_ok(pl_sampler_init, &fixture->sampler, COUNT, 3, true, PL_SAMPLER_JOIN, (struct pl_shard){.rank = 0, .size = 1});
     fixture->memory = (struct pl_loader_memory){
         .sampler = &fixture->sampler,
         .fields = 2,
@@ -44,7 +42,7 @@ static void set_up(struct fixture *fixture)
 
 static void start(struct fixture *fixture)
 {
-    ck_assert_ok(pl_loader_new(&fixture->options, &fixture->input, &fixture->loader, &fixture->error), &fixture->error);
+    ck_ok(pl_loader_new, &fixture->options, &fixture->input, &fixture->loader);
 }
 
 /* Runs an epoch. Returns the number of samples, and their order in `order`. */
@@ -55,7 +53,7 @@ static size_t run_epoch(struct fixture *fixture, uint64_t epoch, unsigned char *
     size_t total = 0;
     uint64_t number = 0;
 
-    ck_assert_ok(pl_loader_start(fixture->loader, epoch, &fixture->error), &fixture->error);
+    ck_ok(pl_loader_start, fixture->loader, epoch);
     while ((status = pl_loader_next(fixture->loader, PL_DEADLINE_NEVER, &batch, &fixture->error)) == PL_OK) {
         ck_assert_uint_eq(batch.index, number++);
         for (size_t i = 0; i < batch.samples; i++) {
@@ -166,14 +164,14 @@ START_TEST(epoch_can_be_left_at_any_batch)
     fixture.options.prefetch_batches = 1;
     start(&fixture);
     for (int batches = 0; batches < 6; batches++) {
-        ck_assert_ok(pl_loader_start(fixture.loader, 1, &fixture.error), &fixture.error);
+        ck_ok(pl_loader_start, fixture.loader, 1);
         for (int i = 0; i < batches; i++) {
-            ck_assert_ok(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), &fixture.error);
+            ck_ok(pl_loader_next, fixture.loader, PL_DEADLINE_NEVER, &batch);
         }
         ck_assert_uint_eq(run_epoch(&fixture, 0, order), COUNT);
         check_each_once(order);
     }
-    ck_assert_ok(pl_loader_start(fixture.loader, 1, &fixture.error), &fixture.error);
+    ck_ok(pl_loader_start, fixture.loader, 1);
     pl_loader_free(fixture.loader);
 }
 END_TEST
@@ -249,9 +247,9 @@ START_TEST(error_comes_after_the_whole_batches_before_it)
     struct pl_batch batch;
 
     set_up_trouble(&fixture, &trouble, false);
-    ck_assert_ok(pl_loader_start(fixture.loader, 0, &fixture.error), &fixture.error);
+    ck_ok(pl_loader_start, fixture.loader, 0);
     for (int i = 0; i < 2; i++) {
-        ck_assert_ok(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), &fixture.error);
+        ck_ok(pl_loader_next, fixture.loader, PL_DEADLINE_NEVER, &batch);
         ck_assert_uint_eq(batch.samples, BATCH);
     }
     for (int i = 0; i < 2; i++) {
@@ -270,9 +268,9 @@ START_TEST(input_that_hangs_is_a_timeout_and_can_be_left)
 
     set_up_trouble(&fixture, &trouble, true);
     for (uint64_t epoch = 0; epoch < 2; epoch++) {
-        ck_assert_ok(pl_loader_start(fixture.loader, epoch, &fixture.error), &fixture.error);
+        ck_ok(pl_loader_start, fixture.loader, epoch);
         for (int i = 0; i < 2; i++) {
-            ck_assert_ok(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), &fixture.error);
+            ck_ok(pl_loader_next, fixture.loader, PL_DEADLINE_NEVER, &batch);
         }
         ck_assert_int_eq(
             pl_loader_next(fixture.loader, pl_deadline_after_ns(200 * PL_NS_PER_MS), &batch, &fixture.error),
@@ -335,8 +333,8 @@ START_TEST(signals_of_the_process_never_interrupt_the_loaders_thread)
     fixture.input = (struct pl_loader_input){.context = &trouble, .start = look_at_mask, .next = trouble_next};
     fixture.options = (struct pl_loader_options){.fields = 1, .sample_bytes = {4}, .batch_samples = BATCH};
     start(&fixture);
-    ck_assert_ok(pl_loader_start(fixture.loader, 0, &fixture.error), &fixture.error);
-    ck_assert_ok(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), &fixture.error);
+    ck_ok(pl_loader_start, fixture.loader, 0);
+    ck_ok(pl_loader_next, fixture.loader, PL_DEADLINE_NEVER, &batch);
     for (int signal = 1; signal <= SIGSYS; signal++) {
         if (signal != SIGKILL && signal != SIGSTOP) {
             ck_assert_msg(sigismember(&input_mask, signal) == 1, "signal %d is not blocked", signal);

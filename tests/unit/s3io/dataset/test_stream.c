@@ -42,10 +42,9 @@ static void write_objects(const struct scratch *scratch)
 
 static struct pl_stream *open_stream(const struct pl_channel *channel, const struct pl_stream_options *options)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stream *stream;
 
-    ck_assert_ok(pl_stream_open(channel, options, &stream, &error), &error);
+    ck_ok(pl_stream_open, channel, options, &stream);
     return stream;
 }
 
@@ -57,7 +56,7 @@ static size_t read_epoch(struct pl_stream *stream, uint64_t epoch, unsigned seen
     enum pl_status status;
     size_t count = 0;
 
-    ck_assert_ok(pl_stream_start(stream, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S), &error), &error);
+    ck_ok(pl_stream_start, stream, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S));
     while ((status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error)) == PL_OK) {
         unsigned object, number;
         char text[32] = "";
@@ -76,7 +75,7 @@ static size_t read_epoch(struct pl_stream *stream, uint64_t epoch, unsigned seen
 
 START_TEST(every_record_is_read_exactly_once_whatever_the_number_of_ranks_and_the_split)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
 
     write_objects(&scratch);
@@ -112,7 +111,6 @@ START_TEST(every_record_is_read_exactly_once_whatever_the_number_of_ranks_and_th
             }
         }
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -155,7 +153,7 @@ static void *feed(void *argument)
 
 START_TEST(pipe_gives_the_same_records_as_files_wrapped_or_not_packed_or_not)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     for (unsigned variant = 0; variant < 4; variant++) {
@@ -188,13 +186,12 @@ START_TEST(pipe_gives_the_same_records_as_files_wrapped_or_not_packed_or_not)
             ck_assert_uint_eq(order[i], i);
         }
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_and_offset)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], text[1200];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -210,7 +207,7 @@ START_TEST(writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_a
     scratch_path(&scratch, "training_7", feeder.path);
     ck_assert_int_eq(mkfifo(feeder.path, 0600), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, feed, &feeder), 0);
-    ck_assert_ok(pl_stream_start(stream, 7, PL_DEADLINE_NEVER, &error), &error);
+    ck_ok(pl_stream_start, stream, 7, PL_DEADLINE_NEVER);
     while ((status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error)) == PL_OK) {
         count++;
     }
@@ -221,26 +218,23 @@ START_TEST(writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_a
     ck_assert_ptr_nonnull(strstr(text, "channel 'training', epoch 7"));
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_stream_close(stream);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(writer_that_never_comes_is_a_timeout)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
     struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stream *stream = open_stream(&channel, &options);
     struct pl_record record;
 
-    ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
-    ck_assert_int_eq(pl_stream_next(stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &record, &error), PL_TIMEOUT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "training_0' did not appear"));
+    ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
+    ck_fails(PL_TIMEOUT, "training_0' did not appear", pl_stream_next, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS),
+             &record);
     pl_stream_close(stream);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -261,7 +255,7 @@ enum pl_status __wrap_pl_record_reader_open(struct pl_source *source, const stru
 START_TEST(a_reader_that_does_not_open_keeps_its_status_wrapped_or_not)
 {
     static const enum pl_channel_wrapper wrappers[] = {PL_CHANNEL_WRAPPER_NONE, PL_CHANNEL_WRAPPER_RECORDIO};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     for (size_t i = 0; i < 2; i++) {
@@ -270,16 +264,13 @@ START_TEST(a_reader_that_does_not_open_keeps_its_status_wrapped_or_not)
                                      .wrapper = wrappers[i],
                                      .path = scratch_path(&scratch, "training", path)};
         struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
-        struct pl_error error = PL_ERROR_NONE;
         struct pl_stream *stream = open_stream(&channel, &options);
 
         no_reader = true;
-        ck_assert_int_eq(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), PL_LIMIT);
-        ck_assert_str_eq(error.cause, "no more readers");
+        ck_fails_as(PL_LIMIT, "no more readers", pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
         no_reader = false;
         pl_stream_close(stream);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -310,7 +301,7 @@ static void *read_shared(void *argument)
 
 START_TEST(ranks_that_share_a_fifo_get_every_record_once)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -343,7 +334,6 @@ START_TEST(ranks_that_share_a_fifo_get_every_record_once)
     for (int epoch = 0; epoch < 2; epoch++) {
         ck_assert_int_eq(pthread_join(threads[epoch], NULL), 0);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -372,7 +362,7 @@ static void *read_until_it_fails(void *argument)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
 
-    ck_assert_ok(pl_stream_start(stream, 0, deadline_ns, &error), &error);
+    ck_ok(pl_stream_start, stream, 0, deadline_ns);
     do {
         rank->status = pl_stream_next(stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &record, &error);
         pl_error_text(&error, rank->text, sizeof(rank->text));
@@ -423,7 +413,7 @@ static void *write_all(void *argument)
 
 START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], fifo[PATH_MAX], after[200];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -447,13 +437,12 @@ START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
     expect_on_all(&scratch, &channel, PL_CORRUPT, "", after);
     ck_assert_int_eq(pthread_join(writer.thread, NULL), 0);
     build_done(&writer.build);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], fifo[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -472,7 +461,6 @@ START_TEST(all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts)
     ck_assert_int_eq(write(fd, "abc", 3), 3);
     expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", ": no data after byte 3 before the deadline");
     ck_assert_int_eq(close(fd), 0);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -490,7 +478,7 @@ static enum pl_status decode(void *context, const struct pl_record *record, void
 
 START_TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
@@ -505,15 +493,15 @@ START_TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
     pthread_t thread;
     size_t total = 0;
 
-    ck_assert_ok(pl_loader_new(&shape, &input, &loader, &error), &error);
+    ck_ok(pl_loader_new, &shape, &input, &loader);
     for (int i = 0; i < 3; i++) { /* epoch 5 has no writer */
-        ck_assert_ok(pl_loader_start(loader, 5, &error), &error);
-        ck_assert_int_eq(pl_loader_next(loader, pl_deadline_after_ns(10 * PL_NS_PER_MS), &batch, &error), PL_TIMEOUT);
+        ck_ok(pl_loader_start, loader, 5);
+        ck_fails(PL_TIMEOUT, "", pl_loader_next, loader, pl_deadline_after_ns(10 * PL_NS_PER_MS), &batch);
     }
     scratch_path(&scratch, "training_0", feeder.path);
     ck_assert_int_eq(mkfifo(feeder.path, 0600), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, feed, &feeder), 0);
-    ck_assert_ok(pl_loader_start(loader, 0, &error), &error);
+    ck_ok(pl_loader_start, loader, 0);
     while (pl_loader_next(loader, pl_deadline_after_ns(100 * PL_NS_PER_S), &batch, &error) == PL_OK) {
         for (size_t i = 0; i < batch.samples; i++, total++) {
             char text[32];
@@ -526,13 +514,12 @@ START_TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_loader_free(loader);
     pl_stream_close(samples.stream);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ranks)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
     struct pl_error error = PL_ERROR_NONE;
     unsigned count = 0;
@@ -554,7 +541,7 @@ START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ra
         struct pl_record record;
         enum pl_status status;
 
-        ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
+        ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
         while ((status = pl_stream_next(stream, PL_DEADLINE_NEVER, &record, &error)) == PL_OK) {
             char text[32] = "", expected[32];
 
@@ -570,7 +557,6 @@ START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ra
         pl_stream_close(stream);
     }
     ck_assert_uint_eq(count, 2 * PER_OBJECT - 2);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -581,7 +567,7 @@ START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
     static const int changes[] = {-1, 1};
 
     for (size_t i = 0; i < 2; i++) {
-        struct scratch scratch = scratch_new();
+        AUTO_SCRATCH struct scratch scratch = scratch_new();
         struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
         struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true},
                                             .deal = {.rank = 0, .size = 1}};
@@ -601,7 +587,7 @@ START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
         }
         scratch_write(&scratch, "a", build.data + (changes[i] < 0 ? one.bytes : 0),
                       build.bytes - (changes[i] < 0 ? one.bytes : 0));
-        ck_assert_ok(pl_stream_start(stream, 1, PL_DEADLINE_NEVER, &error), &error);
+        ck_ok(pl_stream_start, stream, 1, PL_DEADLINE_NEVER);
         while ((status = pl_stream_next(stream, PL_DEADLINE_NEVER, &record, &error)) == PL_OK) {
         }
         ck_assert_int_eq(status, PL_CORRUPT);
@@ -609,25 +595,22 @@ START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
         pl_stream_close(stream);
         build_done(&one);
         build_done(&build);
-        scratch_done(&scratch);
     }
 }
 END_TEST
 
 START_TEST(empty_channel_and_objects_split_in_pipe_mode_are_errors)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
     struct pl_stream_options options = {.deal = {.rank = 0, .size = 1}};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stream *stream = open_stream(&channel, &options);
 
-    ck_assert_int_eq(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), PL_NOT_FOUND);
+    ck_fails(PL_NOT_FOUND, "", pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
     pl_stream_close(stream);
     channel.mode = PL_CHANNEL_PIPE;
     options.split = PL_STREAM_SPLIT_OBJECTS;
-    ck_assert_int_eq(pl_stream_open(&channel, &options, &stream, &error), PL_INVALID);
-    scratch_done(&scratch);
+    ck_fails(PL_INVALID, "", pl_stream_open, &channel, &options, &stream);
 }
 END_TEST
 

@@ -8,11 +8,10 @@
 static struct pl_http_head read_head(const char *const *lines, size_t count)
 {
     struct pl_http_head head;
-    struct pl_error error = PL_ERROR_NONE;
 
     pl_http_head_init(&head);
     for (size_t i = 0; i < count; i++) {
-        ck_assert_ok(pl_http_head_line(&head, lines[i], strlen(lines[i]), &error), &error);
+        ck_ok(pl_http_head_line, &head, lines[i], strlen(lines[i]));
     }
     return head;
 }

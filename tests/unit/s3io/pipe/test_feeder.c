@@ -76,8 +76,8 @@ static void *run_feeder(void *argument)
     if (run->contained) {
         refuse_call(SYS_vmsplice, NULL);
     }
-    ck_assert_ok(pl_store_open_directory(run->objects->path, false, &store, &run->error), &run->error);
-    ck_assert_ok(pl_feeder_open(store, run->path, &run->options, PL_DEADLINE_NEVER, &feeder, &run->error), &run->error);
+    ck_ok(pl_store_open_directory, run->objects->path, false, &store);
+    ck_ok(pl_feeder_open, store, run->path, &run->options, PL_DEADLINE_NEVER, &feeder);
     for (uint64_t epoch = 0; run->status == PL_OK && epoch < run->epochs; epoch++) {
         run->status = pl_feeder_run(feeder, epoch, &run->counts, &run->error);
     }
@@ -101,10 +101,9 @@ static struct pl_stream *open_stream(const struct run *run, enum pl_record_forma
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .wrapper = run->options.wrapper, .path = run->path};
     struct pl_stream_options options = {.records = {.format = format}, .deal = {.rank = 0, .size = 1}};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stream *stream;
 
-    ck_assert_ok(pl_stream_open(&channel, &options, &stream, &error), &error);
+    ck_ok(pl_stream_open, &channel, &options, &stream);
     return stream;
 }
 
@@ -117,7 +116,7 @@ static size_t read_objects(struct pl_stream *stream, uint64_t epoch, unsigned *o
     enum pl_status status;
     size_t count = 0;
 
-    ck_assert_ok(pl_stream_start(stream, epoch, PL_DEADLINE_NEVER, &error), &error);
+    ck_ok(pl_stream_start, stream, epoch, PL_DEADLINE_NEVER);
     while ((status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error)) == PL_OK) {
         unsigned object = (unsigned)(record.bytes / 150000);
 
@@ -194,7 +193,6 @@ START_TEST(without_wrapping_the_objects_lie_back_to_back)
     struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 1};
     static unsigned char data[1 << 20];
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
     struct pl_stream *stream;
     size_t at = 0;
@@ -202,8 +200,8 @@ START_TEST(without_wrapping_the_objects_lie_back_to_back)
     write_objects(&objects, false);
     start(&run, &objects, &fifos);
     stream = open_stream(&run, PL_RECORD_WHOLE);
-    ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
-    ck_assert_ok(pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error), &error);
+    ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
+    ck_ok(pl_stream_next, stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record);
     for (unsigned k = 0; k < OBJECTS; k++) {
         fill_object(k, data);
         ck_assert(memcmp(record.data + at, data, object_bytes(k)) == 0);
@@ -259,7 +257,6 @@ START_TEST(reader_that_leaves_early_gets_the_next_epoch)
 {
     struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 2, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO}};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
     struct pl_stream *stream;
     unsigned order[OBJECTS];
@@ -267,8 +264,8 @@ START_TEST(reader_that_leaves_early_gets_the_next_epoch)
     write_objects(&objects, false);
     start(&run, &objects, &fifos);
     stream = open_stream(&run, PL_RECORD_WHOLE);
-    ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
-    ck_assert_ok(pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error), &error);
+    ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
+    ck_ok(pl_stream_next, stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record);
     ck_assert_uint_eq(read_objects(stream, 1, order), OBJECTS);
     pl_stream_close(stream);
     ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
@@ -280,18 +277,14 @@ END_TEST
 
 START_TEST(a_store_without_objects_is_no_empty_epoch)
 {
-    struct scratch objects = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch objects = scratch_new();
     struct pl_feeder *feeder;
     struct pl_store *store;
 
-    ck_assert_ok(pl_store_open_directory(objects.path, false, &store, &error), &error);
-    ck_assert_int_eq(pl_feeder_open(store, "/dev/null/x", &(struct pl_feeder_options){.cancel_fd = -1},
-                                    PL_DEADLINE_NEVER, &feeder, &error),
-                     PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(error.cause, "there are no objects in"));
+    ck_ok(pl_store_open_directory, objects.path, false, &store);
+    ck_fails(PL_NOT_FOUND, "there are no objects in", pl_feeder_open, store, "/dev/null/x",
+             &(struct pl_feeder_options){.cancel_fd = -1}, PL_DEADLINE_NEVER, &feeder);
     pl_store_close(store);
-    scratch_done(&objects);
 }
 END_TEST
 
@@ -299,20 +292,17 @@ START_TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
 {
     struct scratch objects = scratch_new(), fifos = scratch_new();
     struct pl_feeder_options options = {.timeout_ns = 30 * PL_NS_PER_MS, .cancel_fd = -1};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_feeder_counts counts;
     struct pl_feeder *feeder;
     struct pl_store *store;
     char path[PATH_MAX];
 
     scratch_write(&objects, "a", "x", 1);
-    ck_assert_ok(pl_store_open_directory(objects.path, false, &store, &error), &error);
-    ck_assert_ok(
-        pl_feeder_open(store, scratch_path(&fifos, "training", path), &options, PL_DEADLINE_NEVER, &feeder, &error),
-        &error);
-    ck_assert_int_eq(pl_feeder_run(feeder, 0, &counts, &error), PL_TIMEOUT);
+    ck_ok(pl_store_open_directory, objects.path, false, &store);
+    ck_ok(pl_feeder_open, store, scratch_path(&fifos, "training", path), &options, PL_DEADLINE_NEVER, &feeder);
+    ck_fails(PL_TIMEOUT, "", pl_feeder_run, feeder, 0, &counts);
     scratch_write(&fifos, "training_7", "precious", 8);
-    ck_assert_int_eq(pl_feeder_run(feeder, 7, &counts, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_feeder_run, feeder, 7, &counts);
     pl_feeder_close(feeder);
     ck_assert_int_eq(access(scratch_path(&fifos, "training_7", path), F_OK), 0);
     ck_assert_int_eq(access(scratch_path(&fifos, "training_0", path), F_OK), -1);
@@ -334,7 +324,7 @@ START_TEST(cut_epoch_is_an_error_for_the_reader)
     write_objects(&objects, false);
     start(&run, &objects, &fifos);
     stream = open_stream(&run, PL_RECORD_WHOLE);
-    ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
+    ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
     do {
         status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error);
     } while (status == PL_OK);
@@ -387,7 +377,7 @@ static void *run_epochs(void *argument)
     struct run *run = argument;
     struct pl_feeder *feeder;
 
-    ck_assert_ok(pl_feeder_open_epochs(&run->from, run->path, &run->options, &feeder, &run->error), &run->error);
+    ck_ok(pl_feeder_open_epochs, &run->from, run->path, &run->options, &feeder);
     for (uint64_t epoch = 0; run->status == PL_OK && epoch < run->epochs; epoch++) {
         run->status = pl_feeder_run(feeder, epoch, &run->counts, &run->error);
     }
@@ -484,7 +474,7 @@ START_TEST(what_lies_in_pipes_stays_as_it_was_written)
     static struct written written;
     static unsigned char got[LARGE_EPOCH_BYTES + 1];
     bool large = large_pipes_are_allowed();
-    struct scratch fifos = scratch_new();
+    AUTO_SCRATCH struct scratch fifos = scratch_new();
     struct run run = {.epochs = large ? LARGE_EPOCHS : EPOCHS,
                       .from = {.context = &written, .open = open_bytes},
                       .options = {.cancel_fd = -1, .timeout_ns = 100 * PL_NS_PER_S}};
@@ -514,13 +504,12 @@ START_TEST(what_lies_in_pipes_stays_as_it_was_written)
         ck_assert_msg(memcmp(got, written.bytes + epoch * written.epoch_bytes, at) == 0, "epoch %u", epoch);
         ck_assert_int_eq(close(fds[epoch]), 0);
     }
-    scratch_done(&fifos);
 }
 END_TEST
 
 START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
 {
-    struct scratch fifos = scratch_new();
+    AUTO_SCRATCH struct scratch fifos = scratch_new();
     atomic_bool asked = false;
     struct run run = {.epochs = 1,
                       .from = {.context = &asked, .open = open_silence},
@@ -541,7 +530,6 @@ START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
     ck_assert_int_eq(access(path, F_OK), -1);
     ck_assert_int_eq(close(reader_fd), 0);
     ck_assert_int_eq(close(run.options.cancel_fd), 0);
-    scratch_done(&fifos);
 }
 END_TEST
 
@@ -551,7 +539,7 @@ START_TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
     static char data[64 << 10];
 
     for (int way = 0; way < WAYS; way++) {
-        struct scratch fifos = scratch_new();
+        AUTO_SCRATCH struct scratch fifos = scratch_new();
         struct run run = {.epochs = 1,
                           .from = {.open = open_broken},
                           .options = {.timeout_ns = 100 * PL_NS_PER_S, .cancel_fd = eventfd(0, EFD_CLOEXEC)}};
@@ -584,7 +572,6 @@ START_TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
             ck_assert_int_eq(close(fd), 0);
         }
         ck_assert_int_eq(close(run.options.cancel_fd), 0);
-        scratch_done(&fifos);
     }
 }
 END_TEST

@@ -202,7 +202,7 @@ START_TEST(every_record_reaches_its_rank_exactly_once_in_every_epoch)
                  {5, 5, 3, 10},   {4, 7, 600, 64},  {2, 2, 0, 1},      {6, 6, 37, 20000}};
 
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-        struct scratch scratch = scratch_new();
+        AUTO_SCRATCH struct scratch scratch = scratch_new();
         static struct job job;
         struct rank ranks[MOST_RANKS];
 
@@ -221,14 +221,13 @@ START_TEST(every_record_reaches_its_rank_exactly_once_in_every_epoch)
                 ck_assert_uint_eq(job.seen[epoch][number], number < job.feed.count && here);
             }
         }
-        scratch_done(&scratch);
     }
 }
 END_TEST
 
 START_TEST(rank_that_leaves_an_epoch_early_does_not_hold_the_others_up)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct job job;
     struct rank ranks[MOST_RANKS];
 
@@ -242,13 +241,12 @@ START_TEST(rank_that_leaves_an_epoch_early_does_not_hold_the_others_up)
         ck_assert_uint_eq(job.seen[0][number], number % 3 != 1 || number < 15);
         ck_assert_uint_eq(job.seen[1][number], 1);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(damaged_input_is_an_error_on_every_rank)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct job job;
     struct rank ranks[MOST_RANKS];
 
@@ -259,13 +257,12 @@ START_TEST(damaged_input_is_an_error_on_every_rank)
         ck_assert_int_eq(ranks[i].status, PL_CORRUPT);
         ck_assert_str_eq(ranks[i].error.cause, "record 200 is damaged");
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(fifo_that_stops_is_a_timeout_on_every_rank)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct job job;
     struct rank ranks[MOST_RANKS];
 
@@ -277,13 +274,12 @@ START_TEST(fifo_that_stops_is_a_timeout_on_every_rank)
         ck_assert_int_eq(ranks[i].status, PL_TIMEOUT);
         ck_assert_str_eq(ranks[i].error.cause, "the FIFO brings nothing");
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(rank_that_does_not_come_is_a_timeout_that_counts)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct job job;
     struct pl_error error = PL_ERROR_NONE;
     struct pl_share *share;
@@ -294,16 +290,14 @@ START_TEST(rank_that_does_not_come_is_a_timeout_that_counts)
     ck_assert_int_eq(open_share(&job, 0, &share, &error), PL_TIMEOUT);
     ck_assert_ptr_nonnull(strstr(pl_error_text(&error, text, sizeof(text)), "1 of 2 ranks"));
     job.timeout_ns = 50 * PL_NS_PER_MS;
-    ck_assert_int_eq(open_share(&job, 1, &share, &error), PL_TIMEOUT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "see whether local rank 0 runs"));
+    ck_fails(PL_TIMEOUT, "see whether local rank 0 runs", open_share, &job, 1, &share);
     free(job.feed.record);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(two_ranks_with_one_number_are_refused)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct job job;
     struct rank ranks[2];
 
@@ -322,14 +316,13 @@ START_TEST(two_ranks_with_one_number_are_refused)
     ck_assert_int_eq(ranks[0].status, PL_INVALID);
     ck_assert_int_eq(ranks[1].status, PL_PEER);
     free(job.feed.record);
-    scratch_done(&scratch);
 }
 END_TEST
 
 /* Kills the process of local rank `victim` in the middle of an epoch; the other rank must report it. */
 static void kill_one(uint32_t victim)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct job job;
     struct rank survivor;
     int status, ready[2];
@@ -369,7 +362,6 @@ static void kill_one(uint32_t victim)
     close(ready[0]);
     close(ready[1]);
     free(job.feed.record);
-    scratch_done(&scratch);
 }
 
 START_TEST(a_killed_rank_and_a_killed_distributor_are_reported)
@@ -452,7 +444,7 @@ static int read_epoch_0_until_nothing_comes(struct pl_share *share)
 /* The frames of records of up to ten bytes are 64 bytes: 64 fill a ring of 4096. */
 START_TEST(error_reaches_a_rank_whose_ring_is_full_after_the_process_that_reads_the_fifo_has_ended)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
     static struct job job;
     struct pl_share *share;
@@ -462,27 +454,26 @@ START_TEST(error_reaches_a_rank_whose_ring_is_full_after_the_process_that_reads_
     job = make_job(&scratch, 2, 2, 600, 10);
     job.feed.fail_at = 128;
     child = start_process(&job, 0, read_epoch_0);
-    ck_assert_ok(open_share(&job, 1, &share, &error), &error);
+    ck_ok(open_share, &job, 1, &share);
     pl_share_start(share, 0);
     expect_exit(child, PL_CORRUPT);
     ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT);
     ck_assert_uint_eq(records, 64);
     ck_assert_str_eq(error.cause, "record 128 is damaged");
-    ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT); /* and again */
+    ck_fails(PL_CORRUPT, "", read_on, share, &records); /* and again */
     ck_assert_uint_eq(records, 0);
     pl_share_start(share, 1);
     ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT); /* the reason why there is no other epoch */
     ck_assert_str_eq(error.cause, "record 128 is damaged");
     pl_share_close(share);
     free(job.feed.record);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(rank_whose_deadline_passes_first_says_what_the_fifo_does_and_so_do_the_others_when_it_ends)
 {
     for (uint32_t first = 0; first < 2; first++) {
-        struct scratch scratch = scratch_new();
+        AUTO_SCRATCH struct scratch scratch = scratch_new();
         struct pl_error error = PL_ERROR_NONE;
         static struct job job;
         struct pl_share *share;
@@ -492,7 +483,7 @@ START_TEST(rank_whose_deadline_passes_first_says_what_the_fifo_does_and_so_do_th
         job = make_job(&scratch, 2, 2, 600, 10);
         job.feed.hang_at = 20;
         child = start_process(&job, first, read_epoch_0_until_nothing_comes);
-        ck_assert_ok(open_share(&job, !first, &share, &error), &error);
+        ck_ok(open_share, &job, !first, &share);
         pl_share_start(share, 0);
         ck_assert_int_eq(read_on(share, &records, &error), PL_TIMEOUT);
         ck_assert_uint_eq(records, 10);
@@ -500,15 +491,13 @@ START_TEST(rank_whose_deadline_passes_first_says_what_the_fifo_does_and_so_do_th
         expect_exit(child, 7);
         pl_share_close(share);
         free(job.feed.record);
-        scratch_done(&scratch);
     }
 }
 END_TEST
 
 START_TEST(rank_that_ends_between_two_epochs_is_named)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct job job;
     struct pl_share *share;
     unsigned records;
@@ -516,17 +505,15 @@ START_TEST(rank_that_ends_between_two_epochs_is_named)
 
     job = make_job(&scratch, 2, 2, 100, 10);
     child = start_process(&job, 1, read_epoch_0);
-    ck_assert_ok(open_share(&job, 0, &share, &error), &error);
+    ck_ok(open_share, &job, 0, &share);
     pl_share_start(share, 0);
-    ck_assert_int_eq(read_on(share, &records, &error), PL_END);
+    ck_fails(PL_END, "", read_on, share, &records);
     ck_assert_uint_eq(records, 50);
     expect_exit(child, PL_END);
     pl_share_start(share, 1);
-    ck_assert_int_eq(read_on(share, &records, &error), PL_PEER);
-    ck_assert_str_eq(error.cause, "the process of local rank 1, which shares this channel, has ended");
+    ck_fails_as(PL_PEER, "the process of local rank 1, which shares this channel, has ended", read_on, share, &records);
     pl_share_close(share);
     free(job.feed.record);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -541,8 +528,7 @@ static void *open_second(void *argument)
 
 START_TEST(wait_for_a_slow_rank_is_not_blamed_on_the_fifo)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct job job;
     struct pl_share *share;
     struct rank slow;
@@ -552,24 +538,23 @@ START_TEST(wait_for_a_slow_rank_is_not_blamed_on_the_fifo)
     job = make_job(&scratch, 2, 2, 600, 10);
     slow = (struct rank){.job = &job, .local_rank = 1};
     ck_assert_int_eq(pthread_create(&slow.thread, NULL, open_second, &slow), 0);
-    ck_assert_ok(open_share(&job, 0, &share, &error), &error);
+    ck_ok(open_share, &job, 0, &share);
     ck_assert_int_eq(pthread_join(slow.thread, &slow_share), 0);
     ck_assert_ok(slow.status, &slow.error);
     pl_share_start(share, 0);
-    ck_assert_int_eq(time_out_until(share, "not asked", &error), PL_TIMEOUT);
-    ck_assert_str_eq(error.cause, "the shared channel waits for local rank 1, which has not asked for the next epoch");
+    ck_fails_as(PL_TIMEOUT, "the shared channel waits for local rank 1, which has not asked for the next epoch",
+                time_out_until, share, "not asked");
     pl_share_start(slow_share, 0);
-    ck_assert_int_eq(time_out_until(share, "not read", &error), PL_TIMEOUT);
-    ck_assert_str_eq(error.cause, "the shared channel waits for local rank 1, which has not read its earlier records");
+    ck_fails_as(PL_TIMEOUT, "the shared channel waits for local rank 1, which has not read its earlier records",
+                time_out_until, share, "not read");
     pl_share_start(slow_share, 1); /* it leaves, and a slow rank must not prevent the end */
-    ck_assert_int_eq(read_on(share, &records, &error), PL_END);
+    ck_fails(PL_END, "", read_on, share, &records);
     pl_share_start(share, 0);
-    ck_assert_int_eq(read_on(share, &records, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "expected an epoch that was not read before, found epoch 0, which has ended");
+    ck_fails_as(PL_INVALID, "expected an epoch that was not read before, found epoch 0, which has ended", read_on,
+                share, &records);
     pl_share_close(slow_share);
     pl_share_close(share);
     free(job.feed.record);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -582,30 +567,28 @@ static void *cancel_soon(void *argument)
 
 START_TEST(cancel_wakes_a_rank_and_can_be_taken_back)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct job job;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
     struct pl_share *share;
     pthread_t thread;
 
     job = make_job(&scratch, 1, 1, 100, 50);
     job.feed.hang_at = 3;
-    ck_assert_ok(open_share(&job, 0, &share, &error), &error);
+    ck_ok(open_share, &job, 0, &share);
     pl_share_start(share, 0);
     for (int i = 0; i < 3; i++) {
-        ck_assert_ok(pl_share_next(share, PL_DEADLINE_NEVER, &record, &error), &error);
+        ck_ok(pl_share_next, share, PL_DEADLINE_NEVER, &record);
     }
     ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, share), 0);
-    ck_assert_int_eq(pl_share_next(share, PL_DEADLINE_NEVER, &record, &error), PL_CANCELLED);
+    ck_fails(PL_CANCELLED, "", pl_share_next, share, PL_DEADLINE_NEVER, &record);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_share_cancel(share, false);
     pl_share_start(share, 1);
-    ck_assert_ok(pl_share_next(share, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error), &error);
+    ck_ok(pl_share_next, share, pl_deadline_after_ns(100 * PL_NS_PER_S), &record);
     ck_assert_uint_eq(record.index, 0);
     pl_share_close(share);
     free(job.feed.record);
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -46,41 +46,40 @@ static struct build make_example(void)
 START_TEST(features_are_found_and_decoded_packed_or_not)
 {
     struct build example = make_example();
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_example_feature feature;
     struct pl_view value, values[2];
     int64_t integers[3];
     float floats[3];
     size_t count;
 
-    ck_assert_ok(pl_example_find(example.data, example.bytes, "image", &feature, &error), &error);
-    ck_assert_ok(pl_example_bytes(&feature, &value, &error), &error);
+    ck_ok(pl_example_find, example.data, example.bytes, "image", &feature);
+    ck_ok(pl_example_bytes, &feature, &value);
     ck_assert_uint_eq(value.bytes, 5);
     ck_assert_mem_eq(value.data, "hello", 5);
     ck_assert(value.data > example.data && value.data < example.data + example.bytes);
-    ck_assert_ok(pl_example_find(example.data, example.bytes, "words", &feature, &error), &error);
-    ck_assert_ok(pl_example_bytes_list(&feature, values, 2, &count, &error), &error);
+    ck_ok(pl_example_find, example.data, example.bytes, "words", &feature);
+    ck_ok(pl_example_bytes_list, &feature, values, 2, &count);
     ck_assert_uint_eq(count, 2);
     ck_assert_uint_eq(values[1].bytes, 0);
-    ck_assert_int_eq(pl_example_bytes(&feature, &value, &error), PL_LIMIT);
+    ck_fails(PL_LIMIT, "", pl_example_bytes, &feature, &value);
     for (int i = 0; i < 2; i++) {
-        ck_assert_ok(pl_example_find(example.data, example.bytes, i ? "weights" : "loose", &feature, &error), &error);
-        ck_assert_ok(pl_example_float32(&feature, floats, 3, &count, &error), &error);
+        ck_ok(pl_example_find, example.data, example.bytes, i ? "weights" : "loose", &feature);
+        ck_ok(pl_example_float32, &feature, floats, 3, &count);
         ck_assert_uint_eq(count, 3);
         ck_assert(floats[1] == -2.0F);
         ck_assert(floats[2] == 1e30F);
-        ck_assert_int_eq(pl_example_float32(&feature, floats, 2, &count, &error), PL_LIMIT);
-        ck_assert_int_eq(pl_example_int64(&feature, integers, 3, &count, &error), PL_INVALID);
+        ck_fails(PL_LIMIT, "", pl_example_float32, &feature, floats, 2, &count);
+        ck_fails(PL_INVALID, "", pl_example_int64, &feature, integers, 3, &count);
     }
-    ck_assert_ok(pl_example_find(example.data, example.bytes, "label", &feature, &error), &error);
-    ck_assert_ok(pl_example_int64(&feature, integers, 3, &count, &error), &error);
+    ck_ok(pl_example_find, example.data, example.bytes, "label", &feature);
+    ck_ok(pl_example_int64, &feature, integers, 3, &count);
     ck_assert_uint_eq(count, 3);
     ck_assert_int_eq(integers[0], 7);
     ck_assert_int_eq(integers[1], -5);
     ck_assert_int_eq(integers[2], INT64_C(1) << 62);
-    ck_assert_ok(pl_example_find(example.data, example.bytes, "empty", &feature, &error), &error);
-    ck_assert_int_eq(pl_example_bytes(&feature, &value, &error), PL_INVALID);
-    ck_assert_int_eq(pl_example_find(example.data, example.bytes, "absent", &feature, &error), PL_NOT_FOUND);
+    ck_ok(pl_example_find, example.data, example.bytes, "empty", &feature);
+    ck_fails(PL_INVALID, "", pl_example_bytes, &feature, &value);
+    ck_fails(PL_NOT_FOUND, "", pl_example_find, example.data, example.bytes, "absent", &feature);
     build_done(&example);
 }
 END_TEST
@@ -90,15 +89,14 @@ START_TEST(walk_gives_every_feature_in_order)
     static const char *const names[] = {"image", "words", "weights", "loose", "label", "empty"};
     struct build example = make_example();
     struct pl_example_walk walk = {.started = false};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_example_feature feature;
 
     for (int i = 0; i < 6; i++) {
-        ck_assert_ok(pl_example_next(&walk, example.data, example.bytes, &feature, &error), &error);
+        ck_ok(pl_example_next, &walk, example.data, example.bytes, &feature);
         ck_assert_uint_eq(feature.name.bytes, strlen(names[i]));
         ck_assert_mem_eq(feature.name.data, names[i], feature.name.bytes);
     }
-    ck_assert_int_eq(pl_example_next(&walk, example.data, example.bytes, &feature, &error), PL_END);
+    ck_fails(PL_END, "", pl_example_next, &walk, example.data, example.bytes, &feature);
     build_done(&example);
 }
 END_TEST
@@ -106,7 +104,6 @@ END_TEST
 START_TEST(last_of_several_with_one_name_counts)
 {
     struct build example = {.data = NULL}, features = {.data = NULL}, list = {.data = NULL};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_example_feature feature;
     struct pl_view value;
 
@@ -116,8 +113,8 @@ START_TEST(last_of_several_with_one_name_counts)
     build_field(&list, 1, "newer", 5);
     put_feature(&features, "x", 1, &list);
     build_message(&example, 1, &features);
-    ck_assert_ok(pl_example_find(example.data, example.bytes, "x", &feature, &error), &error);
-    ck_assert_ok(pl_example_bytes(&feature, &value, &error), &error);
+    ck_ok(pl_example_find, example.data, example.bytes, "x", &feature);
+    ck_ok(pl_example_bytes, &feature, &value);
     ck_assert_mem_eq(value.data, "newer", 5);
     build_done(&example);
 }
@@ -129,11 +126,10 @@ START_TEST(cut_message_is_corrupt_at_every_length)
     struct pl_example_feature feature;
 
     for (size_t cut = 1; cut < example.bytes; cut++) {
-        struct pl_error error = PL_ERROR_NONE;
         unsigned char *copy = malloc(cut);
 
         memcpy(copy, example.data, cut);
-        ck_assert_int_eq(pl_example_find(copy, cut, "absent", &feature, &error), PL_CORRUPT);
+        ck_fails(PL_CORRUPT, "", pl_example_find, copy, cut, "absent", &feature);
         free(copy);
     }
     build_done(&example);

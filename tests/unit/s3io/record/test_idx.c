@@ -12,7 +12,6 @@ START_TEST(arrays_after_each_other_plain_or_gzip_are_read_whatever_the_read_size
 {
     static const size_t pieces[] = {1, 2, 3, 7, 100, 1 << 20};
     unsigned char stream[8192], images[IMAGES_BYTES], labels[LABELS_BYTES];
-    struct pl_error error = PL_ERROR_NONE;
 
     idx_images(images);
     idx_labels(labels);
@@ -23,16 +22,16 @@ START_TEST(arrays_after_each_other_plain_or_gzip_are_read_whatever_the_read_size
             struct pl_idx_reader *reader;
             struct pl_idx idx = {.dims = 0};
 
-            ck_assert_ok(pl_idx_reader_open(drip_new(stream, bytes, pieces[i]), 1 << 20, &reader, &error), &error);
-            ck_assert_ok(pl_idx_reader_next(reader, PL_DEADLINE_NEVER, &idx, &error), &error);
+            ck_ok(pl_idx_reader_open, drip_new(stream, bytes, pieces[i]), 1 << 20, &reader);
+            ck_ok(pl_idx_reader_next, reader, PL_DEADLINE_NEVER, &idx);
             ck_assert_uint_eq(idx.dims, 3);
             ck_assert_mem_eq(idx.data, images + 16, IMAGES_BYTES - 16);
             pl_idx_done(&idx);
-            ck_assert_ok(pl_idx_reader_next(reader, PL_DEADLINE_NEVER, &idx, &error), &error);
+            ck_ok(pl_idx_reader_next, reader, PL_DEADLINE_NEVER, &idx);
             ck_assert_uint_eq(idx.dims, 1);
             ck_assert_mem_eq(idx.data, labels + 8, ITEMS);
             pl_idx_done(&idx);
-            ck_assert_int_eq(pl_idx_reader_next(reader, PL_DEADLINE_NEVER, &idx, &error), PL_END);
+            ck_fails(PL_END, "", pl_idx_reader_next, reader, PL_DEADLINE_NEVER, &idx);
             pl_idx_reader_close(reader);
         }
     }
@@ -62,7 +61,7 @@ START_TEST(input_cut_at_any_byte_is_an_error)
             enum pl_status status = PL_OK;
             unsigned arrays = 0;
 
-            ck_assert_ok(pl_idx_reader_open(drip_new(stream, cut, 4096), 1 << 20, &reader, &error), &error);
+            ck_ok(pl_idx_reader_open, drip_new(stream, cut, 4096), 1 << 20, &reader);
             while (status == PL_OK) {
                 struct pl_idx idx = {.dims = 0};
 
@@ -87,15 +86,14 @@ START_TEST(head_that_promises_too_much_is_refused_before_memory_is_asked_for)
 {
     static const unsigned char huge[16] = {0, 0, 8, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1};
     static const unsigned char wrong[16] = {0, 0, 7, 3};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_idx_reader *reader;
     struct pl_idx idx;
 
-    ck_assert_ok(pl_idx_reader_open(drip_new(huge, sizeof(huge), 16), 1 << 20, &reader, &error), &error);
-    ck_assert_int_eq(pl_idx_reader_next(reader, PL_DEADLINE_NEVER, &idx, &error), PL_LIMIT);
+    ck_ok(pl_idx_reader_open, drip_new(huge, sizeof(huge), 16), 1 << 20, &reader);
+    ck_fails(PL_LIMIT, "", pl_idx_reader_next, reader, PL_DEADLINE_NEVER, &idx);
     pl_idx_reader_close(reader);
-    ck_assert_ok(pl_idx_reader_open(drip_new(wrong, sizeof(wrong), 16), 1 << 20, &reader, &error), &error);
-    ck_assert_int_eq(pl_idx_reader_next(reader, PL_DEADLINE_NEVER, &idx, &error), PL_CORRUPT);
+    ck_ok(pl_idx_reader_open, drip_new(wrong, sizeof(wrong), 16), 1 << 20, &reader);
+    ck_fails(PL_CORRUPT, "", pl_idx_reader_next, reader, PL_DEADLINE_NEVER, &idx);
     pl_idx_reader_close(reader);
 }
 END_TEST
@@ -104,26 +102,23 @@ START_TEST(record_reader_gives_the_items_of_all_arrays)
 {
     unsigned char stream[8192], images[IMAGES_BYTES];
     struct pl_record_options options = {.format = PL_RECORD_IDX};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record_reader *reader;
     struct pl_record record;
 
     idx_images(images);
-    ck_assert_ok(
-        pl_record_reader_open(drip_new(stream, idx_stream(0, stream, sizeof(stream)), 5), &options, &reader, &error),
-        &error);
+    ck_ok(pl_record_reader_open, drip_new(stream, idx_stream(0, stream, sizeof(stream)), 5), &options, &reader);
     for (size_t i = 0; i < ITEMS; i++) {
-        ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+        ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
         ck_assert_uint_eq(record.index, i);
         ck_assert_uint_eq(record.bytes, SIDE * SIDE);
         ck_assert_mem_eq(record.data, images + 16 + i * SIDE * SIDE, SIDE * SIDE);
     }
     for (size_t i = 0; i < ITEMS; i++) {
-        ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+        ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
         ck_assert_uint_eq(record.bytes, 1);
         ck_assert_uint_eq(record.data[0], i % 10);
     }
-    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     pl_record_reader_close(reader);
 }
 END_TEST

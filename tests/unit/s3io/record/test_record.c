@@ -50,10 +50,9 @@ static struct build make_stream(enum pl_record_format format)
 
 static struct pl_record_reader *open_reader(struct pl_source *source, const struct pl_record_options *options)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record_reader *reader;
 
-    ck_assert_ok(pl_record_reader_open(source, options, &reader, &error), &error);
+    ck_ok(pl_record_reader_open, source, options, &reader);
     return reader;
 }
 
@@ -83,7 +82,7 @@ static void check_all(enum pl_record_format format, struct pl_source *source, bo
     }
     while (timeouts && pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error) == PL_TIMEOUT) {
     }
-    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     ck_assert_uint_eq(pl_record_reader_counts(reader).records, COUNT);
     ck_assert_uint_eq(pl_record_reader_counts(reader).record_bytes, total);
     ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 0);
@@ -117,20 +116,19 @@ START_TEST(skipped_records_keep_their_numbers)
         struct build stream = make_stream((enum pl_record_format)format);
         struct pl_record_options options = {.format = (enum pl_record_format)format, .window_bytes = 64};
         struct pl_record_reader *reader = open_reader(drip_new(stream.data, stream.bytes, 50), &options);
-        struct pl_error error = PL_ERROR_NONE;
         struct pl_record record;
         unsigned char data[256];
 
         for (unsigned i = 0; i < COUNT; i++) {
             if (i % 3) {
-                ck_assert_ok(pl_record_reader_skip(reader, PL_DEADLINE_NEVER, &error), &error);
+                ck_ok(pl_record_reader_skip, reader, PL_DEADLINE_NEVER);
                 continue;
             }
-            ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+            ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
             ck_assert_uint_eq(record.index, i);
             ck_assert_uint_eq(record.bytes, make_record(i, data));
         }
-        ck_assert_int_eq(pl_record_reader_skip(reader, PL_DEADLINE_NEVER, &error), PL_END);
+        ck_fails(PL_END, "", pl_record_reader_skip, reader, PL_DEADLINE_NEVER);
         pl_record_reader_close(reader);
         build_done(&stream);
     }
@@ -204,12 +202,11 @@ START_TEST(tfrecord_with_any_flipped_bit_is_found)
     build_tfrecord(&stream, "second record", 13);
     for (size_t bit = 0; bit < stream.bytes * 8; bit++) {
         struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
-        struct pl_error error = PL_ERROR_NONE;
         struct pl_record_reader *reader;
 
         stream.data[bit / 8] ^= (unsigned char)(1U << bit % 8);
         reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
-        ck_assert_int_eq(drain(reader, false, &error), PL_CORRUPT);
+        ck_fails(PL_CORRUPT, "", drain, reader, false);
         pl_record_reader_close(reader);
         stream.data[bit / 8] ^= (unsigned char)(1U << bit % 8);
     }
@@ -275,9 +272,8 @@ START_TEST(cut_end_is_counted_when_skipping)
     for (int skip = 0; skip < 2; skip++) {
         struct pl_record_options options = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true};
         struct pl_record_reader *reader = open_reader(drip_new(stream.data, stream.bytes - 3, 4096), &options);
-        struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_int_eq(drain(reader, skip, &error), PL_END);
+        ck_fails(PL_END, "", drain, reader, skip);
         ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 1);
         pl_record_reader_close(reader);
     }
@@ -289,20 +285,19 @@ START_TEST(length_beyond_the_limit_is_refused_without_memory_for_it)
 {
     struct build stream = {.data = NULL};
     struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record_reader *reader;
 
     build_le(&stream, UINT64_C(1) << 60, 8);
     build_le(&stream, build_masked(stream.data, 8), 4);
     reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
-    ck_assert_int_eq(drain(reader, false, &error), PL_LIMIT);
+    ck_fails(PL_LIMIT, "", drain, reader, false);
     pl_record_reader_close(reader);
     build_done(&stream);
 
     build_recordio(&stream, "0123456789", 10);
     options = (struct pl_record_options){.format = PL_RECORD_RECORDIO, .max_record_bytes = 9};
     reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
-    ck_assert_int_eq(drain(reader, false, &error), PL_LIMIT);
+    ck_fails(PL_LIMIT, "", drain, reader, false);
     pl_record_reader_close(reader);
     build_done(&stream);
 }
@@ -312,7 +307,6 @@ START_TEST(parts_are_joined_by_either_rule)
 {
     static const unsigned char with_magic[] = {'a', 'b', 'c', 'd', 0x0a, 0x23, 0xd7, 0xce, 'e', 'f'};
     struct build stream = {.data = NULL};
-    struct pl_error error = PL_ERROR_NONE;
 
     build_recordio_part(&stream, 1, "abcd", 4);
     build_recordio_part(&stream, 3, "ef", 2);
@@ -321,7 +315,7 @@ START_TEST(parts_are_joined_by_either_rule)
         struct pl_record_reader *reader = open_reader(drip_new(stream.data, stream.bytes, 3), &options);
         struct pl_record record;
 
-        ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+        ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
         if (join == PL_RECORD_JOIN_DMLC) {
             ck_assert_uint_eq(record.bytes, sizeof(with_magic));
             ck_assert_mem_eq(record.data, with_magic, sizeof(with_magic));
@@ -329,7 +323,7 @@ START_TEST(parts_are_joined_by_either_rule)
             ck_assert_uint_eq(record.bytes, 6);
             ck_assert_mem_eq(record.data, "abcdef", 6);
         }
-        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+        ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
         pl_record_reader_close(reader);
     }
     build_done(&stream);
@@ -343,14 +337,13 @@ START_TEST(parts_out_of_their_order_are_corrupt)
     for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
         struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
         struct build stream = {.data = NULL};
-        struct pl_error error = PL_ERROR_NONE;
         struct pl_record_reader *reader;
 
         for (size_t part = 0; part < 3; part++) {
             build_recordio_part(&stream, orders[i][part], "abcd", 4);
         }
         reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
-        ck_assert_int_eq(drain(reader, false, &error), PL_CORRUPT);
+        ck_fails(PL_CORRUPT, "", drain, reader, false);
         pl_record_reader_close(reader);
         build_done(&stream);
     }
@@ -362,17 +355,16 @@ static void check_text(enum pl_record_format format, bool keep_empty, const char
     for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
         struct pl_record_options options = {.format = format, .window_bytes = 64, .keep_empty_lines = keep_empty};
         struct pl_record_reader *reader = open_reader(drip_new(text, strlen(text), pieces[i]), &options);
-        struct pl_error error = PL_ERROR_NONE;
         struct pl_record record;
 
         for (const char *const *line = expected; *line; line++) {
-            ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+            ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
             ck_assert_uint_eq(record.bytes, strlen(*line));
             if (record.bytes) {
                 ck_assert_mem_eq(record.data, *line, record.bytes);
             }
         }
-        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+        ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
         pl_record_reader_close(reader);
     }
 }
@@ -399,12 +391,11 @@ START_TEST(csv_records_keep_line_ends_inside_quotes)
 {
     const char *records[] = {"a,\"b\nc\",d", "\"say \"\"\n\"\"\",2", "3,4", NULL};
     struct pl_record_options options = {.format = PL_RECORD_CSV};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record_reader *reader;
 
     check_text(PL_RECORD_CSV, false, "a,\"b\nc\",d\r\n\"say \"\"\n\"\"\",2\n3,4", records);
     reader = open_reader(drip_new("a,\"b\nc", 6, 2), &options);
-    ck_assert_int_eq(drain(reader, false, &error), PL_CORRUPT);
+    ck_fails(PL_CORRUPT, "", drain, reader, false);
     pl_record_reader_close(reader);
 }
 END_TEST
@@ -439,10 +430,8 @@ static void check_no_csv(const char *text, size_t bytes, char delimiter, unsigne
             struct pl_record_options options = {
                 .format = PL_RECORD_CSV, .delimiter = delimiter, .window_bytes = 64, .skip_corrupt = skip & 1};
             struct pl_record_reader *reader = open_reader(drip_new(text, bytes, pieces[i]), &options);
-            struct pl_error error = PL_ERROR_NONE;
 
-            ck_assert_int_eq(drain(reader, (skip & 2) != 0, &error), PL_UNSUPPORTED);
-            ck_assert_str_eq(error.cause, cause);
+            ck_fails_as(PL_UNSUPPORTED, cause, drain, reader, (skip & 2) != 0);
             ck_assert_uint_eq(pl_record_reader_counts(reader).records, records);
             pl_record_reader_close(reader);
         }
@@ -555,15 +544,14 @@ START_TEST(magic_words_inside_records_that_mxnet_wrote_come_back)
                     {"gh\x0a\x23\xd7\xce", 6}};
     struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
     struct pl_record_reader *reader = open_reader(drip_new(mxnet, sizeof(mxnet), 3), &options);
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(expected); i++) {
-        ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+        ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
         ck_assert_uint_eq(record.bytes, expected[i].bytes);
         ck_assert_mem_eq(record.data, expected[i].data, record.bytes);
     }
-    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     pl_record_reader_close(reader);
 }
 END_TEST
@@ -572,13 +560,12 @@ START_TEST(a_record_that_sagemakers_sdk_wrote_is_read)
 {
     struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
     struct pl_record_reader *reader = open_reader(drip_new(sagemaker, sizeof(sagemaker), 7), &options);
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
 
-    ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+    ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     ck_assert_uint_eq(record.bytes, sizeof(sagemaker) - 8);
     ck_assert_mem_eq(record.data, sagemaker + 8, record.bytes);
-    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     pl_record_reader_close(reader);
 }
 END_TEST
@@ -586,7 +573,6 @@ END_TEST
 START_TEST(packed_examples_that_tensorflow_wrote_are_read)
 {
     struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_example_feature feature;
     struct pl_record_reader *reader;
     struct pl_source *source;
@@ -596,23 +582,21 @@ START_TEST(packed_examples_that_tensorflow_wrote_are_read)
     float floats[1];
     size_t count;
 
-    ck_assert_ok(
-        pl_source_open_inflate(drip_new(tensorflow, sizeof(tensorflow), 11), PL_COMPRESSION_AUTO, &source, &error),
-        &error);
+    ck_ok(pl_source_open_inflate, drip_new(tensorflow, sizeof(tensorflow), 11), PL_COMPRESSION_AUTO, &source);
     reader = open_reader(source, &options);
-    ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
-    ck_assert_ok(pl_example_find(record.data, record.bytes, "i", &feature, &error), &error);
-    ck_assert_ok(pl_example_int64(&feature, integers, 2, &count, &error), &error);
+    ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
+    ck_ok(pl_example_find, record.data, record.bytes, "i", &feature);
+    ck_ok(pl_example_int64, &feature, integers, 2, &count);
     ck_assert(count == 2 && integers[0] == -1 && integers[1] == 300);
-    ck_assert_ok(pl_example_find(record.data, record.bytes, "f", &feature, &error), &error);
-    ck_assert_ok(pl_example_float32(&feature, floats, 1, &count, &error), &error);
+    ck_ok(pl_example_find, record.data, record.bytes, "f", &feature);
+    ck_ok(pl_example_float32, &feature, floats, 1, &count);
     ck_assert(count == 1 && floats[0] == 1.5F);
-    ck_assert_ok(pl_example_find(record.data, record.bytes, "b", &feature, &error), &error);
-    ck_assert_ok(pl_example_bytes_list(&feature, words, 2, &count, &error), &error);
+    ck_ok(pl_example_find, record.data, record.bytes, "b", &feature);
+    ck_ok(pl_example_bytes_list, &feature, words, 2, &count);
     ck_assert(count == 2 && words[0].bytes == 2 && memcmp(words[0].data, "xy", 2) == 0 && words[1].bytes == 0);
-    ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+    ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     ck_assert_uint_eq(record.bytes, 0);
-    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     pl_record_reader_close(reader);
 }
 END_TEST
@@ -622,10 +606,9 @@ START_TEST(reader_of_a_cancelled_source_says_so)
     struct pl_record_options options = {.format = PL_RECORD_LINES};
     struct pl_source *source = drip_new("a\n", 2, 1);
     struct pl_record_reader *reader = open_reader(source, &options);
-    struct pl_error error = PL_ERROR_NONE;
 
     pl_source_cancel(source);
-    ck_assert_int_eq(drain(reader, false, &error), PL_CANCELLED);
+    ck_fails(PL_CANCELLED, "", drain, reader, false);
     pl_record_reader_close(reader);
 }
 END_TEST

@@ -7,9 +7,8 @@ static void check(struct pl_s3_endpoint_config endpoint_config, const char *buck
                   const char *host, const char *path)
 {
     PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_s3_address_build(&endpoint_config, bucket, key, &address, &error), &error);
+    ck_ok(pl_s3_address_build, &endpoint_config, bucket, key, &address);
     ck_assert_str_eq(address.url, url);
     ck_assert_str_eq(address.host, host);
     ck_assert_str_eq(address.path, path);
@@ -69,9 +68,8 @@ END_TEST
 static void check_sts(struct pl_s3_endpoint_config endpoint_config, const char *wanted)
 {
     PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_s3_address_service(&endpoint_config, "sts", "/", &address, &error), &error);
+    ck_ok(pl_s3_address_service, &endpoint_config, "sts", "/", &address);
     ck_assert_str_eq(address.url, wanted);
 }
 
@@ -79,7 +77,6 @@ START_TEST(the_token_service_has_its_own_address)
 {
     struct pl_s3_endpoint_config nonsense = {.region = "evil.example/"};
     struct pl_s3_address address = {.url = NULL};
-    struct pl_error error = PL_ERROR_NONE;
 
     check_sts((struct pl_s3_endpoint_config){.region = "eu-west-1"}, "https://sts.eu-west-1.amazonaws.com/");
     check_sts((struct pl_s3_endpoint_config){.region = "cn-north-1"}, "https://sts.cn-north-1.amazonaws.com.cn/");
@@ -89,7 +86,7 @@ START_TEST(the_token_service_has_its_own_address)
               "http://127.0.0.1:9000/");
     check_sts((struct pl_s3_endpoint_config){.region = "r", .endpoint_url = "https://host/base//"},
               "https://host/base/");
-    ck_assert_int_eq(pl_s3_address_service(&nonsense, "sts", "/", &address, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_s3_address_service, &nonsense, "sts", "/", &address);
 }
 END_TEST
 
@@ -115,19 +112,18 @@ END_TEST
 START_TEST(uris)
 {
     char *bucket = NULL, *key = NULL;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_s3_uri_parse("s3://bkt/a/b c", &bucket, &key, &error), &error);
+    ck_ok(pl_s3_uri_parse, "s3://bkt/a/b c", &bucket, &key);
     ck_assert_str_eq(bucket, "bkt");
     ck_assert_str_eq(key, "a/b c");
     free(bucket);
     free(key);
-    ck_assert_ok(pl_s3_uri_parse("s3://bkt", &bucket, &key, &error), &error);
+    ck_ok(pl_s3_uri_parse, "s3://bkt", &bucket, &key);
     ck_assert_str_eq(key, "");
     free(bucket);
     free(key);
-    ck_assert_int_eq(pl_s3_uri_parse("S3://bkt", &bucket, &key, &error), PL_INVALID);
-    ck_assert_int_eq(pl_s3_uri_parse("s3:///key", &bucket, &key, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", pl_s3_uri_parse, "S3://bkt", &bucket, &key);
+    ck_fails(PL_INVALID, "", pl_s3_uri_parse, "s3:///key", &bucket, &key);
 }
 END_TEST
 

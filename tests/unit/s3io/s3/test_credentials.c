@@ -41,12 +41,11 @@ static enum pl_status parse(const char *text, struct pl_credentials_reply *reply
 START_TEST(an_answer_is_read)
 {
     struct pl_credentials_reply reply;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(parse("{\"RoleArn\":\"x\",\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"T\","
-                       "\"Expiration\":\"2013-05-24T00:00:00Z\"}",
-                       &reply, &error),
-                 &error);
+    ck_ok(parse,
+          "{\"RoleArn\":\"x\",\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"T\","
+          "\"Expiration\":\"2013-05-24T00:00:00Z\"}",
+          &reply);
     ck_assert_str_eq(reply.access_key, "A");
     ck_assert_str_eq(reply.secret_key, "S");
     ck_assert_str_eq(reply.session_token, "T");
@@ -58,24 +57,20 @@ END_TEST
 START_TEST(an_error_reply_is_quoted)
 {
     struct pl_credentials_reply reply;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_int_eq(parse("{\"code\":\"NoRole\",\"message\":\"not yours\"}", &reply, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "NoRole: not yours"));
+    ck_fails(PL_INVALID, "NoRole: not yours", parse, "{\"code\":\"NoRole\",\"message\":\"not yours\"}", &reply);
 }
 END_TEST
 
 START_TEST(keys_that_could_break_a_header_are_refused)
 {
     struct pl_credentials_reply reply;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\\r\\nX: y\",\"SecretAccessKey\":\"S\"}", &reply, &error), PL_INVALID);
-    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"\\u0000\"}", &reply, &error),
-                     PL_INVALID);
-    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":\"soon\"}", &reply, &error),
-                     PL_INVALID);
-    ck_assert_int_eq(parse("[]", &reply, &error), PL_INVALID);
+    ck_fails(PL_INVALID, "", parse, "{\"AccessKeyId\":\"A\\r\\nX: y\",\"SecretAccessKey\":\"S\"}", &reply);
+    ck_fails(PL_INVALID, "", parse, "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"\\u0000\"}", &reply);
+    ck_fails(PL_INVALID, "", parse, "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":\"soon\"}",
+             &reply);
+    ck_fails(PL_INVALID, "", parse, "[]", &reply);
 }
 END_TEST
 
@@ -101,10 +96,8 @@ START_TEST(an_answer_that_json_readers_could_take_in_two_ways_is_refused)
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         struct pl_credentials_reply reply;
-        struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_int_eq(parse(cases[i].text, &reply, &error), PL_INVALID);
-        ck_assert_str_eq(error.cause, cases[i].cause);
+        ck_fails_as(PL_INVALID, cases[i].cause, parse, cases[i].text, &reply);
     }
 }
 END_TEST
@@ -114,14 +107,11 @@ START_TEST(no_keys_names_the_places)
     struct pl_credentials *credentials = NULL;
     struct pl_credentials_options options = {.access_key = NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(error.cause, "AWS_ACCESS_KEY_ID"));
-    ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/", &error),
-                 &error);
-    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
+    ck_ok(pl_environment_new_empty, &environment);
+    ck_fails(PL_NOT_FOUND, "AWS_ACCESS_KEY_ID", pl_credentials_new, environment, &options, NULL, &credentials);
+    ck_ok(pl_environment_set, environment, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/");
+    ck_fails(PL_INVALID, "", pl_credentials_new, environment, &options, NULL, &credentials);
 }
 END_TEST
 
@@ -154,7 +144,7 @@ START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        struct scratch scratch = scratch_new();
+        AUTO_SCRATCH struct scratch scratch = scratch_new();
         struct pl_credentials *credentials = NULL;
         struct pl_credentials_options options = {.allow_metadata = true};
         PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -162,14 +152,10 @@ START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
         enum pl_status status;
         char path[PATH_MAX];
 
-        ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-        ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/keys", &error),
-                     &error);
-        ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE",
-                                        scratch_path(&scratch, "keys", path), &error),
-                     &error);
-        ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", scratch_path(&scratch, "config", path), &error),
-                     &error);
+        ck_ok(pl_environment_new_empty, &environment);
+        ck_ok(pl_environment_set, environment, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/keys");
+        ck_ok(pl_environment_set, environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path));
+        ck_ok(pl_environment_set, environment, "AWS_CONFIG_FILE", scratch_path(&scratch, "config", path));
         if (cases[i].keys) {
             scratch_write(&scratch, "keys", cases[i].keys, strlen(cases[i].keys));
         }
@@ -177,7 +163,7 @@ START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
             scratch_write(&scratch, "config", cases[i].config, strlen(cases[i].config));
         }
         if (cases[i].profile) {
-            ck_assert_ok(pl_environment_set(environment, "AWS_PROFILE", cases[i].profile, &error), &error);
+            ck_ok(pl_environment_set, environment, "AWS_PROFILE", cases[i].profile);
         }
         status = pl_credentials_new(environment, &options, NULL, &credentials, &error);
         ck_assert_msg(status == cases[i].status, "case %zu: status %d: %s", i, (int)status, error.cause);
@@ -190,7 +176,6 @@ START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
             ck_assert_pstr_eq(key->session_token, cases[i].token);
         }
         pl_credentials_free(credentials);
-        scratch_done(&scratch);
     }
 }
 END_TEST
@@ -216,7 +201,7 @@ START_TEST(an_answer_of_sts_is_read)
     struct pl_credentials_reply reply;
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_credentials_reply_parse_sts(text, strlen(text), &reply, &error), &error);
+    ck_ok(pl_credentials_reply_parse_sts, text, strlen(text), &reply);
     ck_assert_str_eq(reply.access_key, "A");
     ck_assert_str_eq(reply.secret_key, "S");
     ck_assert_str_eq(reply.session_token, "T");
@@ -230,29 +215,24 @@ END_TEST
 
 START_TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_credentials *credentials = NULL;
     struct pl_credentials_options options = {.region = "eu-west-1"};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     const char keys[] = "[default]\naws_access_key_id = A\naws_secret_access_key = S\n";
     char path[PATH_MAX];
 
     scratch_write(&scratch, "credentials", keys, sizeof(keys) - 1);
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE",
-                                    scratch_path(&scratch, "credentials", path), &error),
-                 &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_WEB_IDENTITY_TOKEN_FILE", "/token", &error), &error);
-    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "AWS_ROLE_ARN"));
-    ck_assert_ok(pl_environment_set(environment, "AWS_ROLE_ARN", "arn:aws:iam::1:role/r", &error), &error);
-    ck_assert_ok(pl_credentials_new(environment, &options, NULL, &credentials, &error), &error);
+    ck_ok(pl_environment_new_empty, &environment);
+    ck_ok(pl_environment_set, environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "credentials", path));
+    ck_ok(pl_environment_set, environment, "AWS_WEB_IDENTITY_TOKEN_FILE", "/token");
+    ck_fails(PL_INVALID, "AWS_ROLE_ARN", pl_credentials_new, environment, &options, NULL, &credentials);
+    ck_ok(pl_environment_set, environment, "AWS_ROLE_ARN", "arn:aws:iam::1:role/r");
+    ck_ok(pl_credentials_new, environment, &options, NULL, &credentials);
     ck_assert_ptr_null(pl_credentials_key(credentials)->access_key); /* the profile's credentials are not used */
     pl_credentials_free(credentials);
-    ck_assert_ok(pl_environment_set(environment, "AWS_ENDPOINT_URL_STS", "ftp://sts.example", &error), &error);
-    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
-    scratch_done(&scratch);
+    ck_ok(pl_environment_set, environment, "AWS_ENDPOINT_URL_STS", "ftp://sts.example");
+    ck_fails(PL_INVALID, "", pl_credentials_new, environment, &options, NULL, &credentials);
 }
 END_TEST
 
@@ -262,16 +242,15 @@ START_TEST(keys_of_the_environment_are_used)
     struct pl_credentials_options options = {.access_key = NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     struct pl_credentials_waiter waiter = {.ready = NULL};
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_ACCESS_KEY_ID", "A", &error), &error);
-    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
-    ck_assert_ok(pl_environment_set(environment, "AWS_SECRET_ACCESS_KEY", "S", &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_SESSION_TOKEN", "T\nX: y", &error), &error);
-    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
-    ck_assert_ok(pl_environment_set(environment, "AWS_SESSION_TOKEN", "T", &error), &error);
-    ck_assert_ok(pl_credentials_new(environment, &options, NULL, &credentials, &error), &error);
+    ck_ok(pl_environment_new_empty, &environment);
+    ck_ok(pl_environment_set, environment, "AWS_ACCESS_KEY_ID", "A");
+    ck_fails(PL_INVALID, "", pl_credentials_new, environment, &options, NULL, &credentials);
+    ck_ok(pl_environment_set, environment, "AWS_SECRET_ACCESS_KEY", "S");
+    ck_ok(pl_environment_set, environment, "AWS_SESSION_TOKEN", "T\nX: y");
+    ck_fails(PL_INVALID, "", pl_credentials_new, environment, &options, NULL, &credentials);
+    ck_ok(pl_environment_set, environment, "AWS_SESSION_TOKEN", "T");
+    ck_ok(pl_credentials_new, environment, &options, NULL, &credentials);
     ck_assert(pl_credentials_ask(credentials, &waiter));
     ck_assert_str_eq(pl_credentials_key(credentials)->session_token, "T");
     ck_assert(!pl_credentials_expired(credentials, pl_credentials_generation(credentials)));
@@ -281,9 +260,7 @@ END_TEST
 
 static void parse_profile(const char *text, const char *name, bool is_config, struct pl_profile *profile)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_profile_parse(text, strlen(text), name, is_config, profile, &error), &error);
+    ck_ok(pl_profile_parse, text, strlen(text), name, is_config, profile);
 }
 
 START_TEST(the_right_section_is_read)
@@ -339,24 +316,20 @@ END_TEST
 
 START_TEST(files_are_found_and_may_be_missing)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     PL_AUTO_PROFILE struct pl_profile none = {.access_key = NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
 
     scratch_write(&scratch, "keys", "[p]\naws_access_key_id=A\n", 24);
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-    ck_assert_ok(pl_profile_read(environment, &none, &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_PROFILE", "p", &error), &error);
-    ck_assert_ok(
-        pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path), &error),
-        &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", "/nonexistent/config", &error), &error);
-    ck_assert_ok(pl_profile_read(environment, &profile, &error), &error);
+    ck_ok(pl_environment_new_empty, &environment);
+    ck_ok(pl_profile_read, environment, &none);
+    ck_ok(pl_environment_set, environment, "AWS_PROFILE", "p");
+    ck_ok(pl_environment_set, environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path));
+    ck_ok(pl_environment_set, environment, "AWS_CONFIG_FILE", "/nonexistent/config");
+    ck_ok(pl_profile_read, environment, &profile);
     ck_assert_str_eq(profile.access_key, "A");
-    scratch_done(&scratch);
 }
 END_TEST
 

@@ -13,10 +13,8 @@ static enum pl_status parse(const char *text, struct pl_manifest *manifest, stru
 START_TEST(a_manifest_is_read_in_order)
 {
     PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(parse("[{\"prefix\": \"s3://bkt/some/pre-\"}, \"b\", \"a/\\u00e9\", \"b\"]", &manifest, &error),
-                 &error);
+    ck_ok(parse, "[{\"prefix\": \"s3://bkt/some/pre-\"}, \"b\", \"a/\\u00e9\", \"b\"]", &manifest);
     ck_assert_str_eq(manifest.bucket, "bkt");
     ck_assert_str_eq(manifest.prefix, "some/pre-");
     ck_assert_uint_eq(manifest.count, 3);
@@ -59,9 +57,8 @@ START_TEST(an_augmented_manifest_keeps_the_attributes_in_their_order)
                                "{\"image-ref\": \"s3://bkt2/c\", \"label\": {\"k\": [1, "
                                "2.50]}}\n{\"image-ref\":\"s3://bkt/d\",\"label\":\"x\\ny\"}";
     PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_manifest_parse_augmented(text, strlen(text), "m", names, 2, &augmented, &error), &error);
+    ck_ok(pl_manifest_parse_augmented, text, strlen(text), "m", names, 2, &augmented);
     ck_assert_uint_eq(augmented.lines, 3);
     ck_assert_str_eq(augmented.values[0].bucket, "bkt");
     ck_assert_str_eq(augmented.values[0].text, "a b.jpg");
@@ -97,11 +94,9 @@ START_TEST(no_lines_are_no_manifest)
 
     for (size_t i = 0; i < sizeof(empty) / sizeof(empty[0]); i++) {
         PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
-        struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_int_eq(pl_manifest_parse_augmented(empty[i], strlen(empty[i]), "m", names, 2, &augmented, &error),
-                         PL_NOT_FOUND);
-        ck_assert_ptr_nonnull(strstr(error.cause, "with at least one line, found none"));
+        ck_fails(PL_NOT_FOUND, "with at least one line, found none", pl_manifest_parse_augmented, empty[i],
+                 strlen(empty[i]), "m", names, 2, &augmented);
     }
 }
 END_TEST

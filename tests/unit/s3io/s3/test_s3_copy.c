@@ -65,23 +65,20 @@ static enum pl_status download_nothing(const char *path, struct pl_error *error)
 
 START_TEST(a_name_may_be_as_long_as_the_file_system_has_it)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], name[256] = "";
 
     for (size_t bytes = 240; bytes <= 255; bytes++) {
         memset(name, 'n', bytes);
-        ck_assert_ok(download_nothing(scratch_path(&scratch, name, path), &error), &error);
+        ck_ok(download_nothing, scratch_path(&scratch, name, path));
         ck_assert_int_eq(access(path, F_OK), 0);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_long_name_is_cut_between_characters)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     for (size_t begin = 0; begin < 4; begin++) {
@@ -93,7 +90,7 @@ START_TEST(a_long_name_is_cut_between_characters)
         while (strlen(name) + 4 <= 255) {
             strcat(name, "\xf0\x9d\x84\x9e");
         }
-        ck_assert_ok(download_nothing(scratch_path(&scratch, name, path), &error), &error);
+        ck_ok(download_nothing, scratch_path(&scratch, name, path));
         part = strrchr(part_path, '/') + 1;
         while (part[same] == name[same]) {
             same++;
@@ -102,7 +99,6 @@ START_TEST(a_long_name_is_cut_between_characters)
         ck_assert_uint_le(strlen(part), 255);
         ck_assert_uint_gt(strlen(part), 251);
     }
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -110,33 +106,28 @@ START_TEST(long_names_that_begin_alike_are_told_apart)
 {
     /* Two contents with the same CRC-32C. Their ETags are made equal too. */
     static const char *const ends[] = {"ccaoacux", "wcjifoae"};
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], name[256] = "", parts[2][PATH_MAX];
 
     for (size_t i = 0; i < 2; i++) {
         memset(name, 'n', 241);
         strcpy(name + 241, ends[i]);
-        ck_assert_ok(download_nothing(scratch_path(&scratch, name, path), &error), &error);
+        ck_ok(download_nothing, scratch_path(&scratch, name, path));
         memcpy(parts[i], part_path, sizeof(part_path));
     }
     ck_assert_str_ne(parts[0], parts[1]);
-    scratch_done(&scratch);
 }
 END_TEST
 
 START_TEST(a_file_that_is_never_the_same_is_not_waited_for)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
     atomic_store(&wild_inodes, true);
-    ck_assert_int_eq(download_nothing(scratch_path(&scratch, "file", path), &error), PL_FAILED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "inode numbers"));
+    ck_fails(PL_FAILED, "inode numbers", download_nothing, scratch_path(&scratch, "file", path));
     ck_assert_int_eq(access(path, F_OK), -1);
     atomic_store(&wild_inodes, false);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -144,31 +135,25 @@ static char shared_path[PATH_MAX], other_path[PATH_MAX];
 
 static void be_refused(void)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_int_eq(download_nothing(shared_path, &error), PL_FAILED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "is being written by another download"));
+    ck_fails(PL_FAILED, "is being written by another download", download_nothing, shared_path);
 }
 
 START_TEST(a_file_is_locked_until_it_has_its_name)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
 
     before_rename = be_refused;
-    ck_assert_ok(download_nothing(scratch_path(&scratch, "file", shared_path), &error), &error);
+    ck_ok(download_nothing, scratch_path(&scratch, "file", shared_path));
     ck_assert(!before_rename);
     ck_assert_int_eq(access(shared_path, F_OK), 0);
-    scratch_done(&scratch);
 }
 END_TEST
 
 static void download_first(void)
 {
-    struct pl_error error = PL_ERROR_NONE;
     int fd;
 
-    ck_assert_ok(download_nothing(shared_path, &error), &error);
+    ck_ok(download_nothing, shared_path);
     fd = open(shared_path, O_WRONLY | O_CLOEXEC);
     ck_assert_int_eq(write(fd, "whole", 5), 5);
     ck_assert_int_eq(linkat(AT_FDCWD, shared_path, AT_FDCWD, other_path, 0), 0);
@@ -177,18 +162,16 @@ static void download_first(void)
 
 START_TEST(a_file_that_got_its_name_before_it_was_locked_is_not_cut)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct stat info;
 
     scratch_path(&scratch, "other", other_path);
     before_lock = download_first;
-    ck_assert_ok(download_nothing(scratch_path(&scratch, "file", shared_path), &error), &error);
+    ck_ok(download_nothing, scratch_path(&scratch, "file", shared_path));
     ck_assert(!before_lock);
     ck_assert_int_eq(access(shared_path, F_OK), 0);
     ck_assert_int_eq(stat(other_path, &info), 0);
     ck_assert_int_eq(info.st_size, 5);
-    scratch_done(&scratch);
 }
 END_TEST
 
@@ -199,10 +182,9 @@ START_TEST(keys_lead_nowhere_else)
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, want = PL_TEXT_NONE;
-        struct pl_error error = PL_ERROR_NONE;
 
         pl_text_printf(&want, "dir/%s", good[i]);
-        ck_assert_ok(pl_s3_local_path("dir", good[i], &path, &error), &error);
+        ck_ok(pl_s3_local_path, "dir", good[i], &path);
         ck_assert_str_eq(path.data, want.data);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

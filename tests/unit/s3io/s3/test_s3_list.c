@@ -18,20 +18,18 @@ static enum pl_status parse(const char *text, struct pl_s3_listing *listing, cha
 START_TEST(a_page_is_read)
 {
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
-    struct pl_error error = PL_ERROR_NONE;
     char *next = NULL;
 
-    ck_assert_ok(
-        parse("<?xml version=\"1.0\"?><ListBucketResult "
-              "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>p</Prefix>"
-              "<IsTruncated>true</IsTruncated><NextContinuationToken>a+b/&amp;=</NextContinuationToken>"
-              "<Contents><Key>a "
-              "&lt;&#x31;&gt;</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag>"
-              "<Size>123456789012</Size><Owner><ID>x</ID></Owner></Contents>"
-              "<Contents><Size>0</Size><Key>b</Key></Contents>"
-              "<CommonPrefixes><Prefix>dir/</Prefix></CommonPrefixes></ListBucketResult>",
-              &listing, &next, &error),
-        &error);
+    ck_ok(parse,
+          "<?xml version=\"1.0\"?><ListBucketResult "
+          "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>p</Prefix>"
+          "<IsTruncated>true</IsTruncated><NextContinuationToken>a+b/&amp;=</NextContinuationToken>"
+          "<Contents><Key>a "
+          "&lt;&#x31;&gt;</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag>"
+          "<Size>123456789012</Size><Owner><ID>x</ID></Owner></Contents>"
+          "<Contents><Size>0</Size><Key>b</Key></Contents>"
+          "<CommonPrefixes><Prefix>dir/</Prefix></CommonPrefixes></ListBucketResult>",
+          &listing, &next);
     ck_assert_uint_eq(listing.count, 3);
     ck_assert_str_eq(listing.items[0].key, "a <1>");
     ck_assert_str_eq(listing.items[0].etag, "\"e\"");
@@ -53,17 +51,16 @@ START_TEST(encoded_keys_are_decoded)
     struct pl_error error = PL_ERROR_NONE;
     char *next = NULL;
 
-    ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%01+%2B%2f%E1%88%B4</Key><Size>1</Size></Contents>"
-                       "<CommonPrefixes><Prefix>d%0A/</Prefix></CommonPrefixes><EncodingType>url</EncodingType></"
-                       "ListBucketResult>",
-                       &listing, &next, &error),
-                 &error);
+    ck_ok(parse,
+          "<ListBucketResult><Contents><Key>a%01+%2B%2f%E1%88%B4</Key><Size>1</Size></Contents>"
+          "<CommonPrefixes><Prefix>d%0A/</Prefix></CommonPrefixes><EncodingType>url</EncodingType></"
+          "ListBucketResult>",
+          &listing, &next);
     ck_assert_str_eq(listing.items[0].key, "a\x01 +/\xe1\x88\xb4");
     ck_assert_str_eq(listing.items[1].key, "d\n/");
     /* A server that does not support the encoding does not mention it. */
-    ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%41+</Key><Size>1</Size></Contents></ListBucketResult>",
-                       &listing, &next, &error),
-                 &error);
+    ck_ok(parse, "<ListBucketResult><Contents><Key>a%41+</Key><Size>1</Size></Contents></ListBucketResult>", &listing,
+          &next);
     ck_assert_str_eq(listing.items[2].key, "a%41+");
     for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
         char text[256];
@@ -80,12 +77,9 @@ END_TEST
 START_TEST(an_empty_list_is_fine)
 {
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
-    struct pl_error error = PL_ERROR_NONE;
     char *next = NULL;
 
-    ck_assert_ok(
-        parse("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>", &listing, &next, &error),
-        &error);
+    ck_ok(parse, "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>", &listing, &next);
     ck_assert_uint_eq(listing.count, 0);
     ck_assert_ptr_null(next);
 }
@@ -119,14 +113,13 @@ END_TEST
 START_TEST(deep_nesting_is_refused)
 {
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
-    struct pl_error error = PL_ERROR_NONE;
     char text[400] = "";
     char *next = NULL;
 
     for (int i = 0; i < 100; i++) {
         strcat(text, "<a>");
     }
-    ck_assert_int_eq(parse(text, &listing, &next, &error), PL_LIMIT);
+    ck_fails(PL_LIMIT, "", parse, text, &listing, &next);
 }
 END_TEST
 
@@ -192,36 +185,30 @@ START_TEST(a_circle_of_pages_is_found)
 }
 END_TEST
 
-START_TEST(a_circle_of_pages_under_ever_new_tokens_is_found)
-{
-    find_circles(false, true);
-}
-END_TEST
+UNIT_TEST(a_circle_of_pages_under_ever_new_tokens_is_found, find_circles(false, true))
 
 START_TEST(pages_are_waited_for_while_keys_come)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = 10 * PL_NS_PER_S};
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(take_page(&pages, NULL, "1", 1000, &error), &error); /* even if this has taken long */
-    ck_assert_ok(take_page(&pages, NULL, "2", 1009, &error), &error);
-    ck_assert_ok(take_page(&pages, "b", "3", 1100, &error), &error);
-    ck_assert_ok(take_page(&pages, "b", "4", 1105, &error), &error);
-    ck_assert_ok(take_page(&pages, "c", "5", 1110, &error), &error);
-    ck_assert_ok(take_page(&pages, "a", "6", 1115, &error), &error);
-    ck_assert_ok(take_page(&pages, NULL, "7", 1120, &error), &error);
-    ck_assert_int_eq(take_page(&pages, "ab", "8", 1121, &error), PL_TIMEOUT);
-    ck_assert_str_eq(error.cause, "the last 3 pages of a list had no new key in 10 s, and there are more pages");
+    ck_ok(take_page, &pages, NULL, "1", 1000); /* even if this has taken long */
+    ck_ok(take_page, &pages, NULL, "2", 1009);
+    ck_ok(take_page, &pages, "b", "3", 1100);
+    ck_ok(take_page, &pages, "b", "4", 1105);
+    ck_ok(take_page, &pages, "c", "5", 1110);
+    ck_ok(take_page, &pages, "a", "6", 1115);
+    ck_ok(take_page, &pages, NULL, "7", 1120);
+    ck_fails_as(PL_TIMEOUT, "the last 3 pages of a list had no new key in 10 s, and there are more pages", take_page,
+                &pages, "ab", "8", 1121);
 }
 END_TEST
 
 START_TEST(the_end_of_a_list_is_never_too_late)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = 10 * PL_NS_PER_S};
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(take_page(&pages, "a", "1", 1000, &error), &error);
-    ck_assert_ok(take_page(&pages, NULL, NULL, 2000, &error), &error);
+    ck_ok(take_page, &pages, "a", "1", 1000);
+    ck_ok(take_page, &pages, NULL, NULL, 2000);
     ck_assert_ptr_null(pages.token);
 }
 END_TEST
@@ -229,13 +216,12 @@ END_TEST
 START_TEST(without_a_limit_pages_may_be_without_keys_for_ever)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.token = NULL};
-    struct pl_error error = PL_ERROR_NONE;
 
     for (int i = 0; i < 1000; i++) {
         char token[16];
 
         snprintf(token, sizeof(token), "%d", i);
-        ck_assert_ok(take_page(&pages, NULL, token, 1000 * i, &error), &error);
+        ck_ok(take_page, &pages, NULL, token, 1000 * i);
         ck_assert_str_eq(pages.token, token);
     }
 }
