@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers base/memory.c. */
+/* Covers base/memory.c, base/pool.c. */
 #include "base/memory.h"
+#include "base/pool.h"
 #include "tests/support/unit.h"
 
 #include <string.h>
