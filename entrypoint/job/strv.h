@@ -9,7 +9,7 @@
 
 #include "base/json/python_json.h"
 #include "base/memory.h"
-#include "base/pool.h"
+#include "entrypoint/job/pool.h"
 
 #include <stddef.h>
 

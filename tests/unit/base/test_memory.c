@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers base/memory.c, base/pool.c. */
+/* Covers base/memory.c. */
 #include "base/memory.h"
-#include "base/pool.h"
 #include "tests/support/unit.h"
 
 #include <string.h>
@@ -117,26 +116,6 @@ START_TEST(take_leaves_null_behind)
 }
 END_TEST
 
-START_TEST(a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)
-{
-    PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
-    struct pl_error error = PL_ERROR_NONE;
-    const char *first = pl_pool_printf(&pool, "%d-%s", 1, "one");
-    double *numbers = pl_pool_new(&pool, 3, sizeof(*numbers));
-
-    ck_assert_str_eq(pl_pool_string_n(&pool, "partial", 4), "part");
-    ck_assert_str_eq(first, "1-one");
-    ck_assert_uint_eq((uintptr_t)numbers % _Alignof(max_align_t), 0);
-    ck_assert(numbers[0] == 0 && numbers[2] == 0);
-    ck_assert_ok(pl_pool_check(&pool, &error), &error);
-    ck_assert_ptr_null(pl_pool_new(&pool, SIZE_MAX / 2, 3));
-    ck_assert_int_eq(pl_pool_check(&pool, &error), PL_MEMORY);
-    pl_pool_done(&pool);
-    ck_assert_ok(pl_pool_check(&pool, &error), &error);
-}
-END_TEST
-
 UNIT_MAIN("base/memory", new_memory_is_zero_and_never_null_for_no_items, overflowing_products_are_refused,
           every_power_of_two_is_an_alignment, growing_keeps_items_and_doubles, a_failed_growth_changes_nothing,
-          strings_are_copied_with_a_nul, take_leaves_null_behind,
-          a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)
+          strings_are_copied_with_a_nul, take_leaves_null_behind)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/job/strv.c. */
+/* Covers entrypoint/job/strv.c, entrypoint/job/pool.c. */
 #include "entrypoint/job/strv.h"
 #include "tests/support/unit.h"
 
@@ -97,6 +97,26 @@ START_TEST(that_memory_is_out_is_told_by_the_list_and_its_pool)
 }
 END_TEST
 
+START_TEST(a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)
+{
+    PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    const char *first = pl_pool_printf(&pool, "%d-%s", 1, "one");
+    double *numbers = pl_pool_new(&pool, 3, sizeof(*numbers));
+
+    ck_assert_str_eq(pl_pool_string_n(&pool, "partial", 4), "part");
+    ck_assert_str_eq(first, "1-one");
+    ck_assert_uint_eq((uintptr_t)numbers % _Alignof(max_align_t), 0);
+    ck_assert(numbers[0] == 0 && numbers[2] == 0);
+    ck_assert_ok(pl_pool_check(&pool, &error), &error);
+    ck_assert_ptr_null(pl_pool_new(&pool, SIZE_MAX / 2, 3));
+    ck_assert_int_eq(pl_pool_check(&pool, &error), PL_MEMORY);
+    pl_pool_done(&pool);
+    ck_assert_ok(pl_pool_check(&pool, &error), &error);
+}
+END_TEST
+
 UNIT_MAIN("entrypoint/strv", words_split_as_in_a_shell, nothing_is_expanded,
           open_quotes_and_a_last_backslash_are_errors, a_list_ends_in_null_and_finds_its_words,
-          that_memory_is_out_is_told_by_the_list_and_its_pool)
+          that_memory_is_out_is_told_by_the_list_and_its_pool,
+          a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)

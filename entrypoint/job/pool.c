@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools of blocks that are freed together: a tool that checks bounds sees each block. */
-#include "base/pool.h"
+#include "entrypoint/job/pool.h"
 
 #include "base/memory.h"
 

@@ -3,8 +3,8 @@
  * Memory that is freed as a whole: what is made for one description, such as a job, lives as long as it. A call cannot
  * fail at its place: that memory is out is remembered, and reported once by pl_pool_check().
  */
-#ifndef PL_BASE_POOL_H
-#define PL_BASE_POOL_H
+#ifndef PL_ENTRYPOINT_JOB_POOL_H
+#define PL_ENTRYPOINT_JOB_POOL_H
 
 #include "base/status.h"
 #include "base/text.h"
