@@ -211,9 +211,7 @@ void pl_text_mask(char *bytes, size_t length)
 
 bool pl_text_ends_with(const char *text, const char *end)
 {
-    const size_t length = strlen(text), end_length = strlen(end);
-
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+    return pl_text_ends_with_n(text, strlen(text), end);
 }
 
 bool pl_text_number(const char *text, double *ret_number)

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct pl_text {
     char *data; /* bytes with a NUL at `length`, or NULL; the text may hold NULs itself */
@@ -86,7 +87,20 @@ size_t pl_text_control_bytes(const char *at, const char *end);
  */
 void pl_text_mask(char *bytes, size_t length);
 
+static inline bool pl_text_begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
 bool pl_text_ends_with(const char *text, const char *end);
+
+/** Whether the first `length` bytes of `text` end with `end`. */
+static inline bool pl_text_ends_with_n(const char *text, size_t length, const char *end)
+{
+    const size_t end_length = strlen(end);
+
+    return length >= end_length && memcmp(text + length - end_length, end, end_length) == 0;
+}
 
 /**
  * Reads all of `text` as strtod(3) does, but always with a decimal point; false if `text` is not a number as a whole.

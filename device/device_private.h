@@ -74,7 +74,11 @@ struct pl_device_event {
 enum pl_status pl_device_event_take(struct pl_device *device, struct pl_device_event **ret_event,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Takes an event and records it in a stream of the program. Errors: those of pl_device_stream_record(). */
+/**
+ * Takes an event and records it in a stream of the program.
+ *
+ * Errors   PL_INVALID: the stream is captured into a CUDA graph. The event would draw our streams into the capture.
+ */
 enum pl_status pl_device_event_mark(struct pl_device *device, void *stream, struct pl_device_event **ret_event,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -91,14 +95,6 @@ enum pl_status pl_device_stream_new_urgent(struct pl_device *device, void **ret_
 
 /** Returns PL_INVALID if a stream of the program is captured into a CUDA graph, and reports nothing else. */
 enum pl_status pl_device_refuse_captured(struct pl_device *device, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Records `event` in a stream of the program.
- *
- * Errors   PL_INVALID: the stream is captured into a CUDA graph. The event would draw our streams into the capture.
- */
-enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream,
-                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * From now on calls of this thread do not end the captures of CUDA graphs that other threads, or this one, have begun:

@@ -60,7 +60,7 @@ static enum pl_status enter_uncaptured(struct pl_device *device, void *stream, s
     return check_capture(device, stream, reterr);
 }
 
-enum pl_status pl_device_stream_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
+static enum pl_status record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
 {
     PL_TRY(enter_uncaptured(device, stream, reterr));
     PL_CUDA_TRY(device, cuEventRecord(event, stream), reterr, "cannot record an event");
@@ -173,7 +173,7 @@ enum pl_status pl_device_event_mark(struct pl_device *device, void *stream, stru
     event->stream = stream;
     pthread_mutex_lock(&device->order); /* otherwise the later of two threads could get the lower number */
     event->number = ++device->numbers;
-    status = pl_device_stream_record(device, event->event, stream, reterr);
+    status = record(device, event->event, stream, reterr);
     pthread_mutex_unlock(&device->order);
     if (status != PL_OK) {
         pl_device_event_release(event);

@@ -3,6 +3,7 @@
 #include "entrypoint/output/cause.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -12,19 +13,6 @@
 #define DIGITS "0123456789"
 #define SMALL_LETTERS "abcdefghijklmnopqrstuvwxyz"
 #define NAME_LETTERS SMALL_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZ_."
-
-static bool begins_with(const char *text, const char *beginning)
-{
-    return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
-/* Whether the text of `length` bytes ends with `tail`. */
-static bool ends_with(const char *text, size_t length, const char *tail)
-{
-    const size_t bytes = strlen(tail);
-
-    return length >= bytes && memcmp(text + length - bytes, tail, bytes) == 0;
-}
 
 /* Bytes of one tag: torch's "[rank1]: ", torchrun's "[default1]:", mpirun's "[1,1]<stderr>:", Paceline's "[rank 1] "; 0
  * where the line has none. */
@@ -46,7 +34,7 @@ static size_t one_tag(const char *line)
         return 0;
     }
     end++;
-    if (begins_with(end, "<stderr>") || begins_with(end, "<stdout>")) {
+    if (pl_text_begins_with(end, "<stderr>") || pl_text_begins_with(end, "<stdout>")) {
         end += strlen("<stderr>");
     }
     if (*end == ':') {
@@ -99,7 +87,7 @@ static bool is_usual_name(const char *name, size_t length)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(tails); i++) {
         size_t bytes = strlen(tails[i]);
 
-        if (length > bytes && name[length - bytes - 1] != '.' && ends_with(name, length, tails[i])) {
+        if (length > bytes && name[length - bytes - 1] != '.' && pl_text_ends_with_n(name, length, tails[i])) {
             return true;
         }
     }
@@ -206,7 +194,7 @@ static void read_frame(const struct pl_cause *cause, const char *text, struct pl
 {
     static const char begin[] = "File \"", middle[] = "\", line ";
     const bool in_traceback = writer->open > 0 || writer->group != PL_CAUSE_NO_GROUP;
-    const char *shown, *at = begins_with(text, begin) ? strstr(text, middle) : NULL;
+    const char *shown, *at = pl_text_begins_with(text, begin) ? strstr(text, middle) : NULL;
     char path[PL_CAUSE_LINE_BYTES + 1], *end;
     enum pl_cause_nearness nearness;
     long line;
@@ -215,7 +203,7 @@ static void read_frame(const struct pl_cause *cause, const char *text, struct pl
         return;
     }
     line = strtol(at + strlen(middle), &end, 10);
-    if (line < 1 || line > INT32_MAX || (*end != '\0' && !(in_traceback && begins_with(end, ", in ")))) {
+    if (line < 1 || line > INT32_MAX || (*end != '\0' && !(in_traceback && pl_text_begins_with(end, ", in ")))) {
         return;
     }
     if (!in_traceback) {
@@ -244,7 +232,7 @@ static const char *find_reason(const char *line)
     static const char *const beginnings[] = {"  cause: ", "  Caused by: ", "  \u2570\u2500\u25B6 "};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(beginnings); i++) {
-        if (begins_with(line, beginnings[i])) {
+        if (pl_text_begins_with(line, beginnings[i])) {
             return line + strlen(beginnings[i]);
         }
     }
@@ -264,9 +252,9 @@ static void join_reasons(struct pl_cause *cause, const char *line)
         keep(cause, cause->error, "", "");
     } else {
         snprintf(cause->error, sizeof(cause->error), "%s",
-                 begins_with(line, error)   ? line + strlen(error)
-                 : begins_with(line, cross) ? line + strlen(cross)
-                                            : "");
+                 pl_text_begins_with(line, error)   ? line + strlen(error)
+                 : pl_text_begins_with(line, cross) ? line + strlen(cross)
+                                                    : "");
     }
 }
 
@@ -288,7 +276,7 @@ static bool is_consequence(const struct pl_cause *cause, const struct pl_cause_w
     }
     return (is_torchs(cause->found_tag) && cause->later_bytes <= PL_CAUSE_FIRST_BYTES &&
             strcmp(cause->found_tag, writer->tag) != 0) ||
-           (cause->later_bytes <= PL_CAUSE_OLD_BYTES && ends_with(line, name_bytes, "ChildFailedError"));
+           (cause->later_bytes <= PL_CAUSE_OLD_BYTES && pl_text_ends_with_n(line, name_bytes, "ChildFailedError"));
 }
 
 static void keep_exception(struct pl_cause *cause, const struct pl_cause_writer *writer, const char *line,
@@ -324,7 +312,8 @@ static void read_group(struct pl_cause *cause, struct pl_cause_writer *writer, c
         writer->group = writer->group == PL_CAUSE_GROUP_FOUND ? PL_CAUSE_GROUP_OVER : writer->group;
         return;
     }
-    if (begins_with(text, "During handling of ") || begins_with(text, "The above exception was the direct cause")) {
+    if (pl_text_begins_with(text, "During handling of ") ||
+        pl_text_begins_with(text, "The above exception was the direct cause")) {
         writer->group = writer->group == PL_CAUSE_GROUP_FOUND ? PL_CAUSE_GROUP_WAITS : writer->group;
         return;
     }
@@ -333,7 +322,8 @@ static void read_group(struct pl_cause *cause, struct pl_cause_writer *writer, c
     if (name_bytes > 0) {
         keep_exception(cause, writer, text, name_bytes, true);
         writer->open = 0;
-        if (!ends_with(text, length, " sub-exceptions)") && !ends_with(text, length, " sub-exception)")) {
+        if (!pl_text_ends_with_n(text, length, " sub-exceptions)") &&
+            !pl_text_ends_with_n(text, length, " sub-exception)")) {
             writer->group = PL_CAUSE_GROUP_FOUND;
         }
     }
@@ -345,8 +335,8 @@ static void read_first(struct pl_cause *cause, struct pl_cause_writer *writer, c
     const char *connection = find_connection(line);
     size_t name_bytes = exception_name(line, writer->open > 0);
     const bool is_syntax =
-        writer->is_syntax &&
-        (begins_with(line, "SyntaxError") || begins_with(line, "IndentationError") || begins_with(line, "TabError"));
+        writer->is_syntax && (pl_text_begins_with(line, "SyntaxError") ||
+                              pl_text_begins_with(line, "IndentationError") || pl_text_begins_with(line, "TabError"));
 
     writer->in_frames = writer->is_syntax = false;
     writer->group = PL_CAUSE_NO_GROUP;
@@ -371,7 +361,7 @@ static void remove_colours(char *line)
     char *to = line;
 
     for (const char *from = line; *from != '\0';) {
-        const size_t bytes = begins_with(from, "\033[") ? 2 + strspn(from + 2, DIGITS ";") : 0;
+        const size_t bytes = pl_text_begins_with(from, "\033[") ? 2 + strspn(from + 2, DIGITS ";") : 0;
 
         if (bytes > 0 && from[bytes] == 'm') {
             from += bytes + 1;
@@ -402,7 +392,7 @@ static void end_line(struct pl_cause *cause)
     writer = writer_of(cause, cause->line, tag);
     if (strstr(line, traceback)) {
         if (*text != '|') {
-            writer->group = begins_with(text, group) ? PL_CAUSE_GROUP_WAITS : PL_CAUSE_NO_GROUP;
+            writer->group = pl_text_begins_with(text, group) ? PL_CAUSE_GROUP_WAITS : PL_CAUSE_NO_GROUP;
         }
         begin_traceback(writer);
     } else if (text > line && writer->group != PL_CAUSE_NO_GROUP && (*text == '|' || *text == '+')) {
@@ -410,7 +400,7 @@ static void end_line(struct pl_cause *cause)
     } else if (text > line) {
         writer->in_frames = writer->open > 0;
         read_frame(cause, text, writer);
-    } else if (begins_with(line, "Exception ignored ")) {
+    } else if (pl_text_begins_with(line, "Exception ignored ")) {
         writer->is_ignored = true;
     } else {
         read_first(cause, writer, line);

@@ -185,19 +185,6 @@ size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)
 
 enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
-static bool begins_with(const char *text, const char *beginning)
-{
-    return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
-/* Whether the first `bytes` bytes of `text` end with `tail`. */
-static bool ends_with(const char *text, size_t bytes, const char *tail)
-{
-    const size_t tail_bytes = strlen(tail);
-
-    return bytes >= tail_bytes && memcmp(text + bytes - tail_bytes, tail, tail_bytes) == 0;
-}
-
 /* Whether the text begins with what a program's name or path begins with, and not as a tag, a date or a number does. */
 static bool begins_as_name(const char *text)
 {
@@ -213,7 +200,7 @@ static bool is_shell(const char *name, size_t bytes)
             return true;
         }
     }
-    return memchr(name, '/', bytes) || ends_with(name, bytes, ".sh");
+    return memchr(name, '/', bytes) || pl_text_ends_with_n(name, bytes, ".sh");
 }
 
 /* Returns what follows "SCRIPT: line 3: " or "SCRIPT: 3: ", or NULL. */
@@ -223,13 +210,13 @@ static const char *after_script(const char *line)
     const char *at = line + name_bytes;
     size_t digits;
 
-    if (!begins_as_name(line) || !begins_with(at, ": ") || !is_shell(line, name_bytes)) {
+    if (!begins_as_name(line) || !pl_text_begins_with(at, ": ") || !is_shell(line, name_bytes)) {
         return NULL;
     }
     at += strlen(": ");
-    at += begins_with(at, "line ") ? strlen("line ") : 0;
+    at += pl_text_begins_with(at, "line ") ? strlen("line ") : 0;
     digits = strspn(at, "0123456789");
-    return digits > 0 && begins_with(at + digits, ": ") ? at + digits + strlen(": ") : NULL;
+    return digits > 0 && pl_text_begins_with(at + digits, ": ") ? at + digits + strlen(": ") : NULL;
 }
 
 /* Whether the name before "error: " is a program's: one word; of argparse also "python3 -m package" and "train.py fit",
@@ -240,11 +227,11 @@ static bool is_program(const char *name, size_t bytes, const char *text)
         "argument ", "the following arguments are required: ", "unrecognized arguments: ", "one of the arguments "};
     const size_t word_bytes = strcspn(name, " ");
 
-    if (word_bytes >= bytes || begins_with(name, "python") || ends_with(name, word_bytes, ".py")) {
+    if (word_bytes >= bytes || pl_text_begins_with(name, "python") || pl_text_ends_with_n(name, word_bytes, ".py")) {
         return true;
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(texts); i++) {
-        if (begins_with(text, texts[i])) {
+        if (pl_text_begins_with(text, texts[i])) {
             return true;
         }
     }
@@ -270,9 +257,9 @@ static bool is_loaders(const char *line)
 {
     const size_t name_bytes = strcspn(line, " ");
 
-    return begins_as_name(line) && ends_with(line, name_bytes, ":") &&
-           (begins_with(line + name_bytes, " error while loading shared libraries: ") ||
-            begins_with(line + name_bytes, " symbol lookup error: "));
+    return begins_as_name(line) && pl_text_ends_with_n(line, name_bytes, ":") &&
+           (pl_text_begins_with(line + name_bytes, " error while loading shared libraries: ") ||
+            pl_text_begins_with(line + name_bytes, " symbol lookup error: "));
 }
 
 /* The text before the words by which the code is explained; 0 where the line has none. */
@@ -289,7 +276,7 @@ static size_t command_bytes(const char *line, int code)
                  bytes = strlen(line);
 
     for (size_t i = 0; i < count; i++) {
-        if (ends_with(line, bytes, tails[i])) {
+        if (pl_text_ends_with_n(line, bytes, tails[i])) {
             return bytes - strlen(tails[i]);
         }
     }
@@ -304,7 +291,8 @@ static const char *unquoted(const char *text, size_t *bytes_at)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(pairs); i++) {
         const size_t left = strlen(pairs[i][0]), right = strlen(pairs[i][1]);
 
-        if (*bytes_at > left + right && begins_with(text, pairs[i][0]) && ends_with(text, *bytes_at, pairs[i][1])) {
+        if (*bytes_at > left + right && pl_text_begins_with(text, pairs[i][0]) &&
+            pl_text_ends_with_n(text, *bytes_at, pairs[i][1])) {
             *bytes_at -= left + right;
             return text + left;
         }
@@ -322,12 +310,12 @@ static void find_command(const char *line, const char *after, int code, struct p
     size_t bytes;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(starters) && !at; i++) {
-        at = begins_with(line, starters[i]) ? line + strlen(starters[i]) : NULL;
+        at = pl_text_begins_with(line, starters[i]) ? line + strlen(starters[i]) : NULL;
     }
     if (!at) {
         return;
     }
-    at += begins_with(at, "exec: ") ? strlen("exec: ") : 0;
+    at += pl_text_begins_with(at, "exec: ") ? strlen("exec: ") : 0;
     bytes = command_bytes(at, code);
     at = unquoted(at, &bytes);
     if (bytes > 0 && bytes < sizeof(word->command) && !memchr(at, ':', bytes)) {

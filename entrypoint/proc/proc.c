@@ -89,11 +89,6 @@ static const char *last_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static bool starts_with(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
 const char *pl_proc_next_word(const char *word, const char *end)
 {
     word += strlen(word) + 1;
@@ -230,7 +225,7 @@ void pl_proc_command_name(pid_t pid, char *ret_name, size_t name_bytes)
     PL_AUTO_FREE char *words = pl_proc_read(pid, "cmdline", WORDS_BYTES, &bytes);
     const char *word = words ? words : "";
 
-    if (starts_with(last_name(word), "python")) {
+    if (pl_text_begins_with(last_name(word), "python")) {
         do {
             word = pl_proc_next_word(word, words + bytes);
         } while (word && word[0] == '-');
@@ -335,7 +330,7 @@ static bool is_launcher(const char *name)
             return true;
         }
     }
-    return starts_with(name, "mpirun.") || starts_with(name, "paceline-");
+    return pl_text_begins_with(name, "mpirun.") || pl_text_begins_with(name, "paceline-");
 }
 
 /* `paceline rank`, or the name under which torchrun starts it (entrypoint/rank.c). */
@@ -362,7 +357,7 @@ static void look_at(struct pl_proc_entry *process, const struct stat *paceline)
     if (file.st_dev == paceline->st_dev && file.st_ino == paceline->st_ino) {
         process->is = PACELINE | OWN | (is_rank_shim(process->pid) ? RANK_SHIM : 0);
     }
-    process->is |= (starts_with(name, "sshd") ? SSHD : 0) | (is_launcher(name) ? OWN : 0);
+    process->is |= (pl_text_begins_with(name, "sshd") ? SSHD : 0) | (is_launcher(name) ? OWN : 0);
 }
 
 static enum pl_status list_processes(const struct stat *paceline, struct pl_proc_entry **ret_list, size_t *ret_count,

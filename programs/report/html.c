@@ -45,7 +45,7 @@ void pl_html_element(struct pl_text *html, const char *name, const char *class, 
     pl_text_printf(html, "</%s>", name);
 }
 
-void pl_html_number_cell(struct pl_text *html, double number)
+static void number_cell(struct pl_text *html, double number)
 {
     pl_text_printf(html, "<td class=\"number\">%.6g</td>", number);
 }
@@ -263,10 +263,10 @@ static void append_numbers(struct pl_text *html, const struct pl_series *series)
         pl_text_printf(html, "<tr><td class=\"number\">%.10g</td>", row.first_x);
         if (!single) {
             pl_text_printf(html, "<td class=\"number\">%.10g</td>", row.last_x);
-            pl_html_number_cell(html, row.least);
-            pl_html_number_cell(html, row.most);
+            number_cell(html, row.least);
+            number_cell(html, row.most);
         }
-        pl_html_number_cell(html, row.last);
+        number_cell(html, row.last);
         pl_text_append(html, "</tr>\n");
     }
     pl_html_table_end(html);

@@ -112,8 +112,6 @@ void pl_html_text_n(struct pl_text *html, const char *text, size_t length);
 /** Appends `<NAME class="CLASS">TEXT</NAME>`; the first two are ours, and `class` may be NULL. */
 void pl_html_element(struct pl_text *html, const char *name, const char *class, const char *text);
 
-void pl_html_number_cell(struct pl_text *html, double number);
-
 /** Begins a section, which the caller ends by `</section>`. */
 void pl_html_section(struct pl_text *html, const char *title);
 

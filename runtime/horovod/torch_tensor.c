@@ -193,7 +193,9 @@ static bool is_apart(PyObject *size, PyObject *stride, Py_ssize_t dims, Py_ssize
     return step > reach || number_at(size, at) == 1;
 }
 
-bool pl_torch_tensor_is_distinct(PyObject *tensor, bool *ret_distinct)
+/* Whether no two elements have the same address. It is false if the strides do not prove it, as for some views made by
+ * hand. */
+static bool is_distinct(PyObject *tensor, bool *ret_distinct)
 {
     PyObject *size = PyObject_CallMethodObjArgs(tensor, names.size, NULL);
     PyObject *stride = size ? PyObject_CallMethodObjArgs(tensor, names.stride, NULL) : NULL;
@@ -243,7 +245,7 @@ static bool check_in_place(PyObject *tensor, const char *kind, Py_ssize_t at)
 {
     bool distinct;
 
-    if (!pl_torch_tensor_is_distinct(tensor, &distinct)) {
+    if (!is_distinct(tensor, &distinct)) {
         return false;
     }
     if (!distinct) {

@@ -47,12 +47,6 @@ bool pl_torch_stream(int gpu, void **ret_stream);
 bool pl_torch_tensor_unpack(PyObject *tensor, PyObject *packed, bool resizes);
 
 /**
- * Whether no two elements have the same address. It is false if the strides do not prove it, as for some views made by
- * hand.
- */
-bool pl_torch_tensor_is_distinct(PyObject *tensor, bool *ret_distinct);
-
-/**
  * What an operation works on in place of a tensor and its output; `target`: the output, where it is to be copied there
  * afterwards, or None. Of several, lists.
  */
