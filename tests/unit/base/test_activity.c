@@ -28,7 +28,7 @@ static void tear_down(void)
     rmdir(dirname(path));
 }
 
-START_TEST(what_another_process_counts_is_seen)
+TEST(what_another_process_counts_is_seen)
 {
     struct pl_activity activity = {.counters = NULL};
     struct pl_error error = PL_ERROR_NONE;
@@ -59,9 +59,8 @@ START_TEST(what_another_process_counts_is_seen)
     pl_activity_done(&activity);
     tear_down();
 }
-END_TEST
 
-START_TEST(a_file_that_is_none_is_refused)
+TEST(a_file_that_is_none_is_refused)
 {
     struct pl_activity activity = {.counters = NULL};
     struct pl_error error = PL_ERROR_NONE;
@@ -79,6 +78,5 @@ START_TEST(a_file_that_is_none_is_refused)
     ck_assert_int_eq(pl_activity_use(path, &error), PL_SYSTEM);
     tear_down();
 }
-END_TEST
 
-UNIT_MAIN("base/activity", what_another_process_counts_is_seen, a_file_that_is_none_is_refused)
+UNIT_MAIN("base/activity")

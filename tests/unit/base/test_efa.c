@@ -22,7 +22,7 @@ static void add_device(const struct scratch *scratch, const char *name, const ch
     scratch_write(scratch, folder, sent, strlen(sent));
 }
 
-START_TEST(a_machine_without_adapters_has_none)
+TEST(a_machine_without_adapters_has_none)
 {
     struct scratch scratch = scratch_new();
     struct pl_efa efa;
@@ -33,9 +33,8 @@ START_TEST(a_machine_without_adapters_has_none)
     ck_assert(!efa.usable);
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(adapters_are_known_by_their_vendor_whatever_they_are_called)
+TEST(adapters_are_known_by_their_vendor_whatever_they_are_called)
 {
     struct scratch scratch = scratch_new();
     struct pl_efa efa;
@@ -50,9 +49,8 @@ START_TEST(adapters_are_known_by_their_vendor_whatever_they_are_called)
     ck_assert_uint_eq(efa.received_bytes, 0);
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(an_adapter_is_usable_with_its_device_file)
+TEST(an_adapter_is_usable_with_its_device_file)
 {
     struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
@@ -68,7 +66,5 @@ START_TEST(an_adapter_is_usable_with_its_device_file)
     ck_assert(efa.usable);
     scratch_done(&scratch);
 }
-END_TEST
 
-UNIT_MAIN("base/efa", a_machine_without_adapters_has_none, adapters_are_known_by_their_vendor_whatever_they_are_called,
-          an_adapter_is_usable_with_its_device_file)
+UNIT_MAIN("base/efa")

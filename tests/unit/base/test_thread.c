@@ -46,7 +46,7 @@ static void set_own_mask(void)
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
-START_TEST(a_thread_has_every_signal_blocked_and_its_starter_none_more)
+TEST(a_thread_has_every_signal_blocked_and_its_starter_none_more)
 {
     struct pl_error error = PL_ERROR_NONE;
     pthread_t thread;
@@ -67,9 +67,8 @@ START_TEST(a_thread_has_every_signal_blocked_and_its_starter_none_more)
     }
     check_own_mask();
 }
-END_TEST
 
-START_TEST(a_thread_that_cannot_be_made_is_named)
+TEST(a_thread_that_cannot_be_made_is_named)
 {
     struct pl_error error = PL_ERROR_NONE;
     pthread_t thread;
@@ -81,7 +80,5 @@ START_TEST(a_thread_that_cannot_be_made_is_named)
     ck_assert_str_eq(error.cause, "start a test's thread: Resource temporarily unavailable");
     check_own_mask();
 }
-END_TEST
 
-UNIT_MAIN("base/thread", a_thread_has_every_signal_blocked_and_its_starter_none_more,
-          a_thread_that_cannot_be_made_is_named)
+UNIT_MAIN("base/thread")

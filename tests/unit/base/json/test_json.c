@@ -45,7 +45,7 @@ static double number_of(const char *text)
     return value;
 }
 
-START_TEST(a_document_is_read_by_names_and_places)
+TEST(a_document_is_read_by_names_and_places)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document = parsed(" {\"model\": \"m\\u00e9 \\ud83d\\ude80\\n\",\t\"list\": [1, "
@@ -83,9 +83,8 @@ START_TEST(a_document_is_read_by_names_and_places)
     ck_assert(!pl_json_exists(pl_json_next(item)));
     ck_assert_str_eq(pl_json_name(pl_json_first(root)), "model");
 }
-END_TEST
 
-START_TEST(syntax_errors_name_line_column_expected_and_found)
+TEST(syntax_errors_name_line_column_expected_and_found)
 {
     refused("{not json", "F, line 1, column 2: expected a key (a name in double quotes) or '}', found 'n'");
     refused("{\"a\": 1,\n  \"b\" 2}", "F, line 2, column 7: expected ':' after a key, found '2'");
@@ -106,9 +105,8 @@ START_TEST(syntax_errors_name_line_column_expected_and_found)
     refused("\"\\u12g4\"", "F, line 1, column 6: expected four hex digits after '\\u', found 'g'");
     refused("\"\\u12", "F, line 1, column 6: expected four hex digits after '\\u', found the end of the text");
 }
-END_TEST
 
-START_TEST(nothing_may_follow_the_text)
+TEST(nothing_may_follow_the_text)
 {
     refused("{} x", "F, line 1, column 4: expected the end of the text, found 'x'");
     refused("1 2", "F, line 1, column 3: expected the end of the text, found '2'");
@@ -116,9 +114,8 @@ START_TEST(nothing_may_follow_the_text)
     refused("\"\xC3\xA9\" {}", "F, line 1, column 5: expected the end of the text, found '{'");
     check_refused("{}\0", 3, "F, line 1, column 3: expected the end of the text, found the control character 0x00");
 }
-END_TEST
 
-START_TEST(numbers_that_are_none_are_refused)
+TEST(numbers_that_are_none_are_refused)
 {
     refused("007", "F, line 1, column 1: expected a number, found '007'");
     refused("[1.]", "F, line 1, column 2: expected a number, found '1.'");
@@ -138,9 +135,8 @@ START_TEST(numbers_that_are_none_are_refused)
     refused("-Infinity", "F, line 1, column 1: expected a number, found '-'");
     refused("nan", "F, line 1, column 1: expected a value, found 'n'");
 }
-END_TEST
 
-START_TEST(numbers_that_a_double_cannot_hold_are_refused)
+TEST(numbers_that_a_double_cannot_hold_are_refused)
 {
     refused("1e400", "F, line 1, column 1: expected a number that a double can hold, found '1e400'");
     refused("{\"a\":-1E+309}", "F, line 1, column 6: expected a number that a double can hold, found '-1E+309'");
@@ -158,10 +154,9 @@ START_TEST(numbers_that_a_double_cannot_hold_are_refused)
     ck_assert_double_eq(number_of("5e-324"), 5e-324);
     ck_assert_double_eq(number_of("0.30000000000000004"), 0.30000000000000004);
 }
-END_TEST
 
 /* cJSON copies only the first 63 bytes of a number and continues after them. */
-START_TEST(a_number_of_many_digits_is_whole_or_refused)
+TEST(a_number_of_many_digits_is_whole_or_refused)
 {
     static const char exact[] = "0.1000000000000000000000000000000000000000000000000000000000001"; /* 63 bytes */
     struct pl_error error = PL_ERROR_NONE;
@@ -173,9 +168,8 @@ START_TEST(a_number_of_many_digits_is_whole_or_refused)
     ck_assert_int_eq(pl_json_parse(text, strlen(text), "F", &document, &error), PL_LIMIT);
     ck_assert_str_eq(error.cause, "F, line 1, column 2: expected at most 63 bytes in a number, found more");
 }
-END_TEST
 
-START_TEST(strings_that_c_or_utf8_cannot_hold_are_refused)
+TEST(strings_that_c_or_utf8_cannot_hold_are_refused)
 {
     refused("{\"a\": \"a\\u0000b\"}", "F, line 1, column 9: expected no U+0000 in a string, found \\u0000");
     refused("{\"a\\u0000b\": 1}", "F, line 1, column 4: expected no U+0000 in a string, found \\u0000");
@@ -192,9 +186,8 @@ START_TEST(strings_that_c_or_utf8_cannot_hold_are_refused)
     refused("\"\xED\xA0\x80\"", "F, line 1, column 2: expected UTF-8 text, found the byte 0xed");
     refused("\"\xE2\x82\"", "F, line 1, column 2: expected UTF-8 text, found the byte 0xe2");
 }
-END_TEST
 
-START_TEST(blanks_are_those_of_json)
+TEST(blanks_are_those_of_json)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document = parsed(" \t\r\n[ 1 , 2 ]\n");
@@ -209,9 +202,8 @@ START_TEST(blanks_are_those_of_json)
     refused("\xEF\xBB\xBF{}", "F, line 1, column 1: expected a value, found a byte order mark");
     refused("[1,\xC2\xA0 2]", "F, line 1, column 4: expected a value, found '\xC2\xA0'");
 }
-END_TEST
 
-START_TEST(names_are_compared_with_their_case)
+TEST(names_are_compared_with_their_case)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document = parsed("{\"Prefix\": 1, \"prefix\": 2}");
@@ -221,9 +213,8 @@ START_TEST(names_are_compared_with_their_case)
     ck_assert_int_eq(value, 2);
     ck_assert(!pl_json_exists(pl_json_member(pl_json_root(document), "PREFIX")));
 }
-END_TEST
 
-START_TEST(a_name_that_is_listed_twice_is_refused)
+TEST(a_name_that_is_listed_twice_is_refused)
 {
     PL_AUTO_TEXT struct pl_text wide = PL_TEXT_NONE;
 
@@ -238,9 +229,8 @@ START_TEST(a_name_that_is_listed_twice_is_refused)
     pl_text_append(&wide, "\"n500\":1}");
     refused(pl_text_string(&wide), "F, line 1, column 8892: expected each key once, found \"n500\" twice");
 }
-END_TEST
 
-START_TEST(whole_numbers_are_asked_for_where_they_are_meant)
+TEST(whole_numbers_are_asked_for_where_they_are_meant)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document =
@@ -265,9 +255,8 @@ START_TEST(whole_numbers_are_asked_for_where_they_are_meant)
     ck_assert_str_eq(error.cause, "F: text: expected a whole number from 0 to 9, found a string");
     ck_assert_int_eq(value, -4); /* unchanged after the error */
 }
-END_TEST
 
-START_TEST(numbers_of_64_bits_are_text)
+TEST(numbers_of_64_bits_are_text)
 {
     static const char *const wrong[] = {"\"\"",    "\"-1\"",  "\"1 \"", "\"+1\"", "\"18446744073709551616\"",
                                         "\"0x1\"", "\"007\"", "1",      "null"};
@@ -287,9 +276,8 @@ START_TEST(numbers_of_64_bits_are_text)
     }
     ck_assert_str_eq(error.cause, "F: expected a number of 64 bits as a string of digits, found null");
 }
-END_TEST
 
-START_TEST(wrong_kinds_are_told_with_their_path)
+TEST(wrong_kinds_are_told_with_their_path)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document =
@@ -330,9 +318,8 @@ START_TEST(wrong_kinds_are_told_with_their_path)
 #undef ck_wrong
     ck_assert_ptr_null(text);
 }
-END_TEST
 
-START_TEST(a_fallback_stands_for_nothing_and_null_only)
+TEST(a_fallback_stands_for_nothing_and_null_only)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document = parsed("{\"a\": \"x\", \"b\": null, \"c\": 1}");
@@ -348,9 +335,8 @@ START_TEST(a_fallback_stands_for_nothing_and_null_only)
     ck_assert_int_eq(pl_json_text_or(pl_json_member(root, "c"), "f", &text, &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "F: c: expected a string, found the number 1");
 }
-END_TEST
 
-START_TEST(depth_values_and_bytes_are_bounded)
+TEST(depth_values_and_bytes_are_bounded)
 {
     char deep[2 * PL_JSON_MAX_DEPTH + 2];
     struct pl_error error = PL_ERROR_NONE;
@@ -376,9 +362,8 @@ START_TEST(depth_values_and_bytes_are_bounded)
     ck_assert_int_eq(pl_json_parse(deep, (size_t)PL_JSON_MAX_BYTES + 1, "F", &document, &error), PL_LIMIT);
     ck_assert_str_eq(error.cause, "F, line 1, column 1: expected at most 134217728 bytes, found more");
 }
-END_TEST
 
-START_TEST(too_many_values_are_refused_before_memory_is_taken)
+TEST(too_many_values_are_refused_before_memory_is_taken)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_json *document = NULL;
@@ -395,9 +380,8 @@ START_TEST(too_many_values_are_refused_before_memory_is_taken)
     ck_assert_ptr_nonnull(strstr(error.cause, "expected at most 16777216 values, found more"));
     free(text);
 }
-END_TEST
 
-START_TEST(a_file_is_read_with_its_own_bound)
+TEST(a_file_is_read_with_its_own_bound)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct scratch scratch = scratch_new();
@@ -418,13 +402,5 @@ START_TEST(a_file_is_read_with_its_own_bound)
     ck_assert_ptr_null(document);
     scratch_done(&scratch);
 }
-END_TEST
 
-UNIT_MAIN("base/json", a_document_is_read_by_names_and_places, syntax_errors_name_line_column_expected_and_found,
-          nothing_may_follow_the_text, numbers_that_are_none_are_refused, numbers_that_a_double_cannot_hold_are_refused,
-          a_number_of_many_digits_is_whole_or_refused, strings_that_c_or_utf8_cannot_hold_are_refused,
-          blanks_are_those_of_json, names_are_compared_with_their_case, a_name_that_is_listed_twice_is_refused,
-          whole_numbers_are_asked_for_where_they_are_meant, numbers_of_64_bits_are_text,
-          wrong_kinds_are_told_with_their_path, a_fallback_stands_for_nothing_and_null_only,
-          depth_values_and_bytes_are_bounded, too_many_values_are_refused_before_memory_is_taken,
-          a_file_is_read_with_its_own_bound)
+UNIT_MAIN("base/json")

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-START_TEST(a_document_is_written_in_the_order_of_the_calls)
+TEST(a_document_is_written_in_the_order_of_the_calls)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -34,9 +34,8 @@ START_TEST(a_document_is_written_in_the_order_of_the_calls)
                      "{\"t\\\"\":\"a\\n\\u00e9\\ud83d\\ude80\\u0001\",\"list\":[-7,0.1,{},[]],\"yes\":true,"
                      "\"no\":false,\"none\":null,\"seed\":\"18446744073709551615\",\"most\":9007199254740992}");
 }
-END_TEST
 
-START_TEST(a_document_for_people_has_each_value_on_a_line)
+TEST(a_document_for_people_has_each_value_on_a_line)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -57,10 +56,9 @@ START_TEST(a_document_for_people_has_each_value_on_a_line)
     ck_assert_str_eq(pl_text_string(&text), "{\n  \"list\": [\n    1,\n    {\n      \"a\": \"b\"\n    }\n  ],\n"
                                             "  \"empty\": {}\n}");
 }
-END_TEST
 
 /* cJSON's own printer changes one of six doubles: 0.30000000000000004 becomes 0.3. */
-START_TEST(doubles_read_back_as_they_were)
+TEST(doubles_read_back_as_they_were)
 {
     uint64_t state = 88172645463325252;
     struct pl_error error = PL_ERROR_NONE;
@@ -88,9 +86,8 @@ START_TEST(doubles_read_back_as_they_were)
         ck_assert_mem_eq(&again, &value, sizeof(value));
     }
 }
-END_TEST
 
-START_TEST(a_document_that_was_read_is_written_with_the_same_values)
+TEST(a_document_that_was_read_is_written_with_the_same_values)
 {
     static const char source[] = "{\"a\": [1, -0.0, 1e300, 9007199254740992, 1e17, 0.30000000000000004, 1e15],"
                                  " \"\\u00e9\": {\"x\": null, \"y\": \"z\", \"t\": true}}";
@@ -106,9 +103,8 @@ START_TEST(a_document_that_was_read_is_written_with_the_same_values)
     ck_assert_ok(pl_json_write_end(&writer, &error), &error);
     ck_assert_str_eq(pl_text_string(&text), wanted);
 }
-END_TEST
 
-START_TEST(what_json_cannot_hold_is_told_at_the_end)
+TEST(what_json_cannot_hold_is_told_at_the_end)
 {
     static const struct {
         double number;
@@ -139,8 +135,5 @@ START_TEST(what_json_cannot_hold_is_told_at_the_end)
         ck_assert_str_eq(error.cause, cases[i].cause);
     }
 }
-END_TEST
 
-UNIT_MAIN("base/json_write", a_document_is_written_in_the_order_of_the_calls,
-          a_document_for_people_has_each_value_on_a_line, doubles_read_back_as_they_were,
-          a_document_that_was_read_is_written_with_the_same_values, what_json_cannot_hold_is_told_at_the_end)
+UNIT_MAIN("base/json_write")

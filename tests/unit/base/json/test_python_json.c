@@ -27,7 +27,7 @@ static const char *printed(const char *text, unsigned style)
 #define ck_prints(text, expected)                                                                                      \
     ck_assert_str_eq(printed((text), PL_PYTHON_JSON_COMPACT | PL_PYTHON_JSON_SORTED), (expected))
 
-START_TEST(numbers_keep_their_text_and_print_as_python)
+TEST(numbers_keep_their_text_and_print_as_python)
 {
     ck_prints("123456789012345678901234567890", "123456789012345678901234567890");
     ck_prints("-0", "0");
@@ -42,9 +42,8 @@ START_TEST(numbers_keep_their_text_and_print_as_python)
     ck_prints("[5e-324,1.7976931348623157e308,2.2250738585072014e-308,0.30000000000000004,9007199254740993.0]",
               "[5e-324,1.7976931348623157e+308,2.2250738585072014e-308,0.30000000000000004,9007199254740992.0]");
 }
-END_TEST
 
-START_TEST(strings_keep_odd_characters)
+TEST(strings_keep_odd_characters)
 {
     ck_prints("\"a\\u0000b\"", "\"a\\u0000b\"");
     ck_prints("\"\\ud800\"", "\"\\ud800\"");
@@ -54,9 +53,8 @@ START_TEST(strings_keep_odd_characters)
     ck_prints("\"\\/\\b\\f\\n\\r\\t\\\\\\\"\x7F\"", "\"/\\b\\f\\n\\r\\t\\\\\\\"\\u007f\"");
     ck_prints("\"\xC3\xA9\"", "\"\\u00e9\"");
 }
-END_TEST
 
-START_TEST(errors_name_line_column_expected_and_found)
+TEST(errors_name_line_column_expected_and_found)
 {
     ck_assert_str_eq(printed("{not json", 0),
                      "!F, line 1, column 2: expected a key (a name in double quotes) or '}', found 'n'");
@@ -72,9 +70,8 @@ START_TEST(errors_name_line_column_expected_and_found)
     ck_assert_str_eq(printed("\"\xFF\"", 0), "!F, line 1, column 2: expected UTF-8 text, found the byte 0xff");
     ck_assert_str_eq(printed("\xEF\xBB\xBF{}", 0), "!F, line 1, column 1: expected a value, found a byte order mark");
 }
-END_TEST
 
-START_TEST(what_python_refuses_is_refused)
+TEST(what_python_refuses_is_refused)
 {
     static const char *const refused[] = {"1.",
                                           "-",
@@ -108,18 +105,16 @@ START_TEST(what_python_refuses_is_refused)
         ck_assert_msg(printed(refused[i], 0)[0] == '!', "%s was taken as %s", refused[i], printed(refused[i], 0));
     }
 }
-END_TEST
 
-START_TEST(names_sort_by_code_point_and_the_last_duplicate_wins_in_place)
+TEST(names_sort_by_code_point_and_the_last_duplicate_wins_in_place)
 {
     ck_prints("{\"b\":1,\"B\":2,\"\xC3\xA9\":3,\"a\\u0000\":4,\"a\":5,\"a\\u0001\":6}",
               "{\"B\":2,\"a\":5,\"a\\u0000\":4,\"a\\u0001\":6,\"b\":1,\"\\u00e9\":3}");
     ck_assert_str_eq(printed("{\"a\": 1, \"b\": [1,  2], \"a\": 3}", PL_PYTHON_JSON_SPACED),
                      "{\"a\": 3, \"b\": [1, 2]}");
 }
-END_TEST
 
-START_TEST(depth_and_count_are_bounded)
+TEST(depth_and_count_are_bounded)
 {
     char deep[2 * PL_PYTHON_JSON_MAX_DEPTH + 64] = "";
     struct pl_error error = PL_ERROR_NONE;
@@ -135,9 +130,8 @@ START_TEST(depth_and_count_are_bounded)
     pl_text_append(&wide, "0]");
     ck_assert_int_eq(pl_python_json_parse(wide.data, wide.length, "F", &root, &error), PL_LIMIT);
 }
-END_TEST
 
-START_TEST(integers_longer_than_pythons_limit_are_refused)
+TEST(integers_longer_than_pythons_limit_are_refused)
 {
     char digits[4402];
     struct pl_python_json *root = NULL;
@@ -150,9 +144,8 @@ START_TEST(integers_longer_than_pythons_limit_are_refused)
     ck_assert_int_eq(pl_python_json_kind(root), PL_PYTHON_JSON_INT);
     pl_python_json_free(root);
 }
-END_TEST
 
-START_TEST(large_objects_stay_fast_and_find_every_name)
+TEST(large_objects_stay_fast_and_find_every_name)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -173,9 +166,8 @@ START_TEST(large_objects_stay_fast_and_find_every_name)
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(root, "n0")), "99999");
     ck_assert_ptr_null(pl_python_json_member(root, "N5"));
 }
-END_TEST
 
-START_TEST(a_replaced_large_object_is_still_found_by_name)
+TEST(a_replaced_large_object_is_still_found_by_name)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -190,9 +182,8 @@ START_TEST(a_replaced_large_object_is_still_found_by_name)
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(pl_python_json_member(root, "o"), "k49")), "49");
     ck_assert_str_eq(pl_python_json_name(pl_python_json_first(root)), "o");
 }
-END_TEST
 
-START_TEST(trees_made_by_hand_print_and_copy)
+TEST(trees_made_by_hand_print_and_copy)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_PYTHON_JSON struct pl_python_json *object = pl_python_json_new_object();
@@ -210,9 +201,8 @@ START_TEST(trees_made_by_hand_print_and_copy)
     pl_python_json_print(copy, PL_PYTHON_JSON_COMPACT, &text);
     ck_assert_str_eq(pl_text_string(&text), "{\"list\":[\"a\",null],\"n\":true}");
 }
-END_TEST
 
-START_TEST(the_content_of_a_string_parses_in_its_inner_form)
+TEST(the_content_of_a_string_parses_in_its_inner_form)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_PYTHON_JSON struct pl_python_json *outer = NULL;
@@ -228,9 +218,8 @@ START_TEST(the_content_of_a_string_parses_in_its_inner_form)
     pl_python_json_string_bytes(pl_python_json_first(inner), &text);
     ck_assert_str_eq(pl_text_string(&text), "\xEF\xBF\xBD");
 }
-END_TEST
 
-START_TEST(nodes_know_where_they_stood)
+TEST(nodes_know_where_they_stood)
 {
     const char *text = "{\"\xC3\xA9\": 1,\n \"b\": [true]}";
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
@@ -248,9 +237,8 @@ START_TEST(nodes_know_where_they_stood)
     ck_assert_int_eq(value, 1);
     ck_assert_int_eq(pl_python_json_int64(item, &value, &error), PL_INVALID);
 }
-END_TEST
 
-START_TEST(a_strict_text_is_json_to_the_letter_and_has_each_name_once)
+TEST(a_strict_text_is_json_to_the_letter_and_has_each_name_once)
 {
     static const struct {
         const char *text, *told;
@@ -276,12 +264,5 @@ START_TEST(a_strict_text_is_json_to_the_letter_and_has_each_name_once)
     ck_assert_ok(pl_python_json_parse_strict(fine, strlen(fine), "F", &root, &error), &error);
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(root, "a")), "1.50");
 }
-END_TEST
 
-UNIT_MAIN("base/python_json", numbers_keep_their_text_and_print_as_python, strings_keep_odd_characters,
-          errors_name_line_column_expected_and_found, what_python_refuses_is_refused,
-          names_sort_by_code_point_and_the_last_duplicate_wins_in_place, depth_and_count_are_bounded,
-          integers_longer_than_pythons_limit_are_refused, large_objects_stay_fast_and_find_every_name,
-          a_replaced_large_object_is_still_found_by_name, trees_made_by_hand_print_and_copy,
-          the_content_of_a_string_parses_in_its_inner_form, nodes_know_where_they_stood,
-          a_strict_text_is_json_to_the_letter_and_has_each_name_once)
+UNIT_MAIN("base/python_json")

@@ -32,7 +32,7 @@ const struct pl_kernel *__wrap_pl_kernel_named(const char *name)
     return avx512 && atomic_exchange(&lacks_avx512, false) ? NULL : __real_pl_kernel_named(avx512 ? "plain" : name);
 }
 
-START_TEST(a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all)
+TEST(a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all)
 {
     char failure[RANKS_TEXT_BYTES];
     struct pl_knobs knobs;
@@ -44,9 +44,8 @@ START_TEST(a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all)
     ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs}), be_there, NULL, failure);
     ck_assert_msg(strstr(failure, "PACELINE_KERNEL is 'avx512', which this CPU cannot run ("), "%s", failure);
 }
-END_TEST
 
-START_TEST(where_the_only_backend_cannot_run_each_says_why)
+TEST(where_the_only_backend_cannot_run_each_says_why)
 {
     char failure[RANKS_TEXT_BYTES];
     struct pl_knobs knobs;
@@ -59,7 +58,5 @@ START_TEST(where_the_only_backend_cannot_run_each_says_why)
     ck_assert_msg(strstr(failure, "shm: ranks on 2 hosts"), "%s", failure);
     ck_assert_msg(strstr(failure, "p2p: the setting backend asks for shm only"), "%s", failure);
 }
-END_TEST
 
-UNIT_MAIN("collectives/world_new", a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all,
-          where_the_only_backend_cannot_run_each_says_why)
+UNIT_MAIN("collectives/world_new")

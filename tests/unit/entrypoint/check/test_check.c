@@ -10,7 +10,7 @@ static enum pl_status make_check(struct tree *tree, const struct pl_strv *words,
     return pl_check_new(tree->job, words, ret_check, &tree->error);
 }
 
-START_TEST(a_job_is_checked_only_where_it_says_so)
+TEST(a_job_is_checked_only_where_it_says_so)
 {
     PL_AUTO_JOB struct pl_job *check = NULL;
     struct tree tree;
@@ -26,9 +26,8 @@ START_TEST(a_job_is_checked_only_where_it_says_so)
     ck_assert_str_eq(tree.error.cause, "PACELINE_CHECK is 'efa': expected 1, 0, or options of `paceline check`");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(the_check_has_two_ranks_on_each_of_the_jobs_hosts_and_its_options)
+TEST(the_check_has_two_ranks_on_each_of_the_jobs_hosts_and_its_options)
 {
     PL_AUTO_JOB struct pl_job *check = NULL;
     struct tree tree;
@@ -48,9 +47,8 @@ START_TEST(the_check_has_two_ranks_on_each_of_the_jobs_hosts_and_its_options)
                                  "--expect-mbit|5000"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun)
+TEST(the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun)
 {
     PL_AUTO_JOB struct pl_job *check = NULL;
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
@@ -74,9 +72,8 @@ START_TEST(the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun)
     ck_assert_ptr_null(strstr(joined(&plan->argv), "--display-map"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_host_outside_the_distribution_checks_itself)
+TEST(a_host_outside_the_distribution_checks_itself)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
     PL_AUTO_JOB struct pl_job *check = NULL;
@@ -97,9 +94,8 @@ START_TEST(a_host_outside_the_distribution_checks_itself)
     ck_assert_str_eq(plan->launcher->name, "mpi");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(groups_without_a_distribution_are_checked_as_one)
+TEST(groups_without_a_distribution_are_checked_as_one)
 {
     PL_AUTO_JOB struct pl_job *check = NULL;
     PL_AUTO_STRV struct pl_strv none = PL_STRV_NONE;
@@ -118,9 +114,5 @@ START_TEST(groups_without_a_distribution_are_checked_as_one)
     ck_assert_int_eq(check->host_processes[2], 1);
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/check/check", a_job_is_checked_only_where_it_says_so,
-          the_check_has_two_ranks_on_each_of_the_jobs_hosts_and_its_options,
-          the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun,
-          a_host_outside_the_distribution_checks_itself, groups_without_a_distribution_are_checked_as_one)
+UNIT_MAIN("entrypoint/check/check")

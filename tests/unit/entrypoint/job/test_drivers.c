@@ -43,7 +43,7 @@ static const char script[] = "{\"source_dir\": \"./src\", \"entry_script\": \"tr
                              "\"requirements\": null}";
 static const char mpi[] = "{\"process_count_per_node\": 4, \"mpi_additional_options\": [\"-x\", \"FOO=a b\"]}";
 
-START_TEST(without_the_files_nothing_changes)
+TEST(without_the_files_nothing_changes)
 {
     struct tree tree;
 
@@ -56,9 +56,8 @@ START_TEST(without_the_files_nothing_changes)
     ck_assert_ptr_null(strstr(tree.job->paths.code, "/input/data/code"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(an_entry_script_runs_in_the_code_channel_with_the_sdks_arguments)
+TEST(an_entry_script_runs_in_the_code_channel_with_the_sdks_arguments)
 {
     struct tree tree;
 
@@ -74,9 +73,8 @@ START_TEST(an_entry_script_runs_in_the_code_channel_with_the_sdks_arguments)
     ck_assert_str_eq(joined(&tree.job->user_args), "--b|true|--a|null|--list|[1, 2]");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(mpi_has_its_processes_on_every_host)
+TEST(mpi_has_its_processes_on_every_host)
 {
     struct tree tree;
 
@@ -95,9 +93,8 @@ START_TEST(mpi_has_its_processes_on_every_host)
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_HOST_COUNT"), "2");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(all_groups_take_part_and_the_first_host_leads)
+TEST(all_groups_take_part_and_the_first_host_leads)
 {
     struct tree tree;
 
@@ -111,9 +108,8 @@ START_TEST(all_groups_take_part_and_the_first_host_leads)
     ck_assert_int_eq((int)tree.plan->role, PL_LAUNCH_PLAN_WORKER);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(torchrun_is_told_by_its_settings_and_by_the_script)
+TEST(torchrun_is_told_by_its_settings_and_by_the_script)
 {
     struct tree tree;
 
@@ -127,9 +123,8 @@ START_TEST(torchrun_is_told_by_its_settings_and_by_the_script)
     ck_assert_str_eq(tree.plan->launcher->name, "torchrun");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_driver_of_anothers_making_runs_through_the_script)
+TEST(a_driver_of_anothers_making_runs_through_the_script)
 {
     struct tree tree;
 
@@ -142,9 +137,8 @@ START_TEST(a_driver_of_anothers_making_runs_through_the_script)
     ck_assert_ptr_nonnull(strstr(warned(&tree), "a driver of its own, ray_driver.py"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_command_is_the_shells_with_its_arguments_quoted)
+TEST(a_command_is_the_shells_with_its_arguments_quoted)
 {
     struct tree tree;
 
@@ -157,9 +151,8 @@ START_TEST(a_command_is_the_shells_with_its_arguments_quoted)
     ck_assert_ptr_null(strstr(tree.plan->cwd, tree.base));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_command_that_is_paceline_does_not_start_itself)
+TEST(a_command_that_is_paceline_does_not_start_itself)
 {
     struct tree tree;
 
@@ -173,9 +166,8 @@ START_TEST(a_command_that_is_paceline_does_not_start_itself)
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "-e|-c|./run.sh $X"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_program_that_is_part_of_the_job_does_not_start_it_again)
+TEST(a_program_that_is_part_of_the_job_does_not_start_it_again)
 {
     struct tree tree;
 
@@ -192,9 +184,8 @@ START_TEST(a_program_that_is_part_of_the_job_does_not_start_it_again)
     ck_assert_uint_eq(tree.plan->warnings.count, 0);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(the_files_win_over_hyperparameters_and_a_warning_says_so)
+TEST(the_files_win_over_hyperparameters_and_a_warning_says_so)
 {
     struct tree tree;
 
@@ -215,9 +206,8 @@ START_TEST(the_files_win_over_hyperparameters_and_a_warning_says_so)
     ck_assert_ptr_nonnull(strstr(warned(&tree), "sagemaker_submit_directory, 's3://b/k', has no effect"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(what_the_files_leave_open_hyperparameters_decide)
+TEST(what_the_files_leave_open_hyperparameters_decide)
 {
     struct tree tree;
 
@@ -229,9 +219,8 @@ START_TEST(what_the_files_leave_open_hyperparameters_decide)
     ck_assert_uint_eq(tree.plan->warnings.count, 0);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(requirements_are_those_that_are_named)
+TEST(requirements_are_those_that_are_named)
 {
     struct tree tree;
 
@@ -248,9 +237,8 @@ START_TEST(requirements_are_those_that_are_named)
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->steps.items[1].argv), "pip|install|-r|pip/all.txt"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(an_archive_is_unpacked_where_it_is)
+TEST(an_archive_is_unpacked_where_it_is)
 {
     struct tree tree;
     struct pl_launch_plan_steps steps = {.count = 0};
@@ -263,9 +251,8 @@ START_TEST(an_archive_is_unpacked_where_it_is)
     pl_launch_plan_steps_done(&steps);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(faults_name_file_place_and_what_was_expected)
+TEST(faults_name_file_place_and_what_was_expected)
 {
     static const struct {
         const char *source, *distributed, *cause;
@@ -313,9 +300,8 @@ START_TEST(faults_name_file_place_and_what_was_expected)
     }
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(secrets_in_the_options_are_masked)
+TEST(secrets_in_the_options_are_masked)
 {
     struct tree tree;
 
@@ -327,13 +313,5 @@ START_TEST(secrets_in_the_options_are_masked)
     ck_assert_ptr_null(strstr(pl_environment_get(tree.plan->additions, "SM_DISTRIBUTED_CONFIG"), "abc"));
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/drivers", without_the_files_nothing_changes,
-          an_entry_script_runs_in_the_code_channel_with_the_sdks_arguments, mpi_has_its_processes_on_every_host,
-          all_groups_take_part_and_the_first_host_leads, torchrun_is_told_by_its_settings_and_by_the_script,
-          a_driver_of_anothers_making_runs_through_the_script, a_command_is_the_shells_with_its_arguments_quoted,
-          a_command_that_is_paceline_does_not_start_itself, a_program_that_is_part_of_the_job_does_not_start_it_again,
-          the_files_win_over_hyperparameters_and_a_warning_says_so, what_the_files_leave_open_hyperparameters_decide,
-          requirements_are_those_that_are_named, an_archive_is_unpacked_where_it_is,
-          faults_name_file_place_and_what_was_expected, secrets_in_the_options_are_masked)
+UNIT_MAIN("entrypoint/drivers")

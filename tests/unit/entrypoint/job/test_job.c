@@ -27,7 +27,7 @@ static const char *cause(struct tree *tree)
     return text;
 }
 
-START_TEST(a_minimal_tree_has_defaults_for_everything)
+TEST(a_minimal_tree_has_defaults_for_everything)
 {
     struct tree tree;
 
@@ -44,9 +44,8 @@ START_TEST(a_minimal_tree_has_defaults_for_everything)
     ck_assert_uint_eq(tree.job->channels_count, 0);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(faults_in_files_name_file_line_column_and_what_was_expected)
+TEST(faults_in_files_name_file_line_column_and_what_was_expected)
 {
     struct tree tree;
 
@@ -82,9 +81,8 @@ START_TEST(faults_in_files_name_file_line_column_and_what_was_expected)
         "/input/config/resourceconfig.json, line 1, column 47: expected ',' or '}', found the end of the text");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(only_resourceconfig_must_exist)
+TEST(only_resourceconfig_must_exist)
 {
     struct tree tree;
     char path[PATH_MAX];
@@ -96,9 +94,8 @@ START_TEST(only_resourceconfig_must_exist)
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "resourceconfig.json"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
+TEST(values_are_decoded_once_and_names_sorted_by_owner)
 {
     PL_AUTO_TEXT struct pl_text settings = PL_TEXT_NONE;
     struct tree tree;
@@ -125,9 +122,8 @@ START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
     ck_assert(!tree.job->settings.install);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
+TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
 {
     struct tree tree;
 
@@ -149,7 +145,6 @@ START_TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
     ck_assert_str_eq(tree.job->master_host, "algo-1");
     tree_done(&tree);
 }
-END_TEST
 
 /* Returns the distribution's hosts of an MPI job on algo-1 to algo-6 with this topology, as algo-4 reads it. */
 static const char *hosts_by(struct tree *tree, const char *topology)
@@ -169,7 +164,7 @@ static const char *hosts_by(struct tree *tree, const char *topology)
     return joined(&tree->job->distribution_hosts);
 }
 
-START_TEST(hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order)
+TEST(hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order)
 {
     static const char in_order[] = "algo-1|algo-2|algo-3|algo-4|algo-5|algo-6";
     struct tree tree;
@@ -192,9 +187,8 @@ START_TEST(hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order)
     ck_assert_str_eq(hosts_by(&tree, "[]"), in_order);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
+TEST(every_host_is_named_once_and_groups_name_only_hosts)
 {
     static const struct {
         const char *hosts;
@@ -223,9 +217,8 @@ START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
     }
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(products_of_hosts_and_processes_are_bounded)
+TEST(products_of_hosts_and_processes_are_bounded)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct tree tree;
@@ -245,9 +238,8 @@ START_TEST(products_of_hosts_and_processes_are_bounded)
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "4096 hosts with 65536 processes each"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(process_counts_are_checked)
+TEST(process_counts_are_checked)
 {
     static const char *const wrong[] = {"0", "-1", "1.5", "\\\"x\\\"", "true", "999999", "99999999999999999999"};
     struct tree tree;
@@ -282,9 +274,8 @@ START_TEST(process_counts_are_checked)
     ck_assert_int_eq(tree_job(&tree), PL_INVALID);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(switches_follow_pythons_truth_but_for_the_text_false)
+TEST(switches_follow_pythons_truth_but_for_the_text_false)
 {
     static const struct {
         const char *value;
@@ -303,9 +294,8 @@ START_TEST(switches_follow_pythons_truth_but_for_the_text_false)
     }
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(the_region_comes_from_where_boto3_looks)
+TEST(the_region_comes_from_where_boto3_looks)
 {
     struct tree tree;
 
@@ -326,9 +316,8 @@ START_TEST(the_region_comes_from_where_boto3_looks)
     ck_assert_str_eq(tree.job->region, "us-west-2");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(deep_and_damaged_values_stay_text)
+TEST(deep_and_damaged_values_stay_text)
 {
     struct tree tree;
     char text[1024] = "{\"deep\": \"";
@@ -343,7 +332,6 @@ START_TEST(deep_and_damaged_values_stay_text)
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "cut")), "{\"a\": ");
     tree_done(&tree);
 }
-END_TEST
 
 /* Returns the number of hosts of a refused job that are linked; -1 if its hosts are not known. */
 static int partial_hosts(struct tree *tree)
@@ -357,7 +345,7 @@ static int partial_hosts(struct tree *tree)
     return (int)tree->job->distribution_hosts.count;
 }
 
-START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
+TEST(of_a_job_that_is_refused_the_hosts_are_known)
 {
     struct tree tree;
 
@@ -394,14 +382,5 @@ START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
     ck_assert_int_eq(partial_hosts(&tree), -1);
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/job", a_minimal_tree_has_defaults_for_everything,
-          faults_in_files_name_file_line_column_and_what_was_expected, only_resourceconfig_must_exist,
-          values_are_decoded_once_and_names_sorted_by_owner,
-          distribution_hosts_keep_the_groups_order_and_the_first_is_master,
-          hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order,
-          every_host_is_named_once_and_groups_name_only_hosts, products_of_hosts_and_processes_are_bounded,
-          process_counts_are_checked, switches_follow_pythons_truth_but_for_the_text_false,
-          the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text,
-          of_a_job_that_is_refused_the_hosts_are_known)
+UNIT_MAIN("entrypoint/job")

@@ -19,7 +19,7 @@ static const char *printed(struct tree *tree, const char *text)
     return pl_text_string(&output);
 }
 
-START_TEST(names_reveal_secrets)
+TEST(names_reveal_secrets)
 {
     static const char *const secret[] = {"AWS_SECRET_ACCESS_KEY", "dbPassword", "api_key", "hf-token", "keys",
                                          "aws_credentials",       "apikey",     "hfToken", "tokenId"};
@@ -32,9 +32,8 @@ START_TEST(names_reveal_secrets)
         ck_assert_msg(!pl_secrets_is_name(harmless[i]), "%s", harmless[i]);
     }
 }
-END_TEST
 
-START_TEST(arguments_hide_values_of_every_kind_at_every_depth)
+TEST(arguments_hide_values_of_every_kind_at_every_depth)
 {
     struct tree tree;
 
@@ -49,9 +48,8 @@ START_TEST(arguments_hide_values_of_every_kind_at_every_depth)
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->setting_values, "PACELINE_SECRET")), "***");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(no_secret_is_anywhere_in_a_printed_plan)
+TEST(no_secret_is_anywhere_in_a_printed_plan)
 {
     static const char *const hyperparameters[] = {
         "{\"password\": \"hush\"}",
@@ -82,9 +80,8 @@ START_TEST(no_secret_is_anywhere_in_a_printed_plan)
     }
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_setting_whose_name_is_a_secrets_is_masked_and_the_others_keep_their_values)
+TEST(a_setting_whose_name_is_a_secrets_is_masked_and_the_others_keep_their_values)
 {
     struct tree tree;
 
@@ -97,9 +94,8 @@ START_TEST(a_setting_whose_name_is_a_secrets_is_masked_and_the_others_keep_their
     ck_assert(tree.job->settings.bucket_key_enabled);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(what_is_no_secret_prints_as_it_is)
+TEST(what_is_no_secret_prints_as_it_is)
 {
     struct tree tree;
     const char *text;
@@ -113,9 +109,5 @@ START_TEST(what_is_no_secret_prints_as_it_is)
     ck_assert_ptr_nonnull(strstr(text, "123456789012345678901234567890"));
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/secrets", names_reveal_secrets, arguments_hide_values_of_every_kind_at_every_depth,
-          no_secret_is_anywhere_in_a_printed_plan,
-          a_setting_whose_name_is_a_secrets_is_masked_and_the_others_keep_their_values,
-          what_is_no_secret_prints_as_it_is)
+UNIT_MAIN("entrypoint/secrets")

@@ -4,7 +4,7 @@
 #include "entrypoint/job/settings.h"
 #include "tests/unit/entrypoint/tree.h"
 
-START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
+TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
 {
     static const struct {
         const char *name, *value, *told;
@@ -52,9 +52,8 @@ START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
     ck_assert_int_eq(tree.job->settings.stop_ns, 110 * PL_NS_PER_S);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
+TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
 {
     struct tree tree;
 
@@ -75,9 +74,8 @@ START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
     ck_assert_int_eq(tree.job->settings.ssh_port, 22);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_value_is_compared_with_the_default_by_its_meaning)
+TEST(a_value_is_compared_with_the_default_by_its_meaning)
 {
     static const struct {
         const char *name, *value;
@@ -96,8 +94,5 @@ START_TEST(a_value_is_compared_with_the_default_by_its_meaning)
                       cases[i].name, cases[i].value);
     }
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/settings", a_value_that_a_setting_cannot_have_refuses_the_job,
-          a_value_is_compared_with_the_default_by_its_meaning,
-          hyperparameters_are_checked_where_no_variable_stands_before_them)
+UNIT_MAIN("entrypoint/settings")

@@ -17,7 +17,7 @@ static void add(struct tree *tree, struct pl_environment **ret_environment, stru
     ck_assert_uint_eq(none.count, 0);
 }
 
-START_TEST(names_are_upper_cased_and_later_collisions_win)
+TEST(names_are_upper_cased_and_later_collisions_win)
 {
     struct tree tree;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -35,9 +35,8 @@ START_TEST(names_are_upper_cased_and_later_collisions_win)
     ck_assert_ptr_nonnull(strstr(pl_environment_get(environment, "SM_CHANNEL_MY.VAL-SET"), "/input/data/my.val-set"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(values_beyond_linuxs_limit_are_left_out_with_a_warning)
+TEST(values_beyond_linuxs_limit_are_left_out_with_a_warning)
 {
     struct tree tree;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -68,9 +67,8 @@ START_TEST(values_beyond_linuxs_limit_are_left_out_with_a_warning)
     ck_assert_ptr_nonnull(strstr(warnings.items[0], "SM_HPS is not set"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(names_with_equals_and_values_with_nul_are_skipped_with_a_warning)
+TEST(names_with_equals_and_values_with_nul_are_skipped_with_a_warning)
 {
     struct tree tree;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -89,9 +87,8 @@ START_TEST(names_with_equals_and_values_with_nul_are_skipped_with_a_warning)
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "--nul"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(own_options_become_variables_unless_the_environment_has_them)
+TEST(own_options_become_variables_unless_the_environment_has_them)
 {
     struct tree tree;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -109,9 +106,8 @@ START_TEST(own_options_become_variables_unless_the_environment_has_them)
     ck_assert_str_eq(pl_environment_get(environment, "SM_USER_ARGS"), "[]");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(the_jobs_checkpoint_directory_is_the_runtimes_unless_it_is_set)
+TEST(the_jobs_checkpoint_directory_is_the_runtimes_unless_it_is_set)
 {
     static const char file[] = "input/config/checkpointconfig.json", name[] = "PACELINE_CHECKPOINT_DIR";
     struct tree tree;
@@ -133,9 +129,8 @@ START_TEST(the_jobs_checkpoint_directory_is_the_runtimes_unless_it_is_set)
         tree.error.cause, ", line 1, column 15: LocalPath: expected an absolute path, found a string \"state\""));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(devices_are_counted_from_the_kernels_files)
+TEST(devices_are_counted_from_the_kernels_files)
 {
     struct tree tree;
 
@@ -170,10 +165,5 @@ START_TEST(devices_are_counted_from_the_kernels_files)
     ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/variables", names_are_upper_cased_and_later_collisions_win,
-          values_beyond_linuxs_limit_are_left_out_with_a_warning,
-          names_with_equals_and_values_with_nul_are_skipped_with_a_warning,
-          own_options_become_variables_unless_the_environment_has_them,
-          the_jobs_checkpoint_directory_is_the_runtimes_unless_it_is_set, devices_are_counted_from_the_kernels_files)
+UNIT_MAIN("entrypoint/variables")

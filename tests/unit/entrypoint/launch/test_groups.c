@@ -19,7 +19,7 @@ static void two_groups(struct tree *tree, bool first, const char *type)
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
-START_TEST(a_worker_leaves_the_count_of_processes_to_the_master)
+TEST(a_worker_leaves_the_count_of_processes_to_the_master)
 {
     static const char hps[] = "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
                               "\"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"}";
@@ -36,9 +36,8 @@ START_TEST(a_worker_leaves_the_count_of_processes_to_the_master)
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_WORKER);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
+TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
 {
     static const char groups[] =
         "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
@@ -67,9 +66,8 @@ START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(hosts_of_another_type_give_their_number_of_processes)
+TEST(hosts_of_another_type_give_their_number_of_processes)
 {
     static const char groups[] =
         "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
@@ -116,9 +114,8 @@ START_TEST(hosts_of_another_type_give_their_number_of_processes)
     }
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(hosts_outside_the_distribution_are_linked_by_its_master_and_run_their_program)
+TEST(hosts_outside_the_distribution_are_linked_by_its_master_and_run_their_program)
 {
     static const char hps[] =
         "{\"sagemaker_torch_distributed_enabled\": \"true\", \"sagemaker_mpi_enabled\": \"true\", "
@@ -155,9 +152,8 @@ START_TEST(hosts_outside_the_distribution_are_linked_by_its_master_and_run_their
     ck_assert(tree.plan->outside_hosts.count == 0 && tree.plan->link == PL_LAUNCH_PLAN_LINK_NONE);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
+TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
 {
     static const char names[] = "sagemaker_distribution_instance_groups names '";
     struct tree tree;
@@ -184,9 +180,8 @@ START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_check_leaves_the_users_mapping_out)
+TEST(a_check_leaves_the_users_mapping_out)
 {
     PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
     struct pl_mpi_options_custom custom = {.words = {.pool = &pool}};
@@ -201,11 +196,5 @@ START_TEST(a_check_leaves_the_users_mapping_out)
     ck_assert_str_eq(joined(&custom.words), "-x|-N|-mca|btl|tcp,self|--tag|--bind-to|core");
     ck_assert_int_eq(custom.processes, -1);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/groups", a_check_leaves_the_users_mapping_out,
-          a_worker_leaves_the_count_of_processes_to_the_master,
-          hosts_of_several_types_are_warned_of_unless_their_count_is_named,
-          hosts_of_another_type_give_their_number_of_processes,
-          hosts_outside_the_distribution_are_linked_by_its_master_and_run_their_program,
-          a_distribution_group_that_the_job_does_not_have_is_warned_of)
+UNIT_MAIN("entrypoint/groups")

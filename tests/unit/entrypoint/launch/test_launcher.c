@@ -4,7 +4,7 @@
 #include "entrypoint/launch/launcher.h"
 #include "tests/unit/entrypoint/tree.h"
 
-START_TEST(hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchrun_or_a_setting_says_no)
+TEST(hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchrun_or_a_setting_says_no)
 {
     static const struct {
         const char *hyperparameters, *variable, *value;
@@ -43,9 +43,8 @@ START_TEST(hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchr
         }
     }
 }
-END_TEST
 
-START_TEST(torchruns_options_say_whether_it_survives_a_loss)
+TEST(torchruns_options_say_whether_it_survives_a_loss)
 {
     static const struct {
         const char *command;
@@ -72,9 +71,8 @@ START_TEST(torchruns_options_say_whether_it_survives_a_loss)
         tree_done(&tree);
     }
 }
-END_TEST
 
-START_TEST(a_host_whose_plan_fails_can_still_be_linked)
+TEST(a_host_whose_plan_fails_can_still_be_linked)
 {
     static const struct {
         const char *hyperparameters;
@@ -100,8 +98,5 @@ START_TEST(a_host_whose_plan_fails_can_still_be_linked)
     }
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/launcher",
-          hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchrun_or_a_setting_says_no,
-          torchruns_options_say_whether_it_survives_a_loss, a_host_whose_plan_fails_can_still_be_linked)
+UNIT_MAIN("entrypoint/launcher")

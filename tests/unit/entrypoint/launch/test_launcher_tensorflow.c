@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-START_TEST(a_parameter_server_runs_beside_every_kind_of_program)
+TEST(a_parameter_server_runs_beside_every_kind_of_program)
 {
     struct tree tree;
 
@@ -33,13 +33,12 @@ START_TEST(a_parameter_server_runs_beside_every_kind_of_program)
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python"));
     tree_done(&tree);
 }
-END_TEST
 
 #define CHIEF_CLUSTER                                                                                                  \
     "{\"cluster\": {\"chief\": [\"algo-1:2222\"], \"ps\": [\"algo-1:2223\", \"algo-2:2223\"], "                        \
     "\"worker\": [\"algo-2:2222\"]}, \"environment\": \"cloud\", \"task\": "
 
-START_TEST(the_chief_alone_runs_the_program_and_the_other_hosts_serve)
+TEST(the_chief_alone_runs_the_program_and_the_other_hosts_serve)
 {
     struct tree tree;
     const struct pl_sidecar *worker;
@@ -72,9 +71,8 @@ START_TEST(the_chief_alone_runs_the_program_and_the_other_hosts_serve)
     ck_assert_ptr_null(worker->next);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_chief_without_parameter_servers_is_warned_of)
+TEST(a_chief_without_parameter_servers_is_warned_of)
 {
     struct tree tree;
 
@@ -90,7 +88,5 @@ START_TEST(a_chief_without_parameter_servers_is_warned_of)
     ck_assert_ptr_nonnull(strstr(tree.plan->warnings.items[0], "PACELINE_TF_CHIEF has no effect here"));
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/launcher_tensorflow", a_parameter_server_runs_beside_every_kind_of_program,
-          the_chief_alone_runs_the_program_and_the_other_hosts_serve, a_chief_without_parameter_servers_is_warned_of)
+UNIT_MAIN("entrypoint/launcher_tensorflow")

@@ -2,7 +2,7 @@
 /* Covers entrypoint/launch/needs.c, entrypoint/launch/program.c. */
 #include "tests/unit/entrypoint/tree.h"
 
-START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_it)
+TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_it)
 {
     static const char *const launchers[][2] = {{"{\"sagemaker_mpi_enabled\": true}", "mpirun"},
                                                {"{\"sagemaker_torch_distributed_enabled\": true}", "torchrun"}};
@@ -35,9 +35,8 @@ START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_i
     }
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(debians_torchrun_is_refused_unless_pip_may_bring_another)
+TEST(debians_torchrun_is_refused_unless_pip_may_bring_another)
 {
     static const char words[] = "/first/torchrun is of Debian's package python3-torch 1.13 and does not work with "
                                 "Python 3.11: install torch 2 from PyPI (pip3 install --upgrade torch)";
@@ -70,9 +69,8 @@ START_TEST(debians_torchrun_is_refused_unless_pip_may_bring_another)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_link_that_the_job_needs_takes_ssh)
+TEST(a_link_that_the_job_needs_takes_ssh)
 {
     char path[PATH_MAX];
     struct tree tree;
@@ -100,9 +98,8 @@ START_TEST(a_link_that_the_job_needs_takes_ssh)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_script_with_cr_lf_is_refused)
+TEST(a_script_with_cr_lf_is_refused)
 {
     static const char *const scripts[] = {"#!/bin/sh\r\n", "#! /bin/sh\r\n", "#!/bin/sh -e\r\n",
                                           "#!/usr/bin/env python3\r\n", "#!/usr/bin/env  python3\r\n"};
@@ -134,9 +131,8 @@ START_TEST(a_script_with_cr_lf_is_refused)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_program_in_a_folder_below_is_named)
+TEST(a_program_in_a_folder_below_is_named)
 {
     struct tree tree;
 
@@ -156,9 +152,8 @@ START_TEST(a_program_in_a_folder_below_is_named)
     ck_assert_str_eq(tree.error.context, "the code directory has 'scripts/run.sh': use that path");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(of_the_files_that_are_there_the_nearest_names_are_listed_first)
+TEST(of_the_files_that_are_there_the_nearest_names_are_listed_first)
 {
     struct tree tree;
 
@@ -179,9 +174,5 @@ START_TEST(of_the_files_that_are_there_the_nearest_names_are_listed_first)
                                          "'data/c.py' and others");
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/needs", a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_it,
-          debians_torchrun_is_refused_unless_pip_may_bring_another, a_link_that_the_job_needs_takes_ssh,
-          a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named,
-          of_the_files_that_are_there_the_nearest_names_are_listed_first)
+UNIT_MAIN("entrypoint/needs")

@@ -16,7 +16,7 @@ static const char *argv_after(const struct tree *tree, const char *word)
     return at + strlen(word);
 }
 
-START_TEST(without_program_and_code_the_bundled_program_runs)
+TEST(without_program_and_code_the_bundled_program_runs)
 {
     struct tree tree;
     char path[PATH_MAX];
@@ -32,9 +32,8 @@ START_TEST(without_program_and_code_the_bundled_program_runs)
     ck_assert(!tree.plan->needs_names && tree.plan->link == PL_LAUNCH_PLAN_LINK_NONE);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(what_is_nearly_a_setting_is_named)
+TEST(what_is_nearly_a_setting_is_named)
 {
     struct tree tree;
     const char *warnings;
@@ -59,9 +58,8 @@ START_TEST(what_is_nearly_a_setting_is_named)
     ck_assert_ptr_nonnull(strstr(warnings, "hyperparameter paceline_wire is not a setting of Paceline and is ignored"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(what_is_nearly_a_name_of_sagemakers_is_named)
+TEST(what_is_nearly_a_name_of_sagemakers_is_named)
 {
     struct tree tree;
 
@@ -89,9 +87,8 @@ START_TEST(what_is_nearly_a_name_of_sagemakers_is_named)
     ck_assert_str_eq(joined(&tree.plan->warnings), "");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
+TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
 {
     static const char *const no[] = {"0", "false", "No"}; /* a hyperparameter that is false becomes the second value */
     struct tree tree;
@@ -151,14 +148,13 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     tree_done(&tree);
 }
-END_TEST
 
 static bool has_horovod_modules(void) /* Whether this build has the modules for Horovod, which need Python.h. */
 {
     return access(PL_TEST_BUILD "/libexec/paceline/libpaceline-horovod.so", R_OK) == 0;
 }
 
-START_TEST(a_horovod_that_is_required_is_not_compiled_but_gets_the_modules)
+TEST(a_horovod_that_is_required_is_not_compiled_but_gets_the_modules)
 {
     static const char *const horovods[] = {"horovod", "numpy\n Horovod[pytorch]>=0.19 # a comment\n",
                                            "\r\n\nhorovod==0.27.0"};
@@ -188,9 +184,8 @@ START_TEST(a_horovod_that_is_required_is_not_compiled_but_gets_the_modules)
     ck_assert_str_eq(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|-r|requirements.txt");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_program_that_gives_way_to_another_is_named)
+TEST(a_program_that_gives_way_to_another_is_named)
 {
     struct tree tree;
 
@@ -212,9 +207,8 @@ START_TEST(a_program_that_gives_way_to_another_is_named)
     ck_assert_uint_eq(tree.plan->warnings.count, 0);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(text_without_a_shebang_runs_under_sh_and_names_are_found_on_path)
+TEST(text_without_a_shebang_runs_under_sh_and_names_are_found_on_path)
 {
     struct tree tree;
 
@@ -229,9 +223,8 @@ START_TEST(text_without_a_shebang_runs_under_sh_and_names_are_found_on_path)
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "/bin/env|-a|x y"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(an_image_without_python_says_so)
+TEST(an_image_without_python_says_so)
 {
     struct tree tree;
 
@@ -246,9 +239,8 @@ START_TEST(an_image_without_python_says_so)
         strstr(tree.error.cause, "needs Python, and 'python2.7', which PACELINE_PYTHON names, is not on PATH"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
+TEST(mpi_starts_on_the_master_and_waits_on_the_others)
 {
     struct tree tree;
 
@@ -275,9 +267,8 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
     ck_assert_uint_eq(tree.plan->argv.count, 0);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(what_the_user_exports_comes_after_our_own_and_keeps_our_library)
+TEST(what_the_user_exports_comes_after_our_own_and_keeps_our_library)
 {
     struct tree tree;
     const char *at;
@@ -298,7 +289,6 @@ START_TEST(what_the_user_exports_comes_after_our_own_and_keeps_our_library)
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_HP_EPOCHS"), "2");
     tree_done(&tree);
 }
-END_TEST
 
 /* Make the plan of an MPI job on `host` and another host. */
 static enum pl_status plan_with_name(struct tree *tree, const char *host, const char *options)
@@ -316,7 +306,7 @@ static enum pl_status plan_with_name(struct tree *tree, const char *host, const 
     return tree_plan(tree);
 }
 
-START_TEST(host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host)
+TEST(host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host)
 {
     static const char *const odd[] = {"algo_1", "node[1-2]", "algo$", "n\u00e9", "a%b"};
     char name[64];
@@ -348,9 +338,8 @@ START_TEST(host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host)
     ck_assert_ok(plan_with_name(&tree, "algo_1", ""), &tree.error);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs)
+TEST(a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs)
 {
     static const struct {
         const char *options;
@@ -381,9 +370,8 @@ START_TEST(a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the
                      "name the number in sagemaker_mpi_num_of_processes_per_host");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
+TEST(more_processes_than_slots_is_an_error_unless_allowed)
 {
     struct tree tree;
 
@@ -400,9 +388,8 @@ START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
+TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
 {
     static const char *const launchers[] = {"sagemaker_parameter_server_enabled", "sagemaker_mpi_enabled",
                                             "sagemaker_torch_distributed_enabled",
@@ -428,9 +415,8 @@ START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
     ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(native_servers_are_one_rank_a_host_with_the_program_as_their_workers)
+TEST(native_servers_are_one_rank_a_host_with_the_program_as_their_workers)
 {
     struct tree tree;
 
@@ -465,9 +451,8 @@ START_TEST(native_servers_are_one_rank_a_host_with_the_program_as_their_workers)
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "native tensorflow"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(instances_with_the_fast_adapter_use_it)
+TEST(instances_with_the_fast_adapter_use_it)
 {
     static const char efa[] = "|-x|FI_PROVIDER=efa|-x|NCCL_PROTO=simple|-x|SM_HOSTS|";
     static const char rdma[] = "|-x|FI_PROVIDER=efa|-x|NCCL_PROTO=simple|-x|FI_EFA_USE_DEVICE_RDMA=1|-x|SM_HOSTS|";
@@ -492,9 +477,8 @@ START_TEST(instances_with_the_fast_adapter_use_it)
     }
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(open_mpi_5_gets_its_own_names)
+TEST(open_mpi_5_gets_its_own_names)
 {
     struct tree tree;
 
@@ -511,9 +495,8 @@ START_TEST(open_mpi_5_gets_its_own_names)
     ck_assert_str_eq(tree.error.cause, "PACELINE_MPI_VERSION is '6': expected 4 or 5");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(open_mpi_5_gets_an_option_once_and_from_the_user)
+TEST(open_mpi_5_gets_an_option_once_and_from_the_user)
 {
     struct tree tree;
     const char *words;
@@ -535,9 +518,8 @@ START_TEST(open_mpi_5_gets_an_option_once_and_from_the_user)
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "|-bind-to|none|-map-by|slot|"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(custom_options_take_the_nccl_level_out_in_every_form)
+TEST(custom_options_take_the_nccl_level_out_in_every_form)
 {
     static const struct {
         const char *text;
@@ -564,9 +546,8 @@ START_TEST(custom_options_take_the_nccl_level_out_in_every_form)
         ck_assert_str_eq(joined(&custom.words), forms[i].words);
     }
 }
-END_TEST
 
-START_TEST(a_level_or_a_variable_that_is_missing_is_an_error)
+TEST(a_level_or_a_variable_that_is_missing_is_an_error)
 {
     static const char *const wrong[] = {"--NCCL_DEBUG", "--NCCL_DEBUG -x", "-x 'open", "-x A -x",
                                         "-x --NCCL_DEBUG=WARN"};
@@ -579,9 +560,8 @@ START_TEST(a_level_or_a_variable_that_is_missing_is_an_error)
         ck_assert_int_eq(pl_mpi_options_split(wrong[i], &custom, &error), PL_INVALID);
     }
 }
-END_TEST
 
-START_TEST(missing_interfaces_are_replaced_with_a_warning)
+TEST(missing_interfaces_are_replaced_with_a_warning)
 {
     struct tree tree;
 
@@ -596,9 +576,8 @@ START_TEST(missing_interfaces_are_replaced_with_a_warning)
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "'ethwe'"));
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(every_launcher_sets_the_interface_where_the_container_does_not)
+TEST(every_launcher_sets_the_interface_where_the_container_does_not)
 {
     static const char *const launchers[] = {"{}", "{\"sagemaker_mpi_enabled\": true}",
                                             "{\"sagemaker_torch_distributed_enabled\": true}",
@@ -627,9 +606,8 @@ START_TEST(every_launcher_sets_the_interface_where_the_container_does_not)
     }
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(smddp_and_xla_are_refused_clearly)
+TEST(smddp_and_xla_are_refused_clearly)
 {
     static const char smddp[] = "use distribution={\"torch_distributed\": {\"enabled\": True}} and "
                                 "init_process_group(\"nccl\") in place of \"smddp\"";
@@ -648,9 +626,8 @@ START_TEST(smddp_and_xla_are_refused_clearly)
     }
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(words_after_two_dashes_are_run_as_they_are)
+TEST(words_after_two_dashes_are_run_as_they_are)
 {
     struct tree tree;
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
@@ -665,9 +642,8 @@ START_TEST(words_after_two_dashes_are_run_as_they_are)
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_USER_ARGS"), "[\"--epochs\",\"2\"]");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(code_is_fetched_only_into_an_empty_directory)
+TEST(code_is_fetched_only_into_an_empty_directory)
 {
     struct tree tree;
     PL_AUTO_STEPS struct pl_launch_plan_steps steps = {.count = 0};
@@ -697,9 +673,8 @@ START_TEST(code_is_fetched_only_into_an_empty_directory)
     ck_assert_int_eq(pl_source_plan(tree.job, &steps, &tree.error), PL_UNSUPPORTED);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
+TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
 {
     static char text[140000];
     struct tree tree;
@@ -720,7 +695,6 @@ START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
                                                    "that Linux passes in one argument, found 131072"));
     tree_done(&tree);
 }
-END_TEST
 
 /* Returns the plan of a job that cannot be read. */
 static const struct pl_launch_plan *notify_plan(struct tree *tree)
@@ -734,7 +708,7 @@ static const struct pl_launch_plan *notify_plan(struct tree *tree)
     return tree->plan;
 }
 
-START_TEST(a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
+TEST(a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
 {
     static const char no_number[] =
         "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"many\"}";
@@ -763,23 +737,5 @@ START_TEST(a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
     ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NONE);
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, what_is_nearly_a_setting_is_named,
-          what_is_nearly_a_name_of_sagemakers_is_named, the_kind_of_program_follows_its_name_and_the_code_directory,
-          a_horovod_that_is_required_is_not_compiled_but_gets_the_modules, a_program_that_gives_way_to_another_is_named,
-          text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
-          mpi_starts_on_the_master_and_waits_on_the_others,
-          what_the_user_exports_comes_after_our_own_and_keeps_our_library,
-          host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host,
-          a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs,
-          more_processes_than_slots_is_an_error_unless_allowed,
-          python_prints_without_a_buffer_unless_the_container_says_otherwise,
-          native_servers_are_one_rank_a_host_with_the_program_as_their_workers, instances_with_the_fast_adapter_use_it,
-          open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
-          custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
-          missing_interfaces_are_replaced_with_a_warning,
-          every_launcher_sets_the_interface_where_the_container_does_not, smddp_and_xla_are_refused_clearly,
-          words_after_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory,
-          a_value_that_no_argument_can_hold_is_refused_by_name,
-          a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
+UNIT_MAIN("entrypoint/plan")

@@ -18,7 +18,7 @@ static enum pl_status find(const char *expression, const char *line, double *ret
     return status;
 }
 
-START_TEST(the_first_group_is_the_number)
+TEST(the_first_group_is_the_number)
 {
     struct pl_error error = PL_ERROR_NONE;
     double number = 0;
@@ -31,9 +31,8 @@ START_TEST(the_first_group_is_the_number)
     ck_assert_int_eq(find("loss=(\\S+)", "acc=1", &number, &error), PL_NOT_FOUND);
     ck_assert_int_eq(find("loss=1(2)?", "loss=1", &number, &error), PL_NOT_FOUND);
 }
-END_TEST
 
-START_TEST(the_group_is_kept_whatever_it_has)
+TEST(the_group_is_kept_whatever_it_has)
 {
     struct pl_pattern *pattern = NULL;
     struct pl_error error = PL_ERROR_NONE;
@@ -51,9 +50,8 @@ START_TEST(the_group_is_kept_whatever_it_has)
     ck_assert_ptr_null(pl_pattern_group(pattern, &length));
     pl_pattern_free(pattern);
 }
-END_TEST
 
-START_TEST(a_wrong_expression_is_told_with_its_place)
+TEST(a_wrong_expression_is_told_with_its_place)
 {
     struct pl_pattern *pattern = NULL;
     struct pl_error error = PL_ERROR_NONE;
@@ -63,9 +61,8 @@ START_TEST(a_wrong_expression_is_told_with_its_place)
     ck_assert_int_eq(pl_pattern_new("ab", &pattern, &error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(error.cause, "a group around the number"));
 }
-END_TEST
 
-START_TEST(a_search_that_takes_too_long_is_given_up)
+TEST(a_search_that_takes_too_long_is_given_up)
 {
     static const char line[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!";
     struct pl_error error = PL_ERROR_NONE;
@@ -74,7 +71,5 @@ START_TEST(a_search_that_takes_too_long_is_given_up)
     ck_assert_int_eq(find("^((a+)+)+$", line, &number, &error), PL_LIMIT);
     ck_assert_ptr_nonnull(strstr(error.cause, "was given up"));
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/output/pattern", the_first_group_is_the_number, the_group_is_kept_whatever_it_has,
-          a_wrong_expression_is_told_with_its_place, a_search_that_takes_too_long_is_given_up)
+UNIT_MAIN("entrypoint/output/pattern")

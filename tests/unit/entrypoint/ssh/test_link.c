@@ -19,7 +19,7 @@ static void open_pair(struct pl_link *left, struct pl_link *right)
     ck_assert_ok(pl_link_open(right, pair[1], &error), &error);
 }
 
-START_TEST(frames_arrive_whole_and_in_order)
+TEST(frames_arrive_whole_and_in_order)
 {
     struct pl_link left, right;
     struct pl_error error = PL_ERROR_NONE;
@@ -43,9 +43,8 @@ START_TEST(frames_arrive_whole_and_in_order)
     pl_link_close(&left);
     pl_link_close(&right);
 }
-END_TEST
 
-START_TEST(frames_before_the_end_still_count)
+TEST(frames_before_the_end_still_count)
 {
     struct pl_link left, right;
     struct pl_error error = PL_ERROR_NONE;
@@ -59,9 +58,8 @@ START_TEST(frames_before_the_end_still_count)
     ck_assert_int_eq(pl_link_next(&right, &frame, &error), PL_PEER);
     pl_link_close(&right);
 }
-END_TEST
 
-START_TEST(a_frame_in_pieces_waits_for_its_rest)
+TEST(a_frame_in_pieces_waits_for_its_rest)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
@@ -76,9 +74,8 @@ START_TEST(a_frame_in_pieces_waits_for_its_rest)
     ck_assert_ok(pl_link_frame_decode(text.data, text.length, &frame, &used, &error), &error);
     ck_assert_uint_eq(used, text.length);
 }
-END_TEST
 
-START_TEST(what_is_no_frame_is_refused)
+TEST(what_is_no_frame_is_refused)
 {
     const char *const bad[] = {
         "XL\3\0\0\0\0\0",         /* magic */
@@ -96,9 +93,8 @@ START_TEST(what_is_no_frame_is_refused)
         ck_assert_int_eq(pl_link_frame_decode(bad[i], sizes[i], &frame, &used, &error), PL_CORRUPT);
     }
 }
-END_TEST
 
-START_TEST(numbers_are_checked)
+TEST(numbers_are_checked)
 {
     struct pl_frame frame = {.type = PL_FRAME_STOP, .count = 3, .fields = {"15", "15x", ""}};
     struct pl_error error = PL_ERROR_NONE;
@@ -111,9 +107,8 @@ START_TEST(numbers_are_checked)
     ck_assert_int_eq(pl_link_frame_number(&frame, 2, 1, 64, &number, &error), PL_CORRUPT);
     ck_assert_int_eq(pl_link_frame_number(&frame, 3, 1, 64, &number, &error), PL_CORRUPT);
 }
-END_TEST
 
-START_TEST(a_full_socket_keeps_frames_until_there_is_room)
+TEST(a_full_socket_keeps_frames_until_there_is_room)
 {
     static char big[60000];
     struct pl_link left, right;
@@ -137,8 +132,5 @@ START_TEST(a_full_socket_keeps_frames_until_there_is_room)
     pl_link_close(&left);
     pl_link_close(&right);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/link", frames_arrive_whole_and_in_order, frames_before_the_end_still_count,
-          a_frame_in_pieces_waits_for_its_rest, what_is_no_frame_is_refused, numbers_are_checked,
-          a_full_socket_keeps_frames_until_there_is_room)
+UNIT_MAIN("entrypoint/link")

@@ -28,7 +28,7 @@ static struct pl_environment *environment_of(const struct variable *variables, s
     return environment;
 }
 
-START_TEST(a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it)
+TEST(a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it)
 {
     static const struct variable host[] = {{"SM_CURRENT_HOST", "algo-2"}, {"SM_IMAGE", "kept"},
                                            {"CURRENT_HOST", "algo-2"},    {"PACELINE_HOST_NAME", "algo-2"},
@@ -61,10 +61,9 @@ START_TEST(a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it)
     }
     pl_rundir_close(&rundir);
 }
-END_TEST
 
 /* Needs root, which can change its user for a while. */
-START_TEST(another_users_directory_and_socket_are_not_trusted)
+TEST(another_users_directory_and_socket_are_not_trusted)
 {
     enum { NOBODY = 65534 };
     struct pl_rundir foreign = PL_RUNDIR_NONE, own = PL_RUNDIR_NONE;
@@ -85,7 +84,5 @@ START_TEST(another_users_directory_and_socket_are_not_trusted)
     pl_rundir_close(&own);
     pl_rundir_close(&foreign);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/rundir", a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it,
-          another_users_directory_and_socket_are_not_trusted)
+UNIT_MAIN("entrypoint/rundir")

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-START_TEST(a_programs_client_is_the_masters)
+TEST(a_programs_client_is_the_masters)
 {
     static char user[] = "trainer";
     const struct pl_sshd master = {.user_name = user, .port = 2222};
@@ -38,9 +38,8 @@ START_TEST(a_programs_client_is_the_masters)
     pl_sshd_close(&program);
     pl_rundir_close(&rundir);
 }
-END_TEST
 
-START_TEST(a_file_that_is_cut_is_refused)
+TEST(a_file_that_is_cut_is_refused)
 {
     struct pl_sshd sshd = PL_SSHD_NONE;
     PL_AUTO_STRV struct pl_strv found = PL_STRV_NONE;
@@ -54,6 +53,5 @@ START_TEST(a_file_that_is_cut_is_refused)
     ck_assert_ptr_nonnull(strstr(error.cause, "expected port, user, host and hosts"));
     pl_rundir_close(&rundir);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/sshd", a_programs_client_is_the_masters, a_file_that_is_cut_is_refused)
+UNIT_MAIN("entrypoint/sshd")

@@ -117,7 +117,7 @@ static void look_now(struct pl_apart *apart)
     pl_apart_look(apart, &next_ns);
 }
 
-START_TEST(connections_of_a_rank_with_itself_connect_no_ranks)
+TEST(connections_of_a_rank_with_itself_connect_no_ranks)
 {
     struct pl_apart apart = {.minute_ns = 0};
     int ends[2];
@@ -135,9 +135,8 @@ START_TEST(connections_of_a_rank_with_itself_connect_no_ranks)
     pl_apart_end(&apart);
     ck_assert_int_eq(pl_apart_state(&apart), PL_APART_FOR_A_MINUTE);
 }
-END_TEST
 
-START_TEST(a_connection_between_two_ranks_or_with_another_process_connects_them)
+TEST(a_connection_between_two_ranks_or_with_another_process_connects_them)
 {
     for (int others = 0; others < 2; others++) {
         struct pl_apart apart = {.minute_ns = 0};
@@ -157,9 +156,8 @@ START_TEST(a_connection_between_two_ranks_or_with_another_process_connects_them)
         ck_assert_int_eq(pl_apart_state(&apart), PL_APART_CONNECTED);
     }
 }
-END_TEST
 
-START_TEST(a_connection_that_nobody_saw_connects_them)
+TEST(a_connection_that_nobody_saw_connects_them)
 {
     struct pl_apart apart = {.minute_ns = 0};
     int ends[2];
@@ -170,9 +168,8 @@ START_TEST(a_connection_that_nobody_saw_connects_them)
     pl_apart_end(&apart);
     ck_assert_int_eq(pl_apart_state(&apart), PL_APART_CONNECTED);
 }
-END_TEST
 
-START_TEST(a_rank_that_does_not_know_the_count_says_nothing)
+TEST(a_rank_that_does_not_know_the_count_says_nothing)
 {
     const struct pl_frame hello = {.type = PL_FRAME_HELLO, .count = 6, .fields = {"shim", "algo-1", "0", "2", "0", ""}};
     struct pl_apart apart = {.minute_ns = 0};
@@ -181,7 +178,6 @@ START_TEST(a_rank_that_does_not_know_the_count_says_nothing)
     pl_apart_begin(&apart, &hello);
     ck_assert_int_eq(pl_apart_state(&apart), PL_APART_CONNECTED);
 }
-END_TEST
 
 /* Returns how many lines the master logs, including those at the end, with a worker in this state. */
 static int count_lines(const struct tree *tree, enum pl_apart_state worker)
@@ -215,7 +211,7 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
     return lines;
 }
 
-START_TEST(the_first_minute_and_the_end_are_told_once_each_unless_a_host_knows_better)
+TEST(the_first_minute_and_the_end_are_told_once_each_unless_a_host_knows_better)
 {
     struct tree tree;
 
@@ -229,9 +225,5 @@ START_TEST(the_first_minute_and_the_end_are_told_once_each_unless_a_host_knows_b
     ck_assert_int_eq(count_lines(&tree, PL_APART_FOR_A_MINUTE), 0);
     tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN_AFTER("entrypoint/supervise/apart", enter_network(), connections_of_a_rank_with_itself_connect_no_ranks,
-                a_connection_between_two_ranks_or_with_another_process_connects_them,
-                a_connection_that_nobody_saw_connects_them, a_rank_that_does_not_know_the_count_says_nothing,
-                the_first_minute_and_the_end_are_told_once_each_unless_a_host_knows_better)
+UNIT_MAIN_AFTER("entrypoint/supervise/apart", enter_network())

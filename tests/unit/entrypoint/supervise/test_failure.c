@@ -20,7 +20,7 @@ static void expect_file(const struct scratch *scratch, const char *name, const c
     ck_assert_str_eq(data, content);
 }
 
-START_TEST(the_report_is_written_and_leaves_no_other_file)
+TEST(the_report_is_written_and_leaves_no_other_file)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -36,9 +36,8 @@ START_TEST(the_report_is_written_and_leaves_no_other_file)
     ck_assert_int_eq(rmdir(scratch_path(&scratch, "output", path)), 0);
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report)
+TEST(what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -52,9 +51,8 @@ START_TEST(what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report)
     expect_file(&scratch, "failure", "start '/\xC3\xA9?': no \xF0\x9F\x98\x80 ?????\n");
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_programs_own_words_stay_in_front)
+TEST(a_programs_own_words_stay_in_front)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -67,9 +65,8 @@ START_TEST(a_programs_own_words_stay_in_front)
     expect_file(&scratch, "failure", "loss is NaN\n\nthe program exited with code 3\n");
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(of_a_programs_long_words_the_beginning_stays)
+TEST(of_a_programs_long_words_the_beginning_stays)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -94,9 +91,8 @@ START_TEST(of_a_programs_long_words_the_beginning_stays)
     ck_assert_str_eq(data + bytes - strlen(report), report);
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(what_an_earlier_run_left_is_gone)
+TEST(what_an_earlier_run_left_is_gone)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -112,9 +108,8 @@ START_TEST(what_an_earlier_run_left_is_gone)
     expect_file(&scratch, "failure", "new\n");
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(directories_in_the_files_places_are_renamed)
+TEST(directories_in_the_files_places_are_renamed)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -137,9 +132,8 @@ START_TEST(directories_in_the_files_places_are_renamed)
     pl_failure_close(&failure);
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_link_is_replaced_not_followed)
+TEST(a_link_is_replaced_not_followed)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -155,7 +149,6 @@ START_TEST(a_link_is_replaced_not_followed)
     expect_file(&scratch, "secret", "secret");
     scratch_done(&scratch);
 }
-END_TEST
 
 /* Remove the output directory. If `words` is set, make it again, with a failure file with this text. */
 static void clear_output(const struct scratch *scratch, const char *words)
@@ -169,7 +162,7 @@ static void clear_output(const struct scratch *scratch, const char *words)
     }
 }
 
-START_TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
+TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -189,9 +182,8 @@ START_TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
     pl_failure_close(&failure);
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_second_report_takes_the_place_of_the_first)
+TEST(a_second_report_takes_the_place_of_the_first)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -214,9 +206,8 @@ START_TEST(a_second_report_takes_the_place_of_the_first)
     pl_failure_close(&failure);
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(success_is_an_empty_file)
+TEST(success_is_an_empty_file)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -228,9 +219,8 @@ START_TEST(success_is_an_empty_file)
     expect_file(&scratch, "success", "");
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(without_a_directory_both_files_say_so)
+TEST(without_a_directory_both_files_say_so)
 {
     struct pl_failure failure = PL_FAILURE_NONE;
     struct pl_error error = PL_ERROR_NONE;
@@ -240,7 +230,6 @@ START_TEST(without_a_directory_both_files_say_so)
     ck_assert_int_eq(pl_failure_succeed(&failure, &error), PL_NOT_FOUND);
     ck_assert_str_eq(error.cause, "there is no output directory");
 }
-END_TEST
 
 static void fill(struct pl_exit_report *exit_report)
 {
@@ -252,7 +241,7 @@ static void fill(struct pl_exit_report *exit_report)
     strcpy(exit_report->program, "/opt/ml/code/train");
 }
 
-START_TEST(the_sentence_names_rank_host_and_cause)
+TEST(the_sentence_names_rank_host_and_cause)
 {
     struct pl_exit_report exit_report;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -276,9 +265,8 @@ START_TEST(the_sentence_names_rank_host_and_cause)
                                             "risen); use fewer ranks on a host, smaller batches or a larger "
                                             "instance");
 }
-END_TEST
 
-START_TEST(the_report_fits_and_ends_with_the_newest_lines)
+TEST(the_report_fits_and_ends_with_the_newest_lines)
 {
     struct pl_exit_report exit_report;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -295,7 +283,6 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
                      text.data);
     ck_assert_str_eq(text.data + text.length - strlen("stderr line 89\n"), "stderr line 89\n");
 }
-END_TEST
 
 static void expect_next(const struct pl_exit_report *exit_report, int stopped_by, const char *wanted)
 {
@@ -312,7 +299,7 @@ static void expect_next(const struct pl_exit_report *exit_report, int stopped_by
     }
 }
 
-START_TEST(a_signals_end_is_followed_by_what_to_do_next)
+TEST(a_signals_end_is_followed_by_what_to_do_next)
 {
     struct pl_exit_report exit_report;
 
@@ -349,9 +336,8 @@ START_TEST(a_signals_end_is_followed_by_what_to_do_next)
     exit_report.program[0] = '\0'; /* its shim was killed, perhaps by mpirun */
     expect_next(&exit_report, 0, NULL);
 }
-END_TEST
 
-START_TEST(the_exception_with_its_place_stands_first)
+TEST(the_exception_with_its_place_stands_first)
 {
     static const char rest[] = "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"
                                "Last lines of its stderr:\n";
@@ -395,9 +381,8 @@ START_TEST(the_exception_with_its_place_stands_first)
         "container (its count oom_kill has risen); use smaller batches or a larger instance\n"
         "Program: /opt/ml/code/train\n");
 }
-END_TEST
 
-START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
+TEST(an_exception_is_not_first_where_something_else_is_the_cause)
 {
     static const char cause[] = "ValueError: bad value 3";
     struct pl_exit_report exit_report;
@@ -432,9 +417,8 @@ START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
     pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
 }
-END_TEST
 
-START_TEST(a_shells_codes_mean_what_its_command_did)
+TEST(a_shells_codes_mean_what_its_command_did)
 {
     static const struct {
         int code;
@@ -480,9 +464,8 @@ START_TEST(a_shells_codes_mean_what_its_command_did)
     exit_report.out_of_memory = true; /* the sentence has it all */
     expect_next(&exit_report, 0, NULL);
 }
-END_TEST
 
-START_TEST(a_last_word_is_first_where_there_is_no_exception)
+TEST(a_last_word_is_first_where_there_is_no_exception)
 {
     static const char word[] = "train.py: error: argument --epochs: invalid int value: 'three'";
     struct pl_exit_report exit_report;
@@ -507,7 +490,6 @@ START_TEST(a_last_word_is_first_where_there_is_no_exception)
     pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_ptr_eq(strstr(pl_text_string(&text), "ValueError: bad data ("), pl_text_string(&text));
 }
-END_TEST
 
 static void expect_step(const struct pl_exit_report *exit_report, const char *wanted)
 {
@@ -517,7 +499,7 @@ static void expect_step(const struct pl_exit_report *exit_report, const char *wa
     ck_assert_str_eq(pl_text_string(&text), wanted);
 }
 
-START_TEST(a_steps_failure_begins_with_its_cause)
+TEST(a_steps_failure_begins_with_its_cause)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
 
@@ -566,9 +548,8 @@ START_TEST(a_steps_failure_begins_with_its_cause)
                 "install .\n"
                 "Last lines of its stderr:\nCollecting x\n");
 }
-END_TEST
 
-START_TEST(an_exit_report_travels_unchanged)
+TEST(an_exit_report_travels_unchanged)
 {
     struct pl_exit_report exit_report, back;
     struct pl_error error = PL_ERROR_NONE;
@@ -590,16 +571,5 @@ START_TEST(an_exit_report_travels_unchanged)
     frame.count = 11;
     ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
-          what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report, a_programs_own_words_stay_in_front,
-          of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
-          directories_in_the_files_places_are_renamed, a_link_is_replaced_not_followed,
-          a_program_that_clears_the_directory_does_not_take_the_report_with_it,
-          a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
-          the_sentence_names_rank_host_and_cause, a_signals_end_is_followed_by_what_to_do_next,
-          the_report_fits_and_ends_with_the_newest_lines, the_exception_with_its_place_stands_first,
-          an_exception_is_not_first_where_something_else_is_the_cause, a_shells_codes_mean_what_its_command_did,
-          a_last_word_is_first_where_there_is_no_exception, a_steps_failure_begins_with_its_cause,
-          an_exit_report_travels_unchanged)
+UNIT_MAIN("entrypoint/failure")

@@ -118,7 +118,7 @@ static void stop_when(const struct scratch *scratch, const char *name)
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
 }
 
-START_TEST(exit_code_and_last_words_are_reported)
+TEST(exit_code_and_last_words_are_reported)
 {
     struct pl_exit_report exit_report;
 
@@ -128,9 +128,8 @@ START_TEST(exit_code_and_last_words_are_reported)
     ck_assert_int_eq(exit_report.code, 41);
     ck_assert_str_eq(exit_report.tail, "first\nlast word\n");
 }
-END_TEST
 
-START_TEST(every_exit_code_passes)
+TEST(every_exit_code_passes)
 {
     for (int code = 0; code < 256; code += 51) {
         char script[32];
@@ -143,9 +142,8 @@ START_TEST(every_exit_code_passes)
         close(signals.fd);
     }
 }
-END_TEST
 
-START_TEST(a_signal_is_told_from_an_exit)
+TEST(a_signal_is_told_from_an_exit)
 {
     struct pl_exit_report exit_report;
 
@@ -154,9 +152,8 @@ START_TEST(a_signal_is_told_from_an_exit)
     ck_assert(exit_report.signalled);
     ck_assert_int_eq(exit_report.code, SIGSEGV);
 }
-END_TEST
 
-START_TEST(the_program_gets_clean_signals)
+TEST(the_program_gets_clean_signals)
 {
     struct pl_exit_report exit_report;
 
@@ -169,9 +166,8 @@ START_TEST(the_program_gets_clean_signals)
     ck_assert_ptr_nonnull(strstr(exit_report.tail, "SigBlk:\t0000000000000000"));
     ck_assert_ptr_nonnull(strstr(exit_report.tail, "SigIgn:\t0000000000000000"));
 }
-END_TEST
 
-START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
+TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
 {
     struct pl_exit_report exit_report;
 
@@ -182,16 +178,14 @@ START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
     ck_assert_uint_eq(
         strtoull(strstr(exit_report.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1), 0);
 }
-END_TEST
 
-START_TEST(a_report_names_the_program_without_its_arguments)
+TEST(a_report_names_the_program_without_its_arguments)
 {
     start_watch("exit 3");
     ck_assert_str_eq(await_exit_report().program, "sh");
 }
-END_TEST
 
-START_TEST(a_stop_reaches_the_whole_group)
+TEST(a_stop_reaches_the_whole_group)
 {
     /* a copy of the shell that is not `sleep` yet would count as one that handles the signal */
     const char *const argv[] = {"sh", "-c",
@@ -209,7 +203,6 @@ START_TEST(a_stop_reaches_the_whole_group)
     ck_assert_str_eq(exit_report.tail, "stopped\n");
     scratch_done(&scratch);
 }
-END_TEST
 
 /* Start a rank that runs `script`; when it has made the file `ready`, send the supervisor's stop. */
 static void stop_rank(const char *script, const struct scratch *scratch, const char *catches)
@@ -242,7 +235,7 @@ static void await_suspended(const char *how)
     ck_assert_str_eq(frame.fields[1], how);
 }
 
-START_TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
+TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
 {
     static const char stopped[] = "was stopped by signal 19 (SIGSTOP)";
     const char *const argv[] = {"sh", "-c", "kill -STOP $$; sleep 100", NULL};
@@ -264,9 +257,8 @@ START_TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
     } while (pl_link_next(&link_to_watch, &frame, &error) != PL_OK);
     ck_assert_int_eq(frame.type, PL_FRAME_ENDED);
 }
-END_TEST
 
-START_TEST(a_program_that_stays_stopped_for_too_long_is_killed)
+TEST(a_program_that_stays_stopped_for_too_long_is_killed)
 {
     const char *const argv[] = {"sh", "-c", "kill -STOP $$; sleep 100", NULL};
     struct pl_exit_report exit_report;
@@ -278,9 +270,8 @@ START_TEST(a_program_that_stays_stopped_for_too_long_is_killed)
     ck_assert_int_eq(exit_report.code, SIGKILL);
     ck_assert_str_eq(exit_report.note, "it was stopped and did not go on within timeout_s");
 }
-END_TEST
 
-START_TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
+TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
 {
     struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
@@ -293,9 +284,8 @@ START_TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
+TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
 {
     struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
@@ -316,9 +306,8 @@ START_TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_waiting_shim_ends_with_sigterm_and_with_its_supervisor)
+TEST(a_waiting_shim_ends_with_sigterm_and_with_its_supervisor)
 {
     for (int link_ends = 0; link_ends < 2; link_ends++) {
         struct scratch scratch = scratch_new();
@@ -337,18 +326,16 @@ START_TEST(a_waiting_shim_ends_with_sigterm_and_with_its_supervisor)
         scratch_done(&scratch);
     }
 }
-END_TEST
 
-START_TEST(a_rank_that_ends_without_a_stop_is_not_held)
+TEST(a_rank_that_ends_without_a_stop_is_not_held)
 {
     const char *const argv[] = {"sh", "-c", "exit 3", NULL};
 
     start_rank(0, argv, NULL);
     ck_assert_int_eq(await_exit_report().code, 3);
 }
-END_TEST
 
-START_TEST(a_signal_that_stops_nothing_holds_nobody)
+TEST(a_signal_that_stops_nothing_holds_nobody)
 {
     struct scratch scratch = scratch_new();
     char path[PATH_MAX];
@@ -363,7 +350,6 @@ START_TEST(a_signal_that_stops_nothing_holds_nobody)
     ck_assert_int_eq(await_exit_report().code, 4); /* the function also waits for the end of the shim */
     scratch_done(&scratch);
 }
-END_TEST
 
 /* Make stderr a socket that keeps the shim's writes apart. Returns its other end. */
 static int take_writes(void)
@@ -421,7 +407,7 @@ static void write_piece(int fd, const char *text)
 }
 
 /* If this machine halts for longer than a line waits, the line is written in pieces: then the test is repeated. */
-START_TEST(a_line_that_comes_in_pieces_is_written_as_one)
+TEST(a_line_that_comes_in_pieces_is_written_as_one)
 {
     int64_t deadline_ns = pl_deadline_after_ns(120 * PL_NS_PER_S);
     int writes_fd = take_writes();
@@ -445,9 +431,8 @@ START_TEST(a_line_that_comes_in_pieces_is_written_as_one)
     pl_link_close(&link_to_watch);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
 }
-END_TEST
 
-START_TEST(a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever)
+TEST(a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever)
 {
     int writes_fd = take_writes();
     int stderr_fd = start_silent();
@@ -463,10 +448,9 @@ START_TEST(a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever)
     pl_link_close(&link_to_watch);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
 }
-END_TEST
 
 /* The program writes 100 lines of 1 to 100 numbers, and a line without an end that is longer than every buffer. */
-START_TEST(nothing_of_long_lines_and_of_the_last_is_lost)
+TEST(nothing_of_long_lines_and_of_the_last_is_lost)
 {
     static char wanted[600000], found[sizeof(wanted) + 1], text[8192];
     int writes_fd = take_writes();
@@ -496,9 +480,8 @@ START_TEST(nothing_of_long_lines_and_of_the_last_is_lost)
     ck_assert_int_eq(await_exit_report().code, 0);
     ck_assert_int_eq(recv(writes_fd, text, sizeof(text), MSG_DONTWAIT), -1);
 }
-END_TEST
 
-START_TEST(what_a_killed_rank_has_written_is_in_the_log)
+TEST(what_a_killed_rank_has_written_is_in_the_log)
 {
     const char *const argv[] = {"sh", "-c",
                                 "if [ -t 1 ]; then echo terminal; else echo pipe; fi; printf half; kill -9 $$", NULL};
@@ -528,9 +511,8 @@ START_TEST(what_a_killed_rank_has_written_is_in_the_log)
         close(signals.fd);
     }
 }
-END_TEST
 
-START_TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
+TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
 {
     static const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_DAEMON};
     const char *const argv[] = {"sh", "-c", "echo a map; echo a fault >&2; exit 3", NULL};
@@ -559,9 +541,8 @@ START_TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
         close(signals.fd);
     }
 }
-END_TEST
 
-START_TEST(a_daemon_that_holds_stderr_delays_nothing)
+TEST(a_daemon_that_holds_stderr_delays_nothing)
 {
     int64_t start_ns = pl_clock_now_ns();
 
@@ -569,9 +550,8 @@ START_TEST(a_daemon_that_holds_stderr_delays_nothing)
     ck_assert_int_eq(await_exit_report().code, 0);
     ck_assert(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S);
 }
-END_TEST
 
-START_TEST(a_program_without_stderr_costs_no_time)
+TEST(a_program_without_stderr_costs_no_time)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_exit_report exit_report;
@@ -586,9 +566,8 @@ START_TEST(a_program_without_stderr_costs_no_time)
     ck_assert_int_eq(used.ru_utime.tv_sec + used.ru_stime.tv_sec, 0);
     ck_assert_int_lt(used.ru_utime.tv_usec + used.ru_stime.tv_usec, 600000); /* spinning takes the second */
 }
-END_TEST
 
-START_TEST(the_program_dies_with_its_supervisor)
+TEST(the_program_dies_with_its_supervisor)
 {
     pid_t program;
 
@@ -598,9 +577,8 @@ START_TEST(the_program_dies_with_its_supervisor)
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
     ck_assert(kill(program, 0) != 0 && errno == ESRCH);
 }
-END_TEST
 
-START_TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
+TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
 {
     const uint32_t adopt = PR_SET_CHILD_SUBREAPER;
 
@@ -608,9 +586,8 @@ START_TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
     start_watch("exit 3");
     ck_assert_int_eq(await_exit_report().code, 3);
 }
-END_TEST
 
-START_TEST(a_missing_program_says_so)
+TEST(a_missing_program_says_so)
 {
     const char *const argv[] = {"/nonexistent/program", NULL};
     struct pl_exit_report exit_report;
@@ -621,13 +598,12 @@ START_TEST(a_missing_program_says_so)
     ck_assert_int_eq(exit_report.code, 127);
     ck_assert_ptr_nonnull(strstr(exit_report.note, "/nonexistent/program"));
 }
-END_TEST
 
 /* A path almost as long as the part of a script's first line that Linux reads. */
 #define LONG_PART "/nonexistent/directory/of/fifty/characters/is/here"
 #define LONG_PATH LONG_PART LONG_PART LONG_PART LONG_PART
 
-START_TEST(an_interpreters_fault_is_told_from_the_programs)
+TEST(an_interpreters_fault_is_told_from_the_programs)
 {
     static const struct {
         const char *text, *told;
@@ -657,9 +633,8 @@ START_TEST(an_interpreters_fault_is_told_from_the_programs)
     }
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer)
+TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer)
 {
     const char *const argv[] = {"./program", NULL};
     struct scratch scratch = scratch_new();
@@ -673,10 +648,9 @@ START_TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_write
     ck_assert_int_eq(exit_report.code, 126);
     scratch_done(&scratch);
 }
-END_TEST
 
 /* The program itself needs descriptors too: `true` needs one for its libraries. */
-START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
+TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
 {
     const char *const argv[] = {"true", NULL};
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
@@ -714,7 +688,6 @@ START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
     limit.rlim_cur = before;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
-END_TEST
 
 /* What the shim's process has read, in memory that it shares with this one. */
 struct shared {
@@ -733,7 +706,7 @@ static void read_bytes(void *context, int fd, const char *bytes, size_t count)
 }
 
 /* Both outputs of a program that is read go to a file in place of this test's own. */
-START_TEST(lines_of_a_program_that_is_read_have_its_tag)
+TEST(lines_of_a_program_that_is_read_have_its_tag)
 {
     const char *const argv[] = {"sh", "-c",
                                 "printf 'epoch=3 a'; printf 'cc=0.5\\nsecond\\n\\n'; echo word >&2; "
@@ -779,22 +752,5 @@ START_TEST(lines_of_a_program_that_is_read_have_its_tag)
     ck_assert_str_eq(err_text, "[trial 12] word\n");
     scratch_done(&scratch);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/shim", lines_of_a_program_that_is_read_have_its_tag, exit_code_and_last_words_are_reported,
-          every_exit_code_passes, a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
-          an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
-          a_stop_reaches_the_whole_group, a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on,
-          a_program_that_stays_stopped_for_too_long_is_killed,
-          the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
-          a_rank_without_a_handler_gets_the_stop_with_the_release,
-          a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
-          a_signal_that_stops_nothing_holds_nobody, a_line_that_comes_in_pieces_is_written_as_one,
-          a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever,
-          nothing_of_long_lines_and_of_the_last_is_lost, what_a_killed_rank_has_written_is_in_the_log,
-          what_mpiruns_daemon_prints_is_no_output_of_the_job, a_daemon_that_holds_stderr_delays_nothing,
-          a_program_without_stderr_costs_no_time, the_program_dies_with_its_supervisor,
-          a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
-          an_interpreters_fault_is_told_from_the_programs,
-          a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
-          few_descriptors_are_enough_or_the_exit_report_says_so)
+UNIT_MAIN("entrypoint/shim")

@@ -93,7 +93,7 @@ static void expect_file(const struct rig *rig, const char *name, const char *beg
     ck_assert_msg(strncmp(data, beginning, strlen(beginning)) == 0, "%s: '%s'", name, data);
 }
 
-START_TEST(a_stop_leaves_the_parameter_server_to_the_program_that_saves)
+TEST(a_stop_leaves_the_parameter_server_to_the_program_that_saves)
 {
     struct rig rig;
     int code;
@@ -107,9 +107,8 @@ START_TEST(a_stop_leaves_the_parameter_server_to_the_program_that_saves)
     expect_file(&rig, "output/success", "");
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(a_server_that_dies_fails_the_job_by_its_name)
+TEST(a_server_that_dies_fails_the_job_by_its_name)
 {
     struct rig rig;
 
@@ -120,9 +119,8 @@ START_TEST(a_server_that_dies_fails_the_job_by_its_name)
     expect_file(&rig, "output/failure", "the worker's server on host localhost exited with code 7\n");
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
+TEST(open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
 {
     static const char name[] = "PRTE_MCA_prte_tmpdir_base";
     char run_dir[PATH_MAX], path[PATH_MAX + 64];
@@ -149,13 +147,12 @@ START_TEST(open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
         ck_assert_int_ne(access(run_dir, F_OK), 0);
     }
 }
-END_TEST
 
 /* A name that is too long for DNS does not resolve, and costs no time. */
 #define LABEL "a.name.that.is.too.long."
 #define LONG_NAME LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL "x"
 
-START_TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
+TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
 {
     struct rig rig;
 
@@ -170,9 +167,8 @@ START_TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
     expect_file(&rig, "output/failure", "host name 'a.name");
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
+TEST(an_upload_that_dies_during_a_step_fails_nothing)
 {
     struct rig rig;
     struct pl_launch_plan_step step = {.what = "a step", .argv = PL_STRV_NONE};
@@ -192,9 +188,8 @@ START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
     pl_strv_done(&step.argv);
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later)
+TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later)
 {
     char path[PATH_MAX];
     struct rig rig;
@@ -215,9 +210,8 @@ START_TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_late
     ck_assert_int_eq(rig.supervisor.stop_number, SIGTERM);
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed)
+TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed)
 {
     char path[PATH_MAX];
     struct rig rig;
@@ -240,9 +234,8 @@ START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_kille
     expect_file(&rig, "cleared", "");
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(another_stop_signal_acts_at_once)
+TEST(another_stop_signal_acts_at_once)
 {
     struct rig rig;
 
@@ -254,7 +247,6 @@ START_TEST(another_stop_signal_acts_at_once)
     ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 7);
     rig_done(&rig);
 }
-END_TEST
 
 static struct pl_link connect_rank(const struct rig *rig, const char *rank)
 {
@@ -295,7 +287,7 @@ static int count_stops(struct pl_link *link)
     return count;
 }
 
-START_TEST(a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after)
+TEST(a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after)
 {
     struct pl_link early, late;
     struct rig rig;
@@ -316,9 +308,8 @@ START_TEST(a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after)
     pl_link_close(&late);
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_ended_well)
+TEST(mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_ended_well)
 {
     static const char *const failures[] = {
         "mpirun on host localhost exited with code 1: no rank failed; did one end without MPI_Finalize()",
@@ -346,9 +337,8 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_en
         rig_done(&rig);
     }
 }
-END_TEST
 
-START_TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
+TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
 {
     struct pl_link rank;
     struct rig rig;
@@ -365,9 +355,8 @@ START_TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
     expect_file(&rig, "output/failure", "rank 3 on host localhost was killed by signal 9 (SIGKILL)");
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(who_ended_because_of_another_does_not_hide_it)
+TEST(who_ended_because_of_another_does_not_hide_it)
 {
     const struct pl_exit_report killed_first[] = {
         {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
@@ -398,10 +387,9 @@ START_TEST(who_ended_because_of_another_does_not_hide_it)
         rig_done(&rig);
     }
 }
-END_TEST
 
 /* Ranks that end because their launcher or daemon was killed are not the cause of its end. */
-START_TEST(a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_with_it)
+TEST(a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_with_it)
 {
     const struct pl_exit_report fallen = {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGKILL};
     const struct pl_exit_report ended = {
@@ -426,9 +414,8 @@ START_TEST(a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_wit
         rig_done(&rig);
     }
 }
-END_TEST
 
-START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
+TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
 {
     static const struct {
         const char *mpirun;
@@ -468,7 +455,6 @@ START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
         rig_done(&rig);
     }
 }
-END_TEST
 
 /* Run the plan as the master, whose exit code must be `code`, and return the text of the log. */
 static void run_and_read_log(struct rig *rig, int code, char *text, size_t text_bytes)
@@ -488,7 +474,7 @@ static void run_and_read_log(struct rig *rig, int code, char *text, size_t text_
     close(log_fd);
 }
 
-START_TEST(ranks_that_run_on_after_one_has_ended_with_0_are_logged)
+TEST(ranks_that_run_on_after_one_has_ended_with_0_are_logged)
 {
     struct pl_exit_report exit_report = {.source = PL_EXIT_SOURCE_RANK, .host = "localhost", .program = "train"};
     struct pl_link ranks[2];
@@ -513,9 +499,8 @@ START_TEST(ranks_that_run_on_after_one_has_ended_with_0_are_logged)
     pl_link_close(&ranks[1]);
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
+TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
 {
     static const struct {
         struct pl_exit_report exit_report;
@@ -573,7 +558,6 @@ START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
         rig_done(&rig);
     }
 }
-END_TEST
 
 /* Write an executable script to the file `name` below the base directory. */
 static void write_program(struct rig *rig, const char *name, const char *script)
@@ -584,7 +568,7 @@ static void write_program(struct rig *rig, const char *name, const char *script)
     ck_assert_int_eq(chmod(scratch_path(&rig->tree.scratch, name, path), 0755), 0);
 }
 
-START_TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit)
+TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit)
 {
     enum { FORMER = 64, HOSTS = 300, HARD = 800 };
     const struct rlimit former = {.rlim_cur = FORMER, .rlim_max = HARD};
@@ -610,9 +594,8 @@ START_TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limi
     pl_strv_done(&rig.plan.hosts);
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
+TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
 {
     static const char frame[] = "PL\004\007\003\000\000\00015"; /* STOP, SIGTERM */
     enum { HELLO_BYTES = 25, RECEIVED_BYTES = 36 };
@@ -651,9 +634,8 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     pl_strv_done(&rig.plan.hosts);
     rig_done(&rig);
 }
-END_TEST
 
-START_TEST(whoever_connects_during_a_step_is_passed_over)
+TEST(whoever_connects_during_a_step_is_passed_over)
 {
     static const char *const kinds[] = {"shim", "agent", "master", "nobody"};
     struct rig rig;
@@ -680,21 +662,5 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
     pl_strv_done(&step.argv);
     rig_done(&rig);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_program_that_saves,
-          a_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
-          an_upload_that_dies_during_a_step_fails_nothing,
-          the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
-          uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_acts_at_once,
-          a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
-          mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_ended_well,
-          a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number,
-          who_ended_because_of_another_does_not_hide_it,
-          a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_with_it,
-          mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those,
-          ranks_that_run_on_after_one_has_ended_with_0_are_logged,
-          a_host_that_went_away_explains_late_why_a_rank_was_killed,
-          a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit,
-          a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
-          open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
+UNIT_MAIN("entrypoint/supervise")
