@@ -94,6 +94,24 @@ static inline int unit_run(const char *name, const TTest *const *tests)
     return passes ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/** The text has these words. */
+#define ck_has(text, words)                                                                                            \
+    do {                                                                                                               \
+        const char *ck_found_ = (text);                                                                                \
+        const char *ck_words_ = (words);                                                                               \
+                                                                                                                       \
+        ck_assert_msg(strstr(ck_found_, ck_words_), "'%s' lacks '%s'", ck_found_, ck_words_);                          \
+    } while (0)
+
+/** The text does not have them. */
+#define ck_lacks(text, words)                                                                                          \
+    do {                                                                                                               \
+        const char *ck_found_ = (text);                                                                                \
+        const char *ck_words_ = (words);                                                                               \
+                                                                                                                       \
+        ck_assert_msg(!strstr(ck_found_, ck_words_), "'%s' has '%s'", ck_found_, ck_words_);                           \
+    } while (0)
+
 /** ck_ok(pl_text_parse, text, &number): pl_text_parse(text, &number, reterr) succeeds; else its words are printed. */
 #define ck_ok(function, ...)                                                                                           \
     do {                                                                                                               \
@@ -111,7 +129,7 @@ static inline int unit_run(const char *name, const TTest *const *tests)
         struct pl_error ck_error_ = PL_ERROR_NONE;                                                                     \
                                                                                                                        \
         ck_assert_int_eq(function(__VA_ARGS__, &ck_error_), (status));                                                 \
-        ck_assert_msg(strstr(ck_error_.cause, (words)), "'%s' lacks '%s'", ck_error_.cause, (words));                  \
+        ck_has(ck_error_.cause, (words));                                                                              \
     } while (0)
 
 /** As ck_fails(), and the cause has these words alone. */

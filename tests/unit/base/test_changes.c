@@ -21,7 +21,7 @@ static void pass_time(const struct scratch *scratch, const struct timespec *newe
 
 TEST(only_what_was_written_made_or_moved_since_counts)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_changes before, now;
     char model[PATH_MAX], path[PATH_MAX], other[PATH_MAX];
 
@@ -52,7 +52,6 @@ TEST(only_what_was_written_made_or_moved_since_counts)
     ck_assert_int_eq(unlink(other), 0);
     pl_changes_look(model, &now);
     ck_assert(now.files == 1 && !pl_changes_since(&before, &now));
-    scratch_done(&scratch);
 }
 
 UNIT_MAIN("base/changes")

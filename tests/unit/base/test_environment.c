@@ -10,26 +10,22 @@
 static struct pl_environment *empty(void)
 {
     struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_ok(pl_environment_new_empty, &environment);
     return environment;
 }
 
 static void set(struct pl_environment *environment, const char *name, const char *value)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_environment_set(environment, name, value, &error), &error);
+    ck_ok(pl_environment_set, environment, name, value);
 }
 
 TEST(a_snapshot_leaves_the_process_alone)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_int_eq(setenv("PL_TEST_SNAPSHOT", "a=b", 1), 0);
-    ck_assert_ok(pl_environment_new(&environment, &error), &error);
+    ck_ok(pl_environment_new, &environment);
     ck_assert_str_eq(pl_environment_get(environment, "PL_TEST_SNAPSHOT"), "a=b");
     set(environment, "PL_TEST_SNAPSHOT", "changed");
     ck_assert_str_eq(getenv("PL_TEST_SNAPSHOT"), "a=b");
@@ -41,14 +37,13 @@ TEST(one_environment_is_laid_over_another)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *below = empty();
     PL_AUTO_ENVIRONMENT struct pl_environment *above = empty();
-    struct pl_error error = PL_ERROR_NONE;
 
     set(below, "A", "1");
     set(below, "B", "2");
-    ck_assert_ok(pl_environment_put(above, "B=x=y", &error), &error);
-    ck_assert_ok(pl_environment_put(above, "C=", &error), &error);
-    ck_assert_int_eq(pl_environment_put(above, "D", &error), PL_INVALID);
-    ck_assert_ok(pl_environment_add(below, above, &error), &error);
+    ck_ok(pl_environment_put, above, "B=x=y");
+    ck_ok(pl_environment_put, above, "C=");
+    ck_fails(PL_INVALID, "", pl_environment_put, above, "D");
+    ck_ok(pl_environment_add, below, above);
     ck_assert_uint_eq(pl_environment_count(below), 3);
     ck_assert_str_eq(pl_environment_get(below, "A"), "1");
     ck_assert_str_eq(pl_environment_get(below, "B"), "x=y");
@@ -109,12 +104,12 @@ TEST(a_number_is_one_from_1_or_an_error)
     struct pl_error error = PL_ERROR_NONE;
     unsigned number = 0;
 
-    ck_assert_ok(pl_environment_get_number_or(environment, "NUMBER", 3, 7, &number, &error), &error);
+    ck_ok(pl_environment_get_number_or, environment, "NUMBER", 3, 7, &number);
     ck_assert_uint_eq(number, 3);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         set(environment, "NUMBER", cases[i].text);
         if (cases[i].number) {
-            ck_assert_ok(pl_environment_get_number_or(environment, "NUMBER", 3, 7, &number, &error), &error);
+            ck_ok(pl_environment_get_number_or, environment, "NUMBER", 3, 7, &number);
             ck_assert_uint_eq(number, cases[i].number);
         } else {
             ck_assert_int_eq(pl_environment_get_number_or(environment, "NUMBER", 3, 7, &number, &error), PL_INVALID);
@@ -164,10 +159,9 @@ TEST(unset_removes_every_copy)
     char first[] = "TWICE=1", other[] = "OTHER=2", second[] = "TWICE=3";
     char *strings[] = {first, other, second, NULL};
     char **saved = environ;
-    struct pl_error error = PL_ERROR_NONE;
 
     environ = strings; /* execve(2) allows a name to occur twice */
-    ck_assert_ok(pl_environment_new(&environment, &error), &error);
+    ck_ok(pl_environment_new, &environment);
     environ = saved;
     ck_assert_str_eq(pl_environment_get(environment, "TWICE"), "1");
     pl_environment_unset(environment, "TWICE");
@@ -181,14 +175,13 @@ TEST(copies_are_independent_and_many_variables_fit)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = empty();
     PL_AUTO_ENVIRONMENT struct pl_environment *copy = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char name[32];
 
     for (int i = 0; i < 2000; i++) {
         snprintf(name, sizeof(name), "NAME_%d", i);
         set(environment, name, name);
     }
-    ck_assert_ok(pl_environment_new_copy(environment, &copy, &error), &error);
+    ck_ok(pl_environment_new_copy, environment, &copy);
     pl_environment_unset(environment, "NAME_0");
     pl_environment_unset(environment, "NAME_1999");
     ck_assert_uint_eq(pl_environment_count(environment), 1998);

@@ -80,18 +80,15 @@ static void leave_scratch(void)
 
 static void put(const char *path, const char *content)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_file_write_atomic(path, content, strlen(content), 0644, &error), &error);
+    ck_ok(pl_file_write_atomic, path, content, strlen(content), 0644);
 }
 
 static void expect_content(const char *path, const char *content)
 {
     PL_AUTO_FREE char *data = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     size_t bytes = 0;
 
-    ck_assert_ok(pl_file_read(path, 1 << 20, &data, &bytes, &error), &error);
+    ck_ok(pl_file_read, path, 1 << 20, &data, &bytes);
     ck_assert_str_eq(data, content);
     ck_assert_uint_eq(bytes, strlen(content));
 }
@@ -105,7 +102,7 @@ TEST(reading_is_bounded_exactly)
 
     enter_scratch();
     put("five", "12345");
-    ck_assert_ok(pl_file_read("five", 5, &data, &bytes, &error), &error);
+    ck_ok(pl_file_read, "five", 5, &data, &bytes);
     ck_assert_uint_eq(bytes, 5);
     ck_assert_int_eq(data[5], '\0');
     ck_assert_int_eq(pl_file_read("five", 4, &untouched, NULL, &error), PL_LIMIT);
@@ -120,14 +117,13 @@ TEST(reading_is_bounded_exactly)
 TEST(files_without_a_size_are_read_whole)
 {
     PL_AUTO_FREE char *data = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char *untouched = NULL;
     size_t bytes = 0;
 
-    ck_assert_ok(pl_file_read("/proc/self/status", 1 << 20, &data, &bytes, &error), &error);
+    ck_ok(pl_file_read, "/proc/self/status", 1 << 20, &data, &bytes);
     ck_assert_uint_gt(bytes, 100);
     ck_assert_uint_eq(strlen(data), bytes);
-    ck_assert_int_eq(pl_file_read("/dev/zero", 100000, &untouched, NULL, &error), PL_LIMIT);
+    ck_fails(PL_LIMIT, "", pl_file_read, "/dev/zero", 100000, &untouched, NULL);
 }
 
 static void *write_later(void *argument)
@@ -142,7 +138,6 @@ static void *write_later(void *argument)
 TEST(a_pipe_is_read_to_its_end_and_never_waited_for_without_one)
 {
     PL_AUTO_FREE char *data = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char *untouched = NULL;
     pthread_t thread;
     char path[40];
@@ -150,14 +145,14 @@ TEST(a_pipe_is_read_to_its_end_and_never_waited_for_without_one)
 
     enter_scratch();
     ck_assert_int_eq(mkfifo("fifo", 0600), 0);
-    ck_assert_int_eq(pl_file_read("fifo", 100, &untouched, NULL, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "'fifo' is a FIFO into which nobody writes: expected a file");
+    ck_fails_as(PL_INVALID, "'fifo' is a FIFO into which nobody writes: expected a file", pl_file_read, "fifo", 100,
+                &untouched, NULL);
     ck_assert_ptr_null(untouched);
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
     ck_assert_int_eq(pthread_create(&thread, NULL, write_later, &ends[1]), 0);
-    ck_assert_ok(pl_file_read(path, 100, &data, NULL, &error), &error);
+    ck_ok(pl_file_read, path, 100, &data, NULL);
     ck_assert_str_eq(data, "half of it");
     pthread_join(thread, NULL);
     close(ends[0]);
@@ -185,12 +180,11 @@ TEST(a_missing_file_is_distinguished_from_errors)
 TEST(atomic_writing_replaces_and_leaves_no_temporary)
 {
     struct stat info;
-    struct pl_error error = PL_ERROR_NONE;
 
     enter_scratch();
     umask(022);
     put("file", "old");
-    ck_assert_ok(pl_file_write_atomic("file", "a\0b", 3, 0600, &error), &error);
+    ck_ok(pl_file_write_atomic, "file", "a\0b", 3, 0600);
     ck_assert_int_eq(stat("file", &info), 0);
     ck_assert_int_eq(info.st_size, 3);
     ck_assert_uint_eq(info.st_mode & 07777, 0600);
@@ -297,10 +291,9 @@ TEST(readers_see_one_version_whole_while_two_writers_race)
     }
     for (int i = 0; i < 300; i++) {
         PL_AUTO_FREE char *data = NULL;
-        struct pl_error error = PL_ERROR_NONE;
         size_t bytes = 0;
 
-        ck_assert_ok(pl_file_read("shared", 1 << 20, &data, &bytes, &error), &error);
+        ck_ok(pl_file_read, "shared", 1 << 20, &data, &bytes);
         ck_assert(bytes == 0 || bytes == 5000);
         ck_assert(bytes == 0 || (strspn(data, "a") == bytes) || (strspn(data, "b") == bytes));
     }
@@ -328,17 +321,17 @@ TEST(a_read_waits_until_its_deadline_and_can_go_on)
         PL_TIMEOUT);
     ck_assert(strstr(error.cause, "pipe"));
     ck_assert_uint_eq(bytes, 99);
-    ck_assert_ok(pl_file_write_fd(ends[1], "abc", 3, "pipe", &error), &error);
+    ck_ok(pl_file_write_fd, ends[1], "abc", 3, "pipe");
     /* data that is there is returned at once */
-    ck_assert_ok(pl_file_read_some(ends[0], data, sizeof(data), 0, "pipe", &bytes, &error), &error);
+    ck_ok(pl_file_read_some, ends[0], data, sizeof(data), 0, "pipe", &bytes);
     ck_assert_uint_eq(bytes, 3);
     ck_assert_mem_eq(data, "abc", 3);
-    ck_assert_ok(pl_file_set_nonblock(ends[0], true, &error), &error);
+    ck_ok(pl_file_set_nonblock, ends[0], true);
     ck_assert_int_eq(
         pl_file_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(PL_NS_PER_MS), "pipe", &bytes, &error),
         PL_TIMEOUT);
     close(ends[1]);
-    ck_assert_ok(pl_file_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error), &error);
+    ck_ok(pl_file_read_some, ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes);
     ck_assert_uint_eq(bytes, 0);
     close(ends[0]);
     ck_assert_int_eq(pl_file_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error),
@@ -363,15 +356,14 @@ static void *drain(void *argument)
 TEST(a_write_larger_than_the_pipe_goes_out_whole)
 {
     PL_AUTO_FREE char *data = pl_memory_new(1 << 20, 1, NULL);
-    struct pl_error error = PL_ERROR_NONE;
     pthread_t thread;
     void *total = NULL;
     int ends[2];
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, drain, &ends[0]), 0);
-    ck_assert_ok(pl_file_write_fd(ends[1], data, 1 << 20, "pipe", &error), &error);
-    ck_assert_ok(pl_file_write_fd(ends[1], data, 0, "pipe", &error), &error);
+    ck_ok(pl_file_write_fd, ends[1], data, 1 << 20, "pipe");
+    ck_ok(pl_file_write_fd, ends[1], data, 0, "pipe");
     close(ends[1]);
     pthread_join(thread, &total);
     ck_assert_uint_eq((size_t)total, 1 << 20);
@@ -391,33 +383,31 @@ TEST(a_full_device_is_named)
 
 TEST(nonblock_is_set_and_cleared)
 {
-    struct pl_error error = PL_ERROR_NONE;
     int ends[2];
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    ck_assert_ok(pl_file_set_nonblock(ends[0], true, &error), &error);
+    ck_ok(pl_file_set_nonblock, ends[0], true);
     ck_assert(fcntl(ends[0], F_GETFL) & O_NONBLOCK);
-    ck_assert_ok(pl_file_set_nonblock(ends[0], false, &error), &error);
+    ck_ok(pl_file_set_nonblock, ends[0], false);
     ck_assert(!(fcntl(ends[0], F_GETFL) & O_NONBLOCK));
     close(ends[0]);
     close(ends[1]);
-    ck_assert_int_eq(pl_file_set_nonblock(-1, true, &error), PL_SYSTEM);
+    ck_fails(PL_SYSTEM, "", pl_file_set_nonblock, -1, true);
 }
 
 TEST(directories_are_made_with_their_parents)
 {
     static const char *const paths[] = {"a", "a/b/c", "a/b/c", "x//y///z/", "./q/../r", "/", "."};
-    struct pl_error error = PL_ERROR_NONE;
     struct stat info;
 
     enter_scratch();
     for (size_t i = 0; i < PL_ARRAY_ITEMS(paths); i++) {
-        ck_assert_ok(pl_file_make_dirs(paths[i], 0755, &error), &error);
+        ck_ok(pl_file_make_dirs, paths[i], 0755);
         ck_assert_int_eq(stat(paths[i], &info), 0);
         ck_assert(S_ISDIR(info.st_mode));
     }
     ck_assert_int_eq(symlink("a", "link"), 0);
-    ck_assert_ok(pl_file_make_dirs("link/under", 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, "link/under", 0755);
     leave_scratch();
 }
 
@@ -494,7 +484,7 @@ TEST(an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
 
 TEST(a_program_is_the_first_executable_file_along_the_path)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
     char first[PATH_MAX];
     char second[PATH_MAX];
@@ -509,18 +499,17 @@ TEST(a_program_is_the_first_executable_file_along_the_path)
     ck_assert_int_eq(pl_file_find_program("tool", list, &found, &error), PL_NOT_FOUND);
     ck_assert_int_eq(error.code, ENOENT);
     ck_assert_int_eq(chmod(scratch_path(&scratch, "b/tool", second), 0755), 0);
-    ck_assert_ok(pl_file_find_program("tool", list, &found, &error), &error);
+    ck_ok(pl_file_find_program, "tool", list, &found);
     ck_assert_str_eq(found, second);
     free(found);
-    ck_assert_ok(pl_file_find_program("./no/such", list, &found, &error), &error);
+    ck_ok(pl_file_find_program, "./no/such", list, &found);
     ck_assert_str_eq(found, "./no/such");
     free(found);
-    ck_assert_ok(pl_file_find_program("sh", NULL, &found, &error), &error);
+    ck_ok(pl_file_find_program, "sh", NULL, &found);
     free(found);
-    ck_assert_ok(pl_file_find_program("sh", "", &found, &error), &error);
+    ck_ok(pl_file_find_program, "sh", "", &found);
     free(found);
     ck_assert_int_eq(pl_file_find_program("", list, &found, &error), PL_NOT_FOUND);
-    scratch_done(&scratch);
 }
 
 UNIT_MAIN("base/file")

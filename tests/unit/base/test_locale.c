@@ -56,17 +56,16 @@ TEST(texts_have_a_point)
 
 TEST(settings_and_options_are_read_with_a_point)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_knobs knobs;
     double number;
 
     pl_knobs_default(&knobs);
-    ck_assert_ok(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0.5", "timeout_s", &error), &error);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, "0.5", "timeout_s");
     ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S), 0.5);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0,5", "timeout_s", &error), PL_INVALID);
-    ck_assert_ok(pl_options_real("rate", "1e-1", 0.0, 1.0, &number, &error), &error);
+    ck_fails(PL_INVALID, "", pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, "0,5", "timeout_s");
+    ck_ok(pl_options_real, "rate", "1e-1", 0.0, 1.0, &number);
     ck_assert_double_eq(number, 0.1);
-    ck_assert_ok(pl_options_real("rate", "0.25", 0.0, 1.0, &number, &error), &error);
+    ck_ok(pl_options_real, "rate", "0.25", 0.0, 1.0, &number);
     ck_assert_double_eq(number, 0.25);
 }
 

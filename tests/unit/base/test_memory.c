@@ -55,12 +55,11 @@ TEST(growing_keeps_items_and_doubles)
 {
     PL_AUTO_FREE uint32_t *items = NULL;
     size_t capacity = 0, moves = 0;
-    struct pl_error error = PL_ERROR_NONE;
 
     for (uint32_t i = 0; i < 100000; i++) {
         size_t before = capacity;
 
-        ck_assert_ok(pl_memory_grow(&items, &capacity, i + 1, sizeof(*items), &error), &error);
+        ck_ok(pl_memory_grow, &items, &capacity, i + 1, sizeof(*items));
         moves += capacity != before;
         items[i] = i;
     }
@@ -75,13 +74,12 @@ TEST(a_failed_growth_changes_nothing)
     PL_AUTO_FREE uint32_t *items = NULL;
     uint32_t *before;
     size_t capacity = 0, capacity_before;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_memory_grow(&items, &capacity, 4, sizeof(*items), &error), &error);
+    ck_ok(pl_memory_grow, &items, &capacity, 4, sizeof(*items));
     items[3] = 42;
     before = items;
     capacity_before = capacity;
-    ck_assert_int_eq(pl_memory_grow(&items, &capacity, SIZE_MAX / 4, sizeof(*items), &error), PL_MEMORY);
+    ck_fails(PL_MEMORY, "", pl_memory_grow, &items, &capacity, SIZE_MAX / 4, sizeof(*items));
     ck_assert_ptr_eq(items, before);
     ck_assert_uint_eq(capacity, capacity_before);
     ck_assert_uint_eq(items[3], 42);

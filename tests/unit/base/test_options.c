@@ -155,15 +155,15 @@ TEST(a_number_out_of_place_is_named_with_what_was_expected)
     }
     ck_assert_int_eq(pl_options_whole("seed", "18446744073709551616", 0, UINT64_MAX, &number, &error), PL_INVALID);
     ck_assert_uint_eq(number, 7);
-    ck_assert_ok(pl_options_whole("seed", "18446744073709551615", 0, UINT64_MAX, &number, &error), &error);
+    ck_ok(pl_options_whole, "seed", "18446744073709551615", 0, UINT64_MAX, &number);
     ck_assert_uint_eq(number, UINT64_MAX);
     ck_assert_int_eq(pl_options_real("finish", "nan", 0.1, 10, &real, &error), PL_INVALID);
     ck_assert_int_eq(pl_options_real("finish", "", 0.1, 10, &real, &error), PL_INVALID);
     ck_assert_int_eq(pl_options_real("finish", "1s", 0.1, 10, &real, &error), PL_INVALID);
-    ck_assert_int_eq(pl_options_real("finish", "11", 0.1, 10, &real, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "--finish is '11', expected a number from 0.1 to 10");
+    ck_fails_as(PL_INVALID, "--finish is '11', expected a number from 0.1 to 10", pl_options_real, "finish", "11", 0.1,
+                10, &real);
     ck_assert_double_eq(real, 7);
-    ck_assert_ok(pl_options_real("finish", "1.5", 0.1, 10, &real, &error), &error);
+    ck_ok(pl_options_real, "finish", "1.5", 0.1, 10, &real);
     ck_assert_double_eq(real, 1.5);
 }
 

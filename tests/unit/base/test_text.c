@@ -66,20 +66,19 @@ TEST(printf_longer_than_any_buffer)
 TEST(running_out_is_remembered_and_said_once)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char *taken = NULL;
 
     pl_text_append(&text, "kept");
     pl_text_append_n(&text, "x", SIZE_MAX - 2); /* refused before a byte is read */
     pl_text_append(&text, "lost");
     ck_assert_str_eq(pl_text_string(&text), "kept");
-    ck_assert_int_eq(pl_text_check(&text, &error), PL_MEMORY);
-    ck_assert_int_eq(pl_text_take(&text, &taken, &error), PL_MEMORY);
+    ck_fails(PL_MEMORY, "", pl_text_check, &text);
+    ck_fails(PL_MEMORY, "", pl_text_take, &text, &taken);
     ck_assert_ptr_null(taken);
     pl_text_clear(&text);
     pl_text_append(&text, "new");
     ck_assert_str_eq(pl_text_string(&text), "new");
-    ck_assert_int_eq(pl_text_check(&text, &error), PL_OK);
+    ck_ok(pl_text_check, &text);
 }
 
 TEST(a_formatted_text_replaces_what_was_there)

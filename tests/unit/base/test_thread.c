@@ -48,14 +48,13 @@ static void set_own_mask(void)
 
 TEST(a_thread_has_every_signal_blocked_and_its_starter_none_more)
 {
-    struct pl_error error = PL_ERROR_NONE;
     pthread_t thread;
     sigset_t mask;
     void *returned;
 
     set_own_mask();
     sigemptyset(&mask);
-    ck_assert_ok(pl_thread_start(&thread, look_at_mask, &mask, "a test's thread", &error), &error);
+    ck_ok(pl_thread_start, &thread, look_at_mask, &mask, "a test's thread");
     ck_assert_int_eq(pthread_join(thread, &returned), 0);
     ck_assert_ptr_eq(returned, &mask);
     for (int signal = 1; signal <= SIGRTMAX; signal++) {

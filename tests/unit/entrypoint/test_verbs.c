@@ -63,7 +63,7 @@ TEST(the_list_has_each_verb_for_users_in_one_line)
         char line[COLUMNS + 1];
 
         snprintf(line, sizeof(line), "\n  %-12s %.20s", exit_code->code, exit_code->text);
-        ck_assert_ptr_nonnull(strstr(list, line));
+        ck_has(list, line);
     }
     check_lines(list);
 }
@@ -78,7 +78,7 @@ TEST(help_has_each_option_and_fits_the_columns)
             char start[COLUMNS + 1];
 
             snprintf(start, sizeof(start), "\n  %s", verb->options[j].name);
-            ck_assert_ptr_nonnull(strstr(help, start));
+            ck_has(help, start);
         }
         if (help) {
             check_lines(help);
@@ -110,10 +110,10 @@ TEST(paragraphs_examples_and_options_are_laid_out)
     PL_AUTO_FREE char *s3 = printed("s3");
     PL_AUTO_FREE char *local = printed("local");
 
-    ck_assert_ptr_nonnull(strstr(sync, wanted));
-    ck_assert_ptr_nonnull(strstr(local, wrapped));
-    ck_assert_ptr_nonnull(strstr(s3, "\n\nExamples:\n  paceline s3 ls s3://bucket/data/\n  paceline s3 cp "));
-    ck_assert_ptr_nonnull(strstr(sync, "\n\nExample:\n  paceline sync /opt/ml/checkpoints "));
+    ck_has(sync, wanted);
+    ck_has(local, wrapped);
+    ck_has(s3, "\n\nExamples:\n  paceline s3 ls s3://bucket/data/\n  paceline s3 cp ");
+    ck_has(sync, "\n\nExample:\n  paceline sync /opt/ml/checkpoints ");
 }
 
 UNIT_MAIN("entrypoint/verbs")

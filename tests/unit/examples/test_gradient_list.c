@@ -7,13 +7,12 @@
 
 static enum pl_status read_text(const char *text, struct gradient_list *ret_list, struct pl_error *reterr)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     enum pl_status status;
 
     scratch_write(&scratch, "list.json", text, strlen(text));
     status = gradient_list_read(scratch_path(&scratch, "list.json", path), ret_list, reterr);
-    scratch_done(&scratch);
     return status;
 }
 

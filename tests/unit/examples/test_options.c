@@ -90,10 +90,10 @@ TEST(help_names_every_option_with_its_default)
 
     nn_options_help(table, "digits", stream);
     ck_assert_int_eq(fclose(stream), 0);
-    ck_assert_ptr_nonnull(strstr(text, "usage: digits "));
-    ck_assert_ptr_nonnull(strstr(text, "--batch-size"));
-    ck_assert_ptr_nonnull(strstr(text, "samples a step (64)"));
-    ck_assert_ptr_nonnull(strstr(text, "directory (none)"));
+    ck_has(text, "usage: digits ");
+    ck_has(text, "--batch-size");
+    ck_has(text, "samples a step (64)");
+    ck_has(text, "directory (none)");
     free(text);
 }
 

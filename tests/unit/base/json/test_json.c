@@ -11,10 +11,9 @@
 
 static struct pl_json *parsed(const char *text)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_json *document = NULL;
 
-    ck_assert_ok(pl_json_parse(text, strlen(text), "F", &document, &error), &error);
+    ck_ok(pl_json_parse, text, strlen(text), "F", &document);
     return document;
 }
 
@@ -37,17 +36,15 @@ static void refused(const char *text, const char *cause)
 /* Returns the double that `text` is as a document. It must be the same in a list. */
 static double number_of(const char *text)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document = parsed(text);
     double value;
 
-    ck_assert_ok(pl_json_double(pl_json_root(document), &value, &error), &error);
+    ck_ok(pl_json_double, pl_json_root(document), &value);
     return value;
 }
 
 TEST(a_document_is_read_by_names_and_places)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document = parsed(" {\"model\": \"m\\u00e9 \\ud83d\\ude80\\n\",\t\"list\": [1, "
                                                    "-2.5e-3, {}, []], \"yes\": true,\r\n\"no\": false, "
                                                    "\"none\": null} ");
@@ -60,25 +57,25 @@ TEST(a_document_is_read_by_names_and_places)
     bool flag;
 
     ck_assert_uint_eq(pl_json_count(root), 5);
-    ck_assert_ok(pl_json_text(pl_json_member(root, "model"), &text, &error), &error);
+    ck_ok(pl_json_text, pl_json_member(root, "model"), &text);
     ck_assert_str_eq(text, "m\xC3\xA9 \xF0\x9F\x9A\x80\n");
-    ck_assert_ok(pl_json_bool(pl_json_member(root, "yes"), &flag, &error), &error);
+    ck_ok(pl_json_bool, pl_json_member(root, "yes"), &flag);
     ck_assert(flag);
-    ck_assert_ok(pl_json_bool(pl_json_member(root, "no"), &flag, &error), &error);
+    ck_ok(pl_json_bool, pl_json_member(root, "no"), &flag);
     ck_assert(!flag);
     ck_assert_int_eq(pl_json_kind(pl_json_member(root, "none")), PL_JSON_NULL);
     ck_assert_uint_eq(pl_json_count(list), 4);
     item = pl_json_first(list);
     ck_assert_ptr_null(pl_json_name(item));
-    ck_assert_ok(pl_json_int64(item, 0, 9, &whole, &error), &error);
+    ck_ok(pl_json_int64, item, 0, 9, &whole);
     ck_assert_int_eq(whole, 1);
     item = pl_json_next(item);
-    ck_assert_ok(pl_json_double(item, &number, &error), &error);
+    ck_ok(pl_json_double, item, &number);
     ck_assert_double_eq(number, -0.0025);
     item = pl_json_next(item);
     ck_assert_int_eq(pl_json_kind(item), PL_JSON_OBJECT);
     item = pl_json_next(item);
-    ck_assert_ok(pl_json_expect(item, PL_JSON_LIST, &error), &error);
+    ck_ok(pl_json_expect, item, PL_JSON_LIST);
     ck_assert(!pl_json_exists(pl_json_first(item)));
     ck_assert(!pl_json_exists(pl_json_next(item)));
     ck_assert_str_eq(pl_json_name(pl_json_first(root)), "model");
@@ -159,14 +156,13 @@ TEST(numbers_that_a_double_cannot_hold_are_refused)
 TEST(a_number_of_many_digits_is_whole_or_refused)
 {
     static const char exact[] = "0.1000000000000000000000000000000000000000000000000000000000001"; /* 63 bytes */
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_json *document = NULL;
     char text[80];
 
     ck_assert_double_eq(number_of(exact), 0.1);
     snprintf(text, sizeof(text), "[%s1]", exact);
-    ck_assert_int_eq(pl_json_parse(text, strlen(text), "F", &document, &error), PL_LIMIT);
-    ck_assert_str_eq(error.cause, "F, line 1, column 2: expected at most 63 bytes in a number, found more");
+    ck_fails_as(PL_LIMIT, "F, line 1, column 2: expected at most 63 bytes in a number, found more", pl_json_parse, text,
+                strlen(text), "F", &document);
 }
 
 TEST(strings_that_c_or_utf8_cannot_hold_are_refused)
@@ -189,10 +185,9 @@ TEST(strings_that_c_or_utf8_cannot_hold_are_refused)
 
 TEST(blanks_are_those_of_json)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document = parsed(" \t\r\n[ 1 , 2 ]\n");
 
-    ck_assert_ok(pl_json_expect(pl_json_root(document), PL_JSON_LIST, &error), &error);
+    ck_ok(pl_json_expect, pl_json_root(document), PL_JSON_LIST);
     refused("\v1", "F, line 1, column 1: expected a value, found the control character 0x0b");
     refused("[\x7F]", "F, line 1, column 2: expected a value, found the control character 0x7f");
     refused("[\xF0\x9F\x9A\x80]", "F, line 1, column 2: expected a value, found '\xF0\x9F\x9A\x80'");
@@ -205,11 +200,10 @@ TEST(blanks_are_those_of_json)
 
 TEST(names_are_compared_with_their_case)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document = parsed("{\"Prefix\": 1, \"prefix\": 2}");
     int64_t value;
 
-    ck_assert_ok(pl_json_int64(pl_json_member(pl_json_root(document), "prefix"), 0, 9, &value, &error), &error);
+    ck_ok(pl_json_int64, pl_json_member(pl_json_root(document), "prefix"), 0, 9, &value);
     ck_assert_int_eq(value, 2);
     ck_assert(!pl_json_exists(pl_json_member(pl_json_root(document), "PREFIX")));
 }
@@ -232,27 +226,25 @@ TEST(a_name_that_is_listed_twice_is_refused)
 
 TEST(whole_numbers_are_asked_for_where_they_are_meant)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document =
         parsed("{\"one\": 1, \"half\": 1.5, \"exact\": 3.0, \"large\": 1e17, \"minus\": -4, \"text\": \"1\"}");
     struct pl_json_value root = pl_json_root(document);
     int64_t value = 77;
 
-    ck_assert_ok(pl_json_int64(pl_json_member(root, "one"), 1, 1, &value, &error), &error);
+    ck_ok(pl_json_int64, pl_json_member(root, "one"), 1, 1, &value);
     ck_assert_int_eq(value, 1);
-    ck_assert_ok(pl_json_int64(pl_json_member(root, "exact"), 0, PL_JSON_MAX_INTEGER, &value, &error), &error);
+    ck_ok(pl_json_int64, pl_json_member(root, "exact"), 0, PL_JSON_MAX_INTEGER, &value);
     ck_assert_int_eq(value, 3);
-    ck_assert_ok(pl_json_int64(pl_json_member(root, "minus"), -PL_JSON_MAX_INTEGER, 0, &value, &error), &error);
+    ck_ok(pl_json_int64, pl_json_member(root, "minus"), -PL_JSON_MAX_INTEGER, 0, &value);
     ck_assert_int_eq(value, -4);
-    ck_assert_int_eq(pl_json_int64(pl_json_member(root, "half"), 0, 9, &value, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "F: half: expected a whole number from 0 to 9, found the number 1.5");
-    ck_assert_int_eq(pl_json_int64(pl_json_member(root, "large"), 0, PL_JSON_MAX_INTEGER, &value, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause,
-                     "F: large: expected a whole number from 0 to 9007199254740992, found the number 1e+17");
-    ck_assert_int_eq(pl_json_int64(pl_json_member(root, "minus"), 0, 9, &value, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "F: minus: expected a whole number from 0 to 9, found the number -4");
-    ck_assert_int_eq(pl_json_int64(pl_json_member(root, "text"), 0, 9, &value, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "F: text: expected a whole number from 0 to 9, found a string");
+    ck_fails_as(PL_INVALID, "F: half: expected a whole number from 0 to 9, found the number 1.5", pl_json_int64,
+                pl_json_member(root, "half"), 0, 9, &value);
+    ck_fails_as(PL_INVALID, "F: large: expected a whole number from 0 to 9007199254740992, found the number 1e+17",
+                pl_json_int64, pl_json_member(root, "large"), 0, PL_JSON_MAX_INTEGER, &value);
+    ck_fails_as(PL_INVALID, "F: minus: expected a whole number from 0 to 9, found the number -4", pl_json_int64,
+                pl_json_member(root, "minus"), 0, 9, &value);
+    ck_fails_as(PL_INVALID, "F: text: expected a whole number from 0 to 9, found a string", pl_json_int64,
+                pl_json_member(root, "text"), 0, 9, &value);
     ck_assert_int_eq(value, -4); /* unchanged after the error */
 }
 
@@ -265,9 +257,9 @@ TEST(numbers_of_64_bits_are_text)
     struct pl_json_value item = pl_json_first(pl_json_root(document));
     uint64_t value = 0;
 
-    ck_assert_ok(pl_json_uint64(item, &value, &error), &error);
+    ck_ok(pl_json_uint64, item, &value);
     ck_assert_uint_eq(value, UINT64_MAX);
-    ck_assert_ok(pl_json_uint64(pl_json_next(item), &value, &error), &error);
+    ck_ok(pl_json_uint64, pl_json_next(item), &value);
     ck_assert_uint_eq(value, 0);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         PL_AUTO_JSON struct pl_json *other = parsed(wrong[i]);
@@ -321,19 +313,18 @@ TEST(wrong_kinds_are_told_with_their_path)
 
 TEST(a_fallback_stands_for_nothing_and_null_only)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_JSON struct pl_json *document = parsed("{\"a\": \"x\", \"b\": null, \"c\": 1}");
     struct pl_json_value root = pl_json_root(document);
     const char *text;
 
-    ck_assert_ok(pl_json_text_or(pl_json_member(root, "a"), "f", &text, &error), &error);
+    ck_ok(pl_json_text_or, pl_json_member(root, "a"), "f", &text);
     ck_assert_str_eq(text, "x");
-    ck_assert_ok(pl_json_text_or(pl_json_member(root, "b"), "f", &text, &error), &error);
+    ck_ok(pl_json_text_or, pl_json_member(root, "b"), "f", &text);
     ck_assert_str_eq(text, "f");
-    ck_assert_ok(pl_json_text_or(pl_json_member(root, "z"), NULL, &text, &error), &error);
+    ck_ok(pl_json_text_or, pl_json_member(root, "z"), NULL, &text);
     ck_assert_ptr_null(text);
-    ck_assert_int_eq(pl_json_text_or(pl_json_member(root, "c"), "f", &text, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "F: c: expected a string, found the number 1");
+    ck_fails_as(PL_INVALID, "F: c: expected a string, found the number 1", pl_json_text_or, pl_json_member(root, "c"),
+                "f", &text);
 }
 
 TEST(depth_values_and_bytes_are_bounded)
@@ -346,26 +337,25 @@ TEST(depth_values_and_bytes_are_bounded)
 
     memset(deep, '[', PL_JSON_MAX_DEPTH + 1);
     memset(deep + PL_JSON_MAX_DEPTH + 1, ']', PL_JSON_MAX_DEPTH + 1);
-    ck_assert_int_eq(pl_json_parse(deep, sizeof(deep), "F", &document, &error), PL_LIMIT);
-    ck_assert_str_eq(error.cause, "F, line 1, column 129: expected at most 128 levels of nesting, found more");
+    ck_fails_as(PL_LIMIT, "F, line 1, column 129: expected at most 128 levels of nesting, found more", pl_json_parse,
+                deep, sizeof(deep), "F", &document);
     deep[PL_JSON_MAX_DEPTH] = '0';
-    ck_assert_ok(pl_json_parse(deep, sizeof(deep) - 1, "F", &document, &error), &error);
+    ck_ok(pl_json_parse, deep, sizeof(deep) - 1, "F", &document);
     value = pl_json_root(document);
     while (pl_json_kind(value) == PL_JSON_LIST) {
         value = pl_json_first(value);
     }
     ck_assert_int_eq(pl_json_text(value, &text, &error), PL_INVALID); /* the longest path */
-    ck_assert_ptr_nonnull(strstr(error.cause, "[0][0...: expected a string, found the number 0"));
+    ck_has(error.cause, "[0][0...: expected a string, found the number 0");
     pl_json_free(document);
     document = NULL;
     /* the text is not read, so it need not exist */
-    ck_assert_int_eq(pl_json_parse(deep, (size_t)PL_JSON_MAX_BYTES + 1, "F", &document, &error), PL_LIMIT);
-    ck_assert_str_eq(error.cause, "F, line 1, column 1: expected at most 134217728 bytes, found more");
+    ck_fails_as(PL_LIMIT, "F, line 1, column 1: expected at most 134217728 bytes, found more", pl_json_parse, deep,
+                (size_t)PL_JSON_MAX_BYTES + 1, "F", &document);
 }
 
 TEST(too_many_values_are_refused_before_memory_is_taken)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_json *document = NULL;
     size_t bytes = 2 * (size_t)PL_JSON_MAX_VALUES + 1;
     char *text = malloc(bytes);
@@ -376,31 +366,27 @@ TEST(too_many_values_are_refused_before_memory_is_taken)
     }
     text[0] = '[';
     text[bytes - 1] = ']';
-    ck_assert_int_eq(pl_json_parse(text, bytes, "F", &document, &error), PL_LIMIT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "expected at most 16777216 values, found more"));
+    ck_fails(PL_LIMIT, "expected at most 16777216 values, found more", pl_json_parse, text, bytes, "F", &document);
     free(text);
 }
 
 TEST(a_file_is_read_with_its_own_bound)
 {
-    struct pl_error error = PL_ERROR_NONE;
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_json *document = NULL;
     char path[PATH_MAX];
 
     scratch_write(&scratch, "f.json", "[1,\n 2]", 7);
     scratch_path(&scratch, "f.json", path);
-    ck_assert_ok(pl_json_read(path, 7, &document, &error), &error);
+    ck_ok(pl_json_read, path, 7, &document);
     ck_assert_uint_eq(pl_json_count(pl_json_root(document)), 2);
     pl_json_free(document);
     document = NULL;
-    ck_assert_int_eq(pl_json_read(path, 6, &document, &error), PL_LIMIT);
+    ck_fails(PL_LIMIT, "", pl_json_read, path, 6, &document);
     scratch_write(&scratch, "f.json", "[1,\n 2", 6);
-    ck_assert_int_eq(pl_json_read(path, 7, &document, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "f.json, line 2, column 3: expected ',' or ']'"));
-    ck_assert_int_eq(pl_json_read("/nonexistent/f.json", 7, &document, &error), PL_NOT_FOUND);
+    ck_fails(PL_INVALID, "f.json, line 2, column 3: expected ',' or ']'", pl_json_read, path, 7, &document);
+    ck_fails(PL_NOT_FOUND, "", pl_json_read, "/nonexistent/f.json", 7, &document);
     ck_assert_ptr_null(document);
-    scratch_done(&scratch);
 }
 
 UNIT_MAIN("base/json")

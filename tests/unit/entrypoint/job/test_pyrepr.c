@@ -8,11 +8,10 @@
 static const char *rendered(const char *json, void (*append)(const struct pl_python_json *, struct pl_text *))
 {
     static char result[1024];
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_PYTHON_JSON struct pl_python_json *node = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    ck_assert_ok(pl_python_json_parse(json, strlen(json), "F", &node, &error), &error);
+    ck_ok(pl_python_json_parse, json, strlen(json), "F", &node);
     append(node, &text);
     strcpy(result, pl_text_string(&text));
     return result;
@@ -60,13 +59,12 @@ TEST(strings_are_quoted_as_pythons_repr_and_other_than_ascii_is_copied)
 
 TEST(argument_names_get_dashes_by_their_length_in_characters)
 {
-    struct pl_error error = PL_ERROR_NONE;
     const char *json = "{\"k\": 1, \"\xC3\xBC\": 2, \"long\": 3, \"\": 4, \"K\": 5}";
     PL_AUTO_PYTHON_JSON struct pl_python_json *node = NULL;
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     static const char *const expected[] = {"", "4", "-K", "5", "-k", "1", "--long", "3", "-\xC3\xBC", "2"};
 
-    ck_assert_ok(pl_python_json_parse(json, strlen(json), "F", &node, &error), &error);
+    ck_ok(pl_python_json_parse, json, strlen(json), "F", &node);
     pl_pyrepr_arguments(node, &words);
     ck_assert_uint_eq(words.count, 10);
     for (size_t i = 0; i < words.count; i++) {

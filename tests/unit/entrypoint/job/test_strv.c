@@ -83,19 +83,17 @@ TEST(that_memory_is_out_is_told_by_the_list_and_its_pool)
 {
     PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
     struct pl_strv pooled = {.pool = &pool};
-    struct pl_error error = PL_ERROR_NONE;
 
     pl_strv_add(&pooled, "a");
-    ck_assert_ok(pl_strv_check(&pooled, &error), &error);
+    ck_ok(pl_strv_check, &pooled);
     pl_strv_add_text(&pooled, &(struct pl_text){.failed = true});
-    ck_assert_int_eq(pl_strv_check(&pooled, &error), PL_MEMORY);
-    ck_assert_int_eq(pl_pool_check(&pool, &error), PL_MEMORY);
+    ck_fails(PL_MEMORY, "", pl_strv_check, &pooled);
+    ck_fails(PL_MEMORY, "", pl_pool_check, &pool);
 }
 
 TEST(a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)
 {
     PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
-    struct pl_error error = PL_ERROR_NONE;
     const char *first = pl_pool_printf(&pool, "%d-%s", 1, "one");
     double *numbers = pl_pool_new(&pool, 3, sizeof(*numbers));
 
@@ -103,11 +101,11 @@ TEST(a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)
     ck_assert_str_eq(first, "1-one");
     ck_assert_uint_eq((uintptr_t)numbers % _Alignof(max_align_t), 0);
     ck_assert(numbers[0] == 0 && numbers[2] == 0);
-    ck_assert_ok(pl_pool_check(&pool, &error), &error);
+    ck_ok(pl_pool_check, &pool);
     ck_assert_ptr_null(pl_pool_new(&pool, SIZE_MAX / 2, 3));
-    ck_assert_int_eq(pl_pool_check(&pool, &error), PL_MEMORY);
+    ck_fails(PL_MEMORY, "", pl_pool_check, &pool);
     pl_pool_done(&pool);
-    ck_assert_ok(pl_pool_check(&pool, &error), &error);
+    ck_ok(pl_pool_check, &pool);
 }
 
 UNIT_MAIN("entrypoint/strv")

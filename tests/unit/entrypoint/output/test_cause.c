@@ -112,7 +112,7 @@ TEST(the_connection_that_pip_does_not_get_comes_before_what_follows_from_it)
     }
     strcat(text, "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n"
                  "ERROR: No matching distribution found for x\n");
-    ck_assert_ptr_nonnull(strstr(cause_of(text), "Temporary failure in name resolution"));
+    ck_has(cause_of(text), "Temporary failure in name resolution");
 }
 
 TEST(uvs_error_and_its_reasons_are_one_line)
@@ -311,8 +311,8 @@ TEST(long_lines_and_long_paths_keep_what_is_needed)
 
     memset(path, 'd', sizeof(path) - 1);
     snprintf(text, sizeof(text), "%s  File \"/opt/ml/code/%s/x.py\", line 12, in f\nValueError: x\n", TRACEBACK, path);
-    ck_assert_ptr_nonnull(strstr(placed(text), "ValueError: x {...ddd"));
-    ck_assert_ptr_nonnull(strstr(placed(text), "d/x.py:12}"));
+    ck_has(placed(text), "ValueError: x {...ddd");
+    ck_has(placed(text), "d/x.py:12}");
     memset(text, 'a', PL_CAUSE_LINE_BYTES * 3);
     memcpy(text, TRACEBACK MAIN "ValueError: ", strlen(TRACEBACK MAIN "ValueError: "));
     text[PL_CAUSE_LINE_BYTES * 3] = '\0';

@@ -24,11 +24,10 @@ TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
         {"7 () S 3" TAIL, ""},           {"7 (a\x01\xc2\x9b) S 3" TAIL, "a???"},
         {"7 (a\xff) S 3" TAIL, "a?"},
     };
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_proc_stat stat;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        ck_assert_ok(pl_proc_parse_stat(cases[i].line, &stat, &error), &error);
+        ck_ok(pl_proc_parse_stat, cases[i].line, &stat);
         ck_assert_str_eq(stat.name, cases[i].name);
         ck_assert_int_eq(stat.state, 'S');
         ck_assert_int_eq(stat.parent, 3);
@@ -40,11 +39,10 @@ TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
 TEST(what_is_no_line_of_stat_is_refused)
 {
     static const char *const lines[] = {"", "7", "7 (sleep", "7 )sleep(", "7 (sleep) S", "7 (sleep) S x 1 2 3"};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_proc_stat stat;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(lines); i++) {
-        ck_assert_int_eq(pl_proc_parse_stat(lines[i], &stat, &error), PL_CORRUPT);
+        ck_fails(PL_CORRUPT, "", pl_proc_parse_stat, lines[i], &stat);
     }
 }
 
@@ -64,15 +62,14 @@ static pid_t start_child(void)
 
 TEST(a_process_that_has_ended_is_not_found)
 {
-    struct pl_error error = PL_ERROR_NONE;
     pid_t pid = start_child();
     struct pl_proc_stat stat;
 
-    ck_assert_ok(pl_proc_read_stat(pid, 0, &stat, &error), &error);
+    ck_ok(pl_proc_read_stat, pid, 0, &stat);
     ck_assert_int_eq(stat.parent, getpid());
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-    ck_assert_int_eq(pl_proc_read_stat(pid, 0, &stat, &error), PL_NOT_FOUND);
+    ck_fails(PL_NOT_FOUND, "", pl_proc_read_stat, pid, 0, &stat);
 }
 
 TEST(a_process_that_waits_for_a_signal_is_told_from_one_that_blocks_it)
@@ -125,14 +122,13 @@ TEST(a_program_of_python_has_the_name_of_its_script)
 
 TEST(programs_below_nobody_of_ours_are_none)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_FREE pid_t *pids = NULL;
     struct stat self;
     size_t count;
 
     start_child(); /* the child runs the same file as its parent, as a shim does */
     ck_assert_int_eq(stat("/proc/self/exe", &self), 0);
-    ck_assert_ok(pl_proc_find_programs(&self, 0, &pids, &count, &error), &error);
+    ck_ok(pl_proc_find_programs, &self, 0, &pids, &count);
     ck_assert_uint_eq(count, 0);
 }
 

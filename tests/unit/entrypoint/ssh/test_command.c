@@ -7,10 +7,9 @@
 static void expect(const char *text, const char *const *words)
 {
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     size_t count = 0;
 
-    ck_assert_ok(pl_command_split_daemon(text, &command, &error), &error);
+    ck_ok(pl_command_split_daemon, text, &command);
     for (; words[count]; count++) {
         ck_assert_uint_lt(count, command.count);
         ck_assert_str_eq(command.items[count], words[count]);

@@ -97,11 +97,10 @@ static void close_ends(const int ends[2])
 static void begin_ranks(struct pl_apart *apart, int ranks)
 {
     struct pl_frame hello = {.type = PL_FRAME_HELLO, .count = 6, .fields = {"shim", "algo-1", "0", "2", "0"}};
-    struct pl_error error = PL_ERROR_NONE;
     uint64_t accepted;
     char text[24];
 
-    ck_assert_ok(pl_proc_accepted(&accepted, &error), &error);
+    ck_ok(pl_proc_accepted, &accepted);
     snprintf(text, sizeof(text), "%llu", (unsigned long long)accepted);
     hello.fields[5] = text;
     for (int i = 0; i < ranks; i++) {
@@ -186,7 +185,6 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
     struct pl_launch_plan plan = {.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN, .processes = 4};
     static struct pl_supervisor supervisor;
     PL_AUTO_FREE char *text = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
     int log_fd, kept_fd = dup(STDERR_FILENO), lines = 0;
 
@@ -204,7 +202,7 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
     ck_assert_int_ge(dup2(kept_fd, STDERR_FILENO), 0);
     close(kept_fd);
     close(log_fd);
-    ck_assert_ok(pl_file_read(path, 65536, &text, NULL, &error), &error);
+    ck_ok(pl_file_read, path, 65536, &text, NULL);
     for (const char *at = text; (at = strstr(at, "no rank has called MPI_Init")); at++) {
         lines++;
     }
@@ -213,17 +211,15 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
 
 TEST(the_first_minute_and_the_end_are_told_once_each_unless_a_host_knows_better)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(count_lines(&tree, PL_APART_FOR_A_MINUTE), 2);
     ck_assert_int_eq(count_lines(&tree, PL_APART_UNKNOWN), 1);
     ck_assert_int_eq(count_lines(&tree, PL_APART_CONNECTED), 0);
     tree_env(&tree, "PACELINE_INDEPENDENT_RANKS", "1");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(count_lines(&tree, PL_APART_FOR_A_MINUTE), 0);
-    tree_done(&tree);
 }
 
 UNIT_MAIN_AFTER("entrypoint/supervise/apart", enter_network())

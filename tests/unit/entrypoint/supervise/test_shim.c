@@ -32,18 +32,17 @@ static void start_source(enum pl_exit_source source, int rank, const char *const
 {
     struct pl_shim_options options = {
         .source = source, .rank = rank, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
-    struct pl_error error = PL_ERROR_NONE;
     int fd;
 
     options.most_stopped_ns = most_stopped_ns;
     options.stdout_as = stdout_as;
     signals = PL_SIGNALS_NONE;
-    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    ck_ok(pl_signals_open, &signals);
     options.setup.argv = argv;
     options.setup.environment = plain_environment;
     options.setup.cwd = cwd;
-    ck_assert_ok(pl_shim_fork(&options, &signals, &watch_pid, &fd, &error), &error);
-    ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+    ck_ok(pl_shim_fork, &options, &signals, &watch_pid, &fd);
+    ck_ok(pl_link_open, &link_to_watch, fd);
 }
 
 static void start_rank(int rank, const char *const *argv, const char *cwd)
@@ -82,18 +81,17 @@ static struct pl_frame await(enum pl_frame_type type)
         ck_assert(!pl_deadline_passed(deadline_ns));
         if (status == PL_END) {
             ck_assert(poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) >= 0 || errno == EINTR);
-            ck_assert_ok(pl_link_read(&link_to_watch, &error), &error);
+            ck_ok(pl_link_read, &link_to_watch);
         }
     }
 }
 
 static struct pl_exit_report receive_exit_report(void)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame = await(PL_FRAME_ENDED);
     struct pl_exit_report exit_report;
 
-    ck_assert_ok(pl_exit_report_receive(&frame, &exit_report, &error), &error);
+    ck_ok(pl_exit_report_receive, &frame, &exit_report);
     return exit_report;
 }
 
@@ -163,8 +161,8 @@ TEST(the_program_gets_clean_signals)
     }
     start_watch("grep -E 'SigBlk|SigIgn' /proc/self/status >&2");
     exit_report = await_exit_report();
-    ck_assert_ptr_nonnull(strstr(exit_report.tail, "SigBlk:\t0000000000000000"));
-    ck_assert_ptr_nonnull(strstr(exit_report.tail, "SigIgn:\t0000000000000000"));
+    ck_has(exit_report.tail, "SigBlk:\t0000000000000000");
+    ck_has(exit_report.tail, "SigIgn:\t0000000000000000");
 }
 
 TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
@@ -193,7 +191,7 @@ TEST(a_stop_reaches_the_whole_group)
                                 "until read -r name </proc/$!/comm && [ \"$name\" = sleep ]; do :; done; "
                                 ": >trapped; wait",
                                 NULL};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
 
     start_program(argv, scratch.path);
@@ -201,7 +199,6 @@ TEST(a_stop_reaches_the_whole_group)
     exit_report = await_exit_report();
     ck_assert_int_eq(exit_report.code, 5);
     ck_assert_str_eq(exit_report.tail, "stopped\n");
-    scratch_done(&scratch);
 }
 
 /* Start a rank that runs `script`; when it has made the file `ready`, send the supervisor's stop. */
@@ -253,7 +250,7 @@ TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
     await_suspended(stopped);
     kill(watch_pid, SIGTERM); /* as mpirun does: the end of the program by this signal is not reported */
     do {
-        ck_assert_ok(pl_link_read(&link_to_watch, &error), &error);
+        ck_ok(pl_link_read, &link_to_watch);
     } while (pl_link_next(&link_to_watch, &frame, &error) != PL_OK);
     ck_assert_int_eq(frame.type, PL_FRAME_ENDED);
 }
@@ -273,7 +270,7 @@ TEST(a_program_that_stays_stopped_for_too_long_is_killed)
 
 TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
 
     stop_rank("trap 'exit 3' TERM; : >ready; while :; do sleep 0.01; done", &scratch, "1");
@@ -282,12 +279,11 @@ TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
     ck_assert_int_eq(exit_report.code, 3);
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_RELEASE, NULL, ""), PL_OK);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
-    scratch_done(&scratch);
 }
 
 TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
@@ -304,7 +300,6 @@ TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
     ck_assert_int_eq(exit_report.code, SIGTERM);
     ck_assert_str_eq(exit_report.note, "it has no handler for this signal");
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
-    scratch_done(&scratch);
 }
 
 TEST(a_waiting_shim_ends_with_sigterm_and_with_its_supervisor)
@@ -337,7 +332,7 @@ TEST(a_rank_that_ends_without_a_stop_is_not_held)
 
 TEST(a_signal_that_stops_nothing_holds_nobody)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     const char *const argv[] = {"sh", "-c", "trap 'exit 4' USR2; : >ready; while :; do sleep 0.01; done", NULL};
 
@@ -348,7 +343,6 @@ TEST(a_signal_that_stops_nothing_holds_nobody)
     }
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "12"), PL_OK);
     ck_assert_int_eq(await_exit_report().code, 4); /* the function also waits for the end of the shim */
-    scratch_done(&scratch);
 }
 
 /* Make stderr a socket that keeps the shim's writes apart. Returns its other end. */
@@ -553,14 +547,13 @@ TEST(a_daemon_that_holds_stderr_delays_nothing)
 
 TEST(a_program_without_stderr_costs_no_time)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_exit_report exit_report;
     struct pl_frame frame;
     struct rusage used;
 
     start_watch("exec 2>/dev/null; sleep 1; exit 6");
     frame = await(PL_FRAME_ENDED);
-    ck_assert_ok(pl_exit_report_receive(&frame, &exit_report, &error), &error);
+    ck_ok(pl_exit_report_receive, &frame, &exit_report);
     ck_assert_int_eq(wait4(watch_pid, NULL, 0, &used), watch_pid);
     ck_assert_int_eq(exit_report.code, 6);
     ck_assert_int_eq(used.ru_utime.tv_sec + used.ru_stime.tv_sec, 0);
@@ -596,7 +589,7 @@ TEST(a_missing_program_says_so)
     exit_report = await_exit_report();
     ck_assert(exit_report.not_started);
     ck_assert_int_eq(exit_report.code, 127);
-    ck_assert_ptr_nonnull(strstr(exit_report.note, "/nonexistent/program"));
+    ck_has(exit_report.note, "/nonexistent/program");
 }
 
 /* A path almost as long as the part of a script's first line that Linux reads. */
@@ -616,7 +609,7 @@ TEST(an_interpreters_fault_is_told_from_the_programs)
         {"#! \nexit 0\n", "its interpreter '' cannot be started: Exec format error"},
         {"\177ELF and no more\n", "neither a program for this machine nor a script"},
         {"#!/bin/sh\nexit 0\n", "may not execute it: run `chmod +x` on it, or start it as `sh ./program`"}};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
@@ -631,13 +624,12 @@ TEST(an_interpreters_fault_is_told_from_the_programs)
         pl_signals_restore(&signals);
         ck_assert_int_eq(close(signals.fd), 0);
     }
-    scratch_done(&scratch);
 }
 
 TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer)
 {
     const char *const argv[] = {"./program", NULL};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
@@ -646,7 +638,6 @@ TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer)
     exit_report = await_exit_report();
     ck_assert(exit_report.not_started);
     ck_assert_int_eq(exit_report.code, 126);
-    scratch_done(&scratch);
 }
 
 /* The program itself needs descriptors too: `true` needs one for its libraries. */
@@ -664,7 +655,7 @@ TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
     bool ran = false;
 
     signals = PL_SIGNALS_NONE;
-    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    ck_ok(pl_signals_open, &signals);
     options.setup.argv = argv;
     options.setup.environment = plain_environment;
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -679,7 +670,7 @@ TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
             ck_assert_int_eq(error.code, EMFILE);
             continue;
         }
-        ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+        ck_ok(pl_link_open, &link_to_watch, fd);
         exit_report = await_exit_report();
         ran = pl_exit_report_ok(&exit_report);
         ck_assert_msg(ran || strstr(exit_report.note, "Too many open files"), "'%s'", exit_report.note);
@@ -721,36 +712,34 @@ TEST(lines_of_a_program_that_is_read_have_its_tag)
                                       .read = read_bytes,
                                       .context = shared,
                                       .tag = "[trial 12] "};
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_FREE char *text = NULL, *err_text = NULL;
     int saved_out = dup(STDOUT_FILENO), saved_err = dup(STDERR_FILENO), fd;
     char path[PATH_MAX], err_path[PATH_MAX];
 
     signals = PL_SIGNALS_NONE;
-    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    ck_ok(pl_signals_open, &signals);
     options.setup.argv = argv;
     options.setup.environment = plain_environment;
     ck_assert_int_ge(dup2(creat(scratch_path(&scratch, "out", path), 0600), STDOUT_FILENO), 0);
     ck_assert_int_ge(dup2(creat(scratch_path(&scratch, "err", err_path), 0600), STDERR_FILENO), 0);
     ck_assert(shared != MAP_FAILED);
-    ck_assert_ok(pl_shim_fork(&options, &signals, &watch_pid, &fd, &error), &error);
+    ck_ok(pl_shim_fork, &options, &signals, &watch_pid, &fd);
     ck_assert_int_ge(dup2(saved_out, STDOUT_FILENO), 0);
     ck_assert_int_ge(dup2(saved_err, STDERR_FILENO), 0);
-    ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+    ck_ok(pl_link_open, &link_to_watch, fd);
     ck_assert(pl_exit_report_ok(&(struct pl_exit_report){.code = await_exit_report().code}));
-    ck_assert_ptr_nonnull(strstr(shared->bytes, "epoch=3 acc=0.5\nsecond\n"));
-    ck_assert_ptr_nonnull(strstr(shared->bytes, "acc=0.25 and no end"));
-    ck_assert_ptr_nonnull(strstr(shared->bytes, "word\n"));
+    ck_has(shared->bytes, "epoch=3 acc=0.5\nsecond\n");
+    ck_has(shared->bytes, "acc=0.25 and no end");
+    ck_has(shared->bytes, "word\n");
     munmap(shared, sizeof(*shared));
-    ck_assert_ok(pl_file_read(path, 1 << 20, &text, NULL, &error), &error);
-    ck_assert_ptr_nonnull(strstr(text, "[trial 12] epoch=3 acc=0.5\n[trial 12] second\n[trial 12] \n"));
-    ck_assert_ptr_nonnull(strstr(text, "[trial 12] acc=0.25 and no end\n"));
+    ck_ok(pl_file_read, path, 1 << 20, &text, NULL);
+    ck_has(text, "[trial 12] epoch=3 acc=0.5\n[trial 12] second\n[trial 12] \n");
+    ck_has(text, "[trial 12] acc=0.25 and no end\n");
     ck_assert_uint_eq(strlen(text),
                       5 * strlen("[trial 12] ") + strlen("epoch=3 acc=0.5\nsecond\n\n\nacc=0.25 and no end\n") + 9000);
-    ck_assert_ok(pl_file_read(err_path, 1 << 20, &err_text, NULL, &error), &error);
+    ck_ok(pl_file_read, err_path, 1 << 20, &err_text, NULL);
     ck_assert_str_eq(err_text, "[trial 12] word\n");
-    scratch_done(&scratch);
 }
 
 UNIT_MAIN("entrypoint/shim")

@@ -108,8 +108,7 @@ TEST(batch_before_the_first_start_is_refused_and_not_the_end)
 
     set_up(&f);
     start(&f);
-    ck_assert_int_eq(pl_loader_next(f.loader, PL_DEADLINE_NEVER, &batch, &f.error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(f.error.cause, "pl_loader_start() comes first"));
+    ck_fails(PL_INVALID, "pl_loader_start() comes first", pl_loader_next, f.loader, PL_DEADLINE_NEVER, &batch);
     ck_assert_uint_eq(run_epoch(&f, 0, order), COUNT);
     pl_loader_free(f.loader);
 }
@@ -248,8 +247,7 @@ TEST(error_comes_after_the_whole_batches_before_it)
         ck_assert_uint_eq(batch.samples, BATCH);
     }
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), PL_CORRUPT);
-        ck_assert_str_eq(fixture.error.cause, "record 17 is damaged");
+        ck_fails_as(PL_CORRUPT, "record 17 is damaged", pl_loader_next, fixture.loader, PL_DEADLINE_NEVER, &batch);
     }
     pl_loader_free(fixture.loader);
 }

@@ -58,8 +58,8 @@ static enum pl_status download_nothing(const char *path, struct pl_error *error)
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
 
-    ck_assert_ok(pl_environment_new_empty(&environment, error), error);
-    ck_assert_ok(pl_s3_client_new(environment, &options, &client, error), error);
+    ck_ok(pl_environment_new_empty, &environment);
+    ck_ok(pl_s3_client_new, environment, &options, &client);
     return pl_s3_download(client, &fetch, 1, NULL, false, 10 * PL_NS_PER_S, NULL, error);
 }
 
