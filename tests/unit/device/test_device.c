@@ -569,7 +569,6 @@ static int signal_of(void (*what)(struct pl_device *device, char *memory))
 
 static void read_on_the_host(struct pl_device *device, char *memory)
 {
-    (void)device;
     _exit(*(volatile char *)memory);
 }
 
@@ -605,7 +604,6 @@ static void pin_a_page_twice(struct pl_device *device, char *memory)
 {
     char *host = aligned_alloc(4096, 4096);
 
-    (void)memory;
     ck_ok(pl_device_pin, device, host, 100);
     ck_fails(PL_LIBRARY, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", pl_device_pin, device, host + 200, 100);
 }
@@ -615,7 +613,6 @@ static void record_a_released_event(struct pl_device *device, char *memory)
     struct pl_error error = PL_ERROR_NONE;
     void *event = NULL;
 
-    (void)memory;
     ck_ok(pl_device_event_new, device, false, &event);
     pl_device_event_free(device, event);
     (void)!pl_device_event_record(device, event, NULL, &error);
