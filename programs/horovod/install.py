@@ -53,7 +53,7 @@ hvd.shutdown()
 START = "import sys; exec('try: import paceline_horovod.redirect\\nexcept ImportError: pass')\n"
 
 
-class Refusal(Exception):
+class InstallError(Exception):
     """A reason for people."""
 
 
@@ -83,14 +83,14 @@ def run(doing, function, *words):
     try:
         return function(*words)
     except OSError as error:
-        raise Refusal(f"{doing}: {error.strerror}") from None
+        raise InstallError(f"{doing}: {error.strerror}") from None
 
 
 def link_to(path, name):
     """Replaces what the path was by a link."""
     target, before = f"{PACELINE}/{name}", f"{path}.paceline"
     if not os.access(target, os.R_OK):
-        raise Refusal(f"{target}: Paceline was built without Python.h, or without a C++ compiler")
+        raise InstallError(f"{target}: Paceline was built without Python.h, or without a C++ compiler")
     if os.path.lexists(before):
         run(f"remove '{before}'", os.unlink, before)
     run(f"make the link '{path}'", os.symlink, target, before)
@@ -112,12 +112,12 @@ def install(compiled):
             print(f"Horovod {version} in {folder} was compiled and stays as it is")
             return
     if version != VERSION and compiled != "replaced":
-        raise Refusal(f"Horovod in {folder} is {version}, not {VERSION}; --force uses it nevertheless")
+        raise InstallError(f"Horovod in {folder} is {version}, not {VERSION}; --force uses it nevertheless")
     for framework in frameworks:
         if framework.exists and not framework.is_ours and compiled != "replaced":
-            raise Refusal(f"Horovod in {folder} was compiled: {framework.path} is not a link to Paceline; --force replaces it")
+            raise InstallError(f"Horovod in {folder} was compiled: {framework.path} is not a link to Paceline; --force replaces it")
     if not there:
-        raise Refusal("neither torch nor TensorFlow is installed")
+        raise InstallError("neither torch nor TensorFlow is installed")
     for framework in there:
         link_to(framework.library, LIBRARY)
         link_to(framework.path, framework.ours)
@@ -137,17 +137,17 @@ def check(python):
         module = "Paceline's" if framework.is_ours else "Horovod's own, compiled" if framework.exists else "not there: paceline horovod install"
         print(f"{framework.name}: {framework.version or 'not there'}, module: {module}", flush=True)
     if not there or not all(framework.is_ours for framework in there):
-        raise Refusal("this Horovod does not run on Paceline")
+        raise InstallError("this Horovod does not run on Paceline")
     for framework in there:
         if subprocess.run([sys.executable, "-c", framework.trial]).returncode != 0:
-            raise Refusal(f"'{python}' has failed, see above")
+            raise InstallError(f"'{python}' has failed, see above")
 
 
 def remove():
     """Removes what install() made. Files that it replaced with --force are not restored."""
     ours = [framework for framework in frameworks if framework.is_ours]
     if not ours:
-        raise Refusal(f"Horovod in {folder} has no module of Paceline's")
+        raise InstallError(f"Horovod in {folder} has no module of Paceline's")
     paths = [framework.path for framework in ours] + [framework.library for framework in ours if is_link_to(framework.library, LIBRARY)]
     for path in paths + [f"{folder}/{name}" for name in ("../paceline_horovod.pth", "../paceline_horovod", "metadata.json")]:
         if os.path.lexists(path):
@@ -162,7 +162,7 @@ try:
         version = importlib.metadata.version("horovod")
         folder = os.path.abspath(importlib.metadata.distribution("horovod").locate_file("horovod"))
     except importlib.metadata.PackageNotFoundError:
-        raise Refusal(f"there is no Horovod for '{python}': HOROVOD_SKIP_COMPILE=1 {python} -m pip install horovod=={VERSION}") from None
+        raise InstallError(f"there is no Horovod for '{python}': HOROVOD_SKIP_COMPILE=1 {python} -m pip install horovod=={VERSION}") from None
     frameworks = [Framework("torch", "pytorch", "torch", "mpi_lib_v2", "libpaceline-horovod-torch.so", TORCH_TRIAL),
                   Framework("TensorFlow", "tensorflow", "tensorflow", "mpi_lib", "libpaceline-horovod-tensorflow.so", TENSORFLOW_TRIAL)]
     there = [framework for framework in frameworks if framework.version]
@@ -172,8 +172,8 @@ try:
         check(python)
     else:
         remove()
-except Refusal as refusal:
+except InstallError as error:
     sys.stdout.flush()
     doing = {"install": "installing", "check": "checking", "remove": "removing"}[command]
-    print(f"paceline horovod: error: {doing}: {refusal}", file=sys.stderr)
+    print(f"paceline horovod: error: {doing}: {error}", file=sys.stderr)
     sys.exit(1)
