@@ -13,7 +13,7 @@
 
 static const uint64_t counts[] = {0, 1, 17, 2003};
 
-START_TEST(every_operation_is_right_on_a_shared_device)
+TEST(every_operation_is_right_on_a_shared_device)
 {
     ck_assert_ranks_on(
         1, 1, NULL, device_ranks_conform,
@@ -26,7 +26,6 @@ START_TEST(every_operation_is_right_on_a_shared_device)
     ck_assert_ranks_on(4, 1, NULL, device_ranks_conform,
                        &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
 }
-END_TEST
 
 UNIT_TEST(every_operation_is_right_on_devices_without_nccl,
           ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
@@ -167,23 +166,21 @@ static void divide_integers(struct pl_world *world, void *argument, char failure
     pl_device_release(device, memory);
 }
 
-START_TEST(integer_averages_are_exact_whatever_they_divide_by)
+TEST(integer_averages_are_exact_whatever_they_divide_by)
 {
     for (int size = 1; size <= 4; size++) {
         ck_assert_ranks_on(size, 1, NULL, divide_integers, NULL);
     }
 }
-END_TEST
 
-START_TEST(reproducible_sums_have_the_bits_of_host_memory)
+TEST(reproducible_sums_have_the_bits_of_host_memory)
 {
     for (int size = 1; size <= 4; size++) {
         ck_assert_ranks_on(size, 1, NULL, compare_bits, NULL);
     }
 }
-END_TEST
 
-START_TEST(why_nccl_is_off_is_said)
+TEST(why_nccl_is_off_is_said)
 {
     char shared[] = "backend nccl: off, ranks 0 and 1 share GPU-";
     char missing[] = "backend nccl: off, NCCL cannot be loaded: ";
@@ -195,7 +192,6 @@ START_TEST(why_nccl_is_off_is_said)
     ck_assert_ranks_on(1, 1, NULL, device_ranks_say, alone);
     ck_assert_ranks(2, NULL, device_ranks_say, none);
 }
-END_TEST
 
 static void alloc_all_kinds(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -240,14 +236,13 @@ static void alloc_without(struct pl_world *world, void *argument, char failure[R
     RANKS_NEED(strstr(told.cause, "this world was given no device"), "%s", told.cause);
 }
 
-START_TEST(arenas_come_in_three_kinds)
+TEST(arenas_come_in_three_kinds)
 {
     ck_assert_ranks_on(2, 1, NULL, alloc_all_kinds, NULL);
     ck_assert_ranks_on(1, 1, NULL, alloc_all_kinds, NULL);
     ck_assert_ranks_on(2, 1, NULL, alloc_unlike, NULL);
     ck_assert_ranks(2, NULL, alloc_without, NULL);
 }
-END_TEST
 
 static void in_a_part(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -319,7 +314,7 @@ static void leave_rank_alone(struct pl_world *world, void *argument, char failur
                "%s (%s)", told.cause, told.context);
 }
 
-START_TEST(a_late_rank_ends_in_the_deadline_with_the_place)
+TEST(a_late_rank_ends_in_the_deadline_with_the_place)
 {
     pthread_barrier_t over;
 
@@ -327,9 +322,8 @@ START_TEST(a_late_rank_ends_in_the_deadline_with_the_place)
     ck_assert_ranks_on(2, 1, NULL, leave_rank_alone, &over);
     pthread_barrier_destroy(&over);
 }
-END_TEST
 
-START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
+TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
 {
     struct device_fault lost = {.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY};
     struct device_fault kernel = {.order = "kernel_error",
@@ -346,9 +340,8 @@ START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
         ck_assert_ranks_on(ranks, 1, NULL, device_ranks_suffer, &kernel);
     }
 }
-END_TEST
 
-START_TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
+TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
 {
     struct device_fault lost = {.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY};
 
@@ -356,15 +349,7 @@ START_TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
     lost.arena = true;
     ck_assert_ranks_on(4, 4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), device_ranks_suffer, &lost);
 }
-END_TEST
 
 UNIT_TEST(a_rank_without_memory_for_a_part_is_named_at_once, check_device_alloc_budget())
 
-UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device,
-          every_operation_is_right_on_devices_without_nccl, long_vectors_go_through_in_segments,
-          every_operation_is_right_across_hosts, integer_averages_are_exact_whatever_they_divide_by,
-          reproducible_sums_have_the_bits_of_host_memory, why_nccl_is_off_is_said, arenas_come_in_three_kinds,
-          parts_of_a_world_have_its_devices, a_disagreement_is_reported_on_all_ranks,
-          a_late_rank_ends_in_the_deadline_with_the_place, a_lost_device_ends_all_ranks_with_rank_host_and_device,
-          a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words,
-          a_rank_without_memory_for_a_part_is_named_at_once)
+UNIT_MAIN("collectives/device")

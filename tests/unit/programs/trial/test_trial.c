@@ -76,7 +76,7 @@ START_TEST(a_trial_finds_a_job_of_its_own)
     tree_hyperparameters(&tree, "{\"epochs\": \"9\", \"paceline_sweep\": \"sweep.json\"}");
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"training\": {}}");
     tree_write(&tree, "input/data/training/a", "data");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     ck_assert_ok(pl_trial_folder_take(tree.job, NULL, 3, &folder, &tree.error), &tree.error);
     for (int run = 0; run < 2; run++) { /* folders that exist already are no obstacle */
         ck_assert_ok(pl_trial_folder_make(&folder, 1, &words, &tree.error), &tree.error);
@@ -108,7 +108,7 @@ START_TEST(what_is_to_be_kept_lies_outside)
     tree_write(&tree, "input/config/checkpointconfig.json", "{\"LocalPath\": \"/nowhere\"}");
     snprintf(path, sizeof(path), "%s/kept", tree.base);
     tree_env(&tree, "PACELINE_CHECKPOINT_DIR", path);
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     ck_assert_ok(pl_trial_folder_take(tree.job, NULL, 12, &folder, &tree.error), &tree.error);
     ck_assert_ok(pl_trial_folder_make(&folder, 1, &none, &tree.error), &tree.error);
     tree_write(&tree, "sweep/trial-0012/model/weights", "w");
@@ -134,7 +134,7 @@ START_TEST(a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_
 
     tree_setup(&tree);
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"training\": {}}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     ck_assert_ok(pl_trial_folder_take(tree.job, NULL, 12, &folder, &tree.error), &tree.error);
     folder.own_tree = true;
     ck_assert_ok(pl_trial_folder_make(&folder, 1, &none, &tree.error), &tree.error);
@@ -155,7 +155,7 @@ START_TEST(a_folder_belongs_to_one_trial_at_a_time)
 
     tree_setup(&tree);
     tree_write(&tree, "checkpoints/trial-0000.model/w", "w");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     ck_assert_ok(pl_trial_folder_take(tree.job, NULL, 1, &folder, &tree.error), &tree.error);
     ck_assert_int_eq(pl_trial_folder_take(tree.job, NULL, 1, &other, &tree.error), PL_LIMIT);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "/sweep/trial-0001' is that of a trial that runs"));
@@ -183,7 +183,7 @@ static void open_host(int gpus, const char *visible)
     if (visible) {
         tree_env(&tree, "CUDA_VISIBLE_DEVICES", visible);
     }
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     tree.job->gpus = gpus;
     snprintf(path, sizeof(path), "%s/sweep", tree.base);
     ck_assert_ok(pl_file_make_dirs(path, 0755, &tree.error), &tree.error);

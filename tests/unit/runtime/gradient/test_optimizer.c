@@ -124,7 +124,7 @@ static void follows_reference(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(every_rule_follows_its_double_precision_form)
+TEST(every_rule_follows_its_double_precision_form)
 {
     struct pl_optimizer_options options[] = {
         {.kind = PL_SGD},
@@ -148,7 +148,6 @@ START_TEST(every_rule_follows_its_double_precision_form)
         ranks_run(2, follows_reference, &options[i]);
     }
 }
-END_TEST
 
 /* With equal gradients both means of Adam are that gradient after the correction: every step, even the first, is as
  * long as the rate. */
@@ -169,14 +168,13 @@ static void equal_steps(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(adams_first_steps_are_as_long_as_the_rate)
+TEST(adams_first_steps_are_as_long_as_the_rate)
 {
     enum pl_optimizer_kind kinds[] = {PL_ADAM, PL_ADAMW};
 
     ranks_run(1, equal_steps, &kinds[0]);
     ranks_run(1, equal_steps, &kinds[1]);
 }
-END_TEST
 
 /* Numbers for which the rule is not defined are refused by name. */
 static void refused(struct pl_world *world, void *context)
@@ -233,12 +231,11 @@ static void loss_scale(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks)
+TEST(a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks)
 {
     ranks_run(1, loss_scale, NULL);
     ranks_run(3, loss_scale, NULL);
 }
-END_TEST
 
 /* The loss scale is removed before gradients are clipped, and after an overflow the count of good steps begins
  * again. */
@@ -262,12 +259,11 @@ static void scaled_and_clipped(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
+TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
 {
     ranks_run(1, scaled_and_clipped, NULL);
     ranks_run(2, scaled_and_clipped, NULL);
 }
-END_TEST
 
 /* An overflow never makes the factor larger. The state of a scaled run divides nothing in a run without scaling, and
  * the other way round. */
@@ -307,12 +303,11 @@ static void small_scale(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow)
+TEST(a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow)
 {
     ranks_run(1, small_scale, NULL);
     ranks_run(2, small_scale, NULL);
 }
-END_TEST
 
 /* Zero does not overflow, whatever the factor is. */
 static void zero_gradients(struct pl_world *world, void *context)
@@ -353,9 +348,4 @@ static void broadcast(struct pl_world *world, void *context)
 
 UNIT_TEST(broadcast_gives_all_ranks_the_roots_state, ranks_run(3, broadcast, NULL))
 
-UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, adams_first_steps_are_as_long_as_the_rate,
-          options_that_no_rule_is_defined_for_are_refused,
-          a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
-          a_scaled_loss_is_undone_before_gradients_are_clipped,
-          a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow,
-          a_loss_scale_stays_a_float_however_long_nothing_overflows, broadcast_gives_all_ranks_the_roots_state)
+UNIT_MAIN("runtime/optimizer")

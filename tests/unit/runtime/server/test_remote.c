@@ -54,7 +54,7 @@ static bool cancel_held(void *context, struct pl_transfer *transfer)
     return false;
 }
 
-START_TEST(what_may_still_come_is_said)
+TEST(what_may_still_come_is_said)
 {
     const struct pl_server_packet push = {.kind = PL_SERVER_PACKET_PUSH, .data_bytes = sizeof(room)};
     bool is_placed[HOSTS] = {false};
@@ -83,6 +83,5 @@ START_TEST(what_may_still_come_is_said)
         pl_bootstrap_free(bootstraps[h]);
     }
 }
-END_TEST
 
-UNIT_MAIN("runtime/server/remote", what_may_still_come_is_said)
+UNIT_MAIN("runtime/server/remote")

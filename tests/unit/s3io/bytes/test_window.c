@@ -94,7 +94,7 @@ static void read_all(size_t capacity, uint32_t random)
     pl_source_close(&asked.head);
 }
 
-START_TEST(every_byte_comes_once_whatever_is_looked_at)
+TEST(every_byte_comes_once_whatever_is_looked_at)
 {
     static const size_t capacities[] = {64, 100, 4096, 5000, 16384, 65536};
 
@@ -102,9 +102,8 @@ START_TEST(every_byte_comes_once_whatever_is_looked_at)
         read_all(capacities[i % 6], i * 977 + 1);
     }
 }
-END_TEST
 
-START_TEST(small_records_are_read_in_large_aligned_pieces)
+TEST(small_records_are_read_in_large_aligned_pieces)
 {
     struct asked asked;
     struct pl_window window = {.source = NULL};
@@ -119,9 +118,8 @@ START_TEST(small_records_are_read_in_large_aligned_pieces)
     pl_window_done(&window);
     pl_source_close(&asked.head);
 }
-END_TEST
 
-START_TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
+TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
 {
     struct asked asked;
     struct pl_window window = {.source = NULL};
@@ -133,7 +131,5 @@ START_TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
     pl_window_done(&window);
     pl_source_close(&asked.head);
 }
-END_TEST
 
-UNIT_MAIN("s3io/window", every_byte_comes_once_whatever_is_looked_at, small_records_are_read_in_large_aligned_pieces,
-          a_declared_length_takes_no_memory_before_its_bytes_come)
+UNIT_MAIN("s3io/window")
