@@ -10,7 +10,6 @@
 #include "entrypoint/verbs.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,15 +51,11 @@ static enum pl_status read_command(int count, char **words, enum command *ret_co
 static enum pl_status run(const struct options *options, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    PL_AUTO_FREE char *python = NULL, *script = NULL;
-    char self[PATH_MAX] = "";
+    PL_AUTO_FREE char *self = realpath("/proc/self/exe", NULL), *python = NULL, *script = NULL;
 
     PL_TRY(pl_environment_new(&environment, reterr));
     PL_TRY(pl_file_find_program(options->python, pl_environment_get(environment, "PATH"), &python, reterr));
-    if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) {
-        return pl_error_errno(reterr, "read the link /proc/self/exe");
-    }
-    PL_TRY(pl_companion_find(self, "horovod/install.py", &script, reterr));
+    PL_TRY(pl_companion_find(self ? self : "", "horovod/install.py", &script, reterr));
     execve(python,
            (char *[]){python, script, (char *)(uintptr_t)commands[options->command],
                       (char *)(uintptr_t)compiled_words[options->compiled], (char *)(uintptr_t)options->python, NULL},

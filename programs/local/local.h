@@ -245,8 +245,8 @@ enum pl_status pl_local_host_start(struct pl_local *local, size_t index, const c
  *
  * Each has its own processes, host name, /opt/ml, /tmp, /run, /dev/shm and /etc/hosts, and ends with its first process,
  * which ends with this program. From two hosts on there is a network: a bridge in a network namespace of its own,
- * which this program's sockets keep, and for each host a cable to the bridge. Host N has the address 10.78.0.N on eth0. The
- * machine's own network is not touched. */
+ * which this program's sockets keep, and for each host a cable to the bridge. Host N has the address 10.78.0.N on
+ * eth0. The machine's own network is not touched. */
 
 /** Tries the namespaces of a host, and a mount in them, in a process that ends. Returns 0 or an errno. */
 int pl_local_namespaces_try(const struct pl_local *local);
