@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Functions for tests of `paceline train` on hosts in namespaces; needs tests/support/cluster.sh.
+# Functions for tests of `paceline train` on hosts in namespaces.
+source "$PACELINE_SOURCE/tests/support/cluster.sh"
 
 paceline=$PACELINE_BUILD/entrypoint/paceline
 probe=$PACELINE_BUILD/tests/integration/mpi_probe

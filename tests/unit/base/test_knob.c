@@ -14,9 +14,9 @@ static struct pl_environment *environment_of(const char *name, const char *value
 {
     struct pl_environment *environment;
 
-    ck_assert_int_eq(pl_environment_new_empty(&environment, NULL), PL_OK);
+    ck_ok(pl_environment_new_empty, &environment);
     if (name) {
-        ck_assert_int_eq(pl_environment_set(environment, name, value, NULL), PL_OK);
+        ck_ok(pl_environment_set, environment, name, value);
     }
     return environment;
 }
@@ -65,7 +65,7 @@ TEST(sizes_take_units)
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("PACELINE_SEGMENT_BYTES", "3MiB");
     struct pl_knobs knobs;
 
-    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_ok(pl_knobs_resolve, environment, &knobs);
     ck_assert_int_eq(pl_knob_int(&knobs, PL_KNOB_SEGMENT_BYTES), 3 << 20);
     ck_assert_int_eq(knobs.values[PL_KNOB_SEGMENT_BYTES].source, PL_KNOB_FROM_PACELINE);
 }
@@ -78,7 +78,7 @@ TEST(words_for_booleans_are_understood)
     for (size_t i = 0; i < 4; i++) {
         PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("PACELINE_REPRODUCIBLE", yes[i]);
 
-        ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+        ck_ok(pl_knobs_resolve, environment, &knobs);
         ck_assert(pl_knob_bool(&knobs, PL_KNOB_REPRODUCIBLE));
     }
 }
@@ -118,9 +118,9 @@ TEST(a_time_that_no_clock_can_tell_is_a_century)
 
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_ns(&knobs, PL_KNOB_STALL_S, PL_NS_PER_S), 60 * PL_NS_PER_S);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_STALL_S, "0.5", "stall_s", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_STALL_S, "0.5", "stall_s");
     ck_assert_int_eq(pl_knob_ns(&knobs, PL_KNOB_STALL_S, PL_NS_PER_S), PL_NS_PER_S / 2);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_STALL_S, "1e300", "stall_s", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_STALL_S, "1e300", "stall_s");
     ck_assert_int_eq(pl_knob_ns(&knobs, PL_KNOB_STALL_S, PL_NS_PER_S), century_ns);
 }
 
@@ -129,23 +129,23 @@ TEST(horovods_variable_counts_where_ours_is_not_set)
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("HOROVOD_STALL_CHECK_TIME_SECONDS", "7");
     struct pl_knobs knobs;
 
-    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_ok(pl_knobs_resolve, environment, &knobs);
     ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_STALL_S), 7.0);
     ck_assert_int_eq(knobs.values[PL_KNOB_STALL_S].source, PL_KNOB_FROM_HOROVOD);
-    ck_assert_int_eq(pl_environment_set(environment, "PACELINE_STALL_S", "5", NULL), PL_OK);
-    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_ok(pl_environment_set, environment, "PACELINE_STALL_S", "5");
+    ck_ok(pl_knobs_resolve, environment, &knobs);
     ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_STALL_S), 5.0);
     ck_assert_int_eq(knobs.values[PL_KNOB_STALL_S].source, PL_KNOB_FROM_PACELINE);
 
-    ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "120", NULL), PL_OK);
+    ck_ok(pl_environment_set, environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "120");
     /* DYNAMIC is a word, not a file */
-    ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_TIMELINE", "DYNAMIC", NULL), PL_OK);
-    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_ok(pl_environment_set, environment, "HOROVOD_TIMELINE", "DYNAMIC");
+    ck_ok(pl_knobs_resolve, environment, &knobs);
     ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S), 120.0);
     ck_assert_str_eq(pl_knob_text(&knobs, PL_KNOB_TRACE), "");
     ck_assert_int_eq(knobs.values[PL_KNOB_TRACE].source, PL_KNOB_FROM_DEFAULT);
-    ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_TIMELINE", "timeline.json", NULL), PL_OK);
-    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_ok(pl_environment_set, environment, "HOROVOD_TIMELINE", "timeline.json");
+    ck_ok(pl_knobs_resolve, environment, &knobs);
     ck_assert_str_eq(pl_knob_text(&knobs, PL_KNOB_TRACE), "timeline.json");
 }
 

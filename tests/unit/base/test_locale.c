@@ -74,7 +74,7 @@ TEST(json_has_a_point)
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    ck_assert_int_eq(pl_python_json_parse("2.5", 3, "F", &root, NULL), PL_OK);
+    ck_ok(pl_python_json_parse, "2.5", 3, "F", &root);
     ck_assert_double_eq(pl_python_json_double(root), 2.5);
     pl_python_json_print_double(2.5, &text);
     ck_assert_str_eq(pl_text_string(&text), "2.5");
@@ -87,11 +87,11 @@ TEST(strict_json_has_a_point)
     struct pl_json_writer writer = PL_JSON_WRITER(&text);
     double value;
 
-    ck_assert_int_eq(pl_json_parse("2.5", 3, "F", &document, NULL), PL_OK);
-    ck_assert_int_eq(pl_json_double(pl_json_root(document), &value, NULL), PL_OK);
+    ck_ok(pl_json_parse, "2.5", 3, "F", &document);
+    ck_ok(pl_json_double, pl_json_root(document), &value);
     ck_assert_double_eq(value, 2.5);
     pl_json_write_value(&writer, NULL, pl_json_root(document));
-    ck_assert_int_eq(pl_json_write_end(&writer, NULL), PL_OK);
+    ck_ok(pl_json_write_end, &writer);
     ck_assert_str_eq(pl_text_string(&text), "2.5");
     ck_assert_int_eq(pl_json_parse("1e400", 5, "F", &document, NULL), PL_INVALID);
 }

@@ -19,10 +19,10 @@ static const uint64_t counts[] = {0, 1, 17, 2003};
 static void small_segments(struct pl_knobs *knobs, const char *backend, const char *algorithm)
 {
     pl_knobs_default(knobs);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_SEGMENT_BYTES, "512", "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_BACKEND, backend, "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_ALGORITHM, algorithm, "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_TIMEOUT_S, "30", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, knobs, PL_KNOB_SEGMENT_BYTES, "512", "test");
+    ck_ok(pl_knob_set, knobs, PL_KNOB_BACKEND, backend, "test");
+    ck_ok(pl_knob_set, knobs, PL_KNOB_ALGORITHM, algorithm, "test");
+    ck_ok(pl_knob_set, knobs, PL_KNOB_TIMEOUT_S, "30", "test");
 }
 
 static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])

@@ -36,7 +36,7 @@ static void order(const char *orders)
 
 TEST(devices_are_counted_and_described)
 {
-    struct pl_device *device = open_gpu("devices=3,driver=13010,arch=86,mps=80,memory=24GiB,leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("devices=3,driver=13010,arch=86,mps=80,memory=24GiB,leaks");
     const struct pl_device_info *info = pl_device_info(device);
     struct pl_device *none = NULL;
     int count = 0;
@@ -53,19 +53,17 @@ TEST(devices_are_counted_and_described)
     ck_assert_int_eq(info->driver_version, 13010);
     ck_fails_as(PL_INVALID, "there is no device 3: this process sees 3", pl_device_open, 3, &none);
     ck_fails(PL_INVALID, "", pl_device_open, -1, &none);
-    pl_device_close(device);
 }
 
 TEST(what_is_visible_is_numbered_from_0_and_a_mig_instance_is_called_one)
 {
-    struct pl_device *device = NULL;
+    AUTO_DEVICE struct pl_device *device = NULL;
 
     order("devices=8,mig");
     ck_assert_int_eq(setenv("CUDA_VISIBLE_DEVICES", "5,2", 1), 0);
     ck_ok(pl_device_open, 1, &device);
     ck_assert_str_eq(pl_device_info(device)->name, "Fake GPU 2 MIG 1g.10gb");
     ck_assert_str_eq(pl_device_info(device)->uuid, "MIG-fa000000-0000-0000-0000-000000000002");
-    pl_device_close(device);
 }
 
 /* ---- why there are none ---- */
@@ -141,7 +139,7 @@ TEST(no_driver_is_said_in_one_line)
 
 TEST(new_memory_is_zero_and_copies_go_both_ways)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     unsigned char host[1000];
     unsigned char got[1000];
     void *memory;
@@ -174,12 +172,11 @@ TEST(new_memory_is_zero_and_copies_go_both_ways)
     pl_device_release(device, NULL);
     ck_ok(pl_device_alloc, device, 0, &memory); /* an empty list has an address too */
     pl_device_release(device, memory);
-    pl_device_close(device);
 }
 
 TEST(memory_that_exists_is_pinned_once)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     char *memory = aligned_alloc(4096, 8192);
 
     ck_ok(pl_device_pin, device, memory, 8192);
@@ -187,13 +184,12 @@ TEST(memory_that_exists_is_pinned_once)
     pl_device_unpin(device, memory);
     ck_ok(pl_device_pin, device, memory, 8192);
     pl_device_unpin(device, memory);
-    pl_device_close(device);
     free(memory);
 }
 
 TEST(when_memory_is_out_the_message_says_how_much_there_is)
 {
-    struct pl_device *device = open_gpu("memory=64MiB,leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("memory=64MiB,leaks");
     struct pl_error error = PL_ERROR_NONE;
     void *memory;
     void *more = NULL;
@@ -212,24 +208,22 @@ TEST(when_memory_is_out_the_message_says_how_much_there_is)
     pl_device_release(device, memory);
     ck_ok(pl_device_alloc, device, 32 << 20, &more);
     pl_device_release(device, more);
-    pl_device_close(device);
 }
 
 TEST(pinned_memory_can_be_out_too)
 {
-    struct pl_device *device = open_gpu("fail=cuMemHostAlloc:1");
+    AUTO_DEVICE struct pl_device *device = open_gpu("fail=cuMemHostAlloc:1");
     void *memory;
 
     ck_fails(PL_MEMORY, "cannot allocate 4096 bytes of pinned host memory", pl_device_alloc_pinned, device, 4096,
              &memory);
-    pl_device_close(device);
 }
 
 /* ---- streams and events ---- */
 
 TEST(a_stream_waits_for_another_ones_event)
 {
-    struct pl_device *device = open_gpu("delay_us=3000,leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("delay_us=3000,leaks");
     uint32_t last = 0;
     void *streams[2];
     void *events[2];
@@ -256,12 +250,11 @@ TEST(a_stream_waits_for_another_ones_event)
         pl_device_event_free(device, events[s]);
     }
     pl_device_release(device, base);
-    pl_device_close(device);
 }
 
 TEST(events_say_when_work_is_done_and_how_long_it_took)
 {
-    struct pl_device *device = open_gpu("delay_us=200,leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("delay_us=200,leaks");
     bool done = true;
     double ms = -1.0;
     void *stream;
@@ -300,14 +293,13 @@ TEST(events_say_when_work_is_done_and_how_long_it_took)
     pl_device_stream_free(device, stream);
     pl_device_release_pinned(device, pinned);
     pl_device_release(device, base);
-    pl_device_close(device);
 }
 
 /* ---- kernels that fail, hang, and devices that are lost ---- */
 
 TEST(a_failing_kernel_is_reported_by_the_next_call_and_stays)
 {
-    struct pl_device *device = open_gpu("launch_error=2");
+    AUTO_DEVICE struct pl_device *device = open_gpu("launch_error=2");
     struct pl_error error = PL_ERROR_NONE;
     void *base;
     float *memory = on_gpu(device, NULL, 64, 0, &base);
@@ -327,12 +319,11 @@ TEST(a_failing_kernel_is_reported_by_the_next_call_and_stays)
     ck_fails_as(PL_LIBRARY, wanted, pl_device_scale, device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0,
                 NULL); /* the first cause, not a consequence */
     pl_device_release(device, base);
-    pl_device_close(device);
 }
 
 TEST(a_kernel_that_hangs_ends_at_the_deadline)
 {
-    struct pl_device *device = open_gpu("hang=1");
+    AUTO_DEVICE struct pl_device *device = open_gpu("hang=1");
     struct pl_error error = PL_ERROR_NONE;
     int64_t begin_ns = pl_clock_now_ns();
     void *base;
@@ -345,12 +336,11 @@ TEST(a_kernel_that_hangs_ends_at_the_deadline)
     ck_assert_says(error, " s (device 0, Fake GPU 0, 0000:1a:00.0)");
     ck_assert(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S);
     pl_device_release(device, base);
-    pl_device_close(device);
 }
 
 TEST(ordinary_memory_is_copied_by_the_deadline)
 {
-    struct pl_device *device = open_gpu("hang=1");
+    AUTO_DEVICE struct pl_device *device = open_gpu("hang=1");
     float value = 1.0F;
     void *base;
     float *memory = on_gpu(device, NULL, 64, 0, &base);
@@ -361,19 +351,17 @@ TEST(ordinary_memory_is_copied_by_the_deadline)
     ck_fails(PL_TIMEOUT, "", pl_device_copy_now, device, memory, &value, 4, NULL,
              pl_deadline_after_ns(20 * PL_NS_PER_MS));
     pl_device_release(device, base);
-    pl_device_close(device);
 }
 
 /* The driver would wait without end to free it, and the owner of a stream cannot be found after the stream is gone. */
 TEST(new_memory_that_is_not_filled_in_time_is_left)
 {
-    struct pl_device *device = open_gpu("");
+    AUTO_DEVICE struct pl_device *device = open_gpu("");
     void *memory;
 
     device->service_timeout_ns = 20 * PL_NS_PER_MS;
     device_order("fill_hangs=0");
     ck_fails(PL_TIMEOUT, "work on a stream has not ended after ", pl_device_alloc, device, 4096, &memory);
-    pl_device_close(device);
 }
 
 /* Leaves a copy to pinned memory under way that has missed its deadline. */
@@ -389,7 +377,7 @@ static void be_late(struct pl_device *device, void *pinned, void *memory, void *
 /* By the next release, or when the device is closed. */
 TEST(what_is_released_while_work_is_late_is_released_once_it_has_ended)
 {
-    struct pl_device *device = open_gpu("delay_us=1,leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("delay_us=1,leaks");
     uint64_t before_bytes, late_bytes, after_bytes;
     void *base[3], *pinned, *stream;
 
@@ -417,7 +405,6 @@ TEST(what_is_released_while_work_is_late_is_released_once_it_has_ended)
     device_order("let_copies_go");
     finish(device, stream);
     pl_device_stream_free(device, stream);
-    pl_device_close(device);
 }
 
 TEST(errors_that_only_newer_toolkits_name_stay_too)
@@ -482,7 +469,7 @@ TEST(a_lost_device_is_said_by_every_call)
 
 TEST(a_device_without_code_among_the_kernels_is_said)
 {
-    struct pl_device *device = open_gpu("fail=cuModuleLoadData:1:209,arch=52,leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("fail=cuModuleLoadData:1:209,arch=52,leaks");
     struct pl_error error = PL_ERROR_NONE;
     void *base;
     float *memory = on_gpu(device, NULL, 64, 0, &base);
@@ -492,7 +479,6 @@ TEST(a_device_without_code_among_the_kernels_is_said)
     ck_assert_says(error, "cannot load the kernels: CUDA_ERROR_NO_BINARY_FOR_GPU");
     ck_has(error.context, "the device's architecture is sm_52");
     pl_device_release(device, base);
-    pl_device_close(device);
 }
 
 TEST(what_was_begun_is_undone_when_opening_fails)

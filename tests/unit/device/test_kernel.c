@@ -177,7 +177,7 @@ static const struct list even_list = {.count = 5, .elems = {4096, 64, 8192, 1228
 
 TEST(tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_byte)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
 
     for (unsigned dtype = 0; dtype < PL_DTYPE_COUNT; dtype++) {
         for (size_t shift = 0; shift < 18; shift++) {
@@ -185,13 +185,12 @@ TEST(tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_byte)
         }
         check_moves(device, &even_list, (enum pl_dtype)dtype, (enum pl_dtype)dtype, 1.0, 0);
     }
-    pl_device_close(device);
 }
 
 TEST(floats_are_scaled_and_rounded_once_on_the_way)
 {
     static const enum pl_dtype types[] = {PL_FLOAT32, PL_FLOAT16, PL_BFLOAT16};
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
 
     for (size_t t = 0; t < 3; t++) {
         for (size_t f = 0; f < 3; f++) {
@@ -205,7 +204,6 @@ TEST(floats_are_scaled_and_rounded_once_on_the_way)
         }
     }
     check_moves(device, &odd_list, PL_FLOAT64, PL_FLOAT64, 1.0 / 3.0, 8);
-    pl_device_close(device);
 }
 
 /* The tensors of ResNet-50: weights, then the two of a batch normalisation, for the stem and 16 blocks of three
@@ -240,7 +238,7 @@ static size_t resnet50(uint64_t *elems)
 
 TEST(resnet50s_161_tensors_are_packed_in_one_launch)
 {
-    struct pl_device *device = open_gpu("launch_error=3,mps=16");
+    AUTO_DEVICE struct pl_device *device = open_gpu("launch_error=3,mps=16");
     struct list list = {.gap = 0, .first = 0};
     uint64_t elems = 0;
     void *base;
@@ -263,12 +261,11 @@ TEST(resnet50s_161_tensors_are_packed_in_one_launch)
         ck_fails(PL_LIBRARY, "", pl_device_stream_finish, device, NULL, PL_DEADLINE_NEVER);
         pl_device_release(device, base);
     }
-    pl_device_close(device);
 }
 
 TEST(int64_above_two_to_the_53_survives)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     const int64_t values[] = {(INT64_C(1) << 53) + 1, INT64_MAX, INT64_MIN + 1, -((INT64_C(1) << 53) + 1), 3};
     const struct pl_device_piece unaligned = {.offset_elems = 3, .count_elems = 5};
     struct pl_device_piece piece = unaligned;
@@ -295,7 +292,6 @@ TEST(int64_above_two_to_the_53_survives)
     pl_device_pieces_free(pieces);
     pl_device_release(device, base);
     pl_device_release(device, flat_base);
-    pl_device_close(device);
 }
 
 TEST(indexes_go_beyond_two_to_the_32)
@@ -323,7 +319,7 @@ TEST(indexes_go_beyond_two_to_the_32)
 
 TEST(scaling_works_in_place_and_between_types)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     enum { COUNT = 4096 * 3 + 77 };
     float *values = malloc(COUNT * sizeof(float));
     float *got = malloc(COUNT * sizeof(float));
@@ -353,7 +349,6 @@ TEST(scaling_works_in_place_and_between_types)
     ck_fails(PL_INVALID, "", pl_device_scale, device, (char *)on + 1, PL_FLOAT32, on, PL_FLOAT32, 5, 2.0, NULL);
     pl_device_release(device, base);
     pl_device_release(device, half_base);
-    pl_device_close(device);
     free(values);
     free(got);
     free(halves);
@@ -397,7 +392,7 @@ TEST(reductions_give_the_hosts_bits)
 {
     static const size_t counts[] = {1, 15, 4096, MOST};
     static const int sources[] = {1, 2, 3, 16};
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
 
     for (unsigned dtype = 0; dtype < PL_DTYPE_COUNT; dtype++) {
         for (unsigned op = 0; op < PL_ADASUM; op++) {
@@ -413,12 +408,11 @@ TEST(reductions_give_the_hosts_bits)
             }
         }
     }
-    pl_device_close(device);
 }
 
 TEST(minimum_keeps_a_nan_and_what_has_no_kernel_is_refused)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     const float first[] = {NAN, 1.0F, -0.0F, 0.0F};
     const float second[] = {2.0F, NAN, 0.0F, -0.0F};
     const void *sources[17];
@@ -438,7 +432,6 @@ TEST(minimum_keeps_a_nan_and_what_has_no_kernel_is_refused)
     ck_fails(PL_INVALID, "", pl_device_reduce, device, bases[0], sources, 0, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL);
     pl_device_release(device, bases[0]);
     pl_device_release(device, bases[1]);
-    pl_device_close(device);
 }
 
 /* ---- training steps ---- */
@@ -463,7 +456,7 @@ TEST(squared_norms_are_right_and_the_same_wherever_the_values_lie)
     static const enum pl_dtype types[] = {PL_FLOAT32, PL_FLOAT64, PL_FLOAT16, PL_BFLOAT16};
     /* the last: more than one round of all blocks */
     static const size_t counts[] = {0, 1, 7, 4095, 4096, 100003, 4300001};
-    struct pl_device *device = open_gpu("leaks,mps=2");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks,mps=2");
     char *values = malloc(4300001 * sizeof(double));
 
     for (size_t t = 0; t < 4; t++) {
@@ -492,7 +485,6 @@ TEST(squared_norms_are_right_and_the_same_wherever_the_values_lie)
     ((float *)(void *)values)[4711] = NAN;
     ck_assert(isnan(norm_of(device, PL_FLOAT32, values, 5000, 0)));
     free(values);
-    pl_device_close(device);
 }
 
 static void step_on_host(const struct pl_device_step *step, float factor, size_t count, float *value,
@@ -585,7 +577,7 @@ static struct pl_device_step adam_step(void)
 TEST(optimizers_take_the_hosts_steps_bit_for_bit)
 {
     static const enum pl_dtype types[] = {PL_FLOAT32, PL_FLOAT16, PL_BFLOAT16};
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     struct pl_device_step step = adam_step();
 
     for (int kind = PL_DEVICE_SGD; kind <= PL_DEVICE_ADAM; kind++) {
@@ -595,12 +587,11 @@ TEST(optimizers_take_the_hosts_steps_bit_for_bit)
             check_step(device, &step, types[t], 4, 0.25F);
         }
     }
-    pl_device_close(device);
 }
 
 TEST(clipping_and_skipping_are_decided_on_the_device)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     struct pl_device_step step = adam_step();
     double squares = 1600.0; /* norm 40, unscaled 10 */
     void *pinned;
@@ -622,7 +613,6 @@ TEST(clipping_and_skipping_are_decided_on_the_device)
     memcpy(pinned, &squares, 8);
     check_step(device, &step, PL_BFLOAT16, 0, NAN);
     pl_device_release_pinned(device, pinned);
-    pl_device_close(device);
 }
 
 TEST(an_adam_step_is_the_papers)
@@ -644,7 +634,7 @@ TEST(an_adam_step_is_the_papers)
 
 TEST(a_spin_holds_its_stream_for_its_time)
 {
-    struct pl_device *device = open_gpu("devices=1,delay_us=20");
+    AUTO_DEVICE struct pl_device *device = open_gpu("devices=1,delay_us=20");
     void *stream = NULL, *before = NULL, *after = NULL;
     double took_ms = 0.0;
 
@@ -660,7 +650,6 @@ TEST(a_spin_holds_its_stream_for_its_time)
     pl_device_event_free(device, before);
     pl_device_event_free(device, after);
     pl_device_stream_free(device, stream);
-    pl_device_close(device);
 }
 
 UNIT_MAIN("device/kernel")

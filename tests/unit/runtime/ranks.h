@@ -8,11 +8,20 @@
 
 #include "base/knob.h"
 #include "collectives/world_private.h"
+#include "runtime/plan.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 
 #include <stdio.h>
 #include <unistd.h>
+
+static inline void ranks_free_plan(struct pl_plan **plan)
+{
+    pl_plan_free(*plan);
+}
+
+/** A plan that goes with its variable. */
+#define AUTO_PLAN __attribute__((cleanup(ranks_free_plan)))
 
 typedef void ranks_body(struct pl_world *world, void *context);
 

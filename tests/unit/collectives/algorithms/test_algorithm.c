@@ -294,7 +294,7 @@ TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
 {
     struct pl_knobs knobs = ranks_knobs(PL_KNOB_ALGORITHM, "halving");
 
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_SEGMENT_BYTES, "1073741824", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_SEGMENT_BYTES, "1073741824", "test");
     ck_assert_ranks(16, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_pieces, NULL);
 }
 
@@ -347,7 +347,7 @@ TEST(messages_on_long_links_travel_in_pieces)
 {
     struct pl_knobs knobs = long_link();
 
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_ALGORITHM, "ring", "test");
     ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}),
                     move_over_a_long_link, NULL);
 }
@@ -397,7 +397,7 @@ TEST(messages_on_fast_links_are_long_and_whole)
 {
     struct pl_knobs knobs = ranks_knobs(PL_KNOB_LINK_LATENCY_US, "15");
 
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_GBPS, "400", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_LINK_GBPS, "400", "test");
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_on_a_fast_link,
                     NULL);
 }

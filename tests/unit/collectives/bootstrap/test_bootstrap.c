@@ -114,7 +114,7 @@ TEST(a_rank_without_memory_is_named_on_all_ranks)
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "60", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, "60", "test");
     run_out_everywhere(2, &(struct pl_world_options){.knobs = &knobs});
     run_out_everywhere(5, &(struct pl_world_options){.knobs = &knobs});
     run_out_everywhere(3, &(struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1});

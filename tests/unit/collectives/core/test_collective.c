@@ -18,7 +18,7 @@ enum { COUNT = 30011 };
 
 static void set_knob(struct pl_knobs *knobs, enum pl_knob knob, const char *text)
 {
-    ck_assert_int_eq(pl_knob_set(knobs, knob, text, "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, knobs, knob, text, "test");
 }
 
 /* Numbers whose sums are rounded: every order of addition gives different bits. */

@@ -18,8 +18,8 @@ enum { LARGE = 300000, MANY = 40 };
 static void set(struct pl_knobs *knobs, const char *progress)
 {
     pl_knobs_default(knobs);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_TIMEOUT_S, "20", "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_PROGRESS, progress, "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, knobs, PL_KNOB_TIMEOUT_S, "20", "test");
+    ck_ok(pl_knob_set, knobs, PL_KNOB_PROGRESS, progress, "test");
 }
 
 static void count_ended(void *count_at, const struct pl_event *event)

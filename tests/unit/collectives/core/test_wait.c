@@ -300,7 +300,7 @@ TEST(ranks_meet_for_a_sub_world_until_the_earlier_deadline)
             int64_t from_ns, until_ns, most_ns;
 
             pl_knobs_default(&knobs);
-            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, timeouts[limited], "test", NULL), PL_OK);
+            ck_ok(pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, timeouts[limited], "test");
             ck_ok(pl_bootstrap_new_threads, 1, &maker.real);
             wrap(&maker);
             ck_ok(pl_world_new, &maker.bootstrap, &(struct pl_world_options){.knobs = &knobs}, &world);
@@ -410,7 +410,7 @@ TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
 {
     struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "p2p");
 
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_ALGORITHM, "ring", "test");
     ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs}), wait_half_way, NULL);
 }
 
@@ -463,7 +463,7 @@ TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
     pthread_barrier_t over;
     struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "p2p");
 
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_ALGORITHM, "ring", "test");
     pthread_barrier_init(&over, NULL, 2);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), leave_receives, &over);
     pthread_barrier_destroy(&over);

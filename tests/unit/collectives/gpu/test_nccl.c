@@ -486,7 +486,7 @@ TEST(ranks_that_cannot_join_leave_it_to_the_hosts)
 
     pl_knobs_default(&knobs);
     /* Half of the time is for the rank that does not come; the rest is for a busy machine. */
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "8", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, "8", "test");
     ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "init:0", 1), 0);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, why);
     ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
@@ -525,7 +525,7 @@ TEST(one_rank_uses_nccl_where_the_setting_backend_asks_for_it)
 
     pl_knobs_default(&knobs);
     ck_assert_ranks_on(1, 1, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, off);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "nccl", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_BACKEND, "nccl", "test");
     ck_assert_ranks_on(1, 1, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, on);
     ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "ask:0:1", 1), 0);
     ck_assert_ranks_on(1, 1, &((struct pl_world_options){.knobs = &knobs}), fails_in_nccl, NULL);

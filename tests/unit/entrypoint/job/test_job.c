@@ -198,8 +198,7 @@ TEST(every_host_is_named_once_and_groups_name_only_hosts)
                  "{\"instance_group_name\": \"b\", \"hosts\": [%s]}]}",
                  wrong[i].hosts, wrong[i].first, wrong[i].second);
         write_resource(&tree, text);
-        ck_assert_int_eq(tree_job(&tree, &tree.error), PL_INVALID);
-        ck_has(tree.error.cause, wrong[i].expected);
+        ck_fails(PL_INVALID, wrong[i].expected, tree_job, &tree);
     }
 }
 

@@ -17,7 +17,7 @@
 static void await(struct pl_link *link, enum pl_frame_type type, struct pl_frame *frame)
 {
     do {
-        ck_assert_int_eq(pl_link_await(link, pl_deadline_after_ns(30 * PL_NS_PER_S), frame, NULL), PL_OK);
+        ck_ok(pl_link_await, link, pl_deadline_after_ns(30 * PL_NS_PER_S), frame);
     } while (frame->type != type);
 }
 
@@ -54,10 +54,10 @@ TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
     options.setup.environment = environment;
     ck_assert_int_eq(pipe2(input, O_CLOEXEC), 0);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-    ck_assert_int_eq(pl_signals_open(&signals, NULL), PL_OK);
-    ck_assert_int_eq(pl_shim_fork_for(&options, &signals, pair[1], input, 1, &pid, NULL), PL_OK);
+    ck_ok(pl_signals_open, &signals);
+    ck_ok(pl_shim_fork_for, &options, &signals, pair[1], input, 1, &pid);
     close(pair[1]);
-    ck_assert_int_eq(pl_link_open(&link, pair[0], NULL), PL_OK);
+    ck_ok(pl_link_open, &link, pair[0]);
     await(&link, PL_FRAME_BEGUN, &frame);
     kill(pid, SIGSTOP);
     snprintf(shim, sizeof(shim), "%d", (int)pid);

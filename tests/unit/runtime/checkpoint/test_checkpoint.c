@@ -546,9 +546,8 @@ TEST(checkpoints_of_another_model_or_optimizer_alone_are_an_error_on_every_rank_
             struct pl_knobs knobs;
 
             pl_knobs_default(&knobs);
-            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "50", "the test", NULL), PL_OK);
-            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_CHECKPOINT_IGNORE, ignore ? "1" : "0", "the test", NULL),
-                             PL_OK);
+            ck_ok(pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, "50", "the test");
+            ck_ok(pl_knob_set, &knobs, PL_KNOB_CHECKPOINT_IGNORE, ignore ? "1" : "0", "the test");
             ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs}, other_model, &f);
             ck_assert_ptr_nonnull(strstr(f.notes, "the checkpoint of step 1 is passed over"));
             scratch_done(&f.scratch);

@@ -37,7 +37,7 @@ static void writes_and_reads(struct pl_world *world, void *context)
     const char *path = context;
     const struct pl_metadata metadata[] = {{"step", "7"}, {"format", "a \\ and a \""}};
 
-    struct pl_plan *plan = make_plan(world);
+    AUTO_PLAN struct pl_plan *plan = make_plan(world);
     struct pl_error error = PL_ERROR_NONE;
     struct pl_safetensors *file = NULL;
 
@@ -68,7 +68,6 @@ static void writes_and_reads(struct pl_world *world, void *context)
     ck_assert_str_eq(pl_safetensors_metadata(file, "step"), "7");
     ck_assert_str_eq(pl_safetensors_metadata(file, "format"), "a \\ and a \"");
     pl_safetensors_close(file);
-    pl_plan_free(plan);
 }
 
 TEST(every_tensor_comes_back_by_name_with_shape_and_values)
@@ -82,7 +81,7 @@ TEST(every_tensor_comes_back_by_name_with_shape_and_values)
 
 static void refuses(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = make_plan(world);
+    AUTO_PLAN struct pl_plan *plan = make_plan(world);
     const char *path = context;
 
     ck_fails(PL_INVALID, "pl_plan_seal() comes first", pl_plan_file_write, plan, path, NULL, 0);
@@ -94,7 +93,6 @@ static void refuses(struct pl_world *world, void *context)
         snprintf(below, sizeof(below), "%.4000s/model.safetensors", path);
         ck_fails(PL_INVALID, path, pl_plan_file_write, plan, below, NULL, 0);
     }
-    pl_plan_free(plan);
 }
 
 TEST(an_unsealed_plan_and_a_bad_place_are_refused)

@@ -192,7 +192,7 @@ static void refused(struct pl_world *world, void *context)
         {"clip_norm", {.clip_norm = (double)NAN}},
         {"loss_scale", {.loss_scale = -1.0}},
     };
-    struct pl_plan *plan = make_plan(world);
+    AUTO_PLAN struct pl_plan *plan = make_plan(world);
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         struct pl_optimizer *optimizer = NULL;
@@ -201,7 +201,6 @@ static void refused(struct pl_world *world, void *context)
         ck_assert_int_eq(pl_optimizer_new(plan, &cases[i].options, &optimizer, &error), PL_INVALID);
         ck_assert_msg(strstr(error.cause, cases[i].name) == error.cause, "%s: %s", cases[i].name, error.cause);
     }
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(options_that_no_rule_is_defined_for_are_refused, ranks_run(1, refused, NULL))

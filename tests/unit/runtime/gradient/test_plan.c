@@ -69,7 +69,7 @@ static double triangle(int size)
 static void sums_in_any_order(struct pl_world *world, void *context)
 {
     const struct pl_plan_options *options = context;
-    struct pl_plan *plan = sealed_plan(world, options);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, options);
     int rank = pl_world_rank(world);
     static const size_t orders[3][TENSORS] = {{4, 3, 2, 1, 0}, {0, 1, 2, 3, 4}, {2, 4, 0, 3, 1}};
 
@@ -87,7 +87,6 @@ static void sums_in_any_order(struct pl_world *world, void *context)
     }
     ck_assert_uint_eq(pl_plan_counts(plan).steps, 6);
     ck_assert_uint_eq(pl_plan_counts(plan).zeroed, 0);
-    pl_plan_free(plan);
 }
 
 TEST(gradients_are_summed_whatever_the_bucket_size)
@@ -105,7 +104,7 @@ TEST(gradients_are_summed_whatever_the_bucket_size)
 static void layout(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.bucket_bytes = 4096};
-    struct pl_plan *plan = sealed_plan(world, &options);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, &options);
     uint64_t next = 0;
 
     ck_assert_uint_eq(pl_plan_tensor(plan, 4)->offset_elems, 0); /* the tensor that was registered last comes first */
@@ -127,7 +126,6 @@ static void layout(struct pl_world *world, void *context)
         next = first + count;
     }
     ck_assert_uint_eq(next, pl_plan_elems(plan));
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split, ranks_run(2, layout, NULL))
@@ -163,7 +161,7 @@ UNIT_TEST(neighbours_share_a_bucket_and_long_tensors_are_split, ranks_run(1, cut
 
 static void average(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, NULL);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, NULL);
 
     for (size_t t = 0; t < TENSORS; t++) {
         write_gradient(plan, t, 0, 0, false);
@@ -173,7 +171,6 @@ static void average(struct pl_world *world, void *context)
     for (size_t t = 0; t < TENSORS; t++) {
         check_gradient(plan, t, 1.0, 0);
     }
-    pl_plan_free(plan);
 }
 
 TEST(the_average_of_equal_gradients_is_each_of_them)
@@ -184,7 +181,7 @@ TEST(the_average_of_equal_gradients_is_each_of_them)
 
 static void passes(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.sum = true});
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.sum = true});
     int rank = pl_world_rank(world);
 
     for (int step = 0; step < 3; step++) {
@@ -202,7 +199,6 @@ static void passes(struct pl_world *world, void *context)
             check_gradient(plan, t, triangle(pl_world_size(world)) * 4.0, step);
         }
     }
-    pl_plan_free(plan);
 }
 
 TEST(several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name)
@@ -218,7 +214,7 @@ static void count_ended(void *count_at, const struct pl_event *event)
 
 static void only_progress(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = 4096});
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = 4096});
     size_t ended = 0;
     struct pl_observer observer = {.context = &ended, .ended = count_ended};
     int64_t deadline_ns = pl_deadline_after_ns(50 * PL_NS_PER_S);
@@ -236,7 +232,6 @@ static void only_progress(struct pl_world *world, void *context)
     ck_assert_uint_eq(ended, pl_plan_bucket_count(plan));
     ck_ok(pl_plan_wait, plan);
     pl_world_observe(world, NULL);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(progress_alone_brings_all_buckets_to_their_end, ranks_run(2, only_progress, NULL))
@@ -244,7 +239,7 @@ UNIT_TEST(progress_alone_brings_all_buckets_to_their_end, ranks_run(2, only_prog
 static void missing(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.sum = true, .bucket_bytes = 4096};
-    struct pl_plan *plan = sealed_plan(world, &options);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
 
     for (int step = 0; step < 4; step++) {
@@ -260,14 +255,13 @@ static void missing(struct pl_world *world, void *context)
         }
     }
     ck_assert_uint_eq(pl_plan_counts(plan).zeroed, rank == 1 ? 2 : 0);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(a_gradient_that_one_rank_lacks_counts_as_zero_there, ranks_run(3, missing, NULL))
 
 static void broadcast(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, NULL);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, NULL);
     int root = *(int *)context;
 
     for (size_t t = 0; t < TENSORS; t++) {
@@ -281,7 +275,6 @@ static void broadcast(struct pl_world *world, void *context)
             ck_assert(pl_plan_tensor(plan, t)->value[e] == given(root, t, e, 0));
         }
     }
-    pl_plan_free(plan);
 }
 
 TEST(broadcast_gives_all_ranks_the_roots_values)
@@ -294,7 +287,7 @@ TEST(broadcast_gives_all_ranks_the_roots_values)
 
 static void mismatch(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     uint64_t shape[2] = {10, pl_world_rank(world) == 2 ? 7 : 8};
     size_t index;
 
@@ -302,14 +295,13 @@ static void mismatch(struct pl_world *world, void *context)
     ck_ok(pl_plan_add, plan, "first", 1, shape, &index);
     ck_ok(pl_plan_add, plan, "second", 2, shape, &index);
     ck_fails_as(PL_MISMATCH, "gradients: rank 0 has 'second' [10, 8], rank 2 has 'second' [10, 7]", pl_plan_seal, plan);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(ranks_that_register_differently_all_report_what_differs, ranks_run(4, mismatch, NULL))
 
 static void fewer(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     uint64_t shape = 10;
     size_t index;
 
@@ -319,14 +311,13 @@ static void fewer(struct pl_world *world, void *context)
         ck_ok(pl_plan_add, plan, "second", 1, &shape, &index);
     }
     ck_fails_as(PL_MISMATCH, "gradients: rank 0 has 'second' [10], rank 1 has nothing more", pl_plan_seal, plan);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(a_rank_that_registers_fewer_is_named, ranks_run(2, fewer, NULL))
 
 static void refused(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     struct pl_optimizer *optimizer = NULL;
     const struct pl_optimizer_options options = {.momentum = 0.5};
     uint64_t shape[2] = {10, 0};
@@ -350,7 +341,6 @@ static void refused(struct pl_world *world, void *context)
     ck_fails_as(PL_INVALID, "gradients: pl_plan_seal() of a plan that is sealed", pl_plan_seal, plan);
     ck_fails(PL_INVALID, "", pl_plan_wait_bucket, plan, 1);
     ck_fails_as(PL_INVALID, "gradients: no tensor 1, there are 1, counted from 0", pl_plan_ready, plan, 1);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(names_twice_empty_tensors_and_late_ones_are_refused, ranks_run(1, refused, NULL))
@@ -360,7 +350,7 @@ static void has_no_room(struct pl_world *world, void *context)
 {
     const struct pl_plan_options options = {.bucket_bytes = UINT64_MAX};
     struct pl_error first = PL_ERROR_NONE, second = PL_ERROR_NONE;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     size_t index;
 
     ck_ok(pl_plan_new, world, &options, &plan);
@@ -370,14 +360,13 @@ static void has_no_room(struct pl_world *world, void *context)
     ck_assert_str_eq(second.cause, first.cause);
     ck_assert_uint_eq(pl_plan_elems(plan), 0);
     ck_assert_uint_eq(pl_plan_bucket_count(plan), 0);
-    pl_plan_free(plan);
 }
 
 /* A shape by mistake: with the usual bucket size the list of buckets alone would be larger than most memories. */
 static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
 {
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     size_t index;
 
     ck_ok(pl_plan_new, world, NULL, &plan);
@@ -391,7 +380,6 @@ static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
         }
     }
     ck_assert_ptr_nonnull(strstr(error.cause, "more elements than memory can hold"));
-    pl_plan_free(plan);
 }
 
 TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
@@ -416,7 +404,7 @@ static void lacks_room(struct pl_world *world, void *context)
 {
     const struct pl_plan_options *options = context;
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     bool lacks = pl_world_rank(world) == 1;
     size_t index;
 
@@ -430,7 +418,6 @@ static void lacks_room(struct pl_world *world, void *context)
     ck_assert_uint_eq(pl_plan_elems(plan), 0);
     ck_ok(pl_plan_seal, plan);
     ck_ok(pl_plan_broadcast, plan, 0);
-    pl_plan_free(plan);
 }
 
 TEST(a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks)
@@ -445,7 +432,7 @@ static void seals_what_cannot_be(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.gradient_dtype = PL_FLOAT32};
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     int rank = pl_world_rank(world);
     size_t index;
 
@@ -461,7 +448,6 @@ static void seals_what_cannot_be(struct pl_world *world, void *context)
                       "'%s'", error.cause);
         ck_assert(error.domain == PL_DOMAIN_RANK && error.code == 1);
     }
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(a_rank_that_cannot_seal_its_plan_is_named_where_others_can, ranks_run(3, seals_what_cannot_be, NULL))
@@ -469,7 +455,7 @@ UNIT_TEST(a_rank_that_cannot_seal_its_plan_is_named_where_others_can, ranks_run(
 /* Takes two steps in which `context` of the tensors are ready. */
 static void two_steps(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, NULL);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, NULL);
 
     for (int step = 0; step < 2; step++) {
         for (size_t t = 0; t < *(size_t *)context; t++) {
@@ -477,7 +463,6 @@ static void two_steps(struct pl_world *world, void *context)
         }
         ck_ok(pl_plan_wait, plan);
     }
-    pl_plan_free(plan);
 }
 
 TEST(a_first_step_without_any_gradient_is_warned_of_once)
@@ -531,7 +516,7 @@ static void keeps_apart(struct pl_world *world, void *context)
 {
     const struct pl_plan_options options = {.bucket_bytes = 20000 * sizeof(float), .wire_flags = PL_WIRE_FLOAT16};
     const uint64_t elems = 20000;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     size_t index;
 
     ck_ok(pl_plan_new, world, &options, &plan);
@@ -554,7 +539,6 @@ static void keeps_apart(struct pl_world *world, void *context)
         }
         ck_assert_msg(sum == 0.0, "step %d: off by %g", step, sum);
     }
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(rounding_errors_of_two_buckets_stay_apart,

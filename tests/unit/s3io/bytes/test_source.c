@@ -54,7 +54,7 @@ TEST(missing_file_and_directory_are_named_errors)
 TEST(fifo_that_never_appears_or_has_no_writer_is_a_timeout_that_says_which)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
-    struct pl_source *source;
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
     char path[PATH_MAX], byte;
     size_t got;
 
@@ -62,20 +62,18 @@ TEST(fifo_that_never_appears_or_has_no_writer_is_a_timeout_that_says_which)
     ck_fails(PL_TIMEOUT, "training_0' did not appear", pl_source_read, source, &byte, 1, in_ms(30), &got);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     ck_fails(PL_TIMEOUT, "no writer came", pl_source_read, source, &byte, 1, in_ms(30), &got);
-    pl_source_close(source);
 }
 
 TEST(something_else_than_a_fifo_is_refused)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
-    struct pl_source *source;
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
     char path[PATH_MAX], byte;
     size_t got;
 
     scratch_write(&scratch, "training_0", "x", 1);
     ck_ok(pl_source_open_fifo, scratch_path(&scratch, "training_0", path), &source);
     ck_fails(PL_INVALID, "", pl_source_read, source, &byte, 1, in_ms(1000), &got);
-    pl_source_close(source);
 }
 
 /* If ranks forgot to share a FIFO, each would train on the bytes that the other left. */
@@ -138,7 +136,7 @@ static void *write_late(void *argument)
 
 static void read_from(struct writer *writer)
 {
-    struct pl_source *source;
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
     unsigned char data[10000];
     size_t total = 0, right = 0, got;
     pthread_t thread;
@@ -162,7 +160,6 @@ static void read_from(struct writer *writer)
     }
     ck_assert_uint_eq(total, writer->bytes);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    pl_source_close(source);
 }
 
 TEST(late_path_late_writer_and_late_data_are_waited_for)
@@ -189,7 +186,7 @@ TEST(writer_that_brings_nothing_is_an_empty_epoch)
 TEST(fifo_in_a_directory_that_appears_later_is_found)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
-    struct pl_source *source;
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
     char path[PATH_MAX], directory[PATH_MAX], byte;
     size_t got;
     int fd;
@@ -205,7 +202,6 @@ TEST(fifo_in_a_directory_that_appears_later_is_found)
     ck_ok(pl_source_read, source, &byte, 1, in_ms(5000), &got);
     ck_assert_int_eq(byte, 'z');
     close(fd);
-    pl_source_close(source);
 }
 
 static void *cancel_soon(void *argument)
@@ -273,7 +269,7 @@ TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
 TEST(pipe_is_raised_to_one_mebibyte)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
-    struct pl_source *source;
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
     char path[PATH_MAX], byte;
     size_t got;
     int fd;
@@ -285,7 +281,6 @@ TEST(pipe_is_raised_to_one_mebibyte)
     ck_ok(pl_source_read, source, &byte, 1, in_ms(1000), &got);
     ck_assert_int_eq(fcntl(fd, F_GETPIPE_SZ), 1 << 20);
     close(fd);
-    pl_source_close(source);
 }
 
 UNIT_MAIN("s3io/source")

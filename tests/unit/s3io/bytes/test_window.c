@@ -57,13 +57,13 @@ static void begin(struct asked *asked, size_t piece_bytes)
     static const struct pl_source_ops ops = {.read = asked_read, .close = asked_close};
 
     *asked = (struct asked){.piece_bytes = piece_bytes, .random = 7, .least_asked_bytes = SIZE_MAX};
-    ck_assert_int_eq(pl_source_init(&asked->head, &ops, "asked", NULL), PL_OK);
+    ck_ok(pl_source_init, &asked->head, &ops, "asked");
 }
 
 /* Looks at `want` bytes, checks them, and skips `step` of them. */
 static void look(struct pl_window *window, size_t want, size_t step)
 {
-    ck_assert_int_eq(pl_window_need(window, want, PL_DEADLINE_NEVER, NULL), PL_OK);
+    ck_ok(pl_window_need, window, want, PL_DEADLINE_NEVER);
     ck_assert(window->available >= want || (window->ended && window->offset_bytes + window->available == STREAM_BYTES));
     for (size_t i = 0; i < want && i < window->available; i++) {
         if (window->data[i] != byte_at(window->offset_bytes + i)) {
@@ -79,7 +79,7 @@ static void read_all(size_t capacity, uint32_t random)
     struct asked asked;
 
     begin(&asked, 0);
-    ck_assert_int_eq(pl_window_init(&window, &asked.head, capacity, NULL), PL_OK);
+    ck_ok(pl_window_init, &window, &asked.head, capacity);
     while (!window.ended || window.available > 0) {
         size_t most = next_random(&random) >> 28 ? capacity / 2 : 3 * capacity; /* sometimes a large piece */
         size_t want = 1 + (next_random(&random) >> 8) % most;
@@ -106,7 +106,7 @@ TEST(small_records_are_read_in_large_aligned_pieces)
     struct pl_window window = {.source = NULL};
 
     begin(&asked, PAGE_BYTES);
-    ck_assert_int_eq(pl_window_init(&window, &asked.head, 64 << 10, NULL), PL_OK);
+    ck_ok(pl_window_init, &window, &asked.head, 64 << 10);
     while (!window.ended) {
         look(&window, 3110, 3110);
     }
@@ -122,7 +122,7 @@ TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
     struct pl_window window = {.source = NULL};
 
     begin(&asked, 0);
-    ck_assert_int_eq(pl_window_init(&window, &asked.head, 4096, NULL), PL_OK);
+    ck_ok(pl_window_init, &window, &asked.head, 4096);
     look(&window, (size_t)1 << 50, 1);
     ck_assert_uint_le(window.capacity, 2 * STREAM_BYTES);
     pl_window_done(&window);

@@ -96,15 +96,25 @@ static void start(struct run *run, const struct scratch *objects, const struct s
     ck_assert_int_eq(pthread_create(&run->thread, NULL, run_feeder, run), 0);
 }
 
-static struct pl_stream *open_stream(const struct run *run, enum pl_record_format format)
+/* Start the feeder of the objects, which are written here, and open its reader. */
+static struct pl_stream *open_run(struct run *run, const struct scratch *objects, bool gzip,
+                                  const struct scratch *fifos)
 {
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .wrapper = run->options.wrapper, .path = run->path};
-    struct pl_stream_options options = {.records = {.format = format}, .deal = {.rank = 0, .size = 1}};
+    struct pl_stream_options options = {.records = {.format = PL_RECORD_WHOLE}, .deal = {.rank = 0, .size = 1}};
     struct pl_stream *stream;
 
+    write_objects(objects, gzip);
+    start(run, objects, fifos);
     ck_ok(pl_stream_open, &channel, &options, &stream);
     return stream;
+}
+
+static void close_run(struct run *run, struct pl_stream *stream)
+{
+    pl_stream_close(stream);
+    ck_assert_int_eq(pthread_join(run->thread, NULL), 0);
 }
 
 /* With RecordIO wrapping each object is a record: returns the order of the objects. */
@@ -132,7 +142,7 @@ static size_t read_objects(struct pl_stream *stream, uint64_t epoch, unsigned *o
 TEST(objects_come_whole_in_key_order_epoch_after_epoch)
 {
     for (unsigned variant = 0; variant < 8; variant++) {
-        struct scratch objects = scratch_new(), fifos = scratch_new();
+        AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
         struct run run = {.epochs = 3,
                           .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO,
                                       .compression = variant & 1 ? PL_COMPRESSION_AUTO : PL_COMPRESSION_NONE,
@@ -141,9 +151,7 @@ TEST(objects_come_whole_in_key_order_epoch_after_epoch)
         struct pl_stream *stream;
         char path[PATH_MAX];
 
-        write_objects(&objects, variant & 1);
-        start(&run, &objects, &fifos);
-        stream = open_stream(&run, PL_RECORD_WHOLE);
+        stream = open_run(&run, &objects, variant & 1, &fifos);
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             unsigned order[OBJECTS];
 
@@ -152,8 +160,7 @@ TEST(objects_come_whole_in_key_order_epoch_after_epoch)
                 ck_assert_uint_eq(order[k], k);
             }
         }
-        pl_stream_close(stream);
-        ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+        close_run(&run, stream);
         ck_assert_ok(run.status, &run.error);
         ck_assert_uint_eq(run.counts.objects, OBJECTS);
         for (int epoch = 0; epoch < 4; epoch++) {
@@ -162,42 +169,33 @@ TEST(objects_come_whole_in_key_order_epoch_after_epoch)
             snprintf(name, sizeof(name), "training_%d", epoch);
             ck_assert_int_eq(access(scratch_path(&fifos, name, path), F_OK), -1);
         }
-        scratch_done(&objects);
-        scratch_done(&fifos);
     }
 }
 
 TEST(where_pages_may_not_be_lent_they_are_copied)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 2, .contained = true, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO}};
     struct pl_stream *stream;
     unsigned order[OBJECTS];
 
-    write_objects(&objects, false);
-    start(&run, &objects, &fifos);
-    stream = open_stream(&run, PL_RECORD_WHOLE);
+    stream = open_run(&run, &objects, false, &fifos);
     ck_assert_uint_eq(read_objects(stream, 0, order), OBJECTS);
     ck_assert_uint_eq(read_objects(stream, 1, order), OBJECTS);
-    pl_stream_close(stream);
-    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    close_run(&run, stream);
     ck_assert_ok(run.status, &run.error);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
 
 TEST(without_wrapping_the_objects_lie_back_to_back)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 1};
     static unsigned char data[1 << 20];
     struct pl_record record;
     struct pl_stream *stream;
     size_t at = 0;
 
-    write_objects(&objects, false);
-    start(&run, &objects, &fifos);
-    stream = open_stream(&run, PL_RECORD_WHOLE);
+    stream = open_run(&run, &objects, false, &fifos);
     ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
     ck_ok(pl_stream_next, stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record);
     for (unsigned k = 0; k < OBJECTS; k++) {
@@ -206,11 +204,8 @@ TEST(without_wrapping_the_objects_lie_back_to_back)
         at += object_bytes(k);
     }
     ck_assert_uint_eq(record.bytes, at);
-    pl_stream_close(stream);
-    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    close_run(&run, stream);
     ck_assert_uint_eq(run.counts.bytes, at);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
 
 TEST(shards_are_disjoint_and_shuffles_repeat)
@@ -219,7 +214,7 @@ TEST(shards_are_disjoint_and_shuffles_repeat)
 
     for (uint32_t host = 0; host < 2; host++) {
         for (int again = 0; again < 2; again++) {
-            struct scratch objects = scratch_new(), fifos = scratch_new();
+            AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
             struct run run = {.epochs = 1,
                               .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO,
                                           .shuffle = true,
@@ -228,9 +223,7 @@ TEST(shards_are_disjoint_and_shuffles_repeat)
             struct pl_stream *stream;
             size_t count;
 
-            write_objects(&objects, false);
-            start(&run, &objects, &fifos);
-            stream = open_stream(&run, PL_RECORD_WHOLE);
+            stream = open_run(&run, &objects, false, &fifos);
             count = read_objects(stream, 0, orders[again]);
             ck_assert_uint_eq(count, host ? 3 : 4);
             for (size_t i = 0; i < count; i++) {
@@ -238,10 +231,7 @@ TEST(shards_are_disjoint_and_shuffles_repeat)
                 ck_assert_uint_eq(orders[again][i] % 2, host);
             }
             ck_assert(!again || memcmp(orders[0], orders[1], count * sizeof(unsigned)) == 0);
-            pl_stream_close(stream);
-            ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
-            scratch_done(&objects);
-            scratch_done(&fifos);
+            close_run(&run, stream);
         }
     }
     for (int k = 0; k < OBJECTS; k++) {
@@ -251,23 +241,18 @@ TEST(shards_are_disjoint_and_shuffles_repeat)
 
 TEST(reader_that_leaves_early_gets_the_next_epoch)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 2, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO}};
     struct pl_record record;
     struct pl_stream *stream;
     unsigned order[OBJECTS];
 
-    write_objects(&objects, false);
-    start(&run, &objects, &fifos);
-    stream = open_stream(&run, PL_RECORD_WHOLE);
+    stream = open_run(&run, &objects, false, &fifos);
     ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
     ck_ok(pl_stream_next, stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record);
     ck_assert_uint_eq(read_objects(stream, 1, order), OBJECTS);
-    pl_stream_close(stream);
-    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    close_run(&run, stream);
     ck_assert_ok(run.status, &run.error);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
 
 TEST(a_store_without_objects_is_no_empty_epoch)
@@ -284,7 +269,7 @@ TEST(a_store_without_objects_is_no_empty_epoch)
 
 TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct pl_feeder_options options = {.timeout_ns = 30 * PL_NS_PER_MS, .cancel_fd = -1};
     struct pl_feeder_counts counts;
     struct pl_feeder *feeder;
@@ -301,32 +286,25 @@ TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
     ck_assert_int_eq(access(scratch_path(&fifos, "training_7", path), F_OK), 0);
     ck_assert_int_eq(access(scratch_path(&fifos, "training_0", path), F_OK), -1);
     pl_store_close(store);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
 
 TEST(cut_epoch_is_an_error_for_the_reader)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 1, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO, .cut_bytes = 300000}};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
     struct pl_stream *stream;
     enum pl_status status;
 
-    write_objects(&objects, false);
-    start(&run, &objects, &fifos);
-    stream = open_stream(&run, PL_RECORD_WHOLE);
+    stream = open_run(&run, &objects, false, &fifos);
     ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
     do {
         status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error);
     } while (status == PL_OK);
     ck_assert_int_eq(status, PL_CORRUPT);
-    pl_stream_close(stream);
-    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    close_run(&run, stream);
     ck_assert_uint_eq(run.counts.bytes, 300000);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
 
 /* A source that never delivers bytes. */
@@ -338,9 +316,6 @@ struct silence {
 static enum pl_status silent_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
                                   size_t *ret_bytes, struct pl_error *reterr)
 {
-    (void)data;
-    (void)bytes;
-    (void)ret_bytes;
     atomic_store(((struct silence *)source)->asked, true);
     poll(NULL, 0, pl_deadline_poll_ms(deadline_ns));
     return pl_error_set(reterr, PL_TIMEOUT, "silence");
@@ -357,7 +332,6 @@ static enum pl_status open_silence(void *context, uint64_t epoch, struct pl_sour
     static const struct pl_source_ops ops = {.read = silent_read, .close = silent_close};
     struct silence *silence = calloc(1, sizeof(*silence));
 
-    (void)epoch;
     ck_assert_ptr_nonnull(silence);
     silence->asked = context;
     *ret_source = &silence->head;
@@ -394,7 +368,6 @@ static enum pl_status broken_read(struct pl_source *source, void *data, size_t b
 {
     struct broken *broken = (struct broken *)source;
 
-    (void)deadline_ns;
     if (broken->left == 0) {
         return pl_error_set(reterr, PL_FAILED, "the source is broken");
     }
@@ -409,8 +382,6 @@ static enum pl_status open_broken(void *context, uint64_t epoch, struct pl_sourc
     static const struct pl_source_ops ops = {.read = broken_read, .close = silent_close};
     struct broken *broken = calloc(1, sizeof(*broken));
 
-    (void)context;
-    (void)epoch;
     ck_assert_ptr_nonnull(broken);
     broken->left = BROKEN_BYTES;
     *ret_source = &broken->head;

@@ -10,6 +10,13 @@
 #include "tests/unit/s3io/drip.h"
 #include "tests/unit/s3io/record/build.h"
 
+static void close_reader(struct pl_record_reader **reader)
+{
+    pl_record_reader_close(*reader);
+}
+
+#define AUTO_READER __attribute__((cleanup(close_reader)))
+
 enum { COUNT = 40 };
 
 static const size_t pieces[] = {1, 2, 3, 5, 13, 64, 1000, 1 << 20};
@@ -59,7 +66,7 @@ static struct pl_record_reader *open_reader(struct pl_source *source, const stru
 static void check_all(enum pl_record_format format, struct pl_source *source, bool timeouts)
 {
     struct pl_record_options options = {.format = format, .window_bytes = 64};
-    struct pl_record_reader *reader = open_reader(source, &options);
+    AUTO_READER struct pl_record_reader *reader = open_reader(source, &options);
     struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
     unsigned char data[256];
@@ -86,7 +93,6 @@ static void check_all(enum pl_record_format format, struct pl_source *source, bo
     ck_assert_uint_eq(pl_record_reader_counts(reader).records, COUNT);
     ck_assert_uint_eq(pl_record_reader_counts(reader).record_bytes, total);
     ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 0);
-    pl_record_reader_close(reader);
 }
 
 TEST(binary_records_come_back_whatever_the_read_sizes)
@@ -103,7 +109,7 @@ TEST(binary_records_come_back_whatever_the_read_sizes)
             ((struct drip *)drip)->timeouts = 1;
             check_all((enum pl_record_format)format, drip, true);
         }
-        ck_assert_int_eq(pl_source_open_memory("memory", stream.data, stream.bytes, &memory, NULL), PL_OK);
+        ck_ok(pl_source_open_memory, "memory", stream.data, stream.bytes, &memory);
         check_all((enum pl_record_format)format, memory, false);
         build_done(&stream);
     }
@@ -381,12 +387,11 @@ TEST(csv_records_keep_line_ends_inside_quotes)
 {
     const char *records[] = {"a,\"b\nc\",d", "\"say \"\"\n\"\"\",2", "3,4", NULL};
     struct pl_record_options options = {.format = PL_RECORD_CSV};
-    struct pl_record_reader *reader;
+    AUTO_READER struct pl_record_reader *reader = NULL;
 
     check_text(PL_RECORD_CSV, false, "a,\"b\nc\",d\r\n\"say \"\"\n\"\"\",2\n3,4", records);
     reader = open_reader(drip_new("a,\"b\nc", 6, 2), &options);
     ck_fails(PL_CORRUPT, "", drain, reader, false);
-    pl_record_reader_close(reader);
 }
 
 /* Python's csv module reads the same records, byte by byte. */
@@ -396,18 +401,17 @@ TEST(csv_quotes_open_only_where_a_field_begins)
     const char *marked[] = {"\xef\xbb\xbf\"h\ni\",7", "8", NULL};
     const char *tabs[] = {"9\t\"j\nk\"", "l,\"m", NULL};
     struct pl_record_options options = {.format = PL_RECORD_CSV, .delimiter = '\t'};
-    struct pl_record_reader *reader;
+    AUTO_READER struct pl_record_reader *reader = NULL;
     struct pl_record record;
 
     check_text(PL_RECORD_CSV, false, "1,5\" disk\n2,a\"\"b\n3,\"c\"d\"e\n4, \"f\n5,\"\",\"g\n\"\"\"\n6\n", inside);
     check_text(PL_RECORD_CSV, false, "\xef\xbb\xbf\"h\ni\",7\n8\n", marked);
     reader = open_reader(drip_new("9\t\"j\nk\"\nl,\"m\n", 13, 2), &options);
     for (size_t i = 0; tabs[i]; i++) {
-        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, NULL), PL_OK);
+        ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
         ck_assert_uint_eq(record.bytes, strlen(tabs[i]));
         ck_assert_mem_eq(record.data, tabs[i], record.bytes);
     }
-    pl_record_reader_close(reader);
 }
 
 /* Checks the error in pieces of every size, after `records` correct records. */
@@ -528,7 +532,7 @@ TEST(magic_words_inside_records_that_mxnet_wrote_come_back)
                      16},
                     {"gh\x0a\x23\xd7\xce", 6}};
     struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
-    struct pl_record_reader *reader = open_reader(drip_new(mxnet, sizeof(mxnet), 3), &options);
+    AUTO_READER struct pl_record_reader *reader = open_reader(drip_new(mxnet, sizeof(mxnet), 3), &options);
     struct pl_record record;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(expected); i++) {
@@ -537,27 +541,25 @@ TEST(magic_words_inside_records_that_mxnet_wrote_come_back)
         ck_assert_mem_eq(record.data, expected[i].data, record.bytes);
     }
     ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
-    pl_record_reader_close(reader);
 }
 
 TEST(a_record_that_sagemakers_sdk_wrote_is_read)
 {
     struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
-    struct pl_record_reader *reader = open_reader(drip_new(sagemaker, sizeof(sagemaker), 7), &options);
+    AUTO_READER struct pl_record_reader *reader = open_reader(drip_new(sagemaker, sizeof(sagemaker), 7), &options);
     struct pl_record record;
 
     ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     ck_assert_uint_eq(record.bytes, sizeof(sagemaker) - 8);
     ck_assert_mem_eq(record.data, sagemaker + 8, record.bytes);
     ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
-    pl_record_reader_close(reader);
 }
 
 TEST(packed_examples_that_tensorflow_wrote_are_read)
 {
     struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
     struct pl_example_feature feature;
-    struct pl_record_reader *reader;
+    AUTO_READER struct pl_record_reader *reader = NULL;
     struct pl_source *source;
     struct pl_record record;
     struct pl_view words[2];
@@ -580,18 +582,16 @@ TEST(packed_examples_that_tensorflow_wrote_are_read)
     ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     ck_assert_uint_eq(record.bytes, 0);
     ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
-    pl_record_reader_close(reader);
 }
 
 TEST(reader_of_a_cancelled_source_says_so)
 {
     struct pl_record_options options = {.format = PL_RECORD_LINES};
     struct pl_source *source = drip_new("a\n", 2, 1);
-    struct pl_record_reader *reader = open_reader(source, &options);
+    AUTO_READER struct pl_record_reader *reader = open_reader(source, &options);
 
     pl_source_cancel(source);
     ck_fails(PL_CANCELLED, "", drain, reader, false);
-    pl_record_reader_close(reader);
 }
 
 UNIT_MAIN("s3io/record")
