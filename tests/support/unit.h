@@ -3,6 +3,8 @@
 #ifndef PL_TESTS_SUPPORT_UNIT_H
 #define PL_TESTS_SUPPORT_UNIT_H
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* callbacks take what all of their kind get */
+
 #include <check.h>
 #include <stdbool.h>
 #include <stdlib.h>

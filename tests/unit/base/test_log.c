@@ -184,7 +184,6 @@ TEST(lines_that_nobody_read_are_counted)
 
 static void ignore(int number)
 {
-    (void)number;
 }
 
 TEST(a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)

@@ -97,7 +97,6 @@ static void differ_after_all(struct pl_world *world, void *argument, char failur
     enum pl_status status;
     int rank = pl_world_rank(world);
 
-    (void)argument;
     status = pl_collective_run(world,
                                &(struct pl_collective){.kind = PL_ALLREDUCE,
                                                        .flags = PL_AGREED,
@@ -140,7 +139,6 @@ static void run_small(struct pl_world *world, void *argument, char failure[RANKS
     int32_t size = pl_world_size(world), sum = 0, most = -1, mine = pl_world_rank(world);
     struct pl_error error = PL_ERROR_NONE;
 
-    (void)argument;
     for (int root = 0; root < size; root++) {
         RANKS_NEED(pl_barrier(world, &error) == PL_OK, "%s", error.cause);
         RANKS_NEED(pl_allreduce(world, &mine, &sum, 1, PL_INT32, PL_SUM, &error) == PL_OK, "%s", error.cause);
@@ -156,7 +154,6 @@ static void ask_another(struct pl_world *world, void *argument, char failure[RAN
     struct pl_error error = PL_ERROR_NONE;
     char byte = 1, all[RANKS_MOST];
 
-    (void)argument;
     RANKS_NEED(pl_allgather(world, &byte, all, 1, PL_UINT8, &error) == PL_UNSUPPORTED &&
                    strcmp(error.cause, "no backend of this world serves allgather of uint8 in host memory") == 0 &&
                    strstr(error.context, "the setting backend asks for hier only"),
@@ -213,7 +210,6 @@ static void gather_ragged(struct pl_world *world, void *argument, char failure[R
     uint64_t rows[RANKS], at = 0;
     int rank = pl_world_rank(world);
 
-    (void)argument;
     for (int r = 0; r < RANKS; r++) {
         rows[r] = (uint64_t)(17 * r % RANKS);
         own[r] = 100 * rank + r;

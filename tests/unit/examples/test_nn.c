@@ -67,7 +67,6 @@ static enum pl_status count_ready(void *context, size_t index, struct pl_error *
 {
     size_t *expected = context;
 
-    (void)reterr;
     *expected -= 1;
     ck_assert_uint_eq(index, *expected);
     return PL_OK;
@@ -297,7 +296,6 @@ static void *own_allocate(void *state, size_t count, size_t item_bytes, struct p
 
 static bool own_owns(void *state, const void *memory)
 {
-    (void)state;
     for (size_t i = 0; i < own_count; i++) {
         if (own_memory[i] == memory) {
             return true;

@@ -281,7 +281,6 @@ static void plan_pieces(struct pl_world *world, void *argument, char failure[RAN
     float values[2000] = {0};
     uint64_t message_bytes;
 
-    (void)argument;
     pl_p2p_plan(p2p, &large);
     RANKS_NEED(p2p->algorithm == PL_ALGORITHM_HALVING, "not halving");
     message_bytes = p2p->segment_elems * sizeof(float) / 2;
@@ -293,20 +292,16 @@ static void plan_pieces(struct pl_world *world, void *argument, char failure[RAN
 
 TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_ALGORITHM, "halving");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "halving", "test", NULL), PL_OK);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_SEGMENT_BYTES, "1073741824", "test", NULL), PL_OK);
     ck_assert_ranks(16, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_pieces, NULL);
 }
 
 static struct pl_knobs long_link(void)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_LINK_LATENCY_US, "5000");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "5000", "test", NULL), PL_OK);
     return knobs;
 }
 
@@ -320,7 +315,6 @@ static void move_over_a_long_link(struct pl_world *world, void *argument, char f
     int rank = pl_world_rank(world);
     enum pl_status status;
 
-    (void)argument;
     RANKS_NEED(values, "no memory");
     pl_p2p_plan(p2p, &large);
     RANKS_NEED(p2p->segment_elems / (uint64_t)p2p->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
@@ -367,7 +361,6 @@ static void count_pieces(struct pl_world *world, void *argument, char failure[RA
     bool done = false;
     uint64_t progress_count;
 
-    (void)argument;
     RANKS_OK(pl_collective_post(
         world,
         &((struct pl_collective){
@@ -394,7 +387,6 @@ static void plan_on_a_fast_link(struct pl_world *world, void *argument, char fai
     struct pl_p2p *p2p = p2p_of(world);
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = 100 << 20};
 
-    (void)argument;
     pl_p2p_plan(p2p, &large);
     RANKS_NEED(p2p->segment_elems / (uint64_t)p2p->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
                (unsigned long long)p2p->segment_elems);
@@ -403,10 +395,8 @@ static void plan_on_a_fast_link(struct pl_world *world, void *argument, char fai
 
 TEST(messages_on_fast_links_are_long_and_whole)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_LINK_LATENCY_US, "15");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "15", "test", NULL), PL_OK);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_GBPS, "400", "test", NULL), PL_OK);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_on_a_fast_link,
                     NULL);
@@ -422,7 +412,6 @@ static void choose_by_what_was_timed(struct pl_world *world, void *argument, cha
     /* The first of these, but messages of 60 KiB were late. */
     static const double late_ns[PL_P2P_PROBES] = {30e3, 64e3, 167e3, 2215e3, 2215e3};
 
-    (void)argument;
     memcpy(p2p->message_ns, slow_ns, sizeof(slow_ns));
     RANKS_NEED(pl_p2p_choose(p2p, 4096) == PL_ALGORITHM_DOUBLING, "4 KiB");
     RANKS_NEED(pl_p2p_choose(p2p, 16384) == PL_ALGORITHM_DOUBLING, "16 KiB");
@@ -467,7 +456,6 @@ static void time_late(struct pl_world *world, void *argument, char failure[RANKS
     struct pl_p2p *p2p = p2p_of(world);
     struct pl_bootstrap *bootstrap = pl_world_bootstrap(world);
 
-    (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (pl_world_rank(world) == 0) {
         real_exchange = bootstrap->exchange;

@@ -65,7 +65,6 @@ static void release_spans(struct pl_world *world, void *argument, char failure[R
     const void *places[PIECES];
     int n = pl_world_size(world);
 
-    (void)argument;
     for (int i = 0; i < PIECES; i++) {
         RANKS_OK(pl_arena_alloc(world, ELEMS * sizeof(float), PL_MEMORY_HOST, &spans[i], &error));
         places[i] = spans[i].data;
@@ -147,7 +146,6 @@ static void ask_without_a_note(struct pl_world *world, void *argument, char fail
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status status;
 
-    (void)argument;
     shm->span_count = pl_world_rank(world) == 1 ? SIZE_MAX / 2 : 0;
     status = pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &told);
     shm->span_count = 0;
@@ -179,7 +177,6 @@ static void ask_beside_a_timer(struct pl_world *world, void *argument, char fail
 {
     struct pl_span span;
 
-    (void)argument;
     RANKS_OK(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &error));
     RANKS_NEED(interruptions == 0, "%d timers have interrupted it", interruptions);
 }
@@ -232,7 +229,6 @@ static void ask_alone(struct pl_world *world, void *argument, char failure[RANKS
 {
     struct pl_span span = {.data = NULL};
 
-    (void)argument;
     if (pl_world_rank(world) == 0) {
         world->timeout_ns = 100 * PL_NS_PER_MS;
         RANKS_NEED(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, NULL) == PL_TIMEOUT,
@@ -247,7 +243,6 @@ static void ask_for_nonsense(struct pl_world *world, void *argument, char failur
 {
     struct pl_span span = {.data = NULL};
 
-    (void)argument;
     RANKS_NEED(pl_arena_alloc(world, 0, PL_MEMORY_HOST, &span, NULL) == PL_INVALID, "no bytes were given");
     RANKS_NEED(pl_arena_alloc(world, UINT64_MAX, PL_MEMORY_HOST, &span, NULL) == PL_INVALID, "all bytes were given");
     RANKS_NEED(pl_arena_alloc(world, 10, PL_MEMORY_DEVICE, &span, NULL) == PL_UNSUPPORTED, "device memory was given");
@@ -259,7 +254,6 @@ static void ask_for_too_much(struct pl_world *world, void *argument, char failur
     struct pl_span span = {.data = NULL};
     struct pl_error told = PL_ERROR_NONE;
 
-    (void)argument;
     RANKS_NEED(pl_arena_alloc(world, UINT64_C(1) << 44, PL_MEMORY_HOST, &span, &told) == PL_MEMORY &&
                    strstr(told.cause, "more than this machine has"),
                "%s: %s", pl_status_name(told.status), told.cause);

@@ -405,7 +405,6 @@ static void keep_apart(struct pl_world *world, void *argument, char failure[RANK
     float *values = calloc(LONG, sizeof(*values));
     struct pl_error error = PL_ERROR_NONE;
 
-    (void)argument;
     for (int step = 0; step < 2 * STEPS && !failure[0]; step++) {
         for (int i = 0; i < LONG; i++) {
             values[i] = step % 2 ? 1.0F : 1.0001F;
@@ -437,7 +436,6 @@ static void overflow_once(struct pl_world *world, void *argument, char failure[R
     float *values = calloc(LONG, sizeof(*values));
     struct pl_error error = PL_ERROR_NONE;
 
-    (void)argument;
     for (int step = 0; step < STEPS && !failure[0]; step++) {
         for (int i = 0; i < LONG; i++) {
             values[i] = step == 0 && i % 4 < 3 ? spoiled[i % 4] : 1.0F;

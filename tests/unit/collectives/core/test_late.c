@@ -169,10 +169,8 @@ static void await_late_ranks(struct pl_world *world, void *argument, char failur
 static void try_late_ranks(unsigned flags)
 {
     struct attempt attempt = {.flags = flags, .deadline_ns = PL_NS_PER_S};
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_PROGRESS, "off");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_PROGRESS, "off", "test", NULL), PL_OK);
     pthread_barrier_init(&attempt.met, NULL, RANKS);
     pthread_mutex_init(&attempt.lock, NULL);
     do {

@@ -24,7 +24,6 @@ static void set(struct pl_knobs *knobs, const char *progress)
 
 static void count_ended(void *count_at, const struct pl_event *event)
 {
-    (void)event;
     atomic_fetch_add((atomic_int *)count_at, 1);
 }
 
@@ -60,7 +59,6 @@ static void stay_away(struct pl_world *world, void *argument, char failure[RANKS
     int64_t deadline_ns = pl_deadline_after_ns(15 * PL_NS_PER_S);
     struct pl_request *requests[2];
 
-    (void)argument;
     pl_world_observe(world, &observer);
     for (int i = 0; i < 2; i++) {
         struct pl_collective sum = sum_of(data[i], LARGE);
@@ -98,7 +96,6 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     unsigned seed = (unsigned)pl_world_rank(world) + 1;
     struct pl_request *requests[MANY];
 
-    (void)argument;
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < MANY; i += 2) {
             struct pl_collective pair[2] = {sum_of(data[i], 1000), sum_of(data[i + 1], (uint64_t)(i + 1))};
@@ -145,7 +142,6 @@ static void sum_chunks(struct pl_world *world, void *argument, char failure[RANK
     float ranks = (float)pl_world_size(world);
     unsigned seed = (unsigned)pl_world_rank(world) + 1;
 
-    (void)argument;
     for (int round = 0; round < 100; round++) {
         struct pl_collective sum = sum_of(data, ELEMS);
         struct pl_request *request;
@@ -184,7 +180,6 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     int64_t deadline_ns = pl_deadline_after_ns(15 * PL_NS_PER_S);
     struct pl_request *request;
 
-    (void)argument;
     pl_world_observe(world, &observer);
     RANKS_OK(pl_collective_post(world, &sum, &request, &error));
     while (atomic_load(&ended) == 0 && !pl_deadline_passed(deadline_ns)) {
@@ -211,7 +206,6 @@ static void leave_under_way(struct pl_world *world, void *argument, char failure
     struct pl_error seen = PL_ERROR_NONE;
     struct pl_request *request;
 
-    (void)argument;
     if (pl_world_rank(world) == 0) {
         return; /* the other rank's request never ends */
     }

@@ -73,10 +73,8 @@ static void one_revokes(struct pl_world *world, void *argument, char failure[RAN
 TEST(all_ranks_report_the_words_of_the_one_that_revoked)
 {
     struct revocation revocation = {.words = "the fan has stopped (rack 7)"};
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "p2p");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
     pl_error_set(&revocation.why, PL_LIBRARY, "the fan has stopped");
     pl_error_context(&revocation.why, "rack 7");
     for (revocation.count = 5; revocation.count <= MOST_ELEMS; revocation.count *= 10000) {
@@ -109,7 +107,6 @@ static void relay_failure(struct pl_world *world, void *argument, char failure[R
     struct pl_world *before = NULL;
     struct pl_world *after = NULL;
 
-    (void)argument;
     if (rank != 1) {
         RANKS_OK(pl_world_new_internal(world, (int[]){(rank + 3) % 4, rank}, 2, &before, &error));
     }
@@ -244,7 +241,6 @@ static void send_to_who_revoked(struct pl_world *world, void *argument, char fai
     char expected[PL_ERROR_CAUSE_BYTES];
     enum pl_status status;
 
-    (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 2) {
         pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
@@ -273,7 +269,6 @@ static void disagree_where_one_revoked(struct pl_world *world, void *argument, c
     char expected[PL_ERROR_CAUSE_BYTES];
     enum pl_status status;
 
-    (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 0) {
         pl_error_set(&told, PL_LIBRARY, "the fan has stopped");

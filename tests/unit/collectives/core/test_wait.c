@@ -98,7 +98,6 @@ static void look_in_vain(struct pl_world *world, void *argument, char failure[RA
     float value = 1.0F;
     bool done = false;
 
-    (void)argument;
     if (pl_world_rank(world) == 1) {
         pl_clock_nap(60 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
         return;
@@ -148,10 +147,8 @@ static void wait_for_default(struct pl_world *world, void *argument, char failur
 TEST(the_worlds_timeout_holds_where_no_deadline_is_given)
 {
     pthread_barrier_t over;
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "30");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "30", "test", NULL), PL_OK);
     pthread_barrier_init(&over, NULL, 2);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), wait_for_default, &over);
     pthread_barrier_destroy(&over);
@@ -160,7 +157,6 @@ TEST(the_worlds_timeout_holds_where_no_deadline_is_given)
 /* Waits longer than the clock can count from now, and without a limit. */
 static void wait_for_long(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    (void)argument;
     if (pl_world_rank(world) == 1) {
         pl_clock_nap(50 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
@@ -170,11 +166,10 @@ static void wait_for_long(struct pl_world *world, void *argument, char failure[R
 TEST(the_longest_timeout_is_long)
 {
     static const char *const values[] = {"9223372036", "0"};
-    struct pl_knobs knobs;
 
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        pl_knobs_default(&knobs);
-        ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, values[i], "test", NULL), PL_OK);
+        struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, values[i]);
+
         ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), wait_for_long, NULL);
         ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), wait_for_long,
                         NULL);
@@ -273,14 +268,12 @@ TEST(a_world_that_cannot_start_fails_at_each_exchange_alike)
 TEST(a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout)
 {
     struct maker makers[MAKERS];
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "0.05");
     int exchanges;
 
     make_worlds(makers, &(struct pl_world_options){.knobs = NULL}, INT_MAX, true);
     exchanges = INT_MAX - makers[1].exchanges_left;
     ck_assert(makers[1].status == PL_OK && exchanges > 5);
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0.05", "test", NULL), PL_OK);
     while (exchanges-- > 0) {
         int64_t begin_ns = pl_clock_now_ns();
 
@@ -332,12 +325,6 @@ TEST(ranks_meet_for_a_sub_world_until_the_earlier_deadline)
 static enum pl_status refuse_exchange(void *context, const struct pl_error *failed, const void *send, void *recv,
                                       size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
-    (void)context;
-    (void)failed;
-    (void)send;
-    (void)recv;
-    (void)bytes;
-    (void)deadline_ns;
     return pl_error_set(reterr, PL_TIMEOUT, "no exchange is left");
 }
 
@@ -346,7 +333,6 @@ static void time_links_in_vain(struct pl_world *world, void *argument, char fail
 {
     struct pl_p2p *p2p = NULL;
 
-    (void)argument;
     for (int i = 0; i < world->backend_count; i++) {
         p2p = world->backends[i].backend == &pl_backend_p2p ? world->backends[i].state : p2p;
     }
@@ -399,7 +385,6 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     char scratch[40];
     char text[1000];
 
-    (void)argument;
     if (rank == 1) {
         real_send = transport->send;
         transport->send = lose_lanes;
@@ -423,10 +408,8 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
 
 TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "p2p");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
     ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs}), wait_half_way, NULL);
 }
@@ -443,7 +426,6 @@ static size_t kept_count;
 
 static bool keep_receives(void *context, struct pl_transfer *transfer)
 {
-    (void)context;
     transfer->active = false;
     if (!transfer->scratch[0]) {
         return true; /* a send, which has ended */
@@ -479,10 +461,8 @@ static void leave_receives(struct pl_world *world, void *argument, char failure[
 TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
 {
     pthread_barrier_t over;
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "p2p");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
     pthread_barrier_init(&over, NULL, 2);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), leave_receives, &over);
@@ -530,7 +510,6 @@ static char *lost;                   /* the slot's own memory, which is never fr
 
 static bool cancel_kept(void *context, struct pl_transfer *transfer)
 {
-    (void)context;
     transfer->active = false;
     if (!is_kept(transfer)) {
         return true;
@@ -551,7 +530,6 @@ static void leave_sends(struct pl_world *world, void *argument, char failure[RAN
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status status;
 
-    (void)argument;
     for (int i = 0; rank == 2 && i < world->backend_count; i++) {
         if (world->backends[i].backend == &pl_backend_hier) {
             between = pl_world_bootstrap(((struct pl_hier *)world->backends[i].state)->between)->transport;

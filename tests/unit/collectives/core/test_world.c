@@ -25,10 +25,8 @@
 
 static void run_layouts(ranks_function *function, void *argument)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "20");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "20", "test", NULL), PL_OK);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), function, argument);
     ck_assert_ranks(5, &((struct pl_world_options){.knobs = &knobs}), function, argument);
     ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), function, argument);
@@ -104,7 +102,6 @@ static void follow_order(struct pl_world *world, void *argument, char failure[RA
     static const int expected[] = {1, 0, 3, 2};
     float value = (float)pl_world_rank(world);
 
-    (void)argument;
     for (int i = 0; i < 4; i++) {
         RANKS_NEED(world->topology.order[i] == expected[i], "place %d is rank %d", i, world->topology.order[i]);
     }
@@ -172,7 +169,6 @@ static void split_in_two(struct pl_world *world, void *argument, char failure[RA
     int64_t sum = 0;
     PL_AUTO_WORLD struct pl_world *half = NULL;
 
-    (void)argument;
     for (int r = pl_world_size(world) - 1; r >= 0; r--) { /* descending: the list's order is the order of the new
                                                            * world */
         if (r % 2 == rank % 2) {
@@ -317,7 +313,6 @@ static void send_unlike(struct pl_world *world, void *argument, char failure[RAN
     uint64_t recv_counts[3];
     uint64_t at = 0;
 
-    (void)argument;
     for (int r = 0; r < 3; r++) {
         counts[r] = table[rank][r];
         recv_counts[r] = table[r][rank];
@@ -369,7 +364,6 @@ static void send_too_much(struct pl_world *world, void *argument, char failure[R
     char bytes[8] = {0};
     size_t got;
 
-    (void)argument;
     if (pl_world_rank(world) % 2 == 0) {
         return;
     }
@@ -396,7 +390,6 @@ static void stay_away(struct pl_world *world, void *argument, char failure[RANKS
     struct pl_world *part = NULL;
     char expected[PL_RANK_NAME_BYTES + 20], name[PL_RANK_NAME_BYTES];
 
-    (void)argument;
     if (pl_world_rank(world) == 1) {
         RANKS_OK(pl_knob_set(&world->knobs, PL_KNOB_TIMEOUT_S, "0.1", "test", &error)); /* timeout of the sub-world */
         snprintf(expected, sizeof(expected), "%s did not answer", pl_world_rank_name(world, 3, name));
@@ -421,7 +414,6 @@ static void post_many(struct pl_world *world, void *argument, char failure[RANKS
     int rank = pl_world_rank(world);
     int n = pl_world_size(world);
 
-    (void)argument;
     for (int i = 0; i < MANY; i++) {
         for (int k = 0; k < 300; k++) {
             values[rank][i][k] = (float)(rank + i + k);
@@ -462,7 +454,6 @@ static void hand_on(struct pl_world *world, void *argument, char failure[RANKS_T
     };
     struct pl_request *requests[PL_ARRAY_ITEMS(list)];
 
-    (void)argument;
     for (int i = 0; i < LONG; i++) {
         own[0][i] = (float)(rank + i % 7);
         own[1][i] = -1.0F;
@@ -492,7 +483,6 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     struct pl_collective bad[16];
     size_t count = 0;
 
-    (void)argument;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
         bad[i] = good;
     }
@@ -540,7 +530,6 @@ static void use_short_forms(struct pl_world *world, void *argument, char failure
     struct pl_collective sum = {
         .kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 2, .send = send, .recv = recv, .counts = counts};
 
-    (void)argument;
     for (int32_t i = 0; i < 2 * size; i++) {
         send[i] = 100 * rank + i;
     }
@@ -568,7 +557,6 @@ static void abort_world(struct pl_world *world, void *argument, char failure[RAN
     float value = 1.0F;
     struct pl_request *request;
 
-    (void)argument;
     if (pl_world_rank(world) != 0) {
         return;
     }
@@ -591,7 +579,6 @@ static void leave_requests(struct pl_world *world, void *argument, char failure[
         .kind = PL_ALLGATHER, .counts = counts, .send = values[rank][0], .recv = values[rank][1]};
     struct pl_request *request;
 
-    (void)argument;
     RANKS_OK(pl_collective_post(world, &c, &request, &error));
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 0) {
@@ -611,7 +598,6 @@ static void hold(struct pl_world *world, void *argument, char failure[RANKS_TEXT
 {
     bool is_last = pl_world_rank(world) == pl_world_size(world) - 1;
 
-    (void)argument;
     if (is_last) {
         pl_clock_nap(100 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
         __atomic_store_n(&last_has_come, true, __ATOMIC_RELEASE);
@@ -630,7 +616,6 @@ static void describe(struct pl_world *world, void *argument, char failure[RANKS_
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    (void)argument;
     pl_world_describe(world, &text);
     RANKS_NEED(strstr(pl_text_string(&text), "backend self: off, there is more than one rank"), "%s",
                pl_text_string(&text));
@@ -661,7 +646,6 @@ static void describe_sizes(struct pl_world *world, void *argument, char failure[
     const char *said;
     uint64_t bytes;
 
-    (void)argument;
     pl_world_describe(world, &text);
     said = strstr(pl_text_string(&text), "left to the backend p2p: barriers, allreduce up to ");
     RANKS_NEED(said, "%s", pl_text_string(&text));

@@ -14,7 +14,6 @@
 
 static void be_there(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    (void)argument;
     RANKS_OK(pl_barrier(world, &error));
 }
 
@@ -35,10 +34,8 @@ const struct pl_kernel *__wrap_pl_kernel_named(const char *name)
 TEST(a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all)
 {
     char failure[RANKS_TEXT_BYTES];
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_KERNEL, "avx512");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_KERNEL, "avx512", "test", NULL), PL_OK);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), be_there, NULL);
     atomic_store(&lacks_avx512, true);
     ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs}), be_there, NULL, failure);
@@ -48,10 +45,8 @@ TEST(a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all)
 TEST(where_the_only_backend_cannot_run_each_says_why)
 {
     char failure[RANKS_TEXT_BYTES];
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "shm");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", NULL), PL_OK);
     ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), be_there, NULL,
                  failure);
     ck_has(failure, "no backend can run on this world");

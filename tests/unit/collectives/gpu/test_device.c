@@ -59,7 +59,6 @@ static void compare_long(struct pl_world *world, void *argument, char failure[RA
     int32_t *host[3] = {malloc(bytes), calloc(1, bytes), malloc(bytes)}; /* send, recv, recv from the device */
     void *memory[2];
 
-    (void)argument;
     for (int i = 0; i < 2; i++) {
         RANKS_OK(pl_device_alloc(pl_world_device(world), bytes, &memory[i], &error));
     }
@@ -112,7 +111,6 @@ static void compare_bits(struct pl_world *world, void *argument, char failure[RA
     float back[COUNT];
     void *memory;
 
-    (void)argument;
     for (int i = 0; i < COUNT; i++) {
         host[i] = sinf((float)(i + 7 * pl_world_rank(world))) * powf(10.0F, (float)(i % 7));
     }
@@ -150,7 +148,6 @@ static void divide_integers(struct pl_world *world, void *argument, char failure
     struct pl_span span = {.data = NULL};
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(device, sizeof(given), &memory, &error));
     RANKS_OK(pl_arena_alloc(world, sizeof(given), PL_MEMORY_DEVICE, &span, &error));
     for (int i = 0; i < 2; i++) {
@@ -200,7 +197,6 @@ static void alloc_all_kinds(struct pl_world *world, void *argument, char failure
     char zero[64] = {0};
     char found[64];
 
-    (void)argument;
     for (int i = 0; i < 3; i++) {
         RANKS_OK(pl_arena_alloc(world, 10000, kinds[i], &spans[i], &error));
         RANKS_NEED(spans[i].memory == kinds[i] && spans[i].bytes == 10000, "span %d is not what was asked for", i);
@@ -218,7 +214,6 @@ static void alloc_unlike(struct pl_world *world, void *argument, char failure[RA
     struct pl_error told = PL_ERROR_NONE;
     struct pl_span span;
 
-    (void)argument;
     RANKS_NEED(pl_arena_alloc(world, 4096, pl_world_rank(world) == 1 ? PL_MEMORY_DEVICE : PL_MEMORY_PINNED, &span,
                               &told) == PL_MISMATCH,
                "status %s", pl_status_name(told.status));
@@ -230,7 +225,6 @@ static void alloc_without(struct pl_world *world, void *argument, char failure[R
     struct pl_error told = PL_ERROR_NONE;
     struct pl_span span;
 
-    (void)argument;
     RANKS_NEED(pl_arena_alloc(world, 4096, PL_MEMORY_DEVICE, &span, &told) == PL_UNSUPPORTED, "status %s",
                pl_status_name(told.status));
     RANKS_NEED(strstr(told.cause, "this world was given no device"), "%s", told.cause);
@@ -250,7 +244,6 @@ static void in_a_part(struct pl_world *world, void *argument, char failure[RANKS
     int ranks[] = {2, 0};
     struct conformance conformance = {.counts = counts + 2, .count_count = 1, .device = true};
 
-    (void)argument;
     if (pl_world_rank(world) == 1) {
         return;
     }
@@ -272,7 +265,6 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
                               .name = pl_world_rank(world) == 1 ? "bias" : "weight"};
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(pl_world_device(world), 64, &memory, &error));
     c.send = c.recv = memory;
     RANKS_NEED(pl_collective_run(world, &c, &told) == PL_MISMATCH, "%s: %s", pl_status_name(told.status), told.cause);

@@ -112,7 +112,6 @@ static void compare_with_host(struct pl_world *world, void *argument, char failu
     struct pl_device *device = pl_world_device(world);
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct pl_collective c = cases[i];
@@ -159,7 +158,6 @@ static void average_large_halves(struct pl_world *world, void *argument, char fa
     uint16_t half = large;
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(pl_world_device(world), 2, &memory, &error));
     RANKS_OK(device_move(pl_world_device(world), memory, &half, 2, &error));
     RANKS_OK(pl_collective_run(world,
@@ -194,7 +192,6 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
     void *memory;
     float expected = 1;
 
-    (void)argument;
     for (int k = 0; k < COUNT; k++) {
         values[k] = 1;
     }
@@ -232,8 +229,6 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
 /* Kernels are loaded already: loading may wait for NCCL's kernels, which wait for other ranks. */
 static void have_kernels(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    (void)argument;
-    (void)world;
     RANKS_NEED(device_calls("cuModuleLoadData") != 0, "the kernels are not loaded when the first collective may begin");
 }
 
@@ -256,7 +251,6 @@ static void second_waits_alone(struct pl_world *world, void *argument, char fail
     enum pl_status first;
     void *memory[2], *pinned, *stream;
 
-    (void)argument;
     RANKS_OK(pl_device_stream_new(device, &stream, &error));
     RANKS_OK(pl_device_alloc_pinned(device, sizeof(float), &pinned, &error));
     for (int i = 0; i < 2; i++) {
@@ -301,7 +295,6 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     int32_t size = pl_world_size(world);
     void *memory;
 
-    (void)argument;
     for (int k = 0; k < MEMBERS * 8; k++) {
         values[k] = k;
     }
@@ -355,7 +348,6 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     struct pl_error told = PL_ERROR_NONE;
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(pl_world_device(world), COUNT * sizeof(float), &memory, &error));
     RANKS_OK(sum_on_device(world, memory, 0, 0, "weight", &error));
     RANKS_NEED(sum_on_device(world, memory, 0, 0, pl_world_rank(world) == 1 ? "bias" : "weight", &told) == PL_MISMATCH,
@@ -449,7 +441,6 @@ static void look_on(struct pl_world *world, void *argument, char failure[RANKS_T
     bool launched;
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
     for (int i = 0; i < 2; i++) {
         struct pl_collective c = {.kind = PL_ALLREDUCE,
@@ -474,10 +465,8 @@ static void look_on(struct pl_world *world, void *argument, char failure[RANKS_T
 
 TEST(the_progress_thread_asks_nccl_for_this_device)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_PROGRESS, "on");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_PROGRESS, "on", "test", NULL), PL_OK);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), look_on, NULL);
 }
 
@@ -506,10 +495,8 @@ TEST(ranks_that_cannot_join_leave_it_to_the_hosts)
 TEST(the_setting_backend_chooses_among_those_for_devices)
 {
     char off[] = "backend nccl: off, the setting backend asks for device only";
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "device");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "device", "test", NULL), PL_OK);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, off);
 }
 
@@ -523,7 +510,6 @@ static void fails_in_nccl(struct pl_world *world, void *argument, char failure[R
     enum pl_status status;
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(device, 40, &memory, &error));
     sum.send = sum.recv = memory;
     status = pl_collective_run(world, &sum, &told);
@@ -559,7 +545,6 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     struct pl_request *request = NULL;
     enum pl_status run, posted;
 
-    (void)argument;
     memcpy(&begin, &at, sizeof(begin));
     at = device_fake("cuStreamEndCapture");
     memcpy(&end, &at, sizeof(end));
@@ -600,7 +585,6 @@ static void make_subsets(struct pl_world *world, void *argument, char failure[RA
     struct pl_world *sets[SETS];
     struct conformance conformance = {.counts = counts + 2, .count_count = 1, .device = true};
 
-    (void)argument;
     dlclose(library);
     memcpy(&max_ctas, &found, sizeof(found));
     RANKS_NEED(max_ctas() == INT_MIN, "%d CTAs for all ranks", max_ctas());
@@ -650,7 +634,6 @@ static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT
     struct pl_error told = PL_ERROR_NONE;
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
     if (hangs) {
         device_ranks_order(world, "kernel_hangs");

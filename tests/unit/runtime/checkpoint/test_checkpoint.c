@@ -42,7 +42,6 @@ static int last_broadcasts;
 
 static void count_broadcasts(void *context, const struct pl_event *event)
 {
-    (void)context;
     atomic_fetch_add(&broadcasts, event->kind == PL_BROADCAST);
 }
 

@@ -194,7 +194,6 @@ static void refused(struct pl_world *world, void *context)
     };
     struct pl_plan *plan = make_plan(world);
 
-    (void)context;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         struct pl_optimizer *optimizer = NULL;
         struct pl_error error = PL_ERROR_NONE;
@@ -213,7 +212,6 @@ static void loss_scale(struct pl_world *world, void *context)
     struct job job = job_start(world, &options);
     const double scales[] = {1024.0, 1024.0, 2048.0, 1024.0, 1024.0, 2048.0};
 
-    (void)context;
     for (int step = 0; step < 6; step++) {
         ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), scales[step]);
         for (int e = 0; e < ELEMS; e++) {
@@ -245,7 +243,6 @@ static void scaled_and_clipped(struct pl_world *world, void *context)
     struct job job = job_start(world, &options);
     const double scales[] = {1024.0, 1024.0, 512.0, 512.0, 1024.0};
 
-    (void)context;
     for (int step = 0; step < 5; step++) {
         ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), scales[step]);
         memset(job.tensor->gradient, 0, ELEMS * sizeof(float));
@@ -274,7 +271,6 @@ static void small_scale(struct pl_world *world, void *context)
     struct pl_optimizer_state unscaled;
     struct job job = job_start(world, &options);
 
-    (void)context;
     job.tensor->gradient[0] = HUGE_VALF;
     job_step(&job, 1.0);
     ck_assert_uint_eq(pl_optimizer_state(job.optimizer).skipped, 1);
@@ -315,7 +311,6 @@ static void zero_gradients(struct pl_world *world, void *context)
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 1024.0, .growth_steps = 1};
     struct job job = job_start(world, &options);
 
-    (void)context;
     for (int step = 0; step < 1100; step++) {
         memset(job.tensor->gradient, 0, ELEMS * sizeof(float));
         job_step(&job, 1.0);
@@ -335,7 +330,6 @@ static void broadcast(struct pl_world *world, void *context)
     struct job job = job_start(world, &options);
     struct pl_optimizer_state state = {.steps = (uint64_t)pl_world_rank(world) + 7, .loss_scale = 1.0};
 
-    (void)context;
     pl_optimizer_restore(job.optimizer, &state);
     ck_assert_uint_eq(pl_optimizer_slots(job.optimizer), 2);
     ck_assert_str_eq(pl_optimizer_slot_name(job.optimizer, 1), "variance");

@@ -108,7 +108,6 @@ static void layout(struct pl_world *world, void *context)
     struct pl_plan *plan = sealed_plan(world, &options);
     uint64_t next = 0;
 
-    (void)context;
     ck_assert_uint_eq(pl_plan_tensor(plan, 4)->offset_elems, 0); /* the tensor that was registered last comes first */
     for (size_t t = 0; t < TENSORS; t++) {
         const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
@@ -146,7 +145,6 @@ static void cut(struct pl_world *world, void *context)
         {10240, 2, {2560, 3520}}, /* a rest of less than half a bucket stays with the piece before it */
     };
 
-    (void)context;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = cases[i].bucket_bytes});
 
@@ -167,7 +165,6 @@ static void average(struct pl_world *world, void *context)
 {
     struct pl_plan *plan = sealed_plan(world, NULL);
 
-    (void)context;
     for (size_t t = 0; t < TENSORS; t++) {
         write_gradient(plan, t, 0, 0, false);
         ck_ok(pl_plan_ready, plan, t);
@@ -190,7 +187,6 @@ static void passes(struct pl_world *world, void *context)
     struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.sum = true});
     int rank = pl_world_rank(world);
 
-    (void)context;
     for (int step = 0; step < 3; step++) {
         for (int pass = 0; pass < 4; pass++) {
             for (size_t t = TENSORS; t-- > 0;) {
@@ -217,7 +213,6 @@ TEST(several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name)
 
 static void count_ended(void *count_at, const struct pl_event *event)
 {
-    (void)event;
     ++*(size_t *)count_at;
 }
 
@@ -228,7 +223,6 @@ static void only_progress(struct pl_world *world, void *context)
     struct pl_observer observer = {.context = &ended, .ended = count_ended};
     int64_t deadline_ns = pl_deadline_after_ns(50 * PL_NS_PER_S);
 
-    (void)context;
     pl_world_observe(world, &observer);
     for (size_t t = TENSORS; t-- > 0;) {
         write_gradient(plan, t, pl_world_rank(world), 0, false);
@@ -253,7 +247,6 @@ static void missing(struct pl_world *world, void *context)
     struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
 
-    (void)context;
     for (int step = 0; step < 4; step++) {
         for (size_t t = 0; t < TENSORS; t++) {
             write_gradient(plan, t, rank, step, false);
@@ -305,7 +298,6 @@ static void mismatch(struct pl_world *world, void *context)
     uint64_t shape[2] = {10, pl_world_rank(world) == 2 ? 7 : 8};
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     ck_ok(pl_plan_add, plan, "first", 1, shape, &index);
     ck_ok(pl_plan_add, plan, "second", 2, shape, &index);
@@ -321,7 +313,6 @@ static void fewer(struct pl_world *world, void *context)
     uint64_t shape = 10;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     ck_ok(pl_plan_add, plan, "first", 1, &shape, &index);
     if (pl_world_rank(world) == 0) {
@@ -342,7 +333,6 @@ static void refused(struct pl_world *world, void *context)
     uint64_t huge[2] = {UINT64_MAX / 2, 3};
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     ck_fails(PL_INVALID, "", pl_plan_seal, plan);
     ck_fails(PL_INVALID, "", pl_plan_add, plan, "none", 2, shape, &index);
@@ -373,7 +363,6 @@ static void has_no_room(struct pl_world *world, void *context)
     struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, &options, &plan);
     ck_ok(pl_plan_add, plan, "huge", 1, (uint64_t[]){UINT64_C(1) << 58}, &index);
     ck_assert_int_eq(pl_plan_seal(plan, &first), PL_MEMORY);
@@ -391,7 +380,6 @@ static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
     struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     for (size_t i = 0; i < 17; i++) {
         char name[] = {(char)('a' + (int)i), 0};
@@ -461,7 +449,6 @@ static void seals_what_cannot_be(struct pl_world *world, void *context)
     int rank = pl_world_rank(world);
     size_t index;
 
-    (void)context;
     options.gradient_dtype = rank == 1 ? PL_FLOAT16 : PL_FLOAT32;
     ck_ok(pl_plan_new, world, &options, &plan);
     if (rank < 2) {
@@ -510,7 +497,6 @@ static void stays_local(struct pl_world *world, void *context)
     struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
 
-    (void)context;
     for (int step = 0; step < 3; step++) {
         for (size_t t = 0; t + 1 < TENSORS; t++) {
             write_gradient(plan, t, rank, step, false);
@@ -548,7 +534,6 @@ static void keeps_apart(struct pl_world *world, void *context)
     struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, &options, &plan);
     ck_ok(pl_plan_add, plan, "exact", 1, &elems, &index);
     ck_ok(pl_plan_add, plan, "rounds", 1, &elems, &index);

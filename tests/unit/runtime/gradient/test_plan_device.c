@@ -482,7 +482,6 @@ static void one_step_ahead(struct pl_world *world, void *argument, char failure[
     enum pl_status waited;
     void *pinned;
 
-    (void)argument;
     device = pl_world_device(world);
     RANKS_OK(job_start(world, &trial, true, &here, &error));
     RANKS_OK(pl_device_alloc_pinned(device, sizeof(float), &pinned, &error));
@@ -505,13 +504,11 @@ static void one_step_ahead(struct pl_world *world, void *argument, char failure[
 TEST(the_host_is_at_most_one_step_ahead_of_the_device)
 {
     struct pl_world_options options = {0};
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "1");
 
     if (!device_order("let_copies_go")) {
         return; /* a real driver does not hold copies */
     }
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "the test", NULL), PL_OK);
     options.knobs = &knobs;
     ck_assert_ranks_on(1, 1, &options, one_step_ahead, NULL);
 }
@@ -530,7 +527,6 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     enum pl_status status = PL_OK;
     struct job here = {0};
 
-    (void)argument;
     memcpy(&begin, &at, sizeof(begin));
     at = device_fake("cuStreamEndCapture");
     memcpy(&end, &at, sizeof(end));
@@ -696,10 +692,8 @@ TEST(a_model_file_is_not_waited_for_without_end)
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct trial trial = {.optimizer = {.kind = PL_SGD}, .directory = scratch.path};
     struct pl_world_options options = {0};
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "1");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "the test", NULL), PL_OK);
     options.knobs = &knobs;
     if (device_order("let_copies_go")) { /* a real driver takes no orders */
         ck_assert_ranks_on(1, 1, &options, writes_in_time, &trial);
@@ -713,7 +707,6 @@ static void refused(struct pl_world *world, void *argument, char failure[RANKS_T
     struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)argument;
     RANKS_OK(pl_plan_new(world, &options, &plan, &error));
     RANKS_OK(pl_plan_add(plan, "w", 1, &sizes[0], &index, &error));
     RANKS_NEED(pl_plan_seal(plan, &said) == PL_UNSUPPORTED && strstr(said.cause, "bfloat16"), "sealed, or '%s'",

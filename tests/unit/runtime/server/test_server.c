@@ -79,10 +79,8 @@ TEST(staleness_0_is_an_allreduce_bit_for_bit)
     };
     static const int shapes[][2] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}};
     static struct synchronous test;
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_REPRODUCIBLE, "1");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_REPRODUCIBLE, "1", "the test", NULL), PL_OK);
     for (size_t s = 0; s < PL_ARRAY_ITEMS(shapes); s++) {
         for (size_t o = 0; o < PL_ARRAY_ITEMS(optimizers); o++) {
             struct job job = {.hosts = shapes[s][0],

@@ -132,7 +132,6 @@ static void train_workers(struct job *job, int worker, struct pl_world *world)
 
 static void shorten_messages(struct pl_transport *transport, int host)
 {
-    (void)host;
     transport->most_bytes = sizeof(struct pl_server_packet) + 1;
 }
 
@@ -148,10 +147,8 @@ static void train(struct resumed *test, int hosts, int workers)
                       .prepare = test->in_parts ? shorten_messages : NULL,
                       .body = train_workers,
                       .context = test};
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_REPRODUCIBLE, "1");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_REPRODUCIBLE, "1", "the test", NULL), PL_OK);
     if (hosts == 0) {
         ranks_run_with(workers, &(struct pl_world_options){.knobs = &knobs}, train_ranks, test);
     } else {

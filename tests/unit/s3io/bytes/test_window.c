@@ -37,8 +37,6 @@ static enum pl_status asked_read(struct pl_source *source, void *data, size_t by
     uint64_t left = STREAM_BYTES - source->offset_bytes;
     size_t got = asked->piece_bytes ? asked->piece_bytes : 1 + (next_random(&asked->random) >> 8) % 9000;
 
-    (void)deadline_ns;
-    (void)reterr;
     asked->least_asked_bytes = bytes < asked->least_asked_bytes ? bytes : asked->least_asked_bytes;
     asked->unaligned += (uintptr_t)data % PAGE_BYTES != 0;
     got = got < bytes ? got : bytes;
@@ -52,7 +50,6 @@ static enum pl_status asked_read(struct pl_source *source, void *data, size_t by
 
 static void asked_close(struct pl_source *source)
 {
-    (void)source;
 }
 
 static void begin(struct asked *asked, size_t piece_bytes)

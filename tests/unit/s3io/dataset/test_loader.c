@@ -182,9 +182,6 @@ struct trouble {
 
 static enum pl_status trouble_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
 {
-    (void)epoch;
-    (void)deadline_ns;
-    (void)reterr;
     ((struct trouble *)context)->given = 0;
     return PL_OK;
 }
@@ -194,7 +191,6 @@ static enum pl_status trouble_next(void *context, void *const *fields, int64_t d
 {
     struct trouble *trouble = context;
 
-    (void)deadline_ns;
     if (trouble->given == trouble->at && trouble->hang) {
         pthread_mutex_lock(&trouble->mutex);
         while (!trouble->cancelled) {
@@ -283,7 +279,6 @@ static void *allocate(void *allocator, size_t bytes)
 
 static void release(void *allocator, void *memory, size_t bytes)
 {
-    (void)allocator;
     allocated -= bytes;
     free(memory);
 }

@@ -459,7 +459,6 @@ TEST(all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts)
 static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields,
                              struct pl_error *reterr)
 {
-    (void)context;
     if (record->bytes > 8) {
         return pl_error_set(reterr, PL_INVALID, "too long");
     }

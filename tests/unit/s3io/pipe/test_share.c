@@ -36,8 +36,6 @@ static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline
 {
     struct feed *feed = context;
 
-    (void)deadline_ns;
-    (void)reterr;
     feed->epoch = epoch;
     feed->next = 0;
     return PL_OK;
