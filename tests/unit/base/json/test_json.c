@@ -267,28 +267,6 @@ START_TEST(whole_numbers_are_asked_for_where_they_are_meant)
 }
 END_TEST
 
-START_TEST(numbers_of_64_bits_are_text)
-{
-    static const char *const wrong[] = {"\"\"",    "\"-1\"",  "\"1 \"", "\"+1\"", "\"18446744073709551616\"",
-                                        "\"0x1\"", "\"007\"", "1",      "null"};
-    struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_JSON struct pl_json *document = parsed("[\"18446744073709551615\", \"0\"]");
-    struct pl_json_value item = pl_json_first(pl_json_root(document));
-    uint64_t value = 0;
-
-    ck_assert_ok(pl_json_uint64(item, &value, &error), &error);
-    ck_assert_uint_eq(value, UINT64_MAX);
-    ck_assert_ok(pl_json_uint64(pl_json_next(item), &value, &error), &error);
-    ck_assert_uint_eq(value, 0);
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        PL_AUTO_JSON struct pl_json *other = parsed(wrong[i]);
-
-        ck_assert_int_eq(pl_json_uint64(pl_json_root(other), &value, &error), PL_INVALID);
-    }
-    ck_assert_str_eq(error.cause, "F: expected a number of 64 bits as a string of digits, found null");
-}
-END_TEST
-
 START_TEST(wrong_kinds_are_told_with_their_path)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -424,7 +402,6 @@ UNIT_MAIN("base/json", a_document_is_read_by_names_and_places, syntax_errors_nam
           nothing_may_follow_the_text, numbers_that_are_none_are_refused, numbers_that_a_double_cannot_hold_are_refused,
           a_number_of_many_digits_is_whole_or_refused, strings_that_c_or_utf8_cannot_hold_are_refused,
           blanks_are_those_of_json, names_are_compared_with_their_case, a_name_that_is_listed_twice_is_refused,
-          whole_numbers_are_asked_for_where_they_are_meant, numbers_of_64_bits_are_text,
-          wrong_kinds_are_told_with_their_path, a_fallback_stands_for_nothing_and_null_only,
-          depth_values_and_bytes_are_bounded, too_many_values_are_refused_before_memory_is_taken,
-          a_file_is_read_with_its_own_bound)
+          whole_numbers_are_asked_for_where_they_are_meant, wrong_kinds_are_told_with_their_path,
+          a_fallback_stands_for_nothing_and_null_only, depth_values_and_bytes_are_bounded,
+          too_many_values_are_refused_before_memory_is_taken, a_file_is_read_with_its_own_bound)
