@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 
-#include <dirent.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,45 +30,30 @@ static bool is_efa(const char *device)
     return number_of(device, "device/vendor") == AMAZON;
 }
 
-static void add(const char *device, const char *name, struct pl_efa *efa)
+static void add(const char *device, struct pl_efa *efa)
 {
-    efa->count++;
-    if (efa->name[0] == '\0' || strcmp(name, efa->name) < 0) {
-        snprintf(efa->name, sizeof(efa->name), "%.31s", name);
+    if (efa->count++ == 0) {
+        snprintf(efa->name, sizeof(efa->name), "%.31s", basename(device));
     }
     efa->sent_bytes += number_of(device, "ports/1/hw_counters/tx_bytes");
     efa->received_bytes += number_of(device, "ports/1/hw_counters/rx_bytes");
 }
 
-/* Whether the folder has a file whose name begins with `prefix`. */
-static bool has_file(const char *folder, const char *prefix)
-{
-    PL_AUTO_DIRECTORY DIR *dir = opendir(folder);
-    const struct dirent *entry;
-    bool found = false;
-
-    while (dir && !found && (entry = readdir(dir))) {
-        found = strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
-    }
-    return found;
-}
-
 void pl_efa_read(const char *root, struct pl_efa *ret_efa)
 {
-    char folder[PATH_BYTES], device[PATH_BYTES];
-    const struct dirent *entry;
-    PL_AUTO_DIRECTORY DIR *dir = NULL;
+    char pattern[PATH_BYTES];
+    glob_t found = {.gl_pathc = 0};
 
     *ret_efa = (struct pl_efa){.count = 0};
-    snprintf(folder, sizeof(folder), "%s/sys/class/infiniband", root);
-    dir = opendir(folder);
-    while (dir && (entry = readdir(dir))) {
-        int length = snprintf(device, sizeof(device), "%s/%s", folder, entry->d_name);
-
-        if (entry->d_name[0] != '.' && length < (int)sizeof(device) && is_efa(device)) {
-            add(device, entry->d_name, ret_efa);
+    snprintf(pattern, sizeof(pattern), "%s/sys/class/infiniband/*", root);
+    glob(pattern, 0, NULL, &found); /* in alphabetical order */
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        if (is_efa(found.gl_pathv[i])) {
+            add(found.gl_pathv[i], ret_efa);
         }
     }
-    snprintf(folder, sizeof(folder), "%s/dev/infiniband", root);
-    ret_efa->usable = ret_efa->count > 0 && has_file(folder, "uverbs");
+    globfree(&found);
+    snprintf(pattern, sizeof(pattern), "%s/dev/infiniband/uverbs*", root);
+    ret_efa->usable = ret_efa->count > 0 && glob(pattern, 0, NULL, &found) == 0;
+    globfree(&found);
 }
