@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device and pinned memory, copies, and memory that processes share. */
 #include "base/clock.h"
-#include "base/log.h"
 #include "device/device_private.h"
 #include "device/load_cuda.h"
 
@@ -75,23 +74,9 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
     return PL_OK;
 }
 
-/* Enters the device in order to release something. Returns false if that could wait without end; then it is left to the
- * end of the process. */
-static bool enter_release(struct pl_device *device, const char *what)
-{
-    if (pl_device_cuda_is_late(device)) {
-        pl_log(PL_LOG_DEBUG, "%s is skipped until the process ends, because the device's work has not ended", what);
-        return false;
-    }
-    PL_CUDA_LET(device, cuCtxSetCurrent(device->context), what);
-    return true;
-}
-
 void pl_device_release(struct pl_device *device, void *memory)
 {
-    if (memory && enter_release(device, "releasing device memory")) {
-        PL_CUDA_LET(device, cuMemFree_v2(address(memory)), "releasing device memory");
-    }
+    pl_device_let_go(device, memory, PL_DEVICE_MEMORY);
 }
 
 enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, void **ret_memory,
@@ -113,9 +98,7 @@ enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, 
 
 void pl_device_release_pinned(struct pl_device *device, void *memory)
 {
-    if (memory && enter_release(device, "releasing pinned memory")) {
-        PL_CUDA_LET(device, cuMemFreeHost(memory), "releasing pinned memory");
-    }
+    pl_device_let_go(device, memory, PL_DEVICE_PINNED);
 }
 
 enum pl_status pl_device_pin(struct pl_device *device, void *memory, uint64_t bytes, struct pl_error *reterr)
@@ -130,9 +113,7 @@ enum pl_status pl_device_pin(struct pl_device *device, void *memory, uint64_t by
 
 void pl_device_unpin(struct pl_device *device, void *memory)
 {
-    if (memory && enter_release(device, "unpinning memory")) {
-        PL_CUDA_LET(device, cuMemHostUnregister(memory), "unpinning memory");
-    }
+    pl_device_let_go(device, memory, PL_DEVICE_PIN);
 }
 
 bool pl_device_owns(struct pl_device *device, const void *memory)
@@ -204,7 +185,5 @@ enum pl_status pl_device_import(struct pl_device *device, const struct pl_device
 
 void pl_device_unimport(struct pl_device *device, void *memory)
 {
-    if (memory && enter_release(device, "closing another process's device memory")) {
-        PL_CUDA_LET(device, cuIpcCloseMemHandle(address(memory)), "closing another process's device memory");
-    }
+    pl_device_let_go(device, memory, PL_DEVICE_IMPORT);
 }

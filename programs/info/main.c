@@ -24,7 +24,6 @@
 
 #include <fcntl.h>
 #include <gnu/libc-version.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -526,12 +525,10 @@ static const struct pl_option table[] = {PL_INFO_OPTIONS(PL_OPTION) PL_OPTIONS_E
 int main(int argc, char **argv)
 {
     struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_FREE char *world = NULL;
+    PL_AUTO_FREE char *self_path = realpath("/proc/self/exe", NULL), *world = NULL;
     struct options options = {.json = false};
     bool is_rank;
-    char self_path[PATH_MAX];
     enum pl_status status;
-    ssize_t length;
 
     pl_log_open("paceline info");
     status = pl_verbs_read("info", table, argc, argv, &options, &error);
@@ -541,9 +538,7 @@ int main(int argc, char **argv)
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);
     }
-    length = readlink("/proc/self/exe", self_path, sizeof(self_path) - 1);
-    self_path[length > 0 ? length : 0] = '\0';
-    if (pl_companion_find(self_path, "paceline-world", &world, &error) != PL_OK) {
+    if (pl_companion_find(self_path ? self_path : "", "paceline-world", &world, &error) != PL_OK) {
         pl_log_error(&error, "looking for the runtime's part");
         return 1;
     }
