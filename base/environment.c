@@ -209,8 +209,3 @@ char *const *pl_environment_strings(const struct pl_environment *environment)
 {
     return environment->strings;
 }
-
-size_t pl_environment_count(const struct pl_environment *environment)
-{
-    return environment->count;
-}

@@ -70,6 +70,4 @@ void pl_environment_unset(struct pl_environment *environment, const char *name);
  */
 char *const *pl_environment_strings(const struct pl_environment *environment);
 
-size_t pl_environment_count(const struct pl_environment *environment);
-
 #endif

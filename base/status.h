@@ -94,9 +94,6 @@ void pl_error_context(struct pl_error *reterr, const char *format, ...) PL_PRINT
  */
 const char *pl_error_text(const struct pl_error *error, char *text, uint32_t text_bytes);
 
-/** Returns "invalid input" for PL_INVALID. */
-const char *pl_status_text(enum pl_status status);
-
 /** Returns "INVALID" for PL_INVALID. */
 const char *pl_status_name(enum pl_status status);
 

@@ -135,20 +135,26 @@ void pl_python_json_node_append(struct pl_python_json *array, struct pl_python_j
     } else {
         array->item.child = item->item.prev = &item->item;
     }
+    item->parent = array;
     array->item.valueint++;
 }
 
 /* Gives `place` the contents of `value`, and frees the emptied node `value`; `place` keeps its name and neighbours. */
 static void replace(struct pl_python_json *place, struct pl_python_json *value)
 {
-    const cJSON was = place->item;
+    const struct pl_python_json was = *place;
 
     clear(place);
     free(value->item.string);
     *place = *value;
-    place->item.string = was.string;
-    place->item.next = was.next;
-    place->item.prev = was.prev;
+    place->item.string = was.item.string;
+    place->item.next = was.item.next;
+    place->item.prev = was.item.prev;
+    place->parent = was.parent;
+    EACH(child, place)
+    {
+        child->parent = place;
+    }
     free(value);
 }
 

@@ -5,7 +5,6 @@
  * an image may lack.
  */
 #include "base/clock.h"
-#include "base/efa.h"
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/json/json_write.h"
@@ -384,9 +383,9 @@ static void add_devices(struct pl_json_writer *report)
 {
     PL_AUTO_FREE char *driver = first_line("/proc/driver/nvidia/version");
     PL_AUTO_FREE char *installer = first_line("/opt/amazon/efa_installed_packages");
-    struct pl_efa efa;
+    struct pl_devices_efa efa;
 
-    pl_efa_read("", &efa);
+    pl_devices_efa("", &efa);
     pl_json_write_object(report, "devices");
     pl_json_write_int64(report, "gpus", pl_devices_gpus(""));
     add_text(report, "nvidia_driver", driver);

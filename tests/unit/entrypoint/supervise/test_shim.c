@@ -362,7 +362,7 @@ static size_t next_write(int writes_fd, char *text, size_t bytes)
     int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
     ssize_t count;
 
-    ck_assert_int_eq(pl_file_poll_readable(writes_fd, deadline_ns), 1);
+    ck_assert_int_eq(pl_file_poll(writes_fd, POLLIN, deadline_ns), 1);
     count = recv(writes_fd, text, bytes - 1, 0);
     ck_assert_int_ge(count, 0);
     text[count] = '\0';
