@@ -117,17 +117,6 @@ case_begin() {
   cluster_environment=()
 }
 
-# begin_with NAME [VARIABLE=VALUE]... WORDS...: begins the case with these in its environment; leaves WORDS in the array case_words.
-begin_with() {
-  case_begin "$1"
-  shift
-  while [[ ${1:-} = *=* ]]; do
-    cluster_environment+=("$1")
-    shift
-  done
-  case_words=("$@")
-}
-
 # case_mark: starts the clock of "time to notice".
 case_mark() { case_start=$(date +%s.%N); }
 

@@ -20,6 +20,16 @@ static void set(struct pl_environment *environment, const char *name, const char
     ck_ok(pl_environment_set, environment, name, value);
 }
 
+static size_t count_of(const struct pl_environment *environment)
+{
+    size_t count = 0;
+
+    while (pl_environment_strings(environment)[count]) {
+        count++;
+    }
+    return count;
+}
+
 TEST(a_snapshot_leaves_the_process_alone)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -44,7 +54,7 @@ TEST(one_environment_is_laid_over_another)
     ck_ok(pl_environment_put, above, "C=");
     ck_fails(PL_INVALID, "", pl_environment_put, above, "D");
     ck_ok(pl_environment_add, below, above);
-    ck_assert_uint_eq(pl_environment_count(below), 3);
+    ck_assert_uint_eq(count_of(below), 3);
     ck_assert_str_eq(pl_environment_get(below, "A"), "1");
     ck_assert_str_eq(pl_environment_get(below, "B"), "x=y");
     ck_assert_str_eq(pl_environment_get(below, "C"), "");
@@ -54,7 +64,7 @@ TEST(an_empty_one_is_still_good_for_execve)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = empty();
 
-    ck_assert_uint_eq(pl_environment_count(environment), 0);
+    ck_assert_uint_eq(count_of(environment), 0);
     ck_assert_ptr_nonnull(pl_environment_strings(environment));
     ck_assert_ptr_null(pl_environment_strings(environment)[0]);
     ck_assert_ptr_null(pl_environment_get(environment, "HOME"));
@@ -71,7 +81,7 @@ TEST(replacing_keeps_the_place_and_new_names_go_last)
     set(environment, "AB", "");
     set(environment, "B", "three=3");
     strings = pl_environment_strings(environment);
-    ck_assert_uint_eq(pl_environment_count(environment), 3);
+    ck_assert_uint_eq(count_of(environment), 3);
     ck_assert_str_eq(strings[0], "B=three=3");
     ck_assert_str_eq(strings[1], "A=2");
     ck_assert_str_eq(strings[2], "AB=");
@@ -141,7 +151,7 @@ TEST(bad_names_are_refused)
     ck_assert_int_eq(pl_environment_set(environment, "=", "x", &error), PL_INVALID);
     ck_assert_int_eq(pl_environment_set(environment, "A=", "x", &error), PL_INVALID);
     ck_assert(strstr(error.cause, "A="));
-    ck_assert_uint_eq(pl_environment_count(environment), 0);
+    ck_assert_uint_eq(count_of(environment), 0);
 }
 
 TEST(a_value_may_come_from_the_variable_itself)
@@ -166,7 +176,7 @@ TEST(unset_removes_every_copy)
     ck_assert_str_eq(pl_environment_get(environment, "TWICE"), "1");
     pl_environment_unset(environment, "TWICE");
     ck_assert_ptr_null(pl_environment_get(environment, "TWICE"));
-    ck_assert_uint_eq(pl_environment_count(environment), 1);
+    ck_assert_uint_eq(count_of(environment), 1);
     ck_assert_str_eq(pl_environment_strings(environment)[0], "OTHER=2");
     ck_assert_ptr_null(pl_environment_strings(environment)[1]);
 }
@@ -184,8 +194,8 @@ TEST(copies_are_independent_and_many_variables_fit)
     ck_ok(pl_environment_new_copy, environment, &copy);
     pl_environment_unset(environment, "NAME_0");
     pl_environment_unset(environment, "NAME_1999");
-    ck_assert_uint_eq(pl_environment_count(environment), 1998);
-    ck_assert_uint_eq(pl_environment_count(copy), 2000);
+    ck_assert_uint_eq(count_of(environment), 1998);
+    ck_assert_uint_eq(count_of(copy), 2000);
     ck_assert_str_eq(pl_environment_get(copy, "NAME_1999"), "NAME_1999");
     ck_assert_str_eq(pl_environment_get(environment, "NAME_1998"), "NAME_1998");
     ck_assert_ptr_null(pl_environment_strings(environment)[1998]);

@@ -90,7 +90,7 @@ TEST(strict_json_has_a_point)
     ck_ok(pl_json_parse, "2.5", 3, "F", &document);
     ck_ok(pl_json_double, pl_json_root(document), &value);
     ck_assert_double_eq(value, 2.5);
-    pl_json_write_value(&writer, NULL, pl_json_root(document));
+    pl_json_write_double(&writer, NULL, value);
     ck_ok(pl_json_write_end, &writer);
     ck_assert_str_eq(pl_text_string(&text), "2.5");
     ck_assert_int_eq(pl_json_parse("1e400", 5, "F", &document, NULL), PL_INVALID);

@@ -248,27 +248,6 @@ TEST(whole_numbers_are_asked_for_where_they_are_meant)
     ck_assert_int_eq(value, -4); /* unchanged after the error */
 }
 
-TEST(numbers_of_64_bits_are_text)
-{
-    static const char *const wrong[] = {"\"\"",    "\"-1\"",  "\"1 \"", "\"+1\"", "\"18446744073709551616\"",
-                                        "\"0x1\"", "\"007\"", "1",      "null"};
-    struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_JSON struct pl_json *document = parsed("[\"18446744073709551615\", \"0\"]");
-    struct pl_json_value item = pl_json_first(pl_json_root(document));
-    uint64_t value = 0;
-
-    ck_ok(pl_json_uint64, item, &value);
-    ck_assert_uint_eq(value, UINT64_MAX);
-    ck_ok(pl_json_uint64, pl_json_next(item), &value);
-    ck_assert_uint_eq(value, 0);
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        PL_AUTO_JSON struct pl_json *other = parsed(wrong[i]);
-
-        ck_assert_int_eq(pl_json_uint64(pl_json_root(other), &value, &error), PL_INVALID);
-    }
-    ck_assert_str_eq(error.cause, "F: expected a number of 64 bits as a string of digits, found null");
-}
-
 TEST(wrong_kinds_are_told_with_their_path)
 {
     struct pl_error error = PL_ERROR_NONE;

@@ -25,13 +25,12 @@ TEST(a_document_is_written_in_the_order_of_the_calls)
     pl_json_write_bool(&writer, "yes", true);
     pl_json_write_bool(&writer, "no", false);
     pl_json_write_null(&writer, "none");
-    pl_json_write_uint64(&writer, "seed", UINT64_MAX);
     pl_json_write_int64(&writer, "most", PL_JSON_MAX_INTEGER);
     pl_json_write_close(&writer);
     ck_ok(pl_json_write_end, &writer);
     ck_assert_str_eq(pl_text_string(&text),
                      "{\"t\\\"\":\"a\\n\\u00e9\\ud83d\\ude80\\u0001\",\"list\":[-7,0.1,{},[]],\"yes\":true,"
-                     "\"no\":false,\"none\":null,\"seed\":\"18446744073709551615\",\"most\":9007199254740992}");
+                     "\"no\":false,\"none\":null,\"most\":9007199254740992}");
 }
 
 TEST(a_document_for_people_has_each_value_on_a_line)
@@ -82,22 +81,6 @@ TEST(doubles_read_back_as_they_were)
         ck_ok(pl_json_double, pl_json_root(document), &again);
         ck_assert_mem_eq(&again, &value, sizeof(value));
     }
-}
-
-TEST(a_document_that_was_read_is_written_with_the_same_values)
-{
-    static const char source[] = "{\"a\": [1, -0.0, 1e300, 9007199254740992, 1e17, 0.30000000000000004, 1e15],"
-                                 " \"\\u00e9\": {\"x\": null, \"y\": \"z\", \"t\": true}}";
-    static const char wanted[] = "{\"a\":[1,-0.0,1e+300,9007199254740992,1e+17,0.30000000000000004,1000000000000000],"
-                                 "\"\\u00e9\":{\"x\":null,\"y\":\"z\",\"t\":true}}";
-    PL_AUTO_JSON struct pl_json *document = NULL;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_json_writer writer = PL_JSON_WRITER(&text);
-
-    ck_ok(pl_json_parse, source, strlen(source), "F", &document);
-    pl_json_write_value(&writer, NULL, pl_json_root(document));
-    ck_ok(pl_json_write_end, &writer);
-    ck_assert_str_eq(pl_text_string(&text), wanted);
 }
 
 TEST(what_json_cannot_hold_is_told_at_the_end)

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "tests/support/unit.h"
 
 #include <errno.h>
@@ -159,6 +160,66 @@ TEST(an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_halted
     }
     go_on();
     ck_assert_uint_eq(read_log(found), strlen("50% 60%"));
+}
+
+/* What the program does when a look is taken at it, and how much CPU time it has used then. */
+static const char *writes_at_look = "";
+static int64_t used_ns;
+
+static int64_t read_halted(void *reader)
+{
+    ck_assert_ptr_eq(reader, &copier);
+    ck_assert_int_eq(write(program_fd, writes_at_look, strlen(writes_at_look)), (ssize_t)strlen(writes_at_look));
+    writes_at_look = "";
+    return used_ns;
+}
+
+/* Takes `looks` looks at the unfinished line, less where this machine was halted; or as many as it is not written. */
+static void look(size_t looks)
+{
+    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+
+    for (size_t i = 0; i < looks && !pl_copier_has_to_write(&copier); i++) {
+        ck_assert(!pl_deadline_passed(end_ns));
+        copier.line_deadline_ns = pl_clock_now_ns();
+        go_on();
+    }
+}
+
+TEST(an_unfinished_line_waits_for_a_program_that_gets_no_cpu_time_but_not_for_ever)
+{
+    static const int64_t after_ns[] = {PL_NS_PER_S, -1, 0}; /* it computes, it waits, it still gets no time */
+
+    open_copier(false);
+    copier.read_halted = read_halted;
+    copier.reader = &copier;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(after_ns); i++) {
+        used_ns = 0;
+        ck_assert_int_eq(write(program_fd, "rank", 4), 4);
+        go_on();
+        look(20);
+        ck_assert(!pl_copier_has_to_write(&copier));
+        used_ns = after_ns[i];
+        look(SIZE_MAX);
+        go_on();
+        ck_assert_uint_eq(read_log(found), 4);
+    }
+}
+
+TEST(what_a_program_wrote_before_it_was_seen_to_wait_is_of_its_line)
+{
+    open_copier(false);
+    copier.read_halted = read_halted;
+    copier.reader = &copier;
+    used_ns = 0;
+    ck_assert_int_eq(write(program_fd, "rank", 4), 4);
+    go_on();
+    look(20);
+    used_ns = -1;
+    writes_at_look = " 3\n";
+    look(SIZE_MAX);
+    go_on();
+    ck_assert_uint_eq(read_log(found), strlen("rank 3\n"));
 }
 
 /* A line whose end arrived while the log's reader was late is a whole line. */

@@ -362,7 +362,7 @@ static size_t next_write(int writes_fd, char *text, size_t bytes)
     int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
     ssize_t count;
 
-    ck_assert_int_eq(pl_file_poll_readable(writes_fd, deadline_ns), 1);
+    ck_assert_int_eq(pl_file_poll(writes_fd, POLLIN, deadline_ns), 1);
     count = recv(writes_fd, text, bytes - 1, 0);
     ck_assert_int_ge(count, 0);
     text[count] = '\0';
@@ -422,6 +422,29 @@ TEST(a_line_that_comes_in_pieces_is_written_as_one)
         }
         ck_assert_str_eq(whole, "a line in pieces\n");
     }
+    pl_link_close(&link_to_watch);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+}
+
+/* It is stopped for longer than an unfinished line waits. */
+TEST(a_line_of_a_program_that_is_stopped_within_it_is_written_as_one)
+{
+    int64_t stopped_end_ns;
+    int writes_fd = take_writes();
+    char text[256] = "";
+    pid_t pid;
+
+    start_watch("printf 'a line ' >&2; kill -STOP $$; echo 'in pieces' >&2; sleep 100");
+    pid = (pid_t)atoi(await(PL_FRAME_BEGUN).fields[0]);
+    ck_assert_str_ne(await(PL_FRAME_SUSPENDED).fields[1], "");
+    stopped_end_ns = pl_deadline_after_ns(PL_NS_PER_S * 6 / 10);
+    pl_clock_nap(PL_NS_PER_S * 6 / 10, stopped_end_ns);
+    kill(pid, SIGCONT);
+    while (!strstr(text, "pieces\n")) {
+        next_write(writes_fd, text, sizeof(text));
+        ck_assert(!strstr(text, "a line ") || strcmp(text, "a line in pieces\n") == 0);
+    }
+    ck_assert_str_eq(text, "a line in pieces\n");
     pl_link_close(&link_to_watch);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
 }
