@@ -258,7 +258,7 @@ static bool has_prefix(const struct pl_copier *copier, const char *line, size_t 
     return copier->keeps_prefix && bytes >= length && memcmp(line, copier->prefix, length) == 0;
 }
 
-/* Stage as many whole lines as fit, each with its prefix: into a pipe as a whole, and, with its tags, into mpirun's room.
+/* Stage as many whole lines as fit, each with its prefix: as a whole into a pipe, and with mpirun's tags into its room.
  * Of a line that is too long, stage a part. */
 static void stage(struct pl_copier *copier)
 {

@@ -41,8 +41,8 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
 /**
  * Copies stderr or stdout: reads what the program writes, keeps the tail, and writes to our own stream. Only whole
  * lines are written, because mpirun puts a tag before each piece that it reads, and one log mixes lines of several
- * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size. A line without an end is
- * written after 250 ms; but as long as the program gets no CPU time for more of it, only after 10 s. Progress bars
+ * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size. A line without an end
+ * is written after 250 ms; but as long as the program gets no CPU time for more of it, only after 10 s. Progress bars
  * become lines. Zero-initialise but for `fd` and `bars.interval_ns`.
  */
 struct pl_copier {

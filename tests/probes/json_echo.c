@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For json_against_python.py: reads one strict document per line, as hex bytes, and prints it. If a document is refused,
- * prints "!" and the reason.
+ * For json_against_python.py: reads one strict document per line, as hex bytes, and prints it. If a document is
+ * refused, prints "!" and the reason.
  */
 #include "base/json/python_json.h"
 #include "base/memory.h"
