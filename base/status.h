@@ -15,6 +15,13 @@
 #define PL_MUST_CHECK __attribute__((warn_unused_result))
 #define PL_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
 
+/** Defines `name` for a cleanup attribute: it gives the pointer to a `type` to `release`. */
+#define PL_CLEANUP(name, type, release)                                                                                \
+    static inline void name(type **at)                                                                                 \
+    {                                                                                                                  \
+        release(*at);                                                                                                  \
+    }
+
 /* name, text for people */
 #define PL_STATUS_LIST(X)                                                                                              \
     X(OK, "ok")                                                                                                        \

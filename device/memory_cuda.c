@@ -13,17 +13,6 @@ static CUdeviceptr address(const void *memory)
     return (CUdeviceptr)(uintptr_t)memory;
 }
 
-enum pl_status pl_device_free_bytes(struct pl_device *device, uint64_t *ret_bytes, struct pl_error *reterr)
-{
-    size_t free_bytes = 0;
-    size_t total_bytes = 0;
-
-    PL_TRY(pl_device_enter(device, reterr));
-    PL_CUDA_TRY(device, cuMemGetInfo_v2(&free_bytes, &total_bytes), reterr, "cannot ask for free memory");
-    *ret_bytes = free_bytes;
-    return PL_OK;
-}
-
 static enum pl_status raise_memory(struct pl_device *device, CUresult result, uint64_t bytes, const char *kind,
                                    struct pl_error *reterr)
 {

@@ -178,12 +178,6 @@ void pl_json_free(struct pl_json *document)
     }
 }
 
-void pl_json_free_at(struct pl_json **document_at)
-{
-    pl_json_free(*document_at);
-    *document_at = NULL;
-}
-
 struct pl_json_value pl_json_root(const struct pl_json *document)
 {
     return (struct pl_json_value){.document = document, .item = &document->root->item};

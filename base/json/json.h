@@ -73,8 +73,8 @@ enum pl_status pl_json_read(const char *path, size_t max_bytes, struct pl_json *
 
 /** Frees the document. Strings are overwritten first, since some are secrets. */
 void pl_json_free(struct pl_json *document);
-void pl_json_free_at(struct pl_json **document_at);
 
+PL_CLEANUP(pl_json_free_at, struct pl_json, pl_json_free)
 #define PL_AUTO_JSON __attribute__((cleanup(pl_json_free_at)))
 
 struct pl_json_value pl_json_root(const struct pl_json *document);

@@ -62,12 +62,6 @@ void pl_python_json_free(struct pl_python_json *root)
     }
 }
 
-void pl_python_json_free_at(struct pl_python_json **root_at)
-{
-    pl_python_json_free(*root_at);
-    *root_at = NULL;
-}
-
 /* Hashes `name`, starting from the table's own address, so that nobody can prepare colliding names. */
 static size_t hash(const struct pl_python_json_index *index, const char *name)
 {

@@ -172,7 +172,7 @@ enum pl_status pl_local_network_open(struct pl_local *local, struct pl_error *re
     struct making making = {.network = &local->network, .error = PL_ERROR_NONE};
     pthread_t thread;
 
-    /* in a thread, since this one could not come back from there unless it is root */
+    /* in a thread, which calls the kernel alone: this one could not come back from there unless it is root */
     PL_TRY(pl_thread_start(&thread, make_network, &making, "the thread that makes a network", reterr));
     pthread_join(thread, NULL);
     if (making.error.status != PL_OK) {

@@ -90,7 +90,7 @@ static enum pl_status give_gradient(struct job *job, const struct pl_plan_tensor
                                     struct pl_error *reterr)
 {
     uint16_t half[LONGEST];
-    enum pl_dtype dtype = pl_plan_gradient_dtype(job->plan);
+    enum pl_dtype dtype = job->plan->options.gradient_dtype;
 
     for (uint64_t e = 0; e < tensor->count_elems; e++) {
         half[e] = to_bfloat16(gradient[e]);

@@ -14,12 +14,36 @@ struct fixture {
     uint32_t numbers[COUNT];
     unsigned char bytes[COUNT];
     struct pl_sampler sampler;
-    struct pl_loader_memory memory;
     struct pl_loader_input input;
     struct pl_loader_options options;
     struct pl_loader *loader;
     struct pl_error error;
 };
+
+static enum pl_status start_samples(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    (void)deadline_ns;
+    (void)reterr;
+    pl_sampler_start(&((struct fixture *)context)->sampler, epoch);
+    return PL_OK;
+}
+
+static enum pl_status next_sample(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes,
+                                  struct pl_error *reterr)
+{
+    struct fixture *fixture = context;
+    uint64_t index;
+
+    (void)deadline_ns;
+    (void)reterr;
+    if (!pl_sampler_next(&fixture->sampler, &index)) {
+        return PL_END;
+    }
+    memcpy(fields[0], &fixture->numbers[index], sizeof(uint32_t));
+    memcpy(fields[1], &fixture->bytes[index], 1);
+    *ret_bytes += sizeof(uint32_t) + 1;
+    return PL_OK;
+}
 
 static void set_up(struct fixture *fixture)
 {
@@ -29,13 +53,7 @@ static void set_up(struct fixture *fixture)
         fixture->bytes[i] = (unsigned char)i;
     }
     ck_ok(pl_sampler_init, &fixture->sampler, COUNT, 3, true, PL_SAMPLER_JOIN, (struct pl_shard){.rank = 0, .size = 1});
-    fixture->memory = (struct pl_loader_memory){
-        .sampler = &fixture->sampler,
-        .fields = 2,
-        .sample_bytes = {sizeof(uint32_t), 1},
-        .data = {(const unsigned char *)fixture->numbers, fixture->bytes},
-    };
-    fixture->input = pl_loader_input_memory(&fixture->memory);
+    fixture->input = (struct pl_loader_input){.context = fixture, .start = start_samples, .next = next_sample};
     fixture->options =
         (struct pl_loader_options){.fields = 2, .sample_bytes = {sizeof(uint32_t), 1}, .batch_samples = BATCH};
 }
