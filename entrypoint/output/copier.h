@@ -73,7 +73,7 @@ struct pl_copier {
     bool keeps_prefix; /* a line that already begins with the prefix gets no second one */
     bool in_line;      /* the last staged byte does not end a line */
     size_t staged_begin, staged_end;
-    char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, to be written next in one call */
+    char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, to be written next */
     /* also gets all bytes that arrive; may be NULL */
     void (*read_along)(void *reader, const char *bytes, size_t count);
     /* Returns the CPU time that the program has used, if it can run or is stopped: it may be halted in the middle of
