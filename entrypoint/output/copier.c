@@ -250,6 +250,40 @@ static void read_some(struct pl_copier *copier)
     }
 }
 
+/* Returns how many of `count` bytes mpirun can take at once. */
+static size_t fit_tagged(const char *bytes, size_t count)
+{
+    size_t fits = 0, tagged = 0;
+
+    while (fits < count) {
+        const char *newline = memchr(bytes + fits, '\n', count - fits);
+        const size_t line = newline ? (size_t)(newline - bytes) + 1 - fits : count - fits;
+
+        tagged += PL_COPIER_TAG_BYTES + line;
+        if (tagged > PL_COPIER_TAGGED_BYTES) {
+            return fits;
+        }
+        fits += line;
+    }
+    return count;
+}
+
+/* Returns how many bytes to write next: at most what the pipe takes as a whole, and only whole lines if there are
+ * any. */
+static size_t next_part(const struct pl_copier *copier)
+{
+    const char *begin = copier->bytes + copier->begin;
+    const size_t ready = copier->ready - copier->begin;
+    size_t part = copier->is_alone ? ready : pl_number_min(ready, PL_COPIER_WRITE_BYTES);
+    const char *newline;
+
+    if (copier->tagged) {
+        part = fit_tagged(begin, part);
+    }
+    newline = part < ready ? memrchr(begin, '\n', part) : NULL;
+    return newline ? (size_t)(newline - begin) + 1 : part;
+}
+
 /* torch writes the tag of a rank by itself before some of its lines, with a blank after it or without. */
 static bool has_prefix(const struct pl_copier *copier, const char *line, size_t bytes)
 {
@@ -258,12 +292,9 @@ static bool has_prefix(const struct pl_copier *copier, const char *line, size_t 
     return copier->keeps_prefix && bytes >= length && memcmp(line, copier->prefix, length) == 0;
 }
 
-/* Stage as many whole lines as fit, each with its prefix: into a pipe as a whole, and, with its tags, into mpirun's room.
- * Of a line that is too long, stage a part. */
+/* Stage as many whole lines as fit, each with its prefix. Of a line that is too long, stage a part. */
 static void stage(struct pl_copier *copier)
 {
-    size_t tagged = 0;
-
     copier->staged_begin = copier->staged_end = 0;
     while (copier->begin < copier->ready) {
         const char *line = copier->bytes + copier->begin;
@@ -272,12 +303,11 @@ static void stage(struct pl_copier *copier)
         size_t prefix_bytes = copier->in_line || has_prefix(copier, line, bytes) ? 0 : strlen(copier->prefix);
         size_t room = sizeof(copier->staged) - copier->staged_end;
 
-        tagged += PL_COPIER_TAG_BYTES + prefix_bytes + bytes;
-        if (prefix_bytes + bytes > room || (copier->tagged && tagged > PL_COPIER_TAGGED_BYTES)) {
+        if (prefix_bytes + bytes > room) {
             if (copier->staged_end > 0) {
                 return;
             }
-            bytes = pl_number_min(bytes, room - prefix_bytes);
+            bytes = room - prefix_bytes;
         }
         memcpy(copier->staged + copier->staged_end, copier->prefix, prefix_bytes);
         memcpy(copier->staged + copier->staged_end + prefix_bytes, line, bytes);
@@ -299,17 +329,19 @@ static void abort_output(struct pl_copier *copier)
 
 static void write_some(struct pl_copier *copier)
 {
-    const bool is_staged = !copier->is_alone || copier->prefix[0] != '\0';
+    const bool prefixed = copier->prefix[0] != '\0';
     ssize_t written;
 
-    if (is_staged && copier->staged_begin == copier->staged_end) {
+    if (prefixed && copier->staged_begin == copier->staged_end) {
         stage(copier);
     }
-    written = is_staged ? write(copier->out_fd, copier->staged + copier->staged_begin,
-                                copier->staged_end - copier->staged_begin)
-                        : write(copier->out_fd, copier->bytes + copier->begin, copier->ready - copier->begin);
-    if (written > 0) {
-        *(is_staged ? &copier->staged_begin : &copier->begin) += (size_t)written;
+    written = prefixed ? write(copier->out_fd, copier->staged + copier->staged_begin,
+                               copier->staged_end - copier->staged_begin)
+                       : write(copier->out_fd, copier->bytes + copier->begin, next_part(copier));
+    if (written > 0 && prefixed) {
+        copier->staged_begin += (size_t)written;
+    } else if (written > 0) {
+        copier->begin += (size_t)written;
     } else if (written < 0 && errno == EAGAIN) {
         copier->write_ns = pl_deadline_after_ns(PL_FILE_RETRY_NS);
     } else if (written < 0 && errno != EINTR) {

@@ -41,8 +41,8 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
 /**
  * Copies stderr or stdout: reads what the program writes, keeps the tail, and writes to our own stream. Only whole
  * lines are written, because mpirun puts a tag before each piece that it reads, and one log mixes lines of several
- * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size. A line without an end is
- * written after 250 ms; but as long as the program gets no CPU time for more of it, only after 10 s. Progress bars
+ * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size. A line without an end
+ * is written after 250 ms; but as long as the program gets no CPU time for more of it, only after 10 s. Progress bars
  * become lines. Zero-initialise but for `fd` and `bars.interval_ns`.
  */
 struct pl_copier {
@@ -73,7 +73,7 @@ struct pl_copier {
     bool keeps_prefix; /* a line that already begins with the prefix gets no second one */
     bool in_line;      /* the last staged byte does not end a line */
     size_t staged_begin, staged_end;
-    char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, to be written next in one call */
+    char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, to be written next */
     /* also gets all bytes that arrive; may be NULL */
     void (*read_along)(void *reader, const char *bytes, size_t count);
     /* Returns the CPU time that the program has used, if it can run or is stopped: it may be halted in the middle of
