@@ -170,14 +170,16 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
+    PL_AUTO_FREE char *path = NULL;
     enum pl_status status;
-    char *path;
 
     PL_TRY(pl_command_split_daemon(text, &command, reterr));
     status = find_daemon(supervisor, command.items[0], &path, reterr);
     if (status == PL_OK) {
-        free(command.items[0]);
-        command.items[0] = path;
+        pl_strv_set(&command, 0, path);
+        status = pl_strv_check(&command, reterr);
+    }
+    if (status == PL_OK) {
         setup.argv = (const char *const *)command.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
