@@ -42,7 +42,7 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Opens the store at `uri`: either an S3 prefix, "s3://BUCKET/PREFIX" (s3io/s3/store_s3.h), with the credentials,
+ * Opens the store at `uri`: either an S3 prefix, "s3://BUCKET/PREFIX" (s3io/s3/s3_get.h), with the credentials,
  * region and endpoint of the environment, or the path of a directory.
  *
  * Cost    S3: a thread of its own; at most 64 MiB for the objects that are being read and fetched ahead.

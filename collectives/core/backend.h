@@ -127,8 +127,8 @@ static inline void pl_pause_cpu(void)
 }
 
 /**
- * A way to run collectives. All functions but probe get the state that init has filled. There is one call at a time for a
- * world, from the program's thread or from the progress thread (core/types.h).
+ * A way to run collectives. All functions but probe get the state that init has filled. There is one call at a time
+ * for a world, from the program's thread or from the progress thread (core/types.h).
  */
 struct pl_backend {
     const char *name;

@@ -8,7 +8,8 @@
 #include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
 #include "s3io/pipe/feeder.h"
-#include "s3io/s3/store_s3.h"
+#include "s3io/s3/manifest.h"
+#include "s3io/s3/s3_get.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 

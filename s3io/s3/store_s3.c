@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The objects under an S3 prefix, or of a manifest, as a store. */
-#include "s3io/s3/store_s3.h"
+#include "s3io/s3/s3_get.h"
 
 #include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/s3/manifest.h"
 #include "s3io/s3/s3_client.h"
-#include "s3io/s3/s3_get.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 

@@ -22,8 +22,6 @@ struct fixture {
 
 static enum pl_status start_samples(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
 {
-    (void)deadline_ns;
-    (void)reterr;
     pl_sampler_start(&((struct fixture *)context)->sampler, epoch);
     return PL_OK;
 }
@@ -34,8 +32,6 @@ static enum pl_status next_sample(void *context, void *const *fields, int64_t de
     struct fixture *fixture = context;
     uint64_t index;
 
-    (void)deadline_ns;
-    (void)reterr;
     if (!pl_sampler_next(&fixture->sampler, &index)) {
         return PL_END;
     }
