@@ -176,8 +176,8 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     PL_TRY(pl_command_split_daemon(text, &command, reterr));
     status = find_daemon(supervisor, command.items[0], &path, reterr);
     if (status == PL_OK) {
-        free(command.items[0]);
-        command.items[0] = path;
+        pl_strv_set(&command, 0, path);
+        free(path);
         setup.argv = (const char *const *)command.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
