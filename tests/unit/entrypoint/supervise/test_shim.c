@@ -118,18 +118,6 @@ static void stop_when(const struct scratch *scratch, const char *name)
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
 }
 
-START_TEST(exit_code_and_last_words_are_reported)
-{
-    struct pl_exit_report exit_report;
-
-    start_watch("echo first >&2; echo last word >&2; exit 41");
-    exit_report = await_exit_report();
-    ck_assert(!exit_report.signalled);
-    ck_assert_int_eq(exit_report.code, 41);
-    ck_assert_str_eq(exit_report.tail, "first\nlast word\n");
-}
-END_TEST
-
 START_TEST(every_exit_code_passes)
 {
     for (int code = 0; code < 256; code += 51) {
@@ -142,17 +130,6 @@ START_TEST(every_exit_code_passes)
         pl_signals_restore(&signals);
         close(signals.fd);
     }
-}
-END_TEST
-
-START_TEST(a_signal_is_told_from_an_exit)
-{
-    struct pl_exit_report exit_report;
-
-    start_watch("kill -SEGV $$");
-    exit_report = await_exit_report();
-    ck_assert(exit_report.signalled);
-    ck_assert_int_eq(exit_report.code, SIGSEGV);
 }
 END_TEST
 
@@ -610,19 +587,6 @@ START_TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
 }
 END_TEST
 
-START_TEST(a_missing_program_says_so)
-{
-    const char *const argv[] = {"/nonexistent/program", NULL};
-    struct pl_exit_report exit_report;
-
-    start_program(argv, NULL);
-    exit_report = await_exit_report();
-    ck_assert(exit_report.not_started);
-    ck_assert_int_eq(exit_report.code, 127);
-    ck_assert_ptr_nonnull(strstr(exit_report.note, "/nonexistent/program"));
-}
-END_TEST
-
 /* A path almost as long as the part of a script's first line that Linux reads. */
 #define LONG_PART "/nonexistent/directory/of/fifty/characters/is/here"
 #define LONG_PATH LONG_PART LONG_PART LONG_PART LONG_PART
@@ -781,10 +745,10 @@ START_TEST(lines_of_a_program_that_is_read_have_its_tag)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/shim", lines_of_a_program_that_is_read_have_its_tag, exit_code_and_last_words_are_reported,
-          every_exit_code_passes, a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
-          an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
-          a_stop_reaches_the_whole_group, a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on,
+UNIT_MAIN("entrypoint/shim", lines_of_a_program_that_is_read_have_its_tag, every_exit_code_passes,
+          the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code,
+          a_report_names_the_program_without_its_arguments, a_stop_reaches_the_whole_group,
+          a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on,
           a_program_that_stays_stopped_for_too_long_is_killed,
           the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
           a_rank_without_a_handler_gets_the_stop_with_the_release,
@@ -794,7 +758,6 @@ UNIT_MAIN("entrypoint/shim", lines_of_a_program_that_is_read_have_its_tag, exit_
           nothing_of_long_lines_and_of_the_last_is_lost, what_a_killed_rank_has_written_is_in_the_log,
           what_mpiruns_daemon_prints_is_no_output_of_the_job, a_daemon_that_holds_stderr_delays_nothing,
           a_program_without_stderr_costs_no_time, the_program_dies_with_its_supervisor,
-          a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
-          an_interpreters_fault_is_told_from_the_programs,
+          a_system_that_lets_nobody_adopt_orphans_runs_programs, an_interpreters_fault_is_told_from_the_programs,
           a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
           few_descriptors_are_enough_or_the_exit_report_says_so)
