@@ -83,8 +83,11 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
     return kept;
 }
 
-/* how long an unfinished line waits for its end */
-#define UNFINISHED_LINE_NS (PL_NS_PER_S / 4)
+/* How long an unfinished line waits for its end: for two looks at the program. If a loaded machine keeps the program
+ * from going on, its line waits for more of them, until it has had CPU time enough to end the line. */
+#define LOOK_NS (PL_NS_PER_S / 8)
+#define HALTED_MOST_NS (LOOK_NS / 2)
+enum { LOOKS_LEAST = 2, LOOKS_MOST = 80 };
 
 void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged)
 {
@@ -193,7 +196,8 @@ static void add(struct pl_copier *copier, size_t bytes)
                         : copier->end + bytes);
     newline = memrchr(copier->bytes + copier->in_tail, '\n', copier->end - copier->in_tail);
     if (newline || was_empty) {
-        copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
+        copier->line_deadline_ns = pl_deadline_after_ns(LOOK_NS);
+        copier->line_looks = 0;
     }
     if (newline) {
         make_ready(copier, (size_t)(newline - copier->bytes) + 1);
@@ -246,40 +250,6 @@ static void read_some(struct pl_copier *copier)
     }
 }
 
-/* Returns how many of `count` bytes mpirun can take at once. */
-static size_t fit_tagged(const char *bytes, size_t count)
-{
-    size_t fits = 0, tagged = 0;
-
-    while (fits < count) {
-        const char *newline = memchr(bytes + fits, '\n', count - fits);
-        const size_t line = newline ? (size_t)(newline - bytes) + 1 - fits : count - fits;
-
-        tagged += PL_COPIER_TAG_BYTES + line;
-        if (tagged > PL_COPIER_TAGGED_BYTES) {
-            return fits;
-        }
-        fits += line;
-    }
-    return count;
-}
-
-/* Returns how many bytes to write next: at most what the pipe takes as a whole, and only whole lines if there are
- * any. */
-static size_t next_part(const struct pl_copier *copier)
-{
-    const char *begin = copier->bytes + copier->begin;
-    const size_t ready = copier->ready - copier->begin;
-    size_t part = copier->is_alone ? ready : pl_number_min(ready, PL_COPIER_WRITE_BYTES);
-    const char *newline;
-
-    if (copier->tagged) {
-        part = fit_tagged(begin, part);
-    }
-    newline = part < ready ? memrchr(begin, '\n', part) : NULL;
-    return newline ? (size_t)(newline - begin) + 1 : part;
-}
-
 /* torch writes the tag of a rank by itself before some of its lines, with a blank after it or without. */
 static bool has_prefix(const struct pl_copier *copier, const char *line, size_t bytes)
 {
@@ -288,9 +258,12 @@ static bool has_prefix(const struct pl_copier *copier, const char *line, size_t 
     return copier->keeps_prefix && bytes >= length && memcmp(line, copier->prefix, length) == 0;
 }
 
-/* Stage as many whole lines as fit, each with its prefix. Of a line that is too long, stage a part. */
+/* Stage as many whole lines as fit, each with its prefix: into a pipe as a whole, and, with its tags, into mpirun's room.
+ * Of a line that is too long, stage a part. */
 static void stage(struct pl_copier *copier)
 {
+    size_t tagged = 0;
+
     copier->staged_begin = copier->staged_end = 0;
     while (copier->begin < copier->ready) {
         const char *line = copier->bytes + copier->begin;
@@ -299,11 +272,12 @@ static void stage(struct pl_copier *copier)
         size_t prefix_bytes = copier->in_line || has_prefix(copier, line, bytes) ? 0 : strlen(copier->prefix);
         size_t room = sizeof(copier->staged) - copier->staged_end;
 
-        if (prefix_bytes + bytes > room) {
+        tagged += PL_COPIER_TAG_BYTES + prefix_bytes + bytes;
+        if (prefix_bytes + bytes > room || (copier->tagged && tagged > PL_COPIER_TAGGED_BYTES)) {
             if (copier->staged_end > 0) {
                 return;
             }
-            bytes = room - prefix_bytes;
+            bytes = pl_number_min(bytes, room - prefix_bytes);
         }
         memcpy(copier->staged + copier->staged_end, copier->prefix, prefix_bytes);
         memcpy(copier->staged + copier->staged_end + prefix_bytes, line, bytes);
@@ -325,19 +299,17 @@ static void abort_output(struct pl_copier *copier)
 
 static void write_some(struct pl_copier *copier)
 {
-    const bool prefixed = copier->prefix[0] != '\0';
+    const bool is_staged = !copier->is_alone || copier->prefix[0] != '\0';
     ssize_t written;
 
-    if (prefixed && copier->staged_begin == copier->staged_end) {
+    if (is_staged && copier->staged_begin == copier->staged_end) {
         stage(copier);
     }
-    written = prefixed ? write(copier->out_fd, copier->staged + copier->staged_begin,
-                               copier->staged_end - copier->staged_begin)
-                       : write(copier->out_fd, copier->bytes + copier->begin, next_part(copier));
-    if (written > 0 && prefixed) {
-        copier->staged_begin += (size_t)written;
-    } else if (written > 0) {
-        copier->begin += (size_t)written;
+    written = is_staged ? write(copier->out_fd, copier->staged + copier->staged_begin,
+                                copier->staged_end - copier->staged_begin)
+                        : write(copier->out_fd, copier->bytes + copier->begin, copier->ready - copier->begin);
+    if (written > 0) {
+        *(is_staged ? &copier->staged_begin : &copier->begin) += (size_t)written;
     } else if (written < 0 && errno == EAGAIN) {
         copier->write_ns = pl_deadline_after_ns(PL_FILE_RETRY_NS);
     } else if (written < 0 && errno != EINTR) {
@@ -348,6 +320,20 @@ static void write_some(struct pl_copier *copier)
 bool pl_copier_has_to_write(const struct pl_copier *copier)
 {
     return copier->begin < copier->ready || copier->staged_begin < copier->staged_end;
+}
+
+/* Looks at the program, and returns whether its unfinished line is to wait on. */
+static bool is_within_line(struct pl_copier *copier)
+{
+    const int64_t halted_ns = copier->read_halted ? copier->read_halted(copier->reader) : -1;
+    struct pollfd wait = {.fd = copier->fd, .events = POLLIN}; /* what it wrote before this look */
+
+    copier->halted_ns = copier->line_looks == 0 ? halted_ns : copier->halted_ns;
+    copier->line_looks++;
+    return copier->line_looks < LOOKS_LEAST ||
+           (copier->line_looks < LOOKS_MOST && copier->halted_ns >= 0 && halted_ns >= 0 &&
+            halted_ns - copier->halted_ns < HALTED_MOST_NS) ||
+           poll(&wait, 1, 0) > 0;
 }
 
 /* Nothing is ready to be written and nothing has arrived. If the unfinished line has waited long enough, it becomes
@@ -364,10 +350,11 @@ static void end_wait(struct pl_copier *copier)
     if (copier->ready == copier->end || late_ns < 0) {
         return;
     }
-    if (late_ns < UNFINISHED_LINE_NS / 2) {
+    /* if it is late, the machine has halted this process, and probably the program too */
+    if (late_ns < LOOK_NS && !is_within_line(copier)) {
         make_ready(copier, copier->end);
-    } else { /* the machine has halted this process, and probably the program too: wait again */
-        copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
+    } else {
+        copier->line_deadline_ns = pl_deadline_after_ns(LOOK_NS);
     }
 }
 

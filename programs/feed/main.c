@@ -209,13 +209,8 @@ static enum pl_status run(struct tool *tool, struct pl_error *reterr)
     if (tool->attributes) {
         return feed_augmented(tool, client, reterr);
     }
-    if (!client) {
-        PL_TRY(pl_store_open_directory(tool->from, false, &store, reterr));
-    } else if (tool->manifest) {
-        PL_TRY(pl_store_s3_open_manifest(client, tool->from, deadline_ns, &store, reterr));
-    } else {
-        PL_TRY(pl_store_s3_open(client, tool->from, &store, reterr));
-    }
+    PL_TRY(client ? pl_store_s3_open(client, tool->from, tool->manifest, deadline_ns, &store, reterr)
+                  : pl_store_open_directory(tool->from, false, &store, reterr));
     PL_TRY(pl_feeder_open(store, tool->path, &tool->options, deadline_ns, &feeder, reterr));
     return feed(tool, feeder, reterr);
 }

@@ -314,7 +314,7 @@ static void end_all(struct pl_local *local)
     for (size_t i = 0; i < local->feed_count; i++) {
         kill(local->feeds[i], SIGTERM);
     }
-    pl_file_close_at(&local->network_fd); /* its process ends */
+    pl_local_network_close(local);
     while ((ended = waitpid(-1, &status, WNOHANG)) >= 0 || errno == EINTR) {
         if (ended == 0) {
             if (pl_deadline_passed(deadline_ns)) {

@@ -98,21 +98,12 @@ enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *name, 
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The objects of a stream as byte sources. They are read one after the other while the stream fetches the next ones. If
- * a source is closed early, the rest of its object is skipped.
+ * Opens the object at `position` of a stream as a byte source, after those before it. They are read one after the other
+ * while the stream fetches the next ones; if a source is closed early, the rest of its object is skipped. The stream
+ * must outlive the source. `name` is copied.
  */
-struct pl_s3_reader;
-
-enum pl_status pl_s3_reader_open(struct pl_s3_client *client, const struct pl_s3_order *order,
-                                 const struct pl_s3_stream_options *options, struct pl_s3_reader **ret_reader,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Opens the object at `position`, after those before it. The reader must outlive the source. `name` is copied. */
-enum pl_status pl_s3_reader_source(struct pl_s3_reader *reader, size_t position, const char *name,
+enum pl_status pl_s3_stream_source(struct pl_s3_stream *stream, size_t position, const char *name,
                                    struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Closes the reader. Does nothing for NULL. */
-void pl_s3_reader_close(struct pl_s3_reader *reader);
 
 /** Fetches the whole object at `uri`, at most `max_bytes`, with a NUL at its end. The caller frees it. */
 enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns,

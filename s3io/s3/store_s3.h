@@ -15,22 +15,17 @@
  * prefix's last '/', as if that were the directory. Markers of empty directories (no bytes, a '/' at the end) are left
  * out. An open object is pinned to the version that was listed. `client` must outlive the store and its sources.
  *
+ * If it `is_manifest`, opens the objects in the ManifestFile at `uri`, each as often as it is there; a key is the part
+ * after the manifest's prefix. The manifest is fetched until `deadline_ns`. Sizes and versions come from a listing of
+ * the keys' common prefix.
+ *
  * Cost    at most 64 MiB for the objects that are being read and fetched ahead, for any number of objects.
- * Errors  PL_INVALID: another kind of URL. Other errors come from listing and reading.
+ * Errors  PL_INVALID: another kind of URL; those of pl_manifest_parse(). Other errors come from listing and reading:
+ *         PL_NOT_FOUND if an object in the manifest does not exist.
  * Test    tests/integration/cifar10.py
  */
-enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
-                                struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Opens the objects in the ManifestFile at `uri`, each as often as it is there. A key in the store is the part after
- * the manifest's prefix. Sizes and versions come from a listing of the keys' common prefix.
- *
- * Errors  those of pl_store_s3_open() and pl_manifest_parse(). Listing gives PL_NOT_FOUND if an object in the manifest
- *         does not exist.
- */
-enum pl_status pl_store_s3_open_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
-                                         struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, bool is_manifest, int64_t deadline_ns,
+                                struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
 
 /*
  * An augmented manifest as the stream that Pipe Mode makes of it: one RecordIO record for each attribute of each line.

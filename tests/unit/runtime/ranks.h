@@ -25,7 +25,6 @@ static inline void ranks_call_body(struct pl_world *world, void *argument, char 
 {
     const struct ranks_call *call = argument;
 
-    (void)failure;
     call->body(world, call->context);
 }
 
@@ -38,10 +37,8 @@ static inline void ranks_run_with(int size, const struct pl_world_options *optio
 
 static inline void ranks_run(int size, ranks_body *body, void *context)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "50");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "50", "the test", NULL), PL_OK);
     ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs}, body, context);
 }
 

@@ -13,67 +13,54 @@
 static void expect_file(const struct scratch *scratch, const char *name, const char *content)
 {
     PL_AUTO_FREE char *data = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
 
-    ck_assert_ok(pl_file_read(scratch_path(scratch, name, path), 65536, &data, NULL, &error), &error);
+    ck_ok(pl_file_read, scratch_path(scratch, name, path), 65536, &data, NULL);
     ck_assert_str_eq(data, content);
 }
 
-START_TEST(the_report_is_written_and_leaves_no_other_file)
+TEST(the_report_is_written_and_leaves_no_other_file)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
 
     scratch_path(&scratch, "output", path);
-    ck_assert_ok(pl_failure_open(&failure, path, &error), &error);
-    ck_assert_ok(pl_failure_write(&failure, "rank 1 exited with code 3\n", &error), &error);
+    ck_ok(pl_failure_open, &failure, path);
+    ck_ok(pl_failure_write, &failure, "rank 1 exited with code 3\n");
     pl_failure_close(&failure);
     expect_file(&scratch, "output/failure", "rank 1 exited with code 3\n");
     ck_assert_int_eq(unlink(scratch_path(&scratch, "output/failure", path)), 0);
     ck_assert_int_eq(rmdir(scratch_path(&scratch, "output", path)), 0);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report)
+TEST(what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
-    ck_assert_ok(
-        pl_failure_write(&failure, "start '/\xC3\xA9\xC3': no \xF0\x9F\x98\x80 \xE2\x82\x1B\xC2\x9B\n", &error),
-        &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
+    ck_ok(pl_failure_write, &failure, "start '/\xC3\xA9\xC3': no \xF0\x9F\x98\x80 \xE2\x82\x1B\xC2\x9B\n");
     pl_failure_close(&failure);
     expect_file(&scratch, "failure", "start '/\xC3\xA9?': no \xF0\x9F\x98\x80 ?????\n");
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_programs_own_words_stay_in_front)
+TEST(a_programs_own_words_stay_in_front)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     scratch_write(&scratch, "failure", "loss is NaN", 11);
-    ck_assert_ok(pl_failure_write(&failure, "the program exited with code 3\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "the program exited with code 3\n");
     pl_failure_close(&failure);
     expect_file(&scratch, "failure", "loss is NaN\n\nthe program exited with code 3\n");
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(of_a_programs_long_words_the_beginning_stays)
+TEST(of_a_programs_long_words_the_beginning_stays)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_FREE char *words = malloc(2 * PL_FAILURE_USER_MAX_BYTES);
     PL_AUTO_FREE char *data = NULL;
     static const char report[] = "\n\nthe program exited with code 3\n";
@@ -82,80 +69,67 @@ START_TEST(of_a_programs_long_words_the_beginning_stays)
 
     ck_assert_ptr_nonnull(words);
     memset(words, 'x', 2 * PL_FAILURE_USER_MAX_BYTES);
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     scratch_write(&scratch, "failure", words, 2 * PL_FAILURE_USER_MAX_BYTES);
-    ck_assert_ok(pl_failure_write(&failure, report + 2, &error), &error);
+    ck_ok(pl_failure_write, &failure, report + 2);
     pl_failure_close(&failure);
-    ck_assert_ok(
-        pl_file_read(scratch_path(&scratch, "failure", path), 2 * PL_FAILURE_USER_MAX_BYTES, &data, &bytes, &error),
-        &error);
+    ck_ok(pl_file_read, scratch_path(&scratch, "failure", path), 2 * PL_FAILURE_USER_MAX_BYTES, &data, &bytes);
     ck_assert_uint_ge(bytes, PL_FAILURE_USER_MAX_BYTES + strlen(report));
     ck_assert_mem_eq(data, words, PL_FAILURE_USER_MAX_BYTES);
     ck_assert_str_eq(data + bytes - strlen(report), report);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(what_an_earlier_run_left_is_gone)
+TEST(what_an_earlier_run_left_is_gone)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
 
     scratch_write(&scratch, "failure", "old\n", 4);
     scratch_write(&scratch, "success", "", 0);
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     ck_assert_int_ne(access(scratch_path(&scratch, "success", path), F_OK), 0);
-    ck_assert_ok(pl_failure_write(&failure, "new\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "new\n");
     pl_failure_close(&failure);
     expect_file(&scratch, "failure", "new\n");
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(directories_in_the_files_places_are_renamed)
+TEST(directories_in_the_files_places_are_renamed)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
 
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "failure", path), 0755), 0);
     scratch_write(&scratch, "failure/first", "1", 1);
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     expect_file(&scratch, "failure.1/first", "1");
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "failure", path), 0755), 0);
     scratch_write(&scratch, "failure/second", "2", 1);
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "success", path), 0755), 0);
-    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "report\n");
     expect_file(&scratch, "failure", "report\n");
     expect_file(&scratch, "failure.2/second", "2");
-    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    ck_ok(pl_failure_succeed, &failure);
     expect_file(&scratch, "success", "");
     ck_assert_int_eq(rmdir(scratch_path(&scratch, "success.1", path)), 0);
     pl_failure_close(&failure);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_link_is_replaced_not_followed)
+TEST(a_link_is_replaced_not_followed)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX], target[PATH_MAX];
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     scratch_write(&scratch, "secret", "secret", 6);
     ck_assert_int_eq(symlink(scratch_path(&scratch, "secret", target), scratch_path(&scratch, "failure", path)), 0);
-    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "report\n");
     pl_failure_close(&failure);
     expect_file(&scratch, "failure", "report\n");
     expect_file(&scratch, "secret", "secret");
-    scratch_done(&scratch);
 }
-END_TEST
 
 /* Remove the output directory. If `words` is set, make it again, with a failure file with this text. */
 static void clear_output(const struct scratch *scratch, const char *words)
@@ -169,78 +143,65 @@ static void clear_output(const struct scratch *scratch, const char *words)
     }
 }
 
-START_TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
+TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
 
-    ck_assert_ok(pl_failure_open(&failure, scratch_path(&scratch, "output", path), &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch_path(&scratch, "output", path));
     clear_output(&scratch, NULL);
-    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "report\n");
     expect_file(&scratch, "output/failure", "report\n");
     clear_output(&scratch, "loss is NaN");
-    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "report\n");
     expect_file(&scratch, "output/failure", "loss is NaN\n\nreport\n");
     clear_output(&scratch, NULL);
-    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    ck_ok(pl_failure_succeed, &failure);
     expect_file(&scratch, "output/success", "");
     pl_failure_close(&failure);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_second_report_takes_the_place_of_the_first)
+TEST(a_second_report_takes_the_place_of_the_first)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
     FILE *file;
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     scratch_write(&scratch, "failure", "loss is NaN", 11);
-    ck_assert_ok(pl_failure_write(&failure, "rank 1 was killed\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "rank 1 was killed\n");
     expect_file(&scratch, "failure", "loss is NaN\n\nrank 1 was killed\n");
-    ck_assert_ok(pl_failure_write(&failure, "rank 1 exited\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "rank 1 exited\n");
     expect_file(&scratch, "failure", "loss is NaN\n\nrank 1 exited\n");
     file = fopen(scratch_path(&scratch, "failure", path), "a");
     ck_assert_ptr_nonnull(file);
     ck_assert_int_ge(fputs("; more\n", file), 0);
     ck_assert_int_eq(fclose(file), 0);
-    ck_assert_ok(pl_failure_write(&failure, "rank 1 left\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "rank 1 left\n");
     expect_file(&scratch, "failure", "loss is NaN; more\n\nrank 1 left\n");
     pl_failure_close(&failure);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(success_is_an_empty_file)
+TEST(success_is_an_empty_file)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
-    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
+    ck_ok(pl_failure_succeed, &failure);
     pl_failure_close(&failure);
     expect_file(&scratch, "success", "");
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(without_a_directory_both_files_say_so)
+TEST(without_a_directory_both_files_say_so)
 {
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_int_eq(pl_failure_write(&failure, "report\n", &error), PL_NOT_FOUND);
-    ck_assert_str_eq(error.cause, "there is no output directory");
-    ck_assert_int_eq(pl_failure_succeed(&failure, &error), PL_NOT_FOUND);
-    ck_assert_str_eq(error.cause, "there is no output directory");
+    ck_fails_as(PL_NOT_FOUND, "there is no output directory", pl_failure_write, &failure, "report\n");
+    ck_fails_as(PL_NOT_FOUND, "there is no output directory", pl_failure_succeed, &failure);
 }
-END_TEST
 
 static void fill(struct pl_exit_report *exit_report)
 {
@@ -252,7 +213,7 @@ static void fill(struct pl_exit_report *exit_report)
     strcpy(exit_report->program, "/opt/ml/code/train");
 }
 
-START_TEST(the_sentence_names_rank_host_and_cause)
+TEST(the_sentence_names_rank_host_and_cause)
 {
     struct pl_exit_report exit_report;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -276,9 +237,8 @@ START_TEST(the_sentence_names_rank_host_and_cause)
                                             "risen); use fewer ranks on a host, smaller batches or a larger "
                                             "instance");
 }
-END_TEST
 
-START_TEST(the_report_fits_and_ends_with_the_newest_lines)
+TEST(the_report_fits_and_ends_with_the_newest_lines)
 {
     struct pl_exit_report exit_report;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -295,7 +255,6 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
                      text.data);
     ck_assert_str_eq(text.data + text.length - strlen("stderr line 89\n"), "stderr line 89\n");
 }
-END_TEST
 
 static void expect_next(const struct pl_exit_report *exit_report, int stopped_by, const char *wanted)
 {
@@ -312,7 +271,7 @@ static void expect_next(const struct pl_exit_report *exit_report, int stopped_by
     }
 }
 
-START_TEST(a_signals_end_is_followed_by_what_to_do_next)
+TEST(a_signals_end_is_followed_by_what_to_do_next)
 {
     struct pl_exit_report exit_report;
 
@@ -349,9 +308,8 @@ START_TEST(a_signals_end_is_followed_by_what_to_do_next)
     exit_report.program[0] = '\0'; /* its shim was killed, perhaps by mpirun */
     expect_next(&exit_report, 0, NULL);
 }
-END_TEST
 
-START_TEST(the_exception_with_its_place_stands_first)
+TEST(the_exception_with_its_place_stands_first)
 {
     static const char rest[] = "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"
                                "Last lines of its stderr:\n";
@@ -395,9 +353,8 @@ START_TEST(the_exception_with_its_place_stands_first)
         "container (its count oom_kill has risen); use smaller batches or a larger instance\n"
         "Program: /opt/ml/code/train\n");
 }
-END_TEST
 
-START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
+TEST(an_exception_is_not_first_where_something_else_is_the_cause)
 {
     static const char cause[] = "ValueError: bad value 3";
     struct pl_exit_report exit_report;
@@ -420,7 +377,7 @@ START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
     exit_report.signalled = true; /* then the exception need not be the cause, */
     pl_text_clear(&text);
     pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
+    ck_lacks(pl_text_string(&text), cause);
     exit_report.code = SIGABRT; /* but after abort() it is */
     pl_text_clear(&text);
     pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
@@ -430,11 +387,10 @@ START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
     exit_report.rank = -1;
     pl_text_clear(&text);
     pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
+    ck_lacks(pl_text_string(&text), cause);
 }
-END_TEST
 
-START_TEST(a_shells_codes_mean_what_its_command_did)
+TEST(a_shells_codes_mean_what_its_command_did)
 {
     static const struct {
         int code;
@@ -480,9 +436,8 @@ START_TEST(a_shells_codes_mean_what_its_command_did)
     exit_report.out_of_memory = true; /* the sentence has it all */
     expect_next(&exit_report, 0, NULL);
 }
-END_TEST
 
-START_TEST(a_last_word_is_first_where_there_is_no_exception)
+TEST(a_last_word_is_first_where_there_is_no_exception)
 {
     static const char word[] = "train.py: error: argument --epochs: invalid int value: 'three'";
     struct pl_exit_report exit_report;
@@ -507,7 +462,6 @@ START_TEST(a_last_word_is_first_where_there_is_no_exception)
     pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_ptr_eq(strstr(pl_text_string(&text), "ValueError: bad data ("), pl_text_string(&text));
 }
-END_TEST
 
 static void expect_step(const struct pl_exit_report *exit_report, const char *wanted)
 {
@@ -517,7 +471,7 @@ static void expect_step(const struct pl_exit_report *exit_report, const char *wa
     ck_assert_str_eq(pl_text_string(&text), wanted);
 }
 
-START_TEST(a_steps_failure_begins_with_its_cause)
+TEST(a_steps_failure_begins_with_its_cause)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
 
@@ -566,19 +520,17 @@ START_TEST(a_steps_failure_begins_with_its_cause)
                 "install .\n"
                 "Last lines of its stderr:\nCollecting x\n");
 }
-END_TEST
 
-START_TEST(an_exit_report_travels_unchanged)
+TEST(an_exit_report_travels_unchanged)
 {
     struct pl_exit_report exit_report, back;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame = {
         .type = PL_FRAME_ENDED,
         .count = 12,
         .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n", "cause", "x.py:3"}};
 
     fill(&exit_report);
-    ck_assert_ok(pl_exit_report_receive(&frame, &back, &error), &error);
+    ck_ok(pl_exit_report_receive, &frame, &back);
     ck_assert(back.signalled && back.out_of_memory && !back.not_started);
     ck_assert_int_eq(back.code, 9);
     ck_assert_str_eq(back.note, "note");
@@ -586,20 +538,9 @@ START_TEST(an_exit_report_travels_unchanged)
     ck_assert_str_eq(back.cause, "cause");
     ck_assert_str_eq(back.place, "x.py:3");
     frame.fields[4] = "900";
-    ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
+    ck_fails(PL_CORRUPT, "", pl_exit_report_receive, &frame, &back);
     frame.count = 11;
-    ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
+    ck_fails(PL_CORRUPT, "", pl_exit_report_receive, &frame, &back);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
-          what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report, a_programs_own_words_stay_in_front,
-          of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
-          directories_in_the_files_places_are_renamed, a_link_is_replaced_not_followed,
-          a_program_that_clears_the_directory_does_not_take_the_report_with_it,
-          a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
-          the_sentence_names_rank_host_and_cause, a_signals_end_is_followed_by_what_to_do_next,
-          the_report_fits_and_ends_with_the_newest_lines, the_exception_with_its_place_stands_first,
-          an_exception_is_not_first_where_something_else_is_the_cause, a_shells_codes_mean_what_its_command_did,
-          a_last_word_is_first_where_there_is_no_exception, a_steps_failure_begins_with_its_cause,
-          an_exit_report_travels_unchanged)
+UNIT_MAIN("entrypoint/failure")

@@ -38,7 +38,7 @@ static void await_state(const char *pid, char wanted)
 }
 
 /* The shim is halted while the rank ends and the stop comes, so it finds both at once. */
-START_TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
+TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
 {
     const char *const argv[] = {"cat", NULL};
     char *environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
@@ -79,9 +79,8 @@ START_TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_re
     close(input[0]);
     close(signals.fd);
 }
-END_TEST
 
-START_TEST(a_host_that_comes_late_is_asked_too)
+TEST(a_host_that_comes_late_is_asked_too)
 {
     enum pl_stop_state state = PL_STOP_RUNNING;
 
@@ -92,7 +91,5 @@ START_TEST(a_host_that_comes_late_is_asked_too)
     pl_stop_go(&state, PL_STOP_RELEASED);
     ck_assert_int_eq(state, PL_STOP_RELEASED);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/stop_state", the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release,
-          a_host_that_comes_late_is_asked_too)
+UNIT_MAIN("entrypoint/stop_state")

@@ -35,7 +35,7 @@ static enum pl_status open_record(const char *hyperparameters, const char *text)
     close_record();
     error = PL_ERROR_NONE;
     tree_hyperparameters(&tree, hyperparameters);
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     ck_assert_ok(pl_sweep_space_parse(text, strlen(text), "S", &sweep.space, &error), &error);
     sweep.job = tree.job;
     sweep.hosts_count = 1;

@@ -361,7 +361,7 @@ START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
 
         pl_text_printf(&text, "{\"paceline_sweep\": %s}", values[i]);
         tree_hyperparameters(&tree, pl_text_string(&text));
-        ck_assert_ok(tree_job(&tree), &tree.error);
+        ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
         ck_assert_ok(pl_sweep_space_of_job(tree.job, &space, &tree.error), &tree.error);
         ck_assert_uint_eq(space->trials_count, 2);
         ck_assert_str_eq(space->trials[1].items[0], "z=2"); /* z stays before a */
@@ -369,16 +369,16 @@ START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
         pl_sweep_space_free(space);
     }
     tree_hyperparameters(&tree, "{\"paceline_sweep\": \"none.json\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_NOT_FOUND);
     ck_assert_str_eq(tree.error.context, "paceline_sweep: expected a JSON object or a file in the code directory");
     tree_env(&tree, "PACELINE_SWEEP", " {\"metric\": 1}"); /* the variable takes precedence */
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "paceline_sweep, line 1, column 2: space: expected"));
     tree_env(&tree, "PACELINE_SWEEP", "");
     tree_hyperparameters(&tree, "{\"paceline_sweep\": null}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "the job has no sweep"));
     tree_done(&tree);

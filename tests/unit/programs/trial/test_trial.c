@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/trial/devices.c, programs/trial/folder.c, programs/trial/model.c. */
+/* Covers programs/trial/devices.c, programs/trial/folder.c. */
 #include "programs/trial/trial.h"
 
 #include "base/file.h"
@@ -20,13 +20,12 @@ static void check_hyperparameters(const char *job_values, const char *const *own
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *job_tree = NULL;
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
-    const struct pl_trial_kind kind = {.processes = processes, .hyperparameters = &words};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(pl_python_json_parse(job_values, strlen(job_values), "job", &job_tree, &error), &error);
     pl_strv_add_list(&words, own);
-    ck_assert_ok(pl_trial_folder_hyperparameters(job_tree, &kind, &text, &error), &error);
+    ck_assert_ok(pl_trial_folder_hyperparameters(job_tree, processes, &words, &text, &error), &error);
     ck_assert_str_eq(pl_text_string(&text), expected);
 }
 
@@ -51,16 +50,6 @@ START_TEST(several_processes_are_an_mpi_job_or_torchruns)
 }
 END_TEST
 
-static const char *root(void)
-{
-    static char path[PATH_MAX];
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    pl_job_checkpoints(tree.job, &text);
-    snprintf(path, sizeof(path), "%s", pl_text_string(&text));
-    return path;
-}
-
 /* Reads a trial as the job that it is, in the same way as `paceline train`. */
 static struct pl_job *trial_job(const struct pl_trial_folder *folder)
 {
@@ -78,7 +67,6 @@ START_TEST(a_trial_finds_a_job_of_its_own)
 {
     char *own[] = {"lr=0.5", NULL};
     const struct pl_strv words = {.items = own, .count = 1};
-    const struct pl_trial_kind kind = {.processes = 1, .hyperparameters = &words};
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     char path[PATH_MAX];
@@ -88,10 +76,10 @@ START_TEST(a_trial_finds_a_job_of_its_own)
     tree_hyperparameters(&tree, "{\"epochs\": \"9\", \"paceline_sweep\": \"sweep.json\"}");
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"training\": {}}");
     tree_write(&tree, "input/data/training/a", "data");
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 3, &folder, &tree.error), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, NULL, 3, &folder, &tree.error), &tree.error);
     for (int run = 0; run < 2; run++) { /* folders that exist already are no obstacle */
-        ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
+        ck_assert_ok(pl_trial_folder_make(&folder, 1, &words, &tree.error), &tree.error);
     }
     job = trial_job(&folder);
     ck_assert_str_eq(joined(&job->hosts), "algo-2");
@@ -112,7 +100,6 @@ END_TEST
 
 START_TEST(what_is_to_be_kept_lies_outside)
 {
-    const struct pl_trial_kind kind = {.processes = 1, .hyperparameters = &none};
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
     char path[PATH_MAX];
@@ -121,9 +108,9 @@ START_TEST(what_is_to_be_kept_lies_outside)
     tree_write(&tree, "input/config/checkpointconfig.json", "{\"LocalPath\": \"/nowhere\"}");
     snprintf(path, sizeof(path), "%s/kept", tree.base);
     tree_env(&tree, "PACELINE_CHECKPOINT_DIR", path);
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 12, &folder, &tree.error), &tree.error);
-    ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, NULL, 12, &folder, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_make(&folder, 1, &none, &tree.error), &tree.error);
     tree_write(&tree, "sweep/trial-0012/model/weights", "w");
     tree_write(&tree, "sweep/trial-0012/output/failure",
                "the program on host algo-1 exited with code 1\nProgram: train.py\nLast lines of its stderr:\n  x\n"
@@ -140,7 +127,6 @@ END_TEST
 
 START_TEST(a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_it)
 {
-    const struct pl_trial_kind kind = {.processes = 1, .own_tree = true, .hyperparameters = &none};
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_FREE char *text = NULL;
     struct stat info;
@@ -148,9 +134,10 @@ START_TEST(a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_
 
     tree_setup(&tree);
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"training\": {}}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 12, &folder, &tree.error), &tree.error);
-    ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, NULL, 12, &folder, &tree.error), &tree.error);
+    folder.own_tree = true;
+    ck_assert_ok(pl_trial_folder_make(&folder, 1, &none, &tree.error), &tree.error);
     snprintf(path, sizeof(path), "%s/sweep/trial-0012/input/config/inputdataconfig.json", tree.base);
     ck_assert_int_eq(lstat(path, &info), 0);
     ck_assert(S_ISREG(info.st_mode));
@@ -168,14 +155,14 @@ START_TEST(a_folder_belongs_to_one_trial_at_a_time)
 
     tree_setup(&tree);
     tree_write(&tree, "checkpoints/trial-0000.model/w", "w");
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 1, &folder, &tree.error), &tree.error);
-    ck_assert_int_eq(pl_trial_folder_take(tree.job, root(), 1, &other, &tree.error), PL_LIMIT);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, NULL, 1, &folder, &tree.error), &tree.error);
+    ck_assert_int_eq(pl_trial_folder_take(tree.job, NULL, 1, &other, &tree.error), PL_LIMIT);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "/sweep/trial-0001' is that of a trial that runs"));
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), -1, &other, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, NULL, -1, &other, &tree.error), &tree.error);
     ck_assert_int_eq(other.number, 2); /* 0 has files, and 1 runs */
     pl_trial_folder_done(&folder);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 1, &folder, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_take(tree.job, NULL, 1, &folder, &tree.error), &tree.error);
     tree_done(&tree);
 }
 END_TEST
@@ -196,7 +183,7 @@ static void open_host(int gpus, const char *visible)
     if (visible) {
         tree_env(&tree, "CUDA_VISIBLE_DEVICES", visible);
     }
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(tree_job(&tree, &tree.error), &tree.error);
     tree.job->gpus = gpus;
     snprintf(path, sizeof(path), "%s/sweep", tree.base);
     ck_assert_ok(pl_file_make_dirs(path, 0755, &tree.error), &tree.error);

@@ -71,7 +71,7 @@ static void writes_and_reads(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(every_tensor_comes_back_by_name_with_shape_and_values)
+TEST(every_tensor_comes_back_by_name_with_shape_and_values)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
@@ -79,7 +79,6 @@ START_TEST(every_tensor_comes_back_by_name_with_shape_and_values)
     scratch_path(&scratch, "made/on the way/model.safetensors", path);
     ranks_run(1, writes_and_reads, path);
 }
-END_TEST
 
 static void refuses(struct pl_world *world, void *context)
 {
@@ -98,7 +97,7 @@ static void refuses(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(an_unsealed_plan_and_a_bad_place_are_refused)
+TEST(an_unsealed_plan_and_a_bad_place_are_refused)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
@@ -106,7 +105,5 @@ START_TEST(an_unsealed_plan_and_a_bad_place_are_refused)
     scratch_path(&scratch, "model.safetensors", path);
     ranks_run(1, refuses, path);
 }
-END_TEST
 
-UNIT_MAIN("runtime/plan_file", every_tensor_comes_back_by_name_with_shape_and_values,
-          an_unsealed_plan_and_a_bad_place_are_refused)
+UNIT_MAIN("runtime/plan_file")

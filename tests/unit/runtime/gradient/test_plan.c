@@ -90,7 +90,7 @@ static void sums_in_any_order(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(gradients_are_summed_whatever_the_bucket_size)
+TEST(gradients_are_summed_whatever_the_bucket_size)
 {
     struct pl_plan_options options = {.sum = true};
 
@@ -101,7 +101,6 @@ START_TEST(gradients_are_summed_whatever_the_bucket_size)
         }
     }
 }
-END_TEST
 
 static void layout(struct pl_world *world, void *context)
 {
@@ -109,7 +108,6 @@ static void layout(struct pl_world *world, void *context)
     struct pl_plan *plan = sealed_plan(world, &options);
     uint64_t next = 0;
 
-    (void)context;
     ck_assert_uint_eq(pl_plan_tensor(plan, 4)->offset_elems, 0); /* the tensor that was registered last comes first */
     for (size_t t = 0; t < TENSORS; t++) {
         const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
@@ -147,7 +145,6 @@ static void cut(struct pl_world *world, void *context)
         {10240, 2, {2560, 3520}}, /* a rest of less than half a bucket stays with the piece before it */
     };
 
-    (void)context;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = cases[i].bucket_bytes});
 
@@ -168,7 +165,6 @@ static void average(struct pl_world *world, void *context)
 {
     struct pl_plan *plan = sealed_plan(world, NULL);
 
-    (void)context;
     for (size_t t = 0; t < TENSORS; t++) {
         write_gradient(plan, t, 0, 0, false);
         ck_ok(pl_plan_ready, plan, t);
@@ -180,19 +176,17 @@ static void average(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(the_average_of_equal_gradients_is_each_of_them)
+TEST(the_average_of_equal_gradients_is_each_of_them)
 {
     ranks_run(2, average, NULL);
     ranks_run(4, average, NULL);
 }
-END_TEST
 
 static void passes(struct pl_world *world, void *context)
 {
     struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.sum = true});
     int rank = pl_world_rank(world);
 
-    (void)context;
     for (int step = 0; step < 3; step++) {
         for (int pass = 0; pass < 4; pass++) {
             for (size_t t = TENSORS; t-- > 0;) {
@@ -211,16 +205,14 @@ static void passes(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name)
+TEST(several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name)
 {
     ranks_run(1, passes, NULL);
     ranks_run(3, passes, NULL);
 }
-END_TEST
 
 static void count_ended(void *count_at, const struct pl_event *event)
 {
-    (void)event;
     ++*(size_t *)count_at;
 }
 
@@ -231,7 +223,6 @@ static void only_progress(struct pl_world *world, void *context)
     struct pl_observer observer = {.context = &ended, .ended = count_ended};
     int64_t deadline_ns = pl_deadline_after_ns(50 * PL_NS_PER_S);
 
-    (void)context;
     pl_world_observe(world, &observer);
     for (size_t t = TENSORS; t-- > 0;) {
         write_gradient(plan, t, pl_world_rank(world), 0, false);
@@ -256,7 +247,6 @@ static void missing(struct pl_world *world, void *context)
     struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
 
-    (void)context;
     for (int step = 0; step < 4; step++) {
         for (size_t t = 0; t < TENSORS; t++) {
             write_gradient(plan, t, rank, step, false);
@@ -294,14 +284,13 @@ static void broadcast(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(broadcast_gives_all_ranks_the_roots_values)
+TEST(broadcast_gives_all_ranks_the_roots_values)
 {
     for (int size = 1; size <= 4; size++) {
         ranks_run(size, broadcast, &(int){0});
         ranks_run(size, broadcast, &(int){size - 1});
     }
 }
-END_TEST
 
 static void mismatch(struct pl_world *world, void *context)
 {
@@ -309,7 +298,6 @@ static void mismatch(struct pl_world *world, void *context)
     uint64_t shape[2] = {10, pl_world_rank(world) == 2 ? 7 : 8};
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     ck_ok(pl_plan_add, plan, "first", 1, shape, &index);
     ck_ok(pl_plan_add, plan, "second", 2, shape, &index);
@@ -325,7 +313,6 @@ static void fewer(struct pl_world *world, void *context)
     uint64_t shape = 10;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     ck_ok(pl_plan_add, plan, "first", 1, &shape, &index);
     if (pl_world_rank(world) == 0) {
@@ -346,7 +333,6 @@ static void refused(struct pl_world *world, void *context)
     uint64_t huge[2] = {UINT64_MAX / 2, 3};
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     ck_fails(PL_INVALID, "", pl_plan_seal, plan);
     ck_fails(PL_INVALID, "", pl_plan_add, plan, "none", 2, shape, &index);
@@ -377,7 +363,6 @@ static void has_no_room(struct pl_world *world, void *context)
     struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, &options, &plan);
     ck_ok(pl_plan_add, plan, "huge", 1, (uint64_t[]){UINT64_C(1) << 58}, &index);
     ck_assert_int_eq(pl_plan_seal(plan, &first), PL_MEMORY);
@@ -395,7 +380,6 @@ static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
     struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     for (size_t i = 0; i < 17; i++) {
         char name[] = {(char)('a' + (int)i), 0};
@@ -410,13 +394,12 @@ static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
+TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
 {
     ranks_run(1, has_no_room, NULL);
     ranks_run(2, has_no_room, NULL);
     ranks_run(2, has_no_room_for_its_buckets, NULL);
 }
-END_TEST
 
 /* A thread whose memory budget is used up gets no aligned memory, which the values of a plan need. */
 static _Thread_local bool alloc_budget_is_empty;
@@ -450,13 +433,12 @@ static void lacks_room(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks)
+TEST(a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks)
 {
     ranks_run(2, lacks_room, NULL);
     ranks_run(4, lacks_room, NULL);
     ranks_run(3, lacks_room, &(struct pl_plan_options){.local = true});
 }
-END_TEST
 
 /* The last two ranks cannot seal their plans; the others report the first of them. */
 static void seals_what_cannot_be(struct pl_world *world, void *context)
@@ -467,7 +449,6 @@ static void seals_what_cannot_be(struct pl_world *world, void *context)
     int rank = pl_world_rank(world);
     size_t index;
 
-    (void)context;
     options.gradient_dtype = rank == 1 ? PL_FLOAT16 : PL_FLOAT32;
     ck_ok(pl_plan_new, world, &options, &plan);
     if (rank < 2) {
@@ -499,7 +480,7 @@ static void two_steps(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(a_first_step_without_any_gradient_is_warned_of_once)
+TEST(a_first_step_without_any_gradient_is_warned_of_once)
 {
     for (size_t ready = 0; ready < 2; ready++) {
         char text[1024];
@@ -509,7 +490,6 @@ START_TEST(a_first_step_without_any_gradient_is_warned_of_once)
         ck_assert(ready > 0 || strchr(text, '\n') == text + strlen(text) - 1); /* one line */
     }
 }
-END_TEST
 
 static void stays_local(struct pl_world *world, void *context)
 {
@@ -517,7 +497,6 @@ static void stays_local(struct pl_world *world, void *context)
     struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
 
-    (void)context;
     for (int step = 0; step < 3; step++) {
         for (size_t t = 0; t + 1 < TENSORS; t++) {
             write_gradient(plan, t, rank, step, false);
@@ -537,7 +516,7 @@ static void stays_local(struct pl_world *world, void *context)
     pl_plan_free(plan); /* in the middle of a step */
 }
 
-START_TEST(a_local_plan_exchanges_nothing)
+TEST(a_local_plan_exchanges_nothing)
 {
     struct pl_plan *plan = NULL;
 
@@ -546,7 +525,6 @@ START_TEST(a_local_plan_exchanges_nothing)
     ck_fails(PL_INVALID, "reduces nothing", pl_plan_new, NULL, &(struct pl_plan_options){.local = true, .sum = true},
              &plan);
 }
-END_TEST
 
 /* The residual of a bucket is added only to that bucket, not to another one of the same length. */
 static void keeps_apart(struct pl_world *world, void *context)
@@ -556,7 +534,6 @@ static void keeps_apart(struct pl_world *world, void *context)
     struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, &options, &plan);
     ck_ok(pl_plan_add, plan, "exact", 1, &elems, &index);
     ck_ok(pl_plan_add, plan, "rounds", 1, &elems, &index);
@@ -583,14 +560,4 @@ static void keeps_apart(struct pl_world *world, void *context)
 UNIT_TEST(rounding_errors_of_two_buckets_stay_apart,
           ranks_run_with(2, &(struct pl_world_options){.pretend_ranks_per_host = 1}, keeps_apart, NULL))
 
-UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart, gradients_are_summed_whatever_the_bucket_size,
-          buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split,
-          neighbours_share_a_bucket_and_long_tensors_are_split, the_average_of_equal_gradients_is_each_of_them,
-          several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name,
-          progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
-          broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_all_report_what_differs,
-          a_rank_that_registers_fewer_is_named, names_twice_empty_tensors_and_late_ones_are_refused,
-          a_seal_that_finds_no_room_leaves_the_plan_as_it_was,
-          a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks,
-          a_rank_that_cannot_seal_its_plan_is_named_where_others_can,
-          a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing)
+UNIT_MAIN("runtime/plan")

@@ -37,8 +37,6 @@ static enum pl_status asked_read(struct pl_source *source, void *data, size_t by
     uint64_t left = STREAM_BYTES - source->offset_bytes;
     size_t got = asked->piece_bytes ? asked->piece_bytes : 1 + (next_random(&asked->random) >> 8) % 9000;
 
-    (void)deadline_ns;
-    (void)reterr;
     asked->least_asked_bytes = bytes < asked->least_asked_bytes ? bytes : asked->least_asked_bytes;
     asked->unaligned += (uintptr_t)data % PAGE_BYTES != 0;
     got = got < bytes ? got : bytes;
@@ -52,7 +50,6 @@ static enum pl_status asked_read(struct pl_source *source, void *data, size_t by
 
 static void asked_close(struct pl_source *source)
 {
-    (void)source;
 }
 
 static void begin(struct asked *asked, size_t piece_bytes)
@@ -94,7 +91,7 @@ static void read_all(size_t capacity, uint32_t random)
     pl_source_close(&asked.head);
 }
 
-START_TEST(every_byte_comes_once_whatever_is_looked_at)
+TEST(every_byte_comes_once_whatever_is_looked_at)
 {
     static const size_t capacities[] = {64, 100, 4096, 5000, 16384, 65536};
 
@@ -102,9 +99,8 @@ START_TEST(every_byte_comes_once_whatever_is_looked_at)
         read_all(capacities[i % 6], i * 977 + 1);
     }
 }
-END_TEST
 
-START_TEST(small_records_are_read_in_large_aligned_pieces)
+TEST(small_records_are_read_in_large_aligned_pieces)
 {
     struct asked asked;
     struct pl_window window = {.source = NULL};
@@ -119,9 +115,8 @@ START_TEST(small_records_are_read_in_large_aligned_pieces)
     pl_window_done(&window);
     pl_source_close(&asked.head);
 }
-END_TEST
 
-START_TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
+TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
 {
     struct asked asked;
     struct pl_window window = {.source = NULL};
@@ -133,7 +128,5 @@ START_TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
     pl_window_done(&window);
     pl_source_close(&asked.head);
 }
-END_TEST
 
-UNIT_MAIN("s3io/window", every_byte_comes_once_whatever_is_looked_at, small_records_are_read_in_large_aligned_pieces,
-          a_declared_length_takes_no_memory_before_its_bytes_come)
+UNIT_MAIN("s3io/window")

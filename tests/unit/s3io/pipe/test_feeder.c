@@ -129,7 +129,7 @@ static size_t read_objects(struct pl_stream *stream, uint64_t epoch, unsigned *o
     return count;
 }
 
-START_TEST(objects_come_whole_in_key_order_epoch_after_epoch)
+TEST(objects_come_whole_in_key_order_epoch_after_epoch)
 {
     for (unsigned variant = 0; variant < 8; variant++) {
         struct scratch objects = scratch_new(), fifos = scratch_new();
@@ -166,9 +166,8 @@ START_TEST(objects_come_whole_in_key_order_epoch_after_epoch)
         scratch_done(&fifos);
     }
 }
-END_TEST
 
-START_TEST(where_pages_may_not_be_lent_they_are_copied)
+TEST(where_pages_may_not_be_lent_they_are_copied)
 {
     struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 2, .contained = true, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO}};
@@ -186,9 +185,8 @@ START_TEST(where_pages_may_not_be_lent_they_are_copied)
     scratch_done(&objects);
     scratch_done(&fifos);
 }
-END_TEST
 
-START_TEST(without_wrapping_the_objects_lie_back_to_back)
+TEST(without_wrapping_the_objects_lie_back_to_back)
 {
     struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 1};
@@ -214,9 +212,8 @@ START_TEST(without_wrapping_the_objects_lie_back_to_back)
     scratch_done(&objects);
     scratch_done(&fifos);
 }
-END_TEST
 
-START_TEST(shards_are_disjoint_and_shuffles_repeat)
+TEST(shards_are_disjoint_and_shuffles_repeat)
 {
     unsigned seen[OBJECTS] = {0}, orders[2][OBJECTS];
 
@@ -251,9 +248,8 @@ START_TEST(shards_are_disjoint_and_shuffles_repeat)
         ck_assert_uint_eq(seen[k], 2);
     }
 }
-END_TEST
 
-START_TEST(reader_that_leaves_early_gets_the_next_epoch)
+TEST(reader_that_leaves_early_gets_the_next_epoch)
 {
     struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 2, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO}};
@@ -273,9 +269,8 @@ START_TEST(reader_that_leaves_early_gets_the_next_epoch)
     scratch_done(&objects);
     scratch_done(&fifos);
 }
-END_TEST
 
-START_TEST(a_store_without_objects_is_no_empty_epoch)
+TEST(a_store_without_objects_is_no_empty_epoch)
 {
     AUTO_SCRATCH struct scratch objects = scratch_new();
     struct pl_feeder *feeder;
@@ -286,9 +281,8 @@ START_TEST(a_store_without_objects_is_no_empty_epoch)
              &(struct pl_feeder_options){.cancel_fd = -1}, PL_DEADLINE_NEVER, &feeder);
     pl_store_close(store);
 }
-END_TEST
 
-START_TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
+TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
 {
     struct scratch objects = scratch_new(), fifos = scratch_new();
     struct pl_feeder_options options = {.timeout_ns = 30 * PL_NS_PER_MS, .cancel_fd = -1};
@@ -310,9 +304,8 @@ START_TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
     scratch_done(&objects);
     scratch_done(&fifos);
 }
-END_TEST
 
-START_TEST(cut_epoch_is_an_error_for_the_reader)
+TEST(cut_epoch_is_an_error_for_the_reader)
 {
     struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 1, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO, .cut_bytes = 300000}};
@@ -335,7 +328,6 @@ START_TEST(cut_epoch_is_an_error_for_the_reader)
     scratch_done(&objects);
     scratch_done(&fifos);
 }
-END_TEST
 
 /* A source that never delivers bytes. */
 struct silence {
@@ -469,7 +461,7 @@ static bool large_pipes_are_allowed(void)
     return allowed;
 }
 
-START_TEST(what_lies_in_pipes_stays_as_it_was_written)
+TEST(what_lies_in_pipes_stays_as_it_was_written)
 {
     static struct written written;
     static unsigned char got[LARGE_EPOCH_BYTES + 1];
@@ -505,9 +497,8 @@ START_TEST(what_lies_in_pipes_stays_as_it_was_written)
         ck_assert_int_eq(close(fds[epoch]), 0);
     }
 }
-END_TEST
 
-START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
+TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
 {
     AUTO_SCRATCH struct scratch fifos = scratch_new();
     atomic_bool asked = false;
@@ -531,9 +522,8 @@ START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
     ck_assert_int_eq(close(reader_fd), 0);
     ck_assert_int_eq(close(run.options.cancel_fd), 0);
 }
-END_TEST
 
-START_TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
+TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
 {
     enum { STOP, READER_LEAVES, WAYS };
     static char data[64 << 10];
@@ -574,11 +564,5 @@ START_TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
         ck_assert_int_eq(close(run.options.cancel_fd), 0);
     }
 }
-END_TEST
 
-UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, where_pages_may_not_be_lent_they_are_copied,
-          without_wrapping_the_objects_lie_back_to_back, shards_are_disjoint_and_shuffles_repeat,
-          reader_that_leaves_early_gets_the_next_epoch, nobody_there_is_a_timeout_and_a_file_in_the_way_an_error,
-          cut_epoch_is_an_error_for_the_reader, a_request_to_stop_is_seen_while_the_source_is_silent,
-          what_lies_in_pipes_stays_as_it_was_written, data_that_fails_in_an_epoch_has_no_end_for_the_reader,
-          a_store_without_objects_is_no_empty_epoch)
+UNIT_MAIN("s3io/feeder")
