@@ -44,17 +44,6 @@ static enum pl_status fetch_source(struct pl_supervisor *supervisor, const struc
     return pl_supervise_steps(supervisor, &source, job->process, reterr);
 }
 
-static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_launch_plan *plan,
-                              struct pl_error *reterr)
-{
-    for (size_t i = 0; i < plan->warnings.count; i++) {
-        pl_log(PL_LOG_WARNING, "%s", plan->warnings.items[i]);
-    }
-    PL_TRY(pl_launch_plan_prepare(job, plan, reterr));
-    PL_TRY(pl_supervise_steps(supervisor, &plan->steps, plan->environment, reterr));
-    return run_probes(supervisor, plan, reterr);
-}
-
 /* The first line of the log: what runs where. In a sweep the line of its coordinator is enough. */
 static void log_start(const struct pl_job *job, const struct pl_launch_plan *plan)
 {
@@ -82,39 +71,28 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
            job->current_host, hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host");
 }
 
-/* Do everything that comes before the program. The supervisor uses the plan until it ends. */
-static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_error *reterr)
+/* Do on this host everything that comes before its program. The plan is complete before a step of it runs, and is what
+ * `paceline plan` prints. */
+static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_launch_plan *plan,
+                              struct pl_error *reterr)
 {
-    const struct pl_job *job = supervisor->job;
-    struct pl_launch_plan **plan_at = supervisor->preparation;
-
+    PL_TRY(pl_supervise_check(supervisor));
     PL_TRY(fetch_source(supervisor, job, reterr));
-    PL_TRY(pl_launch_plan_new(job, plan_at, reterr));
-    PL_TRY(job->is_check ? pl_check_adapt_plan(*plan_at, reterr) : PL_OK);
-    log_start(job, *plan_at);
-    PL_TRY(prepare(supervisor, job, *plan_at, reterr));
-    PL_TRY(pl_supervise_set_plan(supervisor, *plan_at, reterr));
-    pl_supervise_start_sync(supervisor);
-    return PL_OK;
-}
-
-/* Link the hosts, then prepare this one and execute its plan. The order ensures that no host prepares for a job that
- * has ended on another host. The caller owns both plans. */
-static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
-                                   struct pl_launch_plan **early_at, struct pl_launch_plan **plan_at,
-                                   int *ret_exit_code, struct pl_error *reterr)
-{
-    supervisor->prepare = make_ready;
-    supervisor->preparation = plan_at;
-    PL_TRY(pl_launch_plan_new_notify(job, early_at, reterr));
-    if ((*early_at)->link != PL_LAUNCH_PLAN_LINK_NONE &&
-        pl_supervise_set_early_plan(supervisor, *early_at, NULL) == PL_OK) {
-        *ret_exit_code = pl_supervise_run(supervisor);
-        return PL_OK;
+    PL_TRY(pl_launch_plan_fill(job, plan, reterr));
+    PL_TRY(job->is_check ? pl_check_adapt_plan(plan, reterr) : PL_OK);
+    log_start(job, plan);
+    for (size_t i = 0; i < plan->warnings.count; i++) {
+        pl_log(PL_LOG_WARNING, "%s", plan->warnings.items[i]);
     }
-    PL_TRY(pl_supervise_prepare(supervisor, reterr));
-    *ret_exit_code = pl_supervise_run(supervisor);
-    return PL_OK;
+    PL_TRY(pl_launch_plan_prepare(job, plan, reterr));
+    PL_TRY(pl_supervise_steps(supervisor, &plan->steps, plan->environment, reterr));
+    PL_TRY(run_probes(supervisor, plan, reterr));
+    PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
+    pl_supervise_start_sync(supervisor);
+    /* ranks that another host starts need this host's name; a program of its own waits for all names */
+    return plan->role == PL_LAUNCH_PLAN_WORKER && plan->link == PL_LAUNCH_PLAN_LINK_NEEDED
+               ? pl_peers_resolve(supervisor, false, reterr)
+               : PL_OK;
 }
 
 /* Run the job that has been read: from here on the supervisor handles signals and children. `*stop_number` is the
@@ -122,21 +100,20 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
 static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure, int *stop_number)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
-    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *early = NULL;
     struct pl_supervisor supervisor;
     struct pl_error error = PL_ERROR_NONE;
-    int exit_code = 1;
     enum pl_status status;
+    int exit_code;
 
     pl_supervise_open(&supervisor, job, signals, failure);
     if (*stop_number != 0) {
         pl_supervise_stop(&supervisor, *stop_number, false);
     }
-    status = execute_plan(&supervisor, job, &early, &plan, &exit_code, &error);
-    if (status != PL_OK) {
-        pl_supervise_fail_status(&supervisor, status, &error);
-        exit_code = pl_supervise_finish(&supervisor);
-    }
+    status = pl_launch_plan_new_hosts(job, &plan, &error);
+    status = status == PL_OK ? pl_supervise_link(&supervisor, plan, &error) : status;
+    status = status == PL_OK ? prepare(&supervisor, job, plan, &error) : status;
+    pl_supervise_fail_status(&supervisor, status, &error);
+    exit_code = pl_supervise_run(&supervisor);
     *stop_number = supervisor.stop_number;
     pl_supervise_close(&supervisor);
     return exit_code;
@@ -148,18 +125,16 @@ static int notify_unreadable_job(const struct pl_job *job, struct pl_launch_plan
                                  struct pl_signals *signals, struct pl_failure *failure)
 {
     struct pl_supervisor supervisor;
-    struct pl_error plan_error = PL_ERROR_NONE;
+    struct pl_error link_error = PL_ERROR_NONE;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     int exit_code;
 
     pl_supervise_open(&supervisor, job, signals, failure);
     pl_supervise_fail(&supervisor, "host %.200s: %s", job->current_host, pl_error_text(error, text, sizeof(text)));
-    if (pl_supervise_set_plan(&supervisor, plan, &plan_error) == PL_OK) {
-        exit_code = pl_supervise_run(&supervisor);
-    } else {
-        pl_log_error(&plan_error, "the other hosts are not notified");
-        exit_code = pl_supervise_finish(&supervisor);
+    if (pl_supervise_link(&supervisor, plan, &link_error) != PL_OK) {
+        pl_log_error(&link_error, "the other hosts are not notified");
     }
+    exit_code = pl_supervise_run(&supervisor);
     pl_supervise_close(&supervisor);
     return exit_code;
 }
@@ -186,7 +161,7 @@ static int run_unreadable_job(const struct pl_invocation *call, const struct pl_
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
 
     if (pl_job_new_partial(call->environment, call->self_path, &job, NULL) == PL_OK &&
-        pl_launch_plan_new_notify(job, &plan, NULL) == PL_OK && plan->link != PL_LAUNCH_PLAN_LINK_NONE) {
+        pl_launch_plan_new_hosts(job, &plan, NULL) == PL_OK && plan->link != PL_LAUNCH_PLAN_LINK_NONE) {
         return notify_unreadable_job(job, plan, error, signals, failure);
     }
     return report_unreadable_job(error, failure);

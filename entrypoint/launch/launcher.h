@@ -22,9 +22,9 @@
 #define PL_LAUNCHER_TAGS_VARIABLE "PACELINE_RANK_TAGS"
 
 /**
- * A launcher: one file for each, and one table in plan.c. `plan` fills role, hosts, argv and side, and adds to
- * plan->additions. `describe` appends what runs on how many hosts, for the line that `paceline train` logs at the
- * start. If it is NULL or appends nothing, each host runs one program.
+ * A launcher: one file for each, and one table in plan.c. `plan` fills argv and side, and adds to plan->additions; the
+ * hosts are chosen before. `describe` appends what runs on how many hosts, for the line that `paceline train` logs at
+ * the start. If it is NULL or appends nothing, each host runs one program.
  */
 struct pl_launcher {
     const char *name;
@@ -32,7 +32,7 @@ struct pl_launcher {
     bool needs_link; /* the job runs only if its hosts are linked: PL_LAUNCH_PLAN_LINK_NEEDED, else _BESIDE */
     /* what else must hold; may be NULL */
     bool (*matches)(const struct pl_job *job);
-    /* fills only role, hosts and link; NULL: the hosts of the distribution, by pl_launcher_use_hosts() */
+    /* fills role, hosts and link; NULL: the hosts of the distribution, by pl_launcher_use_hosts() */
     void (*use_hosts)(const struct pl_job *job, struct pl_launch_plan *plan);
     enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
     const char *cause; /* in place of `plan`: why a launch that the toolkit has is refused at once */

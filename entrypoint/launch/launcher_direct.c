@@ -66,7 +66,6 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
 {
     struct pl_program program;
 
-    use_hosts(job, plan);
     plan->processes = 1;
     plan->needs_no_peers = job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER;
     limit_threads(job, plan);

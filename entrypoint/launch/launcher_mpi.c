@@ -328,7 +328,6 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     struct pl_program program;
     int major;
 
-    pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan);
     PL_TRY(pl_mpi_options_major(job, &major, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(pl_needs_tool(job, &program, "mpirun", "build it with Open MPI (openmpi-bin), or with Paceline's Dockerfile",

@@ -56,7 +56,6 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     struct pl_program program;
 
     PL_TRY(check_channels(job, reterr));
-    use_hosts(job, plan);
     plan->processes = 1;
     plan->runs_jobs = true;
     pl_environment_free(plan->additions);

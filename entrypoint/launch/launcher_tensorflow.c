@@ -104,7 +104,6 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_pla
     struct pl_program program;
     bool is_master;
 
-    pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan);
     is_master = plan->host_index == 0;
     plan->processes = has_chief ? 1 : (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
@@ -134,7 +133,6 @@ static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_launch_p
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
     struct pl_program program;
 
-    pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan);
     plan->processes = (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     pl_text_append(&config, "{\"cluster\": {");

@@ -29,7 +29,6 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     struct pl_program program;
     struct pl_strv *argv = &plan->argv;
 
-    pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan);
     plan->processes = (int)pl_hosts_sum_processes(job); /* sagemaker_mpi_num_processes is mpirun's alone */
     if (!pl_launcher_is_elastic(job->process, NULL)) {
         plan->ranks = PL_LAUNCH_PLAN_RANKS_TORCHRUN;

@@ -174,7 +174,7 @@ static void warn_of_unknown_groups(const struct pl_job *job, struct pl_launch_pl
     }
 }
 
-static enum pl_status fill(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     plan->cwd = pl_pool_string(&plan->pool, job->paths.code);
     PL_TRY(pl_variables_add(job, plan->additions, plan->environment, &plan->warnings, reterr));
@@ -203,8 +203,18 @@ static enum pl_status fill(const struct pl_job *job, struct pl_launch_plan *plan
     return pl_pool_check(&plan->pool, reterr);
 }
 
-/* Make a plan that does nothing yet. */
-static enum pl_status new_empty(const struct pl_job *job, struct pl_launch_plan **ret_plan, struct pl_error *reterr)
+enum pl_status pl_launch_plan_new(const struct pl_job *job, struct pl_launch_plan **ret_plan, struct pl_error *reterr)
+{
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
+
+    PL_TRY(pl_launch_plan_new_hosts(job, &plan, reterr));
+    PL_TRY(pl_launch_plan_fill(job, plan, reterr));
+    *ret_plan = PL_TAKE(plan);
+    return PL_OK;
+}
+
+enum pl_status pl_launch_plan_new_hosts(const struct pl_job *job, struct pl_launch_plan **ret_plan,
+                                        struct pl_error *reterr)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
 
@@ -214,35 +224,6 @@ static enum pl_status new_empty(const struct pl_job *job, struct pl_launch_plan 
     plan->launcher = choose(job);
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
     PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
-    *ret_plan = PL_TAKE(plan);
-    return PL_OK;
-}
-
-enum pl_status pl_launch_plan_new(const struct pl_job *job, struct pl_launch_plan **ret_plan, struct pl_error *reterr)
-{
-    struct pl_launch_plan *plan = NULL;
-    enum pl_status status = new_empty(job, &plan, reterr);
-
-    if (status == PL_OK) {
-        status = fill(job, plan, reterr);
-    }
-    if (status != PL_OK && plan && plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
-        pl_launch_plan_free_at(&plan);
-    } else if (status != PL_OK && plan) {
-        pl_strv_done(&plan->argv);
-        pl_strv_done(&plan->show);
-        pl_strv_done(&plan->sync);
-    }
-    *ret_plan = plan;
-    return status;
-}
-
-enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_launch_plan **ret_plan,
-                                         struct pl_error *reterr)
-{
-    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
-
-    PL_TRY(new_empty(job, &plan, reterr));
     plan->cwd = pl_pool_string(&plan->pool, job->paths.base);
     if (plan->launcher->use_hosts && !job->is_partial) {
         plan->launcher->use_hosts(job, plan);

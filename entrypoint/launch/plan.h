@@ -3,8 +3,9 @@
  * A plan: what `paceline train` does on this host for a job. A launcher makes it from the job and the code directory
  * alone; the supervisor executes it; `paceline plan` prints it after the steps that only look have succeeded.
  *
- * The order in which a job is executed: the steps of pl_source_plan() fetch the code; pl_launch_plan_new() makes the
- * plan; pl_launch_plan_prepare() makes directories; then come the plan's steps, its sidecars and its process.
+ * The order in which a job is executed: pl_launch_plan_new_hosts() chooses the hosts, which are linked; the steps of
+ * pl_source_plan() fetch the code; pl_launch_plan_fill() completes the plan; pl_launch_plan_prepare() makes
+ * directories; then come the plan's steps, its sidecars and its process.
  */
 #ifndef PL_ENTRYPOINT_LAUNCH_PLAN_H
 #define PL_ENTRYPOINT_LAUNCH_PLAN_H
@@ -145,22 +146,25 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Make the plan by the first launcher of the table that matches the job. Looks at files (whether the program exists,
- * whether it is a script) but changes nothing. If it fails and the job's hosts are to be linked, `*ret_plan` is still
- * set, to a plan that runs nothing, by which the other hosts can be notified. Otherwise a failure sets it to NULL.
+ * Choose the launcher, the first of the table that matches the job, and by it the hosts of the launch, the role of this
+ * one and the link. The plan runs nothing yet, but the hosts can be linked. The job may be one whose code is not there
+ * yet, or one from pl_job_new_partial() with the launcher that it would have had.
+ */
+enum pl_status pl_launch_plan_new_hosts(const struct pl_job *job, struct pl_launch_plan **ret_plan,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Complete such a plan. Looks at files (whether the program exists, whether it is a script) but changes nothing. A
+ * program that survives the loss of hosts by itself takes the link away.
  *
  * Errors  PL_NOT_FOUND (program or interpreter), PL_INVALID (options), PL_UNSUPPORTED (launcher), PL_MEMORY.
  */
+enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_plan *plan,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Both, for a job whose code is there. */
 enum pl_status pl_launch_plan_new(const struct pl_job *job, struct pl_launch_plan **ret_plan,
                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Make a plan that runs nothing but links the hosts. The job may be one that is not prepared yet, or one from
- * pl_job_new_partial() with the launcher that it would have had. The plan has no link if the job's hosts have none, as
- * far as that is known.
- */
-enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_launch_plan **ret_plan,
-                                         struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_launch_plan_free(struct pl_launch_plan *plan);
 void pl_launch_plan_free_at(struct pl_launch_plan **plan_at);

@@ -73,7 +73,7 @@ bool pl_holding_is_on(const struct pl_supervisor *supervisor)
 {
     const enum pl_stop_state state = supervisor->holding.state;
 
-    return supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE && (state == PL_STOP_SAVING || state == PL_STOP_HELD);
+    return supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE && (state == PL_STOP_SAVING || state == PL_STOP_HELD);
 }
 
 static size_t count_saving(const struct pl_holding *holding)
@@ -127,7 +127,7 @@ static void hold(struct pl_supervisor *supervisor)
 void pl_holding_update(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
     struct pl_holding *holding = &supervisor->holding;
-    const bool has_ranks = supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE;
+    const bool has_ranks = supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE;
     const bool answered = (int)holding->count + holding->unasked_ended >= supervisor->plan->processes ||
                           pl_deadline_passed(answers_end(supervisor));
     size_t saving = count_saving(holding);

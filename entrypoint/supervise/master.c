@@ -46,7 +46,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     if (pl_exit_source_in(source, PL_EXIT_SET_MAIN)) {
         supervisor->main_ended = true;
         supervisor->main_report = *exit_report;
-        if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && source != PL_EXIT_SOURCE_LAUNCHER &&
+        if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && source != PL_EXIT_SOURCE_LAUNCHER &&
             !pl_exit_report_ok(exit_report)) {
             pl_supervise_fail_exit(supervisor, exit_report);
         }
@@ -252,7 +252,7 @@ static const struct pl_frame_rule master_frames[] = {
 /* Whether the host has left after success: its own program has succeeded, and it has nothing more to do. */
 static bool has_left(const struct pl_supervisor *supervisor, const struct pl_session *session)
 {
-    return (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || session->outside) && session->program_ended &&
+    return (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE || session->outside) && session->program_ended &&
            !supervisor->failed;
 }
 
@@ -273,7 +273,7 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *
         }
     } else if (!session->ready) {
         pl_sessions_failed(supervisor, session);
-        if (session->refused && supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NEEDED && !session->outside) {
+        if (session->refused && supervisor->link_kind == PL_LAUNCH_PLAN_LINK_NEEDED && !session->outside) {
             fail_worker(supervisor, session->host, session->reason);
         }
     }
@@ -285,7 +285,7 @@ static void log_early_end(struct pl_supervisor *supervisor, int64_t *next_ns)
     const int64_t due_ns = supervisor->master.left_early_ns + supervisor->early_end_ns;
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    if (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN || supervisor->master.left_early.rank < 0 ||
+    if (supervisor->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN || supervisor->master.left_early.rank < 0 ||
         supervisor->master.left_early_told || supervisor->main_ended || supervisor->failed ||
         supervisor->stop_number != 0) {
         return;
@@ -372,7 +372,7 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
  * program, the master stays until the programs of the others have ended too. */
 static bool master_waits(const struct pl_supervisor *supervisor)
 {
-    if (supervisor->plan->link != PL_LAUNCH_PLAN_LINK_BESIDE ||
+    if (supervisor->link_kind != PL_LAUNCH_PLAN_LINK_BESIDE ||
         (supervisor->failed && !pl_supervise_failed_in_stop(supervisor) && !pl_holding_is_on(supervisor))) {
         return false;
     }
@@ -432,15 +432,9 @@ static enum pl_status begin_links(struct pl_supervisor *supervisor, struct pl_er
     status = pl_needs_link(supervisor->job, supervisor->plan, reterr);
     status = status == PL_OK ? pl_sessions_prepare(supervisor, reterr) : status;
     supervisor->master.can_link = supervisor->master.linking = status == PL_OK;
-    return supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only
+    return supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only
                ? pl_supervise_without_link(supervisor, status, reterr)
                : status;
-}
-
-static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
-{
-    PL_TRY(begin_links(supervisor, reterr));
-    return pl_supervise_prepare(supervisor, reterr);
 }
 
 /* Drop the links if the plan has none, for example because its program survives the loss of hosts by itself. */
@@ -459,7 +453,7 @@ static void drop_links(struct pl_supervisor *supervisor)
 static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     supervisor->sessions.begun_ns = pl_clock_now_ns();
-    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !supervisor->failed) {
+    if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !supervisor->failed) {
         return PL_OK;
     }
     supervisor->master.linking =
@@ -503,7 +497,7 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
 
     PL_TRY(apply_processes(supervisor, reterr));
-    if (supervisor->sessions.count > 0 && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
+    if (supervisor->sessions.count > 0 && supervisor->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
         /* mpirun asks us for its daemons instead of running ssh. A variable tells it so, and its command line stays the
          * usual one. */
         pl_text_printf(&agent, "%s relay --agent", supervisor->job->self_path);
@@ -520,8 +514,8 @@ static bool launcher_ended_ranks(const struct pl_supervisor *supervisor)
 {
     const struct pl_exit_report *mpirun = &supervisor->main_report, *first = &supervisor->exit_report;
 
-    return supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && supervisor->stop_number == 0 &&
-           !mpirun->signalled && mpirun->code > 0 && mpirun->code < 128 && supervisor->exit_report_known &&
+    return supervisor->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && supervisor->stop_number == 0 && !mpirun->signalled &&
+           mpirun->code > 0 && mpirun->code < 128 && supervisor->exit_report_known &&
            first->source == PL_EXIT_SOURCE_RANK && first->signalled &&
            (first->code == SIGTERM || first->code == SIGKILL);
 }
@@ -559,7 +553,7 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
 {
     struct pl_exit_report *main_report = &supervisor->main_report;
     const bool ok = supervisor->main_ended && pl_exit_report_ok(main_report);
-    const bool has_ranks = supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN;
+    const bool has_ranks = supervisor->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN;
     int64_t deadline_ns = pl_deadline_after_ns(ok ? FIRST_REPORT_NS : LATE_REPORT_NS);
 
     if (!supervisor->main_ended) {
@@ -610,7 +604,7 @@ static void await_open_sessions(struct pl_supervisor *supervisor)
     int64_t deadline_ns = pl_deadline_after_ns(OPEN_SESSION_NS);
 
     for (size_t i = 0; i < supervisor->sessions.count; i++) {
-        while ((supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || supervisor->sessions.items[i].outside) &&
+        while ((supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE || supervisor->sessions.items[i].outside) &&
                supervisor->sessions.items[i].link && !supervisor->sessions.items[i].ready &&
                pl_supervise_wait(supervisor, deadline_ns)) {
         }
@@ -697,7 +691,7 @@ const struct pl_role pl_master_role = {.ended = master_ended,
                                        .tick = master_tick,
                                        .prepare_tick = open_sessions,
                                        .waits = master_waits,
-                                       .prepare = prepare,
+                                       .link = begin_links,
                                        .unlink = drop_links,
                                        .run = run_job,
                                        .finish = finish,

@@ -166,7 +166,7 @@ static int resolve_all(void *search_at)
 {
     const struct search *search = search_at;
     const struct pl_job *job = search->supervisor->job;
-    const bool linked = search->supervisor->plan->link != PL_LAUNCH_PLAN_LINK_NONE;
+    const bool linked = search->supervisor->link_kind != PL_LAUNCH_PLAN_LINK_NONE;
     const int64_t deadline_ns = pl_deadline_after_ns(search->supervisor->join_timeout_ns);
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES] = "";
     struct pl_error error = PL_ERROR_NONE;
@@ -224,7 +224,7 @@ static bool may_link(const struct pl_supervisor *supervisor)
     struct pl_sshd sshd = PL_SSHD_NONE;
     bool has_keys;
 
-    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+    if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_NONE) {
         return false;
     }
     has_keys = supervisor->job->settings.ssh_secret ||

@@ -268,11 +268,14 @@ static bool reads_own_pipe(pid_t pid)
             input.st_ino != own_input.st_ino);
 }
 
-static bool is_spared(pid_t pid, const char *name, enum pl_process_spare spare)
+static bool is_spared(pid_t pid, enum pl_process_spare spare)
 {
+    struct pl_proc_stat stat = {.name = ""};
+
     switch (spare) {
     case PL_PROCESS_SPARE_READERS_AND_SHELLS:
-        return reads_own_pipe(pid) || pl_proc_is_shell(pid, name);
+        return reads_own_pipe(pid) ||
+               (pl_proc_read_stat(pid, 0, &stat, NULL) == PL_OK && pl_proc_is_shell(pid, stat.name));
     case PL_PROCESS_SPARE_READERS:
         return reads_own_pipe(pid);
     case PL_PROCESS_SPARE_NOBODY:
@@ -281,18 +284,46 @@ static bool is_spared(pid_t pid, const char *name, enum pl_process_spare spare)
     return false;
 }
 
+/* List the children of this process, all of which its one thread has started or adopted; where the kernel does not tell
+ * by CONFIG_PROC_CHILDREN, from a look at all processes. Ownership: the caller frees `*ret_pids`. */
+static enum pl_status list_children(pid_t **ret_pids, size_t *ret_count)
+{
+    FILE *file = fopen("/proc/thread-self/children", "re");
+    PL_AUTO_FREE struct pl_proc_entry *below = NULL;
+    size_t capacity = 0, count = 0;
+    enum pl_status status = PL_OK;
+
+    for (pid_t pid; file && status == PL_OK && fscanf(file, "%d", &pid) == 1;) {
+        status = pl_memory_grow(ret_pids, &capacity, *ret_count + 1, sizeof(**ret_pids), NULL);
+        if (status == PL_OK) {
+            (*ret_pids)[(*ret_count)++] = pid;
+        }
+    }
+    if (file) {
+        fclose(file);
+        return status;
+    }
+    PL_TRY(pl_proc_list(getpid(), &below, &count, NULL));
+    PL_TRY(pl_memory_alloc(ret_pids, count + 1, sizeof(**ret_pids), NULL));
+    for (size_t i = 0; i < count; i++) {
+        if (!below[i].parent) {
+            (*ret_pids)[(*ret_count)++] = below[i].pid;
+        }
+    }
+    return PL_OK;
+}
+
 static size_t signal_children(int signal, const pid_t *keep, size_t keep_count, enum pl_process_spare spare)
 {
-    PL_AUTO_FREE struct pl_proc_entry *below = NULL;
+    PL_AUTO_FREE pid_t *pids = NULL;
     size_t count = 0, found = 0;
 
-    if (pl_proc_list(getpid(), &below, &count, NULL) != PL_OK) {
+    if (list_children(&pids, &count) != PL_OK) {
         return 0;
     }
     for (size_t i = 0; i < count; i++) {
-        if (!below[i].parent && !is_kept(below[i].pid, keep, keep_count) &&
-            !is_spared(below[i].pid, below[i].stat.name, spare)) {
-            kill(below[i].pid, signal);
+        if (!is_kept(pids[i], keep, keep_count) && !is_spared(pids[i], spare)) {
+            kill(pids[i], signal);
             found++;
         }
     }

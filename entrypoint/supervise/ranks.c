@@ -297,7 +297,7 @@ static bool is_any(const struct pl_supervisor *supervisor, enum pl_apart_state s
 
 static bool has_several(const struct pl_supervisor *supervisor)
 {
-    return supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE && supervisor->plan->processes > 1;
+    return supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE && supervisor->plan->processes > 1;
 }
 
 void pl_apart_log_minute(struct pl_supervisor *supervisor)

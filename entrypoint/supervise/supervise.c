@@ -132,13 +132,23 @@ static void raise_files(struct pl_supervisor *supervisor)
     }
 }
 
-enum pl_status pl_supervise_set_early_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
-                                           struct pl_error *reterr)
+enum pl_status pl_supervise_use_hosts(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
+                                      struct pl_error *reterr)
 {
-    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
-    PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
+    enum pl_status status;
+
     supervisor->plan = plan;
+    supervisor->link_kind = plan->link;
+    if (plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+        return PL_OK;
+    }
+    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
     raise_files(supervisor);
+    status = pl_rundir_open(&supervisor->rundir, reterr);
+    if (status == PL_OK || supervisor->failed || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
+        return status;
+    }
+    supervisor->link_kind = PL_LAUNCH_PLAN_LINK_NONE; /* pl_supervise_set_plan() needs the directory too, and warns */
     return PL_OK;
 }
 
@@ -148,6 +158,8 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
     enum pl_status status;
 
     supervisor->plan = plan;
+    supervisor->ranks = plan->ranks;
+    supervisor->link_kind = plan->link;
     supervisor->watch.hang_ns = plan->runs_jobs ? 0 : supervisor->watch.hang_ns;
     raise_files(supervisor);
     pl_environment_free(supervisor->environment);
@@ -169,8 +181,8 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         }
         pl_log_error(reterr, "the job runs without a link between its hosts, without reports of its ranks, and without "
                              "a watch for hangs");
-        plan->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
-        plan->link = PL_LAUNCH_PLAN_LINK_NONE;
+        supervisor->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
+        supervisor->link_kind = PL_LAUNCH_PLAN_LINK_NONE;
         supervisor->watch.hang_ns = 0;
         return PL_OK;
     }
@@ -277,9 +289,8 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
         pl_stop_go(&supervisor->holding.state, PL_STOP_SAVING);
         supervisor->stop_number = number;
         supervisor->stop_ns = pl_clock_now_ns();
-        early_ns = supervisor->plan && supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE
-                       ? PL_SUPERVISE_STOP_LAUNCHER_NS
-                       : PL_SUPERVISE_KILL_NS;
+        early_ns =
+            supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE ? PL_SUPERVISE_STOP_LAUNCHER_NS : PL_SUPERVISE_KILL_NS;
         pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
                (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop_ns) / PL_NS_PER_S));
     }

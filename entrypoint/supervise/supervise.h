@@ -81,10 +81,10 @@ struct pl_role {
     void (*prepare_tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
     /* whether pl_supervise_wait_main() must wait on although the main program has ended */
     bool (*waits)(const struct pl_supervisor *supervisor);
-    /* the parts of pl_supervise_run(): begins to link the hosts and prepares this one; drops the links that the plan
-     * does not have; runs the program, or only reports an earlier failure; tells the other hosts how the job ended, and
-     * ends all processes; ends the links */
-    enum pl_status (*prepare)(struct pl_supervisor *supervisor, struct pl_error *reterr);
+    /* begins to link the hosts, for pl_supervise_link() */
+    enum pl_status (*link)(struct pl_supervisor *supervisor, struct pl_error *reterr);
+    /* the parts of pl_supervise_run(): drops the links that the plan does not have; runs the program, or only reports
+     * an earlier failure; tells the other hosts how the job ended, and ends all processes; ends the links */
     void (*unlink)(struct pl_supervisor *supervisor);
     enum pl_status (*run)(struct pl_supervisor *supervisor, struct pl_error *reterr);
     void (*finish)(struct pl_supervisor *supervisor);
@@ -158,7 +158,10 @@ struct pl_worker {
 
 struct pl_supervisor {
     const struct pl_job *job;
-    struct pl_launch_plan *plan; /* NULL while the code is fetched */
+    struct pl_launch_plan *plan;
+    /* what of the plan holds here: no ranks before the program may start, no link where it could not be made */
+    enum pl_launch_plan_ranks ranks;
+    enum pl_launch_plan_link link_kind;
     struct pl_signals *signals;
     struct pl_failure *failure;
     struct pl_rundir rundir;
@@ -168,10 +171,6 @@ struct pl_supervisor {
     struct pl_sessions sessions;
     struct pl_master master;
     struct pl_worker worker;
-    /* the role calls it once it listens to the other hosts: fetches the code, makes the plan, installs requirements;
-     * NULL after that */
-    enum pl_status (*prepare)(struct pl_supervisor *supervisor, struct pl_error *reterr);
-    void *preparation; /* argument of `prepare` */
 
     struct pl_connection **connections;
     size_t connections_count, connections_capacity;
@@ -232,29 +231,29 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
                        struct pl_failure *failure);
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
+/** Takes the hosts of the plan, and opens what a link between them needs on this one. */
+enum pl_status pl_supervise_use_hosts(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
- * Takes a plan that runs nothing. With it the hosts are linked while each is being prepared, so that a stop or failure
- * in this time reaches the others.
+ * Begins to link the hosts of the plan, which need not be complete: this goes on while this host is being prepared, so
+ * that a stop or failure in this time reaches the others, and no host prepares for a job that has ended on another one.
+ * A host that can run without its link warns and does.
  */
-enum pl_status pl_supervise_set_early_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
-                                           struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Returns PL_FAILED if the job has failed, PL_CANCELLED if it is stopped, else PL_OK. */
 enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor) PL_MUST_CHECK;
-
-/**
- * Does everything that must come before the program starts. Errors: PL_CANCELLED if the job is stopped; PL_FAILED if it
- * has failed.
- */
-enum pl_status pl_supervise_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_supervise_poll(), while this host is being prepared. */
 enum pl_status pl_supervise_poll_preparing(struct pl_supervisor *supervisor, int64_t deadline_ns,
                                            struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Takes the plan: its environment, and the run directory if ranks or other hosts will report. If that directory cannot
- * be made, and the job can do without it, the function warns, and the plan has no link and no ranks any more.
+ * Takes the complete plan: its environment, and the run directory if ranks or other hosts will report. If that
+ * directory cannot be made, and the job can do without it, the function warns, and there is no link and no report of
+ * ranks.
  */
 enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                      struct pl_error *reterr) PL_MUST_CHECK;

@@ -93,10 +93,10 @@ void pl_supervise_fail_as(struct pl_supervisor *supervisor, const char *text)
 
 bool pl_supervise_failed_in_stop(const struct pl_supervisor *supervisor)
 {
-    const bool theirs = supervisor->exit_report_known || supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE;
+    const bool theirs = supervisor->exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE;
 
     return supervisor->failed && theirs && supervisor->stop_number != 0 &&
-           supervisor->stop_ns <= supervisor->failed_ns && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
+           supervisor->stop_ns <= supervisor->failed_ns && supervisor->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
 }
 
 enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum pl_status status,

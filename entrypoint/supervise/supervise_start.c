@@ -105,7 +105,7 @@ enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, str
 /* Remove what `paceline plan` prints as the toolkit has it, and the log is not to show. */
 static void adapt_mpirun(struct pl_supervisor *supervisor)
 {
-    if (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN) {
+    if (supervisor->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN) {
         return;
     }
     if (!pl_log_shows(PL_LOG_DEBUG)) {
@@ -147,13 +147,13 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
 
     if (!supervisor->failed || pl_supervise_failed_in_stop(supervisor) ||
         (pl_holding_is_on(supervisor) &&
-         (supervisor->exit_report_known || supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE))) {
+         (supervisor->exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE))) {
         return PL_DEADLINE_NEVER;
     }
     if (!supervisor->exit_report_known) {
         return begin_ns + LOST_HOST_GRACE_NS;
     }
-    return begin_ns + (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE ? PROGRAM_GRACE_NS : LAUNCHER_GRACE_NS);
+    return begin_ns + (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE ? PROGRAM_GRACE_NS : LAUNCHER_GRACE_NS);
 }
 
 static bool is_over(const struct pl_supervisor *supervisor)
@@ -264,15 +264,6 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor)
 {
     return supervisor->failed ? PL_FAILED : supervisor->stop_number != 0 ? PL_CANCELLED : PL_OK;
-}
-
-enum pl_status pl_supervise_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
-{
-    enum pl_status (*prepare)(struct pl_supervisor *, struct pl_error *) = supervisor->prepare;
-
-    supervisor->prepare = NULL;
-    PL_TRY(pl_supervise_check(supervisor));
-    return prepare ? prepare(supervisor, reterr) : PL_OK;
 }
 
 enum pl_status pl_supervise_poll_preparing(struct pl_supervisor *supervisor, int64_t deadline_ns,

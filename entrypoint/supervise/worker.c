@@ -37,7 +37,7 @@
 
 static bool is_beside(const struct pl_supervisor *supervisor)
 {
-    return supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE;
+    return supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE;
 }
 
 static const char *master_host(const struct pl_supervisor *supervisor)
@@ -596,16 +596,13 @@ static enum pl_status run_linked(struct pl_supervisor *supervisor, struct pl_err
     return wait_for_result(supervisor, reterr);
 }
 
-/* Start sshd, so that the master can link this host while it prepares; then prepare it. */
-static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
+/* Start sshd, so that the master can link this host while it prepares. */
+static enum pl_status begin_link(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const bool can_run_alone = is_beside(supervisor) && !supervisor->failed;
     enum pl_status status = start_sshd(supervisor, reterr);
 
-    PL_TRY(can_run_alone ? pl_supervise_without_link(supervisor, status, reterr) : status);
-    PL_TRY(pl_supervise_prepare(supervisor, reterr));
-    /* its own program waits for all names; ranks and their daemons need only this one */
-    return is_beside(supervisor) || supervisor->failed ? PL_OK : pl_peers_resolve(supervisor, false, reterr);
+    return can_run_alone ? pl_supervise_without_link(supervisor, status, reterr) : status;
 }
 
 static void drop_link(struct pl_supervisor *supervisor)
@@ -650,23 +647,36 @@ static const struct pl_role worker_role = {.ended = worker_ended,
                                            .gone = worker_gone,
                                            .tick = worker_tick,
                                            .waits = worker_waits,
-                                           .prepare = prepare,
+                                           .link = begin_link,
                                            .unlink = drop_link,
                                            .run = run,
                                            .finish = finish,
                                            .close = close_link};
 
+enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    PL_TRY(pl_supervise_use_hosts(supervisor, plan, reterr));
+    if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_NONE) {
+        return PL_OK;
+    }
+    supervisor->role = plan->role == PL_LAUNCH_PLAN_WORKER ? &worker_role : &pl_master_role;
+    return supervisor->role->link(supervisor, reterr);
+}
+
 int pl_supervise_run(struct pl_supervisor *supervisor)
 {
-    const bool is_worker = supervisor->plan->role == PL_LAUNCH_PLAN_WORKER;
     struct pl_error error = PL_ERROR_NONE;
     int exit_code = 0;
 
-    supervisor->role = is_worker && supervisor->plan->link != PL_LAUNCH_PLAN_LINK_NONE ? &worker_role : &pl_master_role;
-    pl_supervise_fail_status(supervisor, supervisor->role->prepare(supervisor, &error), &error);
-    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) { /* the job has this host alone */
+    if (!supervisor->plan) {
+        return pl_supervise_finish(supervisor);
+    }
+    if (supervisor->role && supervisor->link_kind == PL_LAUNCH_PLAN_LINK_NONE) {
         supervisor->role->unlink(supervisor);
-        supervisor->role = &pl_master_role;
+        supervisor->role = NULL;
+    }
+    if (!supervisor->role) {
+        supervisor->role = &pl_master_role; /* the job has this host alone */
     }
     supervisor->report_only = supervisor->failed;
     if (supervisor->report_only) { /* the platform may end us once it knows of the failure */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded into programs that were built with -finstrument-functions: each process writes the address of every function
- * that it enters into WAY_FOLDER/PID, 8 bytes each up to a 0, and the memory map by which they can be named into
- * WAY_FOLDER/PID.maps.
+ * Preloaded into programs that were built with -finstrument-functions: each process writes the address of each function
+ * that it enters to WAY_FOLDER/PID, 8 bytes each up to a 0, and the memory map that names them to WAY_FOLDER/PID.maps.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -20,32 +19,26 @@ static __thread int own; /* the hooks' own calls are not of interest */
 static pid_t of;
 static uint64_t *trace, *trace_end; /* a mapped file, since the program closes descriptors that it does not know */
 static struct {
-    uintptr_t from, to;
+    unsigned long from, to;
 } ranges[RANGES];
 static int ranges_count;
 
 UNSEEN static void copy_maps(const char *folder)
 {
-    char path[4096];
     FILE *maps = fopen("/proc/self/maps", "re"), *copy;
-    unsigned long from, to;
+    char line[4096];
 
-    snprintf(path, sizeof(path), "%s/%d.maps", folder, (int)of);
-    copy = fopen(path, "we");
-    ranges_count = 0;
-    while (maps && copy && fgets(path, sizeof(path), maps)) {
-        fputs(path, copy);
-        if (sscanf(path, "%lx-%lx", &from, &to) == 2 && ranges_count < RANGES) {
-            ranges[ranges_count].from = from;
-            ranges[ranges_count++].to = to;
-        }
+    snprintf(line, sizeof(line), "%s/%d.maps", folder, (int)of);
+    copy = fopen(line, "we");
+    if (!maps || !copy) {
+        abort();
     }
-    if (copy) {
-        fclose(copy);
+    for (ranges_count = 0; ranges_count < RANGES && fgets(line, sizeof(line), maps); ranges_count++) {
+        fputs(line, copy);
+        sscanf(line, "%lx-%lx", &ranges[ranges_count].from, &ranges[ranges_count].to);
     }
-    if (maps) {
-        fclose(maps);
-    }
+    fclose(copy);
+    fclose(maps);
 }
 
 UNSEEN static int is_known(uintptr_t address)

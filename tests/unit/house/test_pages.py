@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Covers README.md, docs/troubleshooting.md, entrypoint/verbs.c, entrypoint/main.c.
+# Covers README.md, docs/troubleshooting.md, docs/supervision.md, entrypoint/verbs.c, entrypoint/main.c, tests/models/stop.pml.
 """What the pages name is there: links and their anchors, files, functions, PACELINE_* variables, verbs of paceline and, on
-the page of troubles, messages. So is what the table of verbs names: mains of the front binary, programs, the options of a script."""
+the page of troubles, messages. So is what the table of verbs names: mains of the front binary, programs, the options of a script.
+The states of a stop follow each other alike on the page, in the code and in the model that is checked."""
 import pathlib
 import re
 import sys
@@ -71,6 +72,21 @@ def verbs_of(table):
     return set(verbs) | {"help"}, wrong
 
 
+def stop_states():
+    names = ("running", "saving", "held", "released")
+    table = re.search(r"may_follow\[.*?\n    \};", (ROOT / "entrypoint/supervise/shim.c").read_text(), re.S).group()
+    code = {(state.lower(), after.lower()) for state, row in re.findall(r"\[PL_STOP_(\w+)\] = \{(.*?)\}", table) for after in re.findall(r"\[PL_STOP_(\w+)\] = true", row)}
+    words = re.search(r"inline go\(next\).*?assert\((.*?)\);", (ROOT / "tests/models/stop.pml").read_text(), re.S).group(1)
+    words = " ".join(words.replace("&&", " and ").replace("||", " or ").split())
+    values = {name.upper(): name for name in names}
+    model = {(state, after) for state in names for after in names if eval(words, {**values, "state": state, "next": after})}
+    rows = re.findall(r"^    (\w+) -> ([\w, ]+)$", (ROOT / "docs/supervision.md").read_text(), re.M)
+    page = {(state, after) for state, row in rows if state in names for after in row.split(", ")}
+    for where, there in (("tests/models/stop.pml", model), ("docs/supervision.md", page)):
+        for state, after in sorted(code ^ there):
+            yield f"{where}: {state} -> {after} is {'missing' if (state, after) in code else 'not in pl_stop_go()'}"
+
+
 def main():
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".c", ".h", ".py", ".sh")]
     words = set(re.findall(r"\w+", "\n".join(path.read_text() for path in files))) - {""}
@@ -83,6 +99,7 @@ def main():
     assert len(known) > 1000 and list(troubles("- `a message that nothing says`", known)), "the check of messages finds nothing"
     page = (ROOT / "docs/troubleshooting.md").read_text()
     found += [f"docs/troubleshooting.md: {what} is not there" for what in troubles(page, known)]
+    found += stop_states()
     print("\n".join(found) or f"{len(PAGES)} pages name what there is")
     sys.exit(1 if found else 0)
 

@@ -81,8 +81,10 @@ TEST(a_host_whose_plan_fails_can_still_be_linked)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         tree_hyperparameters(&tree, cases[i].hyperparameters);
         tree_two_hosts(&tree, "algo-2");
-        ck_assert_int_eq(tree_plan(&tree, &tree.error), PL_NOT_FOUND);
-        ck_assert_ptr_nonnull(tree.plan);
+        pl_launch_plan_free_at(&tree.plan);
+        ck_ok(tree_job, &tree);
+        ck_ok(pl_launch_plan_new_hosts, tree.job, &tree.plan);
+        ck_assert_int_eq(pl_launch_plan_fill(tree.job, tree.plan, &tree.error), PL_NOT_FOUND);
         ck_assert_int_eq(tree.plan->link, cases[i].link);
         ck_assert_uint_eq(tree.plan->argv.count, 0);
         ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");

@@ -634,7 +634,7 @@ static const struct pl_launch_plan *notify_plan(struct tree *tree)
     ck_assert_int_ne(tree_job(tree, &tree->error), PL_OK);
     ck_ok(pl_job_new_partial, tree->environment, PL_TEST_BUILD "/entrypoint/paceline", &tree->job);
     pl_launch_plan_free(tree->plan);
-    ck_ok(pl_launch_plan_new_notify, tree->job, &tree->plan);
+    ck_ok(pl_launch_plan_new_hosts, tree->job, &tree->plan);
     ck_assert_uint_eq(tree->plan->argv.count, 0);
     return tree->plan;
 }

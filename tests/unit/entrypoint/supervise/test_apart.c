@@ -188,7 +188,8 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
     char path[PATH_MAX];
     int log_fd, kept_fd = dup(STDERR_FILENO), lines = 0;
 
-    supervisor = (struct pl_supervisor){.job = tree->job, .plan = &plan, .sessions = {.items = &session, .count = 1}};
+    supervisor = (struct pl_supervisor){
+        .job = tree->job, .plan = &plan, .ranks = plan.ranks, .sessions = {.items = &session, .count = 1}};
     pl_apart_open(&supervisor.apart, tree->job);
     supervisor.apart.minute_ns = 0;
     begin_ranks(&supervisor.apart, 2);

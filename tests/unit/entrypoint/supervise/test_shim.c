@@ -116,17 +116,6 @@ static void stop_when(const struct scratch *scratch, const char *name)
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
 }
 
-TEST(exit_code_and_last_words_are_reported)
-{
-    struct pl_exit_report exit_report;
-
-    start_watch("echo first >&2; echo last word >&2; exit 41");
-    exit_report = await_exit_report();
-    ck_assert(!exit_report.signalled);
-    ck_assert_int_eq(exit_report.code, 41);
-    ck_assert_str_eq(exit_report.tail, "first\nlast word\n");
-}
-
 TEST(every_exit_code_passes)
 {
     for (int code = 0; code < 256; code += 51) {
@@ -139,16 +128,6 @@ TEST(every_exit_code_passes)
         pl_signals_restore(&signals);
         close(signals.fd);
     }
-}
-
-TEST(a_signal_is_told_from_an_exit)
-{
-    struct pl_exit_report exit_report;
-
-    start_watch("kill -SEGV $$");
-    exit_report = await_exit_report();
-    ck_assert(exit_report.signalled);
-    ck_assert_int_eq(exit_report.code, SIGSEGV);
 }
 
 TEST(the_program_gets_clean_signals)
@@ -601,18 +580,6 @@ TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
     refuse_call(SYS_prctl, &adopt);
     start_watch("exit 3");
     ck_assert_int_eq(await_exit_report().code, 3);
-}
-
-TEST(a_missing_program_says_so)
-{
-    const char *const argv[] = {"/nonexistent/program", NULL};
-    struct pl_exit_report exit_report;
-
-    start_program(argv, NULL);
-    exit_report = await_exit_report();
-    ck_assert(exit_report.not_started);
-    ck_assert_int_eq(exit_report.code, 127);
-    ck_has(exit_report.note, "/nonexistent/program");
 }
 
 /* A path almost as long as the part of a script's first line that Linux reads. */

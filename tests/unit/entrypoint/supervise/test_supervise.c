@@ -613,9 +613,9 @@ TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     rig.supervisor.job = rig.tree.job;
     rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
     pl_strv_add(&rig.plan.hosts, "localhost", "other");
-    take_plan(&rig);
     /* if a host is stopped before the others have connected, it uses a twelfth of its budget to notify them */
     rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S;
+    ck_assert_ok(pl_supervise_link(&rig.supervisor, &rig.plan, &rig.tree.error), &rig.tree.error);
     ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");
     ck_ok(pl_file_read, scratch_path(&rig.tree.scratch, "received", path), 65536, &received, &bytes);
