@@ -52,15 +52,15 @@ enum pl_status pl_named_operation_end(struct pl_named *named, struct pl_named_op
                                       struct pl_error *reterr)
 {
     enum pl_status status = operation->status;
-    bool fails;
+    bool fails = operation->undone > 0;
 
-    if (operation->undone > 0) {
+    if (fails) {
         status = pl_named_refuse_ended(named, reterr);
         forget(named, operation);
     } else if (status != PL_OK) {
         pl_error_set(reterr, status, "%s", operation->failure ? operation->failure : "failed");
     }
-    fails = status != PL_OK || operation->undone > 0;
+    fails = fails || status != PL_OK;
     for (size_t i = 0; fails && operation->results && operation->unlaunched > 0 && i < operation->members; i++) {
         pl_named_result_done(&operation->results[i]);
     }
@@ -123,16 +123,12 @@ void pl_named_queue_done(struct pl_named *named)
             }
         }
     }
-    while (named->spare_local) {
-        struct pl_named_local *local = named->spare_local;
-
-        named->spare_local = local->next;
+    for (struct pl_named_local *local = named->spare_local, *next; local; local = next) {
+        next = local->next;
         free(local);
     }
-    while (named->spare_batch) {
-        struct pl_named_batch *batch = named->spare_batch;
-
-        named->spare_batch = batch->next;
+    for (struct pl_named_batch *batch = named->spare_batch, *next; batch; batch = next) {
+        next = batch->next;
         free(batch);
     }
     free(named->sorted);

@@ -6,6 +6,7 @@
 #include "runtime/service.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "collectives/world_private.h"
@@ -333,6 +334,19 @@ static uint64_t bytes_of(const struct pl_named_op *op)
     return bytes;
 }
 
+/* Returns the place of `item`'s name in its chain, or of an equal name in flight. Call it under the lock. */
+static struct pl_service_item **find_name(struct pl_service *service, const struct pl_service_item *item)
+{
+    uint64_t hash = pl_hash(PL_HASH_START, item->name, strlen(item->name));
+    struct pl_service_item **at = &service->synced.names[hash % SERVICE_NAME_CHAINS];
+
+    while (*at &&
+           ((*at)->number != item->number || (*at)->grouped != item->grouped || strcmp((*at)->name, item->name) != 0)) {
+        at = &(*at)->next_of_name;
+    }
+    return at;
+}
+
 /* Checks the operations, and enters them and their names as in flight. Call it under the lock. */
 static enum pl_status admit(struct pl_service *service, int set, const char *name, const struct pl_named_op *ops,
                             size_t count, bool grouped, struct pl_device_event **ready_at,
@@ -368,7 +382,7 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     item->grouped = grouped;
     status = copy_ops(item, ops, (size_t)named->ranks, reterr);
     if (status == PL_OK && name) {
-        same_name = pl_service_find_name(service, item);
+        same_name = find_name(service, item);
         if (*same_name) {
             status = pl_error_set(reterr, PL_INVALID,
                                   "'%s' is still under way: wait for it before it is submitted again", name);
@@ -380,6 +394,7 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     }
     if (same_name) {
         *same_name = item;
+        item->name_at = same_name;
     }
     item->ready = PL_TAKE(*ready_at);
     push(service, item, bytes);
@@ -555,11 +570,8 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
             pl_world_place_error(service->world, service->all->device.device, reterr);
         }
     }
-    if (completion->is_followed && completion->launched->name) {
-        struct pl_service_item *item = completion->launched;
-
-        *pl_service_find_name(service, item) = item->next_of_name;
-        item->name = NULL;
+    if (completion->is_followed) {
+        pl_service_drop_name(completion->launched);
     }
     *ret_done = !completion->is_followed && status == PL_OK;
     pthread_mutex_unlock(&service->lock);

@@ -31,8 +31,8 @@ struct pl_service_item {
     int rank_count;
     int *set; /* ADD_SET: output; REMOVE_SET: input */
     struct pl_named_operation operation;
-    struct pl_service_item *next_of_name;
-    struct pl_service_item *next; /* next in the list of submitted or of ended items */
+    struct pl_service_item *next_of_name, **name_at; /* what points to it in the chain of its name */
+    struct pl_service_item *next;                    /* next in the list of submitted or of ended items */
     struct pl_service_item *previous_taken, *next_taken;
     bool grouped;
     size_t count;
@@ -106,8 +106,8 @@ void pl_service_end_all(struct pl_service *service, const struct pl_error *error
 /** Returns how long nothing has moved, and warns if that lasts. Called by the leader. */
 int64_t pl_service_idle_ns(struct pl_service *service);
 
-/** Returns the place of `item`'s name in its chain, or of an equal name in flight. Call it under the lock. */
-struct pl_service_item **pl_service_find_name(struct pl_service *service, const struct pl_service_item *item);
+/** Frees the name of `item` for another one. Call it under the lock. */
+void pl_service_drop_name(struct pl_service_item *item);
 
 void pl_service_item_free(struct pl_service_item *item);
 

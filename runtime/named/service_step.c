@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step of the leader: it hands operations over to the engines, advances them, and reports what has ended. */
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
 #include "runtime/named/device.h"
@@ -22,16 +21,15 @@ void pl_service_item_free(struct pl_service_item *item)
     free(item);
 }
 
-struct pl_service_item **pl_service_find_name(struct pl_service *service, const struct pl_service_item *item)
+void pl_service_drop_name(struct pl_service_item *item)
 {
-    uint64_t hash = pl_hash(PL_HASH_START, item->name, strlen(item->name));
-    struct pl_service_item **at = &service->synced.names[hash % SERVICE_NAME_CHAINS];
-
-    while (*at &&
-           ((*at)->number != item->number || (*at)->grouped != item->grouped || strcmp((*at)->name, item->name) != 0)) {
-        at = &(*at)->next_of_name;
+    if (item->name) {
+        *item->name_at = item->next_of_name;
+        if (item->next_of_name) {
+            item->next_of_name->name_at = item->name_at;
+        }
+        item->name = NULL;
     }
-    return at;
 }
 
 static void taken_append(struct pl_service *service, struct pl_service_item *item)
@@ -174,22 +172,13 @@ static void change_sets(struct pl_service *service, struct pl_service_item ***en
     end_taken(service, item, end_at);
 }
 
-/* Ends an item that a stream may follow, which no stream can from now on. */
-static void forget_launched(struct pl_service *service, struct pl_service_item *item)
+static void end_operations(struct pl_service *service, struct pl_service_item *item, struct pl_service_item ***end_at)
 {
+    /* From now on no stream can follow it. The set with its events may be removed before the item is reported. */
     pthread_mutex_lock(&service->lock);
     item->completion->launched = NULL;
     item->completion->status = pl_named_operation_end(item->named, &item->operation, &item->completion->error);
     pthread_mutex_unlock(&service->lock);
-}
-
-static void end_operations(struct pl_service *service, struct pl_service_item *item, struct pl_service_item ***end_at)
-{
-    if (item->completion->launched) { /* the set with its events may be removed before the item is reported */
-        forget_launched(service, item);
-    } else {
-        item->completion->status = pl_named_operation_end(item->named, &item->operation, &item->completion->error);
-    }
     item->completion->has_leaked = item->completion->status != PL_OK && pl_world_has_leaked(item->named->world);
     end_taken(service, item, end_at);
 }
@@ -313,12 +302,7 @@ static void report(struct pl_service *service, struct pl_service_item *ended)
     pthread_mutex_lock(&service->lock);
     for (struct pl_service_item *item = ended; item; item = next) {
         next = item->next;
-        if (item->name) {
-            struct pl_service_item **at = pl_service_find_name(service, item);
-
-            PL_BUG_IF(*at != item);
-            *at = item->next_of_name;
-        }
+        pl_service_drop_name(item);
         if (item->kind == SERVICE_JOIN) {
             service->synced.joining = false;
         } else if (item->kind != SERVICE_OPERATIONS) {

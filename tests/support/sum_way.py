@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-LOOK_UPS = ("pl_named_table_find", "pl_service_find_name")
+LOOK_UPS = ("pl_named_table_find", "find_name")
 
 
 def main():

@@ -787,7 +787,7 @@ START_TEST(every_operation_ends_as_the_model_says)
 {
     const char *seed_text = getenv("PACELINE_TEST_SEED"), *count_text = getenv("PACELINE_TEST_WORLDS");
     uint64_t first = seed_text ? strtoull(seed_text, NULL, 0) : 1;
-    uint64_t count = count_text ? strtoull(count_text, NULL, 0) : 3000;
+    uint64_t count = count_text ? strtoull(count_text, NULL, 0) : 2000;
 
     for (uint64_t seed = first; seed < first + count; seed++) {
         ck_assert_msg(simulate(seed), "PACELINE_TEST_SEED=%" PRIu64 " PACELINE_TEST_WORLDS=1: %s", seed,
