@@ -53,11 +53,18 @@ void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, 
     observer->happened(observer->context, &event);
 }
 
-struct pl_named_batch *pl_named_batch_new(const struct pl_named *named, struct pl_named_entry **entries, size_t count,
+struct pl_named_batch *pl_named_batch_new(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                           struct pl_error *reterr)
 {
-    struct pl_named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct pl_named_item), reterr);
+    size_t bytes = sizeof(struct pl_named_batch) + count * sizeof(struct pl_named_item);
+    struct pl_named_batch *batch = count == 1 ? named->spare_batch : NULL;
 
+    if (batch) {
+        named->spare_batch = batch->next;
+        memset(batch, 0, bytes);
+    } else {
+        batch = pl_memory_new(1, bytes, reterr);
+    }
     if (batch) {
         batch->count = count;
         for (size_t i = 0; i < count; i++) {
@@ -82,7 +89,7 @@ enum pl_status pl_named_batch_posted(struct pl_named *named, struct pl_named_bat
         struct pl_named_item *item = &batch->items[i];
 
         if (item->local) {
-            named->slots[item->local->slot].unagreed--;
+            pl_named_operation_agree(named, item->local->operation);
             item->local->agreed = true;
         }
         PL_TRY(pl_named_table_retire(&named->table, item->entry, true, reterr));
@@ -102,7 +109,7 @@ void pl_named_batch_free(struct pl_named *named, struct pl_named_batch *batch)
         struct pl_named_item *item = &batch->items[i];
 
         if (item->local && item->local->is_detached) {
-            pl_named_local_free(item->local);
+            pl_named_local_free(named, item->local);
         }
         free(leaked ? NULL : item->scratch);
         if (leaked) {
@@ -117,33 +124,36 @@ void pl_named_batch_free(struct pl_named *named, struct pl_named_batch *batch)
     pl_device_event_release(batch->end);
     free(batch->counts);
     free(batch->name);
-    free(batch);
+    if (batch->count == 1) {
+        batch->next = named->spare_batch;
+        named->spare_batch = batch;
+    } else {
+        free(batch);
+    }
 }
 
 void pl_named_end_local(struct pl_named *named, struct pl_named_local *local, enum pl_status status,
                         const char *failure)
 {
-    struct pl_named_slot *slot = &named->slots[local->slot];
+    struct pl_named_operation *operation = local->operation;
     struct pl_named_entry *entry = local->entry;
 
-    slot->undone--;
-    if (status != PL_OK) {
-        slot->unagreed--;
-        if (slot->status == PL_OK) {
-            slot->status = status;
-            slot->failure = failure ? strdup(failure) : NULL;
-        }
+    operation->undone--;
+    named->undone--;
+    if (status != PL_OK && operation->status == PL_OK) {
+        operation->status = status;
+        operation->failure = failure ? strdup(failure) : NULL;
     }
-    if (slot->undone == 0 && slot->owner) {
-        slot->next_ended = named->first_ended;
-        named->first_ended = local->slot + 1;
+    if (operation->undone == 0 && operation->is_listed) {
+        operation->next_ended = named->first_ended;
+        named->first_ended = operation;
     }
     if (local->is_detached) {
-        pl_named_local_free(local);
+        pl_named_local_free(named, local);
         return;
     }
     entry->local = NULL;
-    pl_named_local_free(local);
+    pl_named_local_free(named, local);
     pl_named_table_drop_idle(&named->table, entry);
 }
 
@@ -162,8 +172,10 @@ void pl_named_batch_give(struct pl_named *named, struct pl_named_batch *batch, s
     if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
         pl_named_buffer_give(batch->buffer, named->world, item->entry->name, &item->result);
     }
-    named->slots[item->local->slot].results[item->local->member] = item->result;
-    memset(&item->result, 0, sizeof(item->result));
+    if (item->local->operation->results) {
+        item->local->operation->results[item->local->member] = item->result;
+        memset(&item->result, 0, sizeof(item->result));
+    }
 }
 
 void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
@@ -196,7 +208,6 @@ void pl_named_batch_fail(struct pl_named *named, struct pl_named_batch *batch, e
         struct pl_named_local *local = PL_TAKE(batch->items[i].local);
 
         if (local) {
-            named->slots[local->slot].unagreed++; /* as it is counted for an operation that fails */
             pl_named_end_local(named, local, status, failure);
         }
     }

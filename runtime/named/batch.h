@@ -16,7 +16,7 @@ void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_d
                            struct pl_collective *collective);
 
 /** Makes a batch of `count` entries. The caller fills it and starts its requests. */
-struct pl_named_batch *pl_named_batch_new(const struct pl_named *named, struct pl_named_entry **entries, size_t count,
+struct pl_named_batch *pl_named_batch_new(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                           struct pl_error *reterr);
 
 /** Appends a batch whose requests are started. Its entries no longer take part in rounds. */
@@ -26,7 +26,8 @@ enum pl_status pl_named_batch_posted(struct pl_named *named, struct pl_named_bat
 void pl_named_batch_free(struct pl_named *named, struct pl_named_batch *batch);
 
 /**
- * Ends this rank's operation: counts it down at its handle, and drops an automatic name. `failure` NULL means success.
+ * Ends one operation, which needs no round any more: counts it down at its submission, and drops an automatic name.
+ * `failure` NULL means success.
  */
 void pl_named_end_local(struct pl_named *named, struct pl_named_local *local, enum pl_status status,
                         const char *failure);

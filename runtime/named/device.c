@@ -380,17 +380,17 @@ static enum pl_status unpack(struct pl_named_device *device, struct pl_named_bat
 }
 
 /* Whether a stream of the program may follow the end of an operation. */
-static bool is_followed(const struct pl_named *named, const struct pl_named_local *local)
+static bool is_followed(const struct pl_named_local *local)
 {
-    return local && named->slots[local->slot].lose && local->entry->known;
+    return local && local->operation && local->operation->lose && local->entry->known;
 }
 
-static bool has_followed(const struct pl_named *named, const struct pl_named_batch *batch)
+static bool has_followed(const struct pl_named_batch *batch)
 {
     bool has = false;
 
     for (size_t i = 0; i < batch->count && !has; i++) {
-        has = is_followed(named, batch->items[i].local);
+        has = is_followed(batch->items[i].local);
     }
     return has;
 }
@@ -412,25 +412,25 @@ static void list_launched(struct pl_named *named, struct pl_named_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
         struct pl_named_local *local = batch->items[i].local;
-        struct pl_named_slot *slot = is_followed(named, local) ? &named->slots[local->slot] : NULL;
+        struct pl_named_operation *operation = is_followed(local) ? local->operation : NULL;
 
-        if (!slot) {
+        if (!operation) {
             continue;
         }
         pl_named_batch_give(named, batch, i);
         pl_named_detach_local(named, local);
-        if (--slot->unlaunched == 0) {
+        if (--operation->unlaunched == 0) {
             pl_device_event_share(batch->end);
-            slot->end = batch->end;
-            slot->next_launched = named->first_launched;
-            named->first_launched = local->slot + 1;
+            operation->end = batch->end;
+            operation->next_launched = named->first_launched;
+            named->first_launched = operation;
         }
     }
 }
 
 static enum pl_status launch(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
-    bool follows = has_followed(named, batch);
+    bool follows = has_followed(batch);
 
     if (batch->whole_elems) {
         bool was_last = !has_more_pieces(batch);
@@ -550,7 +550,7 @@ static bool may_be_followed(const struct pl_named *named)
     bool may = false;
 
     for (const struct pl_named_batch *batch = named->device.first; batch && !may; batch = batch->next) {
-        may = batch->stage == NAMED_LAUNCHED && has_followed(named, batch);
+        may = batch->stage == NAMED_LAUNCHED && has_followed(batch);
     }
     return may;
 }
@@ -571,11 +571,11 @@ static void lose_followed(void *named_at, const struct pl_error *why)
         for (size_t i = 0; i < batch->count && batch->stage == NAMED_LAUNCHED; i++) {
             const struct pl_named_local *local = batch->items[i].local;
 
-            if (is_followed(named, local)) {
+            if (is_followed(local)) {
                 struct pl_error error = *why;
 
                 pl_error_context(&error, "'%s' in device memory", local->entry->name);
-                named->slots[local->slot].lose(named->slots[local->slot].owner, &error);
+                local->operation->lose(local->operation, &error);
             }
         }
     }

@@ -22,11 +22,11 @@ struct pl_named_local {
     void *recv;
     uint64_t *row_counts; /* rows or splits, see pl_named_definition_row_counts() */
     uint64_t bytes;
-    bool agreed;                   /* ranks have agreed on it, and its collective is under way */
-    bool is_detached;              /* its name may be used again: the batch has it, the entry has not */
-    struct pl_device_event *ready; /* device memory: the event of the submission */
-    size_t slot;                   /* number of its handle */
-    size_t member;                 /* its index among the members of the handle */
+    bool agreed;                          /* ranks have agreed on it, and its collective is under way */
+    bool is_detached;                     /* its name may be used again: the batch has it, the entry has not */
+    struct pl_device_event *ready;        /* device memory: the event of the submission */
+    struct pl_named_operation *operation; /* NULL: the engine has failed, and whoever submitted it knows */
+    size_t member;                        /* its index among the members of the operation */
     bool anonymous;
     struct pl_named_local *next; /* next in the queue of operations that are not announced yet */
 };
@@ -37,29 +37,39 @@ static inline bool pl_named_makes_memory(enum pl_kind kind)
     return kind == PL_ALLGATHER || kind == PL_ALLTOALL;
 }
 
-/**
- * Told of a failure of an owner's operation that is given to the device, before the device goes on without its data. A
- * stream of the program may follow that operation.
- */
-typedef void pl_named_lose(void *owner, const struct pl_error *error);
+struct pl_named_operation;
 
-/** The operations of one handle. */
-struct pl_named_slot {
-    bool used;
-    uint32_t generation;
-    size_t members;
-    size_t undone;     /* number of members that have not ended */
-    size_t unagreed;   /* number of members that still need a round */
-    size_t next_ended; /* next in the list of ended slots, as index + 1 */
-    void *owner;       /* used by the service; NULL without a service */
-    /* Where the owner is told when everything is given to the device, before it has ended there. */
+/**
+ * Told of a failure of an operation that is given to the device, before the device goes on without its data. A stream
+ * of the program may follow that operation.
+ */
+typedef void pl_named_lose(struct pl_named_operation *operation, const struct pl_error *error);
+
+/**
+ * One submission, of one operation or of a group: the memory of whoever submits it, until pl_named_operation_end().
+ * Zero-initialise; the submission sets what it does not say.
+ */
+struct pl_named_operation {
+    struct pl_named_result *results; /* in: room for one of each member, zeroed; NULL: they are dropped */
+    bool is_listed;                  /* in: the engine lists it when it has ended; the caller empties the list */
+    /* in, with `is_listed`: it is listed, too, when all of it is given to the device, before it has ended there */
     pl_named_lose *lose;
-    size_t unlaunched;           /* number of members that are not given to the device */
-    size_t next_launched;        /* next in the list of launched slots, as index + 1 */
-    struct pl_device_event *end; /* the event after the last member, when all are given to the device; else NULL */
+    bool is_entered; /* the engine has taken it */
+    size_t members;
+    size_t undone;                            /* number of members that have not ended */
+    size_t unagreed;                          /* number of members that still need a round */
+    size_t unlaunched;                        /* number of members that are not given to the device */
+    struct pl_named_operation *next_ended;    /* next in the list of ended ones */
+    struct pl_named_operation *next_launched; /* next in the list of launched ones */
+    struct pl_device_event *end;              /* the event after the last member, when all are launched */
     enum pl_status status;
     char *failure;
-    struct pl_named_result *results; /* [members] */
+};
+
+/** An operation that was submitted for a handle, in the numbered places of an engine. */
+struct pl_named_slot {
+    struct pl_named_operation *operation; /* NULL: the place is free */
+    uint32_t generation;
 };
 
 /** One entry of a request in flight. */
@@ -161,11 +171,16 @@ struct pl_named {
     struct pl_named_options options;
     struct pl_named_table table;
     struct pl_named_round round;
-    struct pl_named_slot *slots;
+    struct pl_named_slot *slots; /* of handles */
     size_t slot_count, slot_capacity, free_slot_hint;
+    size_t undone, unagreed; /* sums of those of all operations */
     struct pl_named_local *first_unannounced, *last_unannounced;
     uint64_t unannounced_bytes;
     struct pl_named_batch *first_batch, *last_batch; /* requests in flight, in order */
+    struct pl_named_batch *spare_batch;              /* those of one entry that have ended are used again */
+    struct pl_named_local *spare_local;              /* likewise */
+    struct pl_named_entry **sorted;                  /* what has become ready, in the order in which it is posted */
+    size_t sorted_capacity;
     /* number of operations without a name since the last join; the same for groups */
     uint64_t numbered[PL_KIND_COUNT];
     uint64_t numbered_groups;
@@ -173,12 +188,11 @@ struct pl_named {
     bool joining, join_announced;
     int join_last_rank;
     bool leaving, left;
-    int left_rank;            /* in this engine's world */
-    struct pl_error failure;  /* the first failure of the world */
-    bool held;                /* a fence has ended: no round begins */
-    uint64_t moves;           /* counts ended operations, so that a service sees progress */
-    size_t first_ended;       /* first of the ended slots that have an owner, as index + 1 */
-    size_t first_launched;    /* first of the launched slots whose owner is to be told, as index + 1 */
+    int left_rank;           /* in this engine's world */
+    struct pl_error failure; /* the first failure of the world */
+    bool held;               /* a fence has ended: no round begins */
+    uint64_t moves;          /* counts ended operations, so that a service sees progress */
+    struct pl_named_operation *first_ended, *first_launched; /* the lists, the last one first */
     struct pl_named *sibling; /* next in the circular list of engines that make progress while this one waits */
 };
 

@@ -67,6 +67,15 @@ void pl_named_free(struct pl_named *named)
         pl_named_batch_free(named, batch);
     }
     pl_named_device_done(named);
+    for (size_t i = 0; i < named->slot_count; i++) { /* nobody has waited for them */
+        struct pl_named_operation *operation = named->slots[i].operation;
+
+        for (size_t member = 0; operation && member < operation->members; member++) {
+            pl_named_result_done(&operation->results[member]);
+        }
+        free(operation ? operation->failure : NULL);
+        free(operation);
+    }
     pl_named_queue_done(named);
     free(named->round.payload_bytes);
     pl_named_table_done(&named->table);
@@ -251,7 +260,8 @@ static enum pl_status take_row_counts(const struct pl_named *named, const struct
  * made.
  */
 static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *op, const char *name, bool anonymous,
-                              size_t slot, size_t member, struct pl_named_local **ret_local, struct pl_error *reterr)
+                              struct pl_named_operation *operation, size_t member, struct pl_named_local **ret_local,
+                              struct pl_error *reterr)
 {
     struct pl_named_entry *entry;
     struct pl_named_local *local;
@@ -265,7 +275,13 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
         return pl_error_set(reterr, PL_INVALID, "'%s' is still under way: wait for it before it is submitted again",
                             name);
     }
-    local = pl_memory_new(1, sizeof(*local), reterr);
+    local = named->spare_local;
+    if (local) {
+        named->spare_local = local->next;
+        memset(local, 0, sizeof(*local));
+    } else {
+        local = pl_memory_new(1, sizeof(*local), reterr);
+    }
     if (!local) {
         pl_named_table_drop_idle(&named->table, entry);
         return PL_MEMORY;
@@ -273,11 +289,11 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     local->entry = entry;
     local->send = op->kind == PL_BROADCAST && !op->send ? op->recv : op->send;
     local->recv = op->recv;
-    local->slot = slot;
+    local->operation = operation;
     local->member = member;
     define(op, &local->definition);
     if (take_row_counts(named, op, local, reterr) != PL_OK) {
-        pl_named_local_free(local);
+        pl_named_local_free(named, local);
         pl_named_table_drop_idle(&named->table, entry);
         return PL_MEMORY;
     }
@@ -291,23 +307,43 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     return PL_OK;
 }
 
+/* From now on the engine has `operation`, whose members are to be queued. */
+static void begin(struct pl_named *named, struct pl_named_operation *operation, size_t count)
+{
+    operation->is_entered = true;
+    operation->members = operation->undone = operation->unagreed = operation->unlaunched = count;
+    operation->status = PL_OK;
+    named->undone += count;
+    named->unagreed += count;
+    if (operation->results) {
+        memset(operation->results, 0, count * sizeof(*operation->results));
+    }
+    if (count == 0 && operation->is_listed) {
+        operation->next_ended = named->first_ended;
+        named->first_ended = operation;
+    }
+}
+
 /* `number` counts the operations without a name, and is increased here. NULL: the program has named the operation. */
 static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops,
-                             size_t count, bool grouped, struct pl_device_event **ready_at, pl_named_handle *ret_handle,
-                             struct pl_error *reterr)
+                             size_t count, bool grouped, struct pl_device_event **ready_at,
+                             struct pl_named_operation *operation, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_named_local **locals = NULL;
+    PL_AUTO_FREE struct pl_named_local **many = NULL;
+    struct pl_named_local *one, **locals = &one;
     char member[PL_NAMED_MAX_NAME_BYTES + 64];
     enum pl_status status = PL_OK;
-    size_t slot, made;
+    size_t made;
 
-    PL_TRY(pl_memory_alloc(&locals, count, sizeof(struct pl_named_local *), reterr));
     PL_TRY(pl_named_refuse_ended(named, reterr));
-    PL_TRY(pl_named_queue_open(named, count, &slot, reterr));
+    if (count > 1) {
+        PL_TRY(pl_memory_alloc(&many, count, sizeof(struct pl_named_local *), reterr));
+        locals = many;
+    }
     for (made = 0; made < count && status == PL_OK; made++) {
         snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made,
                  count);
-        status = prepare(named, &ops[made], member, number, slot, made, &locals[made], reterr);
+        status = prepare(named, &ops[made], member, number, operation, made, &locals[made], reterr);
         if (status == PL_OK && grouped) {
             locals[made]->definition.group = pl_hash(pl_hash(PL_HASH_START, name, strlen(name)), &count, sizeof(count));
             locals[made]->definition.group_members = (uint32_t)count;
@@ -319,12 +355,12 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
             struct pl_named_entry *entry = locals[i]->entry;
 
             entry->local = NULL;
-            pl_named_local_free(locals[i]);
+            pl_named_local_free(named, locals[i]);
             pl_named_table_drop_idle(&named->table, entry);
         }
-        pl_named_queue_close(named, slot);
         return status;
     }
+    begin(named, operation, count);
     if (number) {
         ++*number;
     }
@@ -335,7 +371,6 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
         pl_named_queue_push(named, locals[i]);
     }
     *ready_at = NULL;
-    *ret_handle = pl_named_queue_handle(named, slot);
     return named->unannounced_bytes >= named->options.start_bytes ? pl_named_progress(named, false, false, reterr)
                                                                   : PL_OK;
 }
@@ -358,17 +393,17 @@ static const char *name_by_number(const struct pl_named *named, const char *what
 }
 
 enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool grouped, const struct pl_named_op *ops,
-                              size_t count, struct pl_device_event **ready_at, pl_named_handle *ret_handle,
+                              size_t count, struct pl_device_event **ready_at, struct pl_named_operation *operation,
                               struct pl_error *reterr)
 {
     uint64_t *number = grouped ? &named->numbered_groups : &named->numbered[(unsigned)ops->kind % PL_KIND_COUNT];
     char numbered[NUMBERED_BYTES];
 
     if (name) {
-        return submit(named, name, NULL, ops, count, grouped, ready_at, ret_handle, reterr);
+        return submit(named, name, NULL, ops, count, grouped, ready_at, operation, reterr);
     }
     return submit(named, name_by_number(named, grouped ? "group" : pl_kind_text(ops->kind), *number, numbered), number,
-                  ops, count, grouped, ready_at, ret_handle, reterr);
+                  ops, count, grouped, ready_at, operation, reterr);
 }
 
 enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *ops, size_t count,
@@ -399,16 +434,59 @@ enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *o
     return PL_OK;
 }
 
+/* ---- handles: the calls of one thread ---- */
+
+/* Finds a free place for a handle. */
+static enum pl_status find_place(struct pl_named *named, size_t *ret_index, struct pl_error *reterr)
+{
+    size_t index = named->free_slot_hint;
+
+    while (index < named->slot_count && named->slots[index].operation) {
+        index++;
+    }
+    if (index == named->slot_count) {
+        PL_TRY(pl_memory_grow(&named->slots, &named->slot_capacity, index + 1, sizeof(struct pl_named_slot), reterr));
+        memset(&named->slots[index], 0, sizeof(struct pl_named_slot));
+        named->slot_count++;
+    }
+    *ret_index = index;
+    return PL_OK;
+}
+
+static enum pl_status find(const struct pl_named *named, pl_named_handle handle, struct pl_named_slot **ret_slot,
+                           struct pl_error *reterr)
+{
+    uint64_t index = (handle & UINT32_MAX) - 1;
+
+    if ((handle & UINT32_MAX) == 0 || index >= named->slot_count || !named->slots[index].operation ||
+        named->slots[index].generation != handle >> 32) {
+        return pl_error_set(reterr, PL_INVALID, "handle %llx is not under way: never submitted, or waited for already",
+                            (unsigned long long)handle);
+    }
+    *ret_slot = &named->slots[index];
+    return PL_OK;
+}
+
 static enum pl_status mark_and_enter(struct pl_named *named, const char *name, bool grouped,
                                      const struct pl_named_op *ops, size_t count, pl_named_handle *ret_handle,
                                      struct pl_error *reterr)
 {
+    PL_AUTO_FREE struct pl_named_operation *operation = NULL;
     struct pl_device_event *ready;
     enum pl_status status;
+    size_t index;
 
+    PL_TRY(find_place(named, &index, reterr));
+    PL_TRY(pl_memory_alloc(&operation, 1, sizeof(*operation) + count * sizeof(struct pl_named_result), reterr));
+    operation->results = (struct pl_named_result *)(void *)(operation + 1);
     PL_TRY(pl_named_mark(named, ops, count, &ready, reterr));
-    status = pl_named_enter(named, name, grouped, ops, count, &ready, ret_handle, reterr);
+    status = pl_named_enter(named, name, grouped, ops, count, &ready, operation, reterr);
     pl_device_event_drop(ready);
+    if (operation->is_entered) {
+        named->slots[index].operation = PL_TAKE(operation);
+        named->free_slot_hint = index + 1;
+        *ret_handle = (uint64_t)++named->slots[index].generation << 32 | (index + 1);
+    }
     return status;
 }
 
@@ -438,43 +516,42 @@ enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)
 
 enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, bool *ret_done, struct pl_error *reterr)
 {
-    size_t index = 0;
+    struct pl_named_slot *slot = NULL;
 
-    PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
-    if (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
+    PL_TRY(find(named, handle, &slot, reterr));
+    if (!pl_named_operation_has_ended(named, slot->operation)) {
         /* the wait reports a failure of the world */
-        pl_named_progress(named, named->slots[index].unagreed > 0, false, NULL);
+        pl_named_progress(named, slot->operation->unagreed > 0, false, NULL);
         pl_named_progress_siblings(named);
     }
-    *ret_done = named->slots[index].undone == 0 || named->failure.status != PL_OK;
+    *ret_done = pl_named_operation_has_ended(named, slot->operation);
     return PL_OK;
 }
 
 enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, struct pl_named_result *ret_result,
                              struct pl_error *reterr)
 {
-    struct pl_named_slot *slot;
+    struct pl_named_slot *slot = NULL;
+    PL_AUTO_FREE struct pl_named_operation *operation = NULL;
     enum pl_status status;
-    size_t index = 0;
 
-    PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
-    while (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
-        pl_named_progress(named, named->slots[index].unagreed > 0, true, NULL);
+    PL_TRY(find(named, handle, &slot, reterr));
+    operation = slot->operation;
+    while (!pl_named_operation_has_ended(named, operation)) {
+        pl_named_progress(named, operation->unagreed > 0, true, NULL);
     }
-    slot = &named->slots[index];
-    status = slot->status;
-    if (slot->undone > 0) {
-        status = pl_named_refuse_ended(named, reterr);
-        slot->used = false; /* its operations still point to it; after this failure the engine can only be freed */
-        return status;
+    slot->operation = NULL;
+    if ((size_t)(slot - named->slots) < named->free_slot_hint) {
+        named->free_slot_hint = (size_t)(slot - named->slots);
     }
-    if (status != PL_OK) {
-        pl_error_set(reterr, status, "%s", slot->failure ? slot->failure : "failed");
-    } else if (ret_result) {
-        memcpy(ret_result, slot->results, slot->members * sizeof(*ret_result));
-        memset(slot->results, 0, slot->members * sizeof(*ret_result));
+    status = pl_named_operation_end(named, operation, reterr);
+    for (size_t i = 0; i < operation->members && status == PL_OK; i++) {
+        if (ret_result) {
+            ret_result[i] = operation->results[i];
+        } else {
+            pl_named_result_done(&operation->results[i]);
+        }
     }
-    pl_named_queue_close(named, index);
     return status;
 }
 
@@ -490,11 +567,9 @@ enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op
 enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct pl_error *reterr)
 {
     PL_TRY(pl_named_refuse_ended(named, reterr));
-    for (size_t i = 0; i < named->slot_count; i++) {
-        if (named->slots[i].used && named->slots[i].undone > 0) {
-            return pl_error_set(reterr, PL_INVALID,
-                                "an operation of this rank is still under way: wait for it before joining");
-        }
+    if (named->undone > 0) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "an operation of this rank is still under way: wait for it before joining");
     }
     named->joining = true;
     named->join_announced = false;

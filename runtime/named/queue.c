@@ -18,93 +18,55 @@ void pl_named_result_done(struct pl_named_result *result)
     memset(result, 0, sizeof(*result));
 }
 
-void pl_named_local_free(struct pl_named_local *local)
+void pl_named_local_free(struct pl_named *named, struct pl_named_local *local)
 {
     pl_device_event_release(local->ready);
     free(local->row_counts);
-    free(local);
+    local->next = named->spare_local;
+    named->spare_local = local;
 }
 
-static void slot_clear(struct pl_named_slot *slot)
+static void forget_one(struct pl_named_local *local, const struct pl_named_operation *operation)
 {
-    for (size_t i = 0; slot->results && i < slot->members; i++) {
-        pl_named_result_done(&slot->results[i]);
-    }
-    free(slot->results);
-    free(slot->failure);
-    pl_device_event_release(PL_TAKE(slot->end));
-    slot->results = NULL;
-    slot->failure = NULL;
-    slot->used = false;
-}
-
-enum pl_status pl_named_queue_open(struct pl_named *named, size_t members, size_t *ret_slot, struct pl_error *reterr)
-{
-    size_t index = named->free_slot_hint;
-    struct pl_named_slot *slot;
-
-    while (index < named->slot_count && named->slots[index].used) {
-        index++;
-    }
-    if (index == named->slot_count) {
-        PL_TRY(pl_memory_grow(&named->slots, &named->slot_capacity, index + 1, sizeof(struct pl_named_slot), reterr));
-        memset(&named->slots[index], 0, sizeof(struct pl_named_slot));
-        named->slot_count++;
-    }
-    slot = &named->slots[index];
-    PL_TRY(pl_memory_alloc(&slot->results, members, sizeof(struct pl_named_result), reterr));
-    slot->used = true;
-    slot->generation++;
-    slot->members = members;
-    slot->undone = slot->unagreed = slot->unlaunched = members;
-    slot->lose = NULL;
-    slot->status = PL_OK;
-    slot->owner = NULL;
-    named->free_slot_hint = index + 1;
-    *ret_slot = index;
-    return PL_OK;
-}
-
-void pl_named_queue_close(struct pl_named *named, size_t index)
-{
-    slot_clear(&named->slots[index]);
-    if (index < named->free_slot_hint) {
-        named->free_slot_hint = index;
+    if (local && local->operation == operation) {
+        local->operation = NULL;
     }
 }
 
-pl_named_handle pl_named_queue_handle(const struct pl_named *named, size_t index)
+/* After a failure of the engine: what is left of `operation` there does not know it any more. */
+static void forget(struct pl_named *named, const struct pl_named_operation *operation)
 {
-    return (uint64_t)named->slots[index].generation << 32 | (index + 1);
+    for (size_t i = 0; i < named->table.slot_count; i++) {
+        for (struct pl_named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
+            forget_one(entry->local, operation);
+        }
+    }
+    for (struct pl_named_batch *batch = named->device.first; batch; batch = batch->next) {
+        for (size_t i = 0; i < batch->count; i++) { /* the entry may not have it any more */
+            forget_one(batch->items[i].local, operation);
+        }
+    }
 }
 
-enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle handle, size_t *ret_index,
-                                   struct pl_error *reterr)
+enum pl_status pl_named_operation_end(struct pl_named *named, struct pl_named_operation *operation,
+                                      struct pl_error *reterr)
 {
-    uint64_t index = (handle & UINT32_MAX) - 1;
+    enum pl_status status = operation->status;
+    bool fails = operation->undone > 0;
 
-    if ((handle & UINT32_MAX) == 0 || index >= named->slot_count || !named->slots[index].used ||
-        named->slots[index].generation != handle >> 32) {
-        return pl_error_set(reterr, PL_INVALID, "handle %llx is not under way: never submitted, or waited for already",
-                            (unsigned long long)handle);
+    if (fails) {
+        status = pl_named_refuse_ended(named, reterr);
+        forget(named, operation);
+    } else if (status != PL_OK) {
+        pl_error_set(reterr, status, "%s", operation->failure ? operation->failure : "failed");
     }
-    *ret_index = index;
-    return PL_OK;
-}
-
-void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner, pl_named_lose *lose)
-{
-    size_t index = 0;
-    struct pl_named_slot *slot;
-
-    PL_BUG_IF(pl_named_queue_find(named, handle, &index, NULL) != PL_OK);
-    slot = &named->slots[index];
-    slot->owner = owner;
-    slot->lose = lose;
-    if (slot->undone == 0) { /* it has ended during the submission */
-        slot->next_ended = named->first_ended;
-        named->first_ended = index + 1;
+    fails = fails || status != PL_OK;
+    for (size_t i = 0; fails && operation->results && operation->unlaunched > 0 && i < operation->members; i++) {
+        pl_named_result_done(&operation->results[i]);
     }
+    free(PL_TAKE(operation->failure));
+    pl_device_event_release(PL_TAKE(operation->end));
+    return status;
 }
 
 const char *pl_named_name_under_way(const struct pl_named *named)
@@ -157,12 +119,18 @@ void pl_named_queue_done(struct pl_named *named)
     for (size_t i = 0; i < named->table.slot_count && named->table.slots; i++) {
         for (struct pl_named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
             if (entry->local) {
-                pl_named_local_free(entry->local);
+                pl_named_local_free(named, entry->local);
             }
         }
     }
-    for (size_t i = 0; i < named->slot_count; i++) {
-        slot_clear(&named->slots[i]);
+    for (struct pl_named_local *local = named->spare_local, *next; local; local = next) {
+        next = local->next;
+        free(local);
     }
+    for (struct pl_named_batch *batch = named->spare_batch, *next; batch; batch = next) {
+        next = batch->next;
+        free(batch);
+    }
+    free(named->sorted);
     free(named->slots);
 }

@@ -27,11 +27,33 @@ enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *o
 
 /**
  * Submits `count` operations as pl_named_submit() does, or with `grouped` as pl_named_submit_group(), after the event
- * `*ready_at`, which the engine takes if it takes the operations.
+ * `*ready_at`, which the engine takes if it takes the operations. `operation` stands for all of them. After a failure
+ * `is_entered` says whether they were submitted nevertheless.
  */
 enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool grouped, const struct pl_named_op *ops,
-                              size_t count, struct pl_device_event **ready_at, pl_named_handle *ret_handle,
+                              size_t count, struct pl_device_event **ready_at, struct pl_named_operation *operation,
                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether `operation`, which was submitted, has ended or never will, because the engine has failed. */
+static inline bool pl_named_operation_has_ended(const struct pl_named *named,
+                                                const struct pl_named_operation *operation)
+{
+    return operation->undone == 0 || named->failure.status != PL_OK;
+}
+
+/**
+ * Returns how `operation` has ended. From now on the engine does not know it, also if it has failed before the end.
+ * After a failure the results are released, but those of an operation that was launched: the caller has them.
+ */
+enum pl_status pl_named_operation_end(struct pl_named *named, struct pl_named_operation *operation,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+/** One member of `operation` needs no round any more. */
+static inline void pl_named_operation_agree(struct pl_named *named, struct pl_named_operation *operation)
+{
+    operation->unagreed--;
+    named->unagreed--;
+}
 
 /** Lets the engine take operations in the memory of `device`, which must outlive it; NULL: in host memory only. */
 void pl_named_use_device(struct pl_named *named, struct pl_device *device);
@@ -39,25 +61,8 @@ void pl_named_use_device(struct pl_named *named, struct pl_device *device);
 /** Returns the failure of the world, PL_CANCELLED after a shutdown, else PL_OK. */
 enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 
-void pl_named_local_free(struct pl_named_local *local);
-
-/** Makes a handle of `members` operations, all of them in flight. */
-enum pl_status pl_named_queue_open(struct pl_named *named, size_t members, size_t *ret_slot,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Drops the handle and its results. Its number may be used again. */
-void pl_named_queue_close(struct pl_named *named, size_t slot);
-
-/** Converts between a slot and the program's handle. Errors: PL_INVALID if the handle does not exist. */
-pl_named_handle pl_named_queue_handle(const struct pl_named *named, size_t slot);
-enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle handle, size_t *ret_slot,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Adds `handle` to the engine's list of ended slots when it ends, and with `lose` to that of launched slots when
- * everything is given to the device. The caller empties these lists.
- */
-void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner, pl_named_lose *lose);
+/** Ends the use of an operation's memory, which the next one takes. */
+void pl_named_local_free(struct pl_named *named, struct pl_named_local *local);
 
 /**
  * Returns the name of an operation of this rank that is in flight. NULL if there is none, or if the world has failed,

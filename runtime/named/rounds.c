@@ -235,6 +235,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
         PL_TRY(pl_named_table_retire(&named->table, entry, false, reterr));
         if (entry->local && !entry->local->agreed) {
             pl_named_queue_remove(named, entry->local);
+            pl_named_operation_agree(named, entry->local->operation);
             pl_named_end_local(named, entry->local, status, failure);
         } else {
             pl_named_table_drop_idle(&named->table, entry);
@@ -359,6 +360,7 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
         struct pl_named_local *local = named->first_unannounced;
 
         named->first_unannounced = local->next;
+        pl_named_operation_agree(named, local->operation);
         pl_named_end_local(named, local, PL_CANCELLED, failure);
     }
     named->last_unannounced = NULL;
@@ -505,14 +507,10 @@ void pl_named_rounds_unlink(struct pl_named *named)
 
 bool pl_named_has_work(const struct pl_named *named, bool *ret_need_round)
 {
-    bool works = false;
+    bool goes_on = named->failure.status == PL_OK && !named->left;
 
-    *ret_need_round = false;
-    for (size_t i = 0; i < named->slot_count && named->failure.status == PL_OK && !named->left; i++) {
-        works = works || (named->slots[i].used && named->slots[i].undone > 0);
-        *ret_need_round = *ret_need_round || (named->slots[i].used && named->slots[i].unagreed > 0);
-    }
-    return works;
+    *ret_need_round = goes_on && named->unagreed > 0;
+    return goes_on && named->undone > 0;
 }
 
 bool pl_named_progress_siblings(struct pl_named *named)

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "runtime/named/batch.h"
 #include "runtime/named/device.h"
+#include "runtime/named/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -172,15 +173,21 @@ static enum pl_status describe(struct pl_named *named, const struct pl_named_ent
 /* Starts the request of one entry, in place; in device memory queues it. */
 static enum pl_status post(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
 {
-    PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
-    struct pl_named_batch *batch = counts ? pl_named_batch_new(named, &entry, 1, reterr) : NULL;
+    size_t ranks = (size_t)named->ranks;
+    PL_AUTO_FREE uint64_t *counts = NULL;
+    struct pl_named_batch *batch;
     enum pl_status status;
 
+    if (entry->definition.kind != PL_ALLREDUCE && entry->definition.kind != PL_BROADCAST) {
+        PL_TRY(pl_memory_alloc(&counts, 2 * ranks, sizeof(uint64_t), reterr));
+    }
+    batch = pl_named_batch_new(named, &entry, 1, reterr);
     if (!batch) {
         return PL_MEMORY;
     }
     batch->on_device = entry->definition.memory == PL_MEMORY_DEVICE;
-    status = describe(named, entry, &batch->items[0], counts, counts + named->ranks, &batch->collective, reterr);
+    status =
+        describe(named, entry, &batch->items[0], counts, counts ? counts + ranks : NULL, &batch->collective, reterr);
     if (status == PL_OK && batch->on_device) {
         batch->counts = PL_TAKE(counts);
         batch->name = batch->collective.name ? pl_memory_string(batch->collective.name, reterr) : NULL;
@@ -207,10 +214,11 @@ static enum pl_status end_at_once(struct pl_named *named, struct pl_named_entry 
     if (!local) {
         pl_named_table_drop_idle(&named->table, entry);
     } else if (conflict) {
+        pl_named_operation_agree(named, local->operation);
         pl_named_end_local(named, local, PL_MISMATCH, conflict);
     } else {
         named->held = named->held || entry->definition.flags & NAMED_FENCE;
-        named->slots[local->slot].unagreed--;
+        pl_named_operation_agree(named, local->operation);
         pl_named_end_local(named, local, PL_OK, NULL);
     }
     return PL_OK;
@@ -276,12 +284,13 @@ enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reter
 {
     struct pl_named_table *table = &named->table;
     size_t count = table->ready_count, packed = 0, alone = 0;
-    PL_AUTO_FREE struct pl_named_entry **sorted = NULL;
+    struct pl_named_entry **sorted;
 
     if (count == 0) {
         return PL_OK;
     }
-    PL_TRY(pl_memory_alloc(&sorted, 2 * count, sizeof(struct pl_named_entry *), reterr));
+    PL_TRY(pl_memory_grow(&named->sorted, &named->sorted_capacity, 2 * count, sizeof(struct pl_named_entry *), reterr));
+    sorted = named->sorted;
     table->ready_count = 0;
     for (size_t i = 0; i < count; i++) {
         struct pl_named_entry *entry = table->ready[i];

@@ -6,6 +6,7 @@
 #include "runtime/service.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "collectives/world_private.h"
@@ -280,13 +281,16 @@ static enum pl_status refuse_left(const struct pl_service *service, struct pl_er
     return service->synced.leaving ? pl_error_set(reterr, PL_CANCELLED, "the named tensors were shut down") : PL_OK;
 }
 
-static struct pl_service_item *item_new(enum pl_service_kind kind, size_t count, struct pl_completion *completion,
-                                        struct pl_error *reterr)
+/* Makes an item in one piece of memory with its operations and a copy of `name`, which may be NULL. */
+static struct pl_service_item *item_new(enum pl_service_kind kind, const char *name, size_t count,
+                                        struct pl_completion *completion, struct pl_error *reterr)
 {
-    struct pl_service_item *item =
-        pl_memory_new(1, sizeof(struct pl_service_item) + count * sizeof(struct pl_named_op), reterr);
+    size_t bytes = sizeof(struct pl_service_item) + count * sizeof(struct pl_named_op);
+    size_t name_bytes = name ? strlen(name) + 1 : 0;
+    struct pl_service_item *item = pl_memory_new(1, bytes + name_bytes, reterr);
 
     if (item) {
+        item->name = name ? memcpy((char *)item + bytes, name, name_bytes) : NULL;
         item->kind = kind;
         item->count = count;
         item->completion = completion;
@@ -294,18 +298,12 @@ static struct pl_service_item *item_new(enum pl_service_kind kind, size_t count,
     return item;
 }
 
-/* Copies the operations with their names and splits. `ranks` is the number of splits of each. */
-static enum pl_status copy_ops(struct pl_service_item *item, const char *name, const struct pl_named_op *ops,
-                               size_t ranks, struct pl_error *reterr)
+/* Copies the operations with their splits. `ranks` is the number of splits of each. */
+static enum pl_status copy_ops(struct pl_service_item *item, const struct pl_named_op *ops, size_t ranks,
+                               struct pl_error *reterr)
 {
     size_t splits = 0;
 
-    if (name) {
-        item->name = pl_memory_string(name, reterr);
-        if (!item->name) {
-            return PL_MEMORY;
-        }
-    }
     for (size_t i = 0; i < item->count; i++) {
         item->ops[i] = ops[i];
         item->ops[i].name = NULL;
@@ -336,6 +334,19 @@ static uint64_t bytes_of(const struct pl_named_op *op)
     return bytes;
 }
 
+/* Returns the place of `item`'s name in its chain, or of an equal name in flight. Call it under the lock. */
+static struct pl_service_item **find_name(struct pl_service *service, const struct pl_service_item *item)
+{
+    uint64_t hash = pl_hash(PL_HASH_START, item->name, strlen(item->name));
+    struct pl_service_item **at = &service->synced.names[hash % SERVICE_NAME_CHAINS];
+
+    while (*at &&
+           ((*at)->number != item->number || (*at)->grouped != item->grouped || strcmp((*at)->name, item->name) != 0)) {
+        at = &(*at)->next_of_name;
+    }
+    return at;
+}
+
 /* Checks the operations, and enters them and their names as in flight. Call it under the lock. */
 static enum pl_status admit(struct pl_service *service, int set, const char *name, const struct pl_named_op *ops,
                             size_t count, bool grouped, struct pl_device_event **ready_at,
@@ -363,15 +374,15 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
         PL_TRY(pl_named_check(named, &ops[i], name ? name : "an operation", reterr));
         bytes += bytes_of(&ops[i]);
     }
-    item = item_new(SERVICE_OPERATIONS, count, completion, reterr);
+    item = item_new(SERVICE_OPERATIONS, name, count, completion, reterr);
     if (!item) {
         return PL_MEMORY;
     }
     item->number = set;
     item->grouped = grouped;
-    status = copy_ops(item, name, ops, (size_t)named->ranks, reterr);
+    status = copy_ops(item, ops, (size_t)named->ranks, reterr);
     if (status == PL_OK && name) {
-        same_name = pl_service_find_name(service, item);
+        same_name = find_name(service, item);
         if (*same_name) {
             status = pl_error_set(reterr, PL_INVALID,
                                   "'%s' is still under way: wait for it before it is submitted again", name);
@@ -383,6 +394,7 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     }
     if (same_name) {
         *same_name = item;
+        item->name_at = same_name;
     }
     item->ready = PL_TAKE(*ready_at);
     push(service, item, bytes);
@@ -451,7 +463,7 @@ static enum pl_status submit_other(struct pl_service *service, struct pl_service
 enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
                                       struct pl_error *reterr)
 {
-    struct pl_service_item *item = item_new(SERVICE_JOIN, 0, completion, reterr);
+    struct pl_service_item *item = item_new(SERVICE_JOIN, NULL, 0, completion, reterr);
 
     return item ? submit_other(service, item, &service->synced.joining, "this rank has joined, and not all ranks have",
                                reterr)
@@ -548,8 +560,8 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
     wait_until(service, &completion->is_launched);
     pthread_mutex_lock(&service->lock); /* the leader takes the event back under it */
     if (completion->launched) {
-        status = pl_device_stream_wait_outside(service->all->device.device, stream, completion->launched->end->event,
-                                               reterr);
+        status = pl_device_stream_wait_outside(service->all->device.device, stream,
+                                               completion->launched->operation.end->event, reterr);
         completion->is_followed = status == PL_OK;
         if (status != PL_OK) {
             const char *name = completion->launched->name;
@@ -558,11 +570,8 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
             pl_world_place_error(service->world, service->all->device.device, reterr);
         }
     }
-    if (completion->is_followed && completion->launched->name) {
-        struct pl_service_item *item = completion->launched;
-
-        *pl_service_find_name(service, item) = item->next_of_name;
-        free(PL_TAKE(item->name));
+    if (completion->is_followed) {
+        pl_service_drop_name(completion->launched);
     }
     *ret_done = !completion->is_followed && status == PL_OK;
     pthread_mutex_unlock(&service->lock);
@@ -573,7 +582,7 @@ static enum pl_status change_sets(struct pl_service *service, enum pl_service_ki
                                   int *set, struct pl_error *reterr)
 {
     struct pl_completion completion = {0};
-    struct pl_service_item *item = item_new(kind, 0, &completion, reterr);
+    struct pl_service_item *item = item_new(kind, NULL, 0, &completion, reterr);
 
     if (!item) {
         return PL_MEMORY;

@@ -24,16 +24,15 @@ struct pl_service_item {
     struct pl_service *service;    /* set when the item is handed over */
     int number;                    /* number of its process set, which may be removed before the item is handed over */
     struct pl_named *named;        /* its engine, set when the item is handed over */
-    char *name;                    /* name of the operation, or of the group if `grouped`; NULL: numbered */
+    const char *name;              /* name of the operation, or of the group if `grouped`; NULL: numbered */
     uint64_t *splits;              /* splits of the operations, one after the other */
     struct pl_device_event *ready; /* device memory: the event of the submission, until the engine takes it */
-    struct pl_device_event *end;   /* device memory: the event of the end, while all of it is given to the device */
     const int *ranks;              /* ADD_SET */
     int rank_count;
     int *set; /* ADD_SET: output; REMOVE_SET: input */
-    pl_named_handle handle;
-    struct pl_service_item *next_of_name;
-    struct pl_service_item *next; /* next in the list of submitted or of ended items */
+    struct pl_named_operation operation;
+    struct pl_service_item *next_of_name, **name_at; /* what points to it in the chain of its name */
+    struct pl_service_item *next;                    /* next in the list of submitted or of ended items */
     struct pl_service_item *previous_taken, *next_taken;
     bool grouped;
     size_t count;
@@ -107,8 +106,8 @@ void pl_service_end_all(struct pl_service *service, const struct pl_error *error
 /** Returns how long nothing has moved, and warns if that lasts. Called by the leader. */
 int64_t pl_service_idle_ns(struct pl_service *service);
 
-/** Returns the place of `item`'s name in its chain, or of an equal name in flight. Call it under the lock. */
-struct pl_service_item **pl_service_find_name(struct pl_service *service, const struct pl_service_item *item);
+/** Frees the name of `item` for another one. Call it under the lock. */
+void pl_service_drop_name(struct pl_service_item *item);
 
 void pl_service_item_free(struct pl_service_item *item);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step of the leader: it hands operations over to the engines, advances them, and reports what has ended. */
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
 #include "runtime/named/device.h"
@@ -18,22 +17,19 @@ static const int64_t KEEP_NS = PL_NS_PER_MS;
 void pl_service_item_free(struct pl_service_item *item)
 {
     pl_device_event_drop(item->ready);
-    pl_device_event_release(item->end);
-    free(item->name);
     free(item->splits);
     free(item);
 }
 
-struct pl_service_item **pl_service_find_name(struct pl_service *service, const struct pl_service_item *item)
+void pl_service_drop_name(struct pl_service_item *item)
 {
-    uint64_t hash = pl_hash(PL_HASH_START, item->name, strlen(item->name));
-    struct pl_service_item **at = &service->synced.names[hash % SERVICE_NAME_CHAINS];
-
-    while (*at &&
-           ((*at)->number != item->number || (*at)->grouped != item->grouped || strcmp((*at)->name, item->name) != 0)) {
-        at = &(*at)->next_of_name;
+    if (item->name) {
+        *item->name_at = item->next_of_name;
+        if (item->next_of_name) {
+            item->next_of_name->name_at = item->name_at;
+        }
+        item->name = NULL;
     }
-    return at;
 }
 
 static void taken_append(struct pl_service *service, struct pl_service_item *item)
@@ -62,37 +58,10 @@ static void end(struct pl_service_item *item, struct pl_service_item ***end_at)
     *end_at = &item->next;
 }
 
-static enum pl_status hand_over(struct pl_service *service, struct pl_service_item *item)
-{
-    struct pl_error *error = &item->completion->error;
-
-    if (pl_process_set_named(service->sets, item->number, &item->named, NULL) != PL_OK) {
-        return pl_error_set(error, PL_INVALID, "'%s': process set %d was removed before it began",
-                            item->name ? item->name : "an operation", item->number);
-    }
-    switch (item->kind) {
-    case SERVICE_OPERATIONS:
-        return pl_named_enter(item->named, item->name, item->grouped, item->ops, item->count, &item->ready,
-                              &item->handle, error);
-    case SERVICE_JOIN:
-        PL_TRY(pl_named_refuse_ended(item->named, error));
-        item->named->joining = true;
-        item->named->join_announced = false;
-        service->join = item;
-        return PL_OK;
-    case SERVICE_ADD_SET:
-    case SERVICE_REMOVE_SET:
-        service->set_change = item; /* see begin_change() */
-        return PL_OK;
-    }
-    PL_BUG_IF(true);
-    return PL_INVALID;
-}
-
 /* From now on no stream can follow an item that fails; if one does, the caller is told. */
-static void lose(void *item_at, const struct pl_error *error)
+static void lose(struct pl_named_operation *operation, const struct pl_error *error)
 {
-    struct pl_service_item *item = item_at;
+    struct pl_service_item *item = PL_CONTAINER_OF(operation, struct pl_service_item, operation);
     struct pl_completion *completion = item->completion;
     bool is_followed;
 
@@ -112,6 +81,37 @@ static void lose(void *item_at, const struct pl_error *error)
     }
 }
 
+static enum pl_status hand_over(struct pl_service *service, struct pl_service_item *item)
+{
+    struct pl_error *error = &item->completion->error;
+
+    if (pl_process_set_named(service->sets, item->number, &item->named, NULL) != PL_OK) {
+        return pl_error_set(error, PL_INVALID, "'%s': process set %d was removed before it began",
+                            item->name ? item->name : "an operation", item->number);
+    }
+    switch (item->kind) {
+    case SERVICE_OPERATIONS:
+        item->service = service;
+        item->operation.results = item->completion->results;
+        item->operation.is_listed = true;
+        item->operation.lose = item->completion->lost ? lose : NULL;
+        return pl_named_enter(item->named, item->name, item->grouped, item->ops, item->count, &item->ready,
+                              &item->operation, error);
+    case SERVICE_JOIN:
+        PL_TRY(pl_named_refuse_ended(item->named, error));
+        item->named->joining = true;
+        item->named->join_announced = false;
+        service->join = item;
+        return PL_OK;
+    case SERVICE_ADD_SET:
+    case SERVICE_REMOVE_SET:
+        service->set_change = item; /* see begin_change() */
+        return PL_OK;
+    }
+    PL_BUG_IF(true);
+    return PL_INVALID;
+}
+
 /* Returns true if there was an item. */
 static bool take(struct pl_service *service, struct pl_service_item ***end_at)
 {
@@ -129,14 +129,10 @@ static bool take(struct pl_service *service, struct pl_service_item ***end_at)
     for (; item; item = next) {
         next = item->next;
         item->completion->status = hand_over(service, item);
-        if (item->completion->status != PL_OK && !item->handle) {
+        if (item->completion->status != PL_OK && !item->operation.is_entered) {
             end(item, end_at);
-            continue;
-        }
-        taken_append(service, item);
-        if (item->kind == SERVICE_OPERATIONS) {
-            item->service = service;
-            pl_named_set_owner(item->named, item->handle, item, item->completion->lost ? lose : NULL);
+        } else {
+            taken_append(service, item);
         }
     }
     for (struct pl_named *named = service->all; leaving;) {
@@ -162,7 +158,7 @@ static void change_sets(struct pl_service *service, struct pl_service_item ***en
     struct pl_service_item *item = service->set_change;
     struct pl_completion *completion = item->completion;
 
-    completion->status = pl_named_wait(item->named, item->handle, NULL, &completion->error);
+    completion->status = pl_named_operation_end(item->named, &item->operation, &completion->error);
     if (completion->status == PL_OK) {
         pthread_mutex_lock(&service->lock); /* other threads look up sets */
         completion->status =
@@ -176,31 +172,13 @@ static void change_sets(struct pl_service *service, struct pl_service_item ***en
     end_taken(service, item, end_at);
 }
 
-/* Whether a wait for `item` would return. */
-static bool has_ended(const struct pl_service_item *item)
-{
-    size_t slot = 0;
-
-    return item->named->failure.status != PL_OK ||
-           pl_named_queue_find(item->named, item->handle, &slot, NULL) != PL_OK || item->named->slots[slot].undone == 0;
-}
-
-/* From now on no stream can follow `item`. */
-static void forget_launched(struct pl_service *service, struct pl_service_item *item)
-{
-    pthread_mutex_lock(&service->lock);
-    item->completion->launched = NULL;
-    pl_device_event_release(PL_TAKE(item->end));
-    pthread_mutex_unlock(&service->lock);
-}
-
 static void end_operations(struct pl_service *service, struct pl_service_item *item, struct pl_service_item ***end_at)
 {
-    item->completion->status = pl_named_wait(item->named, item->handle, item->end ? NULL : item->completion->results,
-                                             &item->completion->error); /* with `end` it has them already */
-    if (item->end) { /* the set with its events may be removed before the item is reported */
-        forget_launched(service, item);
-    }
+    /* From now on no stream can follow it. The set with its events may be removed before the item is reported. */
+    pthread_mutex_lock(&service->lock);
+    item->completion->launched = NULL;
+    item->completion->status = pl_named_operation_end(item->named, &item->operation, &item->completion->error);
+    pthread_mutex_unlock(&service->lock);
     item->completion->has_leaked = item->completion->status != PL_OK && pl_world_has_leaked(item->named->world);
     end_taken(service, item, end_at);
 }
@@ -208,7 +186,8 @@ static void end_operations(struct pl_service *service, struct pl_service_item *i
 /* Collects the ended items of `named`; after a failure of the world, all items. */
 static void collect(struct pl_service *service, struct pl_named *named, struct pl_service_item ***end_at)
 {
-    struct pl_service_item *ended = NULL, *next;
+    struct pl_named_operation *operation = PL_TAKE(named->first_ended), *ended = NULL;
+    struct pl_service_item *next;
 
     if (named->failure.status != PL_OK) {
         for (struct pl_service_item *item = service->first_taken; item; item = next) {
@@ -219,16 +198,16 @@ static void collect(struct pl_service *service, struct pl_named *named, struct p
         }
         return;
     }
-    for (size_t slot = named->first_ended; slot; slot = named->slots[slot - 1].next_ended) {
-        struct pl_service_item *item = named->slots[slot - 1].owner;
+    while (operation) { /* the list begins with the last one */
+        struct pl_named_operation *before = operation->next_ended;
 
-        item->next = ended; /* the list begins with the last one */
-        ended = item;
+        operation->next_ended = ended;
+        ended = operation;
+        operation = before;
     }
-    named->first_ended = 0;
-    for (struct pl_service_item *item = ended; item; item = next) {
-        next = item->next;
-        end_operations(service, item, end_at);
+    for (; ended; ended = operation) {
+        operation = ended->next_ended;
+        end_operations(service, PL_CONTAINER_OF(ended, struct pl_service_item, operation), end_at);
     }
 }
 
@@ -237,23 +216,17 @@ static void collect_launched(struct pl_service *service, struct pl_named *named)
 {
     if (named->first_launched && named->failure.status == PL_OK) {
         pthread_mutex_lock(&service->lock);
-        for (size_t slot = named->first_launched; slot; slot = named->slots[slot - 1].next_launched) {
-            struct pl_service_item *item = named->slots[slot - 1].owner;
+        for (struct pl_named_operation *operation = named->first_launched; operation;
+             operation = operation->next_launched) {
+            struct pl_service_item *item = PL_CONTAINER_OF(operation, struct pl_service_item, operation);
 
-            item->end = PL_TAKE(named->slots[slot - 1].end);
-            if (item->completion->results) {
-                size_t bytes = item->count * sizeof(*item->completion->results);
-
-                memcpy(item->completion->results, named->slots[slot - 1].results, bytes);
-                memset(named->slots[slot - 1].results, 0, bytes);
-            }
             item->completion->launched = item;
             item->completion->is_launched = true;
         }
         pthread_cond_broadcast(&service->changed);
         pthread_mutex_unlock(&service->lock);
     }
-    named->first_launched = 0;
+    named->first_launched = NULL;
 }
 
 /*
@@ -286,8 +259,10 @@ static void begin_change(struct pl_service *service, struct pl_service_item ***e
         service->all->failure.status == PL_OK) {
         return;
     }
-    item->completion->status = pl_named_submit(item->named, &fence, &item->handle, &item->completion->error);
-    if (item->completion->status != PL_OK) {
+    item->completion->status =
+        pl_named_enter(item->named, fence.name, false, &fence, 1, &(struct pl_device_event *){NULL}, &item->operation,
+                       &item->completion->error);
+    if (!item->operation.is_entered) {
         service->set_change = NULL;
         end_taken(service, item, end_at);
     }
@@ -306,10 +281,11 @@ static void collect_others(struct pl_service *service, struct pl_service_item **
         service->join = NULL;
         end_taken(service, join, end_at);
     }
-    if (service->set_change && !service->set_change->handle) {
+    if (service->set_change && !service->set_change->operation.is_entered) {
         begin_change(service, end_at);
     }
-    if (service->set_change && service->set_change->handle && has_ended(service->set_change) &&
+    if (service->set_change && service->set_change->operation.is_entered &&
+        pl_named_operation_has_ended(all, &service->set_change->operation) &&
         ((!all->first_batch && !all->device.first) || all->failure.status != PL_OK)) {
         change_sets(service, end_at);
     }
@@ -326,12 +302,7 @@ static void report(struct pl_service *service, struct pl_service_item *ended)
     pthread_mutex_lock(&service->lock);
     for (struct pl_service_item *item = ended; item; item = next) {
         next = item->next;
-        if (item->name) {
-            struct pl_service_item **at = pl_service_find_name(service, item);
-
-            PL_BUG_IF(*at != item);
-            *at = item->next_of_name;
-        }
+        pl_service_drop_name(item);
         if (item->kind == SERVICE_JOIN) {
             service->synced.joining = false;
         } else if (item->kind != SERVICE_OPERATIONS) {
@@ -445,6 +416,9 @@ void pl_service_end_all(struct pl_service *service, const struct pl_error *error
 
     for (struct pl_service_item *item = service->first_taken; item; item = next) {
         next = item->next_taken;
+        if (item->operation.is_entered) {
+            (void)!pl_named_operation_end(item->named, &item->operation, NULL);
+        }
         item->completion->status = error->status;
         item->completion->error = *error;
         end_taken(service, item, &end_at);

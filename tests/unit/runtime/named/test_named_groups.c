@@ -73,103 +73,6 @@ START_TEST(a_group_holds_every_reduction)
 }
 END_TEST
 
-/* C14, C15, E4, F2, J3: gathers, scatters, exchanges, broadcasts and a barrier in one group with a sum. */
-static void kinds_body(struct rank *self)
-{
-    enum { GATHER, SCATTER, AVERAGE_SCATTER, EXCHANGE, FIRST, SECOND, BARRIER, SUM, MEMBERS };
-    int n = self->size, rank = self->rank;
-
-    ENGINE(NULL);
-    for (int step = 0; step < 3; step++) {
-        int32_t rows[8 * 3], matrix[16], first[2] = {rank, 7}, second[5];
-        float scatter[2 * 4 + 1];
-        float sum = (float)(rank + step);
-        uint64_t own_rows = (uint64_t)((rank + step) % 3);
-        struct pl_named_result results[MEMBERS] = {{0}};
-        struct pl_named_op ops[MEMBERS] = {
-            [GATHER] = {.kind = PL_ALLGATHER, .dtype = PL_INT32, .dims = 2, .shape = {own_rows, 3}, .send = rows},
-            [SCATTER] = {.kind = PL_REDUCE_SCATTER,
-                         .dtype = PL_FLOAT32,
-                         .op = PL_SUM,
-                         .dims = 1,
-                         .shape = {(uint64_t)(2 * n + 1)},
-                         .send = scatter},
-            [AVERAGE_SCATTER] = {.kind = PL_REDUCE_SCATTER,
-                                 .dtype = PL_FLOAT32,
-                                 .op = PL_AVERAGE,
-                                 .dims = 2,
-                                 .shape = {(uint64_t)n, 1},
-                                 .send = scatter},
-            /* equal splits */
-            [EXCHANGE] =
-                {.kind = PL_ALLTOALL, .dtype = PL_INT32, .dims = 1, .shape = {(uint64_t)(2 * n)}, .send = matrix},
-            [FIRST] = {.kind = PL_BROADCAST,
-                       .dtype = PL_INT32,
-                       .root = n - 1,
-                       .dims = 1,
-                       .shape = {2},
-                       .send = first,
-                       .recv = first},
-            [SECOND] = {.kind = PL_BROADCAST, .dtype = PL_INT32, .root = 0, .dims = 1, .shape = {5}, .recv = second},
-            [BARRIER] = {.kind = PL_BARRIER},
-            [SUM] = sum_of(NULL, &sum, 1),
-        };
-        pl_named_handle handle;
-        uint64_t at = 0;
-
-        for (int i = 0; i < 8 * 3; i++) {
-            rows[i] = rank * 100 + i;
-        }
-        for (int i = 0; i < 2 * n; i++) {
-            matrix[i] = rank * 100 + i;
-        }
-        for (int i = 0; i < 2 * n + 1; i++) {
-            scatter[i] = (float)(i * (rank + 1));
-        }
-        for (int i = 0; i < 5; i++) {
-            second[i] = rank * 10 + i;
-        }
-        expect_ok(pl_named_submit_group(named, "kinds", ops, MEMBERS, &handle, &error));
-        expect_ok(pl_named_wait(named, handle, results, &error));
-        for (int r = 0; r < n; r++) {
-            expect(results[GATHER].rows_of_rank[r] == (uint64_t)((r + step) % 3), "rows of rank %d", r);
-            for (uint64_t i = 0; i < results[GATHER].rows_of_rank[r] * 3; i++, at++) {
-                expect(((int32_t *)results[GATHER].data)[at] == r * 100 + (int)i, "gathered %d",
-                       ((int32_t *)results[GATHER].data)[at]);
-            }
-        }
-        expect(results[GATHER].rows * 3 == at, "%llu rows", (unsigned long long)results[GATHER].rows);
-        expect(results[SCATTER].rows == (rank == 0 ? 3 : 2), "%llu rows", (unsigned long long)results[SCATTER].rows);
-        for (uint64_t i = 0; i < results[SCATTER].rows; i++) {
-            int element = (rank == 0 ? 0 : 2 * rank + 1) + (int)i;
-
-            expect(((float *)results[SCATTER].data)[i] == (float)(element * n * (n + 1) / 2), "scattered %g",
-                   (double)((float *)results[SCATTER].data)[i]);
-        }
-        expect(results[AVERAGE_SCATTER].rows == 1 &&
-                   fabsf(((float *)results[AVERAGE_SCATTER].data)[0] - (float)(rank * (n + 1)) / 2) < 1e-6F,
-               "%g", (double)((float *)results[AVERAGE_SCATTER].data)[0]);
-        expect(results[EXCHANGE].rows == (uint64_t)(2 * n), "%llu rows", (unsigned long long)results[EXCHANGE].rows);
-        for (int i = 0; i < 2 * n; i++) {
-            expect(((int32_t *)results[EXCHANGE].data)[i] == i / 2 * 100 + 2 * rank + i % 2, "exchanged %d",
-                   ((int32_t *)results[EXCHANGE].data)[i]);
-        }
-        expect(first[0] == n - 1 && first[1] == 7 && second[0] == 0 && second[4] == 4, "broadcast %d %d", first[0],
-               second[4]);
-        expect(sum == (float)(n * (n - 1) / 2 + n * step), "%g", (double)sum);
-        for (int i = 0; i < MEMBERS; i++) {
-            pl_named_result_done(&results[i]);
-        }
-    }
-    pl_named_free(named);
-}
-
-START_TEST(a_group_mixes_every_kind)
-{
-    over_sizes(kinds_body);
-}
-END_TEST
-
 /* Two groups under way at once stay two, also with names and sizes that are alike: what is known by now of each is
  * announced before the rest. */
 static void alike_body(struct rank *self)
@@ -204,49 +107,6 @@ static void alike_body(struct rank *self)
 START_TEST(groups_with_names_alike_stay_apart)
 {
     over_sizes(alike_body);
-}
-END_TEST
-
-/* C8: nothing of a group moves before the last rank has it, and then all of it does. */
-static void late_body(struct rank *self)
-{
-    bool late = self->rank == self->size - 1;
-
-    ENGINE(NULL);
-    for (int step = 0; step < 3; step++) { /* the first with new names, then known ones */
-        float data[3] = {1, 1, 1}, result[3] = {-1, -1, -1};
-        struct pl_named_op ops[3], barrier = {.name = "they have submitted", .kind = PL_BARRIER};
-        pl_named_handle handle = 0;
-        bool done = true;
-
-        for (int i = 0; i < 3; i++) {
-            ops[i] = sum_of(NULL, &data[i], 1);
-            ops[i].recv = &result[i];
-        }
-        if (!late) {
-            expect_ok(pl_named_submit_group(named, "group", ops, 3, &handle, &error));
-        }
-        expect_ok(pl_named_run(named, &barrier, NULL, &error)); /* what was submitted is announced with it */
-        if (!late) {
-            expect_ok(pl_named_poll(named, handle, &done, &error));
-            expect(!done && result[0] < 0 && result[1] < 0 && result[2] < 0, "step %d: began without rank %d", step,
-                   self->size - 1);
-        } else {
-            expect_ok(pl_named_submit_group(named, "group", ops, 3, &handle, &error));
-        }
-        expect_ok(pl_named_wait(named, handle, NULL, &error));
-        for (int i = 0; i < 3; i++) {
-            expect((int)result[i] == self->size, "member %d: %g", i, (double)result[i]);
-        }
-    }
-    pl_named_free(named);
-}
-
-START_TEST(a_group_begins_when_the_last_rank_has_it)
-{
-    for (int size = 2; size <= 4; size++) {
-        ck_assert_bodies(size, late_body, NULL);
-    }
 }
 END_TEST
 
@@ -388,7 +248,6 @@ START_TEST(a_group_of_adasums_has_a_tree_for_each_tensor)
 }
 END_TEST
 
-UNIT_MAIN("runtime/named_groups", a_group_holds_every_reduction, a_group_mixes_every_kind,
-          groups_with_names_alike_stay_apart, a_group_begins_when_the_last_rank_has_it,
+UNIT_MAIN("runtime/named_groups", a_group_holds_every_reduction, groups_with_names_alike_stay_apart,
           a_group_may_be_larger_than_any_message, a_group_of_adasums_has_a_tree_for_each_tensor,
           parameters_are_broadcast_in_any_order)

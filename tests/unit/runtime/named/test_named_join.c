@@ -8,97 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* batches[r] is how many batches rank r has, each rank a different number from 1. */
-struct order {
-    int batches[RANKS_MOST];
-};
-
-/* Over the ranks that still have batch `batch`: how many, the sum, the smallest and the largest of rank + 10. */
-struct left {
-    int count, sum, least, most;
-};
-
-static struct left left_in(const struct order *order, int size, int batch)
-{
-    struct left left = {.least = size + 10};
-
-    for (int r = 0; r < size; r++) {
-        if (order->batches[r] > batch) {
-            left.count++;
-            left.sum += r + 10;
-            left.least = r + 10 < left.least ? r + 10 : left.least;
-            left.most = r + 10 > left.most ? r + 10 : left.most;
-        }
-    }
-    return left;
-}
-
-/* I1-I5, I7, I9: in the first epoch names are new (no cache), in the second known. */
-static void join_body(struct rank *self)
-{
-    const struct order *order = self->data;
-    int n = self->size, last = -1;
-
-    ENGINE(NULL);
-    for (int epoch = 0; epoch < 2; epoch++) {
-        for (int batch = 0; batch < order->batches[self->rank]; batch++) {
-            struct left left = left_in(order, n, batch);
-            float mean = (float)(self->rank + 10), sum = mean, least = mean, product = 2;
-            int8_t most = (int8_t)(-self->rank - 10);
-            struct pl_named_result gathered = {0};
-            struct pl_named_op ops[] = {
-                {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &mean, .recv = &mean},
-                {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .send = &sum, .recv = &sum},
-                {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_MIN, .send = &least, .recv = &least},
-                {.kind = PL_ALLREDUCE, .dtype = PL_INT8, .op = PL_MAX, .send = &most, .recv = &most},
-                {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_PRODUCT, .send = &product, .recv = &product},
-            };
-            struct pl_named_op gather = {
-                .name = "rows", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {1}, .send = &sum};
-            pl_named_handle group;
-
-            expect_ok(pl_named_submit_group(named, "step", ops, 5, &group, &error));
-            expect_ok(pl_named_wait(named, group, NULL, &error));
-            expect(fabsf(mean - (float)left.sum / (float)left.count) < 1e-5F, "batch %d: mean %g", batch, (double)mean);
-            expect((int)sum == left.sum, "sum %g", (double)sum);
-            expect((int)least == left.least, "least %g", (double)least);
-            expect(most == -left.least, "most %d", most);
-            expect((int)product == 1 << left.count, "product %g", (double)product);
-            expect_ok(pl_named_run(named, &gather, &gathered, &error));
-            expect((int)gathered.rows == left.count, "%llu rows", (unsigned long long)gathered.rows);
-            pl_named_result_done(&gathered);
-        }
-        expect_ok(pl_named_join(named, &last, &error));
-        expect(order->batches[last] == n, "last to join is %d", last);
-    }
-    pl_named_free(named);
-}
-
-/* Every order in which `size` ranks can run out of data. */
-static void every_order(int size, int placed, struct order *order)
-{
-    if (placed == size) {
-        ck_assert_bodies(size, join_body, order);
-    }
-    for (int r = 0; placed < size && r < size; r++) {
-        if (order->batches[r] == 0) {
-            order->batches[r] = placed + 1;
-            every_order(size, placed + 1, order);
-            order->batches[r] = 0;
-        }
-    }
-}
-
-START_TEST(joined_ranks_stay_neutral_in_every_order_of_joining)
-{
-    for (int size = 1; size <= 4; size++) {
-        struct order order = {{0}};
-
-        every_order(size, 0, &order);
-    }
-}
-END_TEST
-
 /* I4: what an average divides by is an option. */
 static void divisor_body(struct rank *self)
 {
@@ -155,37 +64,6 @@ START_TEST(an_average_divides_by_the_ranks_that_gave_or_by_all)
         ck_assert_bodies(size, divisor_body, &divisors[0]);
         ck_assert_bodies(size, divisor_body, &divisors[1]);
     }
-}
-END_TEST
-
-/* Operations without a name, more of them on some ranks than on others: after the join they match again. */
-static void numbering_body(struct rank *self)
-{
-    int last;
-
-    ENGINE(NULL);
-    for (int epoch = 0; epoch < 2; epoch++) {
-        for (int batch = 0; batch <= self->rank; batch++) {
-            int32_t one = 1, two = 2;
-            struct pl_named_op op = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &one, .recv = &one};
-            struct pl_named_op member = {
-                .kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &two, .recv = &two};
-            pl_named_handle group;
-
-            expect_ok(pl_named_run(named, &op, NULL, &error));
-            expect(one == self->size - batch, "epoch %d, batch %d: %d", epoch, batch, one);
-            expect_ok(pl_named_submit_group(named, NULL, &member, 1, &group, &error));
-            expect_ok(pl_named_wait(named, group, NULL, &error));
-            expect(two == 2 * one, "a group in epoch %d, batch %d: %d", epoch, batch, two);
-        }
-        expect_ok(pl_named_join(named, &last, &error));
-    }
-    pl_named_free(named);
-}
-
-START_TEST(operations_without_a_name_match_again_after_a_join)
-{
-    over_sizes(numbering_body);
 }
 END_TEST
 
@@ -285,7 +163,6 @@ START_TEST(a_joined_rank_is_neutral_in_every_type_and_operation)
 }
 END_TEST
 
-UNIT_MAIN("runtime/named_join", joined_ranks_stay_neutral_in_every_order_of_joining,
-          an_average_divides_by_the_ranks_that_gave_or_by_all, operations_without_a_name_match_again_after_a_join,
+UNIT_MAIN("runtime/named_join", an_average_divides_by_the_ranks_that_gave_or_by_all,
           rounding_errors_of_operations_without_a_name_are_forgotten,
           a_joined_rank_is_neutral_in_every_type_and_operation)

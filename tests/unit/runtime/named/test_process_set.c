@@ -136,54 +136,6 @@ START_TEST(a_set_with_work_under_way_is_not_removed)
 }
 END_TEST
 
-/* H1: every kind inside a set whose ranks are two of the world's, in another order. */
-static void kinds_body(struct rank *self)
-{
-    int members[] = {2, 0}, set = -1;
-
-    SETS();
-    expect_ok(pl_process_sets_add(sets, members, 2, &set, &error));
-    if (self->rank % 2 == 0) {
-        enum { SUM, GATHER, SCATTER, EXCHANGE, SPREAD, BARRIER, KINDS };
-        int place = self->rank == 2 ? 0 : 1;
-        int32_t sum = self->rank + 1, row = self->rank, pair[2] = {10 * place, 10 * place + 1}, spread = self->rank;
-        struct pl_named_op ops[KINDS] = {
-            [SUM] = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &sum, .recv = &sum},
-            [GATHER] = {.kind = PL_ALLGATHER, .dtype = PL_INT32, .dims = 1, .shape = {1}, .send = &row},
-            [SCATTER] =
-                {.kind = PL_REDUCE_SCATTER, .dtype = PL_INT32, .op = PL_SUM, .dims = 1, .shape = {2}, .send = pair},
-            [EXCHANGE] = {.kind = PL_ALLTOALL, .dtype = PL_INT32, .dims = 1, .shape = {2}, .send = pair},
-            /* the set's rank 1 is the world's rank 0 */
-            [SPREAD] = {.kind = PL_BROADCAST, .dtype = PL_INT32, .root = 1, .recv = &spread},
-            [BARRIER] = {.kind = PL_BARRIER},
-        };
-        struct pl_named *named = NULL;
-
-        expect_ok(pl_process_set_named(sets, set, &named, &error));
-        for (int kind = 0; kind < KINDS; kind++) {
-            struct pl_named_result result = {0};
-            const int32_t *data;
-
-            expect_ok(pl_named_run(named, &ops[kind], &result, &error));
-            data = result.data;
-            expect(kind != SUM || sum == 1 + 3, "sum %d", sum);
-            expect(kind != GATHER || (result.rows == 2 && data[0] == 2 && data[1] == 0), "gathered");
-            expect(kind != SCATTER || (result.rows == 1 && data[0] == 10 + 2 * place), "scattered");
-            expect(kind != EXCHANGE || (result.rows == 2 && data[0] == place && data[1] == 10 + place), "exchanged");
-            expect(kind != SPREAD || spread == 0, "spread %d", spread);
-            pl_named_result_done(&result);
-        }
-    }
-    pl_process_sets_free(sets);
-}
-
-START_TEST(every_kind_works_inside_a_set)
-{
-    ck_assert_bodies(3, kinds_body, NULL);
-    ck_assert_bodies(4, kinds_body, NULL);
-}
-END_TEST
-
 /* H12, J2: one set's barrier is held by a rank that comes only when the other set's barrier is over. */
 static void held_body(struct rank *self)
 {
@@ -447,7 +399,7 @@ START_TEST(sets_in_a_sub_world_call_ranks_by_their_numbers_in_the_job)
 END_TEST
 
 UNIT_MAIN("runtime/process_set", sets_live_side_by_side, a_set_with_work_under_way_is_not_removed,
-          every_kind_works_inside_a_set, a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order,
+          a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order,
           an_optimizer_reaches_only_the_ranks_of_its_set, a_rank_without_memory_adds_no_set_on_any_rank,
           a_set_that_its_members_alone_add_meets_what_the_others_do,
           sets_in_a_sub_world_call_ranks_by_their_numbers_in_the_job)
