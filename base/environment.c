@@ -73,11 +73,6 @@ void pl_environment_free(struct pl_environment *environment)
     free(environment);
 }
 
-void pl_environment_free_at(struct pl_environment **environment_at)
-{
-    pl_environment_free(*environment_at);
-}
-
 /* Returns the variable's index, or count if it is unset. The first of two equal names wins, as in getenv(3). */
 static size_t find(const struct pl_environment *environment, const char *name)
 {
@@ -208,9 +203,4 @@ void pl_environment_unset(struct pl_environment *environment, const char *name)
 char *const *pl_environment_strings(const struct pl_environment *environment)
 {
     return environment->strings;
-}
-
-size_t pl_environment_count(const struct pl_environment *environment)
-{
-    return environment->count;
 }

@@ -22,8 +22,8 @@ enum pl_status pl_environment_new_copy(const struct pl_environment *source, stru
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_environment_free(struct pl_environment *environment);
-void pl_environment_free_at(struct pl_environment **environment_at);
 
+PL_CLEANUP(pl_environment_free_at, struct pl_environment, pl_environment_free)
 #define PL_AUTO_ENVIRONMENT __attribute__((cleanup(pl_environment_free_at)))
 
 /** Returns the value, or NULL if the variable is unset; valid until the variable is changed. */
@@ -69,7 +69,5 @@ void pl_environment_unset(struct pl_environment *environment, const char *name);
  * Returns the "NAME=value" strings in order, then NULL, as execve(2) wants them. They are valid until the next change.
  */
 char *const *pl_environment_strings(const struct pl_environment *environment);
-
-size_t pl_environment_count(const struct pl_environment *environment);
 
 #endif

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,7 +48,7 @@ void pl_file_close_directory_at(DIR **directory)
     }
 }
 
-static int poll_for(int fd, short events, int64_t deadline_ns)
+int pl_file_poll(int fd, short events, int64_t deadline_ns)
 {
     for (;;) {
         struct pollfd poll_fd = {.fd = fd, .events = events};
@@ -61,14 +60,9 @@ static int poll_for(int fd, short events, int64_t deadline_ns)
     }
 }
 
-int pl_file_poll_readable(int fd, int64_t deadline_ns)
-{
-    return poll_for(fd, POLLIN, deadline_ns);
-}
-
 static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
 {
-    int ready = pl_file_poll_readable(fd, deadline_ns);
+    int ready = pl_file_poll(fd, POLLIN, deadline_ns);
 
     if (ready < 0) {
         return pl_error_errno(reterr, "poll '%s'", what);
@@ -198,7 +192,7 @@ enum pl_status pl_file_write_by(int fd, const void *data, size_t bytes, int64_t 
     while (bytes > 0) {
         ssize_t written;
 
-        if (poll_for(fd, POLLOUT, deadline_ns) == 0 || is_late) {
+        if (pl_file_poll(fd, POLLOUT, deadline_ns) == 0 || is_late) {
             return pl_error_set(reterr, PL_TIMEOUT, "write '%s': nobody reads it", what);
         }
         written = write(fd, next, bytes);

@@ -7,6 +7,7 @@
 #include "base/status.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -93,8 +94,8 @@ enum pl_status pl_file_write_by(int fd, const void *data, size_t bytes, int64_t 
  */
 int pl_file_open_own(int fd) PL_MUST_CHECK;
 
-/** Waits until `deadline_ns` for data or the end of file. Returns 1, 0 after the deadline, or -1 with errno. */
-int pl_file_poll_readable(int fd, int64_t deadline_ns);
+/** Waits until `deadline_ns` for `events` of poll(2). Returns 1, 0 after the deadline, or -1 with errno. */
+int pl_file_poll(int fd, short events, int64_t deadline_ns);
 
 /**
  * Reads once, at most `bytes`, and waits until `deadline_ns` for data. `*ret_bytes` is 0 at the end of file. The

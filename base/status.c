@@ -15,7 +15,7 @@ static const struct {
 #undef PL_STATUS_ROW
 };
 
-const char *pl_status_text(enum pl_status status)
+static const char *text_of(enum pl_status status)
 {
     return (size_t)status < sizeof(statuses) / sizeof(statuses[0]) ? statuses[status].text : "unknown status";
 }
@@ -91,7 +91,7 @@ void pl_error_context(struct pl_error *reterr, const char *format, ...)
 
 const char *pl_error_text(const struct pl_error *error, char *text, uint32_t text_bytes)
 {
-    const char *cause = error->cause[0] ? error->cause : pl_status_text(error->status);
+    const char *cause = error->cause[0] ? error->cause : text_of(error->status);
 
     PL_BUG_IF(text_bytes == 0);
     if (error->context[0]) {

@@ -15,6 +15,13 @@
 #define PL_MUST_CHECK __attribute__((warn_unused_result))
 #define PL_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
 
+/** Defines `name` for a cleanup attribute: it gives the pointer to a `type` to `release`. */
+#define PL_CLEANUP(name, type, release)                                                                                \
+    static inline void name(type **at)                                                                                 \
+    {                                                                                                                  \
+        release(*at);                                                                                                  \
+    }
+
 /* name, text for people */
 #define PL_STATUS_LIST(X)                                                                                              \
     X(OK, "ok")                                                                                                        \
@@ -93,9 +100,6 @@ void pl_error_context(struct pl_error *reterr, const char *format, ...) PL_PRINT
  * Write "cause (context; context)" to `text`, at most `text_bytes` including the NUL, and return `text`.
  */
 const char *pl_error_text(const struct pl_error *error, char *text, uint32_t text_bytes);
-
-/** Returns "invalid input" for PL_INVALID. */
-const char *pl_status_text(enum pl_status status);
 
 /** Returns "INVALID" for PL_INVALID. */
 const char *pl_status_name(enum pl_status status);

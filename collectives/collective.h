@@ -153,13 +153,6 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Check `collective` as a post does: PL_INVALID or, if no backend could serve it, PL_UNSUPPORTED. Starts nothing and
- * sends nothing.
- */
-enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
  * Let work given to `stream` from now on wait for the request, on the device. Returns at once if the data moves on the
  * device, else after the request has ended. Does not release the request. A failure is reported by test and wait, which
  * also enforce the deadline: a program that waits on the device only, for example for `stream` itself, without calling

@@ -36,8 +36,8 @@ enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int c
  * is fine.
  */
 void pl_world_free(struct pl_world *world);
-void pl_world_free_at(struct pl_world **world_at);
 
+PL_CLEANUP(pl_world_free_at, struct pl_world, pl_world_free)
 #define PL_AUTO_WORLD __attribute__((cleanup(pl_world_free_at)))
 
 int pl_world_rank(const struct pl_world *world);

@@ -6,6 +6,7 @@
 #include "base/knob.h"
 #include "base/status.h"
 #include "collectives/bootstrap.h"
+#include "collectives/collective.h"
 #include "collectives/world.h"
 #include "device/device.h"
 
@@ -83,6 +84,13 @@ enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, stru
  * NCCL does not serve, and each other's pieces could be opened so far. Equal on all ranks.
  */
 bool pl_world_shares_device_memory(const struct pl_world *world);
+
+/**
+ * Check `collective` as a post does: PL_INVALID or, if no backend could serve it, PL_UNSUPPORTED. Starts nothing and
+ * sends nothing.
+ */
+enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Settings of the world, equal on all ranks. */
 const struct pl_knobs *pl_world_knobs(const struct pl_world *world);

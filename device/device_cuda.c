@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const int64_t LAST_WAIT_NS = PL_NS_PER_S; /* at the close, for work that missed its deadline */
+
 enum pl_status pl_device_count(int *ret_count, struct pl_error *reterr)
 {
     struct pl_cuda cuda;
@@ -175,11 +177,18 @@ void pl_device_close(struct pl_device *device)
         return;
     }
     if (device->context) {
+        int64_t deadline_ns = pl_deadline_after_ns(LAST_WAIT_NS);
+        bool is_late;
+
         PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "closing a device");
-        pl_device_kernels_free(device);
         pl_device_events_free(device);
         pl_device_stream_free(device, device->service);
-        if (!pl_device_cuda_is_late(device)) {
+        while ((is_late = pl_device_cuda_is_late(device)) && !pl_deadline_passed(deadline_ns)) {
+            pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+        }
+        pl_device_end_left(device, is_late);
+        pl_device_kernels_free(device, is_late);
+        if (!is_late) {
             PL_CUDA_LET(device, cuDevicePrimaryCtxRelease_v2(device->number), "closing a device");
         }
     }

@@ -31,10 +31,6 @@ enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error
  */
 enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns how many bytes of device memory are free now. */
-enum pl_status pl_device_free_bytes(struct pl_device *device, uint64_t *ret_bytes,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
-
 /** Pins existing memory, for example an arena's, until pl_device_unpin(). */
 enum pl_status pl_device_pin(struct pl_device *device, void *memory, uint64_t bytes,
                              struct pl_error *reterr) PL_MUST_CHECK;

@@ -120,10 +120,10 @@ enum pl_status pl_device_load_kernels(struct pl_device *device, struct pl_error 
     return find_kernels(device, &kernels, reterr);
 }
 
-void pl_device_kernels_free(struct pl_device *device)
+void pl_device_kernels_free(struct pl_device *device, bool is_late)
 {
     if (device->synced.kernels) {
-        if (!pl_device_cuda_is_late(device)) {
+        if (!is_late) {
             PL_CUDA_LET(device, cuModuleUnload(device->synced.kernels->module), "unloading kernels");
         }
         free(device->synced.kernels);

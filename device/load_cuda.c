@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads the CUDA driver's functions, its error texts, and the errors that end a context. */
+/* Loads the CUDA driver's functions, its error texts, the errors that end a context, and releases that wait for late
+ * work. */
 #include "device/load_cuda.h"
 
 #include "base/environment.h"
+#include "base/log.h"
+#include "base/memory.h"
 #include "device/device_private.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char driver_library[] = "libcuda.so.1";
@@ -238,7 +242,7 @@ bool pl_device_cuda_is_late(struct pl_device *device)
     bool is;
 
     pthread_mutex_lock(&device->lock);
-    if (late->is && !late->unknown && device->cuda.cuCtxSetCurrent(device->context) == CUDA_SUCCESS) {
+    if (late->is && device->cuda.cuCtxSetCurrent(device->context) == CUDA_SUCCESS) {
         CUresult result =
             late->event ? device->cuda.cuEventQuery(late->event) : device->cuda.cuStreamQuery(late->stream);
 
@@ -247,6 +251,77 @@ bool pl_device_cuda_is_late(struct pl_device *device)
     is = late->is;
     pthread_mutex_unlock(&device->lock);
     return is;
+}
+
+struct pl_device_left {
+    struct pl_device_left *next;
+    void *object;
+    enum pl_device_object kind;
+};
+
+static void release(struct pl_device *device, void *object, enum pl_device_object kind)
+{
+    const CUdeviceptr address = (CUdeviceptr)(uintptr_t)object;
+
+    PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing an object of the device");
+    switch (kind) {
+    case PL_DEVICE_MEMORY:
+        PL_CUDA_LET(device, cuMemFree_v2(address), "releasing device memory");
+        return;
+    case PL_DEVICE_PINNED:
+        PL_CUDA_LET(device, cuMemFreeHost(object), "releasing pinned memory");
+        return;
+    case PL_DEVICE_PIN:
+        PL_CUDA_LET(device, cuMemHostUnregister(object), "unpinning memory");
+        return;
+    case PL_DEVICE_IMPORT:
+        PL_CUDA_LET(device, cuIpcCloseMemHandle(address), "closing another process's device memory");
+        return;
+    case PL_DEVICE_STREAM:
+        PL_CUDA_LET(device, cuStreamDestroy_v2(object), "releasing a stream");
+        return;
+    case PL_DEVICE_EVENT:
+        PL_CUDA_LET(device, cuEventDestroy_v2(object), "releasing an event");
+        return;
+    }
+}
+
+void pl_device_end_left(struct pl_device *device, bool is_late)
+{
+    struct pl_device_left *left, *next;
+
+    pthread_mutex_lock(&device->lock);
+    left = PL_TAKE(device->synced.left);
+    pthread_mutex_unlock(&device->lock);
+    for (; left; left = next) {
+        next = left->next;
+        if (!is_late) {
+            release(device, left->object, left->kind);
+        }
+        free(left);
+    }
+}
+
+void pl_device_let_go(struct pl_device *device, void *object, enum pl_device_object kind)
+{
+    struct pl_device_left *left;
+
+    if (!object) {
+        return;
+    }
+    if (!pl_device_cuda_is_late(device)) {
+        pl_device_end_left(device, false);
+        release(device, object, kind);
+        return;
+    }
+    left = pl_memory_new(1, sizeof(*left), NULL);
+    if (left) { /* otherwise it is left to the end of the process */
+        *left = (struct pl_device_left){.object = object, .kind = kind};
+        pthread_mutex_lock(&device->lock);
+        left->next = device->synced.left;
+        device->synced.left = left;
+        pthread_mutex_unlock(&device->lock);
+    }
 }
 
 enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr)

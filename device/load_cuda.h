@@ -140,7 +140,15 @@ struct pl_device_late {
     bool is; /* whether there is such work */
     CUstream stream;
     CUevent event; /* NULL for all work of the stream */
-    bool unknown;  /* the stream or event was released, so the end of the work cannot be queried */
+};
+
+enum pl_device_object {
+    PL_DEVICE_MEMORY,
+    PL_DEVICE_PINNED, /* pinned memory of ours */
+    PL_DEVICE_PIN,    /* the pin of a caller's memory */
+    PL_DEVICE_IMPORT,
+    PL_DEVICE_STREAM,
+    PL_DEVICE_EVENT,
 };
 
 struct pl_device {
@@ -160,6 +168,7 @@ struct pl_device {
         char text[PL_ERROR_CAUSE_BYTES];
         struct pl_kernels *kernels; /* NULL before their first use, which loads them */
         struct pl_device_late late;
+        struct pl_device_left *left; /* what was released while work was late: see pl_device_let_go() */
         struct pl_device_event *spare_events;
         int subset_worlds; /* see pl_device_subset_worlds() */
     } synced;
@@ -177,8 +186,7 @@ enum pl_status pl_device_cuda_raise(const struct pl_cuda *cuda, struct pl_device
                                     struct pl_error *reterr, const char *format, ...) PL_PRINTF(5, 6);
 
 /**
- * Returns whether work that missed its deadline still has not ended. Then memory must not be released: the driver would
- * wait for that work without end.
+ * Returns whether work that missed its deadline still has not ended. It may end at any time.
  */
 bool pl_device_cuda_is_late(struct pl_device *device);
 
@@ -207,7 +215,17 @@ bool pl_device_cuda_is_late(struct pl_device *device);
 /** Releases the events that have no user. */
 void pl_device_events_free(struct pl_device *device);
 
-/** Unloads the kernels if they were loaded. The context must be current. */
-void pl_device_kernels_free(struct pl_device *device);
+/**
+ * Releases an object of the driver, unless it is NULL. While work is late it is left until a later call or the close:
+ * memory, because the driver would wait for that work without end; a stream or an event, because the end of the work
+ * could not be queried any more.
+ */
+void pl_device_let_go(struct pl_device *device, void *object, enum pl_device_object kind);
+
+/** Releases what was left or, if work `is_late`, leaves it to the end of the process. */
+void pl_device_end_left(struct pl_device *device, bool is_late);
+
+/** Unloads the kernels if they were loaded and no work `is_late`. The context must be current. */
+void pl_device_kernels_free(struct pl_device *device, bool is_late);
 
 #endif

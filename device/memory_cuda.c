@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device and pinned memory, copies, and memory that processes share. */
 #include "base/clock.h"
-#include "base/log.h"
 #include "device/device_private.h"
 #include "device/load_cuda.h"
 
@@ -12,17 +11,6 @@ _Static_assert(sizeof(struct pl_device_handle) == sizeof(CUipcMemHandle), "a han
 static CUdeviceptr address(const void *memory)
 {
     return (CUdeviceptr)(uintptr_t)memory;
-}
-
-enum pl_status pl_device_free_bytes(struct pl_device *device, uint64_t *ret_bytes, struct pl_error *reterr)
-{
-    size_t free_bytes = 0;
-    size_t total_bytes = 0;
-
-    PL_TRY(pl_device_enter(device, reterr));
-    PL_CUDA_TRY(device, cuMemGetInfo_v2(&free_bytes, &total_bytes), reterr, "cannot ask for free memory");
-    *ret_bytes = free_bytes;
-    return PL_OK;
 }
 
 static enum pl_status raise_memory(struct pl_device *device, CUresult result, uint64_t bytes, const char *kind,
@@ -75,23 +63,9 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
     return PL_OK;
 }
 
-/* Enters the device in order to release something. Returns false if that could wait without end; then it is left to the
- * end of the process. */
-static bool enter_release(struct pl_device *device, const char *what)
-{
-    if (pl_device_cuda_is_late(device)) {
-        pl_log(PL_LOG_DEBUG, "%s is skipped until the process ends, because the device's work has not ended", what);
-        return false;
-    }
-    PL_CUDA_LET(device, cuCtxSetCurrent(device->context), what);
-    return true;
-}
-
 void pl_device_release(struct pl_device *device, void *memory)
 {
-    if (memory && enter_release(device, "releasing device memory")) {
-        PL_CUDA_LET(device, cuMemFree_v2(address(memory)), "releasing device memory");
-    }
+    pl_device_let_go(device, memory, PL_DEVICE_MEMORY);
 }
 
 enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, void **ret_memory,
@@ -113,9 +87,7 @@ enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, 
 
 void pl_device_release_pinned(struct pl_device *device, void *memory)
 {
-    if (memory && enter_release(device, "releasing pinned memory")) {
-        PL_CUDA_LET(device, cuMemFreeHost(memory), "releasing pinned memory");
-    }
+    pl_device_let_go(device, memory, PL_DEVICE_PINNED);
 }
 
 enum pl_status pl_device_pin(struct pl_device *device, void *memory, uint64_t bytes, struct pl_error *reterr)
@@ -130,9 +102,7 @@ enum pl_status pl_device_pin(struct pl_device *device, void *memory, uint64_t by
 
 void pl_device_unpin(struct pl_device *device, void *memory)
 {
-    if (memory && enter_release(device, "unpinning memory")) {
-        PL_CUDA_LET(device, cuMemHostUnregister(memory), "unpinning memory");
-    }
+    pl_device_let_go(device, memory, PL_DEVICE_PIN);
 }
 
 bool pl_device_owns(struct pl_device *device, const void *memory)
@@ -204,7 +174,5 @@ enum pl_status pl_device_import(struct pl_device *device, const struct pl_device
 
 void pl_device_unimport(struct pl_device *device, void *memory)
 {
-    if (memory && enter_release(device, "closing another process's device memory")) {
-        PL_CUDA_LET(device, cuIpcCloseMemHandle(address(memory)), "closing another process's device memory");
-    }
+    pl_device_let_go(device, memory, PL_DEVICE_IMPORT);
 }

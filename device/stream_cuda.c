@@ -90,24 +90,9 @@ void pl_device_heed_captures(struct pl_device *device, int heeded)
     PL_CUDA_LET(device, cuThreadExchangeStreamCaptureMode(&mode), "heeding captures");
 }
 
-/* Notes that `stream` or `event` is about to be released. */
-static void forget(struct pl_device *device, const void *stream, const void *event)
-{
-    struct pl_device_late *late = &device->synced.late;
-    bool is = pl_device_cuda_is_late(device);
-
-    pthread_mutex_lock(&device->lock);
-    late->unknown = late->unknown || (is && (late->event ? late->event == event : late->stream == stream && stream));
-    pthread_mutex_unlock(&device->lock);
-}
-
 void pl_device_stream_free(struct pl_device *device, void *stream)
 {
-    if (stream) {
-        forget(device, stream, NULL);
-        PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing a stream");
-        PL_CUDA_LET(device, cuStreamDestroy_v2(stream), "releasing a stream");
-    }
+    pl_device_let_go(device, stream, PL_DEVICE_STREAM);
 }
 
 enum pl_status pl_device_event_new(struct pl_device *device, bool timed, void **ret_event, struct pl_error *reterr)
@@ -123,11 +108,7 @@ enum pl_status pl_device_event_new(struct pl_device *device, bool timed, void **
 
 void pl_device_event_free(struct pl_device *device, void *event)
 {
-    if (event) {
-        forget(device, NULL, event);
-        PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing an event");
-        PL_CUDA_LET(device, cuEventDestroy_v2(event), "releasing an event");
-    }
+    pl_device_let_go(device, event, PL_DEVICE_EVENT);
 }
 
 static struct pl_device_event *take_spare(struct pl_device *device)

@@ -171,18 +171,11 @@ static int print_help(int argc, char **argv, const struct pl_environment *enviro
     return EXIT_SUCCESS;
 }
 
-static bool is_named(const char *path, const char *name)
-{
-    const char *slash = strrchr(path, '/');
-
-    return strcmp(slash ? slash + 1 : path, name) == 0;
-}
-
 /* The image's BASH_ENV makes the first shell start the job. The job's own shells are ordinary shells, so it is
  * removed. */
 static void forget_bash_env(struct pl_environment *environment)
 {
-    if (is_named(pl_environment_get_or(environment, "BASH_ENV", ""), "bash-env.sh")) {
+    if (strcmp(basename(pl_environment_get_or(environment, "BASH_ENV", "")), "bash-env.sh") == 0) {
         pl_environment_unset(environment, "BASH_ENV");
     }
 }
@@ -260,7 +253,7 @@ int main(int argc, char **argv)
     set_log_level(environment);
     call = (struct pl_invocation){.environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
     take_words(argc, argv, &call);
-    if (is_named(argv[0], PL_RUNDIR_PYTHON)) {
+    if (strcmp(basename(argv[0]), PL_RUNDIR_PYTHON) == 0) {
         return pl_rank_python_main(&call);
     }
     take_words(argc - 1, argv + 1, &call);

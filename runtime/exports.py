@@ -9,10 +9,10 @@ import sys
 
 
 def plain(text):
-    """The text without comments, the contents of strings, what only C++ sees, and the preprocessor's lines."""
+    """The text without comments, the contents of strings, what only C++ sees, the preprocessor's lines, and PL_CLEANUP's inline functions."""
     text = re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', lambda match: '""' if match.group().startswith('"') else " ", text, flags=re.S)
     text = re.sub(r"(?m)^#ifdef __cplusplus\n.*?^#endif$", "", text, flags=re.S)
-    return re.sub(r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$", "", text)
+    return re.sub(r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$|^PL_CLEANUP\(.*\)$", "", text)
 
 
 def statements(text):

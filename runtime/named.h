@@ -174,7 +174,7 @@ void pl_named_free(struct pl_named *named);
  *
  * Ownership  buffers belong to the engine until the handle is done.
  * Errors     PL_INVALID: the name is still under way (the earlier operation goes on), a bad shape or split, what
- *            pl_collective_check() refuses. PL_UNSUPPORTED: device memory for a kind or in a world that does
+ *            pl_collective_post() refuses. PL_UNSUPPORTED: device memory for a kind or in a world that does
  *            not take it. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was submitted then.
  */
 enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,

@@ -99,10 +99,8 @@ void pl_plan_bucket(const struct pl_plan *plan, size_t bucket, uint64_t *ret_fir
 
 struct pl_world *pl_plan_world(const struct pl_plan *plan);
 
-/** The device whose memory the plan uses, NULL for host memory; and its stream and element type. */
+/** The device whose memory the plan uses, NULL for host memory. */
 struct pl_device *pl_plan_device(const struct pl_plan *plan);
-void *pl_plan_stream(const struct pl_plan *plan);
-enum pl_dtype pl_plan_gradient_dtype(const struct pl_plan *plan);
 
 /**
  * The gradient of tensor `index` is complete; its buckets start when nothing of them is missing. Buckets start in

@@ -87,15 +87,4 @@ struct pl_loader_progress pl_loader_progress(const struct pl_loader *loader);
 
 void pl_loader_free(struct pl_loader *loader);
 
-/** Samples from memory: field f of sample i is the sample_bytes[f] bytes at data[f] + i * sample_bytes[f]. */
-struct pl_loader_memory {
-    struct pl_sampler *sampler; /* the loader moves it forward during an epoch */
-    unsigned fields;
-    size_t sample_bytes[PL_LOADER_MAX_FIELDS];
-    const unsigned char *data[PL_LOADER_MAX_FIELDS];
-};
-
-/** Returns an input over arrays in memory, in the sampler's order. `memory` must outlive the loader. */
-struct pl_loader_input pl_loader_input_memory(struct pl_loader_memory *memory);
-
 #endif

@@ -61,8 +61,8 @@ void pl_source_cancel(struct pl_source *source);
 
 /** Releases the source and, for a filter, the sources below it. Does nothing for NULL. */
 void pl_source_close(struct pl_source *source);
-void pl_source_close_at(struct pl_source **source_at);
 
+PL_CLEANUP(pl_source_close_at, struct pl_source, pl_source_close)
 #define PL_AUTO_SOURCE __attribute__((cleanup(pl_source_close_at)))
 
 /** Opens a source over `data`, which stays the caller's and must outlive the source. */

@@ -42,7 +42,7 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Opens the store at `uri`: either an S3 prefix, "s3://BUCKET/PREFIX" (s3io/s3/store_s3.h), with the credentials,
+ * Opens the store at `uri`: either an S3 prefix, "s3://BUCKET/PREFIX" (s3io/s3/s3_get.h), with the credentials,
  * region and endpoint of the environment, or the path of a directory.
  *
  * Cost    S3: a thread of its own; at most 64 MiB for the objects that are being read and fetched ahead.
@@ -52,8 +52,8 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
 enum pl_status pl_store_open(const char *uri, struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_store_close(struct pl_store *store);
-void pl_store_close_at(struct pl_store **store_at);
 
+PL_CLEANUP(pl_store_close_at, struct pl_store, pl_store_close)
 #define PL_AUTO_STORE __attribute__((cleanup(pl_store_close_at)))
 
 #endif

@@ -4,6 +4,7 @@
 #define PL_S3IO_STORE_PRIVATE_H
 
 #include "s3io/channel.h"
+#include "s3io/sampler.h"
 #include "s3io/source.h"
 #include "s3io/store.h"
 
@@ -11,15 +12,17 @@
 enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Objects in the order in which they will be read. `at` returns the same object for a position each time, on any
- * thread.
- */
+/** A plan: the objects that will be read, in their order. Zero but for `list`: all of them, in the list's order. */
 struct pl_object_order {
-    const void *context;
-    uint64_t count;
-    const struct pl_object *(*at)(const void *context, uint64_t position);
+    const struct pl_object_list *list; /* must outlive the order */
+    bool shuffle;                      /* an order that depends on `seed` and `epoch` */
+    uint64_t seed, epoch;
+    struct pl_shard deal; /* if its size is not 0: object i of the order is read if i mod `size` is `rank` */
 };
+
+/** Returns how many objects are read, and the one at `position` among them. */
+uint64_t pl_object_order_count(const struct pl_object_order *order);
+const struct pl_object *pl_object_order_at(const struct pl_object_order *order, uint64_t position);
 
 struct pl_store_ops {
     /* Appends all objects to `list`, which the caller sorts. */
@@ -40,9 +43,6 @@ struct pl_store_ops {
 
 enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name,
                              struct pl_error *reterr) PL_MUST_CHECK;
-
-/** The order of `list`, which must outlive it. */
-struct pl_object_order pl_object_list_order(const struct pl_object_list *list);
 
 /** Reads objects in an order that is known in advance, so that the store can fetch the next ones. Zero-initialise. */
 struct pl_store_reader {

@@ -81,12 +81,6 @@ enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, str
 /** Returns the counts of this epoch, over all objects so far; with `share` only records and record_bytes. */
 struct pl_record_counts pl_stream_counts(const struct pl_stream *stream);
 
-/**
- * With true, running calls and later ones return PL_CANCELLED; with false, later calls work again. Any thread may call
- * it.
- */
-void pl_stream_cancel(struct pl_stream *stream, bool cancelled);
-
 void pl_stream_close(struct pl_stream *stream);
 
 /** Samples for a loader, from the records of a stream. */

@@ -8,7 +8,6 @@
 #include "base/text.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -42,48 +41,23 @@ static void append_name(const char *name, struct pl_text *path)
                    quoted.length > MAX_NAME_BYTES ? "..." : "");
 }
 
-/*
- * Fills `steps` with the items from a child of `at` down to `wanted`. Returns their number, 0 if `wanted` is not below
- * `at`.
- */
-static unsigned find_steps(const cJSON *at, const cJSON *wanted, const cJSON **steps, unsigned depth)
+/* Appends the path of a node, for example "resources.hosts[2]"; "" for the root. */
+static void append_path(const struct pl_python_json *node, struct pl_text *path)
 {
-    for (const cJSON *child = at->child; child; child = child->next) {
-        steps[depth] = child;
-        if (child == wanted) {
-            return depth + 1;
-        }
-        if (child->child && depth + 1 < PL_JSON_MAX_DEPTH) {
-            unsigned found = find_steps(child, wanted, steps, depth + 1);
+    size_t index = 0;
 
-            if (found > 0) {
-                return found;
-            }
-        }
+    if (!node->parent) {
+        return;
     }
-    return 0;
-}
-
-/* Appends the path of an item, for example "resources.hosts[2]"; "" for the root. */
-static void append_path(const struct pl_json *document, const cJSON *item, struct pl_text *path)
-{
-    const cJSON *steps[PL_JSON_MAX_DEPTH];
-    const cJSON *parent = &document->root->item;
-    unsigned count = item == parent ? 0 : find_steps(parent, item, steps, 0);
-
-    for (unsigned i = 0; i < count; i++) {
-        if (steps[i]->string) {
-            append_name(steps[i]->string, path);
-        } else {
-            size_t index = 0;
-
-            for (const cJSON *child = parent->child; child != steps[i]; child = child->next) {
-                index++;
-            }
-            pl_text_printf(path, "[%zu]", index);
-        }
-        parent = steps[i];
+    append_path(node->parent, path);
+    if (node->item.string) {
+        append_name(node->item.string, path);
+        return;
     }
+    for (const cJSON *child = node->parent->item.child; child != &node->item; child = child->next) {
+        index++;
+    }
+    pl_text_printf(path, "[%zu]", index);
 }
 
 static const char *kind_text(enum pl_json_kind kind)
@@ -143,7 +117,7 @@ enum pl_status pl_json_wrong(struct pl_json_value value, const char *expected, s
     PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
     const cJSON *item = value.item ? value.item : value.parent;
 
-    append_path(value.document, item, &path);
+    append_path((const struct pl_python_json *)item, &path);
     if (!value.item && (value.name ? cJSON_IsObject(item) : item_kind(item) >= PL_JSON_LIST)) {
         append_missing(value, &path);
         item = NULL;
@@ -202,12 +176,6 @@ void pl_json_free(struct pl_json *document)
         free(document->source);
         free(document);
     }
-}
-
-void pl_json_free_at(struct pl_json **document_at)
-{
-    pl_json_free(*document_at);
-    *document_at = NULL;
 }
 
 struct pl_json_value pl_json_root(const struct pl_json *document)
@@ -324,19 +292,4 @@ enum pl_status pl_json_int64(struct pl_json_value value, int64_t least, int64_t 
     }
     snprintf(expected, sizeof(expected), "a whole number from %" PRId64 " to %" PRId64, least, most);
     return pl_json_wrong(value, expected, reterr);
-}
-
-enum pl_status pl_json_uint64(struct pl_json_value value, uint64_t *ret_value, struct pl_error *reterr)
-{
-    const char *text = item_kind(value.item) == PL_JSON_STRING ? value.item->valuestring : "";
-    size_t digits = strspn(text, "0123456789");
-    unsigned long long number;
-
-    errno = 0;
-    number = strtoull(text, NULL, 10);
-    if (digits == 0 || text[digits] != '\0' || (digits > 1 && *text == '0') || errno != 0) {
-        return pl_json_wrong(value, "a number of 64 bits as a string of digits", reterr);
-    }
-    *ret_value = number;
-    return PL_OK;
 }

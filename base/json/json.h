@@ -6,8 +6,7 @@
  *
  * Refused are what cJSON would accept or change, too: invalid UTF-8, a byte order mark, raw control characters, \u0000,
  * half a surrogate pair, 007 and 1., integers beyond 2^53, numbers that no double holds, text after the value, names
- * that an object has twice, and more levels, values or bytes than the bounds. Larger integers keep their value as
- * strings: pl_json_uint64(). Names are compared byte by byte.
+ * that an object has twice, and more levels, values or bytes than the bounds. Names are compared byte by byte.
  *
  * A value of the wrong kind is refused with its path: "config.json: resources.hosts[2]: expected a string, found the
  * number 7". Messages show numbers, but never the contents of a string.
@@ -28,7 +27,7 @@ struct cJSON;
 enum {
     PL_JSON_MAX_BYTES = 128 << 20,
     PL_JSON_MAX_DEPTH = 128,
-    PL_JSON_MAX_VALUES = 16 << 20, /* each takes 80 bytes, and its text */
+    PL_JSON_MAX_VALUES = 16 << 20, /* each takes 88 bytes, and its text */
 };
 
 /** Each integer up to this size is exact as a double. */
@@ -74,8 +73,8 @@ enum pl_status pl_json_read(const char *path, size_t max_bytes, struct pl_json *
 
 /** Frees the document. Strings are overwritten first, since some are secrets. */
 void pl_json_free(struct pl_json *document);
-void pl_json_free_at(struct pl_json **document_at);
 
+PL_CLEANUP(pl_json_free_at, struct pl_json, pl_json_free)
 #define PL_AUTO_JSON __attribute__((cleanup(pl_json_free_at)))
 
 struct pl_json_value pl_json_root(const struct pl_json *document);
@@ -122,9 +121,6 @@ enum pl_status pl_json_double(struct pl_json_value value, double *ret_value, str
  */
 enum pl_status pl_json_int64(struct pl_json_value value, int64_t least, int64_t most, int64_t *ret_value,
                              struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Returns a number of 64 bits in the form of pl_json_write_uint64(): a string of decimal digits, not a number. */
-enum pl_status pl_json_uint64(struct pl_json_value value, uint64_t *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Returns PL_INVALID for a value that only the caller can check: "SOURCE: PATH: expected `expected`, found ...". */
 enum pl_status pl_json_wrong(struct pl_json_value value, const char *expected, struct pl_error *reterr);

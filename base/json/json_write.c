@@ -134,64 +134,6 @@ void pl_json_write_int64(struct pl_json_writer *writer, const char *name, int64_
     }
 }
 
-void pl_json_write_uint64(struct pl_json_writer *writer, const char *name, uint64_t value)
-{
-    begin(writer, name);
-    pl_text_printf(writer->text, "\"%" PRIu64 "\"", value);
-}
-
-static void write_children(struct pl_json_writer *writer, struct pl_json_value value)
-{
-    for (struct pl_json_value child = pl_json_first(value); pl_json_exists(child); child = pl_json_next(child)) {
-        pl_json_write_value(writer, pl_json_name(child), child);
-    }
-    pl_json_write_close(writer);
-}
-
-/* Writes a whole number as an integer, since most such numbers were integers when they were read. */
-static void write_number(struct pl_json_writer *writer, const char *name, double number)
-{
-    if (number == trunc(number) && fabs(number) <= (double)PL_JSON_MAX_INTEGER && !(number == 0 && signbit(number))) {
-        pl_json_write_int64(writer, name, (int64_t)number);
-    } else {
-        pl_json_write_double(writer, name, number);
-    }
-}
-
-void pl_json_write_value(struct pl_json_writer *writer, const char *name, struct pl_json_value value)
-{
-    const char *text = "";
-    double number = 0;
-    bool boolean = false;
-
-    switch (pl_json_kind(value)) {
-    case PL_JSON_NOTHING:
-    case PL_JSON_NULL:
-        pl_json_write_null(writer, name);
-        break;
-    case PL_JSON_BOOL:
-        (void)!pl_json_bool(value, &boolean, NULL);
-        pl_json_write_bool(writer, name, boolean);
-        break;
-    case PL_JSON_NUMBER:
-        (void)!pl_json_double(value, &number, NULL);
-        write_number(writer, name, number);
-        break;
-    case PL_JSON_STRING:
-        (void)!pl_json_text(value, &text, NULL);
-        pl_json_write_text(writer, name, text);
-        break;
-    case PL_JSON_LIST:
-        pl_json_write_list(writer, name);
-        write_children(writer, value);
-        break;
-    case PL_JSON_OBJECT:
-        pl_json_write_object(writer, name);
-        write_children(writer, value);
-        break;
-    }
-}
-
 enum pl_status pl_json_write_end(const struct pl_json_writer *writer, struct pl_error *reterr)
 {
     PL_BUG_IF(!writer->ended);

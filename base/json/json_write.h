@@ -52,12 +52,6 @@ void pl_json_write_double(struct pl_json_writer *writer, const char *name, doubl
 /** Writes an integer within PL_JSON_MAX_INTEGER on both sides of 0. */
 void pl_json_write_int64(struct pl_json_writer *writer, const char *name, int64_t value);
 
-/** Writes the number as a string of digits, for pl_json_uint64(): other readers would round a number such as a seed. */
-void pl_json_write_uint64(struct pl_json_writer *writer, const char *name, uint64_t value);
-
-/** Writes a value of a document and all values below it. */
-void pl_json_write_value(struct pl_json_writer *writer, const char *name, struct pl_json_value value);
-
 /** Ends the text. Errors: PL_INVALID if a number was not finite or too large, or a text was not UTF-8; PL_MEMORY. */
 enum pl_status pl_json_write_end(const struct pl_json_writer *writer, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -62,12 +62,6 @@ void pl_python_json_free(struct pl_python_json *root)
     }
 }
 
-void pl_python_json_free_at(struct pl_python_json **root_at)
-{
-    pl_python_json_free(*root_at);
-    *root_at = NULL;
-}
-
 /* Hashes `name`, starting from the table's own address, so that nobody can prepare colliding names. */
 static size_t hash(const struct pl_python_json_index *index, const char *name)
 {
@@ -135,20 +129,26 @@ void pl_python_json_node_append(struct pl_python_json *array, struct pl_python_j
     } else {
         array->item.child = item->item.prev = &item->item;
     }
+    item->parent = array;
     array->item.valueint++;
 }
 
 /* Gives `place` the contents of `value`, and frees the emptied node `value`; `place` keeps its name and neighbours. */
 static void replace(struct pl_python_json *place, struct pl_python_json *value)
 {
-    const cJSON was = place->item;
+    const struct pl_python_json was = *place;
 
     clear(place);
     free(value->item.string);
     *place = *value;
-    place->item.string = was.string;
-    place->item.next = was.next;
-    place->item.prev = was.prev;
+    place->item.string = was.item.string;
+    place->item.next = was.item.next;
+    place->item.prev = was.item.prev;
+    place->parent = was.parent;
+    EACH(child, place)
+    {
+        child->parent = place;
+    }
     free(value);
 }
 

@@ -66,8 +66,8 @@ enum pl_status pl_python_json_read(const char *path, size_t max_bytes, struct pl
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_python_json_free(struct pl_python_json *root);
-void pl_python_json_free_at(struct pl_python_json **root_at);
 
+PL_CLEANUP(pl_python_json_free_at, struct pl_python_json, pl_python_json_free)
 #define PL_AUTO_PYTHON_JSON __attribute__((cleanup(pl_python_json_free_at)))
 
 enum pl_python_json_kind pl_python_json_kind(const struct pl_python_json *node);

@@ -27,7 +27,8 @@ struct pl_python_json {
     cJSON item; /* the first member */
     unsigned line;
     unsigned column;
-    struct pl_python_json_index *index; /* NULL while the object is small */
+    const struct pl_python_json *parent; /* NULL at the root */
+    struct pl_python_json_index *index;  /* NULL while the object is small */
 };
 
 /** Returns an empty node of `kind`; NULL if memory is out. */

@@ -4,6 +4,7 @@
 
 #include "collectives/calls/adasum.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 #include "device/device_private.h"
 
 static bool is_adasum(const struct pl_collective *collective)

@@ -127,8 +127,8 @@ static inline void pl_pause_cpu(void)
 }
 
 /**
- * A way to run collectives. All functions but probe get the state that init stored. There is one call at a time for a
- * world, from the program's thread or from the progress thread (core/types.h).
+ * A way to run collectives. All functions but probe get the state that init has filled. There is one call at a time
+ * for a world, from the program's thread or from the progress thread (core/types.h).
  */
 struct pl_backend {
     const char *name;
@@ -146,10 +146,11 @@ struct pl_backend {
     bool (*probe)(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
 
     /**
-     * Collective over the world. A failure that all ranks see turns the backend off with its text as the reason. NULL
-     * if there is no state.
+     * Collective over the world. `state` is zero. A failure that all ranks see turns the backend off with its text as
+     * the reason; free() is called then, too. NULL if there is no state.
      */
-    enum pl_status (*init)(struct pl_world *world, void **ret_state, struct pl_error *reterr);
+    enum pl_status (*init)(struct pl_world *world, void *state, struct pl_error *reterr);
+    size_t state_bytes;
 
     /**
      * Whether it serves this collective, which is in memory of its kind. It must decide by what the signature covers,
@@ -204,16 +205,13 @@ struct pl_backend {
     enum pl_status (*arena_alloc)(void *state, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr);
     void (*arena_free)(void *state, struct pl_span *span);
 
-    void (*free)(void *state); /* NULL if there is no state */
+    void (*free)(void *state); /* releases what the state has; NULL if there is no state */
 };
 
 /* Functions on a world for backends, besides world.h. */
 
 /** For setting up: allgather and barrier over this world's ranks. Not while a collective runs. */
 struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);
-
-/** Process id of `rank` as this process sees it; 0 if it is on another host. Ranks that are threads share one. */
-pid_t pl_world_pid_of(const struct pl_world *world, int rank);
 
 /** Make an internal sub-world for a backend's own use, without devices. Only the listed ranks call. */
 enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
@@ -247,9 +245,6 @@ void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why)
  */
 void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
                            struct pl_error *ret_received);
-
-/** Whether every rank is a thread of this process. */
-bool pl_world_is_one_process(const struct pl_world *world);
 
 /**
  * Sizes and offsets of the ranks' blocks. `counts` may be NULL; then each block has `count` elements: see struct

@@ -209,6 +209,22 @@ static enum pl_status gather_places(struct pl_bootstrap *bootstrap, const struct
     return PL_OK;
 }
 
+/* Takes hosts, processes and places of a sub-world's ranks from its parent. */
+static void inherit(const struct pl_topology *parent, const int *parent_ranks, int size, bool has_device,
+                    int32_t *leaders, struct hello *hellos)
+{
+    for (int r = 0; r < size; r++) {
+        hellos[r].pid = (int32_t)parent->pid_of[parent_ranks[r]];
+        hellos[r].place = parent->localities[parent_ranks[r]];
+        if (!has_device) {
+            hellos[r].place.device[0] = '\0'; /* an internal world for hosts: see pl_world_new_internal() */
+        }
+        while (parent->host_of[parent_ranks[leaders[r]]] != parent->host_of[parent_ranks[r]]) {
+            leaders[r]++;
+        }
+    }
+}
+
 static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
                            const struct pl_world_options *options, const struct pl_world *parent,
                            const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr)
@@ -222,16 +238,8 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
         return pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (parent) {
-        for (int r = 0; r < bootstrap->size; r++) {
-            hellos[r].pid = (int32_t)parent->topology.pid_of[parent_ranks[r]];
-            hellos[r].place = parent->topology.localities[parent_ranks[r]];
-            if (!options->device && !options->has_own_device) {
-                hellos[r].place.device[0] = '\0'; /* an internal world for hosts: see pl_world_new_internal() */
-            }
-            while (parent->topology.host_of[parent_ranks[leaders[r]]] != parent->topology.host_of[parent_ranks[r]]) {
-                leaders[r]++;
-            }
-        }
+        inherit(&parent->topology, parent_ranks, bootstrap->size, options->device || options->has_own_device, leaders,
+                hellos);
         if (options->has_own_device) {
             PL_TRY(gather_places(bootstrap, options->device, hellos, deadline_ns, reterr));
         }

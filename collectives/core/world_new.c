@@ -59,8 +59,9 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
                                     struct pl_error *reterr)
 {
     struct pl_world_backend *entry = &world->backends[world->backend_count++];
+    PL_AUTO_FREE void *state = NULL;
     struct pl_packed_error vote;
-    enum pl_status status, shared;
+    enum pl_status shared;
     struct pl_error error = PL_ERROR_NONE;
 
     entry->backend = backend;
@@ -74,22 +75,26 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
     }
     memset(&vote, 0, sizeof(vote));
     vote.status = backend->probe(world, vote.text) ? PL_OK : PL_UNSUPPORTED;
+    if (vote.status == PL_OK && backend->init) {
+        error.status = pl_memory_alloc(&state, 1, backend->state_bytes, &error);
+        vote = error.status == PL_OK ? vote : pl_bootstrap_pack_error(&error);
+    }
     PL_TRY(pl_world_vote(world, &vote, deadline_ns, reterr));
     if (vote.status != PL_OK) {
         memcpy(entry->reason, vote.text, sizeof(entry->reason));
         return PL_OK;
     }
-    status = backend->init ? backend->init(world, &entry->state, &error) : PL_OK;
-    error.status = status;
+    error.status = backend->init ? backend->init(world, state, &error) : PL_OK;
     vote = pl_bootstrap_pack_error(&error);
     shared = pl_world_vote(world, &vote, deadline_ns, reterr);
     entry->on = shared == PL_OK && vote.status == PL_OK;
-    if (!entry->on) {
+    if (entry->on) {
+        entry->state = PL_TAKE(state);
+    } else {
         memcpy(entry->reason, vote.text, sizeof(entry->reason));
-        if (status == PL_OK && backend->free) {
-            backend->free(entry->state);
+        if (backend->free) {
+            backend->free(state);
         }
-        entry->state = NULL;
     }
     return shared;
 }
@@ -370,6 +375,7 @@ void pl_world_free(struct pl_world *world)
     for (int i = world->backend_count - 1; i >= 0; i--) {
         if (world->backends[i].on && world->backends[i].backend->free) {
             world->backends[i].backend->free(world->backends[i].state);
+            free(world->backends[i].state);
         }
     }
     pl_world_free(world->host_world);
@@ -381,11 +387,6 @@ void pl_world_free(struct pl_world *world)
         pl_bootstrap_free(world->bootstrap);
     }
     free(world);
-}
-
-void pl_world_free_at(struct pl_world **world_at)
-{
-    pl_world_free(*world_at);
 }
 
 enum pl_status pl_ranks_check(const char *what, const int *ranks, int count, int size, struct pl_error *reterr)

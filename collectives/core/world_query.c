@@ -168,11 +168,6 @@ struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world)
     return world->bootstrap;
 }
 
-pid_t pl_world_pid_of(const struct pl_world *world, int rank)
-{
-    return world->topology.pid_of[rank];
-}
-
 int pl_world_global_rank(const struct pl_world *world, int rank)
 {
     return world->topology.global_ranks[rank];
@@ -204,9 +199,4 @@ void pl_world_place_error(const struct pl_world *world, const struct pl_device *
 struct pl_device *pl_world_device(const struct pl_world *world)
 {
     return world->device;
-}
-
-bool pl_world_is_one_process(const struct pl_world *world)
-{
-    return world->topology.one_process;
 }

@@ -259,18 +259,22 @@ static void free_staged(void *state)
     if (d->pinned) {
         pl_device_unpin(pl_world_device(d->world), d->staging.data);
     }
-    if (d->staging.data) {
-        pl_arena_free(d->host, &d->staging);
-    }
+    pl_arena_free(d->host, &d->staging);
     pl_compare_calls_done(&d->comparisons);
     pl_stream_events_done(&d->down);
     pl_stream_events_done(&d->up);
     free(d->counts);
-    free(d);
 }
 
-static enum pl_status set_up(struct pl_staged *d, struct pl_error *reterr)
+static enum pl_status init(struct pl_world *world, void *state, struct pl_error *reterr)
 {
+    struct pl_staged *d = state;
+
+    d->world = world;
+    d->host = world->host_world;
+    d->rank = pl_world_rank(world);
+    d->size = pl_world_size(world);
+    d->comparisons.world = world;
     /* This is collective, so it comes before calls that may fail on one rank only. */
     PL_TRY(pl_arena_alloc(d->host, (uint64_t)PL_SEGMENT_SLOTS * PL_SEGMENT_SLOT_BYTES, PL_MEMORY_HOST, &d->staging,
                           reterr));
@@ -279,29 +283,6 @@ static enum pl_status set_up(struct pl_staged *d, struct pl_error *reterr)
     PL_TRY(pl_memory_alloc(&d->counts, 2 * (size_t)d->size, sizeof(*d->counts), reterr));
     PL_TRY(pl_stream_events_init(&d->down, pl_world_device(d->world), reterr));
     return pl_stream_events_init(&d->up, pl_world_device(d->world), reterr);
-}
-
-static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
-{
-    struct pl_staged *d = pl_memory_new(1, sizeof(*d), reterr);
-    enum pl_status status;
-
-    if (!d) { /* the other ranks are about to share memory */
-        return pl_bootstrap_abort_collective(pl_world_bootstrap(world->host_world), PL_MEMORY, reterr,
-                                             pl_world_deadline_ns(world));
-    }
-    d->world = world;
-    d->host = world->host_world;
-    d->rank = pl_world_rank(world);
-    d->size = pl_world_size(world);
-    d->comparisons.world = world;
-    status = set_up(d, reterr);
-    if (status != PL_OK) {
-        free_staged(d);
-        return status;
-    }
-    *ret_state = d;
-    return PL_OK;
 }
 
 static void describe(void *state, struct pl_text *text)
@@ -321,6 +302,7 @@ const struct pl_backend pl_backend_device = {.name = "device",
                                              .on_device = true,
                                              .probe = probe,
                                              .init = init,
+                                             .state_bytes = sizeof(struct pl_staged),
                                              .post = post,
                                              .progress = progress,
                                              .block_until = block_until,

@@ -531,12 +531,9 @@ static void free_nccl(void *state)
         pl_gpu_nccl_abort(&n->library);
     }
     pl_compare_calls_done(&n->comparisons);
-    if (n->barrier_scratch) {
-        pl_device_release(n->device, n->barrier_scratch);
-    }
+    pl_device_release(n->device, n->barrier_scratch);
     pl_stream_events_done(&n->stream);
     free(n->comm_rank_of);
-    free(n);
 }
 
 static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
@@ -558,18 +555,14 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
     return pl_stream_events_init(&n->stream, n->device, reterr);
 }
 
-static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+static enum pl_status init(struct pl_world *world, void *state, struct pl_error *reterr)
 {
-    struct nccl *n = pl_memory_new(1, sizeof(*n), reterr);
+    struct nccl *n = state;
     /* The time is within the deadline for making the world, so that the vote after it reaches all ranks in time. */
     int64_t join_ns = world->timeout_ns >= 0 && world->timeout_ns / 2 < JOIN_NS ? world->timeout_ns / 2 : JOIN_NS;
     struct pl_packed_error vote = {.status = PL_OK};
     enum pl_status status;
 
-    if (!n) { /* the other ranks are about to vote */
-        return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr,
-                                             pl_deadline_after_ns(join_ns));
-    }
     n->world = world;
     n->device = pl_world_device(world);
     n->rank = pl_world_rank(world);
@@ -583,13 +576,8 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
         vote.status != PL_OK) {
         status = status != PL_OK ? status : pl_error_set(reterr, PL_PEER, "another rank could not prepare for NCCL");
     }
-    if (status == PL_OK) {
-        status = pl_gpu_nccl_join(&n->library, world, n->comm_rank_of[n->rank], pl_deadline_after_ns(join_ns), reterr);
-    }
-    if (status != PL_OK) {
-        free_nccl(n);
-        return status;
-    }
+    PL_TRY(status);
+    PL_TRY(pl_gpu_nccl_join(&n->library, world, n->comm_rank_of[n->rank], pl_deadline_after_ns(join_ns), reterr));
     if (n->world->is_subset && pl_device_subset_worlds(n->device, 1) == SETS_WITHOUT_WARNING) {
         pl_log(
             PL_LOG_WARNING,
@@ -598,7 +586,6 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
             "wait for the operations of one set before those of the next",
             pl_world_global_rank(world, n->rank), SETS_WITHOUT_WARNING, world->topology.localities[n->rank].ordinal);
     }
-    *ret_state = n;
     return PL_OK;
 }
 
@@ -624,6 +611,7 @@ const struct pl_backend pl_backend_nccl = {.name = "nccl",
                                            .streamed = true,
                                            .probe = probe,
                                            .init = init,
+                                           .state_bytes = sizeof(struct nccl),
                                            .serves = serves,
                                            .post = post,
                                            .progress = progress,

@@ -21,22 +21,11 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
 static void free_self_gpu(void *state)
 {
     pl_stream_events_done(state);
-    free(state);
 }
 
-static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+static enum pl_status init(struct pl_world *world, void *state, struct pl_error *reterr)
 {
-    struct pl_stream_events *stream;
-    enum pl_status status;
-
-    PL_TRY(pl_memory_alloc(&stream, 1, sizeof(*stream), reterr));
-    status = pl_stream_events_init(stream, pl_world_device(world), reterr);
-    if (status != PL_OK) {
-        free(stream);
-        return status;
-    }
-    *ret_state = stream;
-    return PL_OK;
+    return pl_stream_events_init(state, pl_world_device(world), reterr);
 }
 
 static enum pl_status launch(struct pl_stream_events *stream, const struct pl_collective *c, struct pl_error *reterr)
@@ -100,6 +89,7 @@ const struct pl_backend pl_backend_self_gpu = {.name = "self_gpu",
                                                .streamed = true,
                                                .probe = probe,
                                                .init = init,
+                                               .state_bytes = sizeof(struct pl_stream_events),
                                                .post = post,
                                                .progress = progress,
                                                .stream_wait = stream_wait,

@@ -12,9 +12,7 @@ enum pl_status pl_stream_events_init(struct pl_stream_events *stream, struct pl_
 
 void pl_stream_events_done(struct pl_stream_events *stream)
 {
-    if (stream->stream) {
-        pl_device_stream_free(stream->device, stream->stream);
-    }
+    pl_device_stream_free(stream->device, stream->stream);
     *stream = (struct pl_stream_events){.device = NULL};
 }
 

@@ -112,7 +112,6 @@ static void free_hier(void *state)
     free(h->between_ranks);
     free(h->shares);
     free(sending ? NULL : h->scratch);
-    free(h);
 }
 
 /* Fills the rank lists of both sub-worlds from the topology. */
@@ -157,14 +156,10 @@ static enum pl_status make_sub_worlds(struct pl_hier *h, struct pl_error *reterr
     return PL_OK;
 }
 
-static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+static enum pl_status init(struct pl_world *world, void *state, struct pl_error *reterr)
 {
-    struct pl_hier *h = pl_memory_new(1, sizeof(*h), reterr);
-    enum pl_status status;
+    struct pl_hier *h = state;
 
-    if (!h) {
-        return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
-    }
     h->world = world;
     h->kernel = pl_kernel_best();
     h->local_rank = pl_world_local_rank(world);
@@ -172,13 +167,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     h->hosts = pl_world_cross_size(world);
     h->multi_leader = pl_world_is_homogeneous(world);
     h->exclusive = strcmp(pl_knob_text(pl_world_knobs(world), PL_KNOB_BACKEND), pl_backend_hier.name) == 0;
-    status = make_sub_worlds(h, reterr);
-    if (status != PL_OK) {
-        free_hier(h);
-        return status;
-    }
-    *ret_state = h;
-    return PL_OK;
+    return make_sub_worlds(h, reterr);
 }
 
 /* The point-to-point backend of the same world; NULL if it gets no collectives. */
@@ -268,6 +257,7 @@ const struct pl_backend pl_backend_hier = {.name = "hier",
                                            .has_sub_worlds = true,
                                            .probe = probe,
                                            .init = init,
+                                           .state_bytes = sizeof(struct pl_hier),
                                            .serves = serves,
                                            .post = post,
                                            .progress = progress,

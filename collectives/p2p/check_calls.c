@@ -65,15 +65,11 @@ enum pl_status pl_check_calls_init(struct pl_check_calls *check, const struct pl
                                      .host = apart ? pl_world_cross_rank(world) : pl_world_rank(world),
                                      .local = apart ? pl_world_local_rank(world) : 0,
                                      .local_size = apart ? pl_world_local_size(world) : 1};
-    check->starts = pl_memory_new((size_t)check->hosts + 1, sizeof(int), reterr);
-    check->rank_at = pl_memory_new((size_t)check->size, sizeof(int), reterr);
-    check->message_in = pl_memory_new(MESSAGE_BYTES, 1, reterr);
-    check->message_out = pl_memory_new(MESSAGE_BYTES, 1, reterr);
-    check->gathered = pl_memory_new_aligned(PL_CHECK_CALLS_ROOM_BYTES, 1, 64, reterr);
-    if (!check->starts || !check->rank_at || !check->message_in || !check->message_out || !check->gathered) {
-        pl_check_calls_done(check);
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&check->starts, (size_t)check->hosts + 1, sizeof(int), reterr));
+    PL_TRY(pl_memory_alloc(&check->rank_at, (size_t)check->size, sizeof(int), reterr));
+    PL_TRY(pl_memory_alloc(&check->message_in, MESSAGE_BYTES, 1, reterr));
+    PL_TRY(pl_memory_alloc(&check->message_out, MESSAGE_BYTES, 1, reterr));
+    PL_TRY(pl_memory_alloc_aligned(&check->gathered, PL_CHECK_CALLS_ROOM_BYTES, 1, 64, reterr));
     position_ranks(check);
     return PL_OK;
 }

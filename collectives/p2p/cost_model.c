@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cost model: chooses algorithm and segment size by the measured or given latency and rate of the links. Decides
  * which collectives need all inputs at once, and which may be sent as narrower numbers. */
-#include "collectives/core/backend.h"
+#include "collectives/core/types.h"
 #include "collectives/p2p/state.h"
 
 #include "base/clock.h"
@@ -256,7 +256,7 @@ enum pl_status pl_p2p_model(struct pl_p2p *p2p, struct pl_error *reterr)
     const struct pl_knobs *knobs = pl_world_knobs(p2p->world);
     double latency_us = pl_knob_real(knobs, PL_KNOB_LINK_LATENCY_US);
     double gbps = pl_knob_real(knobs, PL_KNOB_LINK_GBPS);
-    bool apart = pl_world_cross_size(p2p->world) > 1 && !pl_world_is_one_process(p2p->world);
+    bool apart = pl_world_cross_size(p2p->world) > 1 && !p2p->world->topology.one_process;
 
     /* Inside a host without shared memory, a guess is enough. */
     assume(p2p, 2000, 0.5);

@@ -567,9 +567,6 @@ static void free_p2p(void *state)
 {
     struct pl_p2p *p2p = state;
 
-    if (!p2p) {
-        return;
-    }
     for (int i = 0; i < PL_P2P_SLOTS; i++) {
         free(p2p->slots[i].recv_buffer);
         free(p2p->slots[i].accumulator);
@@ -580,50 +577,40 @@ static void free_p2p(void *state)
     free(p2p->send_at);
     free(p2p->recv_at);
     free(p2p->sources);
-    free(p2p);
 }
 
-static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+static enum pl_status allocate(struct pl_p2p *p2p, struct pl_error *reterr)
 {
-    size_t size = (size_t)pl_world_size(world);
-    struct pl_p2p *p2p = pl_memory_new(1, sizeof(*p2p), reterr);
-    enum pl_status status = PL_OK;
+    size_t size = (size_t)p2p->size;
 
-    if (!p2p) {
-        return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
-    }
+    PL_TRY(pl_memory_alloc(&p2p->position_of, size, sizeof(*p2p->position_of), reterr));
+    PL_TRY(pl_memory_alloc(&p2p->send_at, size + 1, sizeof(*p2p->send_at), reterr));
+    PL_TRY(pl_memory_alloc(&p2p->recv_at, size + 1, sizeof(*p2p->recv_at), reterr));
+    PL_TRY(pl_memory_alloc(&p2p->sources, size, sizeof(*p2p->sources), reterr));
+    return pl_check_calls_init(&p2p->check, p2p->world, reterr);
+}
+
+static enum pl_status init(struct pl_world *world, void *state, struct pl_error *reterr)
+{
+    struct pl_p2p *p2p = state;
+
     p2p->world = world;
     p2p->transport = pl_world_bootstrap(world)->transport;
     p2p->kernel = pl_kernel_best();
     p2p->rank = pl_world_rank(world);
-    p2p->size = (int)size;
+    p2p->size = pl_world_size(world);
     p2p->order = world->topology.order;
-    p2p->position_of = pl_memory_new(size, sizeof(*p2p->position_of), reterr);
-    p2p->send_at = pl_memory_new(size + 1, sizeof(*p2p->send_at), reterr);
-    p2p->recv_at = pl_memory_new(size + 1, sizeof(*p2p->recv_at), reterr);
-    p2p->sources = pl_memory_new(size, sizeof(*p2p->sources), reterr);
-    if (!p2p->position_of || !p2p->send_at || !p2p->recv_at || !p2p->sources ||
-        pl_check_calls_init(&p2p->check, world, reterr) != PL_OK) {
-        status = PL_MEMORY;
+    PL_TRY(pl_bootstrap_vote(pl_world_bootstrap(world), allocate(p2p, reterr), pl_world_deadline_ns(world), reterr));
+    for (int i = 0; i < p2p->size; i++) {
+        p2p->position_of[p2p->order[i]] = i;
     }
-    for (size_t i = 0; i < size && status == PL_OK; i++) {
-        p2p->position_of[p2p->order[i]] = (int)i;
-    }
-    status = pl_bootstrap_vote(pl_world_bootstrap(world), status, pl_world_deadline_ns(world), reterr);
-    if (status == PL_OK) {
-        status = pl_p2p_model(p2p, reterr);
-    }
-    if (status != PL_OK) {
-        free_p2p(p2p);
-        return status;
-    }
-    *ret_state = p2p;
-    return PL_OK;
+    return pl_p2p_model(p2p, reterr);
 }
 
 const struct pl_backend pl_backend_p2p = {.name = "p2p",
                                           .probe = probe,
                                           .init = init,
+                                          .state_bytes = sizeof(struct pl_p2p),
                                           .post = post,
                                           .progress = progress,
                                           .cancel = cancel,

@@ -9,6 +9,7 @@
 #include "collectives/shm/layout.h"
 
 #include "base/clock.h"
+#include "collectives/core/types.h"
 #include "collectives/world_private.h"
 
 #include <errno.h>
@@ -70,7 +71,7 @@ enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr)
 void pl_shm_open_pidfds(struct pl_shm *shm)
 {
     for (int rank = 0; rank < shm->size; rank++) {
-        pid_t pid = pl_world_pid_of(shm->world, rank);
+        pid_t pid = shm->world->topology.pid_of[rank];
 
         shm->pidfds[rank] = -1;
         if (rank != shm->rank && !shm->one_process && pid > 0) {
@@ -84,7 +85,7 @@ void pl_shm_open_pidfds(struct pl_shm *shm)
 static bool is_gone(const struct pl_shm *shm, int rank)
 {
     struct pollfd poll_fd = {.fd = shm->pidfds[rank], .events = POLLIN};
-    pid_t pid = pl_world_pid_of(shm->world, rank);
+    pid_t pid = shm->world->topology.pid_of[rank];
 
     if (atomic_load_explicit(&pl_shm_counters(shm, rank)->left, memory_order_acquire) != 0) {
         return true;

@@ -75,7 +75,7 @@ static socklen_t name_socket(const unsigned char nonce[NONCE_BYTES], struct sock
 
 static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
 {
-    int ready = pl_file_poll_readable(fd, deadline_ns);
+    int ready = pl_file_poll(fd, POLLIN, deadline_ns);
 
     if (ready < 0) {
         return pl_error_errno(reterr, "poll for %s", what);

@@ -61,7 +61,6 @@ static void shm_free(void *state)
     free(shm->send_displ);
     free(shm->recv_displ);
     free(shm->pidfds);
-    free(shm);
 }
 
 static void read_knobs(struct pl_shm *shm)
@@ -85,19 +84,16 @@ static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
     return PL_OK;
 }
 
-static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+static enum pl_status shm_init(struct pl_world *world, void *state, struct pl_error *reterr)
 {
-    struct pl_shm *shm = pl_memory_new(1, sizeof(*shm), reterr);
+    struct pl_shm *shm = state;
     enum pl_status status;
     size_t piece_bytes;
 
-    if (!shm) {
-        return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
-    }
     shm->world = world;
     shm->rank = pl_world_rank(world);
     shm->size = pl_world_size(world);
-    shm->one_process = pl_world_is_one_process(world);
+    shm->one_process = world->topology.one_process;
     /* with two ranks, the further waits of the other modes cost least */
     shm->eager_bytes = shm->size == 2 ? PL_SHM_EAGER_BYTES / 2 : PL_SHM_EAGER_BYTES;
     shm->eager_at =
@@ -112,17 +108,11 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     read_knobs(shm);
     status = allocate(shm, reterr);
     if (status != PL_OK) {
-        pl_bootstrap_abort_collective(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
-    } else {
-        status = pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes,
-                                   pl_world_deadline_ns(world), &shm->region, reterr);
+        return pl_bootstrap_abort_collective(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
     }
-    if (status != PL_OK) {
-        shm_free(shm);
-        return status;
-    }
+    PL_TRY(pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes, pl_world_deadline_ns(world),
+                             &shm->region, reterr));
     shm->control = (struct pl_shm_control *)(void *)shm->region.base;
-    *ret_state = shm;
     return PL_OK;
 }
 
@@ -180,6 +170,7 @@ const struct pl_backend pl_backend_shm = {
     .name = "shm",
     .probe = shm_probe,
     .init = shm_init,
+    .state_bytes = sizeof(struct pl_shm),
     .serves = shm_serves,
     .post = pl_shm_begin,
     .progress = pl_shm_advance,

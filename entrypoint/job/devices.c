@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts CPUs, GPUs and Neuron cores from /sys, /dev and /proc, without starting a tool. */
+/* Counts CPUs, GPUs, Neuron cores and Elastic Fabric Adapters from /sys, /dev and /proc, without starting a tool. */
 #include "entrypoint/job/devices.h"
 
 #include "base/file.h"
 #include "base/memory.h"
 
 #include <dirent.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,4 +125,49 @@ int pl_devices_neuron_cores(const char *root, const char *instance_type)
         }
     }
     return cores;
+}
+
+/* Returns the number in a file of the device, decimal, octal or hexadecimal as in C; 0 if there is none. */
+static uint64_t counter_of(const char *device, const char *file)
+{
+    char path[2 * PATH_BYTES];
+    PL_AUTO_FREE char *text = NULL;
+
+    snprintf(path, sizeof(path), "%s/%s", device, file);
+    return pl_file_read(path, 64, &text, NULL, NULL) == PL_OK ? strtoull(text, NULL, 0) : 0;
+}
+
+/* Whether Amazon made the device. EFA is Amazon's only such device. */
+static bool is_efa(const char *device)
+{
+    enum { AMAZON = 0x1d0f };
+
+    return counter_of(device, "device/vendor") == AMAZON;
+}
+
+static void add_efa(const char *device, struct pl_devices_efa *efa)
+{
+    if (efa->count++ == 0) {
+        snprintf(efa->name, sizeof(efa->name), "%.31s", basename(device));
+    }
+    efa->sent_bytes += counter_of(device, "ports/1/hw_counters/tx_bytes");
+}
+
+void pl_devices_efa(const char *root, struct pl_devices_efa *ret_efa)
+{
+    char pattern[PATH_BYTES];
+    glob_t found = {.gl_pathc = 0};
+
+    *ret_efa = (struct pl_devices_efa){.count = 0};
+    snprintf(pattern, sizeof(pattern), "%s/sys/class/infiniband/*", root);
+    glob(pattern, 0, NULL, &found); /* in alphabetical order */
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        if (is_efa(found.gl_pathv[i])) {
+            add_efa(found.gl_pathv[i], ret_efa);
+        }
+    }
+    globfree(&found);
+    snprintf(pattern, sizeof(pattern), "%s/dev/infiniband/uverbs*", root);
+    ret_efa->usable = ret_efa->count > 0 && glob(pattern, 0, NULL, &found) == 0;
+    globfree(&found);
 }

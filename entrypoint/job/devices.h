@@ -3,6 +3,9 @@
 #ifndef PL_ENTRYPOINT_JOB_DEVICES_H
 #define PL_ENTRYPOINT_JOB_DEVICES_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 /** Returns the number of online logical CPUs, as os.cpu_count() does. */
 int pl_devices_cpus(void);
 
@@ -22,5 +25,16 @@ int pl_devices_gpus(const char *root);
 
 /** Count the Neuron cores below `root`: 64 for a trn2.48xlarge, else the sum of the devices /dev/neuronN. */
 int pl_devices_neuron_cores(const char *root, const char *instance_type);
+
+/** Elastic Fabric Adapters: EC2's network devices for RDMA. The device tells whether it is one. */
+struct pl_devices_efa {
+    int count;           /* adapters that the kernel has */
+    char name[32];       /* name of the first adapter in alphabetical order, "" if there is none */
+    bool usable;         /* whether this container has the device file that every program needs to use them */
+    uint64_t sent_bytes; /* of all adapters since they were started */
+};
+
+/** Looks for adapters below `root`, in /sys/class/infiniband of Linux's driver `efa`. Without one all is zero. */
+void pl_devices_efa(const char *root, struct pl_devices_efa *ret_efa);
 
 #endif

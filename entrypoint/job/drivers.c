@@ -225,13 +225,9 @@ enum pl_status pl_drivers_read(struct pl_job *job, struct pl_error *reterr)
 
 const char *pl_drivers_archive(const struct pl_drivers *drivers)
 {
-    const char *name = drivers->source_dir, *slash;
+    const char *name = drivers->source_dir;
 
-    if (!name || !pl_text_ends_with(name, ".tar.gz")) {
-        return NULL;
-    }
-    slash = strrchr(name, '/');
-    return slash ? slash + 1 : name;
+    return name && pl_text_ends_with(name, ".tar.gz") ? basename(name) : NULL;
 }
 
 void pl_drivers_done(struct pl_drivers *drivers)

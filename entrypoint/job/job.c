@@ -2,7 +2,6 @@
 /* Reads the job description from /opt/ml/input/config and the container's environment. */
 #include "entrypoint/job/job.h"
 
-#include "base/efa.h"
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -224,7 +223,7 @@ static void use_share(struct pl_job *job)
 /* Derive values from the files and the settings, which have been checked. */
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
-    struct pl_efa efa;
+    struct pl_devices_efa efa;
 
     job->launches = pl_hyperparameters_launches(job->framework);
     pl_precedence_launch(job);
@@ -233,7 +232,7 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
     job->gpus = pl_devices_gpus("");
     job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
     use_share(job);
-    pl_efa_read("", &efa);
+    pl_devices_efa("", &efa);
     job->efa = efa.count > 0;
     PL_TRY(pl_hosts_choose(job, reterr));
     return pl_hosts_count_processes(job, reterr);

@@ -96,12 +96,12 @@ static struct pl_text_near nearest(const char *name)
     return near;
 }
 
-/* Returns the setting of the variable `name`, or NULL. */
+/* Returns the setting of the variable `name`, in any case of its letters, or NULL. */
 static const struct setting *find(const char *name)
 {
     size_t at = 0;
 
-    while (at < PL_ARRAY_ITEMS(settings) && strcmp(name + PREFIX_BYTES, settings[at].name) != 0) {
+    while (at < PL_ARRAY_ITEMS(settings) && strcasecmp(name + PREFIX_BYTES, settings[at].name) != 0) {
         at++;
     }
     return at < PL_ARRAY_ITEMS(settings) ? &settings[at] : NULL;
@@ -246,16 +246,8 @@ static bool is_same_number(enum pl_knob knob, const char *one, const char *other
 bool pl_settings_is_default(const char *name, const char *text)
 {
     struct pl_job_settings values[2];
-    char upper[80];
-    const struct setting *setting;
+    const struct setting *setting = strncasecmp(name, "PACELINE_", PREFIX_BYTES) == 0 ? find(name) : NULL;
 
-    if (strncasecmp(name, "PACELINE_", PREFIX_BYTES) != 0 || strlen(name) >= sizeof(upper)) {
-        return false;
-    }
-    for (size_t i = 0; i <= strlen(name); i++) {
-        upper[i] = (char)(name[i] >= 'a' && name[i] <= 'z' ? name[i] - ('a' - 'A') : name[i]);
-    }
-    setting = find(upper);
     if (!setting || !setting->fallback || strcmp(text, setting->fallback) == 0) {
         return setting && setting->fallback;
     }

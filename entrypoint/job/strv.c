@@ -7,36 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fail_if(struct pl_strv *words, bool failed)
+static struct pl_pool *pool_of(struct pl_strv *words)
 {
-    words->failed = words->failed || failed;
-    if (words->pool) {
-        words->pool->failed = words->pool->failed || failed;
-    }
+    return words->pool ? words->pool : &words->own;
 }
 
-static void *take_memory(struct pl_strv *words, size_t count, size_t item_bytes)
+static bool has_failed(const struct pl_strv *words)
 {
-    void *memory = words->pool ? pl_pool_new(words->pool, count, item_bytes) : pl_memory_new(count, item_bytes, NULL);
-
-    fail_if(words, !memory);
-    return memory;
-}
-
-static void give_back(const struct pl_strv *words, void *memory)
-{
-    if (!words->pool) {
-        free(memory);
-    }
-}
-
-/* Returns a copy of `text` that belongs to the list; NULL if memory is out. */
-static char *copy(struct pl_strv *words, const char *text)
-{
-    const size_t bytes = strlen(text) + 1;
-    char *word = take_memory(words, bytes, 1);
-
-    return word ? memcpy(word, text, bytes) : NULL;
+    return words->pool ? words->pool->failed : words->own.failed;
 }
 
 static bool make_room(struct pl_strv *words)
@@ -47,14 +25,13 @@ static bool make_room(struct pl_strv *words)
     if (words->count + 2 <= words->capacity) {
         return true;
     }
-    items = take_memory(words, capacity, sizeof(*items));
+    items = pl_pool_new(pool_of(words), capacity, sizeof(*items));
     if (!items) {
         return false;
     }
     if (words->count > 0) {
         memcpy(items, words->items, words->count * sizeof(*items));
     }
-    give_back(words, words->items);
     words->items = items;
     words->capacity = capacity;
     return true;
@@ -63,10 +40,8 @@ static bool make_room(struct pl_strv *words)
 void pl_strv_add_list(struct pl_strv *words, const char *const *list)
 {
     for (; list && *list; list++) {
-        char *word = make_room(words) ? copy(words, *list) : NULL;
-
-        if (word) {
-            words->items[words->count++] = word;
+        if (make_room(words)) {
+            words->items[words->count++] = pl_pool_string(pool_of(words), *list);
             words->items[words->count] = NULL;
         }
     }
@@ -74,7 +49,7 @@ void pl_strv_add_list(struct pl_strv *words, const char *const *list)
 
 void pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more)
 {
-    fail_if(words, more->failed);
+    pool_of(words)->failed |= has_failed(more);
     for (size_t i = 0; i < more->count; i++) {
         pl_strv_add(words, more->items[i]);
     }
@@ -82,7 +57,7 @@ void pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more)
 
 void pl_strv_add_text(struct pl_strv *words, const struct pl_text *text)
 {
-    fail_if(words, text->failed);
+    pool_of(words)->failed |= text->failed;
     pl_strv_add(words, pl_text_string(text));
 }
 
@@ -99,18 +74,14 @@ void pl_strv_printf(struct pl_strv *words, const char *format, ...)
 
 void pl_strv_set(struct pl_strv *words, size_t at, const char *word)
 {
-    char *own = copy(words, word);
-
     PL_BUG_IF(at >= words->count);
-    if (own) {
-        give_back(words, words->items[at]);
-        words->items[at] = own;
-    }
+    words->items[at] = pl_pool_string(pool_of(words), word);
 }
 
 enum pl_status pl_strv_check(const struct pl_strv *words, struct pl_error *reterr)
 {
-    return words->failed ? pl_error_set(reterr, PL_MEMORY, "no memory for a list of %zu words", words->count) : PL_OK;
+    return has_failed(words) ? pl_error_set(reterr, PL_MEMORY, "no memory for a list of %zu words", words->count)
+                             : PL_OK;
 }
 
 struct pl_python_json *pl_strv_json(const struct pl_strv *words)
@@ -139,9 +110,6 @@ int pl_strv_find(const struct pl_strv *words, const char *word)
 void pl_strv_remove(struct pl_strv *words, size_t at, size_t count)
 {
     PL_BUG_IF(at + count > words->count);
-    for (size_t i = at; i < at + count; i++) {
-        give_back(words, words->items[i]);
-    }
     /* The NULL after the last word is moved too. */
     memmove(&words->items[at], &words->items[at + count], (words->count - at - count + 1) * sizeof(*words->items));
     words->count -= count;
@@ -149,10 +117,7 @@ void pl_strv_remove(struct pl_strv *words, size_t at, size_t count)
 
 void pl_strv_done(struct pl_strv *words)
 {
-    for (size_t i = 0; i < words->count; i++) {
-        give_back(words, words->items[i]);
-    }
-    give_back(words, words->items);
+    pl_pool_done(&words->own);
     *words = (struct pl_strv){.pool = words->pool};
 }
 

@@ -14,11 +14,11 @@
 #include <stddef.h>
 
 struct pl_strv {
-    char **items; /* NULL, or a list that ends with NULL, as execve(2) needs it */
+    char **items; /* NULL, or a list that ends with NULL, as execve(2) needs it; the words are the pool's */
     size_t count;
     size_t capacity;
-    struct pl_pool *pool; /* owns the list's memory; NULL: the list does, until pl_strv_done() */
-    bool failed;
+    struct pl_pool *pool; /* owns the list's memory; NULL: the list's own one, until pl_strv_done() */
+    struct pl_pool own;
 };
 
 #define PL_STRV_NONE ((struct pl_strv){.items = NULL})

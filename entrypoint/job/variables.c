@@ -8,7 +8,6 @@
 #include "entrypoint/job/hosts.h"
 #include "entrypoint/job/pyrepr.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The state of one run of pl_variables_add(). */
@@ -17,7 +16,7 @@ struct builder {
     struct pl_environment *environment;
     struct pl_environment *inherited;
     struct pl_strv *warnings;
-    bool failed; /* memory is out */
+    struct pl_pool *pool; /* of texts, and whether memory is out */
 };
 
 enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text)
@@ -57,7 +56,7 @@ static void set(struct builder *builder, const char *name, const char *value)
         pl_strv_printf(builder->warnings, "%s is not set: a variable cannot contain U+0000", name);
         return;
     }
-    builder->failed = builder->failed || name_bytes.failed || value_bytes.failed;
+    builder->pool->failed |= name_bytes.failed || value_bytes.failed;
     name = pl_text_string(&name_bytes);
     value = pl_text_string(&value_bytes);
     if (strchr(name, '=')) {
@@ -72,23 +71,8 @@ static void set(struct builder *builder, const char *name, const char *value)
                        "%s is not set: its %zu bytes are more than Linux passes in one variable (%d)", name,
                        strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
     } else if (pl_environment_set(builder->environment, name, value, NULL) != PL_OK) {
-        builder->failed = true;
+        builder->pool->failed = true;
     }
-}
-
-static void set_text(struct builder *builder, const char *name, const struct pl_text *value)
-{
-    builder->failed = builder->failed || value->failed;
-    set(builder, name, pl_text_string(value));
-}
-
-/* Set a variable to "DIRECTORY/NAME". */
-static void set_path(struct builder *builder, const char *variable, const char *directory, const char *name)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    pl_text_printf(&path, "%s/%s", directory, name);
-    set_text(builder, variable, &path);
 }
 
 static void set_json(struct builder *builder, const char *name, const struct pl_python_json *node)
@@ -100,15 +84,7 @@ static void set_json(struct builder *builder, const char *name, const struct pl_
     } else {
         pl_pyrepr_append_variable(node, &text);
     }
-    set_text(builder, name, &text);
-}
-
-static void set_int(struct builder *builder, const char *name, int value)
-{
-    char text[16];
-
-    snprintf(text, sizeof(text), "%d", value);
-    set(builder, name, text);
+    set(builder, name, pl_pool_text(builder->pool, &text));
 }
 
 /* Add a value to a list, or to an object under `name`. */
@@ -117,7 +93,7 @@ static void put(struct builder *builder, struct pl_python_json *to, const char *
     const enum pl_status status =
         name ? pl_python_json_set(to, name, value, NULL) : pl_python_json_append(to, value, NULL);
 
-    builder->failed = builder->failed || status != PL_OK;
+    builder->pool->failed |= status != PL_OK;
 }
 
 static struct pl_python_json *json_group_names(struct builder *builder)
@@ -161,7 +137,7 @@ static struct pl_python_json *json_channels(struct builder *builder)
         put(builder, list, NULL,
             pl_python_json_new_string(job->drivers.source ? job->channels[i].name : pl_python_json_name(sorted[i])));
     }
-    builder->failed = builder->failed || !sorted;
+    builder->pool->failed |= !sorted;
     return list;
 }
 
@@ -182,13 +158,12 @@ static struct pl_python_json *json_text(const char *text)
 }
 
 /* Returns the program's name without ".py". */
-static struct pl_python_json *json_module(const struct pl_job *job)
+static struct pl_python_json *json_module(struct builder *builder)
 {
-    const char *name = job->program ? job->program : "None";
+    const char *name = builder->job->program ? builder->job->program : "None";
     const size_t length = strlen(name) - (pl_text_ends_with(name, ".py") ? strlen(".py") : 0);
-    PL_AUTO_FREE char *module = pl_memory_string_n(name, length, NULL);
 
-    return module ? pl_python_json_new_string(module) : NULL;
+    return pl_python_json_new_string(pl_pool_string_n(builder->pool, name, length));
 }
 
 /* Returns null, unless SM_HP_MP_PARAMETERS was set in the environment before. */
@@ -215,10 +190,11 @@ static void add_values(struct builder *builder, const struct value *values, size
         }
     }
     for (size_t i = 0; i < count; i++) {
-        builder->failed = builder->failed || !values[i].node;
-        if (values[i].variable && !builder->failed && pl_python_json_kind(values[i].node) == PL_PYTHON_JSON_NULL) {
+        builder->pool->failed |= !values[i].node;
+        if (values[i].variable && !builder->pool->failed &&
+            pl_python_json_kind(values[i].node) == PL_PYTHON_JSON_NULL) {
             set(builder, values[i].variable, "");
-        } else if (values[i].variable && !builder->failed) {
+        } else if (values[i].variable && !builder->pool->failed) {
             set_json(builder, values[i].variable, values[i].node);
         }
         if (!values[i].member && values[i].node != all) {
@@ -251,7 +227,7 @@ static void add_fixed(struct builder *builder)
         {"SM_INSTANCE_GROUPS_DICT", "instance_groups_dict", json_group_dict(builder)},
         {"SM_DISTRIBUTION_INSTANCE_GROUPS", "distribution_instance_groups", pl_strv_json(&job->distribution_groups)},
         {"SM_IS_HETERO", "is_hetero", pl_python_json_new_bool(pl_python_json_count(job->groups) > 1)},
-        {"SM_MODULE_NAME", "module_name", json_module(job)},
+        {"SM_MODULE_NAME", "module_name", json_module(builder)},
         {"SM_LOG_LEVEL", "log_level", pl_python_json_copy(job->log_level)},
         {"SM_FRAMEWORK_MODULE", "framework_module", json_text(job->framework_module)},
         {"SM_INPUT_DIR", "input_dir", json_text(job->paths.input)},
@@ -294,17 +270,15 @@ static void add_fixed(struct builder *builder)
 static void set_upper(struct builder *builder, const char *prefix, const char *name, const char *text,
                       const struct pl_python_json *node)
 {
-    PL_AUTO_TEXT struct pl_text upper = PL_TEXT_NONE;
+    char *upper = pl_pool_printf(builder->pool, "%s%s", prefix, name);
 
-    pl_text_append(&upper, prefix);
-    for (; *name != '\0'; name++) {
-        pl_text_append_char(&upper, *name >= 'a' && *name <= 'z' ? (char)(*name - 'a' + 'A') : *name);
+    for (char *at = upper; *at != '\0'; at++) {
+        *at = *at >= 'a' && *at <= 'z' ? (char)(*at - 'a' + 'A') : *at;
     }
-    builder->failed = builder->failed || upper.failed;
     if (text) {
-        set(builder, pl_text_string(&upper), text);
+        set(builder, upper, text);
     } else {
-        set_json(builder, pl_text_string(&upper), node);
+        set_json(builder, upper, node);
     }
 }
 
@@ -324,10 +298,9 @@ static void add_named(struct builder *builder)
 static void add_python_path(struct builder *builder)
 {
     const char *before = pl_environment_get_or(builder->job->process, "PYTHONPATH", NULL);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    pl_text_printf(&path, "%s%s%s", builder->job->paths.code, before ? ":" : "", before ? before : "");
-    set_text(builder, "PYTHONPATH", &path);
+    set(builder, "PYTHONPATH",
+        pl_pool_printf(builder->pool, "%s%s%s", builder->job->paths.code, before ? ":" : "", before ? before : ""));
 }
 
 static void add_settings(struct builder *builder)
@@ -344,13 +317,12 @@ static void add_settings(struct builder *builder)
 static void add_underscored(struct builder *builder)
 {
     PL_PYTHON_JSON_EACH(member, builder->job->hyperparameters) {
-        PL_AUTO_FREE char *name = pl_memory_string(pl_python_json_name(member), NULL);
+        char *name = pl_pool_string(builder->pool, pl_python_json_name(member));
 
-        for (char *at = name; at && (at = strchr(at, '-'));) {
+        for (char *at = name; (at = strchr(at, '-'));) {
             *at = '_';
         }
-        builder->failed = builder->failed || !name;
-        set_upper(builder, "SM_HP_", name ? name : "", NULL, member);
+        set_upper(builder, "SM_HP_", name, NULL, member);
     }
 }
 
@@ -362,16 +334,17 @@ static void add_drivers(struct builder *builder)
     const struct pl_python_json *script = pl_python_json_member(drivers->source, "entry_script");
 
     set(builder, "SM_INPUT_DATA_DIR", job->paths.input_data);
-    set_path(builder, "SM_OUTPUT_FAILURE", job->paths.output, "failure");
+    set(builder, "SM_OUTPUT_FAILURE", pl_pool_printf(builder->pool, "%s/failure", job->paths.output));
     set(builder, "SM_MASTER_ADDR", job->master_host);
-    set_int(builder, "SM_MASTER_PORT", PL_JOB_MASTER_PORT);
-    set_int(builder, "SM_HOST_COUNT", (int)job->hosts.count);
-    set_int(builder, "SM_CURRENT_HOST_RANK", job->host_index);
+    set(builder, "SM_MASTER_PORT", pl_pool_printf(builder->pool, "%d", PL_JOB_MASTER_PORT));
+    set(builder, "SM_HOST_COUNT", pl_pool_printf(builder->pool, "%zu", job->hosts.count));
+    set(builder, "SM_CURRENT_HOST_RANK", pl_pool_printf(builder->pool, "%d", job->host_index));
     set(builder, "SM_SOURCE_DIR", job->paths.code);
     set(builder, "SM_ENTRY_SCRIPT",
         script && pl_python_json_kind(script) == PL_PYTHON_JSON_STRING ? pl_python_json_text(script) : "");
     if (pl_python_json_count(drivers->distributed) > 0) {
-        set_path(builder, "SM_DISTRIBUTED_DRIVER_DIR", drivers->directory, "distributed_drivers");
+        set(builder, "SM_DISTRIBUTED_DRIVER_DIR",
+            pl_pool_printf(builder->pool, "%s/distributed_drivers", drivers->directory));
         set_json(builder, "SM_DISTRIBUTED_CONFIG", drivers->distributed);
     }
     add_underscored(builder);
@@ -380,7 +353,9 @@ static void add_drivers(struct builder *builder)
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
                                 struct pl_environment *inherited, struct pl_strv *warnings, struct pl_error *reterr)
 {
-    struct builder builder = {.job = job, .environment = environment, .inherited = inherited, .warnings = warnings};
+    PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
+    struct builder builder = {
+        .job = job, .environment = environment, .inherited = inherited, .warnings = warnings, .pool = &pool};
 
     add_fixed(&builder);
     add_named(&builder);
@@ -406,6 +381,6 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
          * toolkit has SM_LOG_LEVEL alone. */
         PL_TRY(pl_environment_set(inherited, "PACELINE_LOG", pl_log_level_text(job->own_log_level), reterr));
     }
-    return builder.failed ? pl_error_set(reterr, PL_MEMORY, "out of memory making the program's variables")
-                          : pl_strv_check(warnings, reterr);
+    return pool.failed ? pl_error_set(reterr, PL_MEMORY, "out of memory making the program's variables")
+                       : pl_strv_check(warnings, reterr);
 }

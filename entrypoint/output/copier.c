@@ -83,8 +83,11 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
     return kept;
 }
 
-/* how long an unfinished line waits for its end */
-#define UNFINISHED_LINE_NS (PL_NS_PER_S / 4)
+/* How long an unfinished line waits for its end: for two looks at the program. If a loaded machine keeps the program
+ * from going on, its line waits for more of them, until it has had CPU time enough to end the line. */
+#define LOOK_NS (PL_NS_PER_S / 8)
+#define HALTED_MOST_NS (LOOK_NS / 2)
+enum { LOOKS_LEAST = 2, LOOKS_MOST = 80 };
 
 void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged)
 {
@@ -193,7 +196,8 @@ static void add(struct pl_copier *copier, size_t bytes)
                         : copier->end + bytes);
     newline = memrchr(copier->bytes + copier->in_tail, '\n', copier->end - copier->in_tail);
     if (newline || was_empty) {
-        copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
+        copier->line_deadline_ns = pl_deadline_after_ns(LOOK_NS);
+        copier->line_looks = 0;
     }
     if (newline) {
         make_ready(copier, (size_t)(newline - copier->bytes) + 1);
@@ -350,6 +354,20 @@ bool pl_copier_has_to_write(const struct pl_copier *copier)
     return copier->begin < copier->ready || copier->staged_begin < copier->staged_end;
 }
 
+/* Looks at the program, and returns whether its unfinished line is to wait on. */
+static bool is_within_line(struct pl_copier *copier)
+{
+    const int64_t halted_ns = copier->read_halted ? copier->read_halted(copier->reader) : -1;
+    struct pollfd wait = {.fd = copier->fd, .events = POLLIN}; /* what it wrote before this look */
+
+    copier->halted_ns = copier->line_looks == 0 ? halted_ns : copier->halted_ns;
+    copier->line_looks++;
+    return copier->line_looks < LOOKS_LEAST ||
+           (copier->line_looks < LOOKS_MOST && copier->halted_ns >= 0 && halted_ns >= 0 &&
+            halted_ns - copier->halted_ns < HALTED_MOST_NS) ||
+           poll(&wait, 1, 0) > 0;
+}
+
 /* Nothing is ready to be written and nothing has arrived. If the unfinished line has waited long enough, it becomes
  * ready, and so do states of progress bars. */
 static void end_wait(struct pl_copier *copier)
@@ -364,10 +382,11 @@ static void end_wait(struct pl_copier *copier)
     if (copier->ready == copier->end || late_ns < 0) {
         return;
     }
-    if (late_ns < UNFINISHED_LINE_NS / 2) {
+    /* if it is late, the machine has halted this process, and probably the program too */
+    if (late_ns < LOOK_NS && !is_within_line(copier)) {
         make_ready(copier, copier->end);
-    } else { /* the machine has halted this process, and probably the program too: wait again */
-        copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
+    } else {
+        copier->line_deadline_ns = pl_deadline_after_ns(LOOK_NS);
     }
 }
 

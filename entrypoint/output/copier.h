@@ -41,8 +41,9 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
 /**
  * Copies stderr or stdout: reads what the program writes, keeps the tail, and writes to our own stream. Only whole
  * lines are written, because mpirun puts a tag before each piece that it reads, and one log mixes lines of several
- * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size. Progress bars become
- * lines. Zero-initialise but for `fd` and `bars.interval_ns`.
+ * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size. A line without an end
+ * is written after 250 ms; but as long as the program gets no CPU time for more of it, only after 10 s. Progress bars
+ * become lines. Zero-initialise but for `fd` and `bars.interval_ns`.
  */
 struct pl_copier {
     int fd;        /* the program's output; -1 after its end */
@@ -61,7 +62,9 @@ struct pl_copier {
     struct pl_bars bars;
     size_t begin, ready, end; /* the bytes up to `ready` may be written; an unfinished line follows */
     size_t in_tail;           /* the tail has the bytes up to here */
-    int64_t line_deadline_ns; /* when the unfinished line is written as it is */
+    int64_t line_deadline_ns; /* when to look again whether the unfinished line is written as it is */
+    unsigned line_looks;      /* how often that has been asked */
+    int64_t halted_ns;        /* what `read_halted` returned at the first of these looks */
     int64_t write_ns;         /* when to try to write again */
     char bytes[PL_COPIER_BYTES + PL_BARS_HELD_BYTES];
     bool broken; /* the reader of our output has closed it: only the tail is kept */
@@ -73,6 +76,9 @@ struct pl_copier {
     char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, to be written next */
     /* also gets all bytes that arrive; may be NULL */
     void (*read_along)(void *reader, const char *bytes, size_t count);
+    /* Returns the CPU time that the program has used, if it can run or is stopped: it may be halted in the middle of
+     * a line. Returns -1 if it waits for something, or has ended. May be NULL */
+    int64_t (*read_halted)(void *reader);
     void *reader;
 };
 

@@ -82,13 +82,6 @@ void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes)
     pl_text_mask(ret_copy, length);
 }
 
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 const char *pl_proc_next_word(const char *word, const char *end)
 {
     word += strlen(word) + 1;
@@ -116,7 +109,7 @@ void pl_proc_file_name(pid_t pid, char *ret_name, size_t name_bytes)
     if (deleted) {
         *deleted = '\0';
     }
-    pl_proc_copy_text(last_name(path), ret_name, name_bytes);
+    pl_proc_copy_text(basename(path), ret_name, name_bytes);
 }
 
 char *pl_proc_read(pid_t pid, const char *name, size_t most_bytes, size_t *ret_bytes)
@@ -225,12 +218,12 @@ void pl_proc_command_name(pid_t pid, char *ret_name, size_t name_bytes)
     PL_AUTO_FREE char *words = pl_proc_read(pid, "cmdline", WORDS_BYTES, &bytes);
     const char *word = words ? words : "";
 
-    if (pl_text_begins_with(last_name(word), "python")) {
+    if (pl_text_begins_with(basename(word), "python")) {
         do {
             word = pl_proc_next_word(word, words + bytes);
         } while (word && word[0] == '-');
     }
-    pl_proc_copy_text(word ? last_name(word) : "", ret_name, name_bytes);
+    pl_proc_copy_text(word ? basename(word) : "", ret_name, name_bytes);
 }
 
 bool pl_proc_is_shell(pid_t pid, const char *name)
@@ -340,7 +333,7 @@ static bool is_rank_shim(pid_t pid)
     PL_AUTO_FREE char *words = pl_proc_read(pid, "cmdline", WORDS_BYTES, &bytes);
     const char *second = words ? pl_proc_next_word(words, words + bytes) : NULL;
 
-    return words && (strcmp(last_name(words), "paceline-python") == 0 || (second && strcmp(second, "rank") == 0));
+    return words && (strcmp(basename(words), "paceline-python") == 0 || (second && strcmp(second, "rank") == 0));
 }
 
 static void look_at(struct pl_proc_entry *process, const struct stat *paceline)

@@ -7,7 +7,6 @@
 #include "base/file.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,16 +16,13 @@ static const char frame_magic[2] = {'P', 'L'};
 
 const char *pl_link_frame_name(enum pl_frame_type type)
 {
-    switch (type) {
-#define PL_FRAME_CASE(name, fields)                                                                                    \
-    case PL_FRAME_##name:                                                                                              \
-        return #name;
-        PL_FRAME_LIST(PL_FRAME_CASE)
-#undef PL_FRAME_CASE
-    case PL_FRAME_TYPES:
-        break;
-    }
-    return "UNKNOWN";
+    static const char *const names[] = {
+#define PL_FRAME_NAME(name, fields) #name,
+        PL_FRAME_LIST(PL_FRAME_NAME)
+#undef PL_FRAME_NAME
+    };
+
+    return (unsigned)type < PL_FRAME_TYPES ? names[type] : "UNKNOWN";
 }
 
 enum pl_status pl_link_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used,
@@ -183,12 +179,7 @@ void pl_link_flush(struct pl_link *link)
 void pl_link_drain(struct pl_link *link, int64_t deadline_ns)
 {
     pl_link_flush(link);
-    while (link->fd >= 0 && link->sent_bytes < link->out.length && !pl_deadline_passed(deadline_ns)) {
-        struct pollfd wait = {.fd = link->fd, .events = POLLOUT};
-
-        if (poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
-            return;
-        }
+    while (link->fd >= 0 && link->sent_bytes < link->out.length && pl_file_poll(link->fd, POLLOUT, deadline_ns) > 0) {
         pl_link_flush(link);
     }
 }
@@ -254,17 +245,15 @@ enum pl_status pl_link_next(struct pl_link *link, struct pl_frame *frame, struct
 enum pl_status pl_link_await(struct pl_link *link, int64_t deadline_ns, struct pl_frame *frame, struct pl_error *reterr)
 {
     for (;;) {
-        struct pollfd wait = {.fd = link->fd, .events = pl_link_events(link)};
         enum pl_status status = pl_link_next(link, frame, reterr);
+        int ready;
 
         if (status != PL_END) {
             return status;
         }
-        if (pl_deadline_passed(deadline_ns)) {
-            return PL_TIMEOUT;
-        }
-        if (poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
-            return pl_error_errno(reterr, "wait for process 1");
+        ready = pl_file_poll(link->fd, pl_link_events(link), deadline_ns);
+        if (ready <= 0) {
+            return ready == 0 ? PL_TIMEOUT : pl_error_errno(reterr, "wait for process 1");
         }
         pl_link_flush(link);
         PL_TRY(pl_link_read(link, reterr));

@@ -106,14 +106,12 @@ static enum pl_status collect_words(const char *text, struct pl_strv *words, str
 
 static enum pl_status check_daemon(const struct pl_strv *words, struct pl_error *reterr)
 {
-    const char *slash;
     const char *name;
 
     if (words->count == 0) {
         return pl_error_set(reterr, PL_INVALID, "%s: it is empty", command_name);
     }
-    slash = strrchr(words->items[0], '/');
-    name = slash ? slash + 1 : words->items[0];
+    name = basename(words->items[0]);
     if (strcmp(name, "orted") != 0 && strcmp(name, "prted") != 0) {
         return pl_error_set(reterr, PL_INVALID, "%s: only orted and prted may be started, not '%.100s'", command_name,
                             words->items[0]);

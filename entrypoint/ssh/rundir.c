@@ -92,10 +92,10 @@ enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const 
 /* Remove variables that describe another host: those of the master, if mpirun exported them. */
 static enum pl_status remove_host_variables(struct pl_environment *environment, struct pl_error *reterr)
 {
+    const char *text;
     size_t at = 0;
 
-    while (at < pl_environment_count(environment)) {
-        const char *text = pl_environment_strings(environment)[at];
+    while ((text = pl_environment_strings(environment)[at])) {
         PL_AUTO_FREE char *name = NULL;
 
         if (!is_of_host(text)) {

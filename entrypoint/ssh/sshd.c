@@ -89,8 +89,7 @@ enum pl_status pl_sshd_check_user(struct pl_error *reterr)
 {
     const struct passwd *user = getpwuid(geteuid());
     const char *shell = user && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
-    const char *slash = strrchr(shell, '/');
-    const char *name = slash ? slash + 1 : shell;
+    const char *name = basename(shell);
 
     if (!user) {
         return pl_error_set(reterr, PL_INVALID,

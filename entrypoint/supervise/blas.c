@@ -77,10 +77,10 @@ static bool has_debians(const char *python, const struct pl_environment *environ
 
 enum pl_status pl_blas_set_core(const char *const *argv, struct pl_environment *environment, struct pl_error *reterr)
 {
-    const char *slash = strrchr(argv[0], '/'), *core;
+    const char *core;
     char found[PL_BLAS_CORE_BYTES];
 
-    if (strncmp(slash ? slash + 1 : argv[0], "python", strlen("python")) != 0 ||
+    if (!pl_text_begins_with(basename(argv[0]), "python") ||
         pl_environment_get_or(environment, PL_BLAS_VARIABLE, NULL) || !may_have_debians() ||
         !(core = pl_blas_better_core(found)) || !has_debians(argv[0], environment)) {
         return PL_OK;

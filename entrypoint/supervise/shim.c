@@ -314,6 +314,18 @@ static void read_stderr(void *shim_at, const char *bytes, size_t count)
     shim->options->read(shim->options->context, STDERR_FILENO, bytes, count);
 }
 
+/* See pl_copier's read_halted. */
+static int64_t read_halted(void *shim_at)
+{
+    const struct shim *shim = shim_at;
+    struct pl_proc_stat stat;
+
+    if (pl_proc_read_stat(shim->pid, 0, &stat, NULL) != PL_OK || !strchr("RTt", stat.state)) {
+        return -1;
+    }
+    return (int64_t)stat.cpu_ticks * (PL_NS_PER_S / sysconf(_SC_CLK_TCK));
+}
+
 /* Open the program's stdout. If `*ret_fd` stays -1, it is our own. */
 static enum pl_status open_stdout(struct shim *shim, int *ret_fd, struct pl_error *reterr)
 {
@@ -353,12 +365,13 @@ static void open_outputs(struct shim *shim)
     shim->copier.ends_line = shim->stdout_copier.ends_line = shares_log;
     shim->stdout_copier.is_alone = shim->options->stdout_as == PL_SHIM_STDOUT_ALONE;
     shim->copier.bars.interval_ns = shim->stdout_copier.bars.interval_ns = shim->options->progress_ns;
+    shim->copier.reader = shim->stdout_copier.reader = shim;
+    shim->copier.read_halted = shim->stdout_copier.read_halted = read_halted;
     if (shares_log) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
     }
     if (shim->options->read) {
         shim->copier.by_line = shim->stdout_copier.by_line = true;
-        shim->copier.reader = shim->stdout_copier.reader = shim;
         shim->copier.read_along = read_stderr;
         shim->stdout_copier.read_along = read_stdout;
     }

@@ -4,8 +4,8 @@
  * forwards signals to it, copies the program's stderr unchanged while keeping the last lines, and reports its
  * exit over a link. The stdout of ranks, of trials, and of programs that share a host's log passes through it too. It
  * is the only part of Paceline through which the programs' output passes. It writes whole lines. Lines are written in
- * parts if their end does not arrive within 250 ms, if they are longer than 4 KiB, or if they go to a terminal. If the
- * reader of the log has stopped, the shim still does everything else.
+ * parts if their end does not arrive in time (copier.h), if they are longer than 4 KiB, or if they go to a terminal. If
+ * the reader of the log has stopped, the shim still does everything else.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SHIM_H
 #define PL_ENTRYPOINT_SUPERVISE_SHIM_H

@@ -111,9 +111,7 @@ void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns)
 
 void pl_watch_note_exec(struct pl_watch *watch, const char *path, pid_t pid)
 {
-    const char *slash = strrchr(path, '/');
-
-    if (strcmp(slash ? slash + 1 : path, PL_WATCH_REPORTER) == 0) {
+    if (strcmp(basename(path), PL_WATCH_REPORTER) == 0) {
         watch->answer_pid = pid;
     }
 }

@@ -170,20 +170,16 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
-    enum pl_status status;
-    char *path;
+    PL_AUTO_FREE char *path = NULL;
 
     PL_TRY(pl_command_split_daemon(text, &command, reterr));
-    status = find_daemon(supervisor, command.items[0], &path, reterr);
-    if (status == PL_OK) {
-        free(command.items[0]);
-        command.items[0] = path;
-        setup.argv = (const char *const *)command.items;
-        setup.environment = pl_environment_strings(supervisor->environment);
-        setup.cwd = supervisor->plan->cwd;
-        status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
-    }
-    return status;
+    PL_TRY(find_daemon(supervisor, command.items[0], &path, reterr));
+    pl_strv_set(&command, 0, path);
+    PL_TRY(pl_strv_check(&command, reterr));
+    setup.argv = (const char *const *)command.items;
+    setup.environment = pl_environment_strings(supervisor->environment);
+    setup.cwd = supervisor->plan->cwd;
+    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
 }
 
 static void take_start(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads what this host offers: memory, shared memory, limits, disk, adapters, and how much each interface has sent. */
-#include "base/efa.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "entrypoint/job/devices.h"
 #include "programs/check/check.h"
 
 #include <inttypes.h>
@@ -79,10 +79,10 @@ void pl_check_host_read(const char *root, const char *model, const char *interfa
 {
     char path[PATH_BYTES];
     int64_t whole, pids = number_in(root, "sys/fs/cgroup/pids.max", "sys/fs/cgroup/pids/pids.max");
-    struct pl_efa efa;
+    struct pl_devices_efa efa;
 
     memset(ret_host, 0, sizeof(*ret_host));
-    pl_efa_read(root, &efa);
+    pl_devices_efa(root, &efa);
     snprintf(ret_host->efa, sizeof(ret_host->efa), "%s", efa.name);
     ret_host->efa_usable = efa.usable;
     snprintf(ret_host->wanted, sizeof(ret_host->wanted), "%s", interface);
@@ -119,9 +119,9 @@ void pl_check_host_count(const char *root, struct pl_check_counters *ret_counter
 {
     PL_AUTO_FREE char *text = read_below(root, "proc/self/net/dev");
     char *rest = NULL;
-    struct pl_efa efa;
+    struct pl_devices_efa efa;
 
-    pl_efa_read(root, &efa);
+    pl_devices_efa(root, &efa);
     *ret_counters = (struct pl_check_counters){.efa_bytes = efa.sent_bytes};
     for (char *line = text ? strtok_r(text, "\n", &rest) : NULL;
          line && ret_counters->count < (int)PL_ARRAY_ITEMS(ret_counters->interfaces);

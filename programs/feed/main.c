@@ -8,7 +8,8 @@
 #include "entrypoint/options.h"
 #include "entrypoint/verbs.h"
 #include "s3io/pipe/feeder.h"
-#include "s3io/s3/store_s3.h"
+#include "s3io/s3/manifest.h"
+#include "s3io/s3/s3_get.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 
@@ -209,13 +210,8 @@ static enum pl_status run(struct tool *tool, struct pl_error *reterr)
     if (tool->attributes) {
         return feed_augmented(tool, client, reterr);
     }
-    if (!client) {
-        PL_TRY(pl_store_open_directory(tool->from, false, &store, reterr));
-    } else if (tool->manifest) {
-        PL_TRY(pl_store_s3_open_manifest(client, tool->from, deadline_ns, &store, reterr));
-    } else {
-        PL_TRY(pl_store_s3_open(client, tool->from, &store, reterr));
-    }
+    PL_TRY(client ? pl_store_s3_open(client, tool->from, tool->manifest, deadline_ns, &store, reterr)
+                  : pl_store_open_directory(tool->from, false, &store, reterr));
     PL_TRY(pl_feeder_open(store, tool->path, &tool->options, deadline_ns, &feeder, reterr));
     return feed(tool, feeder, reterr);
 }

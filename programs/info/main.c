@@ -5,10 +5,10 @@
  * an image may lack.
  */
 #include "base/clock.h"
-#include "base/efa.h"
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/json/json_write.h"
+#include "base/json/python_json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -24,7 +24,6 @@
 
 #include <fcntl.h>
 #include <gnu/libc-version.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,137 +38,80 @@
 
 enum { FILE_BYTES = 64 * 1024, MIB = 1024 * 1024, NAME_COLUMNS = 22, JSON_VERSION = 1 };
 
-/* ---- the report: sections of named values, as lines for people or as one JSON object with an object for each ---- */
+/* ---- the report: a JSON object with an object for each section, which people get as lines ---- */
 
-struct report {
-    bool is_json;
-    struct pl_text text;
-    struct pl_json_writer json;
-};
-
-/* The report's storage must stay where it is. */
-static void report_init(struct report *report, bool is_json)
-{
-    *report = (struct report){.is_json = is_json, .text = PL_TEXT_NONE};
-    report->json = PL_JSON_WRITER(&report->text);
-    if (is_json) {
-        pl_json_write_object(&report->json, NULL);
-        pl_json_write_int64(&report->json, "version", JSON_VERSION);
-    }
-}
-
-static void report_done(struct report *report)
-{
-    pl_text_done(&report->text);
-}
-
-static void begin(struct report *report, const char *section)
-{
-    if (report->is_json) {
-        pl_json_write_object(&report->json, section);
-    } else {
-        pl_text_printf(&report->text, "%s:\n", section);
-    }
-}
-
-static void end(struct report *report)
-{
-    if (report->is_json) {
-        pl_json_write_close(&report->json);
-    }
-}
-
-/* "dev_shm_mib" as "dev shm". */
-static void print_name(struct report *report, const char *name)
-{
-    size_t length = strlen(name);
-
-    length -= length > 4 && strcmp(name + length - 4, "_mib") == 0 ? 4 : 0; /* the value has it */
-    pl_text_append(&report->text, "  ");
-    for (size_t i = 0; i < length; i++) {
-        const bool is_setting = name[0] >= 'A' && name[0] <= 'Z';
-
-        pl_text_append_char(&report->text, name[i] == '_' && !is_setting ? ' ' : name[i]);
-    }
-    pl_text_append(&report->text, ":");
-    pl_text_printf(&report->text, "%*s", length < NAME_COLUMNS ? (int)(NAME_COLUMNS - length) : 1, "");
-}
-
-/* NULL: there is none. Control characters and broken UTF-8 are printed as '?'. */
-static void add_text(struct report *report, const char *name, const char *value)
+/* NULL: there is none. Control characters and broken UTF-8 become '?'. */
+static void add_text(struct pl_json_writer *report, const char *name, const char *value)
 {
     PL_AUTO_TEXT struct pl_text clean = PL_TEXT_NONE;
 
-    if (value) {
-        pl_text_append(&clean, value);
-        pl_text_mask(clean.data, clean.length);
+    if (!value) {
+        pl_json_write_null(report, name);
+        return;
     }
-    if (report->is_json && !value) {
-        pl_json_write_null(&report->json, name);
-    } else if (report->is_json) {
-        pl_json_write_text(&report->json, name, pl_text_string(&clean));
-    } else {
-        print_name(report, name);
-        pl_text_printf(&report->text, "%s\n", value ? pl_text_string(&clean) : "none");
-    }
+    pl_text_append(&clean, value);
+    pl_text_mask(clean.data, clean.length);
+    pl_json_write_text(report, name, pl_text_string(&clean));
 }
 
-static void add_bool(struct report *report, const char *name, bool value)
+/* The lines of the text, which may be empty, as a list. */
+static void add_lines(struct pl_json_writer *report, const char *name, const char *text)
 {
-    if (report->is_json) {
-        pl_json_write_bool(&report->json, name, value);
-    } else {
-        add_text(report, name, value ? "yes" : "no");
-    }
-}
-
-/* The unit follows the number in the lines for people; in JSON the name has it. */
-static void add_number(struct report *report, const char *name, int64_t value, const char *unit)
-{
-    if (report->is_json) {
-        pl_json_write_int64(&report->json, name, value);
-    } else {
-        print_name(report, name);
-        pl_text_printf(&report->text, "%lld%s%s\n", (long long)value, *unit ? " " : "", unit);
-    }
-}
-
-/* The lines of the text, which may be empty: a list in JSON. */
-static void add_lines(struct report *report, const char *name, const char *text)
-{
-    if (report->is_json) {
-        pl_json_write_list(&report->json, name);
-    }
+    pl_json_write_list(report, name);
     while (*text != '\0') {
-        size_t bytes = strcspn(text, "\n");
         PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
+        const size_t bytes = strcspn(text, "\n");
 
         pl_text_append_n(&line, text, bytes);
-        pl_text_mask(line.data, line.length);
-        if (report->is_json) {
-            pl_json_write_text(&report->json, NULL, pl_text_string(&line));
-        } else {
-            pl_text_printf(&report->text, "%s\n", pl_text_string(&line));
-        }
+        add_text(report, NULL, pl_text_string(&line));
         text += bytes + (text[bytes] == '\n');
     }
-    if (report->is_json) {
-        pl_json_write_close(&report->json);
-    }
+    pl_json_write_close(report);
 }
 
-static enum pl_status print_report(struct report *report, struct pl_error *reterr)
+/* "dev_shm_mib" as "dev shm", whose unit follows the number. */
+static void print_value(const struct pl_python_json *item)
 {
-    if (report->is_json) {
-        pl_json_write_close(&report->json);
-        PL_TRY(pl_json_write_end(&report->json, reterr));
-        pl_text_append_char(&report->text, '\n');
+    const enum pl_python_json_kind kind = pl_python_json_kind(item);
+    const char *name = pl_python_json_name(item);
+    const bool is_setting = name[0] >= 'A' && name[0] <= 'Z', is_mib = pl_text_ends_with(name, "_mib");
+    const size_t length = strlen(name) - (is_mib ? strlen("_mib") : 0);
+
+    printf("  ");
+    for (size_t i = 0; i < length; i++) {
+        putchar(name[i] == '_' && !is_setting ? ' ' : name[i]);
     }
-    PL_TRY(pl_text_check(&report->text, reterr));
-    fputs(pl_text_string(&report->text), stdout);
-    return fflush(stdout) == 0 && !ferror(stdout)
-               ? PL_OK
-               : pl_error_set(reterr, PL_SYSTEM, "standard output cannot be written");
+    printf(":%*s%s%s\n", length < NAME_COLUMNS ? (int)(NAME_COLUMNS - length) : 1, "",
+           kind == PL_PYTHON_JSON_NULL   ? "none"
+           : kind != PL_PYTHON_JSON_BOOL ? pl_python_json_text(item)
+           : pl_python_json_bool(item)   ? "yes"
+                                         : "no",
+           is_mib && kind == PL_PYTHON_JSON_INT ? " MiB"
+           : strcmp(name, "cpu_limit") == 0     ? " (0: none)"
+                                                : "");
+}
+
+static enum pl_status print_lines(const struct pl_text *report, struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *document = NULL;
+
+    PL_TRY(pl_python_json_parse(report->data, report->length, "the report", &document, reterr));
+    for (const struct pl_python_json *section = pl_python_json_next(pl_python_json_first(document)); section;
+         section = pl_python_json_next(section)) { /* the first member is the version */
+        printf("%s:\n", pl_python_json_name(section));
+        for (const struct pl_python_json *item = pl_python_json_first(section); item;
+             item = pl_python_json_next(item)) {
+            if (pl_python_json_kind(item) != PL_PYTHON_JSON_ARRAY) {
+                print_value(item);
+                continue;
+            }
+            for (const struct pl_python_json *line = pl_python_json_first(item); line;
+                 line = pl_python_json_next(line)) {
+                puts(pl_python_json_text(line));
+            }
+        }
+    }
+    return PL_OK;
 }
 
 /* ---- what the sections ask ---- */
@@ -224,7 +166,7 @@ static char *find_program(const struct place *place, const char *name)
 }
 
 /* The first line that a program prints, or why there is none. */
-static void add_answer(struct report *report, const struct place *place, const char *name, const char *program,
+static void add_answer(struct pl_json_writer *report, const struct place *place, const char *name, const char *program,
                        const char *word)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -248,7 +190,7 @@ static bool has_companion(const struct place *place, const char *name)
     return pl_companion_find(place->self_path, name, &path, NULL) == PL_OK;
 }
 
-static void add_paceline(struct report *report, const struct place *place)
+static void add_paceline(struct pl_json_writer *report, const struct place *place)
 {
     static const struct {
         const char *name, *file;
@@ -262,18 +204,18 @@ static void add_paceline(struct report *report, const struct place *place)
         {"examples_on_gpus", "libpaceline-nn-cuda.so"},
     };
 
-    begin(report, "paceline");
+    pl_json_write_object(report, "paceline");
     add_text(report, "version", pl_version);
     add_text(report, "program", place->self_path);
     add_text(report, "built_with", PACELINE_BUILT_WITH);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
-        add_bool(report, parts[i].name, has_companion(place, parts[i].file));
+        pl_json_write_bool(report, parts[i].name, has_companion(place, parts[i].file));
     }
-    end(report);
+    pl_json_write_close(report);
 }
 
 /* The value of NAME="value" in /etc/os-release. */
-static void add_distribution(struct report *report)
+static void add_distribution(struct pl_json_writer *report)
 {
     static const char key[] = "PRETTY_NAME=";
     PL_AUTO_FREE char *text = NULL;
@@ -291,18 +233,18 @@ static void add_distribution(struct report *report)
 }
 
 /* -1: no limit. */
-static void add_limit(struct report *report, const char *name, int resource)
+static void add_limit(struct pl_json_writer *report, const char *name, int resource)
 {
     struct rlimit limit;
 
-    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur > PL_JSON_MAX_INTEGER) {
         add_text(report, name, "unlimited");
         return;
     }
-    add_number(report, name, (int64_t)limit.rlim_cur, "");
+    pl_json_write_int64(report, name, (int64_t)limit.rlim_cur);
 }
 
-static void add_space(struct report *report, const char *name, const char *free_name, const char *path)
+static void add_space(struct pl_json_writer *report, const char *name, const char *free_name, const char *path)
 {
     struct statvfs space;
 
@@ -310,12 +252,12 @@ static void add_space(struct report *report, const char *name, const char *free_
         add_text(report, name, NULL);
         return;
     }
-    add_number(report, name, (int64_t)((uint64_t)space.f_blocks * space.f_frsize / MIB), "MiB");
-    add_number(report, free_name, (int64_t)((uint64_t)space.f_bavail * space.f_frsize / MIB), "MiB");
+    pl_json_write_int64(report, name, (int64_t)((uint64_t)space.f_blocks * space.f_frsize / MIB));
+    pl_json_write_int64(report, free_name, (int64_t)((uint64_t)space.f_bavail * space.f_frsize / MIB));
 }
 
 /* The kernels that the system's OpenBLAS has chosen. */
-static void add_blas(struct report *report)
+static void add_blas(struct pl_json_writer *report)
 {
     char core[PL_BLAS_CORE_BYTES];
     const char *better = pl_blas_better_core(core);
@@ -326,21 +268,21 @@ static void add_blas(struct report *report)
     add_text(report, "openblas", core[0] ? pl_text_string(&text) : NULL);
 }
 
-static void add_system(struct report *report)
+static void add_system(struct pl_json_writer *report)
 {
     PL_AUTO_FREE char *memory = NULL;
     struct utsname name;
 
-    begin(report, "system");
+    pl_json_write_object(report, "system");
     add_distribution(report);
     add_text(report, "kernel", uname(&name) == 0 ? name.release : NULL);
     add_text(report, "machine", uname(&name) == 0 ? name.machine : NULL);
     add_text(report, "glibc", gnu_get_libc_version());
-    add_number(report, "user", (int64_t)geteuid(), "");
-    add_number(report, "cpus", pl_devices_cpus(), "");
-    add_number(report, "cpu_limit", pl_devices_cpu_limit(""), "(0: none)");
+    pl_json_write_int64(report, "user", (int64_t)geteuid());
+    pl_json_write_int64(report, "cpus", pl_devices_cpus());
+    pl_json_write_int64(report, "cpu_limit", pl_devices_cpu_limit(""));
     if (pl_file_read("/proc/meminfo", FILE_BYTES, &memory, NULL, NULL) == PL_OK) {
-        add_number(report, "memory_mib", (int64_t)(pl_text_field_number(memory, "MemTotal", 10, 0) / 1024), "MiB");
+        pl_json_write_int64(report, "memory_mib", (int64_t)(pl_text_field_number(memory, "MemTotal", 10, 0) / 1024));
     }
     if (pl_file_read("/sys/fs/cgroup/memory.max", FILE_BYTES, &memory, NULL, NULL) == PL_OK) {
         memory[strcspn(memory, "\n")] = '\0';
@@ -352,19 +294,19 @@ static void add_system(struct report *report)
     add_limit(report, "processes", RLIMIT_NPROC);
     add_limit(report, "locked_memory_bytes", RLIMIT_MEMLOCK);
     add_limit(report, "core_file_bytes", RLIMIT_CORE);
-    end(report);
+    pl_json_write_close(report);
 }
 
-static void add_openmpi(struct report *report, const struct place *place)
+static void add_openmpi(struct pl_json_writer *report, const struct place *place)
 {
     PL_AUTO_FREE char *mpirun = find_program(place, "mpirun");
 
-    begin(report, "open_mpi");
+    pl_json_write_object(report, "open_mpi");
     add_text(report, "mpirun", mpirun);
     if (mpirun) {
         add_answer(report, place, "version", mpirun, "--version");
     }
-    end(report);
+    pl_json_write_close(report);
 }
 
 /* Versions come from the packages' own files; nothing is imported. */
@@ -376,7 +318,7 @@ static const char inquiry[] = "import importlib.metadata as m, sys\n"
                               "    try: print(name, m.version(name))\n"
                               "    except m.PackageNotFoundError: pass\n";
 
-static void add_python(struct report *report, const struct place *place)
+static void add_python(struct pl_json_writer *report, const struct place *place)
 {
     const char *named = pl_environment_get_or(place->environment, "PACELINE_PYTHON", NULL);
     PL_AUTO_FREE char *python = find_program(place, named ? named : "python3");
@@ -388,7 +330,7 @@ static void add_python(struct report *report, const struct place *place)
     if (!python && !named) {
         python = find_program(place, "python");
     }
-    begin(report, "python");
+    pl_json_write_object(report, "python");
     add_text(report, "program", python);
     add_text(report, "uv", uv);
     add_text(report, "torchrun", torchrun);
@@ -406,10 +348,10 @@ static void add_python(struct report *report, const struct place *place)
             }
         }
     }
-    end(report);
+    pl_json_write_close(report);
 }
 
-static void add_ssh(struct report *report, const struct place *place)
+static void add_ssh(struct pl_json_writer *report, const struct place *place)
 {
     const char *folder = pl_environment_get_or(place->environment, "PACELINE_SSH_DIR", PL_NEEDS_KEYS_DIR);
     PL_AUTO_FREE char *ssh = find_program(place, "ssh");
@@ -417,13 +359,13 @@ static void add_ssh(struct report *report, const struct place *place)
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
 
     pl_text_printf(&key, "%s/id_ed25519", folder);
-    begin(report, "ssh");
+    pl_json_write_object(report, "ssh");
     add_text(report, "ssh", ssh);
     add_text(report, "sshd", pl_file_find_program("sshd", PL_NEEDS_SSHD_PATH, &sshd, NULL) == PL_OK ? sshd : NULL);
     add_text(report, "keys_folder", folder);
-    add_bool(report, "keys", access(pl_text_string(&key), F_OK) == 0);
-    add_bool(report, "secret", pl_environment_get_or(place->environment, "PACELINE_SSH_SECRET", NULL));
-    end(report);
+    pl_json_write_bool(report, "keys", access(pl_text_string(&key), F_OK) == 0);
+    pl_json_write_bool(report, "secret", pl_environment_get_or(place->environment, "PACELINE_SSH_SECRET", NULL));
+    pl_json_write_close(report);
 }
 
 /* The first line of a file, or NULL. */
@@ -437,29 +379,29 @@ static char *first_line(const char *path)
     return text;
 }
 
-static void add_devices(struct report *report)
+static void add_devices(struct pl_json_writer *report)
 {
     PL_AUTO_FREE char *driver = first_line("/proc/driver/nvidia/version");
     PL_AUTO_FREE char *installer = first_line("/opt/amazon/efa_installed_packages");
-    struct pl_efa efa;
+    struct pl_devices_efa efa;
 
-    pl_efa_read("", &efa);
-    begin(report, "devices");
-    add_number(report, "gpus", pl_devices_gpus(""), "");
+    pl_devices_efa("", &efa);
+    pl_json_write_object(report, "devices");
+    pl_json_write_int64(report, "gpus", pl_devices_gpus(""));
     add_text(report, "nvidia_driver", driver);
-    add_number(report, "efa", efa.count, "");
-    add_bool(report, "efa_usable", efa.usable);
+    pl_json_write_int64(report, "efa", efa.count);
+    pl_json_write_bool(report, "efa_usable", efa.usable);
     add_text(report, "efa_installer", installer);
-    end(report);
+    pl_json_write_close(report);
 }
 
-static void add_settings(struct report *report, const struct place *place)
+static void add_settings(struct pl_json_writer *report, const struct place *place)
 {
     static const char *const prefixes[] = {"PACELINE_", "HOROVOD_", "NCCL_",    "OMPI_MCA_", "FI_",    "GLOO_",
                                            "TORCH_",    "CUDA_",    "NVIDIA_",  "PIP_",      "UV_",    "SAGEMAKER_",
                                            "LD_",       "PYTHON",   "BASH_ENV", "OMP_",      "MASTER_"};
 
-    begin(report, "environment");
+    pl_json_write_object(report, "environment");
     for (char *const *string = pl_environment_strings(place->environment); *string; string++) {
         PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
         const size_t length = strcspn(*string, "=");
@@ -467,6 +409,7 @@ static void add_settings(struct report *report, const struct place *place)
         for (size_t i = 0; i < PL_ARRAY_ITEMS(prefixes); i++) {
             if (strncmp(*string, prefixes[i], strlen(prefixes[i])) == 0) {
                 pl_text_append_n(&name, *string, length);
+                pl_text_mask(name.data, name.length);
                 /* an index of packages often has a password in its address */
                 add_text(report, pl_text_string(&name),
                          pl_secrets_is_name(pl_text_string(&name)) || strstr(*string, "://") ? "***"
@@ -475,24 +418,24 @@ static void add_settings(struct report *report, const struct place *place)
             }
         }
     }
-    end(report);
+    pl_json_write_close(report);
 }
 
 /* What the runtime finds, or why it cannot run here. */
-static enum pl_status add_world(struct report *report, const struct place *place, const char *world,
+static enum pl_status add_world(struct pl_json_writer *report, const struct place *place, const char *world,
                                 struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text answer = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
     const enum pl_status status = ask(place, (const char *const[]){world, NULL}, WORLD_NS, &answer, &error);
 
-    begin(report, "runtime");
-    add_bool(report, "works", status == PL_OK);
+    pl_json_write_object(report, "runtime");
+    pl_json_write_bool(report, "works", status == PL_OK);
     if (status != PL_OK) {
         add_text(report, "why_not", error.cause);
     }
     add_lines(report, "lines", pl_text_string(&answer));
-    end(report);
+    pl_json_write_close(report);
     return pl_text_check(&answer, reterr);
 }
 
@@ -500,11 +443,13 @@ static enum pl_status show(bool is_json, const char *self_path, const char *worl
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     struct place place = {.self_path = self_path};
-    __attribute__((cleanup(report_done))) struct report report;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_json_writer report = PL_JSON_WRITER(&text);
 
-    report_init(&report, is_json);
     PL_TRY(pl_environment_new(&environment, reterr));
     place.environment = environment;
+    pl_json_write_object(&report, NULL);
+    pl_json_write_int64(&report, "version", JSON_VERSION);
     add_paceline(&report, &place);
     add_system(&report);
     add_openmpi(&report, &place);
@@ -513,7 +458,16 @@ static enum pl_status show(bool is_json, const char *self_path, const char *worl
     add_devices(&report);
     add_settings(&report, &place);
     PL_TRY(add_world(&report, &place, world, reterr));
-    return print_report(&report, reterr);
+    pl_json_write_close(&report);
+    PL_TRY(pl_json_write_end(&report, reterr));
+    if (is_json) {
+        puts(text.data);
+    } else {
+        PL_TRY(print_lines(&text, reterr));
+    }
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? PL_OK
+               : pl_error_set(reterr, PL_SYSTEM, "standard output cannot be written");
 }
 
 struct options {
@@ -526,12 +480,10 @@ static const struct pl_option table[] = {PL_INFO_OPTIONS(PL_OPTION) PL_OPTIONS_E
 int main(int argc, char **argv)
 {
     struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_FREE char *world = NULL;
+    PL_AUTO_FREE char *self_path = realpath("/proc/self/exe", NULL), *world = NULL;
     struct options options = {.json = false};
     bool is_rank;
-    char self_path[PATH_MAX];
     enum pl_status status;
-    ssize_t length;
 
     pl_log_open("paceline info");
     status = pl_verbs_read("info", table, argc, argv, &options, &error);
@@ -541,9 +493,7 @@ int main(int argc, char **argv)
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);
     }
-    length = readlink("/proc/self/exe", self_path, sizeof(self_path) - 1);
-    self_path[length > 0 ? length : 0] = '\0';
-    if (pl_companion_find(self_path, "paceline-world", &world, &error) != PL_OK) {
+    if (pl_companion_find(self_path ? self_path : "", "paceline-world", &world, &error) != PL_OK) {
         pl_log_error(&error, "looking for the runtime's part");
         return 1;
     }

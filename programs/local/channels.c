@@ -22,7 +22,7 @@
 #define FIFO_NS (310 * PL_NS_PER_S) /* the feeder itself gives a list 300 s */
 #define NAP_NS (2 * PL_NS_PER_MS)
 
-enum { FIFO_MODE = 0600, MOST_FEED_WORDS = 16, MOST_MANIFEST_BYTES = 256 << 20 };
+enum { FIFO_MODE = 0600, MOST_MANIFEST_BYTES = 256 << 20 };
 
 /* Whether the host `index` gets the channel. */
 static bool has(const struct pl_local *local, size_t index, const struct pl_local_channel *channel)
@@ -391,43 +391,34 @@ static enum pl_status feed(struct pl_local *local, size_t number, size_t index, 
 {
     const struct pl_local_channel *channel = &local->job->channels[number];
     PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
-    const char *argv[MOST_FEED_WORDS];
-    char seed[24], shard[48];
-    size_t count = 0, rank, hosts;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
+    size_t rank, hosts;
 
-    argv[count++] = local->paceline;
-    argv[count++] = "feed";
-    argv[count++] = "--failure";
-    argv[count++] = "--quiet";
+    pl_strv_add(&words, local->paceline, "feed", "--failure", "--quiet");
     if (channel->kind == PL_LOCAL_FROM_MANIFEST && !channel->manifest) {
-        argv[count++] = "--manifest";
+        pl_strv_add(&words, "--manifest");
     } else if (channel->kind == PL_LOCAL_FROM_AUGMENTED) {
-        argv[count++] = "--augmented";
-        argv[count++] = channel->attributes;
+        pl_strv_add(&words, "--augmented", channel->attributes);
     }
     if (channel->recordio && channel->kind != PL_LOCAL_FROM_AUGMENTED) { /* its records are wrapped anyway */
-        argv[count++] = "--recordio";
+        pl_strv_add(&words, "--recordio");
     }
     if (channel->is_gzip) {
-        argv[count++] = "--decompress";
+        pl_strv_add(&words, "--decompress");
     }
     if (channel->is_shuffled) {
-        snprintf(seed, sizeof(seed), "%" PRIu64, channel->shuffle_seed);
-        argv[count++] = "--shuffle";
-        argv[count++] = seed;
+        pl_strv_printf(&words, "--shuffle=%" PRIu64, channel->shuffle_seed);
     }
     if (channel->sharded) {
         count_hosts(local, channel, index, &rank, &hosts);
-        snprintf(shard, sizeof(shard), "%zu/%zu", rank, hosts);
-        argv[count++] = "--shard";
-        argv[count++] = shard;
+        pl_strv_printf(&words, "--shard=%zu/%zu", rank, hosts);
     }
     PL_TRY(pl_local_path(local, &place, reterr, "%s/input/data/%s", local->hosts[index].name, channel->name));
-    argv[count++] = local->sources[number];
-    argv[count++] = place.data;
-    argv[count] = NULL;
-    PL_TRY(pl_local_spawn(local, argv, pl_environment_strings(local->environment), NULL, reasons_fd, -1,
-                          &local->feeds[local->feed_count], reterr)); /* at SIGTERM it removes its FIFOs */
+    pl_strv_add(&words, local->sources[number], place.data);
+    PL_TRY(pl_strv_check(&words, reterr));
+    PL_TRY(pl_local_spawn(local, (const char *const *)words.items, pl_environment_strings(local->environment), NULL,
+                          reasons_fd, -1, &local->feeds[local->feed_count],
+                          reterr)); /* at SIGTERM it removes its FIFOs */
     local->fed[local->feed_count++] = (struct pl_local_fed){.channel = channel->name, .host = index};
     return await_fifo(local, local->feeds[local->feed_count - 1], channel->name, place.data, reterr);
 }

@@ -29,18 +29,17 @@ enum {
 static enum pl_status ask_for(struct pl_local *local, const char *const *words, int most_s, struct pl_text *text,
                               struct pl_error *reterr)
 {
-    const char *argv[16] = {local->engine};
     PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE, own = PL_TEXT_NONE;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     enum pl_status status;
 
     text = text ? text : &own;
-    for (size_t count = 1; words[count - 1]; count++) {
-        PL_BUG_IF(count + 1 >= PL_ARRAY_ITEMS(argv));
-        argv[count] = words[count - 1];
-    }
+    pl_strv_add(&argv, local->engine);
+    pl_strv_add_list(&argv, words);
+    PL_TRY(pl_strv_check(&argv, reterr));
     PL_TRY(pl_text_set(&what, reterr, "'%s %s %s' ran", local->engine, words[0], words[1] ? words[1] : ""));
     pl_text_clear(text);
-    status = pl_local_run_program(local, argv, text, pl_local_stops_allowed(local),
+    status = pl_local_run_program(local, (const char *const *)argv.items, text, pl_local_stops_allowed(local),
                                   pl_deadline_after_ns(most_s * PL_NS_PER_S), what.data, reterr);
     if (status == PL_TIMEOUT) {
         return pl_error_set(reterr, PL_TIMEOUT,
@@ -145,7 +144,7 @@ enum pl_status pl_local_containers_prepare(struct pl_local *local, struct pl_err
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
-    snprintf(local->network, sizeof(local->network), LABEL "-%ld", (long)getpid());
+    snprintf(local->container_network, sizeof(local->container_network), LABEL "-%ld", (long)getpid());
     for (size_t i = 0; i < local->job->hosts; i++) {
         snprintf(local->hosts[i].container, sizeof(local->hosts[i].container), LABEL "-%ld-algo-%zu", (long)getpid(),
                  i + 1);
@@ -165,8 +164,8 @@ enum pl_status pl_local_containers_prepare(struct pl_local *local, struct pl_err
         return PL_OK;
     }
     PL_TRY(pl_text_set(&label, reterr, LABEL "=%ld", (long)getpid()));
-    return ask(local, (const char *const[]){"network", "create", "--label", label.data, local->network, NULL}, NULL,
-               reterr);
+    return ask(local, (const char *const[]){"network", "create", "--label", label.data, local->container_network, NULL},
+               NULL, reterr);
 }
 
 void pl_local_container_kill(const struct pl_local *local, size_t index)
@@ -187,8 +186,9 @@ enum pl_status pl_local_container_lose(struct pl_local *local, size_t index, str
     const char *name = local->hosts[index].container;
 
     if (local->job->hosts > 1) {
-        PL_TRY(ask(local, (const char *const[]){"network", "disconnect", "--force", local->network, name, NULL}, NULL,
-                   reterr));
+        PL_TRY(ask(local,
+                   (const char *const[]){"network", "disconnect", "--force", local->container_network, name, NULL},
+                   NULL, reterr));
     }
     return ask(local, (const char *const[]){"kill", name, NULL}, NULL, reterr);
 }
@@ -204,8 +204,8 @@ void pl_local_containers_remove(struct pl_local *local)
         }
     }
     if (local->job->hosts > 1 &&
-        ask(local, (const char *const[]){"network", "rm", local->network, NULL}, NULL, &error) != PL_OK) {
-        pl_log_error(&error, "removing the network %s", local->network);
+        ask(local, (const char *const[]){"network", "rm", local->container_network, NULL}, NULL, &error) != PL_OK) {
+        pl_log_error(&error, "removing the network %s", local->container_network);
     }
 }
 
@@ -278,7 +278,7 @@ enum pl_status pl_local_container_words(const struct pl_local *local, size_t ind
     pl_strv_add(words, "--shm-size=1g"); /* engines give 64 MiB, too little for Open MPI */
     PL_TRY(pl_local_channels_show(local, index, add_mount, words, reterr));
     if (local->job->hosts > 1) {
-        pl_strv_printf(words, "--network=%s", local->network);
+        pl_strv_printf(words, "--network=%s", local->container_network);
         pl_strv_printf(words, "--network-alias=%s", host->name);
         PL_TRY(pl_local_path(local, &secret, reterr, "secret"));
         PL_TRY(add_mount(words, secret.data, PL_LOCAL_SECRET_PATH, true, reterr));
@@ -290,9 +290,7 @@ enum pl_status pl_local_container_words(const struct pl_local *local, size_t ind
     if (local->job->entrypoint.count > 0) {
         pl_strv_printf(words, "--entrypoint=%s", argv[0]);
     }
-    for (size_t i = 0; i < local->engine_option_count; i++) {
-        pl_strv_add(words, local->engine_options[i]);
-    }
+    pl_strv_add_all(words, &local->engine_options);
     pl_strv_add(words, local->job->image);
     pl_strv_add_list(words, argv + 1);
     return pl_strv_check(words, reterr);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "entrypoint/proc/mounts.h"
 #include "entrypoint/supervise/process.h"
 
@@ -29,18 +30,11 @@
 #define BRIDGE "sw0"
 #define MACHINE "/run/machine" /* where a folder of the machine is seen while a new one covers it */
 
-#define WORK_NS (30 * PL_NS_PER_S)
 #define START_NS (60 * PL_NS_PER_S)
 
 enum { MESSAGE_BYTES = 512, ANSWER_BYTES = 4096, EXIT_UNREPORTED = 3 };
 
 /* ---- the network: rtnetlink(7), linux/if_link.h (veth), linux/if_bridge.h ---- */
-
-static enum pl_status open_socket(int *ret_fd, struct pl_error *reterr)
-{
-    *ret_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open a socket");
-}
 
 static enum pl_status set_flags(int fd, const char *name, short flags, struct pl_error *reterr)
 {
@@ -55,17 +49,6 @@ static enum pl_status set_flags(int fd, const char *name, short flags, struct pl
 static enum pl_status set_up(int fd, const char *name, struct pl_error *reterr)
 {
     return set_flags(fd, name, IFF_UP | IFF_RUNNING, reterr);
-}
-
-static enum pl_status make_bridge(struct pl_error *reterr)
-{
-    PL_AUTO_CLOSE int fd = -1;
-
-    PL_TRY(open_socket(&fd, reterr));
-    if (ioctl(fd, SIOCBRADDBR, BRIDGE) != 0) {
-        return pl_error_errno(reterr, "make a bridge between the hosts");
-    }
-    return set_up(fd, BRIDGE, reterr);
 }
 
 struct message {
@@ -96,11 +79,10 @@ static void close_attribute(const struct message *message, struct rtattr *attrib
 }
 
 /* A cable: the end `name` here, plugged into the bridge and up, the end eth0 in the network of `pid`. */
-static void describe_cable(struct message *message, const char *name, unsigned pid)
+static void describe_cable(struct message *message, const char *name, unsigned bridge, unsigned pid)
 {
     const struct ifinfomsg none = {.ifi_family = AF_UNSPEC},
                            up = {.ifi_family = AF_UNSPEC, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
-    const unsigned bridge = if_nametoindex(BRIDGE);
     struct rtattr *info, *data, *peer;
 
     memset(message, 0, sizeof(*message));
@@ -121,9 +103,8 @@ static void describe_cable(struct message *message, const char *name, unsigned p
     close_attribute(message, info);
 }
 
-static enum pl_status send_message(const struct message *message, struct pl_error *reterr)
+static enum pl_status send_message(int fd, const struct message *message, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     struct {
         struct nlmsghdr header;
         struct nlmsgerr error;
@@ -131,7 +112,7 @@ static enum pl_status send_message(const struct message *message, struct pl_erro
     } answer;
     ssize_t bytes;
 
-    if (fd < 0 || send(fd, message->bytes, message->header.nlmsg_len, 0) < 0) {
+    if (send(fd, message->bytes, message->header.nlmsg_len, 0) < 0) {
         return pl_error_errno(reterr, "ask the kernel for a network interface");
     }
     bytes = recv(fd, &answer, sizeof(answer), 0); /* the kernel has answered within send() */
@@ -148,95 +129,71 @@ static void name_cable(unsigned number, char text[static IFNAMSIZ])
     snprintf(text, IFNAMSIZ, "p%u", number);
 }
 
-static enum pl_status set_cable(unsigned number, bool is_in, struct pl_error *reterr)
-{
-    PL_AUTO_CLOSE int fd = -1;
-    char name[IFNAMSIZ];
-
-    name_cable(number, name);
-    PL_TRY(open_socket(&fd, reterr));
-    return set_flags(fd, name, is_in ? IFF_UP | IFF_RUNNING : 0, reterr);
-}
-
-static enum pl_status plug(unsigned number, pid_t pid, struct pl_error *reterr)
+static enum pl_status plug(const struct pl_local *local, unsigned number, pid_t pid, struct pl_error *reterr)
 {
     struct message message;
     char name[IFNAMSIZ];
 
     name_cable(number, name);
-    describe_cable(&message, name, (unsigned)pid);
-    return send_message(&message, reterr);
+    describe_cable(&message, name, local->network.bridge, (unsigned)pid);
+    return send_message(local->network.link_fd, &message, reterr);
 }
 
-/* What the process in the network is asked for. */
-struct task {
-    enum { PLUG, PULL_OUT, PLUG_IN_AGAIN } what;
-    unsigned number;
-    pid_t pid; /* of the host to plug in */
+struct making {
+    struct pl_local_network *network;
+    struct pl_error error;
 };
 
-/* Lives in the network, which ends with its last process; does what it is asked for, until nobody can ask any more. */
-static int serve(void *ends_at)
+/* Makes the network; sockets stay those of the network in which they were made, whoever uses them. */
+static void *make_network(void *making_at)
 {
-    const int *ends = ends_at, fd = ends[1];
-    struct pl_error error = PL_ERROR_NONE;
-    struct task task;
+    struct making *making = making_at;
+    struct pl_local_network *network = making->network;
 
-    close(ends[0]);
-    error.status =
-        unshare(CLONE_NEWNET) == 0 ? make_bridge(&error) : pl_error_errno(&error, "make a network namespace");
-    while (pl_file_write_fd(fd, &error, sizeof(error), "a report", NULL) == PL_OK &&
-           read(fd, &task, sizeof(task)) == (ssize_t)sizeof(task)) {
-        error = PL_ERROR_NONE;
-        error.status = task.what == PLUG ? plug(task.number, task.pid, &error)
-                                         : set_cable(task.number, task.what == PLUG_IN_AGAIN, &error);
+    if (unshare(CLONE_NEWNET) != 0) {
+        pl_error_errno(&making->error, "make a network namespace");
+        return NULL;
     }
-    return 0;
-}
-
-static enum pl_status read_report(int fd, struct pl_error *reterr)
-{
-    struct pl_error error;
-    size_t bytes;
-
-    PL_TRY(pl_file_read_some(fd, &error, sizeof(error), pl_deadline_after_ns(WORK_NS), "the report of a network",
-                             &bytes, reterr));
-    if (bytes != sizeof(error)) {
-        return pl_error_set(reterr, PL_FAILED, "the process that makes the network of the hosts ended");
+    network->flags_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    network->link_fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (network->flags_fd < 0 || network->link_fd < 0) {
+        pl_error_errno(&making->error, "open a socket");
+    } else if (ioctl(network->flags_fd, SIOCBRADDBR, BRIDGE) != 0) {
+        pl_error_errno(&making->error, "make a bridge between the hosts");
+    } else {
+        making->error.status = set_up(network->flags_fd, BRIDGE, &making->error);
+        network->bridge = if_nametoindex(BRIDGE);
     }
-    if (error.status != PL_OK && reterr) {
-        *reterr = error;
-    }
-    return error.status;
-}
-
-static enum pl_status ask(int network_fd, const struct task *task, struct pl_error *reterr)
-{
-    PL_TRY(pl_file_write_fd(network_fd, task, sizeof(*task), "a task", reterr));
-    return read_report(network_fd, reterr);
+    return NULL;
 }
 
 enum pl_status pl_local_network_open(struct pl_local *local, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int served_fd = -1;
-    int ends[2];
-    pid_t pid;
+    struct making making = {.network = &local->network, .error = PL_ERROR_NONE};
+    pthread_t thread;
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-        return pl_error_errno(reterr, "make a socket");
+    /* in a thread, which calls the kernel alone: this one could not come back from there unless it is root */
+    PL_TRY(pl_thread_start(&thread, make_network, &making, "the thread that makes a network", reterr));
+    pthread_join(thread, NULL);
+    if (making.error.status != PL_OK) {
+        *reterr = making.error;
     }
-    local->network_fd = ends[0];
-    served_fd = ends[1];
-    /* in a process of its own, since this one could not come back from there unless it is root */
-    PL_TRY(pl_process_start(0, serve, ends, &pid, reterr));
-    pl_file_close_at(&served_fd);
-    return read_report(local->network_fd, reterr);
+    return making.error.status;
+}
+
+void pl_local_network_close(struct pl_local *local)
+{
+    pl_file_close_at(&local->network.flags_fd);
+    pl_file_close_at(&local->network.link_fd);
 }
 
 enum pl_status pl_local_network_set_cable(const struct pl_local *local, unsigned number, bool is_in,
                                           struct pl_error *reterr)
 {
-    return ask(local->network_fd, &(struct task){.what = is_in ? PLUG_IN_AGAIN : PULL_OUT, .number = number}, reterr);
+    char name[IFNAMSIZ];
+
+    name_cable(number, name);
+    return set_flags(local->network.flags_fd, name, is_in ? IFF_UP | IFF_RUNNING : 0, reterr);
 }
 
 static enum pl_status set_address(int fd, unsigned long what, const char *text, struct pl_error *reterr)
@@ -253,10 +210,10 @@ static enum pl_status set_address(int fd, unsigned long what, const char *text, 
 /* In the host: sets lo and eth0 up. */
 static enum pl_status set_up_host(unsigned number, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = -1;
+    PL_AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     char address[32];
 
-    PL_TRY(open_socket(&fd, reterr));
+    PL_TRY(fd >= 0 ? PL_OK : pl_error_errno(reterr, "open a socket"));
     PL_TRY(set_up(fd, "lo", reterr));
     snprintf(address, sizeof(address), "10.78.0.%u", number);
     PL_TRY(set_address(fd, SIOCSIFADDR, address, reterr));
@@ -542,8 +499,7 @@ enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, c
     }
     pl_file_close_at(&host_fd);
     if (local->job->hosts > 1) {
-        PL_TRY(ask(local->network_fd, &(struct task){.what = PLUG, .number = (unsigned)index + 1, .pid = host->pid},
-                   reterr));
+        PL_TRY(plug(local, (unsigned)index + 1, host->pid, reterr));
     }
     PL_TRY(pl_file_write_fd(own_fd, "", 1, "the start of a host", reterr));
     /* The end of the host's end is the start of the program, which closes it. */

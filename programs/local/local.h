@@ -34,7 +34,6 @@
 
 enum {
     PL_LOCAL_LINE_BYTES = 64 * 1024,
-    PL_LOCAL_MOST_ENGINE_OPTIONS = 64,
     PL_LOCAL_SECRET_BYTES = 32,
     PL_LOCAL_MOST_FAILURE_BYTES = 1 << 20,
     PL_LOCAL_FOLDER_MODE = 0755,
@@ -94,6 +93,13 @@ struct pl_local_host {
     bool lost; /* switched off by --lose */
 };
 
+/* Sockets in the network between the hosts, which ends with them and the hosts. -1: there is none. */
+struct pl_local_network {
+    int link_fd;     /* rtnetlink's */
+    int flags_fd;    /* for flags of interfaces */
+    unsigned bridge; /* its number */
+};
+
 struct pl_local {
     const struct pl_local_job *job;
     enum pl_local_kind kind;
@@ -105,14 +111,14 @@ struct pl_local {
     char *paceline;          /* the front binary */
     const char *engine_name; /* as an option has it; NULL: podman or docker, whichever is there */
     char *engine;
-    char network[64]; /* of the containers */
-    const char *engine_options[PL_LOCAL_MOST_ENGINE_OPTIONS];
-    size_t engine_option_count;
+    char container_network[64];
+    struct pl_strv engine_options;
     char **sources; /* of each channel: the folder with its data, as this machine sees it, or the address on S3 */
     struct pl_environment *environment;
     struct pl_signals signals;
     unsigned stops, stops_allowed; /* Control-C so far, and with how many the ending goes on */
-    int lock_fd, network_fd;
+    int lock_fd;
+    struct pl_local_network network;             /* of hosts in namespaces */
     unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* of several hosts */
     struct pl_local_host *hosts;
     pid_t *feeds;
@@ -239,8 +245,8 @@ enum pl_status pl_local_host_start(struct pl_local *local, size_t index, const c
  *
  * Each has its own processes, host name, /opt/ml, /tmp, /run, /dev/shm and /etc/hosts, and ends with its first process,
  * which ends with this program. From two hosts on there is a network: a bridge in a network namespace of its own,
- * which a process keeps, and for each host a cable to the bridge. Host N has the address 10.78.0.N on eth0. The
- * machine's own network is not touched. */
+ * which this program's sockets keep, and for each host a cable to the bridge. Host N has the address 10.78.0.N on
+ * eth0. The machine's own network is not touched. */
 
 /** Tries the namespaces of a host, and a mount in them, in a process that ends. Returns 0 or an errno. */
 int pl_local_namespaces_try(const struct pl_local *local);
@@ -250,8 +256,9 @@ enum pl_status pl_local_namespaces_start(struct pl_local *local, size_t index, c
                                          char *const *environment, int output_fd,
                                          struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Starts the process with the bridge. It ends, and with it the network, when `local->network_fd` is closed. */
+/** Makes the network with the bridge, which ends when it is closed and the hosts have ended. */
 enum pl_status pl_local_network_open(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_local_network_close(struct pl_local *local);
 
 /** Pulls the cable of host `number` out of the bridge, or plugs it in again: frames are lost, and nobody is told. */
 enum pl_status pl_local_network_set_cable(const struct pl_local *local, unsigned number, bool is_in,

@@ -59,11 +59,9 @@ static enum pl_status add_engine_option(const char *name, const char *text, void
 {
     struct pl_local *local = field;
 
-    if (local->engine_option_count == PL_LOCAL_MOST_ENGINE_OPTIONS) {
-        return pl_error_set(reterr, PL_INVALID, "--%s is given more than %d times", name, PL_LOCAL_MOST_ENGINE_OPTIONS);
-    }
-    local->engine_options[local->engine_option_count++] = text;
-    return PL_OK;
+    (void)name;
+    pl_strv_add(&local->engine_options, text);
+    return pl_strv_check(&local->engine_options, reterr);
 }
 
 #define PL_OPTIONS_OF struct options
@@ -87,7 +85,7 @@ static enum pl_status read_options(int argc, char **argv, struct options *option
 
     PL_TRY(pl_local_job_init(&options->job, reterr));
     PL_TRY(pl_verbs_read("local", table, argc, argv, options, reterr));
-    if (local->kind != PL_LOCAL_CONTAINERS && (local->engine_name || local->engine_option_count > 0)) {
+    if (local->kind != PL_LOCAL_CONTAINERS && (local->engine_name || local->engine_options.count > 0)) {
         return pl_error_set(reterr, PL_INVALID, "--%s is for containers: give --image IMAGE too",
                             local->engine_name ? "engine" : "engine-option");
     }
@@ -251,7 +249,7 @@ int main(int argc, char **argv)
     char text[1200];
     int code = 0;
 
-    local->lock_fd = local->network_fd = local->reasons_fd = -1;
+    local->lock_fd = local->network.link_fd = local->network.flags_fd = local->reasons_fd = -1;
     local->signals = PL_SIGNALS_NONE;
     local->stop_time_ns = STOP_S * (uint64_t)PL_NS_PER_S;
     pl_log_open("paceline local");

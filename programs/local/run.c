@@ -314,7 +314,7 @@ static void end_all(struct pl_local *local)
     for (size_t i = 0; i < local->feed_count; i++) {
         kill(local->feeds[i], SIGTERM);
     }
-    pl_file_close_at(&local->network_fd); /* its process ends */
+    pl_local_network_close(local);
     while ((ended = waitpid(-1, &status, WNOHANG)) >= 0 || errno == EINTR) {
         if (ended == 0) {
             if (pl_deadline_passed(deadline_ns)) {
@@ -334,7 +334,7 @@ static void end_all(struct pl_local *local)
 static enum pl_status make_words(const struct pl_local *local, struct pl_strv *words, struct pl_error *reterr)
 {
     const struct pl_local_job *job = local->job;
-    char *first = NULL;
+    PL_AUTO_FREE char *first = NULL;
 
     pl_strv_add_all(words, &job->entrypoint);
     if (job->entrypoint.count == 0) {
@@ -349,10 +349,9 @@ static enum pl_status make_words(const struct pl_local *local, struct pl_strv *w
     PL_TRY(pl_strv_check(words, reterr));
     if (local->kind != PL_LOCAL_CONTAINERS) { /* their program is the image's; execve() wants a path */
         PL_TRY(pl_file_find_program(words->items[0], pl_environment_get(local->environment, "PATH"), &first, reterr));
-        free(words->items[0]);
-        words->items[0] = first;
+        pl_strv_set(words, 0, first);
     }
-    return PL_OK;
+    return pl_strv_check(words, reterr);
 }
 
 static enum pl_status start_all(struct pl_local *local, const char *const *words, struct pl_error *reterr)

@@ -14,73 +14,7 @@ enum { CELL_BYTES = 400 };
 
 #define LEAST_SHARE 0.05 /* percent: what is less is printed as 0.0 */
 
-/* Colours have a contrast of 4.5 and more with their background, light and dark: tests/integration/report.py. */
-static const char style[] =
-    ":root{color-scheme:light dark;--page:#f6f7f9;--panel:#ffffff;--text:#16191d;--soft:#565e68;--line:#d9dde3;"
-    "--accent:#0b5fa5;--good:#146c2e;--bad:#a8201a;--warn:#7a5200;--computes:#0b5fa5;--data:#b45309;--saves:#7c3aed;"
-    "--waits:#c2c8d0;--moves:#0f766e}"
-    "@media screen and (prefers-color-scheme:dark){:root{--page:#121417;--panel:#1b1e23;--text:#e7eaee;--soft:#a4adb8;"
-    "--line:#343a43;--accent:#74b6f2;--good:#7ddb97;--bad:#ff9a92;--warn:#f0c368;--computes:#74b6f2;--data:#f0a04b;"
-    "--saves:#b79bff;--waits:#4a525d;--moves:#4fc3b0}}"
-    "*{box-sizing:border-box}"
-    "body{margin:0;background:var(--page);color:var(--text);font:16px/1.5 system-ui,sans-serif}"
-    "main{max-width:62rem;margin:0 auto;padding:2rem 1rem 3rem}"
-    "h1{font-size:1.7rem;line-height:1.2;margin:0 0 .4rem;overflow-wrap:anywhere}"
-    "h2{font-size:1.1rem;margin:0 0 .8rem}"
-    "h3{font-size:1rem;margin:0;overflow-wrap:anywhere}"
-    "p{margin:.4rem 0}"
-    "section,header{background:var(--panel);border:1px solid var(--line);border-radius:10px;padding:1.2rem;"
-    "margin:0 0 1rem}"
-    ".status{font-weight:600}.status "
-    ".soft{font-weight:400}.Completed{color:var(--good)}.Failed{color:var(--bad)}.Stopped,.Interrupted{"
-    "color:var(--warn)}"
-    ".soft,figcaption p,footer{color:var(--soft)}.small{font-size:.85rem}"
-    "pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.6rem 0 0;padding:.8rem;border:1px solid var(--line);"
-    "border-radius:6px;font:.85rem/1.45 ui-monospace,monospace;background:var(--page)}"
-    "dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:.8rem;margin:1rem 0 0}"
-    "dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-weight:600;overflow-wrap:anywhere}"
-    ".curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1.5rem 2rem}"
-    "figure{margin:0;min-width:0;break-inside:avoid}"
-    "figcaption p{margin:0;font-size:.85rem}"
-    ".plot{display:grid;grid-template-columns:auto 1fr;gap:.2rem .5rem;margin:.5rem 0;font-size:.75rem;"
-    "color:var(--soft);font-variant-numeric:tabular-nums}"
-    ".y{display:flex;flex-direction:column;justify-content:space-between;text-align:right}"
-    ".y span{height:0;line-height:0}" /* the middle of a label is beside its line */
-    ".x{grid-column:2;display:flex;justify-content:space-between}"
-    ".plot svg{width:100%;height:10rem;overflow:visible;border-left:1px solid var(--line);border-bottom:1px solid "
-    "var(--line)}"
-    ".bar svg{display:block;width:100%;min-width:9rem;height:.9rem}"
-    ".grid{stroke:var(--line);fill:none;vector-effect:non-scaling-stroke}"
-    ".range{fill:var(--accent);fill-opacity:.3;stroke:var(--accent);stroke-width:1;vector-effect:non-scaling-stroke}"
-    ".value,.dots{fill:none;stroke:var(--accent);stroke-width:2;stroke-linejoin:round;"
-    "vector-effect:non-scaling-stroke}"
-    ".dots{stroke-width:6;stroke-linecap:round}.dots.small{stroke-width:3}"
-    ".table{overflow-x:auto}"
-    "table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}"
-    "th,td{text-align:left;padding:.3rem .7rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}"
-    "th{color:var(--soft);font-weight:600}"
-    ".word{min-width:3.5rem}.best td{font-weight:600}.number{text-align:right}.number,.name{white-space:nowrap}"
-    ".wide{overflow-wrap:anywhere}td.wide:first-child{width:35%}"
-    "summary{cursor:pointer;color:var(--accent);font-size:.85rem}"
-    "ul{margin:.4rem 0;padding-left:1.2rem}li{overflow-wrap:anywhere;margin:.2rem 0}"
-    ".key{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin-right:.3rem;vertical-align:-.05rem}"
-    ".keys span{margin-right:1rem;white-space:nowrap}"
-    ".computes{fill:var(--computes);background:var(--computes)}.data{fill:var(--data);background:var(--data)}"
-    ".saves{fill:var(--saves);background:var(--saves)}.waits{fill:var(--waits);background:var(--waits)}"
-    ".moves{fill:var(--moves);background:var(--moves)}"
-    "footer{font-size:.85rem}";
-
-/* On a narrow screen a rank's bar stands below its numbers; paper has no panels. */
-static const char style_narrow[] =
-    "@media(max-width:40rem){main{padding:1rem .6rem 2rem}section,header{padding:1rem .8rem}"
-    ".ranks tr{display:flex;flex-wrap:wrap;border-bottom:1px solid var(--line)}"
-    ".ranks th,.ranks td{flex:1 1 0;min-width:0;border:0;padding:.3rem .2rem .3rem 0;white-space:normal}"
-    ".ranks th{font-size:.65rem;overflow-wrap:anywhere}"
-    ".ranks th:first-child,.ranks td:first-child{text-align:left}"
-    ".ranks td.bar{flex-basis:100%;order:1;padding-bottom:.5rem}.ranks th.bar{display:none}}"
-    "@media print{:root{color-scheme:light}body{background:none;font-size:11pt}main{max-width:none;padding:0}"
-    "h2,section>p{break-after:avoid}p,tr{break-inside:avoid}"
-    "section,header{border:0;padding:0;margin:0 0 1.2rem}.key{print-color-adjust:exact}}";
+extern const char pl_report_style[]; /* page.css, by style.S */
 
 static const char *text_member(const struct pl_json *document, const char *name)
 {
@@ -429,13 +363,13 @@ static void append_notes(struct pl_text *html, const char *title, const struct p
     }
     pl_html_section(html, title);
     pl_text_append(html, "<ul>\n");
-    for (size_t i = 0; i < notes->count; i++) {
-        pl_html_element(html, "li", NULL, notes->texts[i]);
+    for (size_t i = 0; i < notes->texts.count; i++) {
+        pl_html_element(html, "li", NULL, notes->texts.items[i]);
         pl_text_append(html, "\n");
     }
     pl_text_append(html, "</ul>\n");
-    if (notes->all > notes->count) {
-        pl_text_printf(html, "<p>The first %zu of %zu.</p>\n", notes->count, notes->all);
+    if (notes->all > notes->texts.count) {
+        pl_text_printf(html, "<p>The first %zu of %zu.</p>\n", notes->texts.count, notes->all);
     }
     pl_text_append(html, "</section>\n");
 }
@@ -495,8 +429,7 @@ void pl_report_page(const struct pl_report *report, struct pl_text *html)
                          "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
     pl_html_text(html, report->name);
     pl_text_append(html, " - Paceline</title>\n<style>");
-    pl_text_append(html, style);
-    pl_text_append(html, style_narrow);
+    pl_text_append(html, pl_report_style);
     pl_text_append(html, "</style>\n</head>\n<body>\n<main>\n");
     append_head(report, html);
     append_trials(report, html);

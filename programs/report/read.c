@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/job/strv.h"
 #include "programs/local/metric.h"
 #include "programs/report/report.h"
 #include "s3io/store_private.h"
@@ -45,11 +44,8 @@ static void add_note(struct pl_report_notes *notes, const char *text, size_t len
     const size_t bytes = pl_text_whole_bytes(text, length < NOTE_BYTES ? length : NOTE_BYTES);
 
     notes->all++;
-    if (notes->count < PL_REPORT_MOST_NOTES) {
-        char *copy = strndup(text, bytes);
-
-        notes->texts[notes->count] = copy;
-        notes->count += copy ? 1 : 0;
+    if (notes->texts.count < PL_REPORT_MOST_NOTES) {
+        pl_strv_printf(&notes->texts, "%.*s", (int)bytes, text);
     }
 }
 
@@ -543,13 +539,6 @@ enum pl_status pl_report_read(const char *folder, struct pl_report *report, stru
     return status;
 }
 
-static void free_notes(struct pl_report_notes *notes)
-{
-    for (size_t i = 0; i < notes->count; i++) {
-        free(notes->texts[i]);
-    }
-}
-
 void pl_report_done(struct pl_report *report)
 {
     pl_json_free(report->job);
@@ -562,9 +551,9 @@ void pl_report_done(struct pl_report *report)
     for (size_t i = 0; i < report->series_count; i++) {
         free(report->series[i]);
     }
-    free_notes(&report->warnings);
-    free_notes(&report->resumes);
-    free_notes(&report->problems);
+    pl_strv_done(&report->warnings.texts);
+    pl_strv_done(&report->resumes.texts);
+    pl_strv_done(&report->problems.texts);
     pl_text_done(&report->comparison);
     free(report->ranks);
     for (size_t i = 0; i < report->trial_count; i++) {

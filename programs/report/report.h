@@ -10,6 +10,7 @@
 
 #include "base/json/json.h"
 #include "base/text.h"
+#include "entrypoint/job/strv.h"
 #include "programs/report/summary.h"
 
 enum {
@@ -20,8 +21,8 @@ enum {
 
 /** A list of texts; `all` counts those for which there was no room too. */
 struct pl_report_notes {
-    char *texts[PL_REPORT_MOST_NOTES];
-    size_t count, all;
+    struct pl_strv texts;
+    size_t all;
 };
 
 /*

@@ -467,11 +467,9 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
     const struct pl_s3_entry *there;
     struct stat info;
 
-    pl_text_printf(&path, "%s/%s", tree->directory, file->key);
-    pl_text_printf(&key, "%s%s%s", tree->prefix,
-                   *tree->prefix && tree->prefix[strlen(tree->prefix) - 1] != '/' ? "/" : "", file->key);
-    PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(pl_text_check(&key, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/%s", tree->directory, file->key));
+    PL_TRY(pl_text_set(&key, reterr, "%s%s%s", tree->prefix,
+                       *tree->prefix && tree->prefix[strlen(tree->prefix) - 1] != '/' ? "/" : "", file->key));
     there = pl_s3_listing_find(tree->there, key.data);
     if (!tree->tool->again && there && there->size_bytes == file->size_bytes && stat(path.data, &info) == 0 &&
         there->modified_s >= (int64_t)info.st_mtime) {

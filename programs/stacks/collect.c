@@ -309,7 +309,7 @@ void pl_collect_describe(struct pl_stacks_program *program, int64_t deadline_ns)
 /* Waits for the forked process, whose end closes `done_fd`. Returns 1 with its status, 0 at the deadline. */
 static int await_end(pid_t collector, int done_fd, int64_t deadline_ns, int *ret_status)
 {
-    if (pl_file_poll_readable(done_fd, deadline_ns) == 0) {
+    if (pl_file_poll(done_fd, POLLIN, deadline_ns) == 0) {
         return 0;
     }
     while (waitpid(collector, ret_status, 0) < 0 && errno == EINTR) {

@@ -20,8 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096 };
-
 #define NAP_NS (5 * PL_NS_PER_MS) /* between two looks whether a host has answered */
 
 static enum pl_status start_ssh(struct pl_hosts_host *host, const struct pl_strv *argv,
@@ -46,13 +44,9 @@ static enum pl_status start_ssh(struct pl_hosts_host *host, const struct pl_strv
 static enum pl_status ask(struct pl_hosts *hosts, const struct pl_sshd *sshd, const char *run_dir,
                           const struct pl_environment *environment, struct pl_error *reterr)
 {
-    char self[PATH_BYTES];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    PL_AUTO_FREE char *self = realpath("/proc/self/exe", NULL);
 
-    if (length <= 0) {
-        return pl_error_errno(reterr, "read '/proc/self/exe'");
-    }
-    self[length] = '\0';
+    PL_TRY(self ? PL_OK : pl_error_errno(reterr, "read '/proc/self/exe'"));
     PL_TRY(pl_memory_alloc(&hosts->hosts, hosts->names.count, sizeof(*hosts->hosts), reterr));
     for (size_t i = 1; i < hosts->names.count; i++) {
         struct pl_hosts_host *host = &hosts->hosts[hosts->host_count++];

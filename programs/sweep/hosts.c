@@ -74,16 +74,6 @@ enum pl_status pl_slots_of_job(const struct pl_job *job, const struct pl_sweep_s
     return pl_slots_cut(job->current_host, cpus, gpus, space->processes, space->slots, ret_slots, reterr);
 }
 
-size_t pl_sweep_hosts_slots(const struct pl_sweep *sweep)
-{
-    return sweep->slot_trials ? (size_t)sweep->slots.count * sweep->hosts_count : 0;
-}
-
-struct pl_sweep_run *pl_sweep_hosts_run_in(const struct pl_sweep *sweep, size_t slot)
-{
-    return sweep->slot_trials[slot] >= 0 ? &sweep->runs[sweep->slot_trials[slot]] : NULL;
-}
-
 /* Raises the limit of open files for all slots, once. */
 static enum pl_status check_files(const struct pl_sweep *sweep, struct pl_error *reterr)
 {
@@ -114,14 +104,13 @@ enum pl_status pl_sweep_hosts_open(struct pl_sweep *sweep, struct pl_error *rete
 
     PL_TRY(check_files(sweep, reterr));
     PL_TRY(pl_companion_find(sweep->job->self_path, "paceline-trial", &sweep->trial_program, reterr));
-    sweep->removing = pl_memory_new(sweep->hosts_count, sizeof(*sweep->removing), reterr);
-    sweep->next = pl_memory_new(sweep->hosts_count, sizeof(*sweep->next), reterr);
-    PL_TRY(sweep->removing && sweep->next ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_memory_alloc(&sweep->removing, sweep->hosts_count, sizeof(*sweep->removing), reterr));
+    PL_TRY(pl_memory_alloc(&sweep->next, sweep->hosts_count, sizeof(*sweep->next), reterr));
     for (size_t i = 0; i < sweep->hosts_count; i++) {
         sweep->next[i] = i;
     }
-    PL_TRY(pl_memory_alloc(&sweep->slot_trials, slots, sizeof(*sweep->slot_trials), reterr));
-    memset(sweep->slot_trials, -1, slots * sizeof(*sweep->slot_trials));
+    PL_TRY(pl_memory_alloc(&sweep->in_slot, slots, sizeof(*sweep->in_slot), reterr));
+    sweep->slots_count = slots;
     return sweep->hosts_count > 1 ? pl_sshd_load_hosts(run_dir(sweep), &sweep->sshd, &current_host, &names, reterr)
                                   : PL_OK;
 }
@@ -195,7 +184,7 @@ enum pl_status pl_sweep_hosts_start(struct pl_sweep *sweep, size_t trial, size_t
     PL_TRY(pl_link_open(&run->link, ours_fd, reterr));
     ours_fd = -1;
     run->runs = true;
-    sweep->slot_trials[slot] = (int)trial;
+    sweep->in_slot[slot] = run;
     sweep->running++;
     return PL_OK;
 }

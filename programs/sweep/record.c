@@ -44,8 +44,7 @@ const char *const pl_sweep_states[PL_SWEEP_STATES] = {[PL_SWEEP_WAITING] = "wait
 static enum pl_status path_of(const struct pl_sweep *sweep, const char *name, struct pl_text *path,
                               struct pl_error *reterr)
 {
-    pl_text_printf(path, "%s/%s", sweep->folder, name);
-    return pl_text_check(path, reterr);
+    return pl_text_set(path, reterr, "%s/%s", sweep->folder, name);
 }
 
 static const char *job_name(const struct pl_job *job)
@@ -102,10 +101,9 @@ static enum pl_status make_identity(const struct pl_sweep *sweep, struct pl_pyth
     for (size_t i = 0; i < job->command.count; i++) {
         pl_text_append_quoted(&program, job->command.items[i]);
     }
-    pl_text_printf(&metric, "%s by %s, %s", sweep->space->metric_name, sweep->space->metric_regex,
-                   sweep->space->maximize ? "maximize" : "minimize");
     PL_TRY(pl_text_check(&program, reterr));
-    PL_TRY(pl_text_check(&metric, reterr));
+    PL_TRY(pl_text_set(&metric, reterr, "%s by %s, %s", sweep->space->metric_name, sweep->space->metric_regex,
+                       sweep->space->maximize ? "maximize" : "minimize"));
     PL_TRY(pl_python_json_set(identity, "program", pl_python_json_new_string(pl_text_string(&program)), reterr));
     PL_TRY(pl_python_json_set(identity, "metric", pl_python_json_new_string(pl_text_string(&metric)), reterr));
     PL_TRY(pl_python_json_set(identity, "processes", pl_python_json_new_int64(sweep->space->processes), reterr));

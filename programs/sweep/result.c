@@ -197,9 +197,8 @@ static enum pl_status write_file(const char *folder, const char *name, const str
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     PL_TRY(pl_file_make_dirs(folder, 0755, reterr));
-    pl_text_printf(&path, "%s/%s", folder, name);
     PL_TRY(pl_text_check(text, reterr));
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/%s", folder, name));
     return pl_file_write_atomic(path.data, text->data, text->length, 0644, reterr);
 }
 
@@ -254,8 +253,7 @@ static void end(struct pl_sweep *sweep)
 
 static enum pl_status incoming_path(const struct pl_sweep *sweep, struct pl_text *path, struct pl_error *reterr)
 {
-    pl_text_printf(path, "%s/%s", sweep->job->paths.model, incoming_name);
-    return pl_text_check(path, reterr);
+    return pl_text_set(path, reterr, "%s/%s", sweep->job->paths.model, incoming_name);
 }
 
 /* Starts what copies the model into the folder for incoming files: on this host with hard links if that is possible,

@@ -56,8 +56,8 @@ static void stop_trial(struct pl_sweep *sweep, struct pl_sweep_run *run, enum pl
 
 static void stop_all(struct pl_sweep *sweep, enum pl_sweep_why why)
 {
-    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
-        stop_trial(sweep, pl_sweep_hosts_run_in(sweep, i), why);
+    for (size_t i = 0; i < sweep->slots_count; i++) {
+        stop_trial(sweep, sweep->in_slot[i], why);
     }
 }
 
@@ -84,14 +84,14 @@ static void start_trial(struct pl_sweep *sweep, size_t trial, size_t slot)
 /* Each host runs its own trials, in order: trial i is on host i modulo the number of hosts. */
 static void fill_slots(struct pl_sweep *sweep)
 {
-    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep) && !sweep->failed; i++) {
+    for (size_t i = 0; i < sweep->slots_count && !sweep->failed; i++) {
         size_t *next = &sweep->next[i / (size_t)sweep->slots.count];
 
         while (*next < sweep->space->trials_count &&
                (sweep->runs[*next].runs || pl_sweep_is_over(&sweep->runs[*next]))) {
             *next += sweep->hosts_count;
         }
-        if (!pl_sweep_hosts_run_in(sweep, i) && *next < sweep->space->trials_count) {
+        if (!sweep->in_slot[i] && *next < sweep->space->trials_count) {
             start_trial(sweep, *next, i);
         }
     }
@@ -224,12 +224,12 @@ static void end_waiting(struct pl_sweep *sweep, size_t trial)
 
 static void end_trial(struct pl_sweep *sweep, size_t slot)
 {
-    const size_t trial = (size_t)sweep->slot_trials[slot];
-    struct pl_sweep_run *run = &sweep->runs[trial];
+    struct pl_sweep_run *run = sweep->in_slot[slot];
+    const size_t trial = (size_t)(run - sweep->runs);
 
     run->state = state_after(sweep, trial);
     run->runs = false;
-    sweep->slot_trials[slot] = -1;
+    sweep->in_slot[slot] = NULL;
     sweep->running--;
     if (!pl_sweep_is_over(run)) {
         end_waiting(sweep, trial);
@@ -302,8 +302,8 @@ static void reap(struct pl_sweep *sweep)
         for (size_t i = 0; i < sweep->hosts_count; i++) {
             sweep->removing[i] = sweep->removing[i] == pid ? 0 : sweep->removing[i];
         }
-        for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
-            struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
+        for (size_t i = 0; i < sweep->slots_count; i++) {
+            struct pl_sweep_run *run = sweep->in_slot[i];
 
             if (run && run->pid == pid) {
                 run->pid = 0;
@@ -322,9 +322,9 @@ static void take_signals(struct pl_sweep *sweep)
         }
         sweep->stop_number = number;
         sweep->stop_ns = pl_deadline_after_ns(sweep->job->settings.stop_ns / 2);
-        for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
-            if (pl_sweep_hosts_run_in(sweep, i)) {
-                signal_trial(pl_sweep_hosts_run_in(sweep, i), number);
+        for (size_t i = 0; i < sweep->slots_count; i++) {
+            if (sweep->in_slot[i]) {
+                signal_trial(sweep->in_slot[i], number);
             }
         }
     }
@@ -334,8 +334,8 @@ static void take_signals(struct pl_sweep *sweep)
 /* Stops what takes too long. */
 static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
 {
-    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
-        struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
+    for (size_t i = 0; i < sweep->slots_count; i++) {
+        struct pl_sweep_run *run = sweep->in_slot[i];
 
         if (run && pl_deadline_passed(run->due_ns) && run->why != PL_SWEEP_WHY_NONE) {
             run->due_ns = PL_DEADLINE_NEVER;
@@ -395,8 +395,8 @@ static void check_end(struct pl_sweep *sweep)
 static void tick(struct pl_sweep *sweep, int64_t *next_ns)
 {
     take_signals(sweep);
-    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
-        const struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
+    for (size_t i = 0; i < sweep->slots_count; i++) {
+        const struct pl_sweep_run *run = sweep->in_slot[i];
 
         if (run && run->pid == 0 && run->link.fd < 0) {
             end_trial(sweep, i);
@@ -416,13 +416,13 @@ static void tick(struct pl_sweep *sweep, int64_t *next_ns)
 
 static enum pl_status await_events(struct pl_sweep *sweep, int64_t deadline_ns, struct pl_error *reterr)
 {
-    const size_t slots = pl_sweep_hosts_slots(sweep);
+    const size_t slots = sweep->slots_count;
     PL_AUTO_FREE struct pollfd *waits = pl_memory_new(slots + 1, sizeof(*waits), reterr);
 
     PL_TRY(waits ? PL_OK : PL_MEMORY);
     waits[slots] = (struct pollfd){.fd = sweep->signals->fd, .events = POLLIN};
     for (size_t i = 0; i < slots; i++) {
-        const struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
+        const struct pl_sweep_run *run = sweep->in_slot[i];
 
         waits[i] =
             (struct pollfd){.fd = run ? run->link.fd : -1, .events = run ? pl_link_events(&run->link) : (short)0};
@@ -432,8 +432,8 @@ static enum pl_status await_events(struct pl_sweep *sweep, int64_t deadline_ns, 
     }
     for (size_t i = 0; i < slots; i++) {
         if (waits[i].revents != 0) {
-            pl_link_flush(&pl_sweep_hosts_run_in(sweep, i)->link);
-            read_trial(sweep, pl_sweep_hosts_run_in(sweep, i));
+            pl_link_flush(&sweep->in_slot[i]->link);
+            read_trial(sweep, sweep->in_slot[i]);
         }
     }
     return PL_OK;
@@ -481,8 +481,8 @@ static bool any_process(const struct pl_sweep *sweep)
 {
     bool found = false;
 
-    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
-        const struct pl_sweep_run *run = pl_sweep_hosts_run_in(sweep, i);
+    for (size_t i = 0; i < sweep->slots_count; i++) {
+        const struct pl_sweep_run *run = sweep->in_slot[i];
 
         found = found || (run && run->pid > 0) || sweep->removing[i / (size_t)sweep->slots.count] > 0;
     }
@@ -494,9 +494,9 @@ static void end_processes(struct pl_sweep *sweep)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(END_NS);
 
-    for (size_t i = 0; i < pl_sweep_hosts_slots(sweep); i++) {
-        if (pl_sweep_hosts_run_in(sweep, i)) {
-            pl_link_close(&pl_sweep_hosts_run_in(sweep, i)->link); /* kills the trial */
+    for (size_t i = 0; i < sweep->slots_count; i++) {
+        if (sweep->in_slot[i]) {
+            pl_link_close(&sweep->in_slot[i]->link); /* kills the trial */
         }
     }
     while (any_process(sweep) && !pl_deadline_passed(deadline_ns)) {
@@ -519,7 +519,7 @@ static void close_sweep(struct pl_sweep *sweep)
     pl_file_close_at(&sweep->lock_fd);
     pl_file_close_at(&sweep->room_fd);
     free(sweep->trial_program);
-    free(sweep->slot_trials);
+    free(sweep->in_slot);
     free(sweep->removing);
     free(sweep->folder);
     free(sweep->fresh);

@@ -73,9 +73,10 @@ struct pl_sweep {
     int lock_fd;
     int room_fd; /* disk space for the record; -1 after its release */
     struct pl_sweep_run *runs;
-    int *slot_trials; /* by host and slot: the trial in it, or -1 */
-    pid_t *removing;  /* by host: what removes files there, or 0 */
-    size_t *next;     /* by host: no trial before this one waits */
+    struct pl_sweep_run **in_slot; /* by slot, those of the first host first: the run in it, or NULL */
+    size_t slots_count;            /* of all hosts */
+    pid_t *removing;               /* by host: what removes files there, or 0 */
+    size_t *next;                  /* by host: no trial before this one waits */
     size_t hosts_count, running;
     bool untidy;     /* there may be files that nobody needs */
     int64_t end_ns;  /* deadline set by PACELINE_SWEEP_TIME_S */
@@ -113,10 +114,6 @@ enum pl_status pl_slots_cut(const char *host, int cpus, int gpus, int processes,
 enum pl_status pl_slots_of_job(const struct pl_job *job, const struct pl_sweep_space *space, struct pl_slots *ret_slots,
                                struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_sweep_hosts_open(struct pl_sweep *sweep, struct pl_error *reterr) PL_MUST_CHECK;
-/** Returns the number of slots of all hosts: those of the first host come first. */
-size_t pl_sweep_hosts_slots(const struct pl_sweep *sweep);
-/** Returns the run in a slot of them, or NULL. */
-struct pl_sweep_run *pl_sweep_hosts_run_in(const struct pl_sweep *sweep, size_t slot);
 /** Starts a trial in a slot of its host that is free. */
 enum pl_status pl_sweep_hosts_start(struct pl_sweep *sweep, size_t trial, size_t slot,
                                     struct pl_error *reterr) PL_MUST_CHECK;

@@ -296,9 +296,8 @@ static enum pl_status take_event(struct sync *sync, const struct inotify_event *
             sync->watched[i] = sync->watched[--sync->watched_count];
             return PL_OK;
         }
-        pl_text_printf(&name, "%s%s%s", sync->watched[i].name, *sync->watched[i].name ? "/" : "",
-                       event->len ? event->name : "");
-        PL_TRY(pl_text_check(&name, reterr));
+        PL_TRY(pl_text_set(&name, reterr, "%s%s%s", sync->watched[i].name, *sync->watched[i].name ? "/" : "",
+                           event->len ? event->name : ""));
         if (event->mask & IN_ISDIR) {
             return scan(sync, pl_text_string(&name), ALL, reterr);
         }

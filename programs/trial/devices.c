@@ -63,8 +63,7 @@ enum pl_status pl_trial_devices_take(const struct pl_job *job, int gpus, int slo
         return pl_error_set(reterr, PL_INVALID, "the trial asks for %d GPUs, and host %.200s has %d", gpus,
                             job->current_host, count);
     }
-    pl_text_printf(&folder, "%s/sweep", job->paths.base);
-    PL_TRY(pl_text_check(&folder, reterr));
+    PL_TRY(pl_text_set(&folder, reterr, "%s/sweep", job->paths.base));
     if (slot < 0) {
         folder_fd = open(pl_text_string(&folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (folder_fd < 0 || flock(folder_fd, LOCK_EX) != 0) { /* one trial chooses at a time */

@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the folder of a trial. */
+/* The /opt/ml of a trial: its content, mounts that no other process sees, and what the trial has left there. */
 #include "programs/trial/trial.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/job/config.h"
+#include "entrypoint/proc/mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <fts.h>
+#include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,7 +47,13 @@ static enum pl_status name_folder(const struct pl_job *job, const char *checkpoi
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
+    folder->job = job;
     folder->number = number;
+    pl_job_checkpoints(job, &text);
+    PL_TRY(pl_text_take(&text, &folder->job_checkpoints, reterr));
+    checkpoints = checkpoints ? checkpoints : folder->job_checkpoints;
+    pl_text_printf(&text, "%s/checkpoints", job->paths.base);
+    PL_TRY(pl_text_take(&text, &folder->base_checkpoints, reterr));
     pl_text_printf(&text, "%s/sweep/trial-%04d", job->paths.base, number);
     PL_TRY(pl_text_take(&text, &folder->base, reterr));
     pl_text_printf(&text, "%s/trial-%04d", checkpoints, number);
@@ -92,7 +104,7 @@ enum pl_status pl_trial_folder_take(const struct pl_job *job, const char *checkp
         if (status == PL_OK && number < 0 && has_files(&folder)) {
             rmdir(folder.base);
             status = pl_error_set(reterr, PL_LIMIT, "all numbers of trials up to %d have files in '%s'", NUMBERS - 1,
-                                  checkpoints);
+                                  checkpoints ? checkpoints : folder.job_checkpoints);
         } else if (status == PL_OK) {
             *ret_folder = folder;
             folder = PL_TRIAL_FOLDER_NONE;
@@ -146,18 +158,18 @@ static enum pl_status set_processes(struct pl_python_json *all, int processes, s
                               reterr);
 }
 
-enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values,
-                                               const struct pl_trial_kind *kind, struct pl_text *text,
+enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values, int processes,
+                                               const struct pl_strv *hyperparameters, struct pl_text *text,
                                                struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
 
     PL_TRY(all ? copy_members(job_values, dropped, all, reterr)
                : pl_error_set(reterr, PL_MEMORY, "out of memory in writing a trial's hyperparameters"));
-    for (size_t i = 0; i < kind->hyperparameters->count; i++) {
-        PL_TRY(set_own(all, kind->hyperparameters->items[i], reterr));
+    for (size_t i = 0; i < hyperparameters->count; i++) {
+        PL_TRY(set_own(all, hyperparameters->items[i], reterr));
     }
-    PL_TRY(set_processes(all, kind->processes, reterr));
+    PL_TRY(set_processes(all, processes, reterr));
     pl_python_json_print(all, PL_PYTHON_JSON_SPACED, text);
     return PL_OK;
 }
@@ -183,25 +195,24 @@ static enum pl_status write_config(const struct pl_trial_folder *folder, const c
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     PL_AUTO_CLOSE int fd = -1;
 
-    pl_text_printf(&path, "%s/input/config/%s", folder->base, name);
     PL_TRY(pl_text_check(text, reterr));
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/input/config/%s", folder->base, name));
     fd = open(path.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     return fd < 0 ? pl_error_errno(reterr, "write '%s'", path.data)
                   : pl_file_write_fd(fd, text->data, text->length, path.data, reterr);
 }
 
 /* Copies the job's configuration: links to it would lead back into an own tree. */
-static enum pl_status copy_config(const struct pl_job *job, const struct pl_trial_folder *folder,
-                                  struct pl_error *reterr)
+static enum pl_status copy_config(const struct pl_trial_folder *folder, struct pl_error *reterr)
 {
-    PL_AUTO_DIRECTORY DIR *directory = opendir(job->paths.input_config);
+    const char *from = folder->job->paths.input_config;
+    PL_AUTO_DIRECTORY DIR *directory = opendir(from);
     struct stat info;
 
     for (const struct dirent *entry = directory ? readdir(directory) : NULL; entry; entry = readdir(directory)) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, content = PL_TEXT_NONE;
 
-        PL_TRY(pl_text_set(&path, reterr, "%s/%s", job->paths.input_config, entry->d_name));
+        PL_TRY(pl_text_set(&path, reterr, "%s/%s", from, entry->d_name));
         if (entry->d_name[0] != '.' && stat(path.data, &info) == 0 && S_ISREG(info.st_mode)) {
             PL_TRY(pl_file_read(path.data, CONFIG_MAX_BYTES, &content.data, &content.length, reterr));
             PL_TRY(write_config(folder, entry->d_name, &content, reterr));
@@ -211,24 +222,21 @@ static enum pl_status copy_config(const struct pl_job *job, const struct pl_tria
 }
 
 /* Writes the trial's configuration: the job's, but for three files. */
-static enum pl_status write_all_config(const struct pl_job *job, const struct pl_trial_folder *folder,
-                                       const struct pl_trial_kind *kind, struct pl_error *reterr)
+static enum pl_status write_all_config(const struct pl_trial_folder *folder, int processes,
+                                       const struct pl_strv *hyperparameters, struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *job_values = NULL;
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, root = PL_TEXT_NONE, values = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, values = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text resource = PL_TEXT_NONE, checkpoints = PL_TEXT_NONE;
 
-    pl_job_checkpoints(job, &root);
-    pl_text_printf(&path, "%s/hyperparameters.json", job->paths.input_config);
-    PL_TRY(pl_text_check(&root, reterr));
-    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/hyperparameters.json", folder->job->paths.input_config));
     PL_TRY(pl_config_read(path.data, false, &job_values, reterr));
-    PL_TRY(pl_trial_folder_hyperparameters(job_values, kind, &values, reterr));
-    PL_TRY(print_resource(job, &resource, reterr));
+    PL_TRY(pl_trial_folder_hyperparameters(job_values, processes, hyperparameters, &values, reterr));
+    PL_TRY(print_resource(folder->job, &resource, reterr));
     pl_text_append(&checkpoints, "{\"LocalPath\": ");
-    pl_python_json_print_string(kind->own_tree ? root.data : folder->checkpoints, &checkpoints);
+    pl_python_json_print_string(folder->own_tree ? folder->job_checkpoints : folder->checkpoints, &checkpoints);
     pl_text_append(&checkpoints, "}");
-    PL_TRY(copy_config(job, folder, reterr));
+    PL_TRY(copy_config(folder, reterr));
     PL_TRY(write_config(folder, "hyperparameters.json", &values, reterr));
     PL_TRY(write_config(folder, "resourceconfig.json", &resource, reterr));
     return write_config(folder, "checkpointconfig.json", &checkpoints, reterr);
@@ -236,19 +244,18 @@ static enum pl_status write_all_config(const struct pl_job *job, const struct pl
 
 /* Makes the directories and links of the folder. What an earlier run of the trial has left goes; the folder itself
  * stays: this process has locked it. */
-static enum pl_status make_entries(const struct pl_job *job, const struct pl_trial_folder *folder, bool own_tree,
-                                   struct pl_error *reterr)
+static enum pl_status make_entries(const struct pl_trial_folder *folder, struct pl_error *reterr)
 {
     const struct {
         const char *name, *target; /* NULL: a directory */
     } entries[] = {{"input", NULL},
                    {"input/config", NULL},
                    {"output", NULL},
-                   {"output/data", own_tree ? NULL : folder->output_data}, /* an own tree has a mount here */
-                   {"input/data", job->paths.input_data},
-                   {"code", job->paths.code},
+                   {"output/data", folder->own_tree ? NULL : folder->output_data}, /* an own tree has a mount here */
+                   {"input/data", folder->job->paths.input_data},
+                   {"code", folder->job->paths.code},
                    {"model", folder->model}};
-    const size_t made = own_tree ? 4 : PL_ARRAY_ITEMS(entries);
+    const size_t made = folder->own_tree ? 4 : PL_ARRAY_ITEMS(entries);
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(entries); i++) {
         const char *name = entries[i].name, *target = entries[i].target;
@@ -265,24 +272,116 @@ static enum pl_status make_entries(const struct pl_job *job, const struct pl_tri
     return PL_OK;
 }
 
-enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_trial_folder *folder,
-                                    const struct pl_trial_kind *kind, struct pl_error *reterr)
+enum pl_status pl_trial_folder_make(const struct pl_trial_folder *folder, int processes,
+                                    const struct pl_strv *hyperparameters, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text shared = PL_TEXT_NONE;
-    const char *const kept[] = {folder->checkpoints, folder->model, folder->output_data};
+    const char *const kept[] = {folder->checkpoints, folder->model, folder->output_data,
+                                /* the trial's own are mounted here */
+                                folder->base_checkpoints, folder->job->paths.model};
+    const size_t count = folder->own_tree ? PL_ARRAY_ITEMS(kept) : 3;
 
-    PL_TRY(make_entries(job, folder, kind->own_tree, reterr));
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(kept); i++) {
+    PL_TRY(make_entries(folder, reterr));
+    for (size_t i = 0; i < count; i++) {
         PL_TRY(pl_file_make_dirs(kept[i], 0755, reterr));
     }
-    if (kind->own_tree) { /* the trial's own are mounted here */
-        pl_text_printf(&shared, "%s/checkpoints", job->paths.base);
-        PL_TRY(pl_text_check(&shared, reterr));
-        PL_TRY(pl_file_make_dirs(shared.data, 0755, reterr));
-        PL_TRY(pl_file_make_dirs(job->paths.model, 0755, reterr));
-    }
-    return write_all_config(job, folder, kind, reterr);
+    return write_all_config(folder, processes, hyperparameters, reterr);
 }
+
+/* ---- the trial's folders in place of the job's ---- */
+
+/* Errors: the system allows no mounts. Nothing that others see has changed. */
+static enum pl_status enter_mounts(const struct pl_job *job, struct pl_error *reterr)
+{
+    if (unshare(CLONE_NEWNS) != 0) { /* some systems do not let every user make a user namespace either */
+        PL_TRY(pl_mounts_enter_users(reterr));
+        if (unshare(CLONE_NEWNS) != 0) {
+            return pl_error_errno(reterr, "unshare");
+        }
+    }
+    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
+        return pl_error_errno(reterr, "mount '/' as slave");
+    }
+    return pl_mounts_bind(job->paths.base, job->paths.base, reterr);
+}
+
+static enum pl_status make_mounts(const struct pl_trial_folder *folder, struct pl_error *reterr)
+{
+    const struct pl_job_paths *paths = &folder->job->paths;
+    const size_t length = strlen(folder->base_checkpoints);
+    const bool root_is_below = strncmp(folder->job_checkpoints, folder->base_checkpoints, length) == 0 &&
+                               strchr("/", folder->job_checkpoints[length]); /* so one mount would hide the other */
+    const struct {
+        const char *from, *name, *to;
+    } list[] = {{folder->base, "/output", paths->output},
+                {folder->output_data, "", paths->output_data},
+                {folder->base, "/input/config", paths->input_config},
+                {folder->model, "", paths->model},
+                {folder->checkpoints, "", folder->job_checkpoints},
+                {folder->checkpoints, "", folder->base_checkpoints}};
+    const size_t count = PL_ARRAY_ITEMS(list) - root_is_below;
+    PL_AUTO_TEXT struct pl_text from = PL_TEXT_NONE;
+    int fds[PL_ARRAY_ITEMS(list)];
+
+    for (size_t i = 0; i < count; i++) { /* open all first: a mount can hide the source of another one */
+        PL_TRY(pl_text_set(&from, reterr, "%s%s", list[i].from, list[i].name));
+        fds[i] = open(from.data, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fds[i] < 0) {
+            return pl_error_errno(reterr, "open '%s'", from.data);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        PL_TRY(pl_text_set(&from, reterr, "/proc/self/fd/%d", fds[i]));
+        PL_TRY(pl_mounts_bind(from.data, list[i].to, reterr));
+    }
+    if (access(paths->input_data, F_OK) != 0) {
+        return PL_OK;
+    }
+    PL_TRY(pl_mounts_bind(paths->input_data, paths->input_data, reterr));
+    return pl_mounts_make_read_only(paths->input_data, reterr);
+}
+
+static void read_changes(const struct pl_trial_folder *folder, struct timespec ret_changed[2])
+{
+    struct stat info;
+
+    ret_changed[0] = stat(folder->job->paths.model, &info) == 0 ? info.st_mtim : (struct timespec){0};
+    ret_changed[1] = stat(folder->base_checkpoints, &info) == 0 ? info.st_mtim : (struct timespec){0};
+}
+
+enum pl_status pl_trial_folder_enter(struct pl_trial_folder *folder, int processes,
+                                     const struct pl_strv *hyperparameters, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    folder->own_tree = enter_mounts(folder->job, &error) == PL_OK;
+    pl_log(PL_LOG_DEBUG, "trial %d %s%s", folder->number,
+           folder->own_tree ? "has folders of its own by mounts"
+                            : "shares the job's folders, because the system allows no mounts: ",
+           folder->own_tree ? "" : error.cause);
+    PL_TRY(pl_trial_folder_make(folder, processes, hyperparameters, reterr));
+    read_changes(folder, folder->changed);
+    return folder->own_tree ? make_mounts(folder, reterr) : PL_OK;
+}
+
+enum pl_status pl_trial_folder_check_shared(const struct pl_trial_folder *folder, struct pl_error *reterr)
+{
+    static const char *const names[] = {"model", "checkpoints"};
+    static const char *const variables[] = {"SM_MODEL_DIR", "PACELINE_CHECKPOINT_DIR"};
+    struct timespec now[2];
+
+    read_changes(folder, now);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(now) && !folder->own_tree; i++) {
+        if (now[i].tv_sec != folder->changed[i].tv_sec || now[i].tv_nsec != folder->changed[i].tv_nsec) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "a program has changed '%.300s/%s', which all trials of this host share because the "
+                                "system allows no mounts: expected it to use the folder in the variable %s",
+                                folder->job->paths.base, names[i], variables[i]);
+        }
+    }
+    return PL_OK;
+}
+
+/* ---- what the trial has left ---- */
 
 void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text *text)
 {
@@ -291,8 +390,7 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
     const char *last;
     size_t bytes = 0;
 
-    pl_text_printf(&path, "%s/output/failure", folder->base);
-    if (pl_text_check(&path, NULL) != PL_OK ||
+    if (pl_text_set(&path, NULL, "%s/output/failure", folder->base) != PL_OK ||
         pl_file_read(path.data, FAILURE_MAX_BYTES, &words, &bytes, NULL) != PL_OK) {
         return;
     }
@@ -306,8 +404,93 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
     }
 }
 
-void pl_trial_folder_remove(const struct pl_trial_folder *folder)
+/* Whether `target` stays below the folder from a directory that lies `depth` levels below it. Links in `target` are not
+ * followed. */
+static bool stays_inside(int depth, const char *target)
 {
+    for (const char *part = target + strspn(target, "/"); *part != '\0' && depth >= 0; part += strspn(part, "/")) {
+        const size_t bytes = strcspn(part, "/");
+
+        if (bytes == 2 && strncmp(part, "..", 2) == 0) {
+            depth--;
+        } else if (bytes != 1 || *part != '.') {
+            depth++;
+        }
+        part += bytes;
+    }
+    return depth >= 0;
+}
+
+static enum pl_status check_link(const FTSENT *entry, const char *name, const char *seen_as, struct pl_error *reterr)
+{
+    const size_t bytes = strlen(seen_as);
+    char target[PATH_MAX];
+    const ssize_t length = readlink(entry->fts_accpath, target, sizeof(target) - 1);
+    bool inside;
+
+    if (length < 0) {
+        return pl_error_errno(reterr, "readlink '%s'", entry->fts_path);
+    }
+    target[length] = '\0';
+    if (*target == '/') {
+        inside = strncmp(target, seen_as, bytes) == 0 && strchr("/", target[bytes]) && stays_inside(0, target + bytes);
+    } else {
+        inside = stays_inside(entry->fts_level - 1, target);
+    }
+    return inside ? PL_OK
+                  : pl_error_set(reterr, PL_INVALID, "the link '%.200s' leads out of the model, to '%.200s'", name,
+                                 target);
+}
+
+static enum pl_status check_entry(const FTSENT *entry, const char *name, const char *seen_as, struct pl_error *reterr)
+{
+    const mode_t mode = entry->fts_statp->st_mode;
+
+    switch (entry->fts_info) {
+    case FTS_SL:
+    case FTS_SLNONE:
+        return check_link(entry, name, seen_as, reterr);
+    case FTS_DNR:
+    case FTS_ERR:
+    case FTS_NS:
+        errno = entry->fts_errno;
+        return pl_error_errno(reterr, "read '%s'", entry->fts_path);
+    case FTS_DEFAULT:
+        return pl_error_set(reterr, PL_INVALID, "'%.200s' is a %s", name,
+                            S_ISSOCK(mode)   ? "socket"
+                            : S_ISFIFO(mode) ? "FIFO"
+                                             : "device");
+    default:
+        return PL_OK;
+    }
+}
+
+enum pl_status pl_trial_model_check(const char *path, const char *seen_as, bool *ret_empty, struct pl_error *reterr)
+{
+    char *const roots[] = {(char *)path, NULL};
+    FTS *walk = access(path, F_OK) == 0 ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL) : NULL;
+    enum pl_status status = PL_OK;
+
+    *ret_empty = true;
+    if (!walk) {
+        return errno == ENOENT ? PL_OK : pl_error_errno(reterr, "read '%s'", path);
+    }
+    for (const FTSENT *entry = fts_read(walk); entry && status == PL_OK; entry = fts_read(walk)) {
+        if (entry->fts_level > 0) {
+            *ret_empty = false;
+            status = check_entry(entry, entry->fts_path + strlen(path) + 1, seen_as, reterr);
+        }
+    }
+    fts_close(walk);
+    return status;
+}
+
+void pl_trial_folder_leave(const struct pl_trial_folder *folder)
+{
+    if (folder->own_tree) {
+        umount2(folder->job_checkpoints, MNT_DETACH); /* it may lie outside */
+        umount2(folder->job->paths.base, MNT_DETACH);
+    }
     rmdir(folder->output_data);
     rmdir(folder->checkpoints);
     rmdir(folder->model);
@@ -321,5 +504,7 @@ void pl_trial_folder_done(struct pl_trial_folder *folder)
     free(folder->checkpoints);
     free(folder->model);
     free(folder->output_data);
+    free(folder->job_checkpoints);
+    free(folder->base_checkpoints);
     *folder = PL_TRIAL_FOLDER_NONE;
 }

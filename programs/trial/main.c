@@ -52,8 +52,7 @@ struct trial {
     int64_t number, gpus, cpus, processes, slot; /* -1: not named */
     struct pl_strv hyperparameters;
     struct pl_trial_folder folder;
-    bool own_tree, fresh; /* fresh: it began without checkpoints */
-    struct pl_trial_shared shared;
+    bool fresh; /* it began without checkpoints */
     struct pl_pattern *pattern;
     struct pl_text lines[2]; /* unfinished ones, of stdout and stderr */
     bool has_value, given_up;
@@ -164,8 +163,8 @@ static enum pl_status make_environment(const struct trial *trial, struct pl_envi
     for (size_t i = 0; i < PL_ARRAY_ITEMS(ours); i++) {
         pl_environment_unset(environment, ours[i]);
     }
-    PL_TRY(pl_environment_set(environment, "SAGEMAKER_BASE_DIR", trial->own_tree ? job->paths.base : trial->folder.base,
-                              reterr));
+    PL_TRY(pl_environment_set(environment, "SAGEMAKER_BASE_DIR",
+                              trial->folder.own_tree ? job->paths.base : trial->folder.base, reterr));
     PL_TRY(pl_environment_set(environment, "PACELINE_INSTALL", "0", reterr)); /* the job has installed all */
     PL_TRY(set_number(environment, "PACELINE_TRIAL", (double)trial->folder.number, reterr));
     PL_TRY(set_number(environment, "PACELINE_STOP_S", stop_s(job), reterr));
@@ -173,25 +172,6 @@ static enum pl_status make_environment(const struct trial *trial, struct pl_envi
     PL_TRY(set_devices(trial, environment, reterr));
     *ret_environment = PL_TAKE(environment);
     return PL_OK;
-}
-
-/* Makes the trial's folders, and this process's /opt/ml that of the trial. */
-static enum pl_status make_tree(struct trial *trial, struct pl_error *reterr)
-{
-    struct pl_error error = PL_ERROR_NONE;
-    const struct pl_trial_kind kind = {.processes = (int)trial->processes,
-                                       .own_tree = pl_trial_mounts_enter(trial->job, &error) == PL_OK,
-                                       .hyperparameters = &trial->hyperparameters};
-
-    trial->own_tree = kind.own_tree;
-    pl_log(PL_LOG_DEBUG, "trial %d %s%s", trial->folder.number,
-           trial->own_tree ? "has folders of its own by mounts"
-                           : "shares the job's folders, because the system allows no mounts: ",
-           trial->own_tree ? "" : error.cause);
-    trial->fresh = access(trial->folder.checkpoints, F_OK) != 0; /* an empty folder was removed */
-    PL_TRY(pl_trial_folder_make(trial->job, &trial->folder, &kind, reterr));
-    pl_trial_shared_note(trial->job, &trial->shared);
-    return trial->own_tree ? pl_trial_mounts_make(trial->job, &trial->folder, reterr) : PL_OK;
 }
 
 static enum pl_status run_program(struct trial *trial, const struct pl_signals *signals,
@@ -215,7 +195,7 @@ static enum pl_status run_program(struct trial *trial, const struct pl_signals *
     PL_TRY(pl_strv_check(&argv, reterr));
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);
-    options.setup.cwd = trial->own_tree ? job->paths.base : trial->folder.base;
+    options.setup.cwd = trial->folder.own_tree ? job->paths.base : trial->folder.base;
     if (trial->linked) {
         snprintf(tag, sizeof(tag), "[trial %d] ", trial->folder.number);
         options.tag = tag;
@@ -250,7 +230,7 @@ static int code_of(const struct pl_exit_report *exit_report)
 /* Tells the sweep what the trial has left. */
 static void report_end(struct trial *trial, const struct pl_exit_report *exit_report)
 {
-    const char *model = trial->own_tree ? trial->job->paths.model : trial->folder.model;
+    const char *model = trial->folder.own_tree ? trial->job->paths.model : trial->folder.model;
     const char *state = pl_exit_report_ok(exit_report) ? "completed" : "failed";
     PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
@@ -265,7 +245,7 @@ static void report_end(struct trial *trial, const struct pl_exit_report *exit_re
         state = "failed";
         pl_text_printf(&reason, "its model cannot be kept: %s", error.cause);
     }
-    if (!trial->own_tree && pl_trial_shared_check(trial->job, &trial->shared, &error) != PL_OK) {
+    if (pl_trial_folder_check_shared(&trial->folder, &error) != PL_OK) {
         state = "wrong";
         pl_text_clear(&reason);
         pl_text_printf(&reason, "while trial %d ran, %s", trial->folder.number, error.cause);
@@ -289,23 +269,17 @@ static enum pl_status open_link(struct trial *trial, struct pl_error *reterr)
 static enum pl_status run(struct trial *trial, const struct pl_signals *signals, struct pl_exit_report *exit_report,
                           struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text root = PL_TEXT_NONE;
     enum pl_status status;
 
-    pl_job_checkpoints(trial->job, &root);
-    PL_TRY(pl_text_check(&root, reterr));
-    trial->checkpoints = trial->checkpoints ? trial->checkpoints : pl_text_string(&root);
     PL_TRY(trial->metric ? pl_pattern_new(trial->metric, &trial->pattern, reterr) : PL_OK);
     PL_TRY(pl_trial_folder_take(trial->job, trial->checkpoints, (int)trial->number, &trial->folder, reterr));
-    status = make_tree(trial, reterr);
+    trial->fresh = access(trial->folder.checkpoints, F_OK) != 0; /* an empty folder was removed */
+    status = pl_trial_folder_enter(&trial->folder, (int)trial->processes, &trial->hyperparameters, reterr);
     status = status == PL_OK ? run_program(trial, signals, exit_report, reterr) : status;
     if (status == PL_OK && trial->linked) {
         report_end(trial, exit_report);
     }
-    if (trial->own_tree) {
-        pl_trial_mounts_undo(trial->job);
-    }
-    pl_trial_folder_remove(&trial->folder);
+    pl_trial_folder_leave(&trial->folder);
     return status;
 }
 

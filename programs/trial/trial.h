@@ -3,9 +3,7 @@
  * A trial: `paceline train` with an /opt/ml, hyperparameters and devices of its own.
  *
  *   main.c     options, the run, and its result
- *   folder.c   what the trial finds in its /opt/ml
- *   mounts.c   makes that /opt/ml, where the system allows it
- *   model.c    whether its model can be copied
+ *   folder.c   its /opt/ml, and what is left of it
  *   devices.c  its GPUs
  *
  * Test  tests/unit/programs/trial/, tests/integration/trial.py, sweep_trials.py
@@ -25,12 +23,17 @@
  * for checkpoints, which the platform keeps; the files that it writes to output/data are in the job's output/data.
  */
 struct pl_trial_folder {
+    const struct pl_job *job;
     int number;
-    int fd;            /* of `base`: while it is open, the folder is this process's own */
-    char *base;        /* BASE/sweep/trial-0003 */
-    char *checkpoints; /* CHECKPOINTS/trial-0003 */
-    char *model;       /* CHECKPOINTS/trial-0003.model */
-    char *output_data; /* BASE/output/data/trial-0003 */
+    int fd;                     /* of `base`: while it is open, the folder is this process's own */
+    char *base;                 /* BASE/sweep/trial-0003 */
+    char *checkpoints;          /* CHECKPOINTS/trial-0003 */
+    char *model;                /* CHECKPOINTS/trial-0003.model */
+    char *output_data;          /* BASE/output/data/trial-0003 */
+    char *job_checkpoints;      /* the job's directory for checkpoints */
+    char *base_checkpoints;     /* BASE/checkpoints, which may be the same */
+    bool own_tree;              /* the trial sees its folders in place of the job's, else through links */
+    struct timespec changed[2]; /* without an own tree: when model and checkpoints of the job were changed */
 };
 
 #define PL_TRIAL_FOLDER_NONE ((struct pl_trial_folder){.fd = -1})
@@ -38,7 +41,7 @@ struct pl_trial_folder {
 
 /**
  * Takes the folder of a number, or with -1 of the first number that has no files and runs nowhere. `checkpoints` is the
- * directory of the trials' checkpoints and models.
+ * directory of the trials' checkpoints and models; NULL: the job's.
  *
  * Errors  PL_LIMIT: a trial with this number runs.
  */
@@ -46,71 +49,45 @@ enum pl_status pl_trial_folder_take(const struct pl_job *job, const char *checkp
                                     struct pl_trial_folder *ret_folder, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * How a trial runs. `hyperparameters` are NAME=VALUE, where VALUE is what the platform's file has: the JSON text of a
- * value. With `own_tree` the trial sees its folders in place of the job's, else through links.
+ * Makes the folder's content again, for a trial of `processes`. `hyperparameters` are NAME=VALUE, where VALUE is what
+ * the platform's file has: the JSON text of a value. Checkpoints and model of an earlier run stay.
  */
-struct pl_trial_kind {
-    int processes;
-    bool own_tree;
-    const struct pl_strv *hyperparameters;
-};
+enum pl_status pl_trial_folder_make(const struct pl_trial_folder *folder, int processes,
+                                    const struct pl_strv *hyperparameters, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Makes the folder's content again. Checkpoints and model of an earlier run stay. */
-enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_trial_folder *folder,
-                                    const struct pl_trial_kind *kind, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Makes it in a mount namespace of this process's own, with the trial's model, checkpoints, output and configuration in
+ * place of the job's: so programs with fixed paths are correct. The channels are read-only. Where the system allows no
+ * mounts, `folder->own_tree` stays false. The calling process has one thread.
+ *
+ * Source  mount_namespaces(7), user_namespaces(7)
+ */
+enum pl_status pl_trial_folder_enter(struct pl_trial_folder *folder, int processes,
+                                     const struct pl_strv *hyperparameters, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** This process sees the job's folders again. Removes the folder, and what the trial has left empty. */
+void pl_trial_folder_leave(const struct pl_trial_folder *folder);
 
 /**
  * Appends hyperparameters.json for a trial: `job_values`, the job's own file, without the settings of a sweep and of a
  * launch, and with the trial's own values. If it has more than one process, it also has the setting that starts them.
  */
-enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values,
-                                               const struct pl_trial_kind *kind, struct pl_text *text,
+enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values, int processes,
+                                               const struct pl_strv *hyperparameters, struct pl_text *text,
                                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns PL_INVALID if model or checkpoints of the job, which trials share without an own tree, have other entries
+ * since. The error names the folder and the variable to use.
+ */
+enum pl_status pl_trial_folder_check_shared(const struct pl_trial_folder *folder,
+                                            struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Appends why the trial failed: the first line of its failure file, and the last one, which the program wrote. Appends
  * "" if there is no such file.
  */
 void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text *text);
-
-/** Removes what the trial does not need any more: the folder, and what it has left empty. */
-void pl_trial_folder_remove(const struct pl_trial_folder *folder);
-
-void pl_trial_folder_done(struct pl_trial_folder *folder);
-
-/* mounts.c */
-
-/**
- * Moves this process into a mount namespace of its own, and if it needs that, into a user namespace. The calling
- * process has one thread.
- *
- * Errors  PL_SYSTEM with the system's reason: it allows no mounts. Nothing that others see has changed.
- * Source  mount_namespaces(7), user_namespaces(7)
- */
-enum pl_status pl_trial_mounts_enter(const struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Then mounts the trial's folders in place of the job's: its model, checkpoints, output and configuration. So programs
- * with fixed paths are correct. The channels are read-only.
- */
-enum pl_status pl_trial_mounts_make(const struct pl_job *job, const struct pl_trial_folder *folder,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
-
-/** This process sees the job's folders again. */
-void pl_trial_mounts_undo(const struct pl_job *job);
-
-/** When the folders that trials share without mounts were changed: the job's model and checkpoints. */
-struct pl_trial_shared {
-    struct timespec times[2];
-};
-
-void pl_trial_shared_note(const struct pl_job *job, struct pl_trial_shared *ret_shared);
-
-/** Returns PL_INVALID if one of them has other entries since. The error names the folder and the variable to use. */
-enum pl_status pl_trial_shared_check(const struct pl_job *job, const struct pl_trial_shared *shared,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
-
-/* model.c */
 
 /**
  * Checks that the model in the folder `path` can be copied. `*ret_empty` tells whether there is none. Symbolic links
@@ -120,6 +97,8 @@ enum pl_status pl_trial_shared_check(const struct pl_job *job, const struct pl_t
  */
 enum pl_status pl_trial_model_check(const char *path, const char *seen_as, bool *ret_empty,
                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_trial_folder_done(struct pl_trial_folder *folder);
 
 /* devices.c */
 

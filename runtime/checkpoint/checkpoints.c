@@ -113,19 +113,11 @@ static void free_copy(struct pl_checkpoints *c)
         free(c->copy);
         return;
     }
-    pl_plan_set_copy_event(c->plan, NULL);
-    if (c->copied) {
-        pl_device_event_free(c->device, c->copied);
-    }
-    if (c->begun) {
-        pl_device_event_free(c->device, c->begun);
-    }
-    if (c->stream) {
-        pl_device_stream_free(c->device, c->stream);
-    }
-    if (c->copy) {
-        pl_device_release_pinned(c->device, c->copy);
-    }
+    c->plan->copy_event = NULL;
+    pl_device_event_free(c->device, c->copied);
+    pl_device_event_free(c->device, c->begun);
+    pl_device_stream_free(c->device, c->stream);
+    pl_device_release_pinned(c->device, c->copy);
 }
 
 enum pl_status pl_checkpoints_directory(char **ret_directory, struct pl_error *reterr)
@@ -259,7 +251,7 @@ static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reter
     uint64_t elems = pl_plan_elems(c->plan);
 
     if (c->device) {
-        PL_TRY(pl_device_stream_follow(c->device, c->stream, pl_plan_stream(c->plan), c->begun, reterr));
+        PL_TRY(pl_device_stream_follow(c->device, c->stream, c->plan->options.stream, c->begun, reterr));
     }
     for (unsigned a = 0; a < c->arrays; a++) {
         if (c->device) {
@@ -271,7 +263,7 @@ static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reter
     }
     if (c->device) {
         PL_TRY(pl_device_event_record(c->device, c->copied, c->stream, reterr));
-        pl_plan_set_copy_event(c->plan, c->copied);
+        c->plan->copy_event = c->copied;
         c->copy_deadline_ns = pl_world_deadline_ns(pl_plan_world(c->plan));
     }
     return PL_OK;

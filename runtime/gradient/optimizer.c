@@ -83,12 +83,8 @@ void pl_optimizer_free(struct pl_optimizer *optimizer)
         for (unsigned s = 0; s < PL_OPTIMIZER_MOST_SLOTS; s++) {
             pl_plan_free_array(optimizer->plan, optimizer->slot[s]);
         }
-        if (optimizer->scratch) {
-            pl_device_release(optimizer->device, optimizer->scratch);
-        }
-        if (optimizer->squares) {
-            pl_device_release_pinned(optimizer->device, optimizer->squares);
-        }
+        pl_device_release(optimizer->device, optimizer->scratch);
+        pl_device_release_pinned(optimizer->device, optimizer->squares);
         /* a broadcast of its state may still be in flight */
         free(pl_world_has_leaked(pl_plan_world(optimizer->plan)) ? NULL : optimizer);
     }
@@ -112,11 +108,11 @@ static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin,
         slot[s] = optimizer->slot[s] ? optimizer->slot[s] + first : NULL;
     }
     if (optimizer->device) {
-        enum pl_dtype dtype = pl_plan_gradient_dtype(plan);
+        enum pl_dtype dtype = plan->options.gradient_dtype;
 
         return pl_device_optimize(optimizer->device, step, count, value,
                                   (const char *)gradient + first * pl_dtype_bytes(dtype), dtype, slot[0], slot[1],
-                                  pl_plan_stream(plan), reterr);
+                                  plan->options.stream, reterr);
     }
     pl_optimizer_rule_apply(step, count, value, gradient + first, slot);
     return PL_OK;
@@ -174,11 +170,11 @@ static enum pl_status find_norm(struct pl_optimizer *optimizer, double *ret_squa
         *ret_squares = squared_norm(plan);
         return PL_OK;
     }
-    PL_TRY(pl_device_squared_norm(optimizer->device, pl_plan_gradients(plan), pl_plan_gradient_dtype(plan),
-                                  pl_plan_elems(plan), optimizer->scratch, optimizer->squares, pl_plan_stream(plan),
+    PL_TRY(pl_device_squared_norm(optimizer->device, pl_plan_gradients(plan), plan->options.gradient_dtype,
+                                  pl_plan_elems(plan), optimizer->scratch, optimizer->squares, plan->options.stream,
                                   reterr));
     if (optimizer->options.loss_scale > 0.0) {
-        PL_TRY(pl_device_stream_finish(optimizer->device, pl_plan_stream(plan),
+        PL_TRY(pl_device_stream_finish(optimizer->device, plan->options.stream,
                                        pl_world_deadline_ns(pl_plan_world(plan)), reterr));
         *ret_squares = *optimizer->squares;
     }

@@ -156,16 +156,6 @@ struct pl_device *pl_plan_device(const struct pl_plan *plan)
     return plan->device;
 }
 
-void *pl_plan_stream(const struct pl_plan *plan)
-{
-    return plan->options.stream;
-}
-
-enum pl_dtype pl_plan_gradient_dtype(const struct pl_plan *plan)
-{
-    return plan->options.gradient_dtype;
-}
-
 struct pl_plan_counts pl_plan_counts(const struct pl_plan *plan)
 {
     return plan->counts;

@@ -120,11 +120,7 @@ enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array
 enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const float *from,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * In device memory: values or optimizer arrays are read until `event`, and the stream waits for it before it changes
- * them. NULL ends this. The event belongs to the caller. pl_plan_await_copy() is the wait.
- */
-void pl_plan_set_copy_event(struct pl_plan *plan, void *event);
+/** In device memory: lets the stream wait for `copy_event`, if there is one. */
 enum pl_status pl_plan_await_copy(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

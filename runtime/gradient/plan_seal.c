@@ -255,11 +255,6 @@ enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const flo
     return copy_now(plan, array, from, reterr);
 }
 
-void pl_plan_set_copy_event(struct pl_plan *plan, void *event)
-{
-    plan->copy_event = event;
-}
-
 enum pl_status pl_plan_await_copy(struct pl_plan *plan, struct pl_error *reterr)
 {
     void *copy_event = PL_TAKE(plan->copy_event);

@@ -326,13 +326,17 @@ static enum pl_status hear(struct pl_server_state *server, struct pollfd *polls,
     const int count = first_pending + SERVER_MOST_PENDING;
     uint64_t events;
 
+    polls[0].fd = silent_ns <= 0 ? server->listen_fd : -1; /* a new connection waits in the queue */
+    polls[1].fd = server->event_fd;
+    polls[2].fd = server->ended_fd;
+    for (int w = 0; w < server->options->workers; w++) {
+        polls[first_worker + w].fd = server->locals[w].fd;
+    }
+    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
+        polls[first_pending + i].fd = server->pending[i];
+    }
     for (int i = 0; i < count; i++) {
-        polls[i] = (struct pollfd){.events = POLLIN};
-        polls[i].fd = i == 0   ? (silent_ns <= 0 ? server->listen_fd : -1) /* a new connection waits in the queue */
-                      : i == 1 ? server->event_fd
-                      : i == 2 ? server->ended_fd
-                      : i < first_pending ? server->locals[i - first_worker].fd
-                                          : server->pending[i - first_pending];
+        polls[i].events = POLLIN;
     }
     if (ppoll(polls, (nfds_t)count, least_ns < 0 ? NULL : &nap, NULL) < 0) {
         return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for the workers of a parameter server");

@@ -56,11 +56,6 @@ void pl_source_close(struct pl_source *source)
     }
 }
 
-void pl_source_close_at(struct pl_source **source_at)
-{
-    pl_source_close(*source_at);
-}
-
 struct memory_source {
     struct pl_source head;
     const unsigned char *next;

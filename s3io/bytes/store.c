@@ -63,14 +63,20 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
     return PL_OK;
 }
 
-static const struct pl_object *item_at(const void *context, uint64_t position)
+uint64_t pl_object_order_count(const struct pl_object_order *order)
 {
-    return &((const struct pl_object_list *)context)->items[position];
+    const struct pl_shard *deal = &order->deal;
+    uint64_t count = order->list->count;
+
+    return deal->size ? count / deal->size + (count % deal->size > deal->rank) : count;
 }
 
-struct pl_object_order pl_object_list_order(const struct pl_object_list *list)
+const struct pl_object *pl_object_order_at(const struct pl_object_order *order, uint64_t position)
 {
-    return (struct pl_object_order){.context = list, .count = list->count, .at = item_at};
+    uint64_t index = order->deal.size ? position * order->deal.size + order->deal.rank : position;
+
+    return &order->list->items[order->shuffle ? pl_sampler_order(index, order->list->count, order->seed, order->epoch)
+                                              : index];
 }
 
 enum pl_status pl_store_reader_open(struct pl_store_reader *reader, struct pl_store *store,
@@ -85,10 +91,10 @@ enum pl_status pl_store_reader_next(struct pl_store_reader *reader, struct pl_so
 {
     const struct pl_object *object;
 
-    if (reader->position >= reader->order.count) {
+    if (reader->position >= pl_object_order_count(&reader->order)) {
         return PL_END;
     }
-    object = reader->order.at(reader->order.context, reader->position);
+    object = pl_object_order_at(&reader->order, reader->position);
     PL_TRY(reader->fetch ? reader->store->ops->open_fetched(reader->fetch, reader->position, ret_source, reterr)
                          : reader->store->ops->open(reader->store, object, ret_source, reterr));
     reader->position++;
@@ -110,11 +116,6 @@ void pl_store_close(struct pl_store *store)
         free(store->name);
         store->ops->close(store);
     }
-}
-
-void pl_store_close_at(struct pl_store **store_at)
-{
-    pl_store_close(*store_at);
 }
 
 enum { MAX_DEPTH = 64 };

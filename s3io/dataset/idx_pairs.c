@@ -106,14 +106,13 @@ static enum pl_status read_store(const struct pl_channel *channel, int64_t deadl
     PL_AUTO_STORE struct pl_store *store = NULL;
     PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
     PL_AUTO_STORE_READER struct pl_store_reader reader = {.store = NULL};
-    struct pl_object_order order;
+    const struct pl_object_order order = {.list = &list};
     const struct pl_object *object;
     struct pl_source *source;
     enum pl_status status;
 
     PL_TRY(pl_channel_open_store(channel, &store, reterr));
     PL_TRY(pl_store_list(store, deadline_ns, &list, reterr));
-    order = pl_object_list_order(&list);
     PL_TRY(pl_store_reader_open(&reader, store, &order, reterr));
     while ((status = pl_store_reader_next(&reader, &source, &object, reterr)) == PL_OK) {
         PL_TRY(read_arrays(source, deadline_ns, concatenations, reterr));

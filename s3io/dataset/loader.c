@@ -420,38 +420,3 @@ void pl_loader_free(struct pl_loader *loader)
     free(loader->shuffle.bytes);
     free(loader);
 }
-
-static enum pl_status memory_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
-{
-    const struct pl_loader_memory *memory = context;
-
-    (void)deadline_ns;
-    (void)reterr;
-    pl_sampler_start(memory->sampler, epoch);
-    return PL_OK;
-}
-
-static enum pl_status memory_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes,
-                                  struct pl_error *reterr)
-{
-    const struct pl_loader_memory *memory = context;
-    uint64_t index;
-
-    (void)deadline_ns;
-    (void)reterr;
-    if (!pl_sampler_next(memory->sampler, &index)) {
-        return PL_END;
-    }
-    for (unsigned field = 0; field < memory->fields; field++) {
-        size_t bytes = memory->sample_bytes[field];
-
-        memcpy(fields[field], memory->data[field] + index * bytes, bytes);
-        *ret_bytes += bytes;
-    }
-    return PL_OK;
-}
-
-struct pl_loader_input pl_loader_input_memory(struct pl_loader_memory *memory)
-{
-    return (struct pl_loader_input){.context = memory, .start = memory_start, .next = memory_next};
-}

@@ -47,7 +47,7 @@ struct pl_stream {
     } synced;                      /* guarded by `mutex` */
 };
 
-/* Sets the source that pl_stream_cancel() cancels. If the stream was cancelled before, cancels it at once. */
+/* Sets the source that samples_cancel() cancels. If the stream was cancelled before, cancels it at once. */
 static void set_reading(struct pl_stream *stream, struct pl_source *source)
 {
     pthread_mutex_lock(&stream->mutex);
@@ -125,34 +125,6 @@ static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *so
         pl_source_close(source);
     }
     return status;
-}
-
-/* How many objects of an epoch this rank reads. */
-static uint64_t own_objects(const struct pl_stream *stream)
-{
-    const struct pl_shard *deal = &stream->options.deal;
-    uint64_t count = stream->list.count;
-
-    if (stream->options.split != PL_STREAM_SPLIT_OBJECTS) {
-        return count;
-    }
-    return count / deal->size + (count % deal->size > deal->rank);
-}
-
-/* Returns this rank's object number `position`. Everything that it reads is constant during an epoch. */
-static const struct pl_object *own_object(const void *context, uint64_t position)
-{
-    const struct pl_stream *stream = context;
-    const struct pl_stream_options *options = &stream->options;
-    uint64_t index = position;
-
-    if (options->split == PL_STREAM_SPLIT_OBJECTS) {
-        index = position * options->deal.size + options->deal.rank;
-    }
-    if (options->shuffle_objects) {
-        index = pl_sampler_order(index, stream->list.count, options->seed, stream->epoch);
-    }
-    return &stream->list.items[index];
 }
 
 static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reterr)
@@ -260,7 +232,9 @@ static enum pl_status start_pipe(struct pl_stream *stream, uint64_t epoch, struc
 
 static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
 {
-    struct pl_object_order order = {.context = stream, .at = own_object};
+    const struct pl_stream_options *options = &stream->options;
+    struct pl_object_order order = {
+        .list = &stream->list, .shuffle = options->shuffle_objects, .seed = options->seed, .epoch = stream->epoch};
 
     if (!stream->listed) {
         PL_TRY(pl_store_list(stream->store, deadline_ns, &stream->list, reterr));
@@ -269,7 +243,9 @@ static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns,
     if (stream->list.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "there are no objects in '%s'", stream->store->name);
     }
-    order.count = own_objects(stream);
+    if (options->split == PL_STREAM_SPLIT_OBJECTS) {
+        order.deal = options->deal;
+    }
     return pl_store_reader_open(&stream->objects, stream->store, &order, reterr);
 }
 
@@ -299,20 +275,6 @@ enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t
         pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)epoch);
     }
     return status;
-}
-
-void pl_stream_cancel(struct pl_stream *stream, bool cancelled)
-{
-    if (stream->share) {
-        pl_share_cancel(stream->share, cancelled);
-        return;
-    }
-    pthread_mutex_lock(&stream->mutex);
-    stream->synced.cancelled = cancelled;
-    if (cancelled && stream->synced.reading) {
-        pl_source_cancel(stream->synced.reading);
-    }
-    pthread_mutex_unlock(&stream->mutex);
 }
 
 void pl_stream_close(struct pl_stream *stream)
@@ -449,7 +411,18 @@ static enum pl_status samples_next(void *context, void *const *fields, int64_t d
 
 static void samples_cancel(void *context, bool cancelled)
 {
-    pl_stream_cancel(((struct pl_stream_samples *)context)->stream, cancelled);
+    struct pl_stream *stream = ((struct pl_stream_samples *)context)->stream;
+
+    if (stream->share) {
+        pl_share_cancel(stream->share, cancelled);
+        return;
+    }
+    pthread_mutex_lock(&stream->mutex);
+    stream->synced.cancelled = cancelled;
+    if (cancelled && stream->synced.reading) {
+        pl_source_cancel(stream->synced.reading);
+    }
+    pthread_mutex_unlock(&stream->mutex);
 }
 
 struct pl_loader_input pl_loader_input_stream(struct pl_stream_samples *samples)

@@ -364,31 +364,15 @@ static enum pl_status put_epoch(struct pl_feeder *feeder, uint64_t epoch, struct
     return feeder->filled ? flush(feeder, reterr) : PL_OK;
 }
 
-struct epoch_order {
-    const struct pl_feeder *feeder;
-    uint64_t epoch;
-};
-
-static const struct pl_object *epoch_object(const void *context, uint64_t position)
-{
-    const struct epoch_order *order = context;
-    const struct pl_feeder *feeder = order->feeder;
-
-    if (feeder->options.shuffle) {
-        position = pl_sampler_order(position, feeder->list.count, feeder->options.seed, order->epoch);
-    }
-    return &feeder->list.items[position];
-}
-
 static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts,
                                   struct pl_error *reterr)
 {
-    struct epoch_order context = {.feeder = feeder, .epoch = epoch};
-    struct pl_object_order order = {.context = &context, .count = feeder->list.count, .at = epoch_object};
+    const struct pl_object_order order = {
+        .list = &feeder->list, .shuffle = feeder->options.shuffle, .seed = feeder->options.seed, .epoch = epoch};
     PL_AUTO_STORE_READER struct pl_store_reader objects = {.store = NULL};
 
     PL_TRY(pl_store_reader_open(&objects, feeder->store, &order, reterr));
-    for (uint64_t i = 0; i < order.count && !is_over(feeder); i++) {
+    for (uint64_t i = 0; i < feeder->list.count && !is_over(feeder); i++) {
         PL_TRY(put_object(feeder, &objects, reterr));
         counts->objects += !is_over(feeder);
     }

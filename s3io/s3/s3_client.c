@@ -142,11 +142,6 @@ void pl_s3_client_free(struct pl_s3_client *client)
     free(client);
 }
 
-void pl_s3_client_free_at(struct pl_s3_client **client_at)
-{
-    pl_s3_client_free(*client_at);
-}
-
 /*
  * Returns the checksum of the whole object from a HEAD. If the object was uploaded in parts (its ETag is "...-N"), some
  * servers send the checksum of the parts' checksums without a type that distinguishes it. CRC64NVME is always of the

@@ -59,8 +59,8 @@ enum pl_status pl_s3_client_new(const struct pl_environment *environment, const 
 
 /** Closes the connections and ends the thread. The client must not be in use. Does nothing for NULL. */
 void pl_s3_client_free(struct pl_s3_client *client);
-void pl_s3_client_free_at(struct pl_s3_client **client_at);
 
+PL_CLEANUP(pl_s3_client_free_at, struct pl_s3_client, pl_s3_client_free)
 #define PL_AUTO_S3_CLIENT __attribute__((cleanup(pl_s3_client_free_at)))
 
 /** Gets an object's size, ETag and checksum (HeadObject). PL_NOT_FOUND if it does not exist. */

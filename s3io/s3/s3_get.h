@@ -16,6 +16,7 @@
 #define PL_S3IO_S3_S3_GET_H
 
 #include "s3io/s3/s3_client.h"
+#include "s3io/sampler.h"
 #include "s3io/source.h"
 
 /** An object to read. The strings stay the caller's and must outlive the stream. */
@@ -98,21 +99,12 @@ enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *name, 
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The objects of a stream as byte sources. They are read one after the other while the stream fetches the next ones. If
- * a source is closed early, the rest of its object is skipped.
+ * Opens the object at `position` of a stream as a byte source, after those before it. They are read one after the other
+ * while the stream fetches the next ones; if a source is closed early, the rest of its object is skipped. The stream
+ * must outlive the source. `name` is copied.
  */
-struct pl_s3_reader;
-
-enum pl_status pl_s3_reader_open(struct pl_s3_client *client, const struct pl_s3_order *order,
-                                 const struct pl_s3_stream_options *options, struct pl_s3_reader **ret_reader,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Opens the object at `position`, after those before it. The reader must outlive the source. `name` is copied. */
-enum pl_status pl_s3_reader_source(struct pl_s3_reader *reader, size_t position, const char *name,
+enum pl_status pl_s3_stream_source(struct pl_s3_stream *stream, size_t position, const char *name,
                                    struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Closes the reader. Does nothing for NULL. */
-void pl_s3_reader_close(struct pl_s3_reader *reader);
 
 /** Fetches the whole object at `uri`, at most `max_bytes`, with a NUL at its end. The caller frees it. */
 enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns,
@@ -157,5 +149,54 @@ enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *f
  */
 enum pl_status pl_s3_local_path(const char *directory, const char *key, struct pl_text *path,
                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/* The objects under an S3 prefix, or of a manifest, as a store. */
+
+struct pl_augmented;
+struct pl_store;
+
+/**
+ * Opens all objects whose URL begins with `uri`, "s3://BUCKET/PREFIX". A key in the store is the part after the
+ * prefix's last '/', as if that were the directory. Markers of empty directories (no bytes, a '/' at the end) are left
+ * out. An open object is pinned to the version that was listed. `client` must outlive the store and its sources.
+ *
+ * If it `is_manifest`, opens the objects in the ManifestFile at `uri`, each as often as it is there; a key is the part
+ * after the manifest's prefix. The manifest is fetched until `deadline_ns`. Sizes and versions come from a listing of
+ * the keys' common prefix.
+ *
+ * Cost    at most 64 MiB for the objects that are being read and fetched ahead, for any number of objects.
+ * Errors  PL_INVALID: another kind of URL; those of pl_manifest_parse(). Other errors come from listing and reading:
+ *         PL_NOT_FOUND if an object in the manifest does not exist.
+ * Test    tests/integration/cifar10.py
+ */
+enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, bool is_manifest, int64_t deadline_ns,
+                                struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
+
+/*
+ * An augmented manifest as the stream that Pipe Mode makes of it: one RecordIO record for each attribute of each line.
+ * The record is the object that a "-ref" attribute refers to, or the attribute's value. Objects of later lines are
+ * fetched ahead in parallel.
+ *
+ * Test  tests/unit/s3io/test_sampler.c (order and shares), tests/integration/s3_server.py
+ */
+
+/** Zero-initialise, then set the options that differ from the defaults. `deal` must be set. */
+struct pl_augmented_options {
+    struct pl_shard deal; /* line i of the epoch's order belongs to rank i mod size */
+    bool shuffle;         /* a different order in every epoch */
+    uint64_t seed;
+    uint64_t epoch;
+    struct pl_s3_stream_options stream;
+};
+
+/**
+ * Opens this rank's records of one epoch. `augmented` and `client` must outlive the source.
+ *
+ * Errors  while reading: PL_LIMIT: an object has 512 MiB or more, which no RecordIO record can hold. Those of
+ *         pl_s3_stream_next().
+ */
+enum pl_status pl_source_augmented_open(struct pl_s3_client *client, const struct pl_augmented *augmented,
+                                        const struct pl_augmented_options *options, struct pl_source **ret_source,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

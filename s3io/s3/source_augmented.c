@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An augmented manifest and its objects as one stream of RecordIO records. */
-#include "s3io/s3/store_s3.h"
+#include "s3io/s3/s3_get.h"
 
 #include "base/memory.h"
 #include "s3io/record/record_formats.h"
+#include "s3io/s3/manifest.h"
 #include "s3io/source.h"
 
 #include <stdlib.h>

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The objects under an S3 prefix, or of a manifest, as a store. */
-#include "s3io/s3/store_s3.h"
+#include "s3io/s3/s3_get.h"
 
 #include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/s3/manifest.h"
 #include "s3io/s3/s3_client.h"
-#include "s3io/s3/s3_get.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 
@@ -107,41 +106,34 @@ static const struct pl_s3_entry *entry_of(const struct s3_store *s3, const struc
     return entry;
 }
 
-static struct pl_s3_object listed_object(const struct s3_store *s3, const struct pl_object *object)
-{
-    const struct pl_s3_entry *entry = entry_of(s3, object);
-
-    return (struct pl_s3_object){
-        .bucket = s3->bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes};
-}
-
 /* Objects that one stream fetches in order. */
 struct s3_fetch {
     const struct s3_store *s3;
     struct pl_object_order order;
-    struct pl_s3_reader *reader;
+    struct pl_s3_stream *stream;
 };
 
 static struct pl_s3_object fetched_object(const void *context, size_t position)
 {
     const struct s3_fetch *fetch = context;
+    const struct pl_s3_entry *entry = entry_of(fetch->s3, pl_object_order_at(&fetch->order, position));
 
-    return listed_object(fetch->s3, fetch->order.at(fetch->order.context, position));
+    return (struct pl_s3_object){
+        .bucket = fetch->s3->bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes};
 }
 
 static enum pl_status s3_fetch(struct pl_store *store, const struct pl_object_order *order, void **ret_fetch,
                                struct pl_error *reterr)
 {
     const struct pl_s3_stream_options options = {.budget_bytes = BUDGET_BYTES};
-    PL_AUTO_FREE struct s3_fetch *fetch = pl_memory_new(1, sizeof(*fetch), reterr);
-    struct pl_s3_order objects = {.context = fetch, .count = order->count, .at = fetched_object};
+    PL_AUTO_FREE struct s3_fetch *fetch = NULL;
+    struct pl_s3_order objects = {.count = pl_object_order_count(order), .at = fetched_object};
 
-    if (!fetch) {
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_memory_alloc(&fetch, 1, sizeof(*fetch), reterr));
+    objects.context = fetch;
     fetch->s3 = (struct s3_store *)store;
     fetch->order = *order;
-    PL_TRY(pl_s3_reader_open(fetch->s3->client, &objects, &options, &fetch->reader, reterr));
+    PL_TRY(pl_s3_stream_open_order(fetch->s3->client, &objects, &options, &fetch->stream, reterr));
     *ret_fetch = PL_TAKE(fetch);
     return PL_OK;
 }
@@ -154,14 +146,14 @@ static enum pl_status s3_open_fetched(void *context, uint64_t position, struct p
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
     PL_TRY(pl_text_set(&name, reterr, "s3://%s/%s", object.bucket, object.key));
-    return pl_s3_reader_source(fetch->reader, position, pl_text_string(&name), ret_source, reterr);
+    return pl_s3_stream_source(fetch->stream, position, pl_text_string(&name), ret_source, reterr);
 }
 
 static void s3_fetch_close(void *context)
 {
     struct s3_fetch *fetch = context;
 
-    pl_s3_reader_close(fetch->reader);
+    pl_s3_stream_close(fetch->stream);
     free(fetch);
 }
 
@@ -221,9 +213,8 @@ static enum pl_status set_manifest(struct s3_store *s3, const char *uri, int64_t
     return s3->bucket ? common_prefix(&s3->manifest, &s3->prefix, reterr) : PL_MEMORY;
 }
 
-/* Opens the store at a prefix, or that of a manifest. */
-static enum pl_status open_store(struct pl_s3_client *client, const char *uri, bool is_manifest, int64_t deadline_ns,
-                                 struct pl_store **ret_store, struct pl_error *reterr)
+enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, bool is_manifest, int64_t deadline_ns,
+                                struct pl_store **ret_store, struct pl_error *reterr)
 {
     struct s3_store *s3;
     enum pl_status status;
@@ -242,18 +233,6 @@ static enum pl_status open_store(struct pl_s3_client *client, const char *uri, b
     return PL_OK;
 }
 
-enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
-                                struct pl_error *reterr)
-{
-    return open_store(client, uri, false, 0, ret_store, reterr);
-}
-
-enum pl_status pl_store_s3_open_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
-                                         struct pl_store **ret_store, struct pl_error *reterr)
-{
-    return open_store(client, uri, true, deadline_ns, ret_store, reterr);
-}
-
 enum pl_status pl_store_open(const char *uri, struct pl_store **ret_store, struct pl_error *reterr)
 {
     const struct pl_s3_options options = {.endpoint_url = NULL};
@@ -265,7 +244,7 @@ enum pl_status pl_store_open(const char *uri, struct pl_store **ret_store, struc
     }
     PL_TRY(pl_environment_new(&environment, reterr));
     PL_TRY(pl_s3_client_new(environment, &options, &client, reterr));
-    PL_TRY(pl_store_s3_open(client, uri, ret_store, reterr));
+    PL_TRY(pl_store_s3_open(client, uri, false, 0, ret_store, reterr));
     ((struct s3_store *)*ret_store)->own = PL_TAKE(client);
     return PL_OK;
 }

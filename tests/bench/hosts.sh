@@ -22,8 +22,6 @@ bench=$build/libexec/paceline/paceline-bench
 delay_link=$build/tests/bench/delay_link
 slow_flows=$build/tests/bench/libslow_flows.so
 source "$here/../support/cluster.sh"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 
 goodput() { # FROM TO ADDRESS_OF_TO: prints the bytes per second of one TCP stream
     host_run "$2" "$here/../support/goodput.py" serve &

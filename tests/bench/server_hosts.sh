@@ -19,8 +19,6 @@ seconds=${SECONDS_EACH:-3}
 program=$here/peer_tensorflow_server.py
 export PACELINE_BUILD=$build PACELINE_SOURCE=${here%/tests/bench} TF_CPP_MIN_LOG_LEVEL=3 CUDA_VISIBLE_DEVICES=
 source "$here/../support/cluster.sh"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 for host in "${cluster_hosts[@]}"; do host_rate "$host" 1gbit; done
 hosts_listen

@@ -6,7 +6,6 @@
 set -euo pipefail
 PACELINE_SOURCE=${PACELINE_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 PACELINE_BUILD=$(realpath "${PACELINE_BUILD:-$PACELINE_SOURCE/build}")
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 rounds=${1:-25}
 work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-startup-XXXXXX")

@@ -11,10 +11,7 @@ set -euo pipefail
 PACELINE_SOURCE=${PACELINE_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 PACELINE_BUILD=$(realpath "${PACELINE_BUILD:-$PACELINE_SOURCE/build}")
 export PACELINE_SOURCE PACELINE_BUILD
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 rounds=${1:-3}
 cases=("${@:2}")
 [ ${#cases[@]} -gt 0 ] || cases=(torchrun:ddp mpi:ddp torchrun:fsdp2 torchrun:accelerated torchrun:trainer torchrun:lightning_ddp mpi:with_mpi4py)

@@ -499,68 +499,47 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
     return --depth == 0 ? close_group() : ncclSuccess;
 }
 
+#define ASK(op, ...) ask(&(struct operation){.comm = comm, .count = count, .stream = stream, __VA_ARGS__}, type, op)
+
 API ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(
-        &(struct operation){
-            .kind = ALLREDUCE, .comm = comm, .send = send, .recv = recv, .count = count, .stream = stream},
-        type, op);
+    return ASK(op, .kind = ALLREDUCE, .send = send, .recv = recv);
 }
 
 API ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                    ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(
-        &(struct operation){
-            .kind = REDUCE_SCATTER, .comm = comm, .send = send, .recv = recv, .count = count, .stream = stream},
-        type, op);
+    return ASK(op, .kind = REDUCE_SCATTER, .send = send, .recv = recv);
 }
 
 API ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                                cudaStream_t stream)
 {
-    return ask(
-        &(struct operation){
-            .kind = ALLGATHER, .comm = comm, .send = send, .recv = recv, .count = count, .stream = stream},
-        type, ncclSum);
+    return ASK(ncclSum, .kind = ALLGATHER, .send = send, .recv = recv);
 }
 
 API ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
                                ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(&(struct operation){.kind = BROADCAST,
-                                   .comm = comm,
-                                   .send = send,
-                                   .recv = recv,
-                                   .count = count,
-                                   .root = root,
-                                   .stream = stream},
-               type, ncclSum);
+    return ASK(ncclSum, .kind = BROADCAST, .send = send, .recv = recv, .root = root);
 }
 
 API ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                             ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(
-        &(struct operation){
-            .kind = REDUCE, .comm = comm, .send = send, .recv = recv, .count = count, .root = root, .stream = stream},
-        type, op);
+    return ASK(op, .kind = REDUCE, .send = send, .recv = recv, .root = root);
 }
 
 API ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                           cudaStream_t stream)
 {
-    return ask(
-        &(struct operation){.kind = SEND, .comm = comm, .send = send, .count = count, .root = peer, .stream = stream},
-        type, ncclSum);
+    return ASK(ncclSum, .kind = SEND, .send = send, .root = peer);
 }
 
 API ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(
-        &(struct operation){.kind = RECV, .comm = comm, .recv = recv, .count = count, .root = peer, .stream = stream},
-        type, ncclSum);
+    return ASK(ncclSum, .kind = RECV, .recv = recv, .root = peer);
 }
 
 API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,

@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # `paceline check` on one host; `check.sh long` on several hosts, in namespaces: hosts without a fault, and each fault that the check must find.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 [ -x "$PACELINE_BUILD/libexec/paceline/paceline-check" ] || cluster_skip "built without MPI"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 network() { ip netns exec "$cluster_tag-$(host_number "$1")" "${@:2}"; }
 input="add table inet t; add chain inet t in { type filter hook input priority 0; }" # a host that drops all packets
 if [ "${1:-}" = long ]; then

@@ -3,7 +3,6 @@
 # CIFAR-10 in Pipe Mode on two hosts: `paceline train` is process 1 of each, two ranks a host share the host's FIFOs, and the
 # batches are those that one host with four ranks takes from files.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 program=$PACELINE_BUILD/libexec/paceline/cifar10
 feed=$PACELINE_BUILD/libexec/paceline/paceline-feed

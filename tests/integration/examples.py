@@ -20,11 +20,11 @@ import tempfile
 SOURCE, BUILD = pathlib.Path(os.environ["PACELINE_SOURCE"]), os.environ["PACELINE_BUILD"]
 sys.path.insert(0, str(SOURCE / "tests/support"))
 from python_with import python_with  # noqa: E402
+from ranks import mpirun  # noqa: E402
 
 EXAMPLES = SOURCE / "examples"
 PYTHON = python_with("numpy")
 LIMIT_S = 120
-MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
 
 
 def run(*command, **variables):
@@ -67,9 +67,9 @@ def start(folder, program, **hyperparameters):
 
 
 def lines_of_ranks(*command, **variables):
-    with tempfile.TemporaryDirectory() as folder:  # on its own output mpirun may join the lines of ranks that print at once
-        run(*MPIRUN, "--output-filename", folder, *command, **variables)
-        return sorted(line for path in pathlib.Path(folder).rglob("stdout") for line in path.read_text().splitlines())
+    done = mpirun(2, *command, timeout_s=LIMIT_S, env={**os.environ, **variables})
+    assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}"
+    return [line for line in done.stdout.splitlines() if line.startswith("rank ")]
 
 
 def allreduce(command):

@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # EXEC: programs that one host's program starts on another host of the job, by process 1 there, and the requests of others that are refused.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 
 for host in algo-1 algo-2; do

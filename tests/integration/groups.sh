@@ -3,11 +3,8 @@
 # Instance groups on five hosts: MPI over the groups `big` (algo-1) and `small` (algo-2, algo-3), each host with as many
 # ranks as it has GPUs, and `data` (algo-4, algo-5) beside them, whose hosts end when the others do.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 [ -x "$probe" ] || cluster_skip "built without MPI"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 5
 trained="algo-1 algo-2 algo-3"
 beside="algo-4 algo-5"

@@ -3,13 +3,10 @@
 # Jobs that hang, watched with PACELINE_HANG_S: the rank that is the cause is named first, in the log and in the failure file, on one host and
 # on two; and `paceline stacks` shows the ranks of all hosts. `hangs.sh long`: a slow job is not accused.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 [ -x "$PACELINE_BUILD/libexec/paceline/paceline-stacks" ] || cluster_skip "paceline-stacks is not built"
 python=$(command -v /usr/bin/python3 || command -v python3)
 ranks=$PACELINE_BUILD/tests/integration/stuck_ranks
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 
 # Four ranks that wait for each other without MPI, by a FIFO without a writer. Rank 2 stands elsewhere.

@@ -7,10 +7,7 @@
 # all, with that TensorFlow from PyPI (1.3 GB, once for a build folder).
 # Needs what horovod.py needs, and root for namespaces.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 what=${1:-short}
 [ -e "$PACELINE_BUILD/libexec/paceline/libpaceline-horovod-torch.so" ] || cluster_skip "built without Python.h or MPI"
 case $what in short | full) with=torch ;; *) with=$what ;; esac

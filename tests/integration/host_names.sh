@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two hosts whose names resolve badly: a host's own name is missing, leads to a loopback address or elsewhere, or comes late.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 [ -x "$probe" ] || cluster_skip "built without MPI"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 
 # Ranks meet at MASTER_ADDR, as those of torch do, and each looks its own host up.

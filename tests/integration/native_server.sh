@@ -6,10 +6,8 @@
 #   native_server.sh long     workers and servers that are killed, stopped, or leave in the middle; `full`: at more random moments
 #   native_server.sh faults [TIMES]    a worker or a server of a job in full training is killed, stopped, or cut off, TIMES (8) at random moments each
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 worker=$PACELINE_BUILD/tests/integration/server_worker
-trap cluster_down EXIT
 cluster_up 2
 
 # start HOSTS WORKERS STALENESS WORDS...: a job whose workers run server_worker WORDS.

@@ -11,7 +11,6 @@ root=${PACELINE_OPENMPI5_ROOT:-}
 [ -x "$root/usr/bin/prted" ] || cluster_skip "there is no Open MPI 5 in $root"
 [ -x "$PACELINE_BUILD/tests/integration/mpi_probe" ] || cluster_skip "the build has no MPI"
 
-trap cluster_down EXIT
 cluster_up 2
 mkdir -p "$root/opt/paceline/bin" "$root/opt/paceline/libexec/paceline" "$root/opt/ml" "$root/run/sshd"
 install "$PACELINE_BUILD/entrypoint/paceline" "$PACELINE_BUILD/tests/integration/mpi_probe" "$root/opt/paceline/bin"

@@ -4,10 +4,8 @@
 # the job is stopped. With a chief the other host serves in the program's place.
 # A shell script replaces the interpreter, so that TensorFlow is not needed; tensorflow_hosts.sh uses TensorFlow.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 case_name="parameter servers"
-trap cluster_down EXIT
 cluster_up 2
 
 cat >"$cluster/python" <<'PY'

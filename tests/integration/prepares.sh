@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two hosts, of which one prepares (its pip never ends) or cannot be linked: the other is notified of that, and the first is notified of a stop or a failure of the other.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 [ -x "$probe" ] || cluster_skip "built without MPI"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 
 # start_prepares HOST WORDS...: its pip never ends.

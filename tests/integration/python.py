@@ -15,6 +15,7 @@ import tempfile
 SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
 sys.path.insert(0, f"{SOURCE}/tests/support")
 from python_with import python_with  # noqa: E402
+from ranks import mpirun  # noqa: E402
 
 WITH_TORCH = python_with("numpy", "torch")
 PYTHON = WITH_TORCH or python_with("numpy")
@@ -305,12 +306,15 @@ print("to the end")
 '''
 
 
-def run(command, **keywords):
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, **keywords)
+def output_of(result):
     if result.returncode != 0:
         print(result.stdout)
-        sys.exit(f"exit status {result.returncode}: {' '.join(map(str, command))[:200]}")
+        sys.exit(f"exit status {result.returncode}: {' '.join(map(str, result.args))[:200]}")
     return result.stdout
+
+
+def run(command, **keywords):
+    return output_of(subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, check=False, **keywords))
 
 
 def main():
@@ -320,13 +324,12 @@ def main():
     environment = dict(os.environ, PYTHONPATH=f"{SOURCE}/examples/python", PACELINE_LIBRARY=f"{BUILD}/runtime/libpaceline.so",
                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     for ranks in (1, 3) if FULL else (2,):
-        output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, "-c", OPERATIONS], env=environment)
+        output = output_of(mpirun(ranks, PYTHON, "-c", OPERATIONS, env=environment))
         assert output.count("operations fine") == ranks, output
     assert "operations fine on rank 0" in run([PYTHON, "-c", OPERATIONS], env=environment)
     print(f"operations: fine on {'1 and 3 ranks' if FULL else '2 ranks'}, and without mpirun")
     for how in ("exit", "SystemExit") if FULL else ("well", "sys.exit", "RuntimeError"):
-        result = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", PYTHON, "-c", ENDINGS, how], env=environment, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, timeout=120)
+        result = mpirun(2, PYTHON, "-c", ENDINGS, how, env=environment)
         assert (result.returncode == 0) == (how == "well") and result.stdout.count("to the end") == (2 if how == "well" else 0), (how, result)
         assert how in ("well", "sys.exit") or "no more data" in result.stdout, result.stdout
         assert "shut the named tensors down" not in result.stdout, result.stdout
@@ -338,15 +341,14 @@ def main():
         print("left out: training, no Python here has torch and numpy (python3-torch)")
         return
     for ranks in (1,) if FULL else (2,):
-        output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, "-c", TORCH], env=environment)
+        output = output_of(mpirun(ranks, PYTHON, "-c", TORCH, env=environment))
         assert output.count("tensors of torch are fine") == ranks, output
     print(f"torch's tensors: fine on {1 if FULL else 2} rank(s)")
     fakes = f"{BUILD}/tests/fakes"
     if os.path.exists(f"{fakes}/libcuda.so.1"):
         for folder, ranks in (("nccl", 1), ("no_nccl", 1), ("no_nccl", 2)) if FULL else (("nccl", 2),):
             fake = dict(environment, FAKE_CUDA="devices=2,delay_us=20", LD_LIBRARY_PATH=f"{fakes}/{folder}:{fakes}")
-            output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, f"{SOURCE}/tests/integration/python_gpu.py",
-                          "--pretend"], env=fake)
+            output = output_of(mpirun(ranks, PYTHON, f"{SOURCE}/tests/integration/python_gpu.py", "--pretend", env=fake))
             assert output.count("tensors on a GPU are fine") == ranks, output
             print(f"tensors on GPUs: sums, broadcasts and training on {ranks} rank(s) of the tests' driver, {folder}")
     if FULL:

@@ -6,10 +6,7 @@
 # there are any, are the only programs.
 # Needs root for namespaces, and PyPI for torch, Accelerate, transformers, Lightning, Horovod and TensorFlow (several GB, once for a build folder).
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 what=${1:-runs}
 programs=${*:2}
 programs=${programs:-ddp fsdp2 accelerated trainer lightning_ddp with_mpi4py horovod_torch horovod_keras}

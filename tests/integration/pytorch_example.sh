@@ -3,11 +3,8 @@
 # examples/pytorch/train_ddp.py on two hosts with two ranks each: a stop of either host saves a checkpoint and is a success; the next start, by the other
 # launcher, resumes where the first has stopped and comes to the weights of a run without a stop. Needs root for namespaces, and a torch.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 python=$(PYTHONPATH="$PACELINE_SOURCE/tests/support" python3 -c 'import sys; from python_with import python_with; sys.exit(print(found) if (found := python_with("torch")) else 1)') || cluster_skip "no Python here has torch"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 seconds=300 # far away: what hangs is found by it
 mkdir "$cluster/bin"

@@ -4,13 +4,13 @@
 # A comment in the line above a block says where this test runs it:
 #
 #   <!-- not run: REASON -->     nowhere
-#   <!-- run: long -->           with the word `long`, as tests/run.sh --all gives it; `full` likewise
+#   <!-- run: full -->           with the word `full`, as tests/run.sh --full gives it
 #   (none)                       always
 #
 # `docker` is a program of this test here, which gives the engine's image, containers and networks names of this test's own, and builds from the source
 # folder. examples/quickstart.sh runs in a bare container.
 #
-#   readme.sh [long|full]
+#   readme.sh [full]
 set -euo pipefail
 suite=${1:-main}
 source "$PACELINE_SOURCE/tests/support/containers.sh"
@@ -30,7 +30,7 @@ trap 'exit 143' TERM INT
 fail() { echo "FAILED: $*"; exit 1; }
 step() { echo "[$SECONDS s] $*"; }
 
-# Every block in a file of its own, NN.LANGUAGE.WHERE, with the number of its first line in README.md; WHERE is never, main, long or full.
+# Every block in a file of its own, NN.LANGUAGE.WHERE, with the number of its first line in README.md; WHERE is never, main or full.
 mkdir "$work/blocks" "$work/here" "$work/bin"
 awk -v to="$work/blocks" '
   /^```/ && !inside { inside = 1; language = substr($0, 4); file = sprintf("%s/%03d.%s.%s", to, NR, language, where); printf "" >file; next }
@@ -38,8 +38,8 @@ awk -v to="$work/blocks" '
   inside { print >file; next }
   { where = "main" }
   /^<!-- not run: .+ -->$/ { where = "never" }
-  /^<!-- run: (long|full) -->$/ { where = $3 }
-  /^<!-- / && where == "main" { print "README.md:" NR ": expected <!-- not run: REASON -->, <!-- run: long --> or <!-- run: full -->"; bad = 1 }
+  /^<!-- run: full -->$/ { where = "full" }
+  /^<!-- / && where == "main" { print "README.md:" NR ": expected <!-- not run: REASON --> or <!-- run: full -->"; bad = 1 }
   /^    [a-zA-Z]/ { print "README.md:" NR ": a block without a fence: no test sees it"; bad = 1 }
   END { exit bad }' "$PACELINE_SOURCE/README.md" || fail "README.md has blocks that this test cannot read"
 for block in "$work"/blocks/*; do
@@ -100,7 +100,7 @@ run_dockerfile() {
 for block in "$work"/blocks/*; do
   where=${block##*.}
   case $suite.$where in
-    main.main | long.main | full.main | long.long | full.full) ;;
+    *.main | full.full) ;;
     *) continue ;;
   esac
   case $block in

@@ -3,10 +3,7 @@
 # A sweep on two hosts that one of them leaves, or that is stopped: `paceline` is process 1 of each. sweep_hosts_storm.sh shows where trials run,
 # and that the best model arrives.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 
 # sweep_config SPECIFICATION: the same on both hosts. The program is `trial` of this file's folder in the cluster.

@@ -6,10 +6,7 @@
 #
 #   sweep_hosts_storm.sh [FIRST_SEED COUNT [MOMENTS]]     MOMENTS a seed, by default 5
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 both="algo-1 algo-2"
 

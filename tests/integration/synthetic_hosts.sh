@@ -4,7 +4,6 @@
 # pass goes on. Every average is checked by the program itself.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
-trap cluster_down EXIT
 program=$PACELINE_BUILD/libexec/paceline/synthetic
 lists=$PACELINE_SOURCE/examples/synthetic
 command -v mpirun >/dev/null || { echo "skipped: mpirun is not installed"; exit 77; }

@@ -4,13 +4,10 @@
 #
 #   tcp_links.sh [STARTS]     each case so many times, 1 unless said otherwise
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 probe=$PACELINE_BUILD/tests/integration/links_probe
 [ -x "$probe" ] || cluster_skip "built without MPI"
 command -v orted >/dev/null || cluster_skip "several connections are for Open MPI 4"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 
 start() { # PER_HOST LINKS RANK...: these ranks initialise MPI themselves

@@ -5,10 +5,7 @@
 # With the word `full`: the faults that each of them does not meet without it.
 # Needs root for namespaces, and PyPI for tensorflow-cpu (1.3 GB, once for a build folder).
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 python=$(python3 "$PACELINE_SOURCE/tests/support/horovod_python.py" 2.21.0) || { code=$?; echo "$python"; exit $code; }
 cluster_up 2
 both="algo-1 algo-2"

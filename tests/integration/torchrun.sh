@@ -3,11 +3,8 @@
 # torch.distributed over Gloo on two hosts with two ranks each, by torchrun and once by MPI: how the job ends, and that a rank may complete its save. Needs a torch.
 # `torchrun.sh long`: with other causes. `torchrun.sh full`: a rank that saves for longer, after a SIGTERM to either host.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 python=$(PYTHONPATH="$PACELINE_SOURCE/tests/support" python3 -c 'import sys; from python_with import python_with; sys.exit(print(found) if (found := python_with("torch")) else 1)') || cluster_skip "no Python here has torch"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 
 mkdir "$cluster/bin"

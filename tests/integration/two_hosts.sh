@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two hosts: `paceline` is process 1 of each, with its own /opt/ml, host name and sshd, and MPI between them.
 set -euo pipefail
-source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 [ -x "$probe" ] || cluster_skip "built without MPI"
-trap cluster_down EXIT
-trap 'exit 143' TERM INT
 cluster_up 2
 
 # With debug lines mpirun prints its job map too.

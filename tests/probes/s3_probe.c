@@ -13,7 +13,8 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/memory.h"
-#include "s3io/s3/store_s3.h"
+#include "s3io/s3/manifest.h"
+#include "s3io/s3/s3_get.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 #include "s3io/stream.h"
@@ -52,10 +53,9 @@ static enum pl_status show_store(struct pl_store *store, struct pl_error *reterr
 {
     PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
     PL_AUTO_STORE_READER struct pl_store_reader reader = {.store = NULL};
-    struct pl_object_order order;
+    const struct pl_object_order order = {.list = &list};
 
     PL_TRY(pl_store_list(store, pl_deadline_after_ns(limit_ns), &list, reterr));
-    order = pl_object_list_order(&list);
     PL_TRY(pl_store_reader_open(&reader, store, &order, reterr));
     for (size_t i = 0; i < list.count; i++) {
         PL_AUTO_SOURCE struct pl_source *source = NULL;
@@ -113,7 +113,7 @@ static enum pl_status show_stream(struct pl_s3_client *client, char **words, str
 
     options.shuffle_objects = atoi(words[1]) >= 0;
     options.seed = options.shuffle_objects ? (uint64_t)atoi(words[1]) : 0;
-    PL_TRY(pl_store_s3_open(client, words[0], &store, reterr));
+    PL_TRY(pl_store_s3_open(client, words[0], false, 0, &store, reterr));
     status = pl_stream_open_store(store, &options, &stream, reterr);
     if (status != PL_OK) {
         pl_store_close(store);
@@ -150,11 +150,11 @@ static enum pl_status run(struct pl_s3_client *client, const char *verb, char **
     PL_AUTO_SOURCE struct pl_source *source = NULL;
 
     if (strcmp(verb, "prefix") == 0 && count == 1) {
-        PL_TRY(pl_store_s3_open(client, words[0], &store, reterr));
+        PL_TRY(pl_store_s3_open(client, words[0], false, 0, &store, reterr));
         return show_store(store, reterr);
     }
     if (strcmp(verb, "manifest") == 0 && count == 1) {
-        PL_TRY(pl_store_s3_open_manifest(client, words[0], pl_deadline_after_ns(limit_ns), &store, reterr));
+        PL_TRY(pl_store_s3_open(client, words[0], true, pl_deadline_after_ns(limit_ns), &store, reterr));
         return show_store(store, reterr);
     }
     if (strcmp(verb, "augmented") == 0 && count >= 5) {

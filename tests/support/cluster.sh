@@ -3,7 +3,7 @@
 # command given to host_start is process 1, with its own host name, /opt/ml, /run, /tmp, /etc/hosts, /dev/shm and a cable to a
 # switch that is a namespace too; the machine's own network is not touched.
 #
-#   cluster_up N              make N hosts; exits with 77 if that is not possible
+#   cluster_up N              make N hosts, which go when the shell exits; exits with 77 if that is not possible
 #   host_rate HOST RATE       limit its link in each direction, RATE as tc writes it (200mbit); none: no limit
 #   host_start HOST CMD...    power a host on: CMD becomes its process 1; output in $cluster/HOST.log
 #   host_wait HOST SECONDS    wait for its end; sets $code to the exit code; fails if it does not end in SECONDS + 40 s (the machine may be busy)
@@ -14,7 +14,7 @@
 #   hosts_listen              sshd becomes process 1 of every host; then
 #   cluster_mpirun RANKS WORDS...   mpirun on algo-1 with RANKS per host (4, or 4x2: on the first two hosts only) and Open MPI's own options
 #   host_pids HOST            its processes, by their ids on this machine
-#   cluster_down              remove everything (do this from a trap)
+#   cluster_down              remove everything; a test with a trap of its own for EXIT calls it there
 #
 # $cluster is the work folder; $cluster/algo-1/ml is /opt/ml of algo-1. An array `cluster_environment` of NAME=VALUE
 # reaches every process 1.
@@ -30,6 +30,8 @@ cluster_up() {
   cluster_tag=pl$$
   cluster_hosts=()
   cluster_environment=()
+  [ -n "$(trap -p EXIT)" ] || trap cluster_down EXIT
+  trap 'exit 143' TERM INT
   ip netns add "$cluster_tag-sw" 2>/dev/null || { rm -rf "$cluster"; cluster_skip "this machine allows no network namespaces"; }
   ip -n "$cluster_tag-sw" link add sw0 type bridge 2>/dev/null || cluster_skip "the kernel has no bridge"
   ip -n "$cluster_tag-sw" link set sw0 up

@@ -18,7 +18,6 @@ static inline void device_ranks_pay(struct pl_world *world, void *argument, char
     int ranks[] = {0, 1};
     bool was_empty = true;
 
-    (void)argument;
     alloc_budget_hook(pl_world_bootstrap(world));
     RANKS_OK(pl_barrier(world, &error));
     for (int pays = 0; was_empty; pays++) {

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from python_with import python_with
+from ranks import mpirun
 
 SKIP = 77
 SECONDS = 900  # a long time: only a hang reaches it
@@ -47,12 +48,15 @@ def skip(why):
     sys.exit(SKIP)
 
 
+def output(done, expect):
+    if expect is not None and done.returncode != expect:
+        sys.exit(f"{' '.join(done.args[:8])}: exit {done.returncode}, not {expect}\n{done.stdout}")
+    return done.stdout
+
+
 def run(*words, expect=0, **more):
     """Run `words` and return the output; the test fails if the exit code is not `expect` (None: any code)."""
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, **more)
-    if expect is not None and done.returncode != expect:
-        sys.exit(f"{' '.join(words[:8])}: exit {done.returncode}, not {expect}\n{done.stdout}")
-    return done.stdout
+    return output(subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False, **more), expect)
 
 
 def pip(python, *packages):
@@ -92,8 +96,8 @@ def ranks(python, count, program, *words, expect=0, flags=(), **variables):
     """What `count` ranks of `program` print, or of several, one after the other in one process; `flags` are Python's, `variables` come into the environment."""
     if not isinstance(program, str):
         program = f"for text in {program!r}:\n    exec(text, {{'__name__': '__main__'}})"
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1", **variables}
-    return run("mpirun", "-n", str(count), "--oversubscribe", python, *flags, "-c", program, *words, expect=expect, env=environment)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    return output(mpirun(count, python, *flags, "-c", program, *words, timeout_s=SECONDS, env=environment), expect)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Functions for tests of `paceline train` on hosts in namespaces; needs tests/support/cluster.sh.
+# Functions for tests of `paceline train` on hosts in namespaces.
+source "$PACELINE_SOURCE/tests/support/cluster.sh"
 
 paceline=$PACELINE_BUILD/entrypoint/paceline
 probe=$PACELINE_BUILD/tests/integration/mpi_probe
@@ -114,17 +115,6 @@ case_begin() {
   case_name=$1
   case_start=$(date +%s.%N)
   cluster_environment=()
-}
-
-# begin_with NAME [VARIABLE=VALUE]... WORDS...: begins the case with these in its environment; leaves WORDS in the array case_words.
-begin_with() {
-  case_begin "$1"
-  shift
-  while [[ ${1:-} = *=* ]]; do
-    cluster_environment+=("$1")
-    shift
-  done
-  case_words=("$@")
 }
 
 # case_mark: starts the clock of "time to notice".

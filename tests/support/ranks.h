@@ -3,6 +3,9 @@
 #ifndef PL_TESTS_SUPPORT_RANKS_H
 #define PL_TESTS_SUPPORT_RANKS_H
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* callbacks take what all of their kind get */
+
+#include "base/knob.h"
 #include "collectives/bootstrap.h"
 #include "collectives/collective.h"
 #include "collectives/world.h"
@@ -18,6 +21,16 @@ enum { RANKS_MOST = 35, RANKS_TEXT_BYTES = 1400 };
 
 /** The function of one rank. A text in `failure` fails the test. */
 typedef void ranks_function(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES]);
+
+/** The settings' defaults, and one of another value. */
+static inline struct pl_knobs ranks_knobs(enum pl_knob knob, const char *text)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    PL_BUG_IF(pl_knob_set(&knobs, knob, text, "the test", NULL) != PL_OK);
+    return knobs;
+}
 
 struct ranks_seat {
     struct pl_bootstrap *bootstrap;

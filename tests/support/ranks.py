@@ -2,6 +2,8 @@
 """The ranks of a test's job, as processes of this machine."""
 import os
 import pathlib
+import subprocess
+import tempfile
 import time
 
 
@@ -31,3 +33,15 @@ def survivors(program, *words, most_s=30):
     while running(program, *words) and time.monotonic() < end:
         time.sleep(0.05)
     return running(program, *words)
+
+
+def mpirun(ranks, *command, options=(), timeout_s=240, **more):
+    """Runs `command` as ranks under mpirun: its CompletedProcess, whose output is all that rank 0 wrote, then all that rank 1 wrote, and so on, and mpirun's own
+    words at the end. On its own output mpirun joins the lines of ranks that write at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), "--output-filename", folder + ":nocopy",
+                               *options, *map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=timeout_s, check=False, **more)
+        written = sorted(pathlib.Path(folder).rglob("std*"), key=lambda path: (int(path.parent.name.split(".")[1]), path.name))
+        done.stdout = "".join(path.read_text(errors="replace") for path in written) + done.stdout
+    return done

@@ -28,7 +28,7 @@ static inline struct scratch scratch_new(void)
 }
 
 /** Write "DIR/name" to the caller's buffer. */
-static inline const char *scratch_path(const struct scratch *scratch, const char *name, char path[PATH_MAX])
+static inline char *scratch_path(const struct scratch *scratch, const char *name, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%s/%s", scratch->path, name);
     return path;

@@ -1,51 +1,118 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The frame of a unit test file: a main() for Check that runs the listed tests and obeys CK_FORK. */
+/** The frame of a unit test file: tests for Check, and a main() that runs them and obeys CK_FORK. */
 #ifndef PL_TESTS_SUPPORT_UNIT_H
 #define PL_TESTS_SUPPORT_UNIT_H
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* callbacks take what all of their kind get */
+
 #include <check.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/** UNIT_MAIN("base/text", test_a, test_b): run the named START_TEST functions. */
-#define UNIT_MAIN(suite_name, ...) UNIT_MAIN_AFTER(suite_name, 0, __VA_ARGS__)
+enum { UNIT_MOST_TESTS = 128 };
+
+/** The tests of a file, in the order of their lines. */
+struct unit {
+    const char *name;
+    const TTest *tests[UNIT_MOST_TESTS + 1]; /* NULL behind the last */
+};
+
+static inline void unit_enlist(struct unit *unit, const TTest *test)
+{
+    int at = 0;
+
+    if (unit->tests[UNIT_MOST_TESTS - 1]) {
+        abort();
+    }
+    while (unit->tests[at] && unit->tests[at]->line < test->line) {
+        at++;
+    }
+    memmove(unit->tests + at + 1, unit->tests + at, (size_t)(UNIT_MOST_TESTS - 1 - at) * sizeof(test));
+    unit->tests[at] = test;
+}
+
+/** TEST(name) and the braces of its body: UNIT_MAIN(), without which the file does not compile, runs it. */
+#define TEST(name)                                                                                                     \
+    static struct unit *unit_of_file(void);                                                                            \
+    static void name##_body(int);                                                                                      \
+    __attribute__((constructor)) static void name##_enlist(void)                                                       \
+    {                                                                                                                  \
+        static const TTest test = {#name, name##_body, __FILE__, __LINE__};                                            \
+                                                                                                                       \
+        unit_enlist(unit_of_file(), &test);                                                                            \
+    }                                                                                                                  \
+    static void name##_body(int unit_turn_ __attribute__((unused)))
+
+/** A test that is one call. */
+#define UNIT_TEST(name, ...)                                                                                           \
+    TEST(name)                                                                                                         \
+    {                                                                                                                  \
+        __VA_ARGS__;                                                                                                   \
+    }
+
+/** UNIT_MAIN("base/text"): run the file's tests; or those that are named behind, which Check's START_TEST() made. */
+#define UNIT_MAIN(...) UNIT_MAIN_PLAIN(__VA_ARGS__, NULL)
+#define UNIT_MAIN_PLAIN(suite_name, ...) UNIT_MAIN_OF(suite_name, 0, __VA_ARGS__)
 
 /**
- * As UNIT_MAIN() if `prepared` is 0; otherwise that is the exit code: 77 if the tests cannot run here and the reason
- * was printed.
+ * UNIT_MAIN_AFTER("base/locale", prepared): as UNIT_MAIN() if `prepared` is 0; otherwise that is the exit code: 77 if
+ * the tests cannot run here and the reason was printed.
  */
-#define UNIT_MAIN_AFTER(suite_name, prepared, ...)                                                                     \
+#define UNIT_MAIN_AFTER(...) UNIT_MAIN_OF(__VA_ARGS__, NULL)
+
+#define UNIT_MAIN_OF(suite_name, prepared, ...)                                                                        \
+    static struct unit *unit_of_file(void)                                                                             \
+    {                                                                                                                  \
+        static struct unit unit = {.name = suite_name};                                                                \
+                                                                                                                       \
+        return &unit;                                                                                                  \
+    }                                                                                                                  \
+                                                                                                                       \
     int main(void)                                                                                                     \
     {                                                                                                                  \
         const TTest *tests[] = {__VA_ARGS__};                                                                          \
         int code = (prepared);                                                                                         \
-        Suite *suite;                                                                                                  \
-        SRunner *runner;                                                                                               \
                                                                                                                        \
-        if (code != 0) {                                                                                               \
-            return code;                                                                                               \
-        }                                                                                                              \
-        suite = suite_create(suite_name);                                                                              \
-        runner = srunner_create(suite);                                                                                \
-        for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {                                                \
-            TCase *test_case = tcase_create(tests[i]->name);                                                           \
-                                                                                                                       \
-            tcase_add_test(test_case, tests[i]);                                                                       \
-            suite_add_tcase(suite, test_case);                                                                         \
-        }                                                                                                              \
-        srunner_run_all(runner, CK_NORMAL);                                                                            \
-        code = srunner_ntests_failed(runner) ? EXIT_FAILURE : EXIT_SUCCESS;                                            \
-        srunner_free(runner);                                                                                          \
-        return code;                                                                                                   \
+        return code ? code : unit_run(suite_name, tests[0] ? tests : unit_of_file()->tests);                           \
     }
 
-/** A test that is one call. */
-#define UNIT_TEST(name, ...)                                                                                           \
-    START_TEST(name)                                                                                                   \
-    {                                                                                                                  \
-        __VA_ARGS__;                                                                                                   \
-    }                                                                                                                  \
-    END_TEST
+/** Run these tests, NULL behind the last, and return the exit code of a test program. */
+static inline int unit_run(const char *name, const TTest *const *tests)
+{
+    Suite *suite = suite_create(name);
+    SRunner *runner = srunner_create(suite);
+    bool passes;
+
+    for (; *tests; tests++) {
+        TCase *test_case = tcase_create((*tests)->name);
+
+        tcase_add_test(test_case, *tests);
+        suite_add_tcase(suite, test_case);
+    }
+    srunner_run_all(runner, CK_NORMAL);
+    passes = srunner_ntests_run(runner) > 0 && srunner_ntests_failed(runner) == 0;
+    srunner_free(runner);
+    return passes ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/** The text has these words. */
+#define ck_has(text, words)                                                                                            \
+    do {                                                                                                               \
+        const char *ck_found_ = (text);                                                                                \
+        const char *ck_words_ = (words);                                                                               \
+                                                                                                                       \
+        ck_assert_msg(strstr(ck_found_, ck_words_), "'%s' lacks '%s'", ck_found_, ck_words_);                          \
+    } while (0)
+
+/** The text does not have them. */
+#define ck_lacks(text, words)                                                                                          \
+    do {                                                                                                               \
+        const char *ck_found_ = (text);                                                                                \
+        const char *ck_words_ = (words);                                                                               \
+                                                                                                                       \
+        ck_assert_msg(!strstr(ck_found_, ck_words_), "'%s' has '%s'", ck_found_, ck_words_);                           \
+    } while (0)
 
 /** ck_ok(pl_text_parse, text, &number): pl_text_parse(text, &number, reterr) succeeds; else its words are printed. */
 #define ck_ok(function, ...)                                                                                           \
@@ -64,7 +131,7 @@
         struct pl_error ck_error_ = PL_ERROR_NONE;                                                                     \
                                                                                                                        \
         ck_assert_int_eq(function(__VA_ARGS__, &ck_error_), (status));                                                 \
-        ck_assert_msg(strstr(ck_error_.cause, (words)), "'%s' lacks '%s'", ck_error_.cause, (words));                  \
+        ck_has(ck_error_.cause, (words));                                                                              \
     } while (0)
 
 /** As ck_fails(), and the cause has these words alone. */

@@ -28,16 +28,15 @@ static void tear_down(void)
     rmdir(dirname(path));
 }
 
-START_TEST(what_another_process_counts_is_seen)
+TEST(what_another_process_counts_is_seen)
 {
     struct pl_activity activity = {.counters = NULL};
-    struct pl_error error = PL_ERROR_NONE;
     pid_t child;
     int status;
 
     set_up();
     ck_assert_uint_eq(pl_activity_sum(&activity), 0);
-    ck_assert_ok(pl_activity_new(path, &activity, &error), &error);
+    ck_ok(pl_activity_new, path, &activity);
     ck_assert_uint_eq(pl_activity_sum(&activity), 0);
     child = fork();
     ck_assert_int_ge(child, 0);
@@ -59,26 +58,22 @@ START_TEST(what_another_process_counts_is_seen)
     pl_activity_done(&activity);
     tear_down();
 }
-END_TEST
 
-START_TEST(a_file_that_is_none_is_refused)
+TEST(a_file_that_is_none_is_refused)
 {
     struct pl_activity activity = {.counters = NULL};
-    struct pl_error error = PL_ERROR_NONE;
     FILE *file;
 
     set_up();
     file = fopen(path, "w");
     ck_assert_ptr_nonnull(file);
     ck_assert_int_eq(fputs("short", file) >= 0 && fclose(file) == 0, 1);
-    ck_assert_int_eq(pl_activity_use(path, &error), PL_CORRUPT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "5 bytes, expected 65536"));
+    ck_fails(PL_CORRUPT, "5 bytes, expected 65536", pl_activity_use, path);
     /* a file that somebody else has made is never used */
-    ck_assert_int_eq(pl_activity_new(path, &activity, &error), PL_SYSTEM);
+    ck_fails(PL_SYSTEM, "", pl_activity_new, path, &activity);
     ck_assert_int_eq(unlink(path), 0);
-    ck_assert_int_eq(pl_activity_use(path, &error), PL_SYSTEM);
+    ck_fails(PL_SYSTEM, "", pl_activity_use, path);
     tear_down();
 }
-END_TEST
 
-UNIT_MAIN("base/activity", what_another_process_counts_is_seen, a_file_that_is_none_is_refused)
+UNIT_MAIN("base/activity")

@@ -19,9 +19,9 @@ static void pass_time(const struct scratch *scratch, const struct timespec *newe
     } while (info.st_ctim.tv_sec == newest->tv_sec && info.st_ctim.tv_nsec == newest->tv_nsec);
 }
 
-START_TEST(only_what_was_written_made_or_moved_since_counts)
+TEST(only_what_was_written_made_or_moved_since_counts)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_changes before, now;
     char model[PATH_MAX], path[PATH_MAX], other[PATH_MAX];
 
@@ -52,8 +52,6 @@ START_TEST(only_what_was_written_made_or_moved_since_counts)
     ck_assert_int_eq(unlink(other), 0);
     pl_changes_look(model, &now);
     ck_assert(now.files == 1 && !pl_changes_since(&before, &now));
-    scratch_done(&scratch);
 }
-END_TEST
 
-UNIT_MAIN("base/changes", only_what_was_written_made_or_moved_since_counts)
+UNIT_MAIN("base/changes")

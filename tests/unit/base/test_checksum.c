@@ -20,7 +20,7 @@ static uint64_t crc64_by_bits(const unsigned char *data, size_t bytes)
     return ~crc;
 }
 
-START_TEST(published_check_values)
+TEST(published_check_values)
 {
     static const unsigned char zeros[32];
 
@@ -31,9 +31,8 @@ START_TEST(published_check_values)
     ck_assert_uint_eq(pl_checksum_crc64nvme(0, "", 0), 0);
     ck_assert_uint_eq(pl_checksum_crc32c(7, "", 0), 7);
 }
-END_TEST
 
-START_TEST(folding_counts_as_single_bits_do)
+TEST(folding_counts_as_single_bits_do)
 {
     unsigned char data[MOST_BYTES];
     uint32_t random = 1;
@@ -46,9 +45,8 @@ START_TEST(folding_counts_as_single_bits_do)
         ck_assert_uint_eq(pl_checksum_crc64nvme(0, data, bytes), crc64_by_bits(data, bytes));
     }
 }
-END_TEST
 
-START_TEST(pieces_add_up)
+TEST(pieces_add_up)
 {
     unsigned char data[MOST_BYTES];
 
@@ -68,6 +66,5 @@ START_TEST(pieces_add_up)
         ck_assert_uint_eq(sums[2].value, pl_checksum_crc32(0, data, sizeof(data)));
     }
 }
-END_TEST
 
-UNIT_MAIN("base/checksum", published_check_values, folding_counts_as_single_bits_do, pieces_add_up)
+UNIT_MAIN("base/checksum")

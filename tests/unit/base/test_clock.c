@@ -5,7 +5,7 @@
 
 #include <limits.h>
 
-START_TEST(time_does_not_run_backwards)
+TEST(time_does_not_run_backwards)
 {
     int64_t before_ns = pl_clock_now_ns();
 
@@ -17,9 +17,8 @@ START_TEST(time_does_not_run_backwards)
         before_ns = now_ns;
     }
 }
-END_TEST
 
-START_TEST(deadlines_saturate_at_never)
+TEST(deadlines_saturate_at_never)
 {
     ck_assert(pl_deadline_after_ns(-1) == PL_DEADLINE_NEVER);
     ck_assert(pl_deadline_after_ns(INT64_MIN) == PL_DEADLINE_NEVER);
@@ -27,9 +26,8 @@ START_TEST(deadlines_saturate_at_never)
     ck_assert(pl_deadline_after_ns(INT64_MAX - 1) == PL_DEADLINE_NEVER);
     ck_assert(pl_deadline_after_ns(100 * PL_NS_PER_S) > pl_clock_now_ns());
 }
-END_TEST
 
-START_TEST(never_never_passes_and_zero_passes_at_once)
+TEST(never_never_passes_and_zero_passes_at_once)
 {
     ck_assert(!pl_deadline_passed(PL_DEADLINE_NEVER));
     ck_assert(pl_deadline_passed(pl_deadline_after_ns(0)));
@@ -37,9 +35,8 @@ START_TEST(never_never_passes_and_zero_passes_at_once)
     ck_assert(pl_deadline_passed(INT64_MIN));
     ck_assert(!pl_deadline_passed(pl_deadline_after_ns(100 * PL_NS_PER_S)));
 }
-END_TEST
 
-START_TEST(poll_gets_milliseconds_rounded_up)
+TEST(poll_gets_milliseconds_rounded_up)
 {
     int left_ms;
 
@@ -59,9 +56,8 @@ START_TEST(poll_gets_milliseconds_rounded_up)
         ck_assert(left_ms == 1 || (left_ms == 0 && pl_deadline_passed(deadline_ns)));
     }
 }
-END_TEST
 
-START_TEST(a_nap_ends_at_the_deadline_or_before)
+TEST(a_nap_ends_at_the_deadline_or_before)
 {
     int64_t begin_ns = pl_clock_now_ns();
     int64_t deadline_ns;
@@ -78,9 +74,8 @@ START_TEST(a_nap_ends_at_the_deadline_or_before)
     ck_assert(pl_clock_now_ns() - begin_ns >= 2 * PL_NS_PER_MS);
     ck_assert(!pl_deadline_passed(deadline_ns));
 }
-END_TEST
 
-START_TEST(a_wait_backs_off_by_a_64th_of_its_time_within_bounds)
+TEST(a_wait_backs_off_by_a_64th_of_its_time_within_bounds)
 {
     ck_assert_int_eq(pl_clock_backoff_ns(0, 20, 1000), 20);
     ck_assert_int_eq(pl_clock_backoff_ns(64 * 20, 20, 1000), 20);
@@ -88,8 +83,5 @@ START_TEST(a_wait_backs_off_by_a_64th_of_its_time_within_bounds)
     ck_assert_int_eq(pl_clock_backoff_ns(64 * 999, 20, 1000), 999);
     ck_assert_int_eq(pl_clock_backoff_ns(INT64_MAX, 20, 1000), 1000);
 }
-END_TEST
 
-UNIT_MAIN("base/clock", time_does_not_run_backwards, deadlines_saturate_at_never,
-          never_never_passes_and_zero_passes_at_once, poll_gets_milliseconds_rounded_up,
-          a_nap_ends_at_the_deadline_or_before, a_wait_backs_off_by_a_64th_of_its_time_within_bounds)
+UNIT_MAIN("base/clock")

@@ -25,7 +25,7 @@ static void expect_list(const char *expected, int count, ...)
     ck_assert_str_eq(pl_text_string(&text), expected);
 }
 
-START_TEST(a_set_is_written_as_the_kernel_does)
+TEST(a_set_is_written_as_the_kernel_does)
 {
     expect_list("none", 0);
     expect_list("0", 1, 0);
@@ -34,9 +34,8 @@ START_TEST(a_set_is_written_as_the_kernel_does)
     expect_list("1,3,5-6", 4, 1, 3, 5, 6);
     expect_list("0,4095-4096,8191", 4, 0, 4095, 4096, 8191);
 }
-END_TEST
 
-START_TEST(the_own_set_is_that_of_the_kernel)
+TEST(the_own_set_is_that_of_the_kernel)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_cpus own, first;
@@ -57,7 +56,6 @@ START_TEST(the_own_set_is_that_of_the_kernel)
     ck_assert_int_eq(sched_setaffinity(0, sizeof(own), own.sets), 0);
     ck_assert_str_eq(pl_text_string(&text), number);
 }
-END_TEST
 
 static void expect_words(const char *expected, const struct pl_cpus_of *ranks, size_t count)
 {
@@ -67,7 +65,7 @@ static void expect_words(const char *expected, const struct pl_cpus_of *ranks, s
     ck_assert_str_eq(pl_text_string(&text), expected);
 }
 
-START_TEST(ranks_of_equal_sets_are_named_together)
+TEST(ranks_of_equal_sets_are_named_together)
 {
     const struct pl_cpus_of free_ranks[] = {{0, "0-1"}, {1, "0-1"}, {2, "0-1"}, {3, "0-1"}};
     const struct pl_cpus_of by_core[] = {{4, "0"}, {5, "1"}};
@@ -81,9 +79,8 @@ START_TEST(ranks_of_equal_sets_are_named_together)
     expect_words("ranks 0-1 bound to CPU 0; rank 3 runs on CPUs 1,3", one_core, 3);
     expect_words("", NULL, 0);
 }
-END_TEST
 
-START_TEST(sets_beyond_eight_are_counted)
+TEST(sets_beyond_eight_are_counted)
 {
     const struct pl_cpus_of ranks[] = {{0, "0"}, {1, "1"}, {2, "2"}, {3, "3"}, {4, "4"},
                                        {5, "5"}, {6, "6"}, {7, "7"}, {8, "8"}, {9, "9"}};
@@ -93,7 +90,5 @@ START_TEST(sets_beyond_eight_are_counted)
                  "and 2 more sets of CPUs",
                  ranks, 10);
 }
-END_TEST
 
-UNIT_MAIN("base/cpus", a_set_is_written_as_the_kernel_does, the_own_set_is_that_of_the_kernel,
-          ranks_of_equal_sets_are_named_together, sets_beyond_eight_are_counted)
+UNIT_MAIN("base/cpus")

@@ -4,7 +4,7 @@
 
 #include "tests/support/unit.h"
 
-START_TEST(every_type_is_found_by_its_text)
+TEST(every_type_is_found_by_its_text)
 {
     for (unsigned i = 0; i < PL_DTYPE_COUNT; i++) {
         enum pl_dtype found = PL_DTYPE_COUNT;
@@ -15,6 +15,5 @@ START_TEST(every_type_is_found_by_its_text)
     }
     ck_assert_uint_eq(pl_dtype_bytes(PL_DTYPE_COUNT), 0);
 }
-END_TEST
 
-UNIT_MAIN("base/dtype", every_type_is_found_by_its_text)
+UNIT_MAIN("base/dtype")

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-START_TEST(descriptors_that_are_sent_arrive_in_their_order_and_close_on_exec)
+TEST(descriptors_that_are_sent_arrive_in_their_order_and_close_on_exec)
 {
     int pair[2], sent[3], got[3] = {-1, -1, -1};
 
@@ -36,9 +36,8 @@ START_TEST(descriptors_that_are_sent_arrive_in_their_order_and_close_on_exec)
     pl_file_close_at(&pair[0]);
     pl_file_close_at(&pair[1]);
 }
-END_TEST
 
-START_TEST(what_brings_no_descriptors_is_told_apart_from_an_error)
+TEST(what_brings_no_descriptors_is_told_apart_from_an_error)
 {
     int pair[2], got[2] = {-1, -1};
 
@@ -54,9 +53,8 @@ START_TEST(what_brings_no_descriptors_is_told_apart_from_an_error)
     ck_assert_int_eq(pl_fd_receive(pair[1], 1, got), -1);
     ck_assert_int_eq(errno, EBADF);
 }
-END_TEST
 
-START_TEST(a_memory_file_keeps_the_size_that_is_sealed)
+TEST(a_memory_file_keeps_the_size_that_is_sealed)
 {
     PL_AUTO_CLOSE int fd = pl_fd_new_memory("test", 8192);
 
@@ -67,9 +65,8 @@ START_TEST(a_memory_file_keeps_the_size_that_is_sealed)
     ck_assert_int_eq(errno, EPERM);
     ck_assert_int_eq(pl_file_allocate(fd, 0, 8192), 0);
 }
-END_TEST
 
-START_TEST(the_other_end_of_a_socket_pair_runs_for_the_same_user)
+TEST(the_other_end_of_a_socket_pair_runs_for_the_same_user)
 {
     int pair[2];
     PL_AUTO_CLOSE int no_socket = pl_fd_new_memory("test", 1);
@@ -80,8 +77,5 @@ START_TEST(the_other_end_of_a_socket_pair_runs_for_the_same_user)
     pl_file_close_at(&pair[0]);
     pl_file_close_at(&pair[1]);
 }
-END_TEST
 
-UNIT_MAIN("base/fd", descriptors_that_are_sent_arrive_in_their_order_and_close_on_exec,
-          what_brings_no_descriptors_is_told_apart_from_an_error, a_memory_file_keeps_the_size_that_is_sealed,
-          the_other_end_of_a_socket_pair_runs_for_the_same_user)
+UNIT_MAIN("base/fd")

@@ -80,23 +80,20 @@ static void leave_scratch(void)
 
 static void put(const char *path, const char *content)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_file_write_atomic(path, content, strlen(content), 0644, &error), &error);
+    ck_ok(pl_file_write_atomic, path, content, strlen(content), 0644);
 }
 
 static void expect_content(const char *path, const char *content)
 {
     PL_AUTO_FREE char *data = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     size_t bytes = 0;
 
-    ck_assert_ok(pl_file_read(path, 1 << 20, &data, &bytes, &error), &error);
+    ck_ok(pl_file_read, path, 1 << 20, &data, &bytes);
     ck_assert_str_eq(data, content);
     ck_assert_uint_eq(bytes, strlen(content));
 }
 
-START_TEST(reading_is_bounded_exactly)
+TEST(reading_is_bounded_exactly)
 {
     PL_AUTO_FREE char *data = NULL;
     struct pl_error error = PL_ERROR_NONE;
@@ -105,7 +102,7 @@ START_TEST(reading_is_bounded_exactly)
 
     enter_scratch();
     put("five", "12345");
-    ck_assert_ok(pl_file_read("five", 5, &data, &bytes, &error), &error);
+    ck_ok(pl_file_read, "five", 5, &data, &bytes);
     ck_assert_uint_eq(bytes, 5);
     ck_assert_int_eq(data[5], '\0');
     ck_assert_int_eq(pl_file_read("five", 4, &untouched, NULL, &error), PL_LIMIT);
@@ -116,21 +113,18 @@ START_TEST(reading_is_bounded_exactly)
     expect_content("empty", "");
     leave_scratch();
 }
-END_TEST
 
-START_TEST(files_without_a_size_are_read_whole)
+TEST(files_without_a_size_are_read_whole)
 {
     PL_AUTO_FREE char *data = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char *untouched = NULL;
     size_t bytes = 0;
 
-    ck_assert_ok(pl_file_read("/proc/self/status", 1 << 20, &data, &bytes, &error), &error);
+    ck_ok(pl_file_read, "/proc/self/status", 1 << 20, &data, &bytes);
     ck_assert_uint_gt(bytes, 100);
     ck_assert_uint_eq(strlen(data), bytes);
-    ck_assert_int_eq(pl_file_read("/dev/zero", 100000, &untouched, NULL, &error), PL_LIMIT);
+    ck_fails(PL_LIMIT, "", pl_file_read, "/dev/zero", 100000, &untouched, NULL);
 }
-END_TEST
 
 static void *write_later(void *argument)
 {
@@ -141,10 +135,9 @@ static void *write_later(void *argument)
     return ok ? NULL : argument;
 }
 
-START_TEST(a_pipe_is_read_to_its_end_and_never_waited_for_without_one)
+TEST(a_pipe_is_read_to_its_end_and_never_waited_for_without_one)
 {
     PL_AUTO_FREE char *data = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char *untouched = NULL;
     pthread_t thread;
     char path[40];
@@ -152,22 +145,21 @@ START_TEST(a_pipe_is_read_to_its_end_and_never_waited_for_without_one)
 
     enter_scratch();
     ck_assert_int_eq(mkfifo("fifo", 0600), 0);
-    ck_assert_int_eq(pl_file_read("fifo", 100, &untouched, NULL, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "'fifo' is a FIFO into which nobody writes: expected a file");
+    ck_fails_as(PL_INVALID, "'fifo' is a FIFO into which nobody writes: expected a file", pl_file_read, "fifo", 100,
+                &untouched, NULL);
     ck_assert_ptr_null(untouched);
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
     ck_assert_int_eq(pthread_create(&thread, NULL, write_later, &ends[1]), 0);
-    ck_assert_ok(pl_file_read(path, 100, &data, NULL, &error), &error);
+    ck_ok(pl_file_read, path, 100, &data, NULL);
     ck_assert_str_eq(data, "half of it");
     pthread_join(thread, NULL);
     close(ends[0]);
     leave_scratch();
 }
-END_TEST
 
-START_TEST(a_missing_file_is_distinguished_from_errors)
+TEST(a_missing_file_is_distinguished_from_errors)
 {
     struct pl_error error = PL_ERROR_NONE;
     char *data = NULL;
@@ -184,17 +176,15 @@ START_TEST(a_missing_file_is_distinguished_from_errors)
     ck_assert_ptr_null(data);
     leave_scratch();
 }
-END_TEST
 
-START_TEST(atomic_writing_replaces_and_leaves_no_temporary)
+TEST(atomic_writing_replaces_and_leaves_no_temporary)
 {
     struct stat info;
-    struct pl_error error = PL_ERROR_NONE;
 
     enter_scratch();
     umask(022);
     put("file", "old");
-    ck_assert_ok(pl_file_write_atomic("file", "a\0b", 3, 0600, &error), &error);
+    ck_ok(pl_file_write_atomic, "file", "a\0b", 3, 0600);
     ck_assert_int_eq(stat("file", &info), 0);
     ck_assert_int_eq(info.st_size, 3);
     ck_assert_uint_eq(info.st_mode & 07777, 0600);
@@ -204,9 +194,8 @@ START_TEST(atomic_writing_replaces_and_leaves_no_temporary)
     expect_content("sub/file", "below");
     leave_scratch();
 }
-END_TEST
 
-START_TEST(a_link_at_the_target_is_replaced_not_followed)
+TEST(a_link_at_the_target_is_replaced_not_followed)
 {
     struct stat info;
 
@@ -220,9 +209,8 @@ START_TEST(a_link_at_the_target_is_replaced_not_followed)
     ck_assert(S_ISREG(info.st_mode));
     leave_scratch();
 }
-END_TEST
 
-START_TEST(names_that_are_not_one_component_are_refused)
+TEST(names_that_are_not_one_component_are_refused)
 {
     static const char *const names[] = {"", ".", "..", "a/b", "/", "../x"};
     PL_AUTO_CLOSE int dir_fd = -1;
@@ -237,9 +225,8 @@ START_TEST(names_that_are_not_one_component_are_refused)
     ck_assert_int_eq(count_entries("."), 0);
     leave_scratch();
 }
-END_TEST
 
-START_TEST(the_longest_name_is_written_and_a_longer_one_is_an_error)
+TEST(the_longest_name_is_written_and_a_longer_one_is_an_error)
 {
     struct pl_error error = PL_ERROR_NONE;
     char name[NAME_MAX + 2];
@@ -256,9 +243,8 @@ START_TEST(the_longest_name_is_written_and_a_longer_one_is_an_error)
     ck_assert_int_eq(count_entries("."), 1);
     leave_scratch();
 }
-END_TEST
 
-START_TEST(a_write_that_fails_keeps_the_old_content)
+TEST(a_write_that_fails_keeps_the_old_content)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -273,7 +259,6 @@ START_TEST(a_write_that_fails_keeps_the_old_content)
     ck_assert(strstr(error.cause, "absent"));
     leave_scratch();
 }
-END_TEST
 
 struct writer {
     atomic_bool stop;
@@ -294,7 +279,7 @@ static void *write_again_and_again(void *argument)
     return NULL;
 }
 
-START_TEST(readers_see_one_version_whole_while_two_writers_race)
+TEST(readers_see_one_version_whole_while_two_writers_race)
 {
     struct writer writers[2] = {{.letter = 'a'}, {.letter = 'b'}};
     pthread_t threads[2];
@@ -306,10 +291,9 @@ START_TEST(readers_see_one_version_whole_while_two_writers_race)
     }
     for (int i = 0; i < 300; i++) {
         PL_AUTO_FREE char *data = NULL;
-        struct pl_error error = PL_ERROR_NONE;
         size_t bytes = 0;
 
-        ck_assert_ok(pl_file_read("shared", 1 << 20, &data, &bytes, &error), &error);
+        ck_ok(pl_file_read, "shared", 1 << 20, &data, &bytes);
         ck_assert(bytes == 0 || bytes == 5000);
         ck_assert(bytes == 0 || (strspn(data, "a") == bytes) || (strspn(data, "b") == bytes));
     }
@@ -323,9 +307,8 @@ START_TEST(readers_see_one_version_whole_while_two_writers_race)
     ck_assert_int_eq(count_entries("."), 1);
     leave_scratch();
 }
-END_TEST
 
-START_TEST(a_read_waits_until_its_deadline_and_can_go_on)
+TEST(a_read_waits_until_its_deadline_and_can_go_on)
 {
     struct pl_error error = PL_ERROR_NONE;
     char data[8];
@@ -338,24 +321,23 @@ START_TEST(a_read_waits_until_its_deadline_and_can_go_on)
         PL_TIMEOUT);
     ck_assert(strstr(error.cause, "pipe"));
     ck_assert_uint_eq(bytes, 99);
-    ck_assert_ok(pl_file_write_fd(ends[1], "abc", 3, "pipe", &error), &error);
+    ck_ok(pl_file_write_fd, ends[1], "abc", 3, "pipe");
     /* data that is there is returned at once */
-    ck_assert_ok(pl_file_read_some(ends[0], data, sizeof(data), 0, "pipe", &bytes, &error), &error);
+    ck_ok(pl_file_read_some, ends[0], data, sizeof(data), 0, "pipe", &bytes);
     ck_assert_uint_eq(bytes, 3);
     ck_assert_mem_eq(data, "abc", 3);
-    ck_assert_ok(pl_file_set_nonblock(ends[0], true, &error), &error);
+    ck_ok(pl_file_set_nonblock, ends[0], true);
     ck_assert_int_eq(
         pl_file_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(PL_NS_PER_MS), "pipe", &bytes, &error),
         PL_TIMEOUT);
     close(ends[1]);
-    ck_assert_ok(pl_file_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error), &error);
+    ck_ok(pl_file_read_some, ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes);
     ck_assert_uint_eq(bytes, 0);
     close(ends[0]);
     ck_assert_int_eq(pl_file_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error),
                      PL_SYSTEM);
     ck_assert_int_eq((int)error.code, EBADF);
 }
-END_TEST
 
 static void *drain(void *argument)
 {
@@ -371,26 +353,24 @@ static void *drain(void *argument)
     return (void *)total;
 }
 
-START_TEST(a_write_larger_than_the_pipe_goes_out_whole)
+TEST(a_write_larger_than_the_pipe_goes_out_whole)
 {
     PL_AUTO_FREE char *data = pl_memory_new(1 << 20, 1, NULL);
-    struct pl_error error = PL_ERROR_NONE;
     pthread_t thread;
     void *total = NULL;
     int ends[2];
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, drain, &ends[0]), 0);
-    ck_assert_ok(pl_file_write_fd(ends[1], data, 1 << 20, "pipe", &error), &error);
-    ck_assert_ok(pl_file_write_fd(ends[1], data, 0, "pipe", &error), &error);
+    ck_ok(pl_file_write_fd, ends[1], data, 1 << 20, "pipe");
+    ck_ok(pl_file_write_fd, ends[1], data, 0, "pipe");
     close(ends[1]);
     pthread_join(thread, &total);
     ck_assert_uint_eq((size_t)total, 1 << 20);
     close(ends[0]);
 }
-END_TEST
 
-START_TEST(a_full_device_is_named)
+TEST(a_full_device_is_named)
 {
     PL_AUTO_CLOSE int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     struct pl_error error = PL_ERROR_NONE;
@@ -400,43 +380,38 @@ START_TEST(a_full_device_is_named)
     ck_assert_int_eq((int)error.code, ENOSPC);
     ck_assert_str_eq(error.cause, "write 'the model': No space left on device");
 }
-END_TEST
 
-START_TEST(nonblock_is_set_and_cleared)
+TEST(nonblock_is_set_and_cleared)
 {
-    struct pl_error error = PL_ERROR_NONE;
     int ends[2];
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    ck_assert_ok(pl_file_set_nonblock(ends[0], true, &error), &error);
+    ck_ok(pl_file_set_nonblock, ends[0], true);
     ck_assert(fcntl(ends[0], F_GETFL) & O_NONBLOCK);
-    ck_assert_ok(pl_file_set_nonblock(ends[0], false, &error), &error);
+    ck_ok(pl_file_set_nonblock, ends[0], false);
     ck_assert(!(fcntl(ends[0], F_GETFL) & O_NONBLOCK));
     close(ends[0]);
     close(ends[1]);
-    ck_assert_int_eq(pl_file_set_nonblock(-1, true, &error), PL_SYSTEM);
+    ck_fails(PL_SYSTEM, "", pl_file_set_nonblock, -1, true);
 }
-END_TEST
 
-START_TEST(directories_are_made_with_their_parents)
+TEST(directories_are_made_with_their_parents)
 {
     static const char *const paths[] = {"a", "a/b/c", "a/b/c", "x//y///z/", "./q/../r", "/", "."};
-    struct pl_error error = PL_ERROR_NONE;
     struct stat info;
 
     enter_scratch();
     for (size_t i = 0; i < PL_ARRAY_ITEMS(paths); i++) {
-        ck_assert_ok(pl_file_make_dirs(paths[i], 0755, &error), &error);
+        ck_ok(pl_file_make_dirs, paths[i], 0755);
         ck_assert_int_eq(stat(paths[i], &info), 0);
         ck_assert(S_ISDIR(info.st_mode));
     }
     ck_assert_int_eq(symlink("a", "link"), 0);
-    ck_assert_ok(pl_file_make_dirs("link/under", 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, "link/under", 0755);
     leave_scratch();
 }
-END_TEST
 
-START_TEST(a_file_in_the_way_of_a_directory_is_said)
+TEST(a_file_in_the_way_of_a_directory_is_said)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -449,9 +424,8 @@ START_TEST(a_file_in_the_way_of_a_directory_is_said)
     ck_assert_int_ne(pl_file_make_dirs("", 0755, &error), PL_OK);
     leave_scratch();
 }
-END_TEST
 
-START_TEST(a_tree_goes_with_its_closed_folders_and_without_what_its_links_name)
+TEST(a_tree_goes_with_its_closed_folders_and_without_what_its_links_name)
 {
     const uid_t user = geteuid(), ordinary = user == 0 ? 4242 : user; /* no mode closes a folder to root */
 
@@ -473,9 +447,8 @@ START_TEST(a_tree_goes_with_its_closed_folders_and_without_what_its_links_name)
     ck_assert_int_eq(seteuid(user), 0);
     leave_scratch();
 }
-END_TEST
 
-START_TEST(closing_keeps_errno)
+TEST(closing_keeps_errno)
 {
     int bad = 1 << 20;
     int none = -1;
@@ -485,9 +458,8 @@ START_TEST(closing_keeps_errno)
     pl_file_close_at(&none);
     ck_assert_int_eq(errno, ENOENT);
 }
-END_TEST
 
-START_TEST(a_closed_descriptor_is_forgotten)
+TEST(a_closed_descriptor_is_forgotten)
 {
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int other;
@@ -500,9 +472,8 @@ START_TEST(a_closed_descriptor_is_forgotten)
     ck_assert_int_ge(fcntl(other, F_GETFD), 0);
     ck_assert_int_eq(close(other), 0);
 }
-END_TEST
 
-START_TEST(an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
+TEST(an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
 {
     enter_scratch();
     notes_disk_calls = true;
@@ -510,11 +481,10 @@ START_TEST(an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too
     ck_assert_str_eq(disk_calls, "frd");
     leave_scratch();
 }
-END_TEST
 
-START_TEST(a_program_is_the_first_executable_file_along_the_path)
+TEST(a_program_is_the_first_executable_file_along_the_path)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
     char first[PATH_MAX];
     char second[PATH_MAX];
@@ -529,28 +499,17 @@ START_TEST(a_program_is_the_first_executable_file_along_the_path)
     ck_assert_int_eq(pl_file_find_program("tool", list, &found, &error), PL_NOT_FOUND);
     ck_assert_int_eq(error.code, ENOENT);
     ck_assert_int_eq(chmod(scratch_path(&scratch, "b/tool", second), 0755), 0);
-    ck_assert_ok(pl_file_find_program("tool", list, &found, &error), &error);
+    ck_ok(pl_file_find_program, "tool", list, &found);
     ck_assert_str_eq(found, second);
     free(found);
-    ck_assert_ok(pl_file_find_program("./no/such", list, &found, &error), &error);
+    ck_ok(pl_file_find_program, "./no/such", list, &found);
     ck_assert_str_eq(found, "./no/such");
     free(found);
-    ck_assert_ok(pl_file_find_program("sh", NULL, &found, &error), &error);
+    ck_ok(pl_file_find_program, "sh", NULL, &found);
     free(found);
-    ck_assert_ok(pl_file_find_program("sh", "", &found, &error), &error);
+    ck_ok(pl_file_find_program, "sh", "", &found);
     free(found);
     ck_assert_int_eq(pl_file_find_program("", list, &found, &error), PL_NOT_FOUND);
-    scratch_done(&scratch);
 }
-END_TEST
 
-UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, reading_is_bounded_exactly,
-          files_without_a_size_are_read_whole, a_pipe_is_read_to_its_end_and_never_waited_for_without_one,
-          a_missing_file_is_distinguished_from_errors, atomic_writing_replaces_and_leaves_no_temporary,
-          a_link_at_the_target_is_replaced_not_followed, names_that_are_not_one_component_are_refused,
-          the_longest_name_is_written_and_a_longer_one_is_an_error, a_write_that_fails_keeps_the_old_content,
-          readers_see_one_version_whole_while_two_writers_race, a_read_waits_until_its_deadline_and_can_go_on,
-          a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named, nonblock_is_set_and_cleared,
-          directories_are_made_with_their_parents, a_file_in_the_way_of_a_directory_is_said, closing_keeps_errno,
-          a_tree_goes_with_its_closed_folders_and_without_what_its_links_name, a_closed_descriptor_is_forgotten,
-          an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
+UNIT_MAIN("base/file")

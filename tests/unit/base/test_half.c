@@ -32,7 +32,7 @@ static double number_of(const struct format *format, uint16_t bits)
     return ldexp(whole, (exponent ? exponent : 1) - format->bias - format->fraction_bits);
 }
 
-START_TEST(every_number_is_exact_in_float32_and_comes_back)
+TEST(every_number_is_exact_in_float32_and_comes_back)
 {
     for (size_t f = 0; f < sizeof(formats) / sizeof(formats[0]); f++) {
         const struct format *format = &formats[f];
@@ -51,7 +51,6 @@ START_TEST(every_number_is_exact_in_float32_and_comes_back)
         ck_assert_uint_eq(format->from_float(-INFINITY), format->infinity | 0x8000);
     }
 }
-END_TEST
 
 /* Returns the nearest number to `value`, which is at least 0; if two are equally near, the one with an even last
  * bit. */
@@ -70,7 +69,7 @@ static uint16_t nearest(const struct format *format, float value)
     return (uint16_t)(below < above || (below == above && low % 2 == 0) ? low : high);
 }
 
-START_TEST(what_lies_between_rounds_to_the_nearest_and_ties_to_even)
+TEST(what_lies_between_rounds_to_the_nearest_and_ties_to_even)
 {
     uint64_t random = 28;
 
@@ -92,9 +91,8 @@ START_TEST(what_lies_between_rounds_to_the_nearest_and_ties_to_even)
         }
     }
 }
-END_TEST
 
-START_TEST(a_nan_stays_one_with_its_sign_and_upper_bits_and_is_quiet)
+TEST(a_nan_stays_one_with_its_sign_and_upper_bits_and_is_quiet)
 {
     ck_assert_uint_eq(pl_half_float16_from_float(pl_half_float_of_bits(0x7fc00000)), 0x7e00);
     ck_assert_uint_eq(pl_half_float16_from_float(pl_half_float_of_bits(0xff802000)), 0xfe01);
@@ -104,8 +102,5 @@ START_TEST(a_nan_stays_one_with_its_sign_and_upper_bits_and_is_quiet)
     ck_assert(isnan(pl_half_float16_to_float(0x7c01)) && isnan(pl_half_bfloat16_to_float(0x7f81)));
     ck_assert_uint_eq(pl_half_bits_of_float(pl_half_float16_to_float(0xfe01)), 0xffc02000);
 }
-END_TEST
 
-UNIT_MAIN("base/half", every_number_is_exact_in_float32_and_comes_back,
-          what_lies_between_rounds_to_the_nearest_and_ties_to_even,
-          a_nan_stays_one_with_its_sign_and_upper_bits_and_is_quiet)
+UNIT_MAIN("base/half")

@@ -33,7 +33,7 @@ static const char *next_write(int fd)
     return line;
 }
 
-START_TEST(each_line_is_one_write)
+TEST(each_line_is_one_write)
 {
     int fd = capture();
 
@@ -45,9 +45,8 @@ START_TEST(each_line_is_one_write)
     ck_assert_str_eq(next_write(fd), "paceline: error: broken\n");
     ck_assert_str_eq(next_write(fd), "");
 }
-END_TEST
 
-START_TEST(levels_below_are_dropped)
+TEST(levels_below_are_dropped)
 {
     int fd = capture();
 
@@ -59,9 +58,8 @@ START_TEST(levels_below_are_dropped)
     ck_assert_str_eq(next_write(fd), "paceline: debug: shown\n");
     ck_assert_str_eq(next_write(fd), "");
 }
-END_TEST
 
-START_TEST(a_program_takes_its_level_from_the_environment)
+TEST(a_program_takes_its_level_from_the_environment)
 {
     static const enum pl_log_level levels[] = {PL_LOG_DEBUG, PL_LOG_INFO, PL_LOG_WARNING, PL_LOG_ERROR};
     int fd = capture();
@@ -81,9 +79,8 @@ START_TEST(a_program_takes_its_level_from_the_environment)
                      "paceline s3: warning: PACELINE_LOG is 'Debug': expected debug, info, warning or error\n");
     ck_assert(pl_log_shows(PL_LOG_INFO) && !pl_log_shows(PL_LOG_DEBUG));
 }
-END_TEST
 
-START_TEST(a_long_line_is_cut_and_still_ends)
+TEST(a_long_line_is_cut_and_still_ends)
 {
     static char big[10000];
     int fd = capture();
@@ -99,9 +96,8 @@ START_TEST(a_long_line_is_cut_and_still_ends)
         ck_assert_ptr_eq(strchr(line, '\n'), line + strlen(line) - 1);
     }
 }
-END_TEST
 
-START_TEST(names_in_a_line_cannot_command_a_terminal)
+TEST(names_in_a_line_cannot_command_a_terminal)
 {
     int fd = capture();
 
@@ -109,9 +105,8 @@ START_TEST(names_in_a_line_cannot_command_a_terminal)
                         "2J\xff\xc3\xa4'\tof 2\nmore");
     ck_assert_str_eq(next_write(fd), "paceline: host '?[2J??2J?\xc3\xa4'\tof 2\nmore\n");
 }
-END_TEST
 
-START_TEST(the_prefix_is_cut_at_63_bytes)
+TEST(the_prefix_is_cut_at_63_bytes)
 {
     char prefix[200];
     int fd = capture();
@@ -125,9 +120,8 @@ START_TEST(the_prefix_is_cut_at_63_bytes)
     pl_log(PL_LOG_INFO, "x");
     ck_assert_str_eq(next_write(fd), "[rank %s]: x\n");
 }
-END_TEST
 
-START_TEST(an_error_is_logged_with_cause_and_context)
+TEST(an_error_is_logged_with_cause_and_context)
 {
     struct pl_error error = PL_ERROR_NONE;
     int fd = capture();
@@ -137,16 +131,14 @@ START_TEST(an_error_is_logged_with_cause_and_context)
     pl_log_error(&error, "reading '%s'", "part-0");
     ck_assert_str_eq(next_write(fd), "paceline: error: reading 'part-0': bad magic 100% (record 7)\n");
 }
-END_TEST
 
-START_TEST(errno_survives_a_line_and_a_closed_stderr_is_no_trouble)
+TEST(errno_survives_a_line_and_a_closed_stderr_is_no_trouble)
 {
     errno = ENOENT;
     ck_assert_int_eq(close(STDERR_FILENO), 0);
     pl_log(PL_LOG_ERROR, "nobody hears this");
     ck_assert_int_eq(errno, ENOENT);
 }
-END_TEST
 
 /* Make stderr a full pipe that is not read: a write would block. Returns the reader's end. */
 static int stop_reading(void)
@@ -162,14 +154,13 @@ static int stop_reading(void)
     return ends[0];
 }
 
-START_TEST(a_reader_that_has_stopped_reading_stops_nobody)
+TEST(a_reader_that_has_stopped_reading_stops_nobody)
 {
     stop_reading();
     pl_log(PL_LOG_ERROR, "nobody reads this");
 }
-END_TEST
 
-START_TEST(lines_that_nobody_read_are_counted)
+TEST(lines_that_nobody_read_are_counted)
 {
     char text[4096];
     ssize_t bytes = sizeof(text);
@@ -190,14 +181,12 @@ START_TEST(lines_that_nobody_read_are_counted)
     ck_assert_str_eq(text, "paceline: warning: 50 lines are missing here: nobody read the log\n"
                            "paceline: this is read\npaceline: and this\n");
 }
-END_TEST
 
 static void ignore(int number)
 {
-    (void)number;
 }
 
-START_TEST(a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
+TEST(a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
 {
     const struct sigaction action = {.sa_handler = ignore, .sa_flags = SA_RESTART};
     const struct itimerval often = {.it_interval.tv_usec = 10000, .it_value.tv_usec = 10000};
@@ -207,10 +196,5 @@ START_TEST(a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
     ck_assert_int_eq(setitimer(ITIMER_REAL, &often, NULL), 0);
     pl_log(PL_LOG_ERROR, "nobody reads this");
 }
-END_TEST
 
-UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_program_takes_its_level_from_the_environment,
-          a_long_line_is_cut_and_still_ends, the_prefix_is_cut_at_63_bytes, names_in_a_line_cannot_command_a_terminal,
-          an_error_is_logged_with_cause_and_context, errno_survives_a_line_and_a_closed_stderr_is_no_trouble,
-          a_reader_that_has_stopped_reading_stops_nobody, lines_that_nobody_read_are_counted,
-          a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
+UNIT_MAIN("base/log")

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-START_TEST(new_memory_is_zero_and_never_null_for_no_items)
+TEST(new_memory_is_zero_and_never_null_for_no_items)
 {
     PL_AUTO_FREE unsigned char *bytes = pl_memory_new(1000, 7, NULL);
     PL_AUTO_FREE void *none = pl_memory_new(0, 0, NULL);
@@ -18,9 +18,8 @@ START_TEST(new_memory_is_zero_and_never_null_for_no_items)
     ck_assert_ptr_nonnull(none);
     ck_assert_ptr_nonnull(aligned_none);
 }
-END_TEST
 
-START_TEST(overflowing_products_are_refused)
+TEST(overflowing_products_are_refused)
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_FREE char *items = NULL;
@@ -38,9 +37,8 @@ START_TEST(overflowing_products_are_refused)
     ck_assert_ptr_null(items);
     ck_assert_uint_eq(capacity, 0);
 }
-END_TEST
 
-START_TEST(every_power_of_two_is_an_alignment)
+TEST(every_power_of_two_is_an_alignment)
 {
     for (size_t align_bytes = 1; align_bytes <= 1 << 16; align_bytes *= 2) {
         PL_AUTO_FREE unsigned char *memory = pl_memory_new_aligned(3, 5, align_bytes, NULL);
@@ -52,18 +50,16 @@ START_TEST(every_power_of_two_is_an_alignment)
         }
     }
 }
-END_TEST
 
-START_TEST(growing_keeps_items_and_doubles)
+TEST(growing_keeps_items_and_doubles)
 {
     PL_AUTO_FREE uint32_t *items = NULL;
     size_t capacity = 0, moves = 0;
-    struct pl_error error = PL_ERROR_NONE;
 
     for (uint32_t i = 0; i < 100000; i++) {
         size_t before = capacity;
 
-        ck_assert_ok(pl_memory_grow(&items, &capacity, i + 1, sizeof(*items), &error), &error);
+        ck_ok(pl_memory_grow, &items, &capacity, i + 1, sizeof(*items));
         moves += capacity != before;
         items[i] = i;
     }
@@ -72,27 +68,24 @@ START_TEST(growing_keeps_items_and_doubles)
         ck_assert_uint_eq(items[i], i);
     }
 }
-END_TEST
 
-START_TEST(a_failed_growth_changes_nothing)
+TEST(a_failed_growth_changes_nothing)
 {
     PL_AUTO_FREE uint32_t *items = NULL;
     uint32_t *before;
     size_t capacity = 0, capacity_before;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_memory_grow(&items, &capacity, 4, sizeof(*items), &error), &error);
+    ck_ok(pl_memory_grow, &items, &capacity, 4, sizeof(*items));
     items[3] = 42;
     before = items;
     capacity_before = capacity;
-    ck_assert_int_eq(pl_memory_grow(&items, &capacity, SIZE_MAX / 4, sizeof(*items), &error), PL_MEMORY);
+    ck_fails(PL_MEMORY, "", pl_memory_grow, &items, &capacity, SIZE_MAX / 4, sizeof(*items));
     ck_assert_ptr_eq(items, before);
     ck_assert_uint_eq(capacity, capacity_before);
     ck_assert_uint_eq(items[3], 42);
 }
-END_TEST
 
-START_TEST(strings_are_copied_with_a_nul)
+TEST(strings_are_copied_with_a_nul)
 {
     PL_AUTO_FREE char *whole = pl_memory_string("whole", NULL);
     PL_AUTO_FREE char *part = pl_memory_string_n("partial", 4, NULL);
@@ -104,9 +97,8 @@ START_TEST(strings_are_copied_with_a_nul)
     ck_assert_str_eq(none, "");
     ck_assert_mem_eq(zeros, "a\0b\0", 4);
 }
-END_TEST
 
-START_TEST(take_leaves_null_behind)
+TEST(take_leaves_null_behind)
 {
     PL_AUTO_FREE char *text = pl_memory_string("x", NULL);
     PL_AUTO_FREE char *taken = PL_TAKE(text);
@@ -114,8 +106,5 @@ START_TEST(take_leaves_null_behind)
     ck_assert_ptr_null(text);
     ck_assert_str_eq(taken, "x");
 }
-END_TEST
 
-UNIT_MAIN("base/memory", new_memory_is_zero_and_never_null_for_no_items, overflowing_products_are_refused,
-          every_power_of_two_is_an_alignment, growing_keeps_items_and_doubles, a_failed_growth_changes_nothing,
-          strings_are_copied_with_a_nul, take_leaves_null_behind)
+UNIT_MAIN("base/memory")

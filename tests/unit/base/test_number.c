@@ -3,7 +3,7 @@
 #include "base/number.h"
 #include "tests/support/unit.h"
 
-START_TEST(counts_are_rounded_up_to_whole_pieces_without_overflow)
+TEST(counts_are_rounded_up_to_whole_pieces_without_overflow)
 {
     ck_assert_uint_eq(pl_number_divide_up(0, 7), 0);
     ck_assert_uint_eq(pl_number_divide_up(1, 7), 1);
@@ -14,15 +14,12 @@ START_TEST(counts_are_rounded_up_to_whole_pieces_without_overflow)
     ck_assert_uint_eq(pl_number_round_up(65, 64), 128);
     ck_assert_uint_eq(pl_number_round_up(UINT64_MAX - 63, 64), UINT64_MAX - 63);
 }
-END_TEST
 
-START_TEST(the_lesser_of_two_is_found_in_either_order)
+TEST(the_lesser_of_two_is_found_in_either_order)
 {
     ck_assert_uint_eq(pl_number_min(3, 5), 3);
     ck_assert_uint_eq(pl_number_min(5, 3), 3);
     ck_assert_uint_eq(pl_number_min(UINT64_MAX, 0), 0);
 }
-END_TEST
 
-UNIT_MAIN("base/number", counts_are_rounded_up_to_whole_pieces_without_overflow,
-          the_lesser_of_two_is_found_in_either_order)
+UNIT_MAIN("base/number")

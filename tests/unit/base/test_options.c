@@ -76,7 +76,7 @@ static const char *complaint(const struct pl_option *rows, char **words, enum pl
 #define COMPLAINT(...) complaint(table, (char *[]){"program", __VA_ARGS__, NULL}, PL_INVALID)
 #define READ(...) ck_assert_str_eq(complaint(table, (char *[]){"program", __VA_ARGS__, NULL}, PL_OK), "")
 
-START_TEST(each_value_goes_to_its_field)
+TEST(each_value_goes_to_its_field)
 {
     char *words[] = {"program", "FROM", "--epochs", "3", "-v", "--quiet", "TO", "--epochs=4", NULL};
 
@@ -99,17 +99,15 @@ START_TEST(each_value_goes_to_its_field)
     ck_assert_int_eq(tool.colour, COLOUR_RED);
     ck_assert_int_eq(tool.after_style, 0);
 }
-END_TEST
 
-START_TEST(an_option_that_is_first_is_read_before_all_others)
+TEST(an_option_that_is_first_is_read_before_all_others)
 {
     READ("--letter", "b", "word", "--letter=c", "--first", "a");
     ck_assert_str_eq(tool.order, "abc");
     ck_assert_str_eq(COMPLAINT("--letter", "bb", "--first", "aa"), "--first is 'aa', expected one letter");
 }
-END_TEST
 
-START_TEST(a_program_with_options_of_its_own_ends_the_options)
+TEST(a_program_with_options_of_its_own_ends_the_options)
 {
     char *words[] = {"program", "--quiet", "OTHER", "--epochs", "30", NULL};
 
@@ -117,16 +115,14 @@ START_TEST(a_program_with_options_of_its_own_ends_the_options)
     ck_assert(tool.quiet && tool.count == 0);
     ck_assert_int_eq(optind, 2);
 }
-END_TEST
 
-START_TEST(help_ends_the_options)
+TEST(help_ends_the_options)
 {
     ck_assert_str_eq(complaint(table, (char *[]){"program", "FILE", "--he", "--epochs", "x", NULL}, PL_END), "");
     ck_assert_str_eq(complaint(before_program, (char *[]){"program", "-h", NULL}, PL_END), "");
 }
-END_TEST
 
-START_TEST(a_wrong_option_is_named)
+TEST(a_wrong_option_is_named)
 {
     READ("--quiet", "--epochs", "2", "--quie");
     ck_assert_str_eq(COMPLAINT("--epoks=2"),
@@ -142,9 +138,8 @@ START_TEST(a_wrong_option_is_named)
     ck_assert_str_eq(COMPLAINT("--colour", "re"), "--colour is 're', expected red or blue");
     ck_assert_str_eq(COMPLAINT("--way", "upp"), "--way is 'upp', expected up, down or on");
 }
-END_TEST
 
-START_TEST(a_number_out_of_place_is_named_with_what_was_expected)
+TEST(a_number_out_of_place_is_named_with_what_was_expected)
 {
     static const char *const wrong[] = {"", "x", "-1", "+1", " 1", "1x", "0", "11", "18446744073709551617", "1.5"};
     struct pl_error error = PL_ERROR_NONE;
@@ -160,19 +155,16 @@ START_TEST(a_number_out_of_place_is_named_with_what_was_expected)
     }
     ck_assert_int_eq(pl_options_whole("seed", "18446744073709551616", 0, UINT64_MAX, &number, &error), PL_INVALID);
     ck_assert_uint_eq(number, 7);
-    ck_assert_ok(pl_options_whole("seed", "18446744073709551615", 0, UINT64_MAX, &number, &error), &error);
+    ck_ok(pl_options_whole, "seed", "18446744073709551615", 0, UINT64_MAX, &number);
     ck_assert_uint_eq(number, UINT64_MAX);
     ck_assert_int_eq(pl_options_real("finish", "nan", 0.1, 10, &real, &error), PL_INVALID);
     ck_assert_int_eq(pl_options_real("finish", "", 0.1, 10, &real, &error), PL_INVALID);
     ck_assert_int_eq(pl_options_real("finish", "1s", 0.1, 10, &real, &error), PL_INVALID);
-    ck_assert_int_eq(pl_options_real("finish", "11", 0.1, 10, &real, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "--finish is '11', expected a number from 0.1 to 10");
+    ck_fails_as(PL_INVALID, "--finish is '11', expected a number from 0.1 to 10", pl_options_real, "finish", "11", 0.1,
+                10, &real);
     ck_assert_double_eq(real, 7);
-    ck_assert_ok(pl_options_real("finish", "1.5", 0.1, 10, &real, &error), &error);
+    ck_ok(pl_options_real, "finish", "1.5", 0.1, 10, &real);
     ck_assert_double_eq(real, 1.5);
 }
-END_TEST
 
-UNIT_MAIN("base/options", each_value_goes_to_its_field, an_option_that_is_first_is_read_before_all_others,
-          a_program_with_options_of_its_own_ends_the_options, help_ends_the_options, a_wrong_option_is_named,
-          a_number_out_of_place_is_named_with_what_was_expected)
+UNIT_MAIN("base/options")

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-START_TEST(cause_holds_the_system_words)
+TEST(cause_holds_the_system_words)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -14,9 +14,8 @@ START_TEST(cause_holds_the_system_words)
     ck_assert_str_eq(error.cause, "open '/x': No such file or directory");
     ck_assert_int_eq((int)error.code, ENOENT);
 }
-END_TEST
 
-START_TEST(context_is_appended_and_never_pushes_the_cause_out)
+TEST(context_is_appended_and_never_pushes_the_cause_out)
 {
     struct pl_error error = PL_ERROR_NONE;
     char text[1200];
@@ -31,9 +30,8 @@ START_TEST(context_is_appended_and_never_pushes_the_cause_out)
     ck_assert_str_eq(error.cause, "bad magic");
     ck_assert(strlen(error.context) < sizeof(error.context));
 }
-END_TEST
 
-START_TEST(long_cause_is_cut_visibly)
+TEST(long_cause_is_cut_visibly)
 {
     struct pl_error error = PL_ERROR_NONE;
     char big[2000];
@@ -44,14 +42,11 @@ START_TEST(long_cause_is_cut_visibly)
     ck_assert_uint_eq(strlen(error.cause), sizeof(error.cause) - 1);
     ck_assert_str_eq(error.cause + strlen(error.cause) - 3, "...");
 }
-END_TEST
 
-START_TEST(null_report_is_allowed)
+TEST(null_report_is_allowed)
 {
     ck_assert_int_eq(pl_error_set(NULL, PL_TIMEOUT, "x"), PL_TIMEOUT);
     pl_error_context(NULL, "x");
 }
-END_TEST
 
-UNIT_MAIN("base/status", cause_holds_the_system_words, context_is_appended_and_never_pushes_the_cause_out,
-          long_cause_is_cut_visibly, null_report_is_allowed)
+UNIT_MAIN("base/status")

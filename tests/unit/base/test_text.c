@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-START_TEST(pieces_come_together_in_order)
+TEST(pieces_come_together_in_order)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -19,11 +19,10 @@ START_TEST(pieces_come_together_in_order)
     pl_text_append(&text, "");
     ck_assert_str_eq(pl_text_string(&text), "abc-42-x");
     ck_assert_uint_eq(text.length, 8);
-    ck_assert_int_eq(pl_text_check(&text, NULL), PL_OK);
+    ck_ok(pl_text_check, &text);
 }
-END_TEST
 
-START_TEST(nul_bytes_are_bytes)
+TEST(nul_bytes_are_bytes)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -32,26 +31,24 @@ START_TEST(nul_bytes_are_bytes)
     ck_assert_uint_eq(text.length, 4);
     ck_assert_mem_eq(text.data, "a\0b\0\0", 5);
 }
-END_TEST
 
-START_TEST(taking_hands_over_and_empties)
+TEST(taking_hands_over_and_empties)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_FREE char *first = NULL;
     PL_AUTO_FREE char *second = NULL;
 
-    ck_assert_int_eq(pl_text_take(&text, &first, NULL), PL_OK);
+    ck_ok(pl_text_take, &text, &first);
     ck_assert_str_eq(first, "");
     ck_assert_uint_eq(text.length, 0);
     pl_text_append(&text, "again");
-    ck_assert_int_eq(pl_text_take(&text, &second, NULL), PL_OK);
+    ck_ok(pl_text_take, &text, &second);
     ck_assert_str_eq(second, "again");
     ck_assert_ptr_null(text.data);
     ck_assert_str_eq(first, "");
 }
-END_TEST
 
-START_TEST(printf_longer_than_any_buffer)
+TEST(printf_longer_than_any_buffer)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -65,29 +62,26 @@ START_TEST(printf_longer_than_any_buffer)
     }
     ck_assert_int_eq(strncmp(pl_text_string(&text), "head7", 5), 0);
 }
-END_TEST
 
-START_TEST(running_out_is_remembered_and_said_once)
+TEST(running_out_is_remembered_and_said_once)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     char *taken = NULL;
 
     pl_text_append(&text, "kept");
     pl_text_append_n(&text, "x", SIZE_MAX - 2); /* refused before a byte is read */
     pl_text_append(&text, "lost");
     ck_assert_str_eq(pl_text_string(&text), "kept");
-    ck_assert_int_eq(pl_text_check(&text, &error), PL_MEMORY);
-    ck_assert_int_eq(pl_text_take(&text, &taken, &error), PL_MEMORY);
+    ck_fails(PL_MEMORY, "", pl_text_check, &text);
+    ck_fails(PL_MEMORY, "", pl_text_take, &text, &taken);
     ck_assert_ptr_null(taken);
     pl_text_clear(&text);
     pl_text_append(&text, "new");
     ck_assert_str_eq(pl_text_string(&text), "new");
-    ck_assert_int_eq(pl_text_check(&text, &error), PL_OK);
+    ck_ok(pl_text_check, &text);
 }
-END_TEST
 
-START_TEST(a_formatted_text_replaces_what_was_there)
+TEST(a_formatted_text_replaces_what_was_there)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -96,9 +90,8 @@ START_TEST(a_formatted_text_replaces_what_was_there)
     ck_assert_str_eq(text.data, "x/7");
     ck_assert_uint_eq(text.length, 3);
 }
-END_TEST
 
-START_TEST(clear_keeps_the_memory)
+TEST(clear_keeps_the_memory)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     const char *data;
@@ -115,9 +108,8 @@ START_TEST(clear_keeps_the_memory)
     pl_text_done(&text);
     ck_assert_str_eq(pl_text_string(&text), "");
 }
-END_TEST
 
-START_TEST(hexadecimal_digits_have_a_value_and_nothing_else_has)
+TEST(hexadecimal_digits_have_a_value_and_nothing_else_has)
 {
     static const char digits[] = "0123456789abcdefABCDEF";
 
@@ -128,9 +120,8 @@ START_TEST(hexadecimal_digits_have_a_value_and_nothing_else_has)
         ck_assert_int_eq(pl_text_hex_value((char)byte), expected);
     }
 }
-END_TEST
 
-START_TEST(a_text_that_was_cut_is_whole_without_the_character_it_ends_in)
+TEST(a_text_that_was_cut_is_whole_without_the_character_it_ends_in)
 {
     static const char text[] = "a\u00e4\u20ac\U0001f600";
     /* by the number of bytes that are left */
@@ -147,9 +138,8 @@ START_TEST(a_text_that_was_cut_is_whole_without_the_character_it_ends_in)
         ck_assert_uint_eq(pl_text_whole_bytes(broken[i].broken, strlen(broken[i].broken)), broken[i].whole);
     }
 }
-END_TEST
 
-START_TEST(a_text_to_show_holds_no_control_characters)
+TEST(a_text_to_show_holds_no_control_characters)
 {
     /* Tab, line feed, ESC, DEL, U+009B, U+009D, U+0080, U+009F, U+00A0, U+20AC, and single bytes. */
     char text[] = "\t\n\x1b\x7f"
@@ -168,9 +158,8 @@ START_TEST(a_text_to_show_holds_no_control_characters)
     pl_text_mask(text, sizeof(text) - 1);
     ck_assert_str_eq(text, "\t\n??a??b??c??d??e\xc2\xa0\xe2\x82\xac?f?");
 }
-END_TEST
 
-START_TEST(numbers_of_a_status_are_found_by_their_whole_name)
+TEST(numbers_of_a_status_are_found_by_their_whole_name)
 {
     static const char status[] = "Name:\tx\nShdPnd:\t01\nSigCgt:\t0000000000000200\nTracerPid:\t42\n";
 
@@ -180,9 +169,8 @@ START_TEST(numbers_of_a_status_are_found_by_their_whole_name)
     ck_assert_uint_eq(pl_text_field_number("", "TracerPid", 10, 0), 0);
     ck_assert_uint_eq(pl_text_field_number(status, "CapEff", 16, UINT64_MAX), UINT64_MAX);
 }
-END_TEST
 
-START_TEST(a_distance_counts_inserted_removed_and_changed_characters)
+TEST(a_distance_counts_inserted_removed_and_changed_characters)
 {
     ck_assert_uint_eq(pl_text_distance("train", "train", 2), 0);
     ck_assert_uint_eq(pl_text_distance("train", "trains", 2), 1);
@@ -192,9 +180,8 @@ START_TEST(a_distance_counts_inserted_removed_and_changed_characters)
     ck_assert_uint_eq(pl_text_distance("", "ab", 2), 2);
     ck_assert_uint_eq(pl_text_distance("train", "plan", 2), 3); /* more than the limit */
 }
-END_TEST
 
-START_TEST(the_nearest_candidate_is_asked_for)
+TEST(the_nearest_candidate_is_asked_for)
 {
     struct pl_text_near spelling = {.name = "sinc"};
     char text[64];
@@ -207,9 +194,8 @@ START_TEST(the_nearest_candidate_is_asked_for)
     ck_assert_str_eq(pl_text_near_hint(&spelling, "--", text, sizeof(text)), " (did you mean '--sync'?)");
     ck_assert_uint_eq(spelling.edits, 1);
 }
-END_TEST
 
-START_TEST(an_end_is_compared_as_a_whole)
+TEST(an_end_is_compared_as_a_whole)
 {
     ck_assert(pl_text_ends_with("train.py", ".py"));
     ck_assert(pl_text_ends_with(".py", ".py"));
@@ -217,11 +203,5 @@ START_TEST(an_end_is_compared_as_a_whole)
     ck_assert(!pl_text_ends_with("py", ".py"));
     ck_assert(!pl_text_ends_with("train.pyc", ".py"));
 }
-END_TEST
 
-UNIT_MAIN("base/text", an_end_is_compared_as_a_whole, pieces_come_together_in_order, nul_bytes_are_bytes,
-          taking_hands_over_and_empties, printf_longer_than_any_buffer, running_out_is_remembered_and_said_once,
-          a_formatted_text_replaces_what_was_there, clear_keeps_the_memory,
-          hexadecimal_digits_have_a_value_and_nothing_else_has, numbers_of_a_status_are_found_by_their_whole_name,
-          a_text_that_was_cut_is_whole_without_the_character_it_ends_in, a_text_to_show_holds_no_control_characters,
-          a_distance_counts_inserted_removed_and_changed_characters, the_nearest_candidate_is_asked_for)
+UNIT_MAIN("base/text")

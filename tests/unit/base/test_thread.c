@@ -46,16 +46,15 @@ static void set_own_mask(void)
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
-START_TEST(a_thread_has_every_signal_blocked_and_its_starter_none_more)
+TEST(a_thread_has_every_signal_blocked_and_its_starter_none_more)
 {
-    struct pl_error error = PL_ERROR_NONE;
     pthread_t thread;
     sigset_t mask;
     void *returned;
 
     set_own_mask();
     sigemptyset(&mask);
-    ck_assert_ok(pl_thread_start(&thread, look_at_mask, &mask, "a test's thread", &error), &error);
+    ck_ok(pl_thread_start, &thread, look_at_mask, &mask, "a test's thread");
     ck_assert_int_eq(pthread_join(thread, &returned), 0);
     ck_assert_ptr_eq(returned, &mask);
     for (int signal = 1; signal <= SIGRTMAX; signal++) {
@@ -67,9 +66,8 @@ START_TEST(a_thread_has_every_signal_blocked_and_its_starter_none_more)
     }
     check_own_mask();
 }
-END_TEST
 
-START_TEST(a_thread_that_cannot_be_made_is_named)
+TEST(a_thread_that_cannot_be_made_is_named)
 {
     struct pl_error error = PL_ERROR_NONE;
     pthread_t thread;
@@ -81,7 +79,5 @@ START_TEST(a_thread_that_cannot_be_made_is_named)
     ck_assert_str_eq(error.cause, "start a test's thread: Resource temporarily unavailable");
     check_own_mask();
 }
-END_TEST
 
-UNIT_MAIN("base/thread", a_thread_has_every_signal_blocked_and_its_starter_none_more,
-          a_thread_that_cannot_be_made_is_named)
+UNIT_MAIN("base/thread")

@@ -19,10 +19,10 @@ static const uint64_t counts[] = {0, 1, 17, 2003};
 static void small_segments(struct pl_knobs *knobs, const char *backend, const char *algorithm)
 {
     pl_knobs_default(knobs);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_SEGMENT_BYTES, "512", "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_BACKEND, backend, "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_ALGORITHM, algorithm, "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_TIMEOUT_S, "30", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, knobs, PL_KNOB_SEGMENT_BYTES, "512", "test");
+    ck_ok(pl_knob_set, knobs, PL_KNOB_BACKEND, backend, "test");
+    ck_ok(pl_knob_set, knobs, PL_KNOB_ALGORITHM, algorithm, "test");
+    ck_ok(pl_knob_set, knobs, PL_KNOB_TIMEOUT_S, "30", "test");
 }
 
 static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -42,16 +42,15 @@ static void run_sizes(const struct pl_world_options *options, struct conformance
     }
 }
 
-START_TEST(every_operation_is_right_over_messages)
+TEST(every_operation_is_right_over_messages)
 {
     struct pl_knobs knobs;
 
     small_segments(&knobs, "p2p", "");
     run_sizes(&(struct pl_world_options){.knobs = &knobs}, (struct conformance){.counts = counts, .count_count = 4});
 }
-END_TEST
 
-START_TEST(every_allreduce_algorithm_is_right)
+TEST(every_allreduce_algorithm_is_right)
 {
     static const char *const algorithms[] = {"ring", "halving", "doubling", "tree", "direct"};
     static const uint64_t two[] = {3, 3011};
@@ -65,9 +64,8 @@ START_TEST(every_allreduce_algorithm_is_right)
         }
     }
 }
-END_TEST
 
-START_TEST(every_type_is_right)
+TEST(every_type_is_right)
 {
     static const uint64_t two[] = {5, 1503};
     struct pl_knobs knobs;
@@ -76,10 +74,9 @@ START_TEST(every_type_is_right)
     ck_assert_ranks(3, &(struct pl_world_options){.knobs = &knobs}, run,
                     &((struct conformance){.counts = two, .count_count = 2, .all_types = true}));
 }
-END_TEST
 
 /* Between hosts (each rank is one, or has two ranks) ranks that agree do not compare their calls. */
-START_TEST(every_operation_is_right_without_a_call_check)
+TEST(every_operation_is_right_without_a_call_check)
 {
     static const uint64_t two[] = {0, 20021};
     struct pl_knobs knobs;
@@ -90,7 +87,6 @@ START_TEST(every_operation_is_right_without_a_call_check)
                         &((struct conformance){.counts = two, .count_count = 2, .flags = PL_AGREED}));
     }
 }
-END_TEST
 
 /* Each rank says that all agree, and names its sum differently. */
 static void differ_after_all(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -101,7 +97,6 @@ static void differ_after_all(struct pl_world *world, void *argument, char failur
     enum pl_status status;
     int rank = pl_world_rank(world);
 
-    (void)argument;
     status = pl_collective_run(world,
                                &(struct pl_collective){.kind = PL_ALLREDUCE,
                                                        .flags = PL_AGREED,
@@ -114,7 +109,7 @@ static void differ_after_all(struct pl_world *world, void *argument, char failur
     RANKS_NEED(status == PL_TIMEOUT, "%d %s", status, error.cause);
 }
 
-START_TEST(ranks_that_differ_after_all_take_nothing_from_each_other)
+TEST(ranks_that_differ_after_all_take_nothing_from_each_other)
 {
     for (int local = 1; local <= 2; local++) {
         struct pl_knobs knobs;
@@ -124,9 +119,8 @@ START_TEST(ranks_that_differ_after_all_take_nothing_from_each_other)
                         differ_after_all, NULL);
     }
 }
-END_TEST
 
-START_TEST(every_operation_is_right_across_hosts)
+TEST(every_operation_is_right_across_hosts)
 {
     static const int layouts[][2] = {{4, 2}, {5, 2}, {6, 3}}; /* ranks, ranks per host: the last host may have fewer */
     static const uint64_t four[] = {1, 2003, 16385, 20021};   /* 16385: one more than whole cache lines of two ranks */
@@ -139,14 +133,12 @@ START_TEST(every_operation_is_right_across_hosts)
                         &((struct conformance){.counts = four, .count_count = i == 0 ? 4 : 2, .arena = i % 2 == 1}));
     }
 }
-END_TEST
 
 static void run_small(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int32_t size = pl_world_size(world), sum = 0, most = -1, mine = pl_world_rank(world);
     struct pl_error error = PL_ERROR_NONE;
 
-    (void)argument;
     for (int root = 0; root < size; root++) {
         RANKS_NEED(pl_barrier(world, &error) == PL_OK, "%s", error.cause);
         RANKS_NEED(pl_allreduce(world, &mine, &sum, 1, PL_INT32, PL_SUM, &error) == PL_OK, "%s", error.cause);
@@ -162,7 +154,6 @@ static void ask_another(struct pl_world *world, void *argument, char failure[RAN
     struct pl_error error = PL_ERROR_NONE;
     char byte = 1, all[RANKS_MOST];
 
-    (void)argument;
     RANKS_NEED(pl_allgather(world, &byte, all, 1, PL_UINT8, &error) == PL_UNSUPPORTED &&
                    strcmp(error.cause, "no backend of this world serves allgather of uint8 in host memory") == 0 &&
                    strstr(error.context, "the setting backend asks for hier only"),
@@ -170,7 +161,7 @@ static void ask_another(struct pl_world *world, void *argument, char failure[RAN
 }
 
 /* Without the setting the p2p backend serves these. */
-START_TEST(small_ones_go_inside_and_between_as_well)
+TEST(small_ones_go_inside_and_between_as_well)
 {
     struct pl_knobs knobs;
 
@@ -179,7 +170,6 @@ START_TEST(small_ones_go_inside_and_between_as_well)
     ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 3}), run_small, NULL);
     ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), ask_another, NULL);
 }
-END_TEST
 
 /* A sub-world whose hosts have their ranks in different orders. */
 static void run_crosswise(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -193,7 +183,7 @@ static void run_crosswise(struct pl_world *world, void *argument, char failure[R
     RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
 }
 
-START_TEST(every_operation_is_right_whatever_the_order_of_ranks)
+TEST(every_operation_is_right_whatever_the_order_of_ranks)
 {
     static const uint64_t one[] = {2003};
     struct pl_knobs knobs;
@@ -202,9 +192,8 @@ START_TEST(every_operation_is_right_whatever_the_order_of_ranks)
     ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), run_crosswise,
                     &((struct conformance){.counts = one, .count_count = 1}));
 }
-END_TEST
 
-START_TEST(every_operation_is_right_in_the_arena)
+TEST(every_operation_is_right_in_the_arena)
 {
     struct pl_knobs knobs;
 
@@ -212,7 +201,6 @@ START_TEST(every_operation_is_right_in_the_arena)
     run_sizes(&(struct pl_world_options){.knobs = &knobs},
               (struct conformance){.counts = counts, .count_count = 4, .arena = true});
 }
-END_TEST
 
 /* Rank r sends 17 r mod 35 rows, rank 0 none: each rank has a different number (D7). */
 static void gather_ragged(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -222,7 +210,6 @@ static void gather_ragged(struct pl_world *world, void *argument, char failure[R
     uint64_t rows[RANKS], at = 0;
     int rank = pl_world_rank(world);
 
-    (void)argument;
     for (int r = 0; r < RANKS; r++) {
         rows[r] = (uint64_t)(17 * r % RANKS);
         own[r] = 100 * rank + r;
@@ -238,12 +225,11 @@ static void gather_ragged(struct pl_world *world, void *argument, char failure[R
     }
 }
 
-START_TEST(thirty_five_ranks_gather_ragged_rows)
+TEST(thirty_five_ranks_gather_ragged_rows)
 {
     ck_assert_ranks(35, NULL, gather_ragged, NULL);
     ck_assert_ranks(35, &((struct pl_world_options){.pretend_ranks_per_host = 4}), gather_ragged, NULL);
 }
-END_TEST
 
 enum { COUNTED_RANKS = 8 };
 
@@ -290,17 +276,12 @@ static void count_messages(struct pl_world *world, void *argument, char failure[
                counted[rank].messages, expected);
 }
 
-START_TEST(a_small_sum_takes_one_message_a_host_and_round)
+TEST(a_small_sum_takes_one_message_a_host_and_round)
 {
     for (uint64_t count = 1; count <= 4096; count *= 64) {
         ck_assert_ranks(COUNTED_RANKS, &((struct pl_world_options){.pretend_ranks_per_host = 2}), count_messages,
                         &count);
     }
 }
-END_TEST
 
-UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right,
-          every_type_is_right, every_operation_is_right_across_hosts, every_operation_is_right_without_a_call_check,
-          ranks_that_differ_after_all_take_nothing_from_each_other, small_ones_go_inside_and_between_as_well,
-          a_small_sum_takes_one_message_a_host_and_round, every_operation_is_right_whatever_the_order_of_ranks,
-          every_operation_is_right_in_the_arena, thirty_five_ranks_gather_ragged_rows)
+UNIT_MAIN("collectives/conformance")

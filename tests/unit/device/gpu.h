@@ -11,6 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+static inline void close_gpu(struct pl_device **device)
+{
+    pl_device_close(*device);
+}
+
+/** A device that is closed with its variable. */
+#define AUTO_DEVICE __attribute__((cleanup(close_gpu)))
+
 /* Gives orders to the fake driver and opens its first device. Each test is a separate process, so that orders do not
  * mix. */
 static inline struct pl_device *open_gpu(const char *orders)

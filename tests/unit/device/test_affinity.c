@@ -44,7 +44,7 @@ static void add_nic(const char *root, const char *name, const char *way)
     ck_assert_int_eq(symlink(path, link), 0);
 }
 
-START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
+TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     const char *root = scratch.path;
@@ -81,9 +81,8 @@ START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
     pl_device_affinity_read(root, "0000:ff:00.0", &affinity);
     ck_assert_int_eq(affinity.numa_node, -1);
 }
-END_TEST
 
-START_TEST(lists_of_cpus_are_read_as_the_kernel_writes_them)
+TEST(lists_of_cpus_are_read_as_the_kernel_writes_them)
 {
     struct pl_cpus cpus;
 
@@ -98,7 +97,6 @@ START_TEST(lists_of_cpus_are_read_as_the_kernel_writes_them)
     ck_assert(!pl_device_affinity_parse_cpus("0-3x", &cpus));
     ck_assert(!pl_device_affinity_parse_cpus("-3", &cpus));
 }
-END_TEST
 
 /* A machine of 1,152 CPUs, where a process may run on all of them. */
 static bool large_machine;
@@ -124,7 +122,7 @@ int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *cpus)
     return 0;
 }
 
-START_TEST(a_rank_is_bound_on_the_largest_machines)
+TEST(a_rank_is_bound_on_the_largest_machines)
 {
     struct pl_device_affinity affinity = {.numa_node = 0};
     enum pl_device_binding binding;
@@ -140,10 +138,9 @@ START_TEST(a_rank_is_bound_on_the_largest_machines)
     ck_assert_int_eq(CPU_COUNT_S(sizeof(bound), bound.sets), 81);
     ck_assert(CPU_ISSET_S(1100, sizeof(bound), bound.sets));
 }
-END_TEST
 
 /* Whether the process was bound: on at least two CPUs, one of which is next to the device. */
-START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
+TEST(a_rank_is_bound_unless_somebody_did_it_before)
 {
     struct pl_device_affinity affinity = {.numa_node = 0};
     enum pl_device_binding binding;
@@ -179,8 +176,5 @@ START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
         ck_assert(CPU_COUNT_S(bytes, after.sets) == 1 && CPU_ISSET(first, after.sets));
     }
 }
-END_TEST
 
-UNIT_MAIN("device/affinity", node_cpus_and_the_interface_behind_the_same_bridge_are_found,
-          lists_of_cpus_are_read_as_the_kernel_writes_them, a_rank_is_bound_on_the_largest_machines,
-          a_rank_is_bound_unless_somebody_did_it_before)
+UNIT_MAIN("device/affinity")

@@ -58,7 +58,7 @@ static void check(const char *const *devices, int ranks, bool share, const char 
     ck_assert_str_eq(taken, wanted);
 }
 
-START_TEST(ranks_that_see_all_devices_take_them_in_order)
+TEST(ranks_that_see_all_devices_take_them_in_order)
 {
     const char *const all[] = {"ABCD", "ABCD", "ABCD", "ABCD"};
 
@@ -66,9 +66,8 @@ START_TEST(ranks_that_see_all_devices_take_them_in_order)
     check(all, 2, false, "AB");
     check(all, 1, false, "A");
 }
-END_TEST
 
-START_TEST(a_launcher_that_gave_each_rank_its_own_is_understood)
+TEST(a_launcher_that_gave_each_rank_its_own_is_understood)
 {
     const char *const own[] = {"A", "B", "C"};
     const char *const turned[] = {"BA", "BA"};
@@ -80,9 +79,8 @@ START_TEST(a_launcher_that_gave_each_rank_its_own_is_understood)
     check(mixed, 3, false, "BAC");
     check(chain, 3, false, "CBA");
 }
-END_TEST
 
-START_TEST(fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared)
+TEST(fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared)
 {
     const char *const two[] = {"AB", "AB", "AB", "AB"};
     const char *const one[] = {"A", "A", "A", "A"};
@@ -107,9 +105,8 @@ START_TEST(fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared)
     ck_assert_int_eq(status, PL_INVALID);
     check(same, 3, true, "AAB");
 }
-END_TEST
 
-START_TEST(without_devices_the_request_decides)
+TEST(without_devices_the_request_decides)
 {
     const char *const none[] = {"", ""};
     const char *const some[] = {"A", ""};
@@ -127,9 +124,8 @@ START_TEST(without_devices_the_request_decides)
     ck_assert_str_eq(error.cause, "local rank 0 sees 1 GPU, and local rank 1 none (no GPU is used: no NVIDIA driver): "
                                   "all ranks of a host, or none");
 }
-END_TEST
 
-START_TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
+TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
 {
     struct pl_device_list lists[2] = {{.status = PL_OK},
                                       {.status = PL_LIBRARY, .reason = "the CUDA driver does not start"}};
@@ -141,9 +137,8 @@ START_TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
     ck_ok(pl_device_choose, lists, 2, 0, (struct pl_device_request){.use = PL_DEVICE_OFF}, false, &ordinal);
     ck_assert_int_eq(ordinal, -1);
 }
-END_TEST
 
-START_TEST(a_number_counts_as_each_rank_counts)
+TEST(a_number_counts_as_each_rank_counts)
 {
     const char *const same[] = {"AB", "AB", "AB"};
     const char *const turned[] = {"AB", "BA"};
@@ -160,9 +155,8 @@ START_TEST(a_number_counts_as_each_rank_counts)
     choose(none, 2, PL_DEVICE_NUMBERED, false, &status, &error);
     ck_assert_int_eq(status, PL_UNSUPPORTED);
 }
-END_TEST
 
-START_TEST(the_setting_is_one_of_three_words_or_a_number)
+TEST(the_setting_is_one_of_three_words_or_a_number)
 {
     const char *const wrong[] = {"1", "cuda", "cuda:", "cuda:-1", "cuda:1x", "cuda:100", ""};
     struct pl_device_request wanted_device = {.use = PL_DEVICE_AUTO};
@@ -184,10 +178,5 @@ START_TEST(the_setting_is_one_of_three_words_or_a_number)
     ck_fails_as(PL_INVALID, "the setting device is '1': expected auto, on, off or cuda:N", pl_device_request_parse, "1",
                 &wanted_device);
 }
-END_TEST
 
-UNIT_MAIN("device/choose", ranks_that_see_all_devices_take_them_in_order,
-          a_launcher_that_gave_each_rank_its_own_is_understood,
-          fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared, without_devices_the_request_decides,
-          a_driver_that_fails_is_no_reason_to_train_on_the_cpu, a_number_counts_as_each_rank_counts,
-          the_setting_is_one_of_three_words_or_a_number)
+UNIT_MAIN("device/choose")

@@ -175,9 +175,9 @@ static const struct list odd_list = {
     .count = 12, .elems = {0, 1, 2, 3, 7, 0, 64, 4095, 4096, 4097, 20000, 5}, .gap = 1, .first = 1};
 static const struct list even_list = {.count = 5, .elems = {4096, 64, 8192, 12288, 16}, .gap = 0, .first = 0};
 
-START_TEST(tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_byte)
+TEST(tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_byte)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
 
     for (unsigned dtype = 0; dtype < PL_DTYPE_COUNT; dtype++) {
         for (size_t shift = 0; shift < 18; shift++) {
@@ -185,14 +185,12 @@ START_TEST(tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_b
         }
         check_moves(device, &even_list, (enum pl_dtype)dtype, (enum pl_dtype)dtype, 1.0, 0);
     }
-    pl_device_close(device);
 }
-END_TEST
 
-START_TEST(floats_are_scaled_and_rounded_once_on_the_way)
+TEST(floats_are_scaled_and_rounded_once_on_the_way)
 {
     static const enum pl_dtype types[] = {PL_FLOAT32, PL_FLOAT16, PL_BFLOAT16};
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
 
     for (size_t t = 0; t < 3; t++) {
         for (size_t f = 0; f < 3; f++) {
@@ -206,9 +204,7 @@ START_TEST(floats_are_scaled_and_rounded_once_on_the_way)
         }
     }
     check_moves(device, &odd_list, PL_FLOAT64, PL_FLOAT64, 1.0 / 3.0, 8);
-    pl_device_close(device);
 }
-END_TEST
 
 /* The tensors of ResNet-50: weights, then the two of a batch normalisation, for the stem and 16 blocks of three
  * convolutions; then the classifier. */
@@ -240,10 +236,9 @@ static size_t resnet50(uint64_t *elems)
     return count;
 }
 
-START_TEST(resnet50s_161_tensors_are_packed_in_one_launch)
+TEST(resnet50s_161_tensors_are_packed_in_one_launch)
 {
-    struct pl_device *device = open_gpu("launch_error=3,mps=16");
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_DEVICE struct pl_device *device = open_gpu("launch_error=3,mps=16");
     struct list list = {.gap = 0, .first = 0};
     uint64_t elems = 0;
     void *base;
@@ -258,7 +253,7 @@ START_TEST(resnet50s_161_tensors_are_packed_in_one_launch)
         list.elems[t] = list.elems[t] / 16 + 1; /* fast on a host, and not aligned any more */
     }
     check_moves(device, &list, PL_FLOAT32, PL_BFLOAT16, 0.125, 0); /* two launches: the third one fails */
-    ck_assert_int_eq(pl_device_failure(device, &error), PL_OK);
+    ck_ok(pl_device_failure, device);
     if (strncmp(pl_device_info(device)->name, "Fake", 4) == 0) { /* a real GPU takes no orders */
         float *value = on_gpu(device, NULL, 4096, 0, &base);
 
@@ -266,13 +261,11 @@ START_TEST(resnet50s_161_tensors_are_packed_in_one_launch)
         ck_fails(PL_LIBRARY, "", pl_device_stream_finish, device, NULL, PL_DEADLINE_NEVER);
         pl_device_release(device, base);
     }
-    pl_device_close(device);
 }
-END_TEST
 
-START_TEST(int64_above_two_to_the_53_survives)
+TEST(int64_above_two_to_the_53_survives)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     const int64_t values[] = {(INT64_C(1) << 53) + 1, INT64_MAX, INT64_MIN + 1, -((INT64_C(1) << 53) + 1), 3};
     const struct pl_device_piece unaligned = {.offset_elems = 3, .count_elems = 5};
     struct pl_device_piece piece = unaligned;
@@ -299,11 +292,9 @@ START_TEST(int64_above_two_to_the_53_survives)
     pl_device_pieces_free(pieces);
     pl_device_release(device, base);
     pl_device_release(device, flat_base);
-    pl_device_close(device);
 }
-END_TEST
 
-START_TEST(indexes_go_beyond_two_to_the_32)
+TEST(indexes_go_beyond_two_to_the_32)
 {
     struct pl_chunk chunk = {
         .tensor = 0x100000, .tensor_elem = UINT64_C(5) << 32, .flat_elem = UINT64_C(9) << 33, .count = 77};
@@ -325,11 +316,10 @@ START_TEST(indexes_go_beyond_two_to_the_32)
     ck_assert_uint_eq((uintptr_t)to, 0x100000 + (UINT64_C(5) << 34));
     ck_assert_uint_eq((uintptr_t)from, 0x2000 + (UINT64_C(9) << 36));
 }
-END_TEST
 
-START_TEST(scaling_works_in_place_and_between_types)
+TEST(scaling_works_in_place_and_between_types)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     enum { COUNT = 4096 * 3 + 77 };
     float *values = malloc(COUNT * sizeof(float));
     float *got = malloc(COUNT * sizeof(float));
@@ -359,12 +349,10 @@ START_TEST(scaling_works_in_place_and_between_types)
     ck_fails(PL_INVALID, "", pl_device_scale, device, (char *)on + 1, PL_FLOAT32, on, PL_FLOAT32, 5, 2.0, NULL);
     pl_device_release(device, base);
     pl_device_release(device, half_base);
-    pl_device_close(device);
     free(values);
     free(got);
     free(halves);
 }
-END_TEST
 
 /* ---- reducing ---- */
 
@@ -400,11 +388,11 @@ static void check_reduce(struct pl_device *device, enum pl_dtype dtype, enum pl_
     }
 }
 
-START_TEST(reductions_give_the_hosts_bits)
+TEST(reductions_give_the_hosts_bits)
 {
     static const size_t counts[] = {1, 15, 4096, MOST};
     static const int sources[] = {1, 2, 3, 16};
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
 
     for (unsigned dtype = 0; dtype < PL_DTYPE_COUNT; dtype++) {
         for (unsigned op = 0; op < PL_ADASUM; op++) {
@@ -420,13 +408,11 @@ START_TEST(reductions_give_the_hosts_bits)
             }
         }
     }
-    pl_device_close(device);
 }
-END_TEST
 
-START_TEST(minimum_keeps_a_nan_and_what_has_no_kernel_is_refused)
+TEST(minimum_keeps_a_nan_and_what_has_no_kernel_is_refused)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     const float first[] = {NAN, 1.0F, -0.0F, 0.0F};
     const float second[] = {2.0F, NAN, 0.0F, -0.0F};
     const void *sources[17];
@@ -446,9 +432,7 @@ START_TEST(minimum_keeps_a_nan_and_what_has_no_kernel_is_refused)
     ck_fails(PL_INVALID, "", pl_device_reduce, device, bases[0], sources, 0, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL);
     pl_device_release(device, bases[0]);
     pl_device_release(device, bases[1]);
-    pl_device_close(device);
 }
-END_TEST
 
 /* ---- training steps ---- */
 
@@ -467,12 +451,12 @@ static double norm_of(struct pl_device *device, enum pl_dtype dtype, const void 
     return sum;
 }
 
-START_TEST(squared_norms_are_right_and_the_same_wherever_the_values_lie)
+TEST(squared_norms_are_right_and_the_same_wherever_the_values_lie)
 {
     static const enum pl_dtype types[] = {PL_FLOAT32, PL_FLOAT64, PL_FLOAT16, PL_BFLOAT16};
     /* the last: more than one round of all blocks */
     static const size_t counts[] = {0, 1, 7, 4095, 4096, 100003, 4300001};
-    struct pl_device *device = open_gpu("leaks,mps=2");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks,mps=2");
     char *values = malloc(4300001 * sizeof(double));
 
     for (size_t t = 0; t < 4; t++) {
@@ -501,9 +485,7 @@ START_TEST(squared_norms_are_right_and_the_same_wherever_the_values_lie)
     ((float *)(void *)values)[4711] = NAN;
     ck_assert(isnan(norm_of(device, PL_FLOAT32, values, 5000, 0)));
     free(values);
-    pl_device_close(device);
 }
-END_TEST
 
 static void step_on_host(const struct pl_device_step *step, float factor, size_t count, float *value,
                          const float *gradient, float *slot0, float *slot1)
@@ -592,10 +574,10 @@ static struct pl_device_step adam_step(void)
     };
 }
 
-START_TEST(optimizers_take_the_hosts_steps_bit_for_bit)
+TEST(optimizers_take_the_hosts_steps_bit_for_bit)
 {
     static const enum pl_dtype types[] = {PL_FLOAT32, PL_FLOAT16, PL_BFLOAT16};
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     struct pl_device_step step = adam_step();
 
     for (int kind = PL_DEVICE_SGD; kind <= PL_DEVICE_ADAM; kind++) {
@@ -605,13 +587,11 @@ START_TEST(optimizers_take_the_hosts_steps_bit_for_bit)
             check_step(device, &step, types[t], 4, 0.25F);
         }
     }
-    pl_device_close(device);
 }
-END_TEST
 
-START_TEST(clipping_and_skipping_are_decided_on_the_device)
+TEST(clipping_and_skipping_are_decided_on_the_device)
 {
-    struct pl_device *device = open_gpu("leaks");
+    AUTO_DEVICE struct pl_device *device = open_gpu("leaks");
     struct pl_device_step step = adam_step();
     double squares = 1600.0; /* norm 40, unscaled 10 */
     void *pinned;
@@ -633,11 +613,9 @@ START_TEST(clipping_and_skipping_are_decided_on_the_device)
     memcpy(pinned, &squares, 8);
     check_step(device, &step, PL_BFLOAT16, 0, NAN);
     pl_device_release_pinned(device, pinned);
-    pl_device_close(device);
 }
-END_TEST
 
-START_TEST(an_adam_step_is_the_papers)
+TEST(an_adam_step_is_the_papers)
 {
     struct pl_device_step step = adam_step();
     float value = 0.5F;
@@ -653,11 +631,10 @@ START_TEST(an_adam_step_is_the_papers)
     ck_assert_double_eq_tol((double)mean, m, 1e-7);
     ck_assert_double_eq_tol((double)variance, v, 1e-7);
 }
-END_TEST
 
-START_TEST(a_spin_holds_its_stream_for_its_time)
+TEST(a_spin_holds_its_stream_for_its_time)
 {
-    struct pl_device *device = open_gpu("devices=1,delay_us=20");
+    AUTO_DEVICE struct pl_device *device = open_gpu("devices=1,delay_us=20");
     void *stream = NULL, *before = NULL, *after = NULL;
     double took_ms = 0.0;
 
@@ -673,14 +650,6 @@ START_TEST(a_spin_holds_its_stream_for_its_time)
     pl_device_event_free(device, before);
     pl_device_event_free(device, after);
     pl_device_stream_free(device, stream);
-    pl_device_close(device);
 }
-END_TEST
 
-UNIT_MAIN("device/kernel", tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_byte,
-          floats_are_scaled_and_rounded_once_on_the_way, resnet50s_161_tensors_are_packed_in_one_launch,
-          int64_above_two_to_the_53_survives, indexes_go_beyond_two_to_the_32, scaling_works_in_place_and_between_types,
-          reductions_give_the_hosts_bits, minimum_keeps_a_nan_and_what_has_no_kernel_is_refused,
-          squared_norms_are_right_and_the_same_wherever_the_values_lie, optimizers_take_the_hosts_steps_bit_for_bit,
-          clipping_and_skipping_are_decided_on_the_device, an_adam_step_is_the_papers,
-          a_spin_holds_its_stream_for_its_time)
+UNIT_MAIN("device/kernel")

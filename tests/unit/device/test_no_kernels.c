@@ -3,7 +3,7 @@
 #include "device/device_private.h"
 #include "tests/support/unit.h"
 
-START_TEST(a_build_without_kernels_says_so_in_one_sentence)
+TEST(a_build_without_kernels_says_so_in_one_sentence)
 {
     struct pl_device *device = NULL;
     char reason[PL_DEVICE_REASON_BYTES];
@@ -16,6 +16,5 @@ START_TEST(a_build_without_kernels_says_so_in_one_sentence)
     ck_assert(!pl_device_is_loadable(reason));
     ck_assert_str_eq(reason, "this program was built without CUDA");
 }
-END_TEST
 
-UNIT_MAIN("device/no_kernels", a_build_without_kernels_says_so_in_one_sentence)
+UNIT_MAIN("device/no_kernels")

@@ -22,7 +22,7 @@
 
 struct tree {
     struct scratch scratch;
-    const char *base;
+    char base[PATH_MAX / 4]; /* the directory's path */
     struct pl_environment *environment;
     struct pl_job *job;
     struct pl_launch_plan *plan;
@@ -32,22 +32,16 @@ struct tree {
 /* Write `text` to the file `name` below the base directory, making its directories. */
 static inline void tree_write(struct tree *tree, const char *name, const char *text)
 {
-    char path[2 * PATH_MAX];
-    FILE *file;
+    char path[PATH_MAX];
 
-    snprintf(path, sizeof(path), "%s/%s", tree->base, name);
-    *strrchr(path, '/') = '\0';
-    ck_assert_ok(pl_file_make_dirs(path, 0755, &tree->error), &tree->error);
-    snprintf(path, sizeof(path), "%s/%s", tree->base, name);
-    file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs(text, file), 0);
-    fclose(file);
+    *strrchr(scratch_path(&tree->scratch, name, path), '/') = '\0';
+    ck_ok(pl_file_make_dirs, path, 0755);
+    scratch_write(&tree->scratch, name, text, strlen(text));
 }
 
 static inline void tree_env(struct tree *tree, const char *name, const char *value)
 {
-    ck_assert_ok(pl_environment_set(tree->environment, name, value, &tree->error), &tree->error);
+    ck_ok(pl_environment_set, tree->environment, name, value);
 }
 
 static inline void tree_hyperparameters(struct tree *tree, const char *text)
@@ -65,39 +59,13 @@ static inline void tree_two_hosts(struct tree *tree, const char *current)
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
-/* Make a program in the last directory of PATH, for machines without the real program. */
+/* Make a program, for machines without the real one. */
 static inline void tree_tool(struct tree *tree, const char *name)
 {
     char path[PATH_MAX];
 
-    snprintf(path, sizeof(path), "bin/%s", name);
-    tree_write(tree, path, "#!/bin/sh\n");
-    snprintf(path, sizeof(path), "%s/bin/%s", tree->base, name);
-    ck_assert_int_eq(chmod(path, 0755), 0);
-}
-
-static inline void tree_setup(struct tree *tree)
-{
-    char path[PATH_MAX];
-
-    memset(tree, 0, sizeof(*tree));
-    tree->scratch = scratch_new();
-    tree->base = tree->scratch.path;
-    ck_assert_ok(pl_environment_new_empty(&tree->environment, &tree->error), &tree->error);
-    tree_env(tree, "SAGEMAKER_BASE_DIR", tree->base);
-    snprintf(path, sizeof(path), "%s/first:/usr/local/bin:/usr/bin:/bin:%s/bin", tree->base, tree->base);
-    tree_env(tree, "PATH", path);
-    tree_tool(tree, "mpirun");
-    tree_write(tree, "first/torchrun", "#!/bin/sh\n"); /* Debian's own one is refused */
-    ck_assert_int_eq(chmod(scratch_path(&tree->scratch, "first/torchrun", path), 0755), 0);
-    tree_tool(tree, "ssh");
-    tree_env(tree, "HOME", tree->base);
-    snprintf(path, sizeof(path), "%s/ssh", tree->base);
-    tree_env(tree, "PACELINE_SSH_DIR", path);
-    tree_write(tree, "ssh/id_ed25519", "");
-    tree_write(tree, "input/config/resourceconfig.json",
-               "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
-    tree_write(tree, "code/train.py", "pass\n");
+    tree_write(tree, name, "#!/bin/sh\n");
+    ck_assert_int_eq(chmod(scratch_path(&tree->scratch, name, path), 0755), 0);
 }
 
 static inline void tree_done(struct tree *tree)
@@ -108,23 +76,55 @@ static inline void tree_done(struct tree *tree)
     scratch_done(&tree->scratch);
 }
 
+/** Files of a job that go with their variable. */
+#define AUTO_TREE __attribute__((cleanup(tree_done)))
+
+static inline void tree_setup(struct tree *tree)
+{
+    char path[PATH_MAX];
+
+    *tree = (struct tree){.scratch = scratch_new()};
+    memcpy(tree->base, tree->scratch.path, sizeof(tree->base));
+    ck_ok(pl_environment_new_empty, &tree->environment);
+    tree_env(tree, "SAGEMAKER_BASE_DIR", tree->base);
+    snprintf(path, sizeof(path), "%s/first:/usr/local/bin:/usr/bin:/bin:%s/bin", tree->base, tree->base);
+    tree_env(tree, "PATH", path);
+    tree_tool(tree, "bin/mpirun");
+    tree_tool(tree, "first/torchrun"); /* Debian's own one is refused */
+    tree_tool(tree, "bin/ssh");
+    tree_env(tree, "HOME", tree->base);
+    snprintf(path, sizeof(path), "%s/ssh", tree->base);
+    tree_env(tree, "PACELINE_SSH_DIR", path);
+    tree_write(tree, "ssh/id_ed25519", "");
+    tree_write(tree, "input/config/resourceconfig.json",
+               "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
+    tree_write(tree, "code/train.py", "pass\n");
+}
+
+static inline struct tree tree_new(void)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    return tree;
+}
+
 /* Read the job again. The path of the binary is one from which the build tree's companions are found. */
-static inline enum pl_status tree_job(struct tree *tree)
+static inline enum pl_status tree_job(struct tree *tree, struct pl_error *reterr)
 {
     pl_job_free(tree->job);
     tree->job = NULL;
-    return pl_job_new(tree->environment, PL_TEST_BUILD "/entrypoint/paceline", NULL, &tree->job, &tree->error);
+    return pl_job_new(tree->environment, PL_TEST_BUILD "/entrypoint/paceline", NULL, &tree->job, reterr);
 }
 
 /* Read the job and make its plan. */
-static inline enum pl_status tree_plan(struct tree *tree)
+static inline enum pl_status tree_plan(struct tree *tree, struct pl_error *reterr)
 {
-    enum pl_status status;
+    enum pl_status status = tree_job(tree, reterr);
 
     pl_launch_plan_free(tree->plan);
     tree->plan = NULL;
-    status = tree_job(tree);
-    return status == PL_OK ? pl_launch_plan_new(tree->job, &tree->plan, &tree->error) : status;
+    return status == PL_OK ? pl_launch_plan_new(tree->job, &tree->plan, reterr) : status;
 }
 
 /* Returns the words of a list with '|' between them; valid until the next call. */

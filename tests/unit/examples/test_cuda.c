@@ -158,15 +158,14 @@ UNIT_TEST(the_digit_classifier_computes_what_it_computes_on_the_cpu,
 
 UNIT_TEST(odd_shapes_compute_what_they_compute_on_the_cpu, compare(odd, odd_shape, NN_FLOAT32, 1e-5, 3e-3))
 
-START_TEST(reduced_precision_stays_near_the_cpu)
+TEST(reduced_precision_stays_near_the_cpu)
 {
     compare(digits, digits_shape, NN_TF32, 5e-3, 5e-2);
     compare(digits, digits_shape, NN_BFLOAT16, 3e-2, 0.2);
     compare(odd, odd_shape, NN_BFLOAT16, 3e-2, 0.2);
 }
-END_TEST
 
-START_TEST(two_runs_give_the_same_bits)
+TEST(two_runs_give_the_same_bits)
 {
     struct fixture one, other;
     float *input = pl_memory_new((size_t)SAMPLES * 784, sizeof(float), NULL);
@@ -185,10 +184,9 @@ START_TEST(two_runs_give_the_same_bits)
     teardown(&one);
     teardown(&other);
 }
-END_TEST
 
 /* Gradients are accumulated in the memory where the layers work; here this is the model's own copy. */
-START_TEST(a_second_pass_adds_to_the_first)
+TEST(a_second_pass_adds_to_the_first)
 {
     struct fixture f;
     float *once[MAX_PARAMETERS];
@@ -219,9 +217,8 @@ START_TEST(a_second_pass_adds_to_the_first)
     }
     free(input);
 }
-END_TEST
 
-START_TEST(parameters_in_device_memory_are_used_in_place)
+TEST(parameters_in_device_memory_are_used_in_place)
 {
     struct fixture f, host;
     struct pl_device *device = NULL;
@@ -261,7 +258,6 @@ START_TEST(parameters_in_device_memory_are_used_in_place)
     pl_device_close(device);
     free(input);
 }
-END_TEST
 
 static int prepare(void)
 {
@@ -283,7 +279,4 @@ static int prepare(void)
     return 0;
 }
 
-UNIT_MAIN_AFTER("examples/cuda", prepare(), the_digit_classifier_computes_what_it_computes_on_the_cpu,
-                odd_shapes_compute_what_they_compute_on_the_cpu, reduced_precision_stays_near_the_cpu,
-                two_runs_give_the_same_bits, a_second_pass_adds_to_the_first,
-                parameters_in_device_memory_are_used_in_place)
+UNIT_MAIN_AFTER("examples/cuda", prepare())

@@ -12,7 +12,7 @@ static const char *knob_of(const char *device)
     return knob;
 }
 
-START_TEST(words_for_a_device_are_the_runtimes_setting)
+TEST(words_for_a_device_are_the_runtimes_setting)
 {
     const char *knob;
 
@@ -23,9 +23,8 @@ START_TEST(words_for_a_device_are_the_runtimes_setting)
     ck_fails_as(PL_INVALID, "--device is 'gpu', expected auto, cpu, cuda or cuda:N", nn_device_parse, "gpu", &knob);
     ck_fails(PL_INVALID, "", nn_device_parse, "", &knob);
 }
-END_TEST
 
-START_TEST(words_for_a_precision_are_three)
+TEST(words_for_a_precision_are_three)
 {
     enum nn_precision precision;
 
@@ -38,6 +37,5 @@ START_TEST(words_for_a_precision_are_three)
     ck_fails_as(PL_INVALID, "--precision is 'fp16', expected float32, tf32 or bf16", nn_precision_parse, "fp16",
                 &precision);
 }
-END_TEST
 
-UNIT_MAIN("examples/device", words_for_a_device_are_the_runtimes_setting, words_for_a_precision_are_three)
+UNIT_MAIN("examples/device")

@@ -7,17 +7,16 @@
 
 static enum pl_status read_text(const char *text, struct gradient_list *ret_list, struct pl_error *reterr)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     enum pl_status status;
 
     scratch_write(&scratch, "list.json", text, strlen(text));
     status = gradient_list_read(scratch_path(&scratch, "list.json", path), ret_list, reterr);
-    scratch_done(&scratch);
     return status;
 }
 
-START_TEST(a_list_is_read_in_its_order)
+TEST(a_list_is_read_in_its_order)
 {
     struct gradient_list list;
 
@@ -34,9 +33,8 @@ START_TEST(a_list_is_read_in_its_order)
     ck_assert_uint_eq(list.elems, UINT64_C(5000000003));
     gradient_list_done(&list);
 }
-END_TEST
 
-START_TEST(the_list_that_comes_along_is_the_digit_classifier)
+TEST(the_list_that_comes_along_is_the_digit_classifier)
 {
     struct gradient_list list;
 
@@ -45,7 +43,6 @@ START_TEST(the_list_that_comes_along_is_the_digit_classifier)
     ck_assert_uint_eq(list.elems, 1199882); /* as tests/integration/mnist.py counts them in model.safetensors */
     gradient_list_done(&list);
 }
-END_TEST
 
 static void refused(const char *json, const char *text)
 {
@@ -54,7 +51,7 @@ static void refused(const char *json, const char *text)
     ck_fails(PL_INVALID, text, read_text, json, &list);
 }
 
-START_TEST(what_is_no_list_is_refused_with_its_path)
+TEST(what_is_no_list_is_refused_with_its_path)
 {
     refused("{\"model\": \"m\"}", "list.json: expected a list of tensors");
     refused("{\"model\": \"m\", \"tensors\": []}", "list.json: expected a list of tensors");
@@ -70,7 +67,5 @@ START_TEST(what_is_no_list_is_refused_with_its_path)
             "tensors[1]: expected a name and a count from 1 to 1099511627776");
     refused("{\"model\": \"m\", \"tensors\": [{\"name\": \"a\", \"count\": 1.5}]}", "tensors[0]");
 }
-END_TEST
 
-UNIT_MAIN("examples/gradient_list", a_list_is_read_in_its_order, the_list_that_comes_along_is_the_digit_classifier,
-          what_is_no_list_is_refused_with_its_path)
+UNIT_MAIN("examples/gradient_list")

@@ -73,7 +73,7 @@ static void check_pool(struct nn_shape in, size_t samples)
     free(expected);
 }
 
-START_TEST(pooling_by_index_is_pooling_by_rows)
+TEST(pooling_by_index_is_pooling_by_rows)
 {
     check_pool((struct nn_shape){.height = 2, .width = 2, .channels = 1}, 1);
     check_pool((struct nn_shape){.height = 24, .width = 24, .channels = 64}, 2);
@@ -81,9 +81,8 @@ START_TEST(pooling_by_index_is_pooling_by_rows)
     check_pool((struct nn_shape){.height = 4, .width = 9, .channels = 5}, 3);
     check_pool((struct nn_shape){.height = 5, .width = 5, .channels = 2}, 4);
 }
-END_TEST
 
-START_TEST(of_nearly_equal_values_the_first_wins)
+TEST(of_nearly_equal_values_the_first_wins)
 {
     struct nn_pool pool = {.height = 2, .width = 2, .channels = 1};
     float input[4] = {1.0F, 1.0F + 0x1p-20F, 1.0F + 0x1p-17F, 1.0F};
@@ -97,7 +96,6 @@ START_TEST(of_nearly_equal_values_the_first_wins)
     ck_assert_uint_eq(where, 2);
     ck_assert(output == input[2]);
 }
-END_TEST
 
 /* Sums in the order of launch_cuda.cu: blocks, groups of a block, parts of a group. */
 static double sum_column(size_t rows, size_t units, size_t unit, const float *output, float *gradient, bool relu,
@@ -121,7 +119,7 @@ static double sum_column(size_t rows, size_t units, size_t unit, const float *ou
     return total;
 }
 
-START_TEST(a_bias_gradient_takes_every_row_once_and_only_where_the_output_is_positive)
+TEST(a_bias_gradient_takes_every_row_once_and_only_where_the_output_is_positive)
 {
     const size_t rows_of[] = {1, 31, 33, 511, 512, 513, 3000};
     enum { UNITS = 5 };
@@ -153,9 +151,8 @@ START_TEST(a_bias_gradient_takes_every_row_once_and_only_where_the_output_is_pos
         }
     }
 }
-END_TEST
 
-START_TEST(softmax_is_stable_and_its_gradient_adds_up_to_nothing)
+TEST(softmax_is_stable_and_its_gradient_adds_up_to_nothing)
 {
     const float logits[4] = {1000.0F, 999.0F, -1000.0F, 1000.5F};
     float gradient[4];
@@ -175,9 +172,8 @@ START_TEST(softmax_is_stable_and_its_gradient_adds_up_to_nothing)
     ck_assert_double_eq_tol(nn_softmax(logits, 4, 3, 0.0, NULL, &hit), loss - 1.5, 1e-12);
     ck_assert_int_eq(hit, 1);
 }
-END_TEST
 
-START_TEST(bfloat16_is_rounded_to_the_nearest_even)
+TEST(bfloat16_is_rounded_to_the_nearest_even)
 {
     for (uint32_t half = 0; half < 0x10000U; half++) {
         float value = nn_from_bfloat16((uint16_t)half);
@@ -197,8 +193,5 @@ START_TEST(bfloat16_is_rounded_to_the_nearest_even)
         }
     }
 }
-END_TEST
 
-UNIT_MAIN("examples/kernels", pooling_by_index_is_pooling_by_rows, of_nearly_equal_values_the_first_wins,
-          a_bias_gradient_takes_every_row_once_and_only_where_the_output_is_positive,
-          softmax_is_stable_and_its_gradient_adds_up_to_nothing, bfloat16_is_rounded_to_the_nearest_even)
+UNIT_MAIN("examples/kernels")

@@ -67,7 +67,6 @@ static enum pl_status count_ready(void *context, size_t index, struct pl_error *
 {
     size_t *expected = context;
 
-    (void)reterr;
     *expected -= 1;
     ck_assert_uint_eq(index, *expected);
     return PL_OK;
@@ -137,15 +136,14 @@ static void check_gradients(const struct nn_layer_spec *layers, struct nn_shape 
     teardown(&f);
 }
 
-START_TEST(gradients_of_a_dense_layer_are_the_slopes_of_the_loss)
+TEST(gradients_of_a_dense_layer_are_the_slopes_of_the_loss)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_DENSE, .name = "d", .outputs = 3}, {.kind = NN_END}};
 
     check_gradients(layers, (struct nn_shape){.height = 1, .width = 1, .channels = 6}, 0);
 }
-END_TEST
 
-START_TEST(gradients_of_two_dense_layers_with_relu_are_the_slopes_of_the_loss)
+TEST(gradients_of_two_dense_layers_with_relu_are_the_slopes_of_the_loss)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_DENSE, .name = "d1", .outputs = 8, .relu = true},
                                            {.kind = NN_DENSE, .name = "d2", .outputs = 3},
@@ -153,9 +151,8 @@ START_TEST(gradients_of_two_dense_layers_with_relu_are_the_slopes_of_the_loss)
 
     check_gradients(layers, (struct nn_shape){.height = 1, .width = 1, .channels = 6}, 0);
 }
-END_TEST
 
-START_TEST(gradients_of_convolutions_are_the_slopes_of_the_loss)
+TEST(gradients_of_convolutions_are_the_slopes_of_the_loss)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c1", .outputs = 4, .kernel = 3},
                                            {.kind = NN_CONV, .name = "c2", .outputs = 5, .kernel = 2},
@@ -164,9 +161,8 @@ START_TEST(gradients_of_convolutions_are_the_slopes_of_the_loss)
 
     check_gradients(layers, (struct nn_shape){.height = 7, .width = 6, .channels = 2}, 0);
 }
-END_TEST
 
-START_TEST(gradients_through_pooling_and_dropout_are_the_slopes_of_the_loss)
+TEST(gradients_through_pooling_and_dropout_are_the_slopes_of_the_loss)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c1", .outputs = 4, .kernel = 3},
                                            {.kind = NN_MAX_POOL, .name = "p"},
@@ -176,10 +172,9 @@ START_TEST(gradients_through_pooling_and_dropout_are_the_slopes_of_the_loss)
 
     check_gradients(layers, (struct nn_shape){.height = 9, .width = 7, .channels = 1}, 2);
 }
-END_TEST
 
 /* A convolution by its definition. */
-START_TEST(convolution_equals_its_definition)
+TEST(convolution_equals_its_definition)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true},
                                            {.kind = NN_END}};
@@ -214,9 +209,8 @@ START_TEST(convolution_equals_its_definition)
     }
     teardown(&f);
 }
-END_TEST
 
-START_TEST(dropout_of_four_ranks_together_is_that_of_one)
+TEST(dropout_of_four_ranks_together_is_that_of_one)
 {
     enum { SAMPLES = 8, ELEMS = 1001, RANKS = 4 };
     const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 1, .kernel = 1},
@@ -259,9 +253,8 @@ START_TEST(dropout_of_four_ranks_together_is_that_of_one)
     free(whole);
     teardown(&f);
 }
-END_TEST
 
-START_TEST(accumulating_two_halves_gives_the_gradient_of_the_whole)
+TEST(accumulating_two_halves_gives_the_gradient_of_the_whole)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true},
                                            {.kind = NN_DENSE, .name = "d", .outputs = 3},
@@ -289,7 +282,6 @@ START_TEST(accumulating_two_halves_gives_the_gradient_of_the_whole)
     }
     teardown(&f);
 }
-END_TEST
 
 /* A processor that, like a GPU, cannot work in the program's memory: it accepts only memory that it allocated. */
 static void *own_memory[64];
@@ -304,7 +296,6 @@ static void *own_allocate(void *state, size_t count, size_t item_bytes, struct p
 
 static bool own_owns(void *state, const void *memory)
 {
-    (void)state;
     for (size_t i = 0; i < own_count; i++) {
         if (own_memory[i] == memory) {
             return true;
@@ -322,7 +313,7 @@ static enum pl_status own_forward(void *state, const struct nn_layer *layer, siz
     return nn_backend_blas.forward(state, layer, samples, input, pass, reterr);
 }
 
-START_TEST(parameters_in_memory_that_a_processor_cannot_use_are_copied_there_and_back)
+TEST(parameters_in_memory_that_a_processor_cannot_use_are_copied_there_and_back)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true},
                                            {.kind = NN_MAX_POOL, .name = "p"},
@@ -361,9 +352,8 @@ START_TEST(parameters_in_memory_that_a_processor_cannot_use_are_copied_there_and
     teardown(&f[0]);
     teardown(&f[1]);
 }
-END_TEST
 
-START_TEST(a_score_goes_on_from_where_it_is_set)
+TEST(a_score_goes_on_from_where_it_is_set)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_DENSE, .name = "d", .outputs = 3}, {.kind = NN_END}};
     struct nn_score from = {.loss_sum = 100.0, .correct = 7, .samples = 20};
@@ -388,9 +378,8 @@ START_TEST(a_score_goes_on_from_where_it_is_set)
     ck_assert_uint_eq(score.correct, 7 + 2 * once.correct);
     teardown(&f);
 }
-END_TEST
 
-START_TEST(what_does_not_fit_is_refused)
+TEST(what_does_not_fit_is_refused)
 {
     const struct nn_layer_spec too_large[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 5},
                                               {.kind = NN_END}};
@@ -415,12 +404,5 @@ START_TEST(what_does_not_fit_is_refused)
     ck_fails(PL_INVALID, "", nn_model_loss, f.model, &label);
     teardown(&f);
 }
-END_TEST
 
-UNIT_MAIN("examples/nn", gradients_of_a_dense_layer_are_the_slopes_of_the_loss,
-          gradients_of_two_dense_layers_with_relu_are_the_slopes_of_the_loss,
-          gradients_of_convolutions_are_the_slopes_of_the_loss,
-          gradients_through_pooling_and_dropout_are_the_slopes_of_the_loss, convolution_equals_its_definition,
-          dropout_of_four_ranks_together_is_that_of_one, accumulating_two_halves_gives_the_gradient_of_the_whole,
-          parameters_in_memory_that_a_processor_cannot_use_are_copied_there_and_back,
-          a_score_goes_on_from_where_it_is_set, what_does_not_fit_is_refused)
+UNIT_MAIN("examples/nn")

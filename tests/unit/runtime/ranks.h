@@ -8,11 +8,20 @@
 
 #include "base/knob.h"
 #include "collectives/world_private.h"
+#include "runtime/plan.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 
 #include <stdio.h>
 #include <unistd.h>
+
+static inline void ranks_free_plan(struct pl_plan **plan)
+{
+    pl_plan_free(*plan);
+}
+
+/** A plan that goes with its variable. */
+#define AUTO_PLAN __attribute__((cleanup(ranks_free_plan)))
 
 typedef void ranks_body(struct pl_world *world, void *context);
 
@@ -25,7 +34,6 @@ static inline void ranks_call_body(struct pl_world *world, void *argument, char 
 {
     const struct ranks_call *call = argument;
 
-    (void)failure;
     call->body(world, call->context);
 }
 
@@ -38,10 +46,8 @@ static inline void ranks_run_with(int size, const struct pl_world_options *optio
 
 static inline void ranks_run(int size, ranks_body *body, void *context)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "50");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "50", "the test", NULL), PL_OK);
     ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs}, body, context);
 }
 

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-START_TEST(a_line_for_regular_expressions_and_one_of_json)
+TEST(a_line_for_regular_expressions_and_one_of_json)
 {
     struct pl_metrics metrics = PL_METRICS_NONE;
     AUTO_SCRATCH struct scratch scratch = scratch_new();
@@ -34,10 +34,9 @@ START_TEST(a_line_for_regular_expressions_and_one_of_json)
     free(text);
     pl_metrics_done(&metrics);
 }
-END_TEST
 
 /* Strict readers of JSON take the whole file, and the regular expressions still see what it was. */
-START_TEST(numbers_that_json_has_not_are_null)
+TEST(numbers_that_json_has_not_are_null)
 {
     static const double values[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 0.5, -0.0};
     static const char *const names[] = {"loss", "up", "down", "half", "zero"};
@@ -63,9 +62,8 @@ START_TEST(numbers_that_json_has_not_are_null)
     free(text);
     pl_metrics_done(&metrics);
 }
-END_TEST
 
-START_TEST(a_file_that_cannot_be_written_is_an_error)
+TEST(a_file_that_cannot_be_written_is_an_error)
 {
     struct pl_metrics metrics = PL_METRICS_NONE;
     FILE *stream = fopen("/dev/null", "w");
@@ -77,10 +75,9 @@ START_TEST(a_file_that_cannot_be_written_is_an_error)
     fclose(stream);
     pl_metrics_done(&metrics);
 }
-END_TEST
 
 /* The unit tests' stderr is no terminal. */
-START_TEST(no_progress_line_without_a_terminal)
+TEST(no_progress_line_without_a_terminal)
 {
     int pipe_fds[2];
     int saved = dup(STDERR_FILENO);
@@ -96,7 +93,5 @@ START_TEST(no_progress_line_without_a_terminal)
     close(pipe_fds[0]);
     close(saved);
 }
-END_TEST
 
-UNIT_MAIN("runtime/metrics", a_line_for_regular_expressions_and_one_of_json, numbers_that_json_has_not_are_null,
-          a_file_that_cannot_be_written_is_an_error, no_progress_line_without_a_terminal)
+UNIT_MAIN("runtime/metrics")

@@ -54,14 +54,13 @@ static void asks_early(struct pl_world *world, void *context)
     pl_stop_free(stop);
 }
 
-START_TEST(nobody_waits_for_the_answer_and_a_signal_to_one_rank_stops_all)
+TEST(nobody_waits_for_the_answer_and_a_signal_to_one_rank_stops_all)
 {
     struct scene scene = {.answered = 0};
 
     ck_assert_int_eq(pl_stop_watch(NULL), PL_OK);
     ranks_run(2, asks_early, &scene);
 }
-END_TEST
 
 /* The signal comes at any moment, and the ranks are never in step. */
 static void trains(struct pl_world *world, void *context)
@@ -90,7 +89,7 @@ static void trains(struct pl_world *world, void *context)
     pl_stop_free(stop);
 }
 
-START_TEST(all_ranks_stop_after_the_same_step)
+TEST(all_ranks_stop_after_the_same_step)
 {
     for (int round = 0; round < 20; round++) {
         struct scene scene = {.answered = 0};
@@ -102,7 +101,6 @@ START_TEST(all_ranks_stop_after_the_same_step)
         ck_assert(scene.stopped_at[1] == scene.stopped_at[0] && scene.stopped_at[2] == scene.stopped_at[0]);
     }
 }
-END_TEST
 
 /* A vote that is still under way when the program has come to its end. */
 static void ends_early(struct pl_world *world, void *context)
@@ -122,7 +120,7 @@ static void ends_early(struct pl_world *world, void *context)
     atomic_fetch_add(ended, 1);
 }
 
-START_TEST(the_last_vote_is_waited_for)
+TEST(the_last_vote_is_waited_for)
 {
     atomic_int ended = 0;
 
@@ -131,9 +129,8 @@ START_TEST(the_last_vote_is_waited_for)
     ck_assert_int_eq(atomic_load(&ended), 3);
     pl_stop_free(NULL);
 }
-END_TEST
 
-START_TEST(sigterm_is_noted)
+TEST(sigterm_is_noted)
 {
     ck_assert_int_eq(pl_stop_watch(NULL), PL_OK);
     ck_assert(!pl_stop_requested());
@@ -145,7 +142,5 @@ START_TEST(sigterm_is_noted)
     ck_assert(!pl_stop_requested());
     ck_assert_int_eq(poll(&(struct pollfd){.fd = pl_stop_fd(), .events = POLLIN}, 1, 0), 0);
 }
-END_TEST
 
-UNIT_MAIN("runtime/stop", nobody_waits_for_the_answer_and_a_signal_to_one_rank_stops_all,
-          all_ranks_stop_after_the_same_step, the_last_vote_is_waited_for, sigterm_is_noted)
+UNIT_MAIN("runtime/stop")

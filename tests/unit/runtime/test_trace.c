@@ -37,7 +37,7 @@ static int spans_called(const char *text, const char *name, double *ret_last_sta
     return count;
 }
 
-START_TEST(a_full_ring_keeps_the_latest)
+TEST(a_full_ring_keeps_the_latest)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -63,11 +63,10 @@ START_TEST(a_full_ring_keeps_the_latest)
     ck_assert_int_eq(spans_called(text.data, "step", &start_us), 7);
     ck_assert_int_eq(spans_called(text.data, "the first that is safe", &start_us), 1);
     ck_assert_int_eq(spans_called(text.data, "a name with \"quotes\" tha", &start_us), 1);
-    ck_assert_ptr_nonnull(strstr(text.data, "rank 3 on host 1"));
+    ck_has(text.data, "rank 3 on host 1");
 }
-END_TEST
 
-START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
+TEST(collectives_of_sub_worlds_have_lines_of_their_own)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
@@ -96,10 +95,9 @@ START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
                       strstr(text.data, "\"tid\":256,\"args\":{\"name\":\"collectives of sub-world 255\"}") &&
                       !strstr(text.data, "sub-world 1\""),
                   "%s", text.data);
-    ck_assert_ptr_nonnull(strstr(text.data, pl_status_name(PL_TIMEOUT)));
-    ck_assert_ptr_nonnull(strstr(text.data, "rank 3 on algo-2"));
+    ck_has(text.data, pl_status_name(PL_TIMEOUT));
+    ck_has(text.data, "rank 3 on algo-2");
 }
-END_TEST
 
 /* The nanoseconds of a number of microseconds that is printed with three digits after the point. */
 static long long printed_ns(const struct pl_python_json *number)
@@ -112,7 +110,7 @@ static long long printed_ns(const struct pl_python_json *number)
     return us * 1000 + ns;
 }
 
-START_TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
+TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -150,9 +148,8 @@ START_TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
     }
     ck_assert_int_eq(spans, 500);
 }
-END_TEST
 
-START_TEST(times_are_of_the_day_that_the_trace_names)
+TEST(times_are_of_the_day_that_the_trace_names)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -186,9 +183,8 @@ START_TEST(times_are_of_the_day_that_the_trace_names)
                       start_us / 1e6 - (double)(now.tv_sec - seconds) < 60,
                   "%s and %f us, now %lld", day, start_us, (long long)now.tv_sec);
 }
-END_TEST
 
-START_TEST(names_are_cut_between_characters)
+TEST(names_are_cut_between_characters)
 {
     static const struct {
         const char *name, *printed;
@@ -218,9 +214,8 @@ START_TEST(names_are_cut_between_characters)
         ck_assert_msg(spans_called(text.data, cases[i].printed, &start_us) == 1, "'%s' in %s", cases[i].printed,
                       text.data);
     }
-    ck_assert_ptr_null(strstr(text.data, "\\udc")); /* no lone surrogate */
+    ck_lacks(text.data, "\\udc"); /* no lone surrogate */
 }
-END_TEST
 
 struct writer {
     struct pl_trace *trace;
@@ -242,7 +237,7 @@ static void *write_spans(void *argument)
     return NULL;
 }
 
-START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
+TEST(spans_of_a_ring_that_is_being_written_are_whole)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct writer writer = {.stop = false};
@@ -276,9 +271,8 @@ START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_trace_free(writer.trace);
 }
-END_TEST
 
-START_TEST(a_ring_too_small_or_too_large_is_refused_by_its_number)
+TEST(a_ring_too_small_or_too_large_is_refused_by_its_number)
 {
     struct pl_trace *trace = NULL;
 
@@ -286,9 +280,8 @@ START_TEST(a_ring_too_small_or_too_large_is_refused_by_its_number)
     ck_fails_as(PL_INVALID, "a trace keeps 3 to 16777216 records, not 4294967299", pl_trace_new,
                 &(struct pl_trace_options){.records = (UINT64_C(1) << 32) + 3}, &trace);
 }
-END_TEST
 
-START_TEST(what_is_no_ring_is_refused_by_name)
+TEST(what_is_no_ring_is_refused_by_name)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -307,9 +300,5 @@ START_TEST(what_is_no_ring_is_refused_by_name)
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     ck_fails(PL_INVALID, "is a pipe", pl_trace_merge, paths, 1, &text);
 }
-END_TEST
 
-UNIT_MAIN("runtime/trace", a_full_ring_keeps_the_latest, spans_one_after_the_other_do_not_overlap_by_rounding,
-          times_are_of_the_day_that_the_trace_names, names_are_cut_between_characters,
-          collectives_of_sub_worlds_have_lines_of_their_own, spans_of_a_ring_that_is_being_written_are_whole,
-          a_ring_too_small_or_too_large_is_refused_by_its_number, what_is_no_ring_is_refused_by_name)
+UNIT_MAIN("runtime/trace")

@@ -19,7 +19,7 @@ static struct pl_sampler make(uint64_t count, uint64_t seed, enum pl_sampler_tai
     return sampler;
 }
 
-START_TEST(permutation_reaches_every_index_once)
+TEST(permutation_reaches_every_index_once)
 {
     for (size_t c = 1; c < sizeof(counts) / sizeof(counts[0]); c++) {
         for (uint64_t key = 0; key < 20; key++) {
@@ -35,18 +35,16 @@ START_TEST(permutation_reaches_every_index_once)
         }
     }
 }
-END_TEST
 
-START_TEST(permutation_works_at_the_largest_counts)
+TEST(permutation_works_at_the_largest_counts)
 {
     uint64_t image = pl_sampler_order(UINT64_MAX - 1, UINT64_MAX, 7, 0);
 
     ck_assert_uint_lt(image, UINT64_MAX);
     ck_assert_uint_ne(image, pl_sampler_order(0, UINT64_MAX, 7, 0));
 }
-END_TEST
 
-START_TEST(every_sample_is_taken_exactly_once_whatever_the_number_of_ranks)
+TEST(every_sample_is_taken_exactly_once_whatever_the_number_of_ranks)
 {
     for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
         for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
@@ -72,9 +70,8 @@ START_TEST(every_sample_is_taken_exactly_once_whatever_the_number_of_ranks)
         }
     }
 }
-END_TEST
 
-START_TEST(wrap_and_drop_give_every_rank_the_same_number)
+TEST(wrap_and_drop_give_every_rank_the_same_number)
 {
     for (size_t c = 1; c < sizeof(counts) / sizeof(counts[0]); c++) {
         for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
@@ -101,9 +98,8 @@ START_TEST(wrap_and_drop_give_every_rank_the_same_number)
         }
     }
 }
-END_TEST
 
-START_TEST(many_ranks_take_in_one_step_what_one_rank_takes_in_its_larger_one)
+TEST(many_ranks_take_in_one_step_what_one_rank_takes_in_its_larger_one)
 {
     enum { COUNT = 512, RANKS = 4, BATCH = 8 };
     struct pl_sampler one = make(COUNT, 9, PL_SAMPLER_JOIN, 0, 1), many[RANKS];
@@ -126,9 +122,8 @@ START_TEST(many_ranks_take_in_one_step_what_one_rank_takes_in_its_larger_one)
         ck_assert_mem_eq(by_one, by_many, sizeof(by_one));
     }
 }
-END_TEST
 
-START_TEST(order_depends_on_seed_and_epoch_and_on_nothing_else)
+TEST(order_depends_on_seed_and_epoch_and_on_nothing_else)
 {
     uint64_t base[100], again[100], epoch[100], seed[100], plain;
     struct pl_sampler sampler = make(100, 1, PL_SAMPLER_JOIN, 0, 1), other = make(100, 2, PL_SAMPLER_JOIN, 0, 1);
@@ -158,9 +153,8 @@ START_TEST(order_depends_on_seed_and_epoch_and_on_nothing_else)
         ck_assert_uint_eq(plain, i);
     }
 }
-END_TEST
 
-START_TEST(saved_state_goes_on_with_another_number_of_ranks)
+TEST(saved_state_goes_on_with_another_number_of_ranks)
 {
     enum { COUNT = 257, STEPS = 12 };
     unsigned taken[COUNT] = {0};
@@ -191,9 +185,8 @@ START_TEST(saved_state_goes_on_with_another_number_of_ranks)
         ck_assert_uint_eq(taken[i], 1);
     }
 }
-END_TEST
 
-START_TEST(state_that_does_not_fit_is_refused)
+TEST(state_that_does_not_fit_is_refused)
 {
     struct pl_sampler sampler = make(100, 1, PL_SAMPLER_JOIN, 0, 4), other = make(101, 1, PL_SAMPLER_JOIN, 0, 4);
     struct pl_sampler_state state = pl_sampler_save(&sampler);
@@ -210,11 +203,5 @@ START_TEST(state_that_does_not_fit_is_refused)
     ck_fails(PL_INVALID, "", pl_sampler_init, &sampler, 1, 1, true, PL_SAMPLER_JOIN,
              (struct pl_shard){.rank = 2, .size = 2});
 }
-END_TEST
 
-UNIT_MAIN("s3io/sampler", permutation_reaches_every_index_once, permutation_works_at_the_largest_counts,
-          every_sample_is_taken_exactly_once_whatever_the_number_of_ranks,
-          wrap_and_drop_give_every_rank_the_same_number,
-          many_ranks_take_in_one_step_what_one_rank_takes_in_its_larger_one,
-          order_depends_on_seed_and_epoch_and_on_nothing_else, saved_state_goes_on_with_another_number_of_ranks,
-          state_that_does_not_fit_is_refused)
+UNIT_MAIN("s3io/sampler")

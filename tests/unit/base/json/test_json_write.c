@@ -7,9 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-START_TEST(a_document_is_written_in_the_order_of_the_calls)
+TEST(a_document_is_written_in_the_order_of_the_calls)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_json_writer writer = PL_JSON_WRITER(&text);
 
@@ -26,19 +25,16 @@ START_TEST(a_document_is_written_in_the_order_of_the_calls)
     pl_json_write_bool(&writer, "yes", true);
     pl_json_write_bool(&writer, "no", false);
     pl_json_write_null(&writer, "none");
-    pl_json_write_uint64(&writer, "seed", UINT64_MAX);
     pl_json_write_int64(&writer, "most", PL_JSON_MAX_INTEGER);
     pl_json_write_close(&writer);
-    ck_assert_ok(pl_json_write_end(&writer, &error), &error);
+    ck_ok(pl_json_write_end, &writer);
     ck_assert_str_eq(pl_text_string(&text),
                      "{\"t\\\"\":\"a\\n\\u00e9\\ud83d\\ude80\\u0001\",\"list\":[-7,0.1,{},[]],\"yes\":true,"
-                     "\"no\":false,\"none\":null,\"seed\":\"18446744073709551615\",\"most\":9007199254740992}");
+                     "\"no\":false,\"none\":null,\"most\":9007199254740992}");
 }
-END_TEST
 
-START_TEST(a_document_for_people_has_each_value_on_a_line)
+TEST(a_document_for_people_has_each_value_on_a_line)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_json_writer writer = PL_JSON_WRITER(&text);
 
@@ -53,17 +49,15 @@ START_TEST(a_document_for_people_has_each_value_on_a_line)
     pl_json_write_object(&writer, "empty");
     pl_json_write_close(&writer);
     pl_json_write_close(&writer);
-    ck_assert_ok(pl_json_write_end(&writer, &error), &error);
+    ck_ok(pl_json_write_end, &writer);
     ck_assert_str_eq(pl_text_string(&text), "{\n  \"list\": [\n    1,\n    {\n      \"a\": \"b\"\n    }\n  ],\n"
                                             "  \"empty\": {}\n}");
 }
-END_TEST
 
 /* cJSON's own printer changes one of six doubles: 0.30000000000000004 becomes 0.3. */
-START_TEST(doubles_read_back_as_they_were)
+TEST(doubles_read_back_as_they_were)
 {
     uint64_t state = 88172645463325252;
-    struct pl_error error = PL_ERROR_NONE;
 
     for (int i = 0; i < 20000; i++) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -82,33 +76,14 @@ START_TEST(doubles_read_back_as_they_were)
             continue;
         }
         pl_json_write_double(&writer, NULL, value);
-        ck_assert_ok(pl_json_write_end(&writer, &error), &error);
-        ck_assert_ok(pl_json_parse(text.data, text.length, "printed", &document, &error), &error);
-        ck_assert_ok(pl_json_double(pl_json_root(document), &again, &error), &error);
+        ck_ok(pl_json_write_end, &writer);
+        ck_ok(pl_json_parse, text.data, text.length, "printed", &document);
+        ck_ok(pl_json_double, pl_json_root(document), &again);
         ck_assert_mem_eq(&again, &value, sizeof(value));
     }
 }
-END_TEST
 
-START_TEST(a_document_that_was_read_is_written_with_the_same_values)
-{
-    static const char source[] = "{\"a\": [1, -0.0, 1e300, 9007199254740992, 1e17, 0.30000000000000004, 1e15],"
-                                 " \"\\u00e9\": {\"x\": null, \"y\": \"z\", \"t\": true}}";
-    static const char wanted[] = "{\"a\":[1,-0.0,1e+300,9007199254740992,1e+17,0.30000000000000004,1000000000000000],"
-                                 "\"\\u00e9\":{\"x\":null,\"y\":\"z\",\"t\":true}}";
-    struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_JSON struct pl_json *document = NULL;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_json_writer writer = PL_JSON_WRITER(&text);
-
-    ck_assert_ok(pl_json_parse(source, strlen(source), "F", &document, &error), &error);
-    pl_json_write_value(&writer, NULL, pl_json_root(document));
-    ck_assert_ok(pl_json_write_end(&writer, &error), &error);
-    ck_assert_str_eq(pl_text_string(&text), wanted);
-}
-END_TEST
-
-START_TEST(what_json_cannot_hold_is_told_at_the_end)
+TEST(what_json_cannot_hold_is_told_at_the_end)
 {
     static const struct {
         double number;
@@ -126,7 +101,6 @@ START_TEST(what_json_cannot_hold_is_told_at_the_end)
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct pl_error error = PL_ERROR_NONE;
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
         struct pl_json_writer writer = PL_JSON_WRITER(&text);
 
@@ -135,12 +109,8 @@ START_TEST(what_json_cannot_hold_is_told_at_the_end)
         pl_json_write_int64(&writer, "whole", cases[i].whole);
         pl_json_write_text(&writer, "text", cases[i].text);
         pl_json_write_close(&writer);
-        ck_assert_int_eq(pl_json_write_end(&writer, &error), PL_INVALID);
-        ck_assert_str_eq(error.cause, cases[i].cause);
+        ck_fails_as(PL_INVALID, cases[i].cause, pl_json_write_end, &writer);
     }
 }
-END_TEST
 
-UNIT_MAIN("base/json_write", a_document_is_written_in_the_order_of_the_calls,
-          a_document_for_people_has_each_value_on_a_line, doubles_read_back_as_they_were,
-          a_document_that_was_read_is_written_with_the_same_values, what_json_cannot_hold_is_told_at_the_end)
+UNIT_MAIN("base/json_write")

@@ -183,7 +183,7 @@ static uint64_t wanted(enum pl_algorithm algorithm, int n, int root, int positio
     return 0;
 }
 
-START_TEST(every_algorithm_brings_every_block_where_it_belongs)
+TEST(every_algorithm_brings_every_block_where_it_belongs)
 {
     static struct paper paper;
 
@@ -209,9 +209,8 @@ START_TEST(every_algorithm_brings_every_block_where_it_belongs)
         }
     }
 }
-END_TEST
 
-START_TEST(the_ring_of_five_looks_like_this)
+TEST(the_ring_of_five_looks_like_this)
 {
     /* Rows are rounds, columns positions: the block sent to the next position, then the one received; + adds, =
      * replaces. */
@@ -236,9 +235,8 @@ START_TEST(the_ring_of_five_looks_like_this)
     }
     ck_assert_str_eq(drawn, drawing);
 }
-END_TEST
 
-START_TEST(doubling_of_five_looks_like_this)
+TEST(doubling_of_five_looks_like_this)
 {
     /* Rows are rounds, columns positions: a>b sends to b, <b receives from b, <>b both, . is idle. Position 1 folds
      * into position 0. */
@@ -263,7 +261,6 @@ START_TEST(doubling_of_five_looks_like_this)
     }
     ck_assert_str_eq(drawn, drawing);
 }
-END_TEST
 
 /* The p2p backend of a world in which it serves all collectives. */
 static struct pl_p2p *p2p_of(struct pl_world *world)
@@ -284,7 +281,6 @@ static void plan_pieces(struct pl_world *world, void *argument, char failure[RAN
     float values[2000] = {0};
     uint64_t message_bytes;
 
-    (void)argument;
     pl_p2p_plan(p2p, &large);
     RANKS_NEED(p2p->algorithm == PL_ALGORITHM_HALVING, "not halving");
     message_bytes = p2p->segment_elems * sizeof(float) / 2;
@@ -294,23 +290,18 @@ static void plan_pieces(struct pl_world *world, void *argument, char failure[RAN
                sizeof(values));
 }
 
-START_TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
+TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_ALGORITHM, "halving");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "halving", "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_SEGMENT_BYTES, "1073741824", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_SEGMENT_BYTES, "1073741824", "test");
     ck_assert_ranks(16, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_pieces, NULL);
 }
-END_TEST
 
 static struct pl_knobs long_link(void)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_LINK_LATENCY_US, "5000");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "5000", "test", NULL), PL_OK);
     return knobs;
 }
 
@@ -324,7 +315,6 @@ static void move_over_a_long_link(struct pl_world *world, void *argument, char f
     int rank = pl_world_rank(world);
     enum pl_status status;
 
-    (void)argument;
     RANKS_NEED(values, "no memory");
     pl_p2p_plan(p2p, &large);
     RANKS_NEED(p2p->segment_elems / (uint64_t)p2p->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
@@ -353,15 +343,14 @@ static void move_over_a_long_link(struct pl_world *world, void *argument, char f
     RANKS_NEED(status == PL_OK, "%s", pl_status_name(status));
 }
 
-START_TEST(messages_on_long_links_travel_in_pieces)
+TEST(messages_on_long_links_travel_in_pieces)
 {
     struct pl_knobs knobs = long_link();
 
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_ALGORITHM, "ring", "test");
     ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}),
                     move_over_a_long_link, NULL);
 }
-END_TEST
 
 /* Counts progress: a waiting rank polls more often while data moves. */
 static void count_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -372,7 +361,6 @@ static void count_pieces(struct pl_world *world, void *argument, char failure[RA
     bool done = false;
     uint64_t progress_count;
 
-    (void)argument;
     RANKS_OK(pl_collective_post(
         world,
         &((struct pl_collective){
@@ -387,37 +375,32 @@ static void count_pieces(struct pl_world *world, void *argument, char failure[RA
                PIECES);
 }
 
-START_TEST(a_piece_that_came_or_left_is_a_move)
+TEST(a_piece_that_came_or_left_is_a_move)
 {
     struct pl_knobs knobs = long_link();
 
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), count_pieces, NULL);
 }
-END_TEST
 
 static void plan_on_a_fast_link(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_p2p *p2p = p2p_of(world);
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = 100 << 20};
 
-    (void)argument;
     pl_p2p_plan(p2p, &large);
     RANKS_NEED(p2p->segment_elems / (uint64_t)p2p->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
                (unsigned long long)p2p->segment_elems);
     RANKS_NEED(p2p->piece_bytes >= 1 << 20, "pieces of %zu bytes", p2p->piece_bytes);
 }
 
-START_TEST(messages_on_fast_links_are_long_and_whole)
+TEST(messages_on_fast_links_are_long_and_whole)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_LINK_LATENCY_US, "15");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "15", "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_GBPS, "400", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_LINK_GBPS, "400", "test");
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_on_a_fast_link,
                     NULL);
 }
-END_TEST
 
 static void choose_by_what_was_timed(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -429,7 +412,6 @@ static void choose_by_what_was_timed(struct pl_world *world, void *argument, cha
     /* The first of these, but messages of 60 KiB were late. */
     static const double late_ns[PL_P2P_PROBES] = {30e3, 64e3, 167e3, 2215e3, 2215e3};
 
-    (void)argument;
     memcpy(p2p->message_ns, slow_ns, sizeof(slow_ns));
     RANKS_NEED(pl_p2p_choose(p2p, 4096) == PL_ALGORITHM_DOUBLING, "4 KiB");
     RANKS_NEED(pl_p2p_choose(p2p, 16384) == PL_ALGORITHM_DOUBLING, "16 KiB");
@@ -474,7 +456,6 @@ static void time_late(struct pl_world *world, void *argument, char failure[RANKS
     struct pl_p2p *p2p = p2p_of(world);
     struct pl_bootstrap *bootstrap = pl_world_bootstrap(world);
 
-    (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (pl_world_rank(world) == 0) {
         real_exchange = bootstrap->exchange;
@@ -491,9 +472,4 @@ static void time_late(struct pl_world *world, void *argument, char failure[RANKS
 UNIT_TEST(a_short_message_that_was_late_does_not_make_longer_ones_dear,
           ck_assert_ranks(2, &((struct pl_world_options){.pretend_ranks_per_host = 1}), time_late, NULL))
 
-UNIT_MAIN("collectives/algorithm", every_algorithm_brings_every_block_where_it_belongs,
-          the_ring_of_five_looks_like_this, doubling_of_five_looks_like_this,
-          pieces_between_hosts_are_no_larger_than_messages_and_vectors, messages_on_long_links_travel_in_pieces,
-          messages_on_fast_links_are_long_and_whole, a_piece_that_came_or_left_is_a_move,
-          the_algorithm_is_the_one_whose_messages_took_least,
-          a_short_message_that_was_late_does_not_make_longer_ones_dear)
+UNIT_MAIN("collectives/algorithm")

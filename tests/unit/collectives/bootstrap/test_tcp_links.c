@@ -32,16 +32,15 @@ static unsigned seven_with(const char *more)
     return links_with("2", "2", "7", more);
 }
 
-START_TEST(there_is_one_unless_the_job_says_more)
+TEST(there_is_one_unless_the_job_says_more)
 {
     ck_assert_uint_eq(links_of("2", "2", "X="), 1);
     ck_assert_uint_eq(links_of("3", "3", "OMPI_MCA_pml=ob1"), 1);
     ck_assert_uint_eq(links_of("16", "2", "OMPI_MCA_btl_tcp_links="), 1);
     ck_assert_uint_eq(links_of("16", "2", "OMPI_MCA_btl_tcp_links=3"), 3);
 }
-END_TEST
 
-START_TEST(a_job_that_sends_by_other_ways_is_left_alone)
+TEST(a_job_that_sends_by_other_ways_is_left_alone)
 {
     ck_assert_uint_eq(links_of("2", "2", "OMPI_MCA_btl_tcp_links=1"), 1);
     ck_assert_uint_eq(links_of("2", "2", "OMPI_MCA_btl_tcp_links=9"), 9);
@@ -54,9 +53,8 @@ START_TEST(a_job_that_sends_by_other_ways_is_left_alone)
     ck_assert_uint_eq(seven_with("OMPI_MCA_btl_tcp_if_include=eth0,eth1"), 1);
     ck_assert_uint_eq(seven_with("OMPI_MCA_btl_tcp_if_include=10.0.0.0/8"), 1);
 }
-END_TEST
 
-START_TEST(open_mpi_is_told_by_the_environment)
+TEST(open_mpi_is_told_by_the_environment)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     unsigned links = 0;
@@ -76,7 +74,5 @@ START_TEST(open_mpi_is_told_by_the_environment)
     ck_assert_str_eq(pl_environment_get(environment, "OMPI_MCA_btl_tcp_bandwidth_ens5:1"), "40"); /* set by the job */
     ck_assert_ptr_null(pl_environment_get(environment, "OMPI_MCA_btl_tcp_latency_ens5:7"));
 }
-END_TEST
 
-UNIT_MAIN("collectives/bootstrap/tcp_links", there_is_one_unless_the_job_says_more,
-          a_job_that_sends_by_other_ways_is_left_alone, open_mpi_is_told_by_the_environment)
+UNIT_MAIN("collectives/bootstrap/tcp_links")

@@ -32,13 +32,12 @@ static void ask_differently(struct pl_world *world, void *argument, char failure
     pl_arena_free(world, &span);
 }
 
-START_TEST(ranks_that_ask_for_more_or_less_report_that)
+TEST(ranks_that_ask_for_more_or_less_report_that)
 {
     ck_assert_ranks(2, NULL, ask_differently, &(uint64_t){9999});
     ck_assert_ranks(3, NULL, ask_differently, &(uint64_t){10001});
     ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), ask_differently, &(uint64_t){10001});
 }
-END_TEST
 
 static bool is_mapped(const void *data)
 {
@@ -66,7 +65,6 @@ static void release_spans(struct pl_world *world, void *argument, char failure[R
     const void *places[PIECES];
     int n = pl_world_size(world);
 
-    (void)argument;
     for (int i = 0; i < PIECES; i++) {
         RANKS_OK(pl_arena_alloc(world, ELEMS * sizeof(float), PL_MEMORY_HOST, &spans[i], &error));
         places[i] = spans[i].data;
@@ -93,12 +91,11 @@ static void release_spans(struct pl_world *world, void *argument, char failure[R
     }
 }
 
-START_TEST(what_is_given_back_goes_back_and_nothing_else)
+TEST(what_is_given_back_goes_back_and_nothing_else)
 {
     ck_assert_ranks(2, NULL, release_spans, NULL);
     ck_assert_ranks(3, NULL, release_spans, NULL);
 }
-END_TEST
 
 /* A thread with an empty memory budget gets no aligned memory (arena memory of one rank per host) and no memory
  * file. */
@@ -131,7 +128,7 @@ static void ask_where_one_has_none(struct pl_world *world, void *argument, char 
     pl_arena_free(world, &span);
 }
 
-START_TEST(a_rank_without_memory_is_named_and_no_rank_keeps_any)
+TEST(a_rank_without_memory_is_named_and_no_rank_keeps_any)
 {
     ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), ask_where_one_has_none,
                     &(enum pl_status){PL_MEMORY});
@@ -140,7 +137,6 @@ START_TEST(a_rank_without_memory_is_named_and_no_rank_keeps_any)
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), ask_where_one_has_none,
                     &(enum pl_status){PL_SYSTEM});
 }
-END_TEST
 
 /* Rank 1 has the memory, but no room in its list of spans. */
 static void ask_without_a_note(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -150,7 +146,6 @@ static void ask_without_a_note(struct pl_world *world, void *argument, char fail
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status status;
 
-    (void)argument;
     shm->span_count = pl_world_rank(world) == 1 ? SIZE_MAX / 2 : 0;
     status = pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &told);
     shm->span_count = 0;
@@ -182,7 +177,6 @@ static void ask_beside_a_timer(struct pl_world *world, void *argument, char fail
 {
     struct pl_span span;
 
-    (void)argument;
     RANKS_OK(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &error));
     RANKS_NEED(interruptions == 0, "%d timers have interrupted it", interruptions);
 }
@@ -224,19 +218,17 @@ static void ask_over_a_broken_wire(struct pl_world *world, void *argument, char 
                (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
 }
 
-START_TEST(ranks_that_do_not_meet_any_more_end_the_world_within_its_timeout)
+TEST(ranks_that_do_not_meet_any_more_end_the_world_within_its_timeout)
 {
     for (int step = 0; step < 4; step++) {
         ck_assert_ranks(2, NULL, ask_over_a_broken_wire, &step);
     }
 }
-END_TEST
 
 static void ask_alone(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_span span = {.data = NULL};
 
-    (void)argument;
     if (pl_world_rank(world) == 0) {
         world->timeout_ns = 100 * PL_NS_PER_MS;
         RANKS_NEED(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, NULL) == PL_TIMEOUT,
@@ -251,7 +243,6 @@ static void ask_for_nonsense(struct pl_world *world, void *argument, char failur
 {
     struct pl_span span = {.data = NULL};
 
-    (void)argument;
     RANKS_NEED(pl_arena_alloc(world, 0, PL_MEMORY_HOST, &span, NULL) == PL_INVALID, "no bytes were given");
     RANKS_NEED(pl_arena_alloc(world, UINT64_MAX, PL_MEMORY_HOST, &span, NULL) == PL_INVALID, "all bytes were given");
     RANKS_NEED(pl_arena_alloc(world, 10, PL_MEMORY_DEVICE, &span, NULL) == PL_UNSUPPORTED, "device memory was given");
@@ -263,22 +254,16 @@ static void ask_for_too_much(struct pl_world *world, void *argument, char failur
     struct pl_span span = {.data = NULL};
     struct pl_error told = PL_ERROR_NONE;
 
-    (void)argument;
     RANKS_NEED(pl_arena_alloc(world, UINT64_C(1) << 44, PL_MEMORY_HOST, &span, &told) == PL_MEMORY &&
                    strstr(told.cause, "more than this machine has"),
                "%s: %s", pl_status_name(told.status), told.cause);
 }
 
-START_TEST(nonsense_is_refused)
+TEST(nonsense_is_refused)
 {
     ck_assert_ranks(2, NULL, ask_for_nonsense, NULL);
     ck_assert_ranks(2, NULL, ask_for_too_much, NULL);
     ck_assert_ranks(2, &((struct pl_world_options){.pretend_ranks_per_host = 1}), ask_for_nonsense, NULL);
 }
-END_TEST
 
-UNIT_MAIN("collectives/arena", ranks_that_ask_for_more_or_less_report_that,
-          what_is_given_back_goes_back_and_nothing_else, a_rank_without_memory_is_named_and_no_rank_keeps_any,
-          a_rank_that_cannot_note_its_piece_holds_nobody_up, a_timer_does_not_keep_memory_from_being_made,
-          ranks_that_do_not_meet_any_more_end_the_world_within_its_timeout, a_rank_that_asks_alone_ends_the_world,
-          nonsense_is_refused)
+UNIT_MAIN("collectives/arena")

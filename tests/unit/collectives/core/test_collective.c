@@ -18,7 +18,7 @@ enum { COUNT = 30011 };
 
 static void set_knob(struct pl_knobs *knobs, enum pl_knob knob, const char *text)
 {
-    ck_assert_int_eq(pl_knob_set(knobs, knob, text, "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, knobs, knob, text, "test");
 }
 
 /* Numbers whose sums are rounded: every order of addition gives different bits. */
@@ -61,7 +61,7 @@ static void need_equal_ranks(const struct bits *bits, int size)
     }
 }
 
-START_TEST(all_ranks_get_equal_bits_and_runs_repeat_them)
+TEST(all_ranks_get_equal_bits_and_runs_repeat_them)
 {
     static const char *const algorithms[] = {"", "ring", "halving", "doubling", "tree", "direct"};
     /* ranks, ranks per host */
@@ -101,9 +101,8 @@ START_TEST(all_ranks_get_equal_bits_and_runs_repeat_them)
     free(first);
     free(second);
 }
-END_TEST
 
-START_TEST(reproducible_gives_the_same_bits_on_every_layout)
+TEST(reproducible_gives_the_same_bits_on_every_layout)
 {
     static const int per_host[] = {0, 1, 2, 3, 4};
     struct bits *bits = calloc(1, sizeof(*bits));
@@ -125,7 +124,6 @@ START_TEST(reproducible_gives_the_same_bits_on_every_layout)
     free(expected);
     free(bits);
 }
-END_TEST
 
 static const struct pl_world_options layouts[] = {
     {.pretend_ranks_per_host = 0}, {.pretend_ranks_per_host = 1}, {.pretend_ranks_per_host = 2}};
@@ -213,7 +211,7 @@ static void divide_integers(struct pl_world *world, void *argument, char failure
     free(narrow);
 }
 
-START_TEST(integer_averages_are_exact_and_cut_toward_zero)
+TEST(integer_averages_are_exact_and_cut_toward_zero)
 {
     on_layouts(average_integers, &(uint64_t){7});
     on_layouts(average_integers, &(uint64_t){20000});
@@ -221,7 +219,6 @@ START_TEST(integer_averages_are_exact_and_cut_toward_zero)
     on_layouts(divide_integers, &(uint64_t){20000});
     ck_assert_ranks(1, NULL, divide_integers, &(uint64_t){7});
 }
-END_TEST
 
 static void average_halves(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -243,13 +240,12 @@ static void average_halves(struct pl_world *world, void *argument, char failure[
     free(halves);
 }
 
-START_TEST(half_precision_averages_do_not_overflow)
+TEST(half_precision_averages_do_not_overflow)
 {
     on_layouts(average_halves, &(uint64_t){9});
     on_layouts(average_halves, &(uint64_t){40000});
     ck_assert_ranks(18, &layouts[1], average_halves, &(uint64_t){1000}); /* too many ranks for the direct algorithm */
 }
-END_TEST
 
 static void spread_nan(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -274,12 +270,11 @@ static void spread_nan(struct pl_world *world, void *argument, char failure[RANK
     free(values);
 }
 
-START_TEST(a_nan_from_any_rank_is_a_nan_on_every_rank)
+TEST(a_nan_from_any_rank_is_a_nan_on_every_rank)
 {
     on_layouts(spread_nan, &(uint64_t){40});
     on_layouts(spread_nan, &(uint64_t){30000});
 }
-END_TEST
 
 struct scaling {
     enum pl_kind kind; /* PL_REDUCE_SCATTER: every rank has `count` elements of the result */
@@ -330,7 +325,7 @@ static void scale(struct pl_world *world, void *argument, char failure[RANKS_TEX
     free(wholes);
 }
 
-START_TEST(scales_apply_before_and_after)
+TEST(scales_apply_before_and_after)
 {
     static const double factors[][2] = {{0.5, 4.0}, {0.5, 1.0}, {1.0, 4.0}};
 
@@ -347,7 +342,6 @@ START_TEST(scales_apply_before_and_after)
         on_layouts(scale, &scaling);
     }
 }
-END_TEST
 
 struct narrow {
     unsigned flags; /* 0: by the setting wire_type */
@@ -411,7 +405,6 @@ static void keep_apart(struct pl_world *world, void *argument, char failure[RANK
     float *values = calloc(LONG, sizeof(*values));
     struct pl_error error = PL_ERROR_NONE;
 
-    (void)argument;
     for (int step = 0; step < 2 * STEPS && !failure[0]; step++) {
         for (int i = 0; i < LONG; i++) {
             values[i] = step % 2 ? 1.0F : 1.0001F;
@@ -443,7 +436,6 @@ static void overflow_once(struct pl_world *world, void *argument, char failure[R
     float *values = calloc(LONG, sizeof(*values));
     struct pl_error error = PL_ERROR_NONE;
 
-    (void)argument;
     for (int step = 0; step < STEPS && !failure[0]; step++) {
         for (int i = 0; i < LONG; i++) {
             values[i] = step == 0 && i % 4 < 3 ? spoiled[i % 4] : 1.0F;
@@ -467,21 +459,19 @@ static void overflow_once(struct pl_world *world, void *argument, char failure[R
     free(values);
 }
 
-START_TEST(an_overflow_on_a_narrow_wire_passes)
+TEST(an_overflow_on_a_narrow_wire_passes)
 {
     ck_assert_ranks(2, &layouts[1], overflow_once, NULL);
     ck_assert_ranks(4, &layouts[2], overflow_once, NULL);
 }
-END_TEST
 
-START_TEST(rounding_errors_of_two_names_stay_apart)
+TEST(rounding_errors_of_two_names_stay_apart)
 {
     ck_assert_ranks(2, &layouts[1], keep_apart, NULL);
     ck_assert_ranks(4, &layouts[2], keep_apart, NULL);
 }
-END_TEST
 
-START_TEST(a_narrow_wire_loses_nothing_for_good)
+TEST(a_narrow_wire_loses_nothing_for_good)
 {
     static const unsigned flags[] = {PL_WIRE_FLOAT16, PL_WIRE_BFLOAT16, 0};
     static const int counts[] = {40000, 8000}; /* between hosts of several ranks: in shares, and as a whole */
@@ -501,10 +491,5 @@ START_TEST(a_narrow_wire_loses_nothing_for_good)
                         &narrow);
     }
 }
-END_TEST
 
-UNIT_MAIN("collectives/collective", all_ranks_get_equal_bits_and_runs_repeat_them,
-          reproducible_gives_the_same_bits_on_every_layout, integer_averages_are_exact_and_cut_toward_zero,
-          half_precision_averages_do_not_overflow, a_nan_from_any_rank_is_a_nan_on_every_rank,
-          scales_apply_before_and_after, a_narrow_wire_loses_nothing_for_good, rounding_errors_of_two_names_stay_apart,
-          an_overflow_on_a_narrow_wire_passes)
+UNIT_MAIN("collectives/collective")

@@ -70,13 +70,11 @@ static void one_revokes(struct pl_world *world, void *argument, char failure[RAN
     RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
 }
 
-START_TEST(all_ranks_report_the_words_of_the_one_that_revoked)
+TEST(all_ranks_report_the_words_of_the_one_that_revoked)
 {
     struct revocation revocation = {.words = "the fan has stopped (rack 7)"};
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "p2p");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
     pl_error_set(&revocation.why, PL_LIBRARY, "the fan has stopped");
     pl_error_context(&revocation.why, "rack 7");
     for (revocation.count = 5; revocation.count <= MOST_ELEMS; revocation.count *= 10000) {
@@ -88,9 +86,8 @@ START_TEST(all_ranks_report_the_words_of_the_one_that_revoked)
         ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs}), one_revokes, &revocation);
     }
 }
-END_TEST
 
-START_TEST(words_too_long_are_cut_where_they_end)
+TEST(words_too_long_are_cut_where_they_end)
 {
     struct revocation revocation = {.count = 5, .is_cut = true};
 
@@ -99,7 +96,6 @@ START_TEST(words_too_long_are_cut_where_they_end)
     ck_assert_ranks(3, NULL, one_revokes, &revocation);
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_revokes, &revocation);
 }
-END_TEST
 
 /* Rank 1 sends its error to rank 2 in a world of two; that relays it to rank 3 in a second world, and that to rank
  * 0. */
@@ -111,7 +107,6 @@ static void relay_failure(struct pl_world *world, void *argument, char failure[R
     struct pl_world *before = NULL;
     struct pl_world *after = NULL;
 
-    (void)argument;
     if (rank != 1) {
         RANKS_OK(pl_world_new_internal(world, (int[]){(rank + 3) % 4, rank}, 2, &before, &error));
     }
@@ -134,12 +129,11 @@ static void relay_failure(struct pl_world *world, void *argument, char failure[R
                "%s: %s (%s)", pl_status_name(told.status), told.cause, told.context);
 }
 
-START_TEST(what_is_passed_on_stays_what_the_first_has_said)
+TEST(what_is_passed_on_stays_what_the_first_has_said)
 {
     ck_assert_ranks(4, NULL, relay_failure, NULL);
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), relay_failure, NULL);
 }
-END_TEST
 
 /* Rank 1 comes when the others have left; rank 0 has a short deadline, and rank 2 a long one. */
 static void wait_with_another(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -170,7 +164,7 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
     RANKS_NEED(rank == 0 || strstr(text, ranks_given_up(world, 0, "", given_up)) == text, "%s", text);
 }
 
-START_TEST(ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_rank)
+TEST(ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_rank)
 {
     pthread_barrier_t all_informed;
 
@@ -179,7 +173,6 @@ START_TEST(ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_r
     ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), wait_with_another, &all_informed);
     pthread_barrier_destroy(&all_informed);
 }
-END_TEST
 
 /* Rank 1 cancels a collective that rank 2 waits for and rank 0 comes to later: before all ranks of its host are
  * there, rank 1 cannot have done its part. */
@@ -216,7 +209,7 @@ static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TE
     RANKS_NEED(status == PL_PEER && strcmp(told.cause, expected) == 0, "%s: %s", pl_status_name(status), told.cause);
 }
 
-START_TEST(ranks_that_wait_for_one_that_cancels_report_that)
+TEST(ranks_that_wait_for_one_that_cancels_report_that)
 {
     pthread_barrier_t cancelled;
 
@@ -227,7 +220,6 @@ START_TEST(ranks_that_wait_for_one_that_cancels_report_that)
     ck_assert_ranks(7, &((struct pl_world_options){.pretend_ranks_per_host = 3}), cancel, &cancelled);
     pthread_barrier_destroy(&cancelled);
 }
-END_TEST
 
 /* Rank 2 has failed and does not receive from rank 3, which is below it in the tree of their host: that send never
  * ends. */
@@ -249,7 +241,6 @@ static void send_to_who_revoked(struct pl_world *world, void *argument, char fai
     char expected[PL_ERROR_CAUSE_BYTES];
     enum pl_status status;
 
-    (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 2) {
         pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
@@ -278,7 +269,6 @@ static void disagree_where_one_revoked(struct pl_world *world, void *argument, c
     char expected[PL_ERROR_CAUSE_BYTES];
     enum pl_status status;
 
-    (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 0) {
         pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
@@ -316,7 +306,7 @@ static void revoke_after_a_sum(struct pl_world *world, void *argument, char fail
                "%s: %s", pl_status_name(status), told.cause);
 }
 
-START_TEST(what_a_rank_has_taken_part_in_ends_well)
+TEST(what_a_rank_has_taken_part_in_ends_well)
 {
     for (int i = 0; i < 20; i++) {
         ck_assert_ranks(5, &((struct pl_world_options){.pretend_ranks_per_host = 1}), revoke_after_a_sum,
@@ -325,7 +315,6 @@ START_TEST(what_a_rank_has_taken_part_in_ends_well)
                         &((uint64_t){MOST_ELEMS}));
     }
 }
-END_TEST
 
 /* Rank 1 revokes its world, and all but perhaps rank 0 receive that; a second world over the same bootstrap could
  * receive it, too. */
@@ -353,7 +342,7 @@ static void start_again(struct pl_world *world, void *argument, char failure[RAN
     RANKS_NEED((strcmp(why.cause, scratch) == 0) == (rank > 0), "rank %d: %s", rank, why.cause);
 }
 
-START_TEST(after_a_revoke_no_second_world_is_made_over_the_same_bootstrap_and_all_report_why)
+TEST(after_a_revoke_no_second_world_is_made_over_the_same_bootstrap_and_all_report_why)
 {
     pthread_barrier_t all_informed;
 
@@ -361,12 +350,5 @@ START_TEST(after_a_revoke_no_second_world_is_made_over_the_same_bootstrap_and_al
     ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), start_again, &all_informed);
     pthread_barrier_destroy(&all_informed);
 }
-END_TEST
 
-UNIT_MAIN("collectives/revoke", all_ranks_report_the_words_of_the_one_that_revoked,
-          words_too_long_are_cut_where_they_end, what_is_passed_on_stays_what_the_first_has_said,
-          ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_rank,
-          ranks_that_wait_for_one_that_cancels_report_that,
-          a_failed_rank_need_not_take_a_message_for_others_to_receive_its_error,
-          ranks_that_disagree_where_one_has_failed_report_one_of_both, what_a_rank_has_taken_part_in_ends_well,
-          after_a_revoke_no_second_world_is_made_over_the_same_bootstrap_and_all_report_why)
+UNIT_MAIN("collectives/revoke")

@@ -46,7 +46,7 @@ static void wait_in_vain(struct pl_world *world, void *argument, char failure[RA
     RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
 }
 
-START_TEST(a_missing_rank_is_noticed_by_the_deadline_in_every_operation)
+TEST(a_missing_rank_is_noticed_by_the_deadline_in_every_operation)
 {
     for (int kind = 0; kind < PL_KIND_COUNT; kind++) {
         for (int large = 0; large < 2; large++) {
@@ -57,7 +57,6 @@ START_TEST(a_missing_rank_is_noticed_by_the_deadline_in_every_operation)
         }
     }
 }
-END_TEST
 
 /* A rank that waits inside a host names a late or gone rank by its number in the world. */
 static void wait_beside(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -83,13 +82,12 @@ static void wait_beside(struct pl_world *world, void *argument, char failure[RAN
                text);
 }
 
-START_TEST(a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world)
+TEST(a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world)
 {
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), wait_beside,
                     &(int64_t){400 * PL_NS_PER_MS});
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), wait_beside, &(int64_t){0});
 }
-END_TEST
 
 /* As wait_in_vain, but it tests now and then instead of waiting. */
 static void look_in_vain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -100,7 +98,6 @@ static void look_in_vain(struct pl_world *world, void *argument, char failure[RA
     float value = 1.0F;
     bool done = false;
 
-    (void)argument;
     if (pl_world_rank(world) == 1) {
         pl_clock_nap(60 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
         return;
@@ -119,12 +116,11 @@ static void look_in_vain(struct pl_world *world, void *argument, char failure[RA
     RANKS_NEED(pl_request_wait(request, NULL) == status, "the wait says something else");
 }
 
-START_TEST(a_missing_rank_is_noticed_by_testing_too)
+TEST(a_missing_rank_is_noticed_by_testing_too)
 {
     ck_assert_ranks(3, NULL, look_in_vain, NULL);
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), look_in_vain, NULL);
 }
-END_TEST
 
 /* The setting is also the timeout of making the world, and long enough for that; only then it is shortened. Rank 1
  * is late and does not leave. */
@@ -148,43 +144,37 @@ static void wait_for_default(struct pl_world *world, void *argument, char failur
     RANKS_NEED(waited_ns >= PL_NS_PER_S, "before the world's timeout, after %g s", (double)waited_ns * 1e-9);
 }
 
-START_TEST(the_worlds_timeout_holds_where_no_deadline_is_given)
+TEST(the_worlds_timeout_holds_where_no_deadline_is_given)
 {
     pthread_barrier_t over;
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "30");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "30", "test", NULL), PL_OK);
     pthread_barrier_init(&over, NULL, 2);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), wait_for_default, &over);
     pthread_barrier_destroy(&over);
 }
-END_TEST
 
 /* Waits longer than the clock can count from now, and without a limit. */
 static void wait_for_long(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    (void)argument;
     if (pl_world_rank(world) == 1) {
         pl_clock_nap(50 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
     RANKS_OK(pl_barrier(world, &error));
 }
 
-START_TEST(the_longest_timeout_is_long)
+TEST(the_longest_timeout_is_long)
 {
     static const char *const values[] = {"9223372036", "0"};
-    struct pl_knobs knobs;
 
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        pl_knobs_default(&knobs);
-        ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, values[i], "test", NULL), PL_OK);
+        struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, values[i]);
+
         ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), wait_for_long, NULL);
         ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), wait_for_long,
                         NULL);
     }
 }
-END_TEST
 
 /* A bootstrap whose exchanges fail after the first few. */
 struct maker {
@@ -257,7 +247,7 @@ static void make_worlds(struct maker makers[MAKERS], const struct pl_world_optio
 }
 
 /* No memory is leaked wherever it fails: the leak checker of the sanitized build tests that. */
-START_TEST(a_world_that_cannot_start_fails_at_each_exchange_alike)
+TEST(a_world_that_cannot_start_fails_at_each_exchange_alike)
 {
     enum { EXCHANGES_MOST = 100 };
     struct maker makers[MAKERS];
@@ -274,19 +264,16 @@ START_TEST(a_world_that_cannot_start_fails_at_each_exchange_alike)
     } while (makers[0].status != PL_OK && exchanges < EXCHANGES_MOST);
     ck_assert_msg(makers[0].status == PL_OK && exchanges > 5, "a world took %d exchanges", exchanges);
 }
-END_TEST
 
-START_TEST(a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout)
+TEST(a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout)
 {
     struct maker makers[MAKERS];
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "0.05");
     int exchanges;
 
     make_worlds(makers, &(struct pl_world_options){.knobs = NULL}, INT_MAX, true);
     exchanges = INT_MAX - makers[1].exchanges_left;
     ck_assert(makers[1].status == PL_OK && exchanges > 5);
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0.05", "test", NULL), PL_OK);
     while (exchanges-- > 0) {
         int64_t begin_ns = pl_clock_now_ns();
 
@@ -296,10 +283,9 @@ START_TEST(a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeo
         ck_assert_msg(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "exchange %d is waited for longer", exchanges);
     }
 }
-END_TEST
 
 /* Over MPI a rank waits for the others in a split: its deadline is the earlier of the caller's and the world's. */
-START_TEST(ranks_meet_for_a_sub_world_until_the_earlier_deadline)
+TEST(ranks_meet_for_a_sub_world_until_the_earlier_deadline)
 {
     static const char *const timeouts[] = {"0", "1000"};
     const int64_t given[] = {PL_DEADLINE_NEVER, pl_deadline_after_ns(100 * PL_NS_PER_S),
@@ -314,7 +300,7 @@ START_TEST(ranks_meet_for_a_sub_world_until_the_earlier_deadline)
             int64_t from_ns, until_ns, most_ns;
 
             pl_knobs_default(&knobs);
-            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, timeouts[limited], "test", NULL), PL_OK);
+            ck_ok(pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, timeouts[limited], "test");
             ck_ok(pl_bootstrap_new_threads, 1, &maker.real);
             wrap(&maker);
             ck_ok(pl_world_new, &maker.bootstrap, &(struct pl_world_options){.knobs = &knobs}, &world);
@@ -335,17 +321,10 @@ START_TEST(ranks_meet_for_a_sub_world_until_the_earlier_deadline)
         }
     }
 }
-END_TEST
 
 static enum pl_status refuse_exchange(void *context, const struct pl_error *failed, const void *send, void *recv,
                                       size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
-    (void)context;
-    (void)failed;
-    (void)send;
-    (void)recv;
-    (void)bytes;
-    (void)deadline_ns;
     return pl_error_set(reterr, PL_TIMEOUT, "no exchange is left");
 }
 
@@ -354,7 +333,6 @@ static void time_links_in_vain(struct pl_world *world, void *argument, char fail
 {
     struct pl_p2p *p2p = NULL;
 
-    (void)argument;
     for (int i = 0; i < world->backend_count; i++) {
         p2p = world->backends[i].backend == &pl_backend_p2p ? world->backends[i].state : p2p;
     }
@@ -407,7 +385,6 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     char scratch[40];
     char text[1000];
 
-    (void)argument;
     if (rank == 1) {
         real_send = transport->send;
         transport->send = lose_lanes;
@@ -429,16 +406,13 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     RANKS_NEED(strstr(pl_error_text(&told, text, sizeof(text)), scratch), "'%s' is not in '%s'", scratch, text);
 }
 
-START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
+TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "p2p");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_ALGORITHM, "ring", "test");
     ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs}), wait_half_way, NULL);
 }
-END_TEST
 
 /* Rank 0's receives are not cancelled: as in MPI, a message may still arrive in their buffers until the process
  * ends. */
@@ -452,7 +426,6 @@ static size_t kept_count;
 
 static bool keep_receives(void *context, struct pl_transfer *transfer)
 {
-    (void)context;
     transfer->active = false;
     if (!transfer->scratch[0]) {
         return true; /* a send, which has ended */
@@ -485,14 +458,12 @@ static void leave_receives(struct pl_world *world, void *argument, char failure[
     RANKS_NEED(status == PL_TIMEOUT, "%s", pl_status_name(status));
 }
 
-START_TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
+TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
 {
     pthread_barrier_t over;
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "p2p");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_ALGORITHM, "ring", "test");
     pthread_barrier_init(&over, NULL, 2);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), leave_receives, &over);
     pthread_barrier_destroy(&over);
@@ -505,7 +476,6 @@ START_TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
         free(kept[i].data);
     }
 }
-END_TEST
 
 /* Rank 2's messages to other hosts, except the call check's, do not leave: the second test of one is an error, and
  * they cannot be cancelled. */
@@ -540,7 +510,6 @@ static char *lost;                   /* the slot's own memory, which is never fr
 
 static bool cancel_kept(void *context, struct pl_transfer *transfer)
 {
-    (void)context;
     transfer->active = false;
     if (!is_kept(transfer)) {
         return true;
@@ -561,7 +530,6 @@ static void leave_sends(struct pl_world *world, void *argument, char failure[RAN
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status status;
 
-    (void)argument;
     for (int i = 0; rank == 2 && i < world->backend_count; i++) {
         if (world->backends[i].backend == &pl_backend_hier) {
             between = pl_world_bootstrap(((struct pl_hier *)world->backends[i].state)->between)->transport;
@@ -584,7 +552,7 @@ static void leave_sends(struct pl_world *world, void *argument, char failure[RAN
     RANKS_NEED(rank != 2 || status != PL_OK, "nothing was lost");
 }
 
-START_TEST(memory_that_a_message_may_still_leave_from_is_not_used_again)
+TEST(memory_that_a_message_may_still_leave_from_is_not_used_again)
 {
     kept_count = 0;
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), leave_sends, NULL);
@@ -597,15 +565,5 @@ START_TEST(memory_that_a_message_may_still_leave_from_is_not_used_again)
         }
     }
 }
-END_TEST
 
-UNIT_MAIN("collectives/wait", a_missing_rank_is_noticed_by_the_deadline_in_every_operation,
-          a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world, a_missing_rank_is_noticed_by_testing_too,
-          the_worlds_timeout_holds_where_no_deadline_is_given, the_longest_timeout_is_long,
-          a_world_that_cannot_start_fails_at_each_exchange_alike,
-          a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout,
-          link_timings_are_dropped_where_ranks_cannot_share_them,
-          a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it,
-          memory_that_a_message_may_still_come_to_is_not_used_again,
-          memory_that_a_message_may_still_leave_from_is_not_used_again,
-          ranks_meet_for_a_sub_world_until_the_earlier_deadline)
+UNIT_MAIN("collectives/wait")

@@ -13,7 +13,7 @@
 
 static const uint64_t counts[] = {0, 1, 17, 2003};
 
-START_TEST(every_operation_is_right_on_a_shared_device)
+TEST(every_operation_is_right_on_a_shared_device)
 {
     ck_assert_ranks_on(
         1, 1, NULL, device_ranks_conform,
@@ -26,7 +26,6 @@ START_TEST(every_operation_is_right_on_a_shared_device)
     ck_assert_ranks_on(4, 1, NULL, device_ranks_conform,
                        &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
 }
-END_TEST
 
 UNIT_TEST(every_operation_is_right_on_devices_without_nccl,
           ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
@@ -60,7 +59,6 @@ static void compare_long(struct pl_world *world, void *argument, char failure[RA
     int32_t *host[3] = {malloc(bytes), calloc(1, bytes), malloc(bytes)}; /* send, recv, recv from the device */
     void *memory[2];
 
-    (void)argument;
     for (int i = 0; i < 2; i++) {
         RANKS_OK(pl_device_alloc(pl_world_device(world), bytes, &memory[i], &error));
     }
@@ -113,7 +111,6 @@ static void compare_bits(struct pl_world *world, void *argument, char failure[RA
     float back[COUNT];
     void *memory;
 
-    (void)argument;
     for (int i = 0; i < COUNT; i++) {
         host[i] = sinf((float)(i + 7 * pl_world_rank(world))) * powf(10.0F, (float)(i % 7));
     }
@@ -151,7 +148,6 @@ static void divide_integers(struct pl_world *world, void *argument, char failure
     struct pl_span span = {.data = NULL};
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(device, sizeof(given), &memory, &error));
     RANKS_OK(pl_arena_alloc(world, sizeof(given), PL_MEMORY_DEVICE, &span, &error));
     for (int i = 0; i < 2; i++) {
@@ -167,23 +163,21 @@ static void divide_integers(struct pl_world *world, void *argument, char failure
     pl_device_release(device, memory);
 }
 
-START_TEST(integer_averages_are_exact_whatever_they_divide_by)
+TEST(integer_averages_are_exact_whatever_they_divide_by)
 {
     for (int size = 1; size <= 4; size++) {
         ck_assert_ranks_on(size, 1, NULL, divide_integers, NULL);
     }
 }
-END_TEST
 
-START_TEST(reproducible_sums_have_the_bits_of_host_memory)
+TEST(reproducible_sums_have_the_bits_of_host_memory)
 {
     for (int size = 1; size <= 4; size++) {
         ck_assert_ranks_on(size, 1, NULL, compare_bits, NULL);
     }
 }
-END_TEST
 
-START_TEST(why_nccl_is_off_is_said)
+TEST(why_nccl_is_off_is_said)
 {
     char shared[] = "backend nccl: off, ranks 0 and 1 share GPU-";
     char missing[] = "backend nccl: off, NCCL cannot be loaded: ";
@@ -195,7 +189,6 @@ START_TEST(why_nccl_is_off_is_said)
     ck_assert_ranks_on(1, 1, NULL, device_ranks_say, alone);
     ck_assert_ranks(2, NULL, device_ranks_say, none);
 }
-END_TEST
 
 static void alloc_all_kinds(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -204,7 +197,6 @@ static void alloc_all_kinds(struct pl_world *world, void *argument, char failure
     char zero[64] = {0};
     char found[64];
 
-    (void)argument;
     for (int i = 0; i < 3; i++) {
         RANKS_OK(pl_arena_alloc(world, 10000, kinds[i], &spans[i], &error));
         RANKS_NEED(spans[i].memory == kinds[i] && spans[i].bytes == 10000, "span %d is not what was asked for", i);
@@ -222,7 +214,6 @@ static void alloc_unlike(struct pl_world *world, void *argument, char failure[RA
     struct pl_error told = PL_ERROR_NONE;
     struct pl_span span;
 
-    (void)argument;
     RANKS_NEED(pl_arena_alloc(world, 4096, pl_world_rank(world) == 1 ? PL_MEMORY_DEVICE : PL_MEMORY_PINNED, &span,
                               &told) == PL_MISMATCH,
                "status %s", pl_status_name(told.status));
@@ -234,20 +225,18 @@ static void alloc_without(struct pl_world *world, void *argument, char failure[R
     struct pl_error told = PL_ERROR_NONE;
     struct pl_span span;
 
-    (void)argument;
     RANKS_NEED(pl_arena_alloc(world, 4096, PL_MEMORY_DEVICE, &span, &told) == PL_UNSUPPORTED, "status %s",
                pl_status_name(told.status));
     RANKS_NEED(strstr(told.cause, "this world was given no device"), "%s", told.cause);
 }
 
-START_TEST(arenas_come_in_three_kinds)
+TEST(arenas_come_in_three_kinds)
 {
     ck_assert_ranks_on(2, 1, NULL, alloc_all_kinds, NULL);
     ck_assert_ranks_on(1, 1, NULL, alloc_all_kinds, NULL);
     ck_assert_ranks_on(2, 1, NULL, alloc_unlike, NULL);
     ck_assert_ranks(2, NULL, alloc_without, NULL);
 }
-END_TEST
 
 static void in_a_part(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -255,7 +244,6 @@ static void in_a_part(struct pl_world *world, void *argument, char failure[RANKS
     int ranks[] = {2, 0};
     struct conformance conformance = {.counts = counts + 2, .count_count = 1, .device = true};
 
-    (void)argument;
     if (pl_world_rank(world) == 1) {
         return;
     }
@@ -277,7 +265,6 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
                               .name = pl_world_rank(world) == 1 ? "bias" : "weight"};
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(pl_world_device(world), 64, &memory, &error));
     c.send = c.recv = memory;
     RANKS_NEED(pl_collective_run(world, &c, &told) == PL_MISMATCH, "%s: %s", pl_status_name(told.status), told.cause);
@@ -319,7 +306,7 @@ static void leave_rank_alone(struct pl_world *world, void *argument, char failur
                "%s (%s)", told.cause, told.context);
 }
 
-START_TEST(a_late_rank_ends_in_the_deadline_with_the_place)
+TEST(a_late_rank_ends_in_the_deadline_with_the_place)
 {
     pthread_barrier_t over;
 
@@ -327,9 +314,8 @@ START_TEST(a_late_rank_ends_in_the_deadline_with_the_place)
     ck_assert_ranks_on(2, 1, NULL, leave_rank_alone, &over);
     pthread_barrier_destroy(&over);
 }
-END_TEST
 
-START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
+TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
 {
     struct device_fault lost = {.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY};
     struct device_fault kernel = {.order = "kernel_error",
@@ -346,9 +332,8 @@ START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
         ck_assert_ranks_on(ranks, 1, NULL, device_ranks_suffer, &kernel);
     }
 }
-END_TEST
 
-START_TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
+TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
 {
     struct device_fault lost = {.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY};
 
@@ -356,15 +341,7 @@ START_TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
     lost.arena = true;
     ck_assert_ranks_on(4, 4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), device_ranks_suffer, &lost);
 }
-END_TEST
 
 UNIT_TEST(a_rank_without_memory_for_a_part_is_named_at_once, check_device_alloc_budget())
 
-UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device,
-          every_operation_is_right_on_devices_without_nccl, long_vectors_go_through_in_segments,
-          every_operation_is_right_across_hosts, integer_averages_are_exact_whatever_they_divide_by,
-          reproducible_sums_have_the_bits_of_host_memory, why_nccl_is_off_is_said, arenas_come_in_three_kinds,
-          parts_of_a_world_have_its_devices, a_disagreement_is_reported_on_all_ranks,
-          a_late_rank_ends_in_the_deadline_with_the_place, a_lost_device_ends_all_ranks_with_rank_host_and_device,
-          a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words,
-          a_rank_without_memory_for_a_part_is_named_at_once)
+UNIT_MAIN("collectives/device")

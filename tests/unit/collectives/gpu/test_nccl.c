@@ -41,7 +41,7 @@ enum { COUNT = 1003 };
 
 static const uint64_t counts[] = {0, 1, 17, 2003};
 
-START_TEST(every_operation_is_right)
+TEST(every_operation_is_right)
 {
     ck_assert_ranks_on(2, 2, NULL, device_ranks_conform,
                        &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
@@ -51,26 +51,23 @@ START_TEST(every_operation_is_right)
     ck_assert_ranks_on(4, 4, NULL, device_ranks_conform,
                        &((struct conformance){.counts = counts + 3, .count_count = 1, .device = true}));
 }
-END_TEST
 
-START_TEST(calls_agreed_before_are_right)
+TEST(calls_agreed_before_are_right)
 {
     ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
                        &((struct conformance){
                            .counts = counts + 2, .count_count = 1, .arena = true, .device = true, .flags = PL_AGREED}));
 }
-END_TEST
 
-START_TEST(every_operation_is_right_in_the_order_of_gpu_indices)
+TEST(every_operation_is_right_in_the_order_of_gpu_indices)
 {
     static const int order[] = {2, 0, 1};
 
     ck_assert_ranks_on(3, 3, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 3}), device_ranks_conform,
                        &((struct conformance){.counts = counts + 3, .count_count = 1, .device = true}));
 }
-END_TEST
 
-START_TEST(the_communicator_follows_gpu_indices)
+TEST(the_communicator_follows_gpu_indices)
 {
     static const int order[] = {1, 0};
     char expected[] = "backend nccl: on\n  NCCL 2.";
@@ -80,7 +77,6 @@ START_TEST(the_communicator_follows_gpu_indices)
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 2}), device_ranks_say,
                        places);
 }
-END_TEST
 
 static enum pl_status sum_on_device(struct pl_world *world, void *memory, unsigned flags, int64_t deadline_ns,
                                     const char *name, struct pl_error *reterr)
@@ -116,7 +112,6 @@ static void compare_with_host(struct pl_world *world, void *argument, char failu
     struct pl_device *device = pl_world_device(world);
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct pl_collective c = cases[i];
@@ -149,13 +144,12 @@ static void compare_with_host(struct pl_world *world, void *argument, char failu
     pl_device_release(device, memory);
 }
 
-START_TEST(factors_averages_and_nans_are_those_of_host_memory)
+TEST(factors_averages_and_nans_are_those_of_host_memory)
 {
     for (int size = 2; size <= 4; size++) {
         ck_assert_ranks_on(size, size, NULL, compare_with_host, NULL);
     }
 }
-END_TEST
 
 /* Half-width sums that would be infinite. */
 static void average_large_halves(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -164,7 +158,6 @@ static void average_large_halves(struct pl_world *world, void *argument, char fa
     uint16_t half = large;
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(pl_world_device(world), 2, &memory, &error));
     RANKS_OK(device_move(pl_world_device(world), memory, &half, 2, &error));
     RANKS_OK(pl_collective_run(world,
@@ -181,12 +174,11 @@ static void average_large_halves(struct pl_world *world, void *argument, char fa
     pl_device_release(pl_world_device(world), memory);
 }
 
-START_TEST(averages_of_halves_do_not_overflow)
+TEST(averages_of_halves_do_not_overflow)
 {
     ck_assert_ranks_on(3, 3, NULL, average_large_halves, NULL);
     ck_assert_ranks_on(4, 4, NULL, average_large_halves, NULL);
 }
-END_TEST
 
 /* A chain on the device: each sum uses the one before, and the host reads only the last. */
 static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -200,7 +192,6 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
     void *memory;
     float expected = 1;
 
-    (void)argument;
     for (int k = 0; k < COUNT; k++) {
         values[k] = 1;
     }
@@ -238,19 +229,16 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
 /* Kernels are loaded already: loading may wait for NCCL's kernels, which wait for other ranks. */
 static void have_kernels(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    (void)argument;
-    (void)world;
     RANKS_NEED(device_calls("cuModuleLoadData") != 0, "the kernels are not loaded when the first collective may begin");
 }
 
 UNIT_TEST(kernels_are_loaded_before_nccl_runs, ck_assert_ranks_on(2, 2, NULL, have_kernels, NULL))
 
-START_TEST(a_step_needs_no_host_between_its_collectives)
+TEST(a_step_needs_no_host_between_its_collectives)
 {
     ck_assert_ranks_on(2, 2, NULL, chain, NULL);
     ck_assert_ranks_on(3, 3, NULL, chain, NULL);
 }
-END_TEST
 
 /* The second is posted after work that is held while NCCL still works on the first: the first ends all the same. */
 static void second_waits_alone(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -263,7 +251,6 @@ static void second_waits_alone(struct pl_world *world, void *argument, char fail
     enum pl_status first;
     void *memory[2], *pinned, *stream;
 
-    (void)argument;
     RANKS_OK(pl_device_stream_new(device, &stream, &error));
     RANKS_OK(pl_device_alloc_pinned(device, sizeof(float), &pinned, &error));
     for (int i = 0; i < 2; i++) {
@@ -308,7 +295,6 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     int32_t size = pl_world_size(world);
     void *memory;
 
-    (void)argument;
     for (int k = 0; k < MEMBERS * 8; k++) {
         values[k] = k;
     }
@@ -351,19 +337,17 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     pl_device_release(device, memory);
 }
 
-START_TEST(nccl_and_other_backends_keep_the_order)
+TEST(nccl_and_other_backends_keep_the_order)
 {
     ck_assert_ranks_on(2, 2, NULL, mix, NULL);
     ck_assert_ranks_on(3, 3, NULL, mix, NULL);
 }
-END_TEST
 
 static void disagree(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_error told = PL_ERROR_NONE;
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(pl_world_device(world), COUNT * sizeof(float), &memory, &error));
     RANKS_OK(sum_on_device(world, memory, 0, 0, "weight", &error));
     RANKS_NEED(sum_on_device(world, memory, 0, 0, pl_world_rank(world) == 1 ? "bias" : "weight", &told) == PL_MISMATCH,
@@ -392,7 +376,7 @@ static void suffer(int ranks, const char *nccl, const struct device_fault *fault
     suffer_on_hosts(ranks, 0, nccl, fault);
 }
 
-START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
+TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
 {
     const char *network = "remote process exited or there was a network error: the test lets this call fail";
     const char *late = "collective number 3, allreduce, did not end before rank 1's deadline";
@@ -411,9 +395,8 @@ START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
         }
     }
 }
-END_TEST
 
-START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
+TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
 {
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         for (unsigned flags = 0; flags <= PL_AGREED; flags += PL_AGREED) {
@@ -428,10 +411,9 @@ START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
         }
     }
 }
-END_TEST
 
 /* Also if the ranks have compared their calls before, and only poll NCCL. */
-START_TEST(the_ranks_of_other_hosts_report_a_fault_at_once)
+TEST(the_ranks_of_other_hosts_report_a_fault_at_once)
 {
     const char *late = "collective number 3, allreduce, did not end before rank 1's deadline";
 
@@ -448,7 +430,6 @@ START_TEST(the_ranks_of_other_hosts_report_a_fault_at_once)
         }
     }
 }
-END_TEST
 
 /* A call that advances the world launches the second when the first is in the stream; the program here does not
  * wait. */
@@ -460,7 +441,6 @@ static void look_on(struct pl_world *world, void *argument, char failure[RANKS_T
     bool launched;
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
     for (int i = 0; i < 2; i++) {
         struct pl_collective c = {.kind = PL_ALLREDUCE,
@@ -483,45 +463,12 @@ static void look_on(struct pl_world *world, void *argument, char failure[RANKS_T
     pl_device_release(device, memory);
 }
 
-START_TEST(the_progress_thread_asks_nccl_for_this_device)
+TEST(the_progress_thread_asks_nccl_for_this_device)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_PROGRESS, "on");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_PROGRESS, "on", "test", NULL), PL_OK);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), look_on, NULL);
 }
-END_TEST
-
-/*
- * The program's own kernel never ends on rank 1. NCCL's later work does not end either, nor does its abort, which
- * waits for that work.
- */
-static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
-{
-    struct pl_device *device = pl_world_device(world);
-    bool hangs = pl_world_rank(world) == 1;
-    int64_t begin_ns = pl_clock_now_ns();
-    struct pl_error told = PL_ERROR_NONE;
-    void *memory;
-
-    (void)argument;
-    RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
-    if (hangs) {
-        device_ranks_order(world, "kernel_hangs");
-        RANKS_OK(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, COUNT, 2.0, NULL, &error));
-    }
-    sum_on_device(world, memory, PL_AGREED, pl_deadline_after_ns(hangs ? PL_NS_PER_S / 4 : 60 * PL_NS_PER_S), NULL,
-                  &told);
-    pl_device_release(device, memory);
-    device_ranks_check(
-        world,
-        &((struct device_fault){.text = "collective number 1, allreduce, did not end before rank 1's deadline",
-                                .of_rank_1 = PL_TIMEOUT}),
-        told.status, &told, begin_ns, failure);
-}
-
-UNIT_TEST(a_kernel_that_hangs_ends_all_ranks_in_time, ck_assert_ranks_on(2, 2, NULL, hang, NULL))
 
 static void say_and_conform(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -532,30 +479,26 @@ static void say_and_conform(struct pl_world *world, void *argument, char failure
     }
 }
 
-START_TEST(ranks_that_cannot_join_leave_it_to_the_hosts)
+TEST(ranks_that_cannot_join_leave_it_to_the_hosts)
 {
     char why[] = "backend nccl: off, NCCL, joining: unhandled system error";
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
     /* Half of the time is for the rank that does not come; the rest is for a busy machine. */
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "8", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, "8", "test");
     ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "init:0", 1), 0);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, why);
     ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
 }
-END_TEST
 
-START_TEST(the_setting_backend_chooses_among_those_for_devices)
+TEST(the_setting_backend_chooses_among_those_for_devices)
 {
     char off[] = "backend nccl: off, the setting backend asks for device only";
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_BACKEND, "device");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "device", "test", NULL), PL_OK);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, off);
 }
-END_TEST
 
 /* The first operation fails in NCCL: no other backend served it. */
 static void fails_in_nccl(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -567,7 +510,6 @@ static void fails_in_nccl(struct pl_world *world, void *argument, char failure[R
     enum pl_status status;
     void *memory;
 
-    (void)argument;
     RANKS_OK(pl_device_alloc(device, 40, &memory, &error));
     sum.send = sum.recv = memory;
     status = pl_collective_run(world, &sum, &told);
@@ -576,20 +518,19 @@ static void fails_in_nccl(struct pl_world *world, void *argument, char failure[R
     pl_device_release(device, memory);
 }
 
-START_TEST(one_rank_uses_nccl_where_the_setting_backend_asks_for_it)
+TEST(one_rank_uses_nccl_where_the_setting_backend_asks_for_it)
 {
     char on[] = "backend nccl: on\n  NCCL 2.", off[] = "backend nccl: off, one rank alone";
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
     ck_assert_ranks_on(1, 1, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, off);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "nccl", "test", NULL), PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_BACKEND, "nccl", "test");
     ck_assert_ranks_on(1, 1, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, on);
     ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "ask:0:1", 1), 0);
     ck_assert_ranks_on(1, 1, &((struct pl_world_options){.knobs = &knobs}), fails_in_nccl, NULL);
     ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
 }
-END_TEST
 
 /* A collective on a stream that is captured into a CUDA graph is refused, and the world goes on. */
 static void captures(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -604,7 +545,6 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     struct pl_request *request = NULL;
     enum pl_status run, posted;
 
-    (void)argument;
     memcpy(&begin, &at, sizeof(begin));
     at = device_fake("cuStreamEndCapture");
     memcpy(&end, &at, sizeof(end));
@@ -628,13 +568,12 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     pl_device_stream_free(device, sum.stream);
 }
 
-START_TEST(a_captured_stream_is_refused)
+TEST(a_captured_stream_is_refused)
 {
     ck_assert_ranks_on(1, 1, NULL, captures, NULL);
     ck_assert_ranks_on(2, 1, NULL, captures, NULL);
     ck_assert_ranks_on(2, 2, NULL, captures, NULL);
 }
-END_TEST
 
 /* A set of ranks has a communicator of few CTAs. Each counts on the device until it goes. */
 static void make_subsets(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -646,7 +585,6 @@ static void make_subsets(struct pl_world *world, void *argument, char failure[RA
     struct pl_world *sets[SETS];
     struct conformance conformance = {.counts = counts + 2, .count_count = 1, .device = true};
 
-    (void)argument;
     dlclose(library);
     memcpy(&max_ctas, &found, sizeof(found));
     RANKS_NEED(max_ctas() == INT_MIN, "%d CTAs for all ranks", max_ctas());
@@ -668,7 +606,7 @@ static void make_subsets(struct pl_world *world, void *argument, char failure[RA
 
 UNIT_TEST(sets_of_ranks_have_few_ctas, ck_assert_ranks_on(3, 3, NULL, make_subsets, NULL))
 
-START_TEST(ranks_share_a_device_where_nccl_was_told_to)
+TEST(ranks_share_a_device_where_nccl_was_told_to)
 {
     char on[] = "backend nccl: on\n", off[] = "backend nccl: off, ranks 0 and 1 share ";
 
@@ -681,21 +619,37 @@ START_TEST(ranks_share_a_device_where_nccl_was_told_to)
     ck_assert_ranks_on(2, 1, NULL, device_ranks_say, off);
     ck_assert_int_eq(unsetenv("FAKE_NCCL_VERSION"), 0);
 }
-END_TEST
 
 UNIT_TEST(a_rank_without_memory_for_a_part_is_named_at_once, check_device_alloc_budget())
 
-UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_right,
-          every_operation_is_right_in_the_order_of_gpu_indices, the_communicator_follows_gpu_indices,
-          factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
-          kernels_are_loaded_before_nccl_runs, a_step_needs_no_host_between_its_collectives,
-          a_collective_waits_for_its_own_callers_work_only, nccl_and_other_backends_keep_the_order,
-          a_disagreement_is_reported_on_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
-          a_lost_device_ends_all_ranks_with_rank_host_and_device, the_ranks_of_other_hosts_report_a_fault_at_once,
-          the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,
-          the_setting_backend_chooses_among_those_for_devices,
-          one_rank_uses_nccl_where_the_setting_backend_asks_for_it, a_captured_stream_is_refused,
-          sets_of_ranks_have_few_ctas,
-          ranks_share_a_device_where_nccl_was_told_to, a_rank_without_memory_for_a_part_is_named_at_once,
-          a_kernel_that_hangs_ends_all_ranks_in_time /* the last test: its device is unusable in this process
-                                                      * afterwards */)
+/*
+ * The program's own kernel never ends on rank 1. NCCL's later work does not end either, nor does its abort, which
+ * waits for that work.
+ */
+static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_device *device = pl_world_device(world);
+    bool hangs = pl_world_rank(world) == 1;
+    int64_t begin_ns = pl_clock_now_ns();
+    struct pl_error told = PL_ERROR_NONE;
+    void *memory;
+
+    RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
+    if (hangs) {
+        device_ranks_order(world, "kernel_hangs");
+        RANKS_OK(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, COUNT, 2.0, NULL, &error));
+    }
+    sum_on_device(world, memory, PL_AGREED, pl_deadline_after_ns(hangs ? PL_NS_PER_S / 4 : 60 * PL_NS_PER_S), NULL,
+                  &told);
+    pl_device_release(device, memory);
+    device_ranks_check(
+        world,
+        &((struct device_fault){.text = "collective number 1, allreduce, did not end before rank 1's deadline",
+                                .of_rank_1 = PL_TIMEOUT}),
+        told.status, &told, begin_ns, failure);
+}
+
+/* The last test: its device is unusable in this process afterwards. */
+UNIT_TEST(a_kernel_that_hangs_ends_all_ranks_in_time, ck_assert_ranks_on(2, 2, NULL, hang, NULL))
+
+UNIT_MAIN("collectives/nccl")

@@ -17,7 +17,7 @@ static float value_of(int round, uint64_t i)
 }
 
 /* With the previous residual in the data, and in a separate array. */
-START_TEST(what_rounding_leaves_is_kept)
+TEST(what_rounding_leaves_is_kept)
 {
     static const uint64_t counts[] = {1, 16, 255, 256, 257, 1000};
 
@@ -53,9 +53,8 @@ START_TEST(what_rounding_leaves_is_kept)
         }
     }
 }
-END_TEST
 
-START_TEST(without_a_residual_the_same_is_sent_and_nothing_kept)
+TEST(without_a_residual_the_same_is_sent_and_nothing_kept)
 {
     for (size_t w = 0; w < PL_ARRAY_ITEMS(wires); w++) {
         float data[300], residual[300] = {0.0F}, with[301] = {0.0F}, without[301] = {0.0F};
@@ -68,9 +67,8 @@ START_TEST(without_a_residual_the_same_is_sent_and_nothing_kept)
         ck_assert_mem_eq(with, without, pl_compress_bytes(wires[w], 300));
     }
 }
-END_TEST
 
-START_TEST(what_is_not_finite_or_very_small_harms_nothing)
+TEST(what_is_not_finite_or_very_small_harms_nothing)
 {
     for (size_t w = 0; w < PL_ARRAY_ITEMS(wires); w++) {
         float data[300] = {1.0F, NAN, INFINITY}, residual[300] = {0.0F}, found[300], packed[301];
@@ -92,9 +90,8 @@ START_TEST(what_is_not_finite_or_very_small_harms_nothing)
         }
     }
 }
-END_TEST
 
-START_TEST(types_have_the_names_of_the_settings)
+TEST(types_have_the_names_of_the_settings)
 {
     for (size_t w = 0; w < PL_ARRAY_ITEMS(wires); w++) {
         ck_assert_uint_eq(pl_compress_named(pl_compress_name(wires[w])), wires[w]);
@@ -105,8 +102,5 @@ START_TEST(types_have_the_names_of_the_settings)
     ck_assert_ptr_null(pl_compress_name(PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16));
     ck_assert_uint_eq(pl_compress_bytes(0, 7), 28);
 }
-END_TEST
 
-UNIT_MAIN("collectives/reduce/compress", what_rounding_leaves_is_kept,
-          without_a_residual_the_same_is_sent_and_nothing_kept, what_is_not_finite_or_very_small_harms_nothing,
-          types_have_the_names_of_the_settings)
+UNIT_MAIN("collectives/reduce/compress")

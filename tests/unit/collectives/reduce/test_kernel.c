@@ -153,7 +153,7 @@ static void compare_once(const struct pl_kernel *kernel)
     }
 }
 
-START_TEST(vector_kernels_give_the_bits_of_the_plain_one)
+TEST(vector_kernels_give_the_bits_of_the_plain_one)
 {
     for (int which = AVX2; which < TABLES; which++) {
         const struct pl_kernel *kernel = table(which);
@@ -163,9 +163,8 @@ START_TEST(vector_kernels_give_the_bits_of_the_plain_one)
         }
     }
 }
-END_TEST
 
-START_TEST(casts_agree_on_all_16_bit_values_and_random_floats)
+TEST(casts_agree_on_all_16_bit_values_and_random_floats)
 {
     static uint16_t halves[65536];
     static float wide[2][65536];
@@ -205,9 +204,8 @@ START_TEST(casts_agree_on_all_16_bit_values_and_random_floats)
         }
     }
 }
-END_TEST
 
-START_TEST(copies_move_every_byte_and_no_other)
+TEST(copies_move_every_byte_and_no_other)
 {
     for (int i = 0; i < 1000 * TABLES; i++) {
         const struct pl_kernel *kernel = table(i % TABLES);
@@ -226,7 +224,6 @@ START_TEST(copies_move_every_byte_and_no_other)
         ck_assert(memcmp(found[0], expected[0], 4200) == 0);
     }
 }
-END_TEST
 
 #define REDUCE(kernel, type, dtype_, op_, divisor_, ret, ...)                                                          \
     do {                                                                                                               \
@@ -242,7 +239,7 @@ END_TEST
         pl_kernel_reduce((kernel), &rule, to, 1, from, (uint32_t)(sizeof(values) / sizeof(values[0])), 1);             \
     } while (0)
 
-START_TEST(known_answers_hold_on_every_table)
+TEST(known_answers_hold_on_every_table)
 {
     for (int i = PLAIN; i < TABLES; i++) {
         const struct pl_kernel *kernel = table(i);
@@ -298,9 +295,8 @@ START_TEST(known_answers_hold_on_every_table)
         ck_assert_uint_eq(truth, 0);
     }
 }
-END_TEST
 
-START_TEST(scaled_integers_truncate_and_saturate)
+TEST(scaled_integers_truncate_and_saturate)
 {
     for (int i = PLAIN; i < TABLES; i++) {
         const struct pl_kernel *kernel = table(i);
@@ -322,9 +318,8 @@ START_TEST(scaled_integers_truncate_and_saturate)
         ck_assert_int_eq(result, INT32_MAX);
     }
 }
-END_TEST
 
-START_TEST(names_choose_tables)
+TEST(names_choose_tables)
 {
     ck_assert_ptr_nonnull(table(PLAIN));
 #ifdef __aarch64__
@@ -333,8 +328,5 @@ START_TEST(names_choose_tables)
     ck_assert_ptr_eq(pl_kernel_named("auto"), pl_kernel_best());
     ck_assert_ptr_null(pl_kernel_named("mmx"));
 }
-END_TEST
 
-UNIT_MAIN("collectives/kernel", vector_kernels_give_the_bits_of_the_plain_one,
-          casts_agree_on_all_16_bit_values_and_random_floats, copies_move_every_byte_and_no_other,
-          known_answers_hold_on_every_table, scaled_integers_truncate_and_saturate, names_choose_tables)
+UNIT_MAIN("collectives/kernel")

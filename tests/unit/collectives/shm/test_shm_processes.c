@@ -271,14 +271,10 @@ static void rank_1_is_short(struct seat *seat, struct pl_world *world)
     short_of_descriptors(seat, world, 1);
 }
 
-START_TEST(a_rank_without_a_free_descriptor_is_named_and_nobody_waits_for_it)
+TEST(a_rank_without_a_free_descriptor_is_named_and_nobody_waits_for_it)
 {
     run_ranks(rank_0_is_short, -1);
     run_ranks(rank_1_is_short, -1);
 }
-END_TEST
 
-UNIT_MAIN("collectives/shm_processes", processes_reduce_arena_and_heap,
-          a_killed_rank_is_named_by_all_others_long_before_the_deadline,
-          a_stopped_rank_is_late_and_named_at_the_deadline, the_child_of_a_fork_does_not_get_the_arena,
-          a_rank_without_a_free_descriptor_is_named_and_nobody_waits_for_it)
+UNIT_MAIN("collectives/shm_processes")

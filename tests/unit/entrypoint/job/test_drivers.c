@@ -14,14 +14,16 @@ static void write_distributed(struct tree *tree, const char *text)
     tree_write(tree, "input/data/sm_drivers/distributed.json", text);
 }
 
-static void setup(struct tree *tree, const char *source, const char *distributed)
+static struct tree tree_of_drivers(const char *source, const char *distributed)
 {
-    tree_setup(tree);
-    tree_write(tree, "input/data/code/train.py", "pass\n");
-    tree_write(tree, "input/data/code/run.sh", "#!/bin/sh\n");
-    tree_env(tree, "PACELINE_PYTHON", "sh"); /* a program that every machine has */
-    write_source(tree, source);
-    write_distributed(tree, distributed);
+    struct tree tree = tree_new();
+
+    tree_write(&tree, "input/data/code/train.py", "pass\n");
+    tree_write(&tree, "input/data/code/run.sh", "#!/bin/sh\n");
+    tree_env(&tree, "PACELINE_PYTHON", "sh"); /* a program that every machine has */
+    write_source(&tree, source);
+    write_distributed(&tree, distributed);
+    return tree;
 }
 
 /* Returns the cause of the error, without the scratch directory's name. */
@@ -29,7 +31,7 @@ static const char *cause(struct tree *tree)
 {
     const char *at;
 
-    ck_assert_int_eq(tree_plan(tree), PL_INVALID);
+    ck_assert_int_eq(tree_plan(tree, &tree->error), PL_INVALID);
     at = strstr(tree->error.cause, "sm_drivers/");
     return at ? at + strlen("sm_drivers/") : tree->error.cause;
 }
@@ -43,229 +45,191 @@ static const char script[] = "{\"source_dir\": \"./src\", \"entry_script\": \"tr
                              "\"requirements\": null}";
 static const char mpi[] = "{\"process_count_per_node\": 4, \"mpi_additional_options\": [\"-x\", \"FOO=a b\"]}";
 
-START_TEST(without_the_files_nothing_changes)
+TEST(without_the_files_nothing_changes)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     write_distributed(&tree, "{\"process_count_per_node\": \"many\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_ptr_null(tree.job->drivers.source);
     ck_assert_str_eq(tree.job->requirements, "requirements.txt");
-    ck_assert_ptr_nonnull(strstr(tree.job->paths.code, "/code"));
-    ck_assert_ptr_null(strstr(tree.job->paths.code, "/input/data/code"));
-    tree_done(&tree);
+    ck_has(tree.job->paths.code, "/code");
+    ck_lacks(tree.job->paths.code, "/input/data/code");
 }
-END_TEST
 
-START_TEST(an_entry_script_runs_in_the_code_channel_with_the_sdks_arguments)
+TEST(an_entry_script_runs_in_the_code_channel_with_the_sdks_arguments)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, "{}");
 
-    setup(&tree, script, "{}");
     tree_hyperparameters(&tree, "{\"b\": \"true\", \"a\": \"null\", \"list\": \"[1, 2]\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "direct");
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "/sh|train.py|--b|true|--a|null|--list|[1, 2]"));
-    ck_assert_ptr_nonnull(strstr(tree.plan->cwd, "/input/data/code"));
+    ck_has(joined(&tree.plan->argv), "/sh|train.py|--b|true|--a|null|--list|[1, 2]");
+    ck_has(tree.plan->cwd, "/input/data/code");
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_ENTRY_SCRIPT"), "train.py");
     ck_assert_uint_eq(tree.plan->warnings.count, 0);
-    ck_assert_ok(pl_secrets_mask(tree.job, &tree.error), &tree.error);
+    ck_ok(pl_secrets_mask, tree.job);
     ck_assert_str_eq(joined(&tree.job->user_args), "--b|true|--a|null|--list|[1, 2]");
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(mpi_has_its_processes_on_every_host)
+TEST(mpi_has_its_processes_on_every_host)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, mpi);
 
-    setup(&tree, script, mpi);
     tree_two_hosts(&tree, "algo-1");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "mpi");
     ck_assert_int_eq(tree.plan->processes, 8);
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "algo-1:4,algo-2:4"));
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "|-x|FOO=a b|"));
+    ck_has(joined(&tree.plan->argv), "algo-1:4,algo-2:4");
+    ck_has(joined(&tree.plan->argv), "|-x|FOO=a b|");
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_MASTER_ADDR"), "algo-1");
     tree_two_hosts(&tree, "algo-2");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_int_eq((int)tree.plan->role, PL_LAUNCH_PLAN_WORKER);
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_CURRENT_HOST_RANK"), "1");
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_HOST_COUNT"), "2");
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(all_groups_take_part_and_the_first_host_leads)
+TEST(all_groups_take_part_and_the_first_host_leads)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, mpi);
 
-    setup(&tree, script, mpi);
     tree_write(&tree, "input/config/resourceconfig.json",
                "{\"current_host\": \"algo-2\", \"hosts\": [\"algo-1\", \"algo-2\"], \"current_group_name\": \"b\", "
                "\"network_interface_name\": \"lo\", \"instance_groups\": [{\"instance_group_name\": \"a\", \"hosts\": "
                "[\"algo-1\"]}, {\"instance_group_name\": \"b\", \"hosts\": [\"algo-2\"]}]}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
     ck_assert_int_eq((int)tree.plan->role, PL_LAUNCH_PLAN_WORKER);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(torchrun_is_told_by_its_settings_and_by_the_script)
+TEST(torchrun_is_told_by_its_settings_and_by_the_script)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, "{\"process_count_per_node\": \"2\", \"smp\": null}");
 
-    setup(&tree, script, "{\"process_count_per_node\": \"2\", \"smp\": null}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "torchrun");
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "--nproc_per_node|2|train.py"));
+    ck_has(joined(&tree.plan->argv), "--nproc_per_node|2|train.py");
     write_distributed(&tree, "{\"process_count_per_node\": null}");
     tree_write(&tree, "input/data/sm_drivers/sm_train.sh", "$PY /x/distributed_drivers/torchrun_driver.py\n");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "torchrun");
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_driver_of_anothers_making_runs_through_the_script)
+TEST(a_driver_of_anothers_making_runs_through_the_script)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, "{\"nodes\": 3}");
 
-    setup(&tree, script, "{\"nodes\": 3}");
     tree_write(&tree, "input/data/sm_drivers/sm_train.sh", "$PY /x/distributed_drivers/ray_driver.py\n");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "direct");
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "/bin/bash|"));
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "/sm_drivers/sm_train.sh"));
-    ck_assert_ptr_nonnull(strstr(warned(&tree), "a driver of its own, ray_driver.py"));
-    tree_done(&tree);
+    ck_has(joined(&tree.plan->argv), "/bin/bash|");
+    ck_has(joined(&tree.plan->argv), "/sm_drivers/sm_train.sh");
+    ck_has(warned(&tree), "a driver of its own, ray_driver.py");
 }
-END_TEST
 
-START_TEST(a_command_is_the_shells_with_its_arguments_quoted)
+TEST(a_command_is_the_shells_with_its_arguments_quoted)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(
+        "{\"source_dir\": \"s\", \"command\": \"echo $A\", \"args\": [\"a b\", 3, 0.5, \"it's\"]}", "{}");
 
-    setup(&tree, "{\"source_dir\": \"s\", \"command\": \"echo $A\", \"args\": [\"a b\", 3, 0.5, \"it's\"]}", "{}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "bash|-e|-c|echo $A 'a b' '3' '0.5' 'it'\\''s'"));
-    ck_assert_ptr_nonnull(strstr(tree.plan->cwd, "/input/data/code"));
+    ck_ok(tree_plan, &tree);
+    ck_has(joined(&tree.plan->argv), "bash|-e|-c|echo $A 'a b' '3' '0.5' 'it'\\''s'");
+    ck_has(tree.plan->cwd, "/input/data/code");
     write_source(&tree, "{\"command\": \"./train\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(tree.plan->cwd, tree.base));
-    tree_done(&tree);
+    ck_ok(tree_plan, &tree);
+    ck_lacks(tree.plan->cwd, tree.base);
 }
-END_TEST
 
-START_TEST(a_command_that_is_paceline_does_not_start_itself)
+TEST(a_command_that_is_paceline_does_not_start_itself)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers("{\"source_dir\": \"s\", \"command\": \"paceline train\"}", "{}");
 
-    setup(&tree, "{\"source_dir\": \"s\", \"command\": \"paceline train\"}", "{}");
     tree_hyperparameters(&tree, "{\"sagemaker_program\": \"run.sh\", \"a-b\": \"1\", \"sagemaker_mpi_enabled\": true}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "mpi");
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "|./run.sh|--|--a-b|1"));
+    ck_has(joined(&tree.plan->argv), "|./run.sh|--|--a-b|1");
     write_source(&tree, "{\"source_dir\": \"s\", \"command\": \" exec  paceline -- ./run.sh $X\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "-e|-c|./run.sh $X"));
-    tree_done(&tree);
+    ck_ok(tree_plan, &tree);
+    ck_has(joined(&tree.plan->argv), "-e|-c|./run.sh $X");
 }
-END_TEST
 
-START_TEST(a_program_that_is_part_of_the_job_does_not_start_it_again)
+TEST(a_program_that_is_part_of_the_job_does_not_start_it_again)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, mpi);
 
-    setup(&tree, script, mpi);
     tree_env(&tree, "SM_ENTRY_SCRIPT", "train.py");
     tree_env(&tree, "BASH_ENV", "/x/env");
     tree_hyperparameters(&tree, "{\"sagemaker_program\": \"run.sh\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "direct");
     ck_assert_str_eq(joined(&tree.plan->argv), "./run.sh");
-    ck_assert_ptr_nonnull(strstr(warned(&tree), "is not process 1 (the job's BASH_ENV is '/x/env', in place"));
+    ck_has(warned(&tree), "is not process 1 (the job's BASH_ENV is '/x/env', in place");
     tree_env(&tree, "SM_MODULE_DIR", "x"); /* the program is Paceline's own, which gave its warnings at its start */
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_uint_eq(tree.plan->warnings.count, 0);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(the_files_win_over_hyperparameters_and_a_warning_says_so)
+TEST(the_files_win_over_hyperparameters_and_a_warning_says_so)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, mpi);
 
-    setup(&tree, script, mpi);
     tree_hyperparameters(
         &tree, "{\"sagemaker_program\": \"other.py\", \"sagemaker_torch_distributed_enabled\": true, "
                "\"sagemaker_mpi_num_of_processes_per_host\": 2, \"sagemaker_mpi_custom_mpi_options\": \"-x BAR\", "
                "\"sagemaker_submit_directory\": \"s3://b/k\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "mpi");
     ck_assert_int_eq(tree.plan->processes, 4);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "BAR"));
+    ck_lacks(joined(&tree.plan->argv), "BAR");
     ck_assert_uint_eq(tree.plan->warnings.count, 5);
-    ck_assert_ptr_nonnull(strstr(warned(&tree), "the hyperparameter sagemaker_program, 'other.py', has no effect"));
-    ck_assert_ptr_nonnull(strstr(warned(&tree), "sagemaker_torch_distributed_enabled has no effect"));
-    ck_assert_ptr_nonnull(strstr(warned(&tree), "sagemaker_mpi_num_of_processes_per_host, 2, has no effect"));
-    ck_assert_ptr_nonnull(strstr(warned(&tree), "sagemaker_mpi_custom_mpi_options has no effect"));
-    ck_assert_ptr_nonnull(strstr(warned(&tree), "sagemaker_submit_directory, 's3://b/k', has no effect"));
-    tree_done(&tree);
+    ck_has(warned(&tree), "the hyperparameter sagemaker_program, 'other.py', has no effect");
+    ck_has(warned(&tree), "sagemaker_torch_distributed_enabled has no effect");
+    ck_has(warned(&tree), "sagemaker_mpi_num_of_processes_per_host, 2, has no effect");
+    ck_has(warned(&tree), "sagemaker_mpi_custom_mpi_options has no effect");
+    ck_has(warned(&tree), "sagemaker_submit_directory, 's3://b/k', has no effect");
 }
-END_TEST
 
-START_TEST(what_the_files_leave_open_hyperparameters_decide)
+TEST(what_the_files_leave_open_hyperparameters_decide)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, "{}");
 
-    setup(&tree, script, "{}");
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": true, \"sagemaker_mpi_num_of_processes_per_host\": 2}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "mpi");
     ck_assert_int_eq(tree.plan->processes, 2);
     ck_assert_uint_eq(tree.plan->warnings.count, 0);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(requirements_are_those_that_are_named)
+TEST(requirements_are_those_that_are_named)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, "{}");
 
-    setup(&tree, script, "{}");
     tree_write(&tree, "input/data/code/requirements.txt", "x\n");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_uint_eq(tree.plan->steps.count, 0);
     write_source(&tree, "{\"source_dir\": \"s\", \"entry_script\": \"run.sh\", \"requirements\": \"pip/all.txt\"}");
-    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "sourcecode.json: requirements: expected a file in "));
+    ck_fails(PL_NOT_FOUND, "sourcecode.json: requirements: expected a file in ", tree_plan, &tree);
     tree_write(&tree, "input/data/code/pip/all.txt", "x\n");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_uint_eq(tree.plan->steps.count, 2);
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->steps.items[1].argv), "pip|install|-r|pip/all.txt"));
-    tree_done(&tree);
+    ck_has(joined(&tree.plan->steps.items[1].argv), "pip|install|-r|pip/all.txt");
 }
-END_TEST
 
-START_TEST(an_archive_is_unpacked_where_it_is)
+TEST(an_archive_is_unpacked_where_it_is)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree =
+        tree_of_drivers("{\"source_dir\": \"s3://b/k/src.tar.gz\", \"entry_script\": \"later.sh\"}", "{}");
     struct pl_launch_plan_steps steps = {.count = 0};
 
-    setup(&tree, "{\"source_dir\": \"s3://b/k/src.tar.gz\", \"entry_script\": \"later.sh\"}", "{}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(joined(&tree.plan->argv), "./later.sh");
     ck_assert_int_ne(pl_source_plan(tree.job, &steps, &tree.error), PL_OK);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "code/src.tar.gz', which sourcecode.json names"));
+    ck_has(tree.error.cause, "code/src.tar.gz', which sourcecode.json names");
     pl_launch_plan_steps_done(&steps);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(faults_name_file_place_and_what_was_expected)
+TEST(faults_name_file_place_and_what_was_expected)
 {
     static const struct {
         const char *source, *distributed, *cause;
@@ -302,38 +266,25 @@ START_TEST(faults_name_file_place_and_what_was_expected)
          "mpi_additional_options of distributed.json: expected a variable after the last -x, such as NAME or "
          "NAME=VALUE"},
     };
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, "{}");
 
-    setup(&tree, script, "{}");
     for (size_t i = 0; i < PL_ARRAY_ITEMS(faults); i++) {
         write_source(&tree, faults[i].source);
         write_distributed(&tree, faults[i].distributed);
         tree.error = PL_ERROR_NONE;
         ck_assert_str_eq(cause(&tree), faults[i].cause);
     }
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(secrets_in_the_options_are_masked)
+TEST(secrets_in_the_options_are_masked)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_of_drivers(script, "{\"mpi_additional_options\": [\"-x\", \"API_KEY=abc\"]}");
 
-    setup(&tree, script, "{\"mpi_additional_options\": [\"-x\", \"API_KEY=abc\"]}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_secrets_mask(tree.job, &tree.error), &tree.error);
-    ck_assert_ok(pl_launch_plan_new(tree.job, &tree.plan, &tree.error), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "abc"));
-    ck_assert_ptr_null(strstr(pl_environment_get(tree.plan->additions, "SM_DISTRIBUTED_CONFIG"), "abc"));
-    tree_done(&tree);
+    ck_ok(tree_job, &tree);
+    ck_ok(pl_secrets_mask, tree.job);
+    ck_ok(pl_launch_plan_new, tree.job, &tree.plan);
+    ck_lacks(joined(&tree.plan->argv), "abc");
+    ck_lacks(pl_environment_get(tree.plan->additions, "SM_DISTRIBUTED_CONFIG"), "abc");
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/drivers", without_the_files_nothing_changes,
-          an_entry_script_runs_in_the_code_channel_with_the_sdks_arguments, mpi_has_its_processes_on_every_host,
-          all_groups_take_part_and_the_first_host_leads, torchrun_is_told_by_its_settings_and_by_the_script,
-          a_driver_of_anothers_making_runs_through_the_script, a_command_is_the_shells_with_its_arguments_quoted,
-          a_command_that_is_paceline_does_not_start_itself, a_program_that_is_part_of_the_job_does_not_start_it_again,
-          the_files_win_over_hyperparameters_and_a_warning_says_so, what_the_files_leave_open_hyperparameters_decide,
-          requirements_are_those_that_are_named, an_archive_is_unpacked_where_it_is,
-          faults_name_file_place_and_what_was_expected, secrets_in_the_options_are_masked)
+UNIT_MAIN("entrypoint/drivers")

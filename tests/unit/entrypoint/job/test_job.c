@@ -18,7 +18,7 @@ static const char *cause(struct tree *tree)
     static char text[PL_ERROR_CAUSE_BYTES];
     const char *at = strstr(tree->error.cause, tree->base);
 
-    ck_assert_int_ne(tree_job(tree), PL_OK);
+    ck_assert_int_ne(tree_job(tree, &tree->error), PL_OK);
     at = strstr(tree->error.cause, tree->base);
     if (!at) {
         return tree->error.cause;
@@ -27,13 +27,12 @@ static const char *cause(struct tree *tree)
     return text;
 }
 
-START_TEST(a_minimal_tree_has_defaults_for_everything)
+TEST(a_minimal_tree_has_defaults_for_everything)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"]}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_str_eq(tree.job->network_interface, "eth0");
     ck_assert_str_eq(tree.job->instance_type, "local");
     ck_assert_str_eq(tree.job->group_name, "homogeneousCluster");
@@ -42,15 +41,12 @@ START_TEST(a_minimal_tree_has_defaults_for_everything)
     ck_assert_ptr_null(tree.job->program);
     ck_assert_int_eq(tree.job->processes, 1);
     ck_assert_uint_eq(tree.job->channels_count, 0);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(faults_in_files_name_file_line_column_and_what_was_expected)
+TEST(faults_in_files_name_file_line_column_and_what_was_expected)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     write_resource(&tree, "{\"current_host\": \"algo-1\",\n \"hosts\": \"algo-1\"}");
     ck_assert_str_eq(
         cause(&tree),
@@ -73,37 +69,30 @@ START_TEST(faults_in_files_name_file_line_column_and_what_was_expected)
     ck_assert_str_eq(cause(&tree),
                      "/input/config/resourceconfig.json, line 1, column 1: expected an object, found a list [1]");
     tree_write(&tree, "input/config/resourceconfig.json", "null");
-    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+    ck_assert_int_eq(tree_job(&tree, &tree.error), PL_INVALID);
     ck_assert_str_eq(cause(&tree),
                      "/input/config/resourceconfig.json, line 1, column 1: expected an object, found null");
     write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"]");
     ck_assert_str_eq(
         cause(&tree),
         "/input/config/resourceconfig.json, line 1, column 47: expected ',' or '}', found the end of the text");
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(only_resourceconfig_must_exist)
+TEST(only_resourceconfig_must_exist)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
     char path[PATH_MAX];
 
-    tree_setup(&tree);
     snprintf(path, sizeof(path), "%s/input/config/resourceconfig.json", tree.base);
     ck_assert_int_eq(remove(path), 0);
-    ck_assert_int_eq(tree_job(&tree), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "resourceconfig.json"));
-    tree_done(&tree);
+    ck_fails(PL_NOT_FOUND, "resourceconfig.json", tree_job, &tree);
 }
-END_TEST
 
-START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
+TEST(values_are_decoded_once_and_names_sorted_by_owner)
 {
     PL_AUTO_TEXT struct pl_text settings = PL_TEXT_NONE;
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     write_hps(
         &tree,
         "{\"epochs\": \"60\", \"opt\": \"\\\"adam\\\"\", \"plain\": \"adam\", \"deep\": "
@@ -111,7 +100,7 @@ START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
         " \"sagemaker_program\": \"\\\"x.py\\\"\", \"sagemaker_mpi_enabled\": \"false\", \"SageMaker_upper\": \"1\","
         " \"_tuning_objective_metric\": \"loss\", \"paceline_trace_records\": \"30\", \"paceline_install\": "
         "\"\\\"no\\\"\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_uint_eq(pl_python_json_count(tree.job->hyperparameters), 6);
     ck_assert_int_eq(pl_python_json_kind(pl_python_json_member(tree.job->hyperparameters, "epochs")),
                      PL_PYTHON_JSON_INT);
@@ -123,33 +112,28 @@ START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
     pl_python_json_print(tree.job->setting_values, PL_PYTHON_JSON_COMPACT, &settings);
     ck_assert_str_eq(settings.data, "{\"PACELINE_TRACE_RECORDS\":\"30\",\"PACELINE_INSTALL\":\"no\"}");
     ck_assert(!tree.job->settings.install);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
+TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     write_resource(
         &tree, "{\"current_host\": \"algo-1\", \"current_group_name\": \"gpu\", \"hosts\": [\"algo-1\", \"algo-2\", "
                "\"algo-3\"], \"instance_groups\": ["
                "{\"instance_group_name\": \"cpu\", \"instance_type\": \"c\", \"hosts\": [\"algo-2\"]},"
                "{\"instance_group_name\": \"gpu\", \"instance_type\": \"g\", \"hosts\": [\"algo-3\", \"algo-1\"]}]}");
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_str_eq(joined(&tree.job->distribution_hosts), "algo-3|algo-1");
     ck_assert_str_eq(tree.job->master_host, "algo-3");
     ck_assert_int_eq(tree.job->distribution_index, 1);
     ck_assert_int_eq(tree.job->processes, 4);
     write_hps(&tree, "{\"epochs\": \"1\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_uint_eq(tree.job->distribution_hosts.count, 0);
     ck_assert_str_eq(tree.job->master_host, "algo-1");
-    tree_done(&tree);
 }
-END_TEST
 
 /* Returns the distribution's hosts of an MPI job on algo-1 to algo-6 with this topology, as algo-4 reads it. */
 static const char *hosts_by(struct tree *tree, const char *topology)
@@ -162,19 +146,18 @@ static const char *hosts_by(struct tree *tree, const char *topology)
              topology);
     write_resource(tree, text);
     write_hps(tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
-    ck_assert_ok(tree_job(tree), &tree->error);
+    ck_ok(tree_job, tree);
     ck_assert_int_eq(tree->job->distribution_index, pl_strv_find(&tree->job->distribution_hosts, "algo-4"));
     ck_assert_str_eq(tree->job->master_host, "algo-1");
     ck_assert_str_eq(joined(&tree->job->hosts), "algo-1|algo-2|algo-3|algo-4|algo-5|algo-6");
     return joined(&tree->job->distribution_hosts);
 }
 
-START_TEST(hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order)
+TEST(hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order)
 {
     static const char in_order[] = "algo-1|algo-2|algo-3|algo-4|algo-5|algo-6";
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     ck_assert_str_eq(hosts_by(&tree, "[{\"hostName\": \"algo-5\", \"capacityUnitId\": \"b\"},"
                                      "{\"hostName\": \"algo-1\", \"capacityUnitId\": \"a\"},"
                                      "{\"hostName\": \"algo-2\", \"capacityUnitId\": \"b\"},"
@@ -190,11 +173,9 @@ START_TEST(hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order)
                      in_order);
     ck_assert_str_eq(hosts_by(&tree, "{\"algo-1\": \"a\", \"algo-6\": \"a\"}"), in_order);
     ck_assert_str_eq(hosts_by(&tree, "[]"), in_order);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
+TEST(every_host_is_named_once_and_groups_name_only_hosts)
 {
     static const struct {
         const char *hosts;
@@ -207,10 +188,9 @@ START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
         {"\"algo-1\"", "\"algo-1\"", "\"algo-1\"", "expected each host once, found a string \"algo-1\""},
         {"\"algo-1\"", "\"algo-1\"", "\"algo-2\"", "expected one of the names in \"hosts\", found a string \"algo-2\""},
     };
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
     char text[512];
 
-    tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
         snprintf(text, sizeof(text),
                  "{\"current_host\": \"algo-1\", \"hosts\": [%s], \"instance_groups\": "
@@ -218,19 +198,15 @@ START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
                  "{\"instance_group_name\": \"b\", \"hosts\": [%s]}]}",
                  wrong[i].hosts, wrong[i].first, wrong[i].second);
         write_resource(&tree, text);
-        ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-        ck_assert_msg(strstr(tree.error.cause, wrong[i].expected), "%s", tree.error.cause);
+        ck_fails(PL_INVALID, wrong[i].expected, tree_job, &tree);
     }
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(products_of_hosts_and_processes_are_bounded)
+TEST(products_of_hosts_and_processes_are_bounded)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     pl_text_append(&text, "{\"current_host\": \"algo-0\", \"hosts\": [\"algo-0\"");
     for (int i = 1; i < PL_JOB_HOSTS_MAX; i++) {
         pl_text_printf(&text, ", \"algo-%d\"", i);
@@ -238,117 +214,98 @@ START_TEST(products_of_hosts_and_processes_are_bounded)
     pl_text_append(&text, "]}");
     write_resource(&tree, pl_text_string(&text));
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"16\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(tree.job->processes, PL_JOB_PROCESSES_MAX);
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"65536\"}");
-    ck_assert_int_eq(tree_job(&tree), PL_LIMIT);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4096 hosts with 65536 processes each"));
-    tree_done(&tree);
+    ck_fails(PL_LIMIT, "4096 hosts with 65536 processes each", tree_job, &tree);
 }
-END_TEST
 
-START_TEST(process_counts_are_checked)
+TEST(process_counts_are_checked)
 {
     static const char *const wrong[] = {"0", "-1", "1.5", "\\\"x\\\"", "true", "999999", "99999999999999999999"};
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
     char text[256];
 
-    tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
         snprintf(text, sizeof(text),
                  "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"%s\"}",
                  wrong[i]);
         write_hps(&tree, text);
-        ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-        ck_assert_ptr_nonnull(
-            strstr(tree.error.cause,
-                   "sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1 to 65536, found"));
+        ck_fails(PL_INVALID, "sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1 to 65536, found",
+                 tree_job, &tree);
     }
     write_hps(&tree,
               "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"\\\"3\\\"\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(tree.job->processes_per_host, 3);
     write_hps(&tree,
               "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"b\\\": 3}\"}");
-    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-    ck_assert_ptr_nonnull(
-        strstr(tree.error.cause, "expected names of instance_groups in resourceconfig.json, found 'b'"));
+    ck_fails(PL_INVALID, "expected names of instance_groups in resourceconfig.json, found 'b'", tree_job, &tree);
     write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"current_group_name\": \"b\", "
                           "\"instance_groups\": [{\"instance_group_name\": \"b\", \"hosts\": [\"algo-1\"]}]}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(tree.job->processes_per_host, 3);
     write_hps(&tree,
               "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"b\\\": 0}\"}");
-    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-    tree_done(&tree);
+    ck_assert_int_eq(tree_job(&tree, &tree.error), PL_INVALID);
 }
-END_TEST
 
-START_TEST(switches_follow_pythons_truth_but_for_the_text_false)
+TEST(switches_follow_pythons_truth_but_for_the_text_false)
 {
     static const struct {
         const char *value;
         bool on;
     } values[] = {{"true", true}, {"false", false}, {"1", true}, {"0", false},  {"False", false},
                   {"True", true}, {"null", false},  {"", false}, {"{}", false}, {"0.0", false}};
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
     char text[128];
 
-    tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(values); i++) {
         snprintf(text, sizeof(text), "{\"sagemaker_mpi_enabled\": \"%s\"}", values[i].value);
         write_hps(&tree, text);
-        ck_assert_ok(tree_job(&tree), &tree.error);
+        ck_ok(tree_job, &tree);
         ck_assert_msg((tree.job->launches == PL_JOB_MPI) == values[i].on, "%s", values[i].value);
     }
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(the_region_comes_from_where_boto3_looks)
+TEST(the_region_comes_from_where_boto3_looks)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     tree_write(&tree, ".aws/config",
                "[other]\nregion = wrong\n[profile other]\ns3 =\n  region = wrong\nregion = eu-west-1\n[default]\n# "
                "region = x\n  region =  us-east-2 \r\n");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_str_eq(tree.job->region, "us-east-2");
     tree_env(&tree, "AWS_PROFILE", "other");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_str_eq(tree.job->region, "eu-west-1");
     tree_env(&tree, "AWS_DEFAULT_REGION", "ap-south-1");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_str_eq(tree.job->region, "ap-south-1");
     write_hps(&tree, "{\"sagemaker_region\": \"\\\"us-west-2\\\"\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_str_eq(tree.job->region, "us-west-2");
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(deep_and_damaged_values_stay_text)
+TEST(deep_and_damaged_values_stay_text)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
     char text[1024] = "{\"deep\": \"";
 
-    tree_setup(&tree);
     memset(text + strlen(text), '[', 300);
     strcat(text, "\", \"cut\": \"{\\\"a\\\": \"}");
     write_hps(&tree, text);
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(pl_python_json_kind(pl_python_json_member(tree.job->hyperparameters, "deep")),
                      PL_PYTHON_JSON_STRING);
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "cut")), "{\"a\": ");
-    tree_done(&tree);
 }
-END_TEST
 
 /* Returns the number of hosts of a refused job that are linked; -1 if its hosts are not known. */
 static int partial_hosts(struct tree *tree)
 {
-    ck_assert_int_ne(tree_job(tree), PL_OK);
+    ck_assert_int_ne(tree_job(tree, &tree->error), PL_OK);
     if (pl_job_new_partial(tree->environment, PL_TEST_BUILD "/entrypoint/paceline", &tree->job, &tree->error) !=
         PL_OK) {
         return -1;
@@ -357,11 +314,10 @@ static int partial_hosts(struct tree *tree)
     return (int)tree->job->distribution_hosts.count;
 }
 
-START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
+TEST(of_a_job_that_is_refused_the_hosts_are_known)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     tree_two_hosts(&tree, "algo-2");
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": ");
     ck_assert_int_eq(partial_hosts(&tree), 2);
@@ -392,16 +348,6 @@ START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
     ck_assert_int_eq(tree.job->settings.ssh_port, 22);
     write_resource(&tree, "{\"hosts\": [");
     ck_assert_int_eq(partial_hosts(&tree), -1);
-    tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/job", a_minimal_tree_has_defaults_for_everything,
-          faults_in_files_name_file_line_column_and_what_was_expected, only_resourceconfig_must_exist,
-          values_are_decoded_once_and_names_sorted_by_owner,
-          distribution_hosts_keep_the_groups_order_and_the_first_is_master,
-          hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order,
-          every_host_is_named_once_and_groups_name_only_hosts, products_of_hosts_and_processes_are_bounded,
-          process_counts_are_checked, switches_follow_pythons_truth_but_for_the_text_false,
-          the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text,
-          of_a_job_that_is_refused_the_hosts_are_known)
+UNIT_MAIN("entrypoint/job")

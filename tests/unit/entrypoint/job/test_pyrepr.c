@@ -8,17 +8,16 @@
 static const char *rendered(const char *json, void (*append)(const struct pl_python_json *, struct pl_text *))
 {
     static char result[1024];
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_PYTHON_JSON struct pl_python_json *node = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    ck_assert_ok(pl_python_json_parse(json, strlen(json), "F", &node, &error), &error);
+    ck_ok(pl_python_json_parse, json, strlen(json), "F", &node);
     append(node, &text);
     strcpy(result, pl_text_string(&text));
     return result;
 }
 
-START_TEST(arguments_are_pythons_str)
+TEST(arguments_are_pythons_str)
 {
     ck_assert_str_eq(rendered("true", pl_pyrepr_append_argument), "True");
     ck_assert_str_eq(rendered("null", pl_pyrepr_append_argument), "");
@@ -36,9 +35,8 @@ START_TEST(arguments_are_pythons_str)
                  pl_pyrepr_append_argument),
         "a=x y,b=1,c=[1, 2],d={'z': None, 'y': True},e=False");
 }
-END_TEST
 
-START_TEST(variables_are_compact_sorted_json)
+TEST(variables_are_compact_sorted_json)
 {
     ck_assert_str_eq(rendered("true", pl_pyrepr_append_variable), "true");
     ck_assert_str_eq(rendered("null", pl_pyrepr_append_variable), "");
@@ -46,9 +44,8 @@ START_TEST(variables_are_compact_sorted_json)
     ck_assert_str_eq(rendered("{\"b\": [1,  NaN], \"a\": \"\xC3\xA9\"}", pl_pyrepr_append_variable),
                      "{\"a\":\"\\u00e9\",\"b\":[1,NaN]}");
 }
-END_TEST
 
-START_TEST(strings_are_quoted_as_pythons_repr_and_other_than_ascii_is_copied)
+TEST(strings_are_quoted_as_pythons_repr_and_other_than_ascii_is_copied)
 {
     ck_assert_str_eq(rendered("[\"it's\"]", pl_pyrepr_append), "[\"it's\"]");
     ck_assert_str_eq(rendered("[\"it's \\\"q\\\"\"]", pl_pyrepr_append), "['it\\'s \"q\"']");
@@ -59,25 +56,20 @@ START_TEST(strings_are_quoted_as_pythons_repr_and_other_than_ascii_is_copied)
     ck_assert_str_eq(rendered("[\"\\u200b\\ud800\\udb40\\udc01\"]", pl_pyrepr_append),
                      "['\xE2\x80\x8B\\ud800\xF3\xA0\x80\x81']");
 }
-END_TEST
 
-START_TEST(argument_names_get_dashes_by_their_length_in_characters)
+TEST(argument_names_get_dashes_by_their_length_in_characters)
 {
-    struct pl_error error = PL_ERROR_NONE;
     const char *json = "{\"k\": 1, \"\xC3\xBC\": 2, \"long\": 3, \"\": 4, \"K\": 5}";
     PL_AUTO_PYTHON_JSON struct pl_python_json *node = NULL;
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     static const char *const expected[] = {"", "4", "-K", "5", "-k", "1", "--long", "3", "-\xC3\xBC", "2"};
 
-    ck_assert_ok(pl_python_json_parse(json, strlen(json), "F", &node, &error), &error);
+    ck_ok(pl_python_json_parse, json, strlen(json), "F", &node);
     pl_pyrepr_arguments(node, &words);
     ck_assert_uint_eq(words.count, 10);
     for (size_t i = 0; i < words.count; i++) {
         ck_assert_str_eq(words.items[i], expected[i]);
     }
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/pyrepr", arguments_are_pythons_str, variables_are_compact_sorted_json,
-          strings_are_quoted_as_pythons_repr_and_other_than_ascii_is_copied,
-          argument_names_get_dashes_by_their_length_in_characters)
+UNIT_MAIN("entrypoint/pyrepr")

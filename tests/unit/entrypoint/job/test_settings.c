@@ -4,7 +4,7 @@
 #include "entrypoint/job/settings.h"
 #include "tests/unit/entrypoint/tree.h"
 
-START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
+TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
 {
     static const struct {
         const char *name, *value, *told;
@@ -39,45 +39,37 @@ START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
         {"HOROVOD_STALL_CHECK_TIME_SECONDS", "soon",
          "HOROVOD_STALL_CHECK_TIME_SECONDS is 'soon': expected a number, at least 0"},
     };
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
         tree_env(&tree, wrong[i].name, wrong[i].value);
-        ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-        ck_assert_str_eq(tree.error.cause, wrong[i].told);
+        ck_fails_as(PL_INVALID, wrong[i].told, tree_job, &tree);
         tree_env(&tree, wrong[i].name, "");
     }
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(tree.job->settings.stop_ns, 110 * PL_NS_PER_S);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
+TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_stop_s\": \"x\"}");
-    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-    ck_assert_str_eq(tree.error.cause, "hyperparameter paceline_stop_s is 'x': expected seconds from 3 to 86400");
+    ck_fails_as(PL_INVALID, "hyperparameter paceline_stop_s is 'x': expected seconds from 3 to 86400", tree_job, &tree);
     tree_env(&tree, "PACELINE_STOP_S", "7.5");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(tree.job->settings.stop_ns, 15 * PL_NS_PER_S / 2);
     tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_wire_type\": \"int8\"}");
-    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-    ck_assert_str_eq(tree.error.cause, "hyperparameter paceline_wire_type is 'int8': expected one of float16 bfloat16");
+    ck_fails_as(PL_INVALID, "hyperparameter paceline_wire_type is 'int8': expected one of float16 bfloat16", tree_job,
+                &tree);
     tree_write(&tree, "input/config/hyperparameters.json",
                "{\"paceline_stall_s\": \"60\", \"paceline_ssh_port\": \"\", \"paceline_my_own\": \"x\"}");
     tree_env(&tree, "HOROVOD_STALL_CHECK_TIME_SECONDS", "soon"); /* it has no effect if our own variable is set */
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(tree.job->settings.ssh_port, 22);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_value_is_compared_with_the_default_by_its_meaning)
+TEST(a_value_is_compared_with_the_default_by_its_meaning)
 {
     static const struct {
         const char *name, *value;
@@ -96,8 +88,5 @@ START_TEST(a_value_is_compared_with_the_default_by_its_meaning)
                       cases[i].name, cases[i].value);
     }
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/settings", a_value_that_a_setting_cannot_have_refuses_the_job,
-          a_value_is_compared_with_the_default_by_its_meaning,
-          hyperparameters_are_checked_where_no_variable_stands_before_them)
+UNIT_MAIN("entrypoint/settings")

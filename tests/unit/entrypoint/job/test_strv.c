@@ -23,7 +23,7 @@ static const char *split(const char *text)
     return result;
 }
 
-START_TEST(words_split_as_in_a_shell)
+TEST(words_split_as_in_a_shell)
 {
     ck_assert_str_eq(split(""), "");
     ck_assert_str_eq(split("  -x  A=1\t-verbose\n"), "<-x><A=1><-verbose>");
@@ -33,21 +33,18 @@ START_TEST(words_split_as_in_a_shell)
     ck_assert_str_eq(split("a\\ b \\\"c \"\\$x \\y \\\\\""), "<a b><\"c><$x \\y \\>");
     ck_assert_str_eq(split("a\\\nb \"c\\\nd\""), "<ab><cd>");
 }
-END_TEST
 
-START_TEST(nothing_is_expanded)
+TEST(nothing_is_expanded)
 {
     ck_assert_str_eq(split("$HOME `id` $(id) * ; | &"), "<$HOME><`id`><$(id)><*><;><|><&>");
 }
-END_TEST
 
-START_TEST(open_quotes_and_a_last_backslash_are_errors)
+TEST(open_quotes_and_a_last_backslash_are_errors)
 {
     ck_assert_str_eq(split("a 'b c"), "!options: the quote ' at column 3 is not closed");
     ck_assert_str_eq(split("\"a\\\""), "!options: the quote \" at column 1 is not closed");
     ck_assert_str_eq(split("a\\"), "!options: expected a character after the backslash at column 2, found the end");
 }
-END_TEST
 
 static void grow_and_change(struct pl_strv *words)
 {
@@ -66,7 +63,7 @@ static void grow_and_change(struct pl_strv *words)
     ck_assert_ptr_null(words->items[3]);
 }
 
-START_TEST(a_list_ends_in_null_and_finds_its_words)
+TEST(a_list_ends_in_null_and_finds_its_words)
 {
     PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
     PL_AUTO_STRV struct pl_strv own = PL_STRV_NONE;
@@ -81,26 +78,22 @@ START_TEST(a_list_ends_in_null_and_finds_its_words)
     ck_assert_ptr_eq(pooled.pool, &pool);
     ck_assert_uint_eq(pooled.count, 3);
 }
-END_TEST
 
-START_TEST(that_memory_is_out_is_told_by_the_list_and_its_pool)
+TEST(that_memory_is_out_is_told_by_the_list_and_its_pool)
 {
     PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
     struct pl_strv pooled = {.pool = &pool};
-    struct pl_error error = PL_ERROR_NONE;
 
     pl_strv_add(&pooled, "a");
-    ck_assert_ok(pl_strv_check(&pooled, &error), &error);
+    ck_ok(pl_strv_check, &pooled);
     pl_strv_add_text(&pooled, &(struct pl_text){.failed = true});
-    ck_assert_int_eq(pl_strv_check(&pooled, &error), PL_MEMORY);
-    ck_assert_int_eq(pl_pool_check(&pool, &error), PL_MEMORY);
+    ck_fails(PL_MEMORY, "", pl_strv_check, &pooled);
+    ck_fails(PL_MEMORY, "", pl_pool_check, &pool);
 }
-END_TEST
 
-START_TEST(a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)
+TEST(a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)
 {
     PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
-    struct pl_error error = PL_ERROR_NONE;
     const char *first = pl_pool_printf(&pool, "%d-%s", 1, "one");
     double *numbers = pl_pool_new(&pool, 3, sizeof(*numbers));
 
@@ -108,15 +101,11 @@ START_TEST(a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)
     ck_assert_str_eq(first, "1-one");
     ck_assert_uint_eq((uintptr_t)numbers % _Alignof(max_align_t), 0);
     ck_assert(numbers[0] == 0 && numbers[2] == 0);
-    ck_assert_ok(pl_pool_check(&pool, &error), &error);
+    ck_ok(pl_pool_check, &pool);
     ck_assert_ptr_null(pl_pool_new(&pool, SIZE_MAX / 2, 3));
-    ck_assert_int_eq(pl_pool_check(&pool, &error), PL_MEMORY);
+    ck_fails(PL_MEMORY, "", pl_pool_check, &pool);
     pl_pool_done(&pool);
-    ck_assert_ok(pl_pool_check(&pool, &error), &error);
+    ck_ok(pl_pool_check, &pool);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/strv", words_split_as_in_a_shell, nothing_is_expanded,
-          open_quotes_and_a_last_backslash_are_errors, a_list_ends_in_null_and_finds_its_words,
-          that_memory_is_out_is_told_by_the_list_and_its_pool,
-          a_pool_keeps_its_memory_to_the_end_and_remembers_a_failure)
+UNIT_MAIN("entrypoint/strv")

@@ -19,90 +19,82 @@ static void two_groups(struct tree *tree, bool first, const char *type)
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
-START_TEST(a_worker_leaves_the_count_of_processes_to_the_master)
+TEST(a_worker_leaves_the_count_of_processes_to_the_master)
 {
     static const char hps[] = "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
                               "\"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"}";
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.p4d.24xlarge");
-    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit: 2 hosts with 1 each make 2"));
+    ck_fails(PL_INVALID, "4 processes do not fit: 2 hosts with 1 each make 2", tree_plan, &tree);
     two_groups(&tree, false, "ml.g5.xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_WORKER);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
+TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
 {
     static const char groups[] =
         "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
     static const char warning[] = "sagemaker_mpi_num_of_processes_per_host names the number";
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
     char hps[256];
 
-    tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     snprintf(hps, sizeof(hps), "{%s}", groups);
     tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), warning));
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "(ml.g5.12xlarge)"));
+    ck_ok(tree_plan, &tree);
+    ck_has(joined(&tree.plan->warnings), warning);
+    ck_has(joined(&tree.plan->warnings), "(ml.g5.12xlarge)");
     two_groups(&tree, true, "ml.p4d.24xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
+    ck_ok(tree_plan, &tree);
+    ck_lacks(joined(&tree.plan->warnings), warning);
     snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"1\"}", groups);
     tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
+    ck_ok(tree_plan, &tree);
+    ck_lacks(joined(&tree.plan->warnings), warning);
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
-    tree_done(&tree);
+    ck_ok(tree_plan, &tree);
+    ck_lacks(joined(&tree.plan->warnings), warning);
 }
-END_TEST
 
-START_TEST(hosts_of_another_type_give_their_number_of_processes)
+TEST(hosts_of_another_type_give_their_number_of_processes)
 {
     static const char groups[] =
         "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
     char hps[256];
 
-    tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     snprintf(hps, sizeof(hps), "{%s}", groups);
     tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert(pl_mpi_hosts_wait(tree.plan));
     ck_assert_int_eq(tree.plan->slots[0], 1);
     tree.plan->slots[1] = 4;
     ck_assert(!pl_mpi_hosts_wait(tree.plan));
-    ck_assert_ok(pl_mpi_hosts_apply(tree.job, tree.plan, &tree.error), &tree.error);
+    ck_ok(pl_mpi_hosts_apply, tree.job, tree.plan);
     ck_assert_str_eq(tree.plan->argv.items[2], "algo-1:1,algo-2:4");
     ck_assert_str_eq(tree.plan->argv.items[4], "5");
     ck_assert_int_eq(tree.plan->processes, 5);
     snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_processes\": \"4\"}", groups);
     tree_hyperparameters(&tree, hps);
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     tree.plan->slots[1] = 2;
-    ck_assert_int_eq(pl_mpi_hosts_apply(tree.job, tree.plan, &tree.error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit: 2 hosts have room for 3; raise"));
+    ck_fails(PL_INVALID, "4 processes do not fit: 2 hosts have room for 3; raise", pl_mpi_hosts_apply, tree.job,
+             tree.plan);
     snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"b\\\": 3}\"}", groups);
     tree_hyperparameters(&tree, hps);
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert(!pl_mpi_hosts_wait(tree.plan));
     ck_assert_str_eq(tree.plan->argv.items[2], "algo-1:1,algo-2:3");
     two_groups(&tree, false, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_int_eq(tree.job->processes_per_host, 3);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     tree_write(&tree, "code/train.py", "");
@@ -111,101 +103,85 @@ START_TEST(hosts_of_another_type_give_their_number_of_processes)
                                 "\"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"a\\\": 8, \\\"b\\\": 3}\"}");
     for (int first = 0; first < 2; first++) {
         two_groups(&tree, first, "ml.g5.12xlarge");
-        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_ok(tree_plan, &tree);
         ck_assert_int_eq(tree.plan->processes, 11);
     }
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(hosts_outside_the_distribution_are_linked_by_its_master_and_run_their_program)
+TEST(hosts_outside_the_distribution_are_linked_by_its_master_and_run_their_program)
 {
     static const char hps[] =
         "{\"sagemaker_torch_distributed_enabled\": \"true\", \"sagemaker_mpi_enabled\": \"true\", "
         "\"sagemaker_distribution_instance_groups\": \"[\\\"a\\\"]\"}";
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "mpi");
     ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1");
     ck_assert_str_eq(joined(&tree.plan->outside_hosts), "algo-2");
     ck_assert_int_eq(tree.plan->link, PL_LAUNCH_PLAN_LINK_BESIDE);
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_MASTER);
     two_groups(&tree, false, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "direct");
     ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
     ck_assert(tree.plan->is_outside && tree.plan->role == PL_LAUNCH_PLAN_WORKER);
     ck_assert_int_eq(tree.plan->link, PL_LAUNCH_PLAN_LINK_BESIDE);
     tree_env(&tree, "PACELINE_LINK", "0");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert(!tree.plan->is_outside && tree.plan->role == PL_LAUNCH_PLAN_SINGLE);
     ck_assert_str_eq(joined(&tree.plan->hosts), "algo-2");
     two_groups(&tree, true, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert(tree.plan->outside_hosts.count == 0 && tree.plan->link == PL_LAUNCH_PLAN_LINK_NONE);
     /* without named groups each group is a separate distribution */
     tree_env(&tree, "PACELINE_LINK", "1");
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert(tree.plan->outside_hosts.count == 0 && tree.plan->link == PL_LAUNCH_PLAN_LINK_NONE);
-    tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
+TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
 {
     static const char names[] = "sagemaker_distribution_instance_groups names '";
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     tree_hyperparameters(
         &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
                "\\\"bb\\\"]\"}");
     two_groups(&tree, false, "ml.g5.xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_ok(tree_plan, &tree);
     ck_assert_str_eq(tree.plan->launcher->name, "direct");
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "names 'bb', and the job has no such group"));
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), "names 'a'"));
+    ck_has(joined(&tree.plan->warnings), "names 'bb', and the job has no such group");
+    ck_lacks(joined(&tree.plan->warnings), "names 'a'");
     tree_hyperparameters(
         &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
                "\\\"b\\\"]\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
+    ck_ok(tree_plan, &tree);
+    ck_lacks(joined(&tree.plan->warnings), names);
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     tree_write(&tree, "input/config/resourceconfig.json",
                "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
-    tree_done(&tree);
+    ck_ok(tree_plan, &tree);
+    ck_lacks(joined(&tree.plan->warnings), names);
 }
-END_TEST
 
-START_TEST(a_check_leaves_the_users_mapping_out)
+TEST(a_check_leaves_the_users_mapping_out)
 {
     PL_AUTO_POOL struct pl_pool pool = {.blocks = NULL};
     struct pl_mpi_options_custom custom = {.words = {.pool = &pool}};
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(
-        pl_mpi_options_split("-np 8 --map-by ppr:8:node -x -N -mca btl tcp,self -npernode 4 -pernode --tag -N 2 "
-                             "--rankfile /f --bind-to core -n",
-                             &custom, &error),
-        &error);
+    ck_ok(pl_mpi_options_split,
+          "-np 8 --map-by ppr:8:node -x -N -mca btl tcp,self -npernode 4 -pernode --tag -N 2 "
+          "--rankfile /f --bind-to core -n",
+          &custom);
     pl_mpi_options_remove_mapping(&custom);
     ck_assert_str_eq(joined(&custom.words), "-x|-N|-mca|btl|tcp,self|--tag|--bind-to|core");
     ck_assert_int_eq(custom.processes, -1);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/groups", a_check_leaves_the_users_mapping_out,
-          a_worker_leaves_the_count_of_processes_to_the_master,
-          hosts_of_several_types_are_warned_of_unless_their_count_is_named,
-          hosts_of_another_type_give_their_number_of_processes,
-          hosts_outside_the_distribution_are_linked_by_its_master_and_run_their_program,
-          a_distribution_group_that_the_job_does_not_have_is_warned_of)
+UNIT_MAIN("entrypoint/groups")

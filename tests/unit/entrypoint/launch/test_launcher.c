@@ -4,7 +4,7 @@
 #include "entrypoint/launch/launcher.h"
 #include "tests/unit/entrypoint/tree.h"
 
-START_TEST(hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchrun_or_a_setting_says_no)
+TEST(hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchrun_or_a_setting_says_no)
 {
     static const struct {
         const char *hyperparameters, *variable, *value;
@@ -28,24 +28,21 @@ START_TEST(hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchr
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         for (int host = 1; host <= 2; host++) {
-            struct tree tree;
+            AUTO_TREE struct tree tree = tree_new();
 
-            tree_setup(&tree);
             tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
             tree_env(&tree, cases[i].variable, cases[i].value);
             tree_two_hosts(&tree, host == 1 ? "algo-1" : "algo-2");
             tree_hyperparameters(&tree, cases[i].hyperparameters);
-            ck_assert_ok(tree_plan(&tree), &tree.error);
+            ck_ok(tree_plan, &tree);
             ck_assert_msg(tree.plan->link == cases[i].link && tree.plan->ranks == cases[i].ranks, "case %zu", i);
             ck_assert_int_eq(tree.plan->role, host == 1 ? PL_LAUNCH_PLAN_MASTER : PL_LAUNCH_PLAN_WORKER);
             ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
-            tree_done(&tree);
         }
     }
 }
-END_TEST
 
-START_TEST(torchruns_options_say_whether_it_survives_a_loss)
+TEST(torchruns_options_say_whether_it_survives_a_loss)
 {
     static const struct {
         const char *command;
@@ -64,44 +61,36 @@ START_TEST(torchruns_options_say_whether_it_survives_a_loss)
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
-        struct tree tree;
+        AUTO_TREE struct tree tree = tree_new();
 
-        tree_setup(&tree);
-        ck_assert_ok(pl_strv_split(cases[i].command, "command", &words, &tree.error), &tree.error);
+        ck_ok(pl_strv_split, cases[i].command, "command", &words);
         ck_assert_msg(pl_launcher_is_elastic(tree.environment, &words) == cases[i].elastic, "%s", cases[i].command);
-        tree_done(&tree);
     }
 }
-END_TEST
 
-START_TEST(a_host_whose_plan_fails_can_still_be_linked)
+TEST(a_host_whose_plan_fails_can_still_be_linked)
 {
     static const struct {
         const char *hyperparameters;
         enum pl_launch_plan_link link;
     } cases[] = {{"{\"sagemaker_mpi_enabled\": true}", PL_LAUNCH_PLAN_LINK_NEEDED},
                  {"{\"sagemaker_torch_distributed_enabled\": true}", PL_LAUNCH_PLAN_LINK_BESIDE}};
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "missing.py");
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         tree_hyperparameters(&tree, cases[i].hyperparameters);
         tree_two_hosts(&tree, "algo-2");
-        ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+        ck_assert_int_eq(tree_plan(&tree, &tree.error), PL_NOT_FOUND);
         ck_assert_ptr_nonnull(tree.plan);
         ck_assert_int_eq(tree.plan->link, cases[i].link);
         ck_assert_uint_eq(tree.plan->argv.count, 0);
         ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
         tree_write(&tree, "input/config/resourceconfig.json",
                    "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
-        ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+        ck_assert_int_eq(tree_plan(&tree, &tree.error), PL_NOT_FOUND);
         ck_assert_ptr_null(tree.plan);
     }
-    tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/launcher",
-          hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchrun_or_a_setting_says_no,
-          torchruns_options_say_whether_it_survives_a_loss, a_host_whose_plan_fails_can_still_be_linked)
+UNIT_MAIN("entrypoint/launcher")

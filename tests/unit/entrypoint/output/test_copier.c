@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "tests/support/unit.h"
 
 #include <errno.h>
@@ -90,7 +91,7 @@ static void pass(size_t bytes, size_t rounds, bool by_line)
     ck_assert_int_eq(copier.fd, -1);
 }
 
-START_TEST(mpirun_reads_whole_lines_however_late_it_comes)
+TEST(mpirun_reads_whole_lines_however_late_it_comes)
 {
     for (size_t length = 1; length <= PL_COPIER_WRITE_BYTES; length = length * 3 + 1) {
         memset(wanted, 'x', sizeof(wanted));
@@ -104,9 +105,8 @@ START_TEST(mpirun_reads_whole_lines_however_late_it_comes)
         close(copier.out_fd);
     }
 }
-END_TEST
 
-START_TEST(bytes_pass_as_they_are)
+TEST(bytes_pass_as_they_are)
 {
     for (int tagged = 0; tagged < 2; tagged++) {
         unsigned state = 1;
@@ -121,9 +121,8 @@ START_TEST(bytes_pass_as_they_are)
         close(copier.out_fd);
     }
 }
-END_TEST
 
-START_TEST(a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing)
+TEST(a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing)
 {
     struct termios attributes;
 
@@ -134,7 +133,6 @@ START_TEST(a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing)
     ck_assert_uint_eq(attributes.c_lflag & ECHO, 0);
     ck_assert_int_eq(open("/dev/tty", O_RDWR | O_CLOEXEC), -1);
 }
-END_TEST
 
 /* Whether a piece of a line, whose end is `late_ns` late, is to be written as it is. */
 static bool goes_out(const char *piece, int64_t late_ns)
@@ -146,7 +144,7 @@ static bool goes_out(const char *piece, int64_t late_ns)
     return pl_copier_has_to_write(&copier);
 }
 
-START_TEST(an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_halted)
+TEST(an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_halted)
 {
     const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
 
@@ -163,10 +161,69 @@ START_TEST(an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_
     go_on();
     ck_assert_uint_eq(read_log(found), strlen("50% 60%"));
 }
-END_TEST
+
+/* What the program does when a look is taken at it, and how much CPU time it has used then. */
+static const char *writes_at_look = "";
+static int64_t used_ns;
+
+static int64_t read_halted(void *reader)
+{
+    ck_assert_ptr_eq(reader, &copier);
+    ck_assert_int_eq(write(program_fd, writes_at_look, strlen(writes_at_look)), (ssize_t)strlen(writes_at_look));
+    writes_at_look = "";
+    return used_ns;
+}
+
+/* Takes `looks` looks at the unfinished line, less where this machine was halted; or as many as it is not written. */
+static void look(size_t looks)
+{
+    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+
+    for (size_t i = 0; i < looks && !pl_copier_has_to_write(&copier); i++) {
+        ck_assert(!pl_deadline_passed(end_ns));
+        copier.line_deadline_ns = pl_clock_now_ns();
+        go_on();
+    }
+}
+
+TEST(an_unfinished_line_waits_for_a_program_that_gets_no_cpu_time_but_not_for_ever)
+{
+    static const int64_t after_ns[] = {PL_NS_PER_S, -1, 0}; /* it computes, it waits, it still gets no time */
+
+    open_copier(false);
+    copier.read_halted = read_halted;
+    copier.reader = &copier;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(after_ns); i++) {
+        used_ns = 0;
+        ck_assert_int_eq(write(program_fd, "rank", 4), 4);
+        go_on();
+        look(20);
+        ck_assert(!pl_copier_has_to_write(&copier));
+        used_ns = after_ns[i];
+        look(SIZE_MAX);
+        go_on();
+        ck_assert_uint_eq(read_log(found), 4);
+    }
+}
+
+TEST(what_a_program_wrote_before_it_was_seen_to_wait_is_of_its_line)
+{
+    open_copier(false);
+    copier.read_halted = read_halted;
+    copier.reader = &copier;
+    used_ns = 0;
+    ck_assert_int_eq(write(program_fd, "rank", 4), 4);
+    go_on();
+    look(20);
+    used_ns = -1;
+    writes_at_look = " 3\n";
+    look(SIZE_MAX);
+    go_on();
+    ck_assert_uint_eq(read_log(found), strlen("rank 3\n"));
+}
 
 /* A line whose end arrived while the log's reader was late is a whole line. */
-START_TEST(a_line_whose_end_has_come_is_not_cut_for_a_late_reader)
+TEST(a_line_whose_end_has_come_is_not_cut_for_a_late_reader)
 {
     open_copier(false);
     ck_assert_int_eq(write(program_fd, "one\ntw", 6), 6);
@@ -178,7 +235,6 @@ START_TEST(a_line_whose_end_has_come_is_not_cut_for_a_late_reader)
     }
     ck_assert_uint_eq(read_log(found), strlen("one\ntwo\n"));
 }
-END_TEST
 
 /* Get all that the program has written, after its end, in `found`, and close it. */
 static void read_to_end(void)
@@ -201,7 +257,7 @@ static void write_all(const char *text)
     go_on();
 }
 
-START_TEST(the_log_and_the_tail_have_the_last_state_of_a_bar)
+TEST(the_log_and_the_tail_have_the_last_state_of_a_bar)
 {
     char text[256];
 
@@ -218,9 +274,8 @@ START_TEST(the_log_and_the_tail_have_the_last_state_of_a_bar)
     pl_tail_lines(&copier.tail, text, sizeof(text));
     ck_assert_str_eq(text, "one\ntwo\n 30%\nValueError: x\n2/2\n");
 }
-END_TEST
 
-START_TEST(a_bar_after_a_line_that_was_written_without_its_end_is_a_line)
+TEST(a_bar_after_a_line_that_was_written_without_its_end_is_a_line)
 {
     const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
 
@@ -238,9 +293,8 @@ START_TEST(a_bar_after_a_line_that_was_written_without_its_end_is_a_line)
     read_to_end();
     ck_assert_str_eq(found, "\n 20%\n");
 }
-END_TEST
 
-START_TEST(a_state_goes_out_when_it_is_due_and_its_output_stays_open)
+TEST(a_state_goes_out_when_it_is_due_and_its_output_stays_open)
 {
     const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
     int64_t deadline_ns = PL_DEADLINE_NEVER;
@@ -265,10 +319,9 @@ START_TEST(a_state_goes_out_when_it_is_due_and_its_output_stays_open)
     ck_assert_uint_eq(read_log(found), 4);
     ck_assert_int_eq(memcmp(found, "3/3\n", 4), 0);
 }
-END_TEST
 
 /* Rows that have been held come with what follows them, in one buffer. */
-START_TEST(nothing_of_lines_among_bars_is_lost)
+TEST(nothing_of_lines_among_bars_is_lost)
 {
     const size_t lines = 20000;
     size_t used = 0, at = 0, written = 0, found_bytes = 0;
@@ -301,9 +354,8 @@ START_TEST(nothing_of_lines_among_bars_is_lost)
     }
     ck_assert_uint_eq(at, found_bytes);
 }
-END_TEST
 
-START_TEST(where_the_logs_reader_has_gone_the_tail_goes_on_and_a_program_that_is_alone_is_told)
+TEST(where_the_logs_reader_has_gone_the_tail_goes_on_and_a_program_that_is_alone_is_told)
 {
     char text[64];
 
@@ -327,10 +379,9 @@ START_TEST(where_the_logs_reader_has_gone_the_tail_goes_on_and_a_program_that_is
         pl_file_close_at(&program_fd);
     }
 }
-END_TEST
 
 /* If two writers see room for one write, the slower one must not block. */
-START_TEST(a_writer_that_comes_second_does_not_block)
+TEST(a_writer_that_comes_second_does_not_block)
 {
     int64_t deadline_ns = PL_DEADLINE_NEVER;
     struct pollfd waits[2];
@@ -351,9 +402,8 @@ START_TEST(a_writer_that_comes_second_does_not_block)
     pl_copier_wait(&copier, waits, &deadline_ns);
     ck_assert_int_ne(deadline_ns, PL_DEADLINE_NEVER); /* the copier must not poll without a pause */
 }
-END_TEST
 
-START_TEST(each_line_has_its_tag_once)
+TEST(each_line_has_its_tag_once)
 {
     static const char printed[] = "epoch=3 acc=0.5\n\n[rank3]: Traceback\n[rank3]:[W1126] x\n[rank30]: y\n[rank3",
                       logged[] = "[rank3]: epoch=3 acc=0.5\n[rank3]: \n[rank3]: Traceback\n[rank3]:[W1126] x\n"
@@ -366,7 +416,6 @@ START_TEST(each_line_has_its_tag_once)
     read_to_end();
     ck_assert_str_eq(found, logged);
 }
-END_TEST
 
 #define DASHES "--------------------------------------------------------------------------\n"
 #define PRIMARY                                                                                                        \
@@ -411,7 +460,7 @@ static void expect_left(const char *text, const char *left)
     }
 }
 
-START_TEST(blocks_about_the_end_of_a_rank_are_left_out)
+TEST(blocks_about_the_end_of_a_rank_are_left_out)
 {
     expect_left(PRIMARY, "");
     expect_left("before\n" NOTICED "after\n", "before\nafter\n");
@@ -421,9 +470,8 @@ START_TEST(blocks_about_the_end_of_a_rank_are_left_out)
     expect_left(PRIMARY "[1,0]<stderr>:last words\n" DETECTED, "[1,0]<stderr>:last words\n");
     expect_left(DASHES "prterun noticed that process rank 0 with PID 7 on node algo-1 exited\n" DASHES, "");
 }
-END_TEST
 
-START_TEST(other_blocks_and_lines_of_ranks_stay)
+TEST(other_blocks_and_lines_of_ranks_stay)
 {
     static const char *const texts[] = {SLOTS,
                                         DASHES,
@@ -438,29 +486,17 @@ START_TEST(other_blocks_and_lines_of_ranks_stay)
     }
     expect_left(SLOTS PRIMARY SLOTS, SLOTS SLOTS);
 }
-END_TEST
 
-START_TEST(lines_of_ranks_within_a_block_stay)
+TEST(lines_of_ranks_within_a_block_stay)
 {
     expect_left(DASHES "mpirun noticed that process rank 1 with PID 0 on node\n[1,3]<stderr>:Traceback\n"
                        "algo-2 exited\n" DASHES "after\n",
                 "[1,3]<stderr>:Traceback\nafter\n");
 }
-END_TEST
 
-START_TEST(a_block_without_an_end_does_not_leave_out_all_that_follows)
+TEST(a_block_without_an_end_does_not_leave_out_all_that_follows)
 {
     expect_left(DASHES "Primary job  terminated normally, but 1\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n", "13\n");
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/copier", the_log_and_the_tail_have_the_last_state_of_a_bar,
-          a_bar_after_a_line_that_was_written_without_its_end_is_a_line,
-          a_state_goes_out_when_it_is_due_and_its_output_stays_open, nothing_of_lines_among_bars_is_lost,
-          where_the_logs_reader_has_gone_the_tail_goes_on_and_a_program_that_is_alone_is_told,
-          each_line_has_its_tag_once, mpirun_reads_whole_lines_however_late_it_comes, bytes_pass_as_they_are,
-          a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing,
-          an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_halted,
-          a_line_whose_end_has_come_is_not_cut_for_a_late_reader, a_writer_that_comes_second_does_not_block,
-          blocks_about_the_end_of_a_rank_are_left_out, other_blocks_and_lines_of_ranks_stay,
-          lines_of_ranks_within_a_block_stay, a_block_without_an_end_does_not_leave_out_all_that_follows)
+UNIT_MAIN("entrypoint/copier")

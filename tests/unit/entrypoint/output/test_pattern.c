@@ -12,69 +12,58 @@ static enum pl_status find(const char *expression, const char *line, double *ret
     struct pl_pattern *pattern = NULL;
     enum pl_status status;
 
-    ck_assert_ok(pl_pattern_new(expression, &pattern, reterr), reterr);
+    ck_ok(pl_pattern_new, expression, &pattern);
     status = pl_pattern_number(pattern, line, strlen(line), ret_number, reterr);
     pl_pattern_free(pattern);
     return status;
 }
 
-START_TEST(the_first_group_is_the_number)
+TEST(the_first_group_is_the_number)
 {
-    struct pl_error error = PL_ERROR_NONE;
     double number = 0;
 
-    ck_assert_ok(find("loss=(\\S+)", "epoch 3 loss=-1.5e-3 acc=2", &number, &error), &error);
+    ck_ok(find, "loss=(\\S+)", "epoch 3 loss=-1.5e-3 acc=2", &number);
     ck_assert_double_eq(number, -1.5e-3);
-    ck_assert_ok(find("loss=(.*?);", "loss=nan;", &number, &error), &error);
+    ck_ok(find, "loss=(.*?);", "loss=nan;", &number);
     ck_assert(isnan(number));
-    ck_assert_int_eq(find("loss=(\\S+)", "loss=x", &number, &error), PL_NOT_FOUND);
-    ck_assert_int_eq(find("loss=(\\S+)", "acc=1", &number, &error), PL_NOT_FOUND);
-    ck_assert_int_eq(find("loss=1(2)?", "loss=1", &number, &error), PL_NOT_FOUND);
+    ck_fails(PL_NOT_FOUND, "", find, "loss=(\\S+)", "loss=x", &number);
+    ck_fails(PL_NOT_FOUND, "", find, "loss=(\\S+)", "acc=1", &number);
+    ck_fails(PL_NOT_FOUND, "", find, "loss=1(2)?", "loss=1", &number);
 }
-END_TEST
 
-START_TEST(the_group_is_kept_whatever_it_has)
+TEST(the_group_is_kept_whatever_it_has)
 {
     struct pl_pattern *pattern = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     double number = 0;
     size_t length = 0;
 
-    ck_assert_ok(pl_pattern_new("loss=(\\S)?", &pattern, &error), &error);
-    ck_assert_int_eq(pl_pattern_number(pattern, "loss=x", 6, &number, &error), PL_NOT_FOUND);
+    ck_ok(pl_pattern_new, "loss=(\\S)?", &pattern);
+    ck_fails(PL_NOT_FOUND, "", pl_pattern_number, pattern, "loss=x", 6, &number);
     ck_assert_str_eq(pl_pattern_group(pattern, &length), "x");
     ck_assert_uint_eq(length, 1);
-    ck_assert_int_eq(pl_pattern_number(pattern, "loss=", 5, &number, &error), PL_NOT_FOUND);
+    ck_fails(PL_NOT_FOUND, "", pl_pattern_number, pattern, "loss=", 5, &number);
     ck_assert_ptr_nonnull(pl_pattern_group(pattern, &length));
     ck_assert_uint_eq(length, 0);
-    ck_assert_int_eq(pl_pattern_number(pattern, "acc=1", 5, &number, &error), PL_NOT_FOUND);
+    ck_fails(PL_NOT_FOUND, "", pl_pattern_number, pattern, "acc=1", 5, &number);
     ck_assert_ptr_null(pl_pattern_group(pattern, &length));
     pl_pattern_free(pattern);
 }
-END_TEST
 
-START_TEST(a_wrong_expression_is_told_with_its_place)
+TEST(a_wrong_expression_is_told_with_its_place)
 {
     struct pl_pattern *pattern = NULL;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_int_eq(pl_pattern_new("a(b", &pattern, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "a regular expression that is right at character 4 (missing closing parenthesis)");
-    ck_assert_int_eq(pl_pattern_new("ab", &pattern, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "a group around the number"));
+    ck_fails_as(PL_INVALID, "a regular expression that is right at character 4 (missing closing parenthesis)",
+                pl_pattern_new, "a(b", &pattern);
+    ck_fails(PL_INVALID, "a group around the number", pl_pattern_new, "ab", &pattern);
 }
-END_TEST
 
-START_TEST(a_search_that_takes_too_long_is_given_up)
+TEST(a_search_that_takes_too_long_is_given_up)
 {
     static const char line[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!";
-    struct pl_error error = PL_ERROR_NONE;
     double number = 0;
 
-    ck_assert_int_eq(find("^((a+)+)+$", line, &number, &error), PL_LIMIT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "was given up"));
+    ck_fails(PL_LIMIT, "was given up", find, "^((a+)+)+$", line, &number);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/output/pattern", the_first_group_is_the_number, the_group_is_kept_whatever_it_has,
-          a_wrong_expression_is_told_with_its_place, a_search_that_takes_too_long_is_given_up)
+UNIT_MAIN("entrypoint/output/pattern")

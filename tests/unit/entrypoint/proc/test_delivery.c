@@ -35,7 +35,6 @@ static struct scratch scratch;
 
 static void count(int number)
 {
-    (void)number;
     atomic_fetch_add(&shared->got[self], 1);
 }
 
@@ -217,7 +216,7 @@ static void finish_shell(pid_t group)
     scratch_done(&scratch);
 }
 
-START_TEST(a_process_with_a_handler_gets_the_signal_for_its_descendants)
+TEST(a_process_with_a_handler_gets_the_signal_for_its_descendants)
 {
     static const struct node nodes[] = {{CATCHES, NONE}, {PLAIN, 0}, {CATCHES, 0}, {CATCHES, 1}};
     const pid_t group = start(nodes, 4);
@@ -231,9 +230,8 @@ START_TEST(a_process_with_a_handler_gets_the_signal_for_its_descendants)
     }
     finish(group);
 }
-END_TEST
 
-START_TEST(a_process_without_a_handler_waits_for_its_descendant_and_its_sibling)
+TEST(a_process_without_a_handler_waits_for_its_descendant_and_its_sibling)
 {
     static const struct node nodes[] = {{PLAIN, NONE}, {CATCHES, 0}, {PLAIN, 0}, {PLAIN, 2}};
     const pid_t group = start(nodes, 4);
@@ -251,9 +249,8 @@ START_TEST(a_process_without_a_handler_waits_for_its_descendant_and_its_sibling)
     ck_assert_int_eq(atomic_load(&shared->got[1]), 1);
     finish(group);
 }
-END_TEST
 
-START_TEST(a_process_that_goes_on_after_its_descendant_gets_the_signal)
+TEST(a_process_that_goes_on_after_its_descendant_gets_the_signal)
 {
     static const struct node nodes[] = {{IGNORES, NONE}, {PLAIN, 0}, {CATCHES, 1}};
     const pid_t group = start(nodes, 3);
@@ -272,9 +269,8 @@ START_TEST(a_process_that_goes_on_after_its_descendant_gets_the_signal)
     ck_assert(lives(0)); /* it ignores the signal */
     finish(group);
 }
-END_TEST
 
-START_TEST(a_process_that_waits_and_then_has_a_handler_gets_the_signal)
+TEST(a_process_that_waits_and_then_has_a_handler_gets_the_signal)
 {
     static const struct node nodes[] = {{PLAIN, NONE}, {CATCHES, 0}, {PLAIN, 0}};
     const pid_t group = start(nodes, 3);
@@ -291,9 +287,8 @@ START_TEST(a_process_that_waits_and_then_has_a_handler_gets_the_signal)
     ck_assert(lives(0));
     finish(group);
 }
-END_TEST
 
-START_TEST(a_worker_of_torchs_loader_counts_as_one_without_a_handler)
+TEST(a_worker_of_torchs_loader_counts_as_one_without_a_handler)
 {
     static const struct node nodes[] = {{PLAIN, NONE}, {LOADER, 0}};
     const pid_t group = start(nodes, 2);
@@ -305,9 +300,8 @@ START_TEST(a_worker_of_torchs_loader_counts_as_one_without_a_handler)
     await_death(0);
     finish(group);
 }
-END_TEST
 
-START_TEST(a_shell_runs_its_trap_at_once)
+TEST(a_shell_runs_its_trap_at_once)
 {
     const pid_t group = start_shell("trap 'exit 3' TERM; sh -c ': >ready; sleep 100'");
     int status;
@@ -317,10 +311,9 @@ START_TEST(a_shell_runs_its_trap_at_once)
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 3);
     finish_shell(group);
 }
-END_TEST
 
 /* The outer shell waits meanwhile, so that the processes are looked at again and again. */
-START_TEST(what_a_trap_starts_does_not_get_the_signal)
+TEST(what_a_trap_starts_does_not_get_the_signal)
 {
     const pid_t group =
         start_shell("sh -c 'trap \"for i in 1 2 3 4 5 6 7 8; do sleep 0.01 || exit 4; done; exit 3\" TERM; "
@@ -336,9 +329,8 @@ START_TEST(what_a_trap_starts_does_not_get_the_signal)
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 3);
     finish_shell(group);
 }
-END_TEST
 
-START_TEST(without_handlers_and_without_proc_the_whole_group_gets_the_signal)
+TEST(without_handlers_and_without_proc_the_whole_group_gets_the_signal)
 {
     static const struct node plain[] = {{PLAIN, NONE}, {PLAIN, 0}}, catching[] = {{CATCHES, NONE}, {CATCHES, 0}};
     pid_t group = start(plain, 2);
@@ -357,9 +349,8 @@ START_TEST(without_handlers_and_without_proc_the_whole_group_gets_the_signal)
     look_in_vain();
     finish(group);
 }
-END_TEST
 
-START_TEST(a_process_that_then_ignores_the_signal_still_handles_it_and_sigkill_gets_everybody)
+TEST(a_process_that_then_ignores_the_signal_still_handles_it_and_sigkill_gets_everybody)
 {
     static const struct node nodes[] = {{PLAIN, NONE}, {CATCHES, 0}, {PLAIN, 1}};
     const pid_t group = start(nodes, 3);
@@ -381,13 +372,5 @@ START_TEST(a_process_that_then_ignores_the_signal_still_handles_it_and_sigkill_g
     }
     finish(group);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/proc/delivery", a_process_with_a_handler_gets_the_signal_for_its_descendants,
-          a_process_without_a_handler_waits_for_its_descendant_and_its_sibling,
-          a_process_that_goes_on_after_its_descendant_gets_the_signal,
-          a_process_that_waits_and_then_has_a_handler_gets_the_signal,
-          a_worker_of_torchs_loader_counts_as_one_without_a_handler, a_shell_runs_its_trap_at_once,
-          what_a_trap_starts_does_not_get_the_signal,
-          a_process_that_then_ignores_the_signal_still_handles_it_and_sigkill_gets_everybody,
-          without_handlers_and_without_proc_the_whole_group_gets_the_signal)
+UNIT_MAIN("entrypoint/proc/delivery")

@@ -15,7 +15,7 @@
 
 #define TAIL " 18002 20327 0 -1 4194304 131 7 8 9 120 3 5 6 20 0 1 0 2136371 2990080 412"
 
-START_TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
+TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
 {
     static const struct {
         const char *line, *name;
@@ -24,11 +24,10 @@ START_TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
         {"7 () S 3" TAIL, ""},           {"7 (a\x01\xc2\x9b) S 3" TAIL, "a???"},
         {"7 (a\xff) S 3" TAIL, "a?"},
     };
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_proc_stat stat;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        ck_assert_ok(pl_proc_parse_stat(cases[i].line, &stat, &error), &error);
+        ck_ok(pl_proc_parse_stat, cases[i].line, &stat);
         ck_assert_str_eq(stat.name, cases[i].name);
         ck_assert_int_eq(stat.state, 'S');
         ck_assert_int_eq(stat.parent, 3);
@@ -36,19 +35,16 @@ START_TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
         ck_assert_uint_eq(stat.start_ticks, 2136371);
     }
 }
-END_TEST
 
-START_TEST(what_is_no_line_of_stat_is_refused)
+TEST(what_is_no_line_of_stat_is_refused)
 {
     static const char *const lines[] = {"", "7", "7 (sleep", "7 )sleep(", "7 (sleep) S", "7 (sleep) S x 1 2 3"};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_proc_stat stat;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(lines); i++) {
-        ck_assert_int_eq(pl_proc_parse_stat(lines[i], &stat, &error), PL_CORRUPT);
+        ck_fails(PL_CORRUPT, "", pl_proc_parse_stat, lines[i], &stat);
     }
 }
-END_TEST
 
 /* Start a process that lives as long as this one. */
 static pid_t start_child(void)
@@ -64,21 +60,19 @@ static pid_t start_child(void)
     return pid;
 }
 
-START_TEST(a_process_that_has_ended_is_not_found)
+TEST(a_process_that_has_ended_is_not_found)
 {
-    struct pl_error error = PL_ERROR_NONE;
     pid_t pid = start_child();
     struct pl_proc_stat stat;
 
-    ck_assert_ok(pl_proc_read_stat(pid, 0, &stat, &error), &error);
+    ck_ok(pl_proc_read_stat, pid, 0, &stat);
     ck_assert_int_eq(stat.parent, getpid());
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-    ck_assert_int_eq(pl_proc_read_stat(pid, 0, &stat, &error), PL_NOT_FOUND);
+    ck_fails(PL_NOT_FOUND, "", pl_proc_read_stat, pid, 0, &stat);
 }
-END_TEST
 
-START_TEST(a_process_that_waits_for_a_signal_is_told_from_one_that_blocks_it)
+TEST(a_process_that_waits_for_a_signal_is_told_from_one_that_blocks_it)
 {
     const pid_t pid = fork();
 
@@ -106,9 +100,8 @@ START_TEST(a_process_that_waits_for_a_signal_is_told_from_one_that_blocks_it)
     kill(pid, SIGKILL);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
-END_TEST
 
-START_TEST(a_program_of_python_has_the_name_of_its_script)
+TEST(a_program_of_python_has_the_name_of_its_script)
 {
     const pid_t pid = fork();
     char name[64];
@@ -126,22 +119,17 @@ START_TEST(a_program_of_python_has_the_name_of_its_script)
     pl_proc_command_name(pid, name, sizeof(name));
     ck_assert_str_eq(name, "");
 }
-END_TEST
 
-START_TEST(programs_below_nobody_of_ours_are_none)
+TEST(programs_below_nobody_of_ours_are_none)
 {
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_FREE pid_t *pids = NULL;
     struct stat self;
     size_t count;
 
     start_child(); /* the child runs the same file as its parent, as a shim does */
     ck_assert_int_eq(stat("/proc/self/exe", &self), 0);
-    ck_assert_ok(pl_proc_find_programs(&self, 0, &pids, &count, &error), &error);
+    ck_ok(pl_proc_find_programs, &self, 0, &pids, &count);
     ck_assert_uint_eq(count, 0);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/proc/proc", a_line_of_stat_is_taken_apart_whatever_the_name, what_is_no_line_of_stat_is_refused,
-          a_process_that_has_ended_is_not_found, a_process_that_waits_for_a_signal_is_told_from_one_that_blocks_it,
-          a_program_of_python_has_the_name_of_its_script, programs_below_nobody_of_ours_are_none)
+UNIT_MAIN("entrypoint/proc/proc")

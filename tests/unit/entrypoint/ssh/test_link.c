@@ -11,15 +11,14 @@
 
 static void open_pair(struct pl_link *left, struct pl_link *right)
 {
-    struct pl_error error = PL_ERROR_NONE;
     int pair[2];
 
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    ck_assert_ok(pl_link_open(left, pair[0], &error), &error);
-    ck_assert_ok(pl_link_open(right, pair[1], &error), &error);
+    ck_ok(pl_link_open, left, pair[0]);
+    ck_ok(pl_link_open, right, pair[1]);
 }
 
-START_TEST(frames_arrive_whole_and_in_order)
+TEST(frames_arrive_whole_and_in_order)
 {
     struct pl_link left, right;
     struct pl_error error = PL_ERROR_NONE;
@@ -27,25 +26,24 @@ START_TEST(frames_arrive_whole_and_in_order)
 
     open_pair(&left, &right);
     ck_assert_ok(PL_LINK_SEND(&left, PL_FRAME_HELLO, &error, "shim", "algo-1"), &error);
-    ck_assert_ok(pl_link_send(&left, PL_FRAME_HEARTBEAT, NULL, 0, &error), &error);
+    ck_ok(pl_link_send, &left, PL_FRAME_HEARTBEAT, NULL, 0);
     ck_assert_ok(PL_LINK_SEND(&left, PL_FRAME_RESULT, &error, "1", ""), &error);
-    ck_assert_ok(pl_link_read(&right, &error), &error);
-    ck_assert_ok(pl_link_next(&right, &frame, &error), &error);
+    ck_ok(pl_link_read, &right);
+    ck_ok(pl_link_next, &right, &frame);
     ck_assert_int_eq(frame.type, PL_FRAME_HELLO);
     ck_assert_uint_eq(frame.count, 2);
     ck_assert_str_eq(frame.fields[1], "algo-1");
-    ck_assert_ok(pl_link_next(&right, &frame, &error), &error);
+    ck_ok(pl_link_next, &right, &frame);
     ck_assert_int_eq(frame.type, PL_FRAME_HEARTBEAT);
     ck_assert_uint_eq(frame.count, 0);
-    ck_assert_ok(pl_link_next(&right, &frame, &error), &error);
+    ck_ok(pl_link_next, &right, &frame);
     ck_assert_str_eq(frame.fields[1], "");
     ck_assert_int_eq(pl_link_next(&right, &frame, &error), PL_END);
     pl_link_close(&left);
     pl_link_close(&right);
 }
-END_TEST
 
-START_TEST(frames_before_the_end_still_count)
+TEST(frames_before_the_end_still_count)
 {
     struct pl_link left, right;
     struct pl_error error = PL_ERROR_NONE;
@@ -54,31 +52,28 @@ START_TEST(frames_before_the_end_still_count)
     open_pair(&left, &right);
     ck_assert_ok(PL_LINK_SEND(&left, PL_FRAME_READY, &error, "algo-2"), &error);
     pl_link_close(&left);
-    ck_assert_ok(pl_link_read(&right, &error), &error);
-    ck_assert_ok(pl_link_next(&right, &frame, &error), &error);
+    ck_ok(pl_link_read, &right);
+    ck_ok(pl_link_next, &right, &frame);
     ck_assert_int_eq(pl_link_next(&right, &frame, &error), PL_PEER);
     pl_link_close(&right);
 }
-END_TEST
 
-START_TEST(a_frame_in_pieces_waits_for_its_rest)
+TEST(a_frame_in_pieces_waits_for_its_rest)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame;
     size_t used;
 
-    ck_assert_ok(pl_link_frame_encode(&text, PL_FRAME_STOP, (const char *const[]){"15"}, 1, &error), &error);
+    ck_ok(pl_link_frame_encode, &text, PL_FRAME_STOP, (const char *const[]){"15"}, 1);
     for (size_t bytes = 0; bytes < text.length; bytes++) {
-        ck_assert_ok(pl_link_frame_decode(text.data, bytes, &frame, &used, &error), &error);
+        ck_ok(pl_link_frame_decode, text.data, bytes, &frame, &used);
         ck_assert_uint_eq(used, 0);
     }
-    ck_assert_ok(pl_link_frame_decode(text.data, text.length, &frame, &used, &error), &error);
+    ck_ok(pl_link_frame_decode, text.data, text.length, &frame, &used);
     ck_assert_uint_eq(used, text.length);
 }
-END_TEST
 
-START_TEST(what_is_no_frame_is_refused)
+TEST(what_is_no_frame_is_refused)
 {
     const char *const bad[] = {
         "XL\3\0\0\0\0\0",         /* magic */
@@ -88,32 +83,28 @@ START_TEST(what_is_no_frame_is_refused)
         "PL\4\0\1\0\0\0x",        /* a field without an end */
     };
     const size_t sizes[] = {8, 8, 8, 8, 9};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame;
     size_t used;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        ck_assert_int_eq(pl_link_frame_decode(bad[i], sizes[i], &frame, &used, &error), PL_CORRUPT);
+        ck_fails(PL_CORRUPT, "", pl_link_frame_decode, bad[i], sizes[i], &frame, &used);
     }
 }
-END_TEST
 
-START_TEST(numbers_are_checked)
+TEST(numbers_are_checked)
 {
     struct pl_frame frame = {.type = PL_FRAME_STOP, .count = 3, .fields = {"15", "15x", ""}};
-    struct pl_error error = PL_ERROR_NONE;
     int64_t number;
 
-    ck_assert_ok(pl_link_frame_number(&frame, 0, 1, 64, &number, &error), &error);
+    ck_ok(pl_link_frame_number, &frame, 0, 1, 64, &number);
     ck_assert_int_eq(number, 15);
-    ck_assert_int_eq(pl_link_frame_number(&frame, 0, 1, 14, &number, &error), PL_CORRUPT);
-    ck_assert_int_eq(pl_link_frame_number(&frame, 1, 1, 64, &number, &error), PL_CORRUPT);
-    ck_assert_int_eq(pl_link_frame_number(&frame, 2, 1, 64, &number, &error), PL_CORRUPT);
-    ck_assert_int_eq(pl_link_frame_number(&frame, 3, 1, 64, &number, &error), PL_CORRUPT);
+    ck_fails(PL_CORRUPT, "", pl_link_frame_number, &frame, 0, 1, 14, &number);
+    ck_fails(PL_CORRUPT, "", pl_link_frame_number, &frame, 1, 1, 64, &number);
+    ck_fails(PL_CORRUPT, "", pl_link_frame_number, &frame, 2, 1, 64, &number);
+    ck_fails(PL_CORRUPT, "", pl_link_frame_number, &frame, 3, 1, 64, &number);
 }
-END_TEST
 
-START_TEST(a_full_socket_keeps_frames_until_there_is_room)
+TEST(a_full_socket_keeps_frames_until_there_is_room)
 {
     static char big[60000];
     struct pl_link left, right;
@@ -127,7 +118,7 @@ START_TEST(a_full_socket_keeps_frames_until_there_is_room)
         ck_assert_ok(PL_LINK_SEND(&left, PL_FRAME_RESULT, &error, "1", big), &error);
     }
     while (received < sent) {
-        ck_assert_ok(pl_link_read(&right, &error), &error);
+        ck_ok(pl_link_read, &right);
         pl_link_flush(&left);
         while (pl_link_next(&right, &frame, &error) == PL_OK) {
             ck_assert_uint_eq(strlen(frame.fields[1]), sizeof(big) - 1);
@@ -137,8 +128,5 @@ START_TEST(a_full_socket_keeps_frames_until_there_is_room)
     pl_link_close(&left);
     pl_link_close(&right);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/link", frames_arrive_whole_and_in_order, frames_before_the_end_still_count,
-          a_frame_in_pieces_waits_for_its_rest, what_is_no_frame_is_refused, numbers_are_checked,
-          a_full_socket_keeps_frames_until_there_is_room)
+UNIT_MAIN("entrypoint/link")

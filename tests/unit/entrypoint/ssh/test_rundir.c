@@ -19,16 +19,15 @@ struct variable {
 static struct pl_environment *environment_of(const struct variable *variables, size_t count)
 {
     struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_ok(pl_environment_new_empty, &environment);
     for (size_t i = 0; i < count; i++) {
-        ck_assert_ok(pl_environment_set(environment, variables[i].name, variables[i].value, &error), &error);
+        ck_ok(pl_environment_set, environment, variables[i].name, variables[i].value);
     }
     return environment;
 }
 
-START_TEST(a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it)
+TEST(a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it)
 {
     static const struct variable host[] = {{"SM_CURRENT_HOST", "algo-2"}, {"SM_IMAGE", "kept"},
                                            {"CURRENT_HOST", "algo-2"},    {"PACELINE_HOST_NAME", "algo-2"},
@@ -51,41 +50,36 @@ START_TEST(a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it)
     PL_AUTO_ENVIRONMENT struct pl_environment *own = environment_of(host, PL_ARRAY_ITEMS(host));
     PL_AUTO_ENVIRONMENT struct pl_environment *rank = environment_of(given, PL_ARRAY_ITEMS(given));
     struct pl_rundir rundir = PL_RUNDIR_NONE;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_rundir_open(&rundir, &error), &error);
-    ck_assert_ok(pl_rundir_save_environment(&rundir, own, &error), &error);
-    ck_assert_ok(pl_rundir_load_environment(rundir.path, rank, &error), &error);
+    ck_ok(pl_rundir_open, &rundir);
+    ck_ok(pl_rundir_save_environment, &rundir, own);
+    ck_ok(pl_rundir_load_environment, rundir.path, rank);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(expected); i++) {
         ck_assert_pstr_eq(pl_environment_get(rank, expected[i].name), expected[i].value);
     }
     pl_rundir_close(&rundir);
 }
-END_TEST
 
 /* Needs root, which can change its user for a while. */
-START_TEST(another_users_directory_and_socket_are_not_trusted)
+TEST(another_users_directory_and_socket_are_not_trusted)
 {
     enum { NOBODY = 65534 };
     struct pl_rundir foreign = PL_RUNDIR_NONE, own = PL_RUNDIR_NONE;
     struct pl_link link = PL_LINK_NONE;
-    struct pl_error error = PL_ERROR_NONE;
 
     if (geteuid() != 0) {
         return;
     }
     ck_assert_int_eq(seteuid(NOBODY), 0); /* the user of a listening socket is the user at the time of listen(2) */
-    ck_assert_ok(pl_rundir_open(&foreign, &error), &error);
+    ck_ok(pl_rundir_open, &foreign);
     ck_assert_int_eq(seteuid(0), 0);
-    ck_assert_int_eq(pl_rundir_connect(foreign.path, &link, &error), PL_SYSTEM);
-    ck_assert_ptr_nonnull(strstr(error.cause, "belongs to another user: expected this host's process 1"));
-    ck_assert_ok(pl_rundir_open(&own, &error), &error);
-    ck_assert_ok(pl_rundir_connect(own.path, &link, &error), &error);
+    ck_fails(PL_SYSTEM, "belongs to another user: expected this host's process 1", pl_rundir_connect, foreign.path,
+             &link);
+    ck_ok(pl_rundir_open, &own);
+    ck_ok(pl_rundir_connect, own.path, &link);
     pl_link_close(&link);
     pl_rundir_close(&own);
     pl_rundir_close(&foreign);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/rundir", a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it,
-          another_users_directory_and_socket_are_not_trusted)
+UNIT_MAIN("entrypoint/rundir")

@@ -97,11 +97,10 @@ static void close_ends(const int ends[2])
 static void begin_ranks(struct pl_apart *apart, int ranks)
 {
     struct pl_frame hello = {.type = PL_FRAME_HELLO, .count = 6, .fields = {"shim", "algo-1", "0", "2", "0"}};
-    struct pl_error error = PL_ERROR_NONE;
     uint64_t accepted;
     char text[24];
 
-    ck_assert_ok(pl_proc_accepted(&accepted, &error), &error);
+    ck_ok(pl_proc_accepted, &accepted);
     snprintf(text, sizeof(text), "%llu", (unsigned long long)accepted);
     hello.fields[5] = text;
     for (int i = 0; i < ranks; i++) {
@@ -117,7 +116,7 @@ static void look_now(struct pl_apart *apart)
     pl_apart_look(apart, &next_ns);
 }
 
-START_TEST(connections_of_a_rank_with_itself_connect_no_ranks)
+TEST(connections_of_a_rank_with_itself_connect_no_ranks)
 {
     struct pl_apart apart = {.minute_ns = 0};
     int ends[2];
@@ -135,9 +134,8 @@ START_TEST(connections_of_a_rank_with_itself_connect_no_ranks)
     pl_apart_end(&apart);
     ck_assert_int_eq(pl_apart_state(&apart), PL_APART_FOR_A_MINUTE);
 }
-END_TEST
 
-START_TEST(a_connection_between_two_ranks_or_with_another_process_connects_them)
+TEST(a_connection_between_two_ranks_or_with_another_process_connects_them)
 {
     for (int others = 0; others < 2; others++) {
         struct pl_apart apart = {.minute_ns = 0};
@@ -157,9 +155,8 @@ START_TEST(a_connection_between_two_ranks_or_with_another_process_connects_them)
         ck_assert_int_eq(pl_apart_state(&apart), PL_APART_CONNECTED);
     }
 }
-END_TEST
 
-START_TEST(a_connection_that_nobody_saw_connects_them)
+TEST(a_connection_that_nobody_saw_connects_them)
 {
     struct pl_apart apart = {.minute_ns = 0};
     int ends[2];
@@ -170,9 +167,8 @@ START_TEST(a_connection_that_nobody_saw_connects_them)
     pl_apart_end(&apart);
     ck_assert_int_eq(pl_apart_state(&apart), PL_APART_CONNECTED);
 }
-END_TEST
 
-START_TEST(a_rank_that_does_not_know_the_count_says_nothing)
+TEST(a_rank_that_does_not_know_the_count_says_nothing)
 {
     const struct pl_frame hello = {.type = PL_FRAME_HELLO, .count = 6, .fields = {"shim", "algo-1", "0", "2", "0", ""}};
     struct pl_apart apart = {.minute_ns = 0};
@@ -181,7 +177,6 @@ START_TEST(a_rank_that_does_not_know_the_count_says_nothing)
     pl_apart_begin(&apart, &hello);
     ck_assert_int_eq(pl_apart_state(&apart), PL_APART_CONNECTED);
 }
-END_TEST
 
 /* Returns how many lines the master logs, including those at the end, with a worker in this state. */
 static int count_lines(const struct tree *tree, enum pl_apart_state worker)
@@ -190,7 +185,6 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
     struct pl_launch_plan plan = {.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN, .processes = 4};
     static struct pl_supervisor supervisor;
     PL_AUTO_FREE char *text = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
     int log_fd, kept_fd = dup(STDERR_FILENO), lines = 0;
 
@@ -208,30 +202,24 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
     ck_assert_int_ge(dup2(kept_fd, STDERR_FILENO), 0);
     close(kept_fd);
     close(log_fd);
-    ck_assert_ok(pl_file_read(path, 65536, &text, NULL, &error), &error);
+    ck_ok(pl_file_read, path, 65536, &text, NULL);
     for (const char *at = text; (at = strstr(at, "no rank has called MPI_Init")); at++) {
         lines++;
     }
     return lines;
 }
 
-START_TEST(the_first_minute_and_the_end_are_told_once_each_unless_a_host_knows_better)
+TEST(the_first_minute_and_the_end_are_told_once_each_unless_a_host_knows_better)
 {
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(count_lines(&tree, PL_APART_FOR_A_MINUTE), 2);
     ck_assert_int_eq(count_lines(&tree, PL_APART_UNKNOWN), 1);
     ck_assert_int_eq(count_lines(&tree, PL_APART_CONNECTED), 0);
     tree_env(&tree, "PACELINE_INDEPENDENT_RANKS", "1");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(count_lines(&tree, PL_APART_FOR_A_MINUTE), 0);
-    tree_done(&tree);
 }
-END_TEST
 
-UNIT_MAIN_AFTER("entrypoint/supervise/apart", enter_network(), connections_of_a_rank_with_itself_connect_no_ranks,
-                a_connection_between_two_ranks_or_with_another_process_connects_them,
-                a_connection_that_nobody_saw_connects_them, a_rank_that_does_not_know_the_count_says_nothing,
-                the_first_minute_and_the_end_are_told_once_each_unless_a_host_knows_better)
+UNIT_MAIN_AFTER("entrypoint/supervise/apart", enter_network())

@@ -10,70 +10,57 @@
 
 #include <signal.h>
 
+/* The files of a job's end in a directory of its own. */
+#define AUTO_FAILURE __attribute__((cleanup(pl_failure_close)))
+
 static void expect_file(const struct scratch *scratch, const char *name, const char *content)
 {
     PL_AUTO_FREE char *data = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
 
-    ck_assert_ok(pl_file_read(scratch_path(scratch, name, path), 65536, &data, NULL, &error), &error);
+    ck_ok(pl_file_read, scratch_path(scratch, name, path), 65536, &data, NULL);
     ck_assert_str_eq(data, content);
 }
 
-START_TEST(the_report_is_written_and_leaves_no_other_file)
+TEST(the_report_is_written_and_leaves_no_other_file)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
     char path[PATH_MAX];
 
     scratch_path(&scratch, "output", path);
-    ck_assert_ok(pl_failure_open(&failure, path, &error), &error);
-    ck_assert_ok(pl_failure_write(&failure, "rank 1 exited with code 3\n", &error), &error);
-    pl_failure_close(&failure);
+    ck_ok(pl_failure_open, &failure, path);
+    ck_ok(pl_failure_write, &failure, "rank 1 exited with code 3\n");
     expect_file(&scratch, "output/failure", "rank 1 exited with code 3\n");
     ck_assert_int_eq(unlink(scratch_path(&scratch, "output/failure", path)), 0);
     ck_assert_int_eq(rmdir(scratch_path(&scratch, "output", path)), 0);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report)
+TEST(what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
-    ck_assert_ok(
-        pl_failure_write(&failure, "start '/\xC3\xA9\xC3': no \xF0\x9F\x98\x80 \xE2\x82\x1B\xC2\x9B\n", &error),
-        &error);
-    pl_failure_close(&failure);
+    ck_ok(pl_failure_open, &failure, scratch.path);
+    ck_ok(pl_failure_write, &failure, "start '/\xC3\xA9\xC3': no \xF0\x9F\x98\x80 \xE2\x82\x1B\xC2\x9B\n");
     expect_file(&scratch, "failure", "start '/\xC3\xA9?': no \xF0\x9F\x98\x80 ?????\n");
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_programs_own_words_stay_in_front)
+TEST(a_programs_own_words_stay_in_front)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     scratch_write(&scratch, "failure", "loss is NaN", 11);
-    ck_assert_ok(pl_failure_write(&failure, "the program exited with code 3\n", &error), &error);
-    pl_failure_close(&failure);
+    ck_ok(pl_failure_write, &failure, "the program exited with code 3\n");
     expect_file(&scratch, "failure", "loss is NaN\n\nthe program exited with code 3\n");
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(of_a_programs_long_words_the_beginning_stays)
+TEST(of_a_programs_long_words_the_beginning_stays)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
     PL_AUTO_FREE char *words = malloc(2 * PL_FAILURE_USER_MAX_BYTES);
     PL_AUTO_FREE char *data = NULL;
     static const char report[] = "\n\nthe program exited with code 3\n";
@@ -82,80 +69,63 @@ START_TEST(of_a_programs_long_words_the_beginning_stays)
 
     ck_assert_ptr_nonnull(words);
     memset(words, 'x', 2 * PL_FAILURE_USER_MAX_BYTES);
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     scratch_write(&scratch, "failure", words, 2 * PL_FAILURE_USER_MAX_BYTES);
-    ck_assert_ok(pl_failure_write(&failure, report + 2, &error), &error);
-    pl_failure_close(&failure);
-    ck_assert_ok(
-        pl_file_read(scratch_path(&scratch, "failure", path), 2 * PL_FAILURE_USER_MAX_BYTES, &data, &bytes, &error),
-        &error);
+    ck_ok(pl_failure_write, &failure, report + 2);
+    ck_ok(pl_file_read, scratch_path(&scratch, "failure", path), 2 * PL_FAILURE_USER_MAX_BYTES, &data, &bytes);
     ck_assert_uint_ge(bytes, PL_FAILURE_USER_MAX_BYTES + strlen(report));
     ck_assert_mem_eq(data, words, PL_FAILURE_USER_MAX_BYTES);
     ck_assert_str_eq(data + bytes - strlen(report), report);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(what_an_earlier_run_left_is_gone)
+TEST(what_an_earlier_run_left_is_gone)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
     char path[PATH_MAX];
 
     scratch_write(&scratch, "failure", "old\n", 4);
     scratch_write(&scratch, "success", "", 0);
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     ck_assert_int_ne(access(scratch_path(&scratch, "success", path), F_OK), 0);
-    ck_assert_ok(pl_failure_write(&failure, "new\n", &error), &error);
-    pl_failure_close(&failure);
+    ck_ok(pl_failure_write, &failure, "new\n");
     expect_file(&scratch, "failure", "new\n");
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(directories_in_the_files_places_are_renamed)
+TEST(directories_in_the_files_places_are_renamed)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
     char path[PATH_MAX];
 
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "failure", path), 0755), 0);
     scratch_write(&scratch, "failure/first", "1", 1);
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     expect_file(&scratch, "failure.1/first", "1");
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "failure", path), 0755), 0);
     scratch_write(&scratch, "failure/second", "2", 1);
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "success", path), 0755), 0);
-    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "report\n");
     expect_file(&scratch, "failure", "report\n");
     expect_file(&scratch, "failure.2/second", "2");
-    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    ck_ok(pl_failure_succeed, &failure);
     expect_file(&scratch, "success", "");
     ck_assert_int_eq(rmdir(scratch_path(&scratch, "success.1", path)), 0);
-    pl_failure_close(&failure);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_link_is_replaced_not_followed)
+TEST(a_link_is_replaced_not_followed)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
     char path[PATH_MAX], target[PATH_MAX];
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     scratch_write(&scratch, "secret", "secret", 6);
     ck_assert_int_eq(symlink(scratch_path(&scratch, "secret", target), scratch_path(&scratch, "failure", path)), 0);
-    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
-    pl_failure_close(&failure);
+    ck_ok(pl_failure_write, &failure, "report\n");
     expect_file(&scratch, "failure", "report\n");
     expect_file(&scratch, "secret", "secret");
-    scratch_done(&scratch);
 }
-END_TEST
 
 /* Remove the output directory. If `words` is set, make it again, with a failure file with this text. */
 static void clear_output(const struct scratch *scratch, const char *words)
@@ -169,95 +139,90 @@ static void clear_output(const struct scratch *scratch, const char *words)
     }
 }
 
-START_TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
+TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
     char path[PATH_MAX];
 
-    ck_assert_ok(pl_failure_open(&failure, scratch_path(&scratch, "output", path), &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch_path(&scratch, "output", path));
     clear_output(&scratch, NULL);
-    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "report\n");
     expect_file(&scratch, "output/failure", "report\n");
     clear_output(&scratch, "loss is NaN");
-    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "report\n");
     expect_file(&scratch, "output/failure", "loss is NaN\n\nreport\n");
     clear_output(&scratch, NULL);
-    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    ck_ok(pl_failure_succeed, &failure);
     expect_file(&scratch, "output/success", "");
-    pl_failure_close(&failure);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_second_report_takes_the_place_of_the_first)
+TEST(a_second_report_takes_the_place_of_the_first)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
     char path[PATH_MAX];
     FILE *file;
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_ok(pl_failure_open, &failure, scratch.path);
     scratch_write(&scratch, "failure", "loss is NaN", 11);
-    ck_assert_ok(pl_failure_write(&failure, "rank 1 was killed\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "rank 1 was killed\n");
     expect_file(&scratch, "failure", "loss is NaN\n\nrank 1 was killed\n");
-    ck_assert_ok(pl_failure_write(&failure, "rank 1 exited\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "rank 1 exited\n");
     expect_file(&scratch, "failure", "loss is NaN\n\nrank 1 exited\n");
     file = fopen(scratch_path(&scratch, "failure", path), "a");
     ck_assert_ptr_nonnull(file);
     ck_assert_int_ge(fputs("; more\n", file), 0);
     ck_assert_int_eq(fclose(file), 0);
-    ck_assert_ok(pl_failure_write(&failure, "rank 1 left\n", &error), &error);
+    ck_ok(pl_failure_write, &failure, "rank 1 left\n");
     expect_file(&scratch, "failure", "loss is NaN; more\n\nrank 1 left\n");
-    pl_failure_close(&failure);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(success_is_an_empty_file)
+TEST(success_is_an_empty_file)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    AUTO_FAILURE struct pl_failure failure = PL_FAILURE_NONE;
 
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
-    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
-    pl_failure_close(&failure);
+    ck_ok(pl_failure_open, &failure, scratch.path);
+    ck_ok(pl_failure_succeed, &failure);
     expect_file(&scratch, "success", "");
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(without_a_directory_both_files_say_so)
+TEST(without_a_directory_both_files_say_so)
 {
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_int_eq(pl_failure_write(&failure, "report\n", &error), PL_NOT_FOUND);
-    ck_assert_str_eq(error.cause, "there is no output directory");
-    ck_assert_int_eq(pl_failure_succeed(&failure, &error), PL_NOT_FOUND);
-    ck_assert_str_eq(error.cause, "there is no output directory");
-}
-END_TEST
-
-static void fill(struct pl_exit_report *exit_report)
-{
-    *exit_report = PL_EXIT_REPORT_NONE;
-    exit_report->source = PL_EXIT_SOURCE_RANK;
-    exit_report->rank = 1;
-    exit_report->code = 3;
-    strcpy(exit_report->host, "algo-2");
-    strcpy(exit_report->program, "/opt/ml/code/train");
+    ck_fails_as(PL_NOT_FOUND, "there is no output directory", pl_failure_write, &failure, "report\n");
+    ck_fails_as(PL_NOT_FOUND, "there is no output directory", pl_failure_succeed, &failure);
 }
 
-START_TEST(the_sentence_names_rank_host_and_cause)
+static struct pl_exit_report of_rank_1(void)
 {
-    struct pl_exit_report exit_report;
+    struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
+
+    exit_report.source = PL_EXIT_SOURCE_RANK;
+    exit_report.rank = 1;
+    exit_report.code = 3;
+    strcpy(exit_report.host, "algo-2");
+    strcpy(exit_report.program, "/opt/ml/code/train");
+    return exit_report;
+}
+
+/* The report as the failure file has it; valid until the next call for another one. */
+static const char *printed(const struct pl_exit_report *exit_report)
+{
+    static struct pl_text text;
+
+    pl_text_clear(&text);
+    pl_exit_report_print(exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
+    return pl_text_string(&text);
+}
+
+TEST(the_sentence_names_rank_host_and_cause)
+{
+    struct pl_exit_report exit_report = of_rank_1();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    fill(&exit_report);
     pl_exit_report_sentence(&exit_report, &text);
     ck_assert_str_eq(pl_text_string(&text), "rank 1 on host algo-2 exited with code 3");
     pl_text_clear(&text);
@@ -276,14 +241,12 @@ START_TEST(the_sentence_names_rank_host_and_cause)
                                             "risen); use fewer ranks on a host, smaller batches or a larger "
                                             "instance");
 }
-END_TEST
 
-START_TEST(the_report_fits_and_ends_with_the_newest_lines)
+TEST(the_report_fits_and_ends_with_the_newest_lines)
 {
-    struct pl_exit_report exit_report;
+    struct pl_exit_report exit_report = of_rank_1();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    fill(&exit_report);
     for (int i = 0; i < 90; i++) {
         snprintf(exit_report.tail + strlen(exit_report.tail), sizeof(exit_report.tail) - strlen(exit_report.tail),
                  "stderr line %d\n", i);
@@ -295,7 +258,6 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
                      text.data);
     ck_assert_str_eq(text.data + text.length - strlen("stderr line 89\n"), "stderr line 89\n");
 }
-END_TEST
 
 static void expect_next(const struct pl_exit_report *exit_report, int stopped_by, const char *wanted)
 {
@@ -312,11 +274,10 @@ static void expect_next(const struct pl_exit_report *exit_report, int stopped_by
     }
 }
 
-START_TEST(a_signals_end_is_followed_by_what_to_do_next)
+TEST(a_signals_end_is_followed_by_what_to_do_next)
 {
-    struct pl_exit_report exit_report;
+    struct pl_exit_report exit_report = of_rank_1();
 
-    fill(&exit_report);
     expect_next(&exit_report, 0, NULL);
     expect_next(&exit_report, SIGTERM, "Next: SageMaker sends SIGTERM to all ranks when somebody stops the job");
     expect_next(&exit_report, SIGINT, NULL);
@@ -349,92 +310,69 @@ START_TEST(a_signals_end_is_followed_by_what_to_do_next)
     exit_report.program[0] = '\0'; /* its shim was killed, perhaps by mpirun */
     expect_next(&exit_report, 0, NULL);
 }
-END_TEST
 
-START_TEST(the_exception_with_its_place_stands_first)
+TEST(the_exception_with_its_place_stands_first)
 {
     static const char rest[] = "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"
                                "Last lines of its stderr:\n";
-    struct pl_exit_report exit_report;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_exit_report exit_report = of_rank_1();
     char wanted[PL_FAILURE_SHOWN_BYTES];
 
-    fill(&exit_report);
     strcpy(exit_report.cause, "ValueError: bad data");
     strcpy(exit_report.place, "train.py:31");
     strcpy(exit_report.tail, "[rank1]: ValueError: bad data\nchatter\n");
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     snprintf(wanted, sizeof(wanted), "ValueError: bad data (train.py:31, rank 1 on algo-2)\n%s%s", rest,
              exit_report.tail);
-    ck_assert_str_eq(pl_text_string(&text), wanted);
+    ck_assert_str_eq(printed(&exit_report), wanted);
     for (int i = 0; i < 60; i++) {
         strcat(exit_report.tail, "^^^^^^^^^^^^^^^^^^^^^^^^^^\n");
     }
     exit_report.place[0] = '\0';
-    pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     snprintf(wanted, sizeof(wanted), "ValueError: bad data (rank 1 on algo-2)\n%s^^^", rest);
-    ck_assert_msg(strncmp(pl_text_string(&text), wanted, strlen(wanted)) == 0, "%s", pl_text_string(&text));
-    ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
+    ck_assert_msg(strncmp(printed(&exit_report), wanted, strlen(wanted)) == 0, "%s", printed(&exit_report));
+    ck_assert_uint_le(strlen(printed(&exit_report)), PL_FAILURE_SHOWN_BYTES);
     exit_report.source = PL_EXIT_SOURCE_PROGRAM;
     exit_report.rank = -1;
     exit_report.tail[0] = '\0';
     strcpy(exit_report.place, "train.py:31");
-    pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_str_eq(pl_text_string(&text), "ValueError: bad data (train.py:31, on algo-2)\n"
+    ck_assert_str_eq(printed(&exit_report), "ValueError: bad data (train.py:31, on algo-2)\n"
                                             "the program on host algo-2 exited with code 3\n"
                                             "Program: /opt/ml/code/train\n");
     exit_report.out_of_memory = true; /* perhaps hours ago */
-    pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_str_eq(
-        pl_text_string(&text),
+        printed(&exit_report),
         "ValueError: bad data (train.py:31, on algo-2)\n"
         "the program on host algo-2 exited with code 3: out of memory, the kernel's OOM killer ended a process of the "
         "container (its count oom_kill has risen); use smaller batches or a larger instance\n"
         "Program: /opt/ml/code/train\n");
 }
-END_TEST
 
-START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
+TEST(an_exception_is_not_first_where_something_else_is_the_cause)
 {
     static const char cause[] = "ValueError: bad value 3";
-    struct pl_exit_report exit_report;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_exit_report exit_report = of_rank_1();
 
-    fill(&exit_report);
     strcpy(exit_report.cause, cause);
     strcpy(exit_report.note, "the disk is full under /opt/ml/model");
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_str_eq(pl_text_string(&text),
+    ck_assert_str_eq(printed(&exit_report),
                      "rank 1 on host algo-2 exited with code 3: the disk is full under /opt/ml/model\n"
                      "ValueError: bad value 3\nProgram: /opt/ml/code/train\n");
     strcpy(exit_report.tail, "ValueError: bad value 3\n"); /* the tail shows the cause */
-    pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_str_eq(pl_text_string(&text),
+    ck_assert_str_eq(printed(&exit_report),
                      "rank 1 on host algo-2 exited with code 3: the disk is full under /opt/ml/model\n"
                      "Program: /opt/ml/code/train\nLast lines of its stderr:\nValueError: bad value 3\n");
     exit_report.note[0] = exit_report.tail[0] = '\0';
     exit_report.signalled = true; /* then the exception need not be the cause, */
-    pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
+    ck_lacks(printed(&exit_report), cause);
     exit_report.code = SIGABRT; /* but after abort() it is */
-    pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_ptr_eq(strstr(pl_text_string(&text), cause), pl_text_string(&text));
+    ck_assert_ptr_eq(strstr(printed(&exit_report), cause), printed(&exit_report));
     exit_report.signalled = false;
     exit_report.source = PL_EXIT_SOURCE_LAUNCHER; /* mpirun prints the exceptions of its ranks */
     exit_report.rank = -1;
-    pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
+    ck_lacks(printed(&exit_report), cause);
 }
-END_TEST
 
-START_TEST(a_shells_codes_mean_what_its_command_did)
+TEST(a_shells_codes_mean_what_its_command_did)
 {
     static const struct {
         int code;
@@ -456,58 +394,45 @@ START_TEST(a_shells_codes_mean_what_its_command_did)
     char sentence[64];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
         const char *found;
 
-        fill(&exit_report);
+        exit_report = of_rank_1();
         exit_report.code = cases[i].code;
         strcpy(exit_report.tail, cases[i].tail);
         snprintf(sentence, sizeof(sentence), "rank 1 on host algo-2 exited with code %d", cases[i].code);
-        pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-        found = strstr(pl_text_string(&text), sentence);
+        found = strstr(printed(&exit_report), sentence);
         ck_assert_msg(found && strncmp(found + strlen(sentence), cases[i].wanted, strlen(cases[i].wanted)) == 0, "%s",
-                      pl_text_string(&text));
+                      printed(&exit_report));
     }
-    fill(&exit_report);
+    exit_report = of_rank_1();
     exit_report.code = 137;
     strcpy(exit_report.cause, "KeyError: 'x'"); /* most often one that was handled */
     {
-        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-        pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-        ck_assert_int_eq(strncmp(pl_text_string(&text), "rank 1 on host", strlen("rank 1 on host")), 0);
+        ck_assert_int_eq(strncmp(printed(&exit_report), "rank 1 on host", strlen("rank 1 on host")), 0);
     }
     exit_report.out_of_memory = true; /* the sentence has it all */
     expect_next(&exit_report, 0, NULL);
 }
-END_TEST
 
-START_TEST(a_last_word_is_first_where_there_is_no_exception)
+TEST(a_last_word_is_first_where_there_is_no_exception)
 {
     static const char word[] = "train.py: error: argument --epochs: invalid int value: 'three'";
-    struct pl_exit_report exit_report;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_exit_report exit_report = of_rank_1();
 
-    fill(&exit_report);
     exit_report.code = 2;
     snprintf(exit_report.tail, sizeof(exit_report.tail), "usage: train.py [-h]\n%s\n", word);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_str_eq(pl_text_string(&text),
+    ck_assert_str_eq(printed(&exit_report),
                      "train.py: error: argument --epochs: invalid int value: 'three' (rank 1 on algo-2)\n"
                      "rank 1 on host algo-2 exited with code 2\nProgram: /opt/ml/code/train\n"
                      "Last lines of its stderr:\nusage: train.py [-h]\n"
                      "train.py: error: argument --epochs: invalid int value: 'three'\n");
     strcat(exit_report.tail, "epoch 3\n"); /* it went on */
-    pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_ptr_eq(strstr(pl_text_string(&text), "rank 1 on host"), pl_text_string(&text));
+    ck_assert_ptr_eq(strstr(printed(&exit_report), "rank 1 on host"), printed(&exit_report));
     snprintf(exit_report.tail, sizeof(exit_report.tail), "%s\n", word);
     strcpy(exit_report.cause, "ValueError: bad data");
-    pl_text_clear(&text);
-    pl_exit_report_print(&exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);
-    ck_assert_ptr_eq(strstr(pl_text_string(&text), "ValueError: bad data ("), pl_text_string(&text));
+    ck_assert_ptr_eq(strstr(printed(&exit_report), "ValueError: bad data ("), printed(&exit_report));
 }
-END_TEST
 
 static void expect_step(const struct pl_exit_report *exit_report, const char *wanted)
 {
@@ -517,7 +442,7 @@ static void expect_step(const struct pl_exit_report *exit_report, const char *wa
     ck_assert_str_eq(pl_text_string(&text), wanted);
 }
 
-START_TEST(a_steps_failure_begins_with_its_cause)
+TEST(a_steps_failure_begins_with_its_cause)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
 
@@ -566,19 +491,16 @@ START_TEST(a_steps_failure_begins_with_its_cause)
                 "install .\n"
                 "Last lines of its stderr:\nCollecting x\n");
 }
-END_TEST
 
-START_TEST(an_exit_report_travels_unchanged)
+TEST(an_exit_report_travels_unchanged)
 {
-    struct pl_exit_report exit_report, back;
-    struct pl_error error = PL_ERROR_NONE;
+    struct pl_exit_report back;
     struct pl_frame frame = {
         .type = PL_FRAME_ENDED,
         .count = 12,
         .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n", "cause", "x.py:3"}};
 
-    fill(&exit_report);
-    ck_assert_ok(pl_exit_report_receive(&frame, &back, &error), &error);
+    ck_ok(pl_exit_report_receive, &frame, &back);
     ck_assert(back.signalled && back.out_of_memory && !back.not_started);
     ck_assert_int_eq(back.code, 9);
     ck_assert_str_eq(back.note, "note");
@@ -586,20 +508,9 @@ START_TEST(an_exit_report_travels_unchanged)
     ck_assert_str_eq(back.cause, "cause");
     ck_assert_str_eq(back.place, "x.py:3");
     frame.fields[4] = "900";
-    ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
+    ck_fails(PL_CORRUPT, "", pl_exit_report_receive, &frame, &back);
     frame.count = 11;
-    ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
+    ck_fails(PL_CORRUPT, "", pl_exit_report_receive, &frame, &back);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
-          what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report, a_programs_own_words_stay_in_front,
-          of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
-          directories_in_the_files_places_are_renamed, a_link_is_replaced_not_followed,
-          a_program_that_clears_the_directory_does_not_take_the_report_with_it,
-          a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
-          the_sentence_names_rank_host_and_cause, a_signals_end_is_followed_by_what_to_do_next,
-          the_report_fits_and_ends_with_the_newest_lines, the_exception_with_its_place_stands_first,
-          an_exception_is_not_first_where_something_else_is_the_cause, a_shells_codes_mean_what_its_command_did,
-          a_last_word_is_first_where_there_is_no_exception, a_steps_failure_begins_with_its_cause,
-          an_exit_report_travels_unchanged)
+UNIT_MAIN("entrypoint/failure")

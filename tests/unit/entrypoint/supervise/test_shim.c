@@ -32,18 +32,17 @@ static void start_source(enum pl_exit_source source, int rank, const char *const
 {
     struct pl_shim_options options = {
         .source = source, .rank = rank, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
-    struct pl_error error = PL_ERROR_NONE;
     int fd;
 
     options.most_stopped_ns = most_stopped_ns;
     options.stdout_as = stdout_as;
     signals = PL_SIGNALS_NONE;
-    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    ck_ok(pl_signals_open, &signals);
     options.setup.argv = argv;
     options.setup.environment = plain_environment;
     options.setup.cwd = cwd;
-    ck_assert_ok(pl_shim_fork(&options, &signals, &watch_pid, &fd, &error), &error);
-    ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+    ck_ok(pl_shim_fork, &options, &signals, &watch_pid, &fd);
+    ck_ok(pl_link_open, &link_to_watch, fd);
 }
 
 static void start_rank(int rank, const char *const *argv, const char *cwd)
@@ -82,18 +81,17 @@ static struct pl_frame await(enum pl_frame_type type)
         ck_assert(!pl_deadline_passed(deadline_ns));
         if (status == PL_END) {
             ck_assert(poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) >= 0 || errno == EINTR);
-            ck_assert_ok(pl_link_read(&link_to_watch, &error), &error);
+            ck_ok(pl_link_read, &link_to_watch);
         }
     }
 }
 
 static struct pl_exit_report receive_exit_report(void)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame = await(PL_FRAME_ENDED);
     struct pl_exit_report exit_report;
 
-    ck_assert_ok(pl_exit_report_receive(&frame, &exit_report, &error), &error);
+    ck_ok(pl_exit_report_receive, &frame, &exit_report);
     return exit_report;
 }
 
@@ -118,7 +116,7 @@ static void stop_when(const struct scratch *scratch, const char *name)
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
 }
 
-START_TEST(exit_code_and_last_words_are_reported)
+TEST(exit_code_and_last_words_are_reported)
 {
     struct pl_exit_report exit_report;
 
@@ -128,9 +126,8 @@ START_TEST(exit_code_and_last_words_are_reported)
     ck_assert_int_eq(exit_report.code, 41);
     ck_assert_str_eq(exit_report.tail, "first\nlast word\n");
 }
-END_TEST
 
-START_TEST(every_exit_code_passes)
+TEST(every_exit_code_passes)
 {
     for (int code = 0; code < 256; code += 51) {
         char script[32];
@@ -143,9 +140,8 @@ START_TEST(every_exit_code_passes)
         close(signals.fd);
     }
 }
-END_TEST
 
-START_TEST(a_signal_is_told_from_an_exit)
+TEST(a_signal_is_told_from_an_exit)
 {
     struct pl_exit_report exit_report;
 
@@ -154,9 +150,8 @@ START_TEST(a_signal_is_told_from_an_exit)
     ck_assert(exit_report.signalled);
     ck_assert_int_eq(exit_report.code, SIGSEGV);
 }
-END_TEST
 
-START_TEST(the_program_gets_clean_signals)
+TEST(the_program_gets_clean_signals)
 {
     struct pl_exit_report exit_report;
 
@@ -166,12 +161,11 @@ START_TEST(the_program_gets_clean_signals)
     }
     start_watch("grep -E 'SigBlk|SigIgn' /proc/self/status >&2");
     exit_report = await_exit_report();
-    ck_assert_ptr_nonnull(strstr(exit_report.tail, "SigBlk:\t0000000000000000"));
-    ck_assert_ptr_nonnull(strstr(exit_report.tail, "SigIgn:\t0000000000000000"));
+    ck_has(exit_report.tail, "SigBlk:\t0000000000000000");
+    ck_has(exit_report.tail, "SigIgn:\t0000000000000000");
 }
-END_TEST
 
-START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
+TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
 {
     struct pl_exit_report exit_report;
 
@@ -182,16 +176,14 @@ START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
     ck_assert_uint_eq(
         strtoull(strstr(exit_report.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1), 0);
 }
-END_TEST
 
-START_TEST(a_report_names_the_program_without_its_arguments)
+TEST(a_report_names_the_program_without_its_arguments)
 {
     start_watch("exit 3");
     ck_assert_str_eq(await_exit_report().program, "sh");
 }
-END_TEST
 
-START_TEST(a_stop_reaches_the_whole_group)
+TEST(a_stop_reaches_the_whole_group)
 {
     /* a copy of the shell that is not `sleep` yet would count as one that handles the signal */
     const char *const argv[] = {"sh", "-c",
@@ -199,7 +191,7 @@ START_TEST(a_stop_reaches_the_whole_group)
                                 "until read -r name </proc/$!/comm && [ \"$name\" = sleep ]; do :; done; "
                                 ": >trapped; wait",
                                 NULL};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
 
     start_program(argv, scratch.path);
@@ -207,9 +199,7 @@ START_TEST(a_stop_reaches_the_whole_group)
     exit_report = await_exit_report();
     ck_assert_int_eq(exit_report.code, 5);
     ck_assert_str_eq(exit_report.tail, "stopped\n");
-    scratch_done(&scratch);
 }
-END_TEST
 
 /* Start a rank that runs `script`; when it has made the file `ready`, send the supervisor's stop. */
 static void stop_rank(const char *script, const struct scratch *scratch, const char *catches)
@@ -242,7 +232,7 @@ static void await_suspended(const char *how)
     ck_assert_str_eq(frame.fields[1], how);
 }
 
-START_TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
+TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
 {
     static const char stopped[] = "was stopped by signal 19 (SIGSTOP)";
     const char *const argv[] = {"sh", "-c", "kill -STOP $$; sleep 100", NULL};
@@ -260,13 +250,12 @@ START_TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
     await_suspended(stopped);
     kill(watch_pid, SIGTERM); /* as mpirun does: the end of the program by this signal is not reported */
     do {
-        ck_assert_ok(pl_link_read(&link_to_watch, &error), &error);
+        ck_ok(pl_link_read, &link_to_watch);
     } while (pl_link_next(&link_to_watch, &frame, &error) != PL_OK);
     ck_assert_int_eq(frame.type, PL_FRAME_ENDED);
 }
-END_TEST
 
-START_TEST(a_program_that_stays_stopped_for_too_long_is_killed)
+TEST(a_program_that_stays_stopped_for_too_long_is_killed)
 {
     const char *const argv[] = {"sh", "-c", "kill -STOP $$; sleep 100", NULL};
     struct pl_exit_report exit_report;
@@ -278,11 +267,10 @@ START_TEST(a_program_that_stays_stopped_for_too_long_is_killed)
     ck_assert_int_eq(exit_report.code, SIGKILL);
     ck_assert_str_eq(exit_report.note, "it was stopped and did not go on within timeout_s");
 }
-END_TEST
 
-START_TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
+TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
 
     stop_rank("trap 'exit 3' TERM; : >ready; while :; do sleep 0.01; done", &scratch, "1");
@@ -291,13 +279,11 @@ START_TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
     ck_assert_int_eq(exit_report.code, 3);
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_RELEASE, NULL, ""), PL_OK);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
+TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
@@ -314,11 +300,9 @@ START_TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
     ck_assert_int_eq(exit_report.code, SIGTERM);
     ck_assert_str_eq(exit_report.note, "it has no handler for this signal");
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_waiting_shim_ends_with_sigterm_and_with_its_supervisor)
+TEST(a_waiting_shim_ends_with_sigterm_and_with_its_supervisor)
 {
     for (int link_ends = 0; link_ends < 2; link_ends++) {
         struct scratch scratch = scratch_new();
@@ -337,20 +321,18 @@ START_TEST(a_waiting_shim_ends_with_sigterm_and_with_its_supervisor)
         scratch_done(&scratch);
     }
 }
-END_TEST
 
-START_TEST(a_rank_that_ends_without_a_stop_is_not_held)
+TEST(a_rank_that_ends_without_a_stop_is_not_held)
 {
     const char *const argv[] = {"sh", "-c", "exit 3", NULL};
 
     start_rank(0, argv, NULL);
     ck_assert_int_eq(await_exit_report().code, 3);
 }
-END_TEST
 
-START_TEST(a_signal_that_stops_nothing_holds_nobody)
+TEST(a_signal_that_stops_nothing_holds_nobody)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     const char *const argv[] = {"sh", "-c", "trap 'exit 4' USR2; : >ready; while :; do sleep 0.01; done", NULL};
 
@@ -361,9 +343,7 @@ START_TEST(a_signal_that_stops_nothing_holds_nobody)
     }
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "12"), PL_OK);
     ck_assert_int_eq(await_exit_report().code, 4); /* the function also waits for the end of the shim */
-    scratch_done(&scratch);
 }
-END_TEST
 
 /* Make stderr a socket that keeps the shim's writes apart. Returns its other end. */
 static int take_writes(void)
@@ -382,7 +362,7 @@ static size_t next_write(int writes_fd, char *text, size_t bytes)
     int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
     ssize_t count;
 
-    ck_assert_int_eq(pl_file_poll_readable(writes_fd, deadline_ns), 1);
+    ck_assert_int_eq(pl_file_poll(writes_fd, POLLIN, deadline_ns), 1);
     count = recv(writes_fd, text, bytes - 1, 0);
     ck_assert_int_ge(count, 0);
     text[count] = '\0';
@@ -421,7 +401,7 @@ static void write_piece(int fd, const char *text)
 }
 
 /* If this machine halts for longer than a line waits, the line is written in pieces: then the test is repeated. */
-START_TEST(a_line_that_comes_in_pieces_is_written_as_one)
+TEST(a_line_that_comes_in_pieces_is_written_as_one)
 {
     int64_t deadline_ns = pl_deadline_after_ns(120 * PL_NS_PER_S);
     int writes_fd = take_writes();
@@ -445,9 +425,31 @@ START_TEST(a_line_that_comes_in_pieces_is_written_as_one)
     pl_link_close(&link_to_watch);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
 }
-END_TEST
 
-START_TEST(a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever)
+/* It is stopped for longer than an unfinished line waits. */
+TEST(a_line_of_a_program_that_is_stopped_within_it_is_written_as_one)
+{
+    int64_t stopped_end_ns;
+    int writes_fd = take_writes();
+    char text[256] = "";
+    pid_t pid;
+
+    start_watch("printf 'a line ' >&2; kill -STOP $$; echo 'in pieces' >&2; sleep 100");
+    pid = (pid_t)atoi(await(PL_FRAME_BEGUN).fields[0]);
+    ck_assert_str_ne(await(PL_FRAME_SUSPENDED).fields[1], "");
+    stopped_end_ns = pl_deadline_after_ns(PL_NS_PER_S * 6 / 10);
+    pl_clock_nap(PL_NS_PER_S * 6 / 10, stopped_end_ns);
+    kill(pid, SIGCONT);
+    while (!strstr(text, "pieces\n")) {
+        next_write(writes_fd, text, sizeof(text));
+        ck_assert(!strstr(text, "a line ") || strcmp(text, "a line in pieces\n") == 0);
+    }
+    ck_assert_str_eq(text, "a line in pieces\n");
+    pl_link_close(&link_to_watch);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+}
+
+TEST(a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever)
 {
     int writes_fd = take_writes();
     int stderr_fd = start_silent();
@@ -463,10 +465,9 @@ START_TEST(a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever)
     pl_link_close(&link_to_watch);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
 }
-END_TEST
 
 /* The program writes 100 lines of 1 to 100 numbers, and a line without an end that is longer than every buffer. */
-START_TEST(nothing_of_long_lines_and_of_the_last_is_lost)
+TEST(nothing_of_long_lines_and_of_the_last_is_lost)
 {
     static char wanted[600000], found[sizeof(wanted) + 1], text[8192];
     int writes_fd = take_writes();
@@ -496,9 +497,8 @@ START_TEST(nothing_of_long_lines_and_of_the_last_is_lost)
     ck_assert_int_eq(await_exit_report().code, 0);
     ck_assert_int_eq(recv(writes_fd, text, sizeof(text), MSG_DONTWAIT), -1);
 }
-END_TEST
 
-START_TEST(what_a_killed_rank_has_written_is_in_the_log)
+TEST(what_a_killed_rank_has_written_is_in_the_log)
 {
     const char *const argv[] = {"sh", "-c",
                                 "if [ -t 1 ]; then echo terminal; else echo pipe; fi; printf half; kill -9 $$", NULL};
@@ -528,9 +528,8 @@ START_TEST(what_a_killed_rank_has_written_is_in_the_log)
         close(signals.fd);
     }
 }
-END_TEST
 
-START_TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
+TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
 {
     static const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_DAEMON};
     const char *const argv[] = {"sh", "-c", "echo a map; echo a fault >&2; exit 3", NULL};
@@ -559,9 +558,8 @@ START_TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
         close(signals.fd);
     }
 }
-END_TEST
 
-START_TEST(a_daemon_that_holds_stderr_delays_nothing)
+TEST(a_daemon_that_holds_stderr_delays_nothing)
 {
     int64_t start_ns = pl_clock_now_ns();
 
@@ -569,26 +567,23 @@ START_TEST(a_daemon_that_holds_stderr_delays_nothing)
     ck_assert_int_eq(await_exit_report().code, 0);
     ck_assert(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S);
 }
-END_TEST
 
-START_TEST(a_program_without_stderr_costs_no_time)
+TEST(a_program_without_stderr_costs_no_time)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_exit_report exit_report;
     struct pl_frame frame;
     struct rusage used;
 
     start_watch("exec 2>/dev/null; sleep 1; exit 6");
     frame = await(PL_FRAME_ENDED);
-    ck_assert_ok(pl_exit_report_receive(&frame, &exit_report, &error), &error);
+    ck_ok(pl_exit_report_receive, &frame, &exit_report);
     ck_assert_int_eq(wait4(watch_pid, NULL, 0, &used), watch_pid);
     ck_assert_int_eq(exit_report.code, 6);
     ck_assert_int_eq(used.ru_utime.tv_sec + used.ru_stime.tv_sec, 0);
     ck_assert_int_lt(used.ru_utime.tv_usec + used.ru_stime.tv_usec, 600000); /* spinning takes the second */
 }
-END_TEST
 
-START_TEST(the_program_dies_with_its_supervisor)
+TEST(the_program_dies_with_its_supervisor)
 {
     pid_t program;
 
@@ -598,9 +593,8 @@ START_TEST(the_program_dies_with_its_supervisor)
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
     ck_assert(kill(program, 0) != 0 && errno == ESRCH);
 }
-END_TEST
 
-START_TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
+TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
 {
     const uint32_t adopt = PR_SET_CHILD_SUBREAPER;
 
@@ -608,9 +602,8 @@ START_TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
     start_watch("exit 3");
     ck_assert_int_eq(await_exit_report().code, 3);
 }
-END_TEST
 
-START_TEST(a_missing_program_says_so)
+TEST(a_missing_program_says_so)
 {
     const char *const argv[] = {"/nonexistent/program", NULL};
     struct pl_exit_report exit_report;
@@ -619,15 +612,14 @@ START_TEST(a_missing_program_says_so)
     exit_report = await_exit_report();
     ck_assert(exit_report.not_started);
     ck_assert_int_eq(exit_report.code, 127);
-    ck_assert_ptr_nonnull(strstr(exit_report.note, "/nonexistent/program"));
+    ck_has(exit_report.note, "/nonexistent/program");
 }
-END_TEST
 
 /* A path almost as long as the part of a script's first line that Linux reads. */
 #define LONG_PART "/nonexistent/directory/of/fifty/characters/is/here"
 #define LONG_PATH LONG_PART LONG_PART LONG_PART LONG_PART
 
-START_TEST(an_interpreters_fault_is_told_from_the_programs)
+TEST(an_interpreters_fault_is_told_from_the_programs)
 {
     static const struct {
         const char *text, *told;
@@ -640,7 +632,7 @@ START_TEST(an_interpreters_fault_is_told_from_the_programs)
         {"#! \nexit 0\n", "its interpreter '' cannot be started: Exec format error"},
         {"\177ELF and no more\n", "neither a program for this machine nor a script"},
         {"#!/bin/sh\nexit 0\n", "may not execute it: run `chmod +x` on it, or start it as `sh ./program`"}};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
@@ -655,14 +647,12 @@ START_TEST(an_interpreters_fault_is_told_from_the_programs)
         pl_signals_restore(&signals);
         ck_assert_int_eq(close(signals.fd), 0);
     }
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer)
+TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer)
 {
     const char *const argv[] = {"./program", NULL};
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
@@ -671,12 +661,10 @@ START_TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_write
     exit_report = await_exit_report();
     ck_assert(exit_report.not_started);
     ck_assert_int_eq(exit_report.code, 126);
-    scratch_done(&scratch);
 }
-END_TEST
 
 /* The program itself needs descriptors too: `true` needs one for its libraries. */
-START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
+TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
 {
     const char *const argv[] = {"true", NULL};
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
@@ -690,7 +678,7 @@ START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
     bool ran = false;
 
     signals = PL_SIGNALS_NONE;
-    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    ck_ok(pl_signals_open, &signals);
     options.setup.argv = argv;
     options.setup.environment = plain_environment;
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -705,7 +693,7 @@ START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
             ck_assert_int_eq(error.code, EMFILE);
             continue;
         }
-        ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+        ck_ok(pl_link_open, &link_to_watch, fd);
         exit_report = await_exit_report();
         ran = pl_exit_report_ok(&exit_report);
         ck_assert_msg(ran || strstr(exit_report.note, "Too many open files"), "'%s'", exit_report.note);
@@ -714,7 +702,6 @@ START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
     limit.rlim_cur = before;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
-END_TEST
 
 /* What the shim's process has read, in memory that it shares with this one. */
 struct shared {
@@ -733,7 +720,7 @@ static void read_bytes(void *context, int fd, const char *bytes, size_t count)
 }
 
 /* Both outputs of a program that is read go to a file in place of this test's own. */
-START_TEST(lines_of_a_program_that_is_read_have_its_tag)
+TEST(lines_of_a_program_that_is_read_have_its_tag)
 {
     const char *const argv[] = {"sh", "-c",
                                 "printf 'epoch=3 a'; printf 'cc=0.5\\nsecond\\n\\n'; echo word >&2; "
@@ -748,53 +735,34 @@ START_TEST(lines_of_a_program_that_is_read_have_its_tag)
                                       .read = read_bytes,
                                       .context = shared,
                                       .tag = "[trial 12] "};
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_FREE char *text = NULL, *err_text = NULL;
     int saved_out = dup(STDOUT_FILENO), saved_err = dup(STDERR_FILENO), fd;
     char path[PATH_MAX], err_path[PATH_MAX];
 
     signals = PL_SIGNALS_NONE;
-    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    ck_ok(pl_signals_open, &signals);
     options.setup.argv = argv;
     options.setup.environment = plain_environment;
     ck_assert_int_ge(dup2(creat(scratch_path(&scratch, "out", path), 0600), STDOUT_FILENO), 0);
     ck_assert_int_ge(dup2(creat(scratch_path(&scratch, "err", err_path), 0600), STDERR_FILENO), 0);
     ck_assert(shared != MAP_FAILED);
-    ck_assert_ok(pl_shim_fork(&options, &signals, &watch_pid, &fd, &error), &error);
+    ck_ok(pl_shim_fork, &options, &signals, &watch_pid, &fd);
     ck_assert_int_ge(dup2(saved_out, STDOUT_FILENO), 0);
     ck_assert_int_ge(dup2(saved_err, STDERR_FILENO), 0);
-    ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+    ck_ok(pl_link_open, &link_to_watch, fd);
     ck_assert(pl_exit_report_ok(&(struct pl_exit_report){.code = await_exit_report().code}));
-    ck_assert_ptr_nonnull(strstr(shared->bytes, "epoch=3 acc=0.5\nsecond\n"));
-    ck_assert_ptr_nonnull(strstr(shared->bytes, "acc=0.25 and no end"));
-    ck_assert_ptr_nonnull(strstr(shared->bytes, "word\n"));
+    ck_has(shared->bytes, "epoch=3 acc=0.5\nsecond\n");
+    ck_has(shared->bytes, "acc=0.25 and no end");
+    ck_has(shared->bytes, "word\n");
     munmap(shared, sizeof(*shared));
-    ck_assert_ok(pl_file_read(path, 1 << 20, &text, NULL, &error), &error);
-    ck_assert_ptr_nonnull(strstr(text, "[trial 12] epoch=3 acc=0.5\n[trial 12] second\n[trial 12] \n"));
-    ck_assert_ptr_nonnull(strstr(text, "[trial 12] acc=0.25 and no end\n"));
+    ck_ok(pl_file_read, path, 1 << 20, &text, NULL);
+    ck_has(text, "[trial 12] epoch=3 acc=0.5\n[trial 12] second\n[trial 12] \n");
+    ck_has(text, "[trial 12] acc=0.25 and no end\n");
     ck_assert_uint_eq(strlen(text),
                       5 * strlen("[trial 12] ") + strlen("epoch=3 acc=0.5\nsecond\n\n\nacc=0.25 and no end\n") + 9000);
-    ck_assert_ok(pl_file_read(err_path, 1 << 20, &err_text, NULL, &error), &error);
+    ck_ok(pl_file_read, err_path, 1 << 20, &err_text, NULL);
     ck_assert_str_eq(err_text, "[trial 12] word\n");
-    scratch_done(&scratch);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/shim", lines_of_a_program_that_is_read_have_its_tag, exit_code_and_last_words_are_reported,
-          every_exit_code_passes, a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
-          an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
-          a_stop_reaches_the_whole_group, a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on,
-          a_program_that_stays_stopped_for_too_long_is_killed,
-          the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
-          a_rank_without_a_handler_gets_the_stop_with_the_release,
-          a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
-          a_signal_that_stops_nothing_holds_nobody, a_line_that_comes_in_pieces_is_written_as_one,
-          a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever,
-          nothing_of_long_lines_and_of_the_last_is_lost, what_a_killed_rank_has_written_is_in_the_log,
-          what_mpiruns_daemon_prints_is_no_output_of_the_job, a_daemon_that_holds_stderr_delays_nothing,
-          a_program_without_stderr_costs_no_time, the_program_dies_with_its_supervisor,
-          a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
-          an_interpreters_fault_is_told_from_the_programs,
-          a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
-          few_descriptors_are_enough_or_the_exit_report_says_so)
+UNIT_MAIN("entrypoint/shim")

@@ -17,7 +17,7 @@
 static void await(struct pl_link *link, enum pl_frame_type type, struct pl_frame *frame)
 {
     do {
-        ck_assert_int_eq(pl_link_await(link, pl_deadline_after_ns(30 * PL_NS_PER_S), frame, NULL), PL_OK);
+        ck_ok(pl_link_await, link, pl_deadline_after_ns(30 * PL_NS_PER_S), frame);
     } while (frame->type != type);
 }
 
@@ -38,7 +38,7 @@ static void await_state(const char *pid, char wanted)
 }
 
 /* The shim is halted while the rank ends and the stop comes, so it finds both at once. */
-START_TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
+TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
 {
     const char *const argv[] = {"cat", NULL};
     char *environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
@@ -54,10 +54,10 @@ START_TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_re
     options.setup.environment = environment;
     ck_assert_int_eq(pipe2(input, O_CLOEXEC), 0);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-    ck_assert_int_eq(pl_signals_open(&signals, NULL), PL_OK);
-    ck_assert_int_eq(pl_shim_fork_for(&options, &signals, pair[1], input, 1, &pid, NULL), PL_OK);
+    ck_ok(pl_signals_open, &signals);
+    ck_ok(pl_shim_fork_for, &options, &signals, pair[1], input, 1, &pid);
     close(pair[1]);
-    ck_assert_int_eq(pl_link_open(&link, pair[0], NULL), PL_OK);
+    ck_ok(pl_link_open, &link, pair[0]);
     await(&link, PL_FRAME_BEGUN, &frame);
     kill(pid, SIGSTOP);
     snprintf(shim, sizeof(shim), "%d", (int)pid);
@@ -79,9 +79,8 @@ START_TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_re
     close(input[0]);
     close(signals.fd);
 }
-END_TEST
 
-START_TEST(a_host_that_comes_late_is_asked_too)
+TEST(a_host_that_comes_late_is_asked_too)
 {
     enum pl_stop_state state = PL_STOP_RUNNING;
 
@@ -92,7 +91,5 @@ START_TEST(a_host_that_comes_late_is_asked_too)
     pl_stop_go(&state, PL_STOP_RELEASED);
     ck_assert_int_eq(state, PL_STOP_RELEASED);
 }
-END_TEST
 
-UNIT_MAIN("entrypoint/stop_state", the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release,
-          a_host_that_comes_late_is_asked_too)
+UNIT_MAIN("entrypoint/stop_state")

@@ -77,7 +77,7 @@ static void expect_in_table(const struct world *world, const char *text)
     ck_assert_msg(strstr(pl_text_string(&table), text), "'%s' is not in:\n%s", text, pl_text_string(&table));
 }
 
-START_TEST(hosts_in_order_miss_nothing)
+TEST(hosts_in_order_miss_nothing)
 {
     struct world world;
 
@@ -85,9 +85,8 @@ START_TEST(hosts_in_order_miss_nothing)
     expect_missed(&world, 0, "");
     expect_in_table(&world, "speed          algo-1 > algo-2  9000 Mbit/s");
 }
-END_TEST
 
-START_TEST(a_link_at_a_tenth_is_missed_in_both_directions)
+TEST(a_link_at_a_tenth_is_missed_in_both_directions)
 {
     struct world world;
 
@@ -97,9 +96,8 @@ START_TEST(a_link_at_a_tenth_is_missed_in_both_directions)
     expect_missed(&world, 2,
                   "check: speed of algo-1 > algo-3: 900 Mbit/s; needed: 3002 Mbit/s, a third of the fastest");
 }
-END_TEST
 
-START_TEST(a_speed_that_is_asked_for_is_missed)
+TEST(a_speed_that_is_asked_for_is_missed)
 {
     struct world world;
 
@@ -110,9 +108,8 @@ START_TEST(a_speed_that_is_asked_for_is_missed)
     world.links[0].mbit = 500;
     expect_missed(&world, 1, "a third of the fastest");
 }
-END_TEST
 
-START_TEST(adapters_that_nobody_uses_are_noted_and_missed_where_asked_for)
+TEST(adapters_that_nobody_uses_are_noted_and_missed_where_asked_for)
 {
     struct world world;
 
@@ -135,9 +132,8 @@ START_TEST(adapters_that_nobody_uses_are_noted_and_missed_where_asked_for)
     world.hosts[2].locked_bytes = 8 * MIB;
     expect_missed(&world, 1, "check: locked memory of algo-3: 8 MiB; needed: unlimited, for EFA");
 }
-END_TEST
 
-START_TEST(an_instance_type_with_adapters_expects_them)
+TEST(an_instance_type_with_adapters_expects_them)
 {
     struct world world;
 
@@ -146,9 +142,8 @@ START_TEST(an_instance_type_with_adapters_expects_them)
     expect_missed(&world, 0, "");
     expect_in_table(&world, "EFA            algo-1           none");
 }
-END_TEST
 
-START_TEST(small_hosts_are_missed)
+TEST(small_hosts_are_missed)
 {
     struct world world;
 
@@ -167,9 +162,8 @@ START_TEST(small_hosts_are_missed)
     world.needs.files = 100;
     expect_missed(&world, 2, "check: disk of algo-1: 10 MiB; needed: 256 MiB");
 }
-END_TEST
 
-START_TEST(unlimited_and_unknown_are_enough)
+TEST(unlimited_and_unknown_are_enough)
 {
     struct world world;
 
@@ -181,9 +175,8 @@ START_TEST(unlimited_and_unknown_are_enough)
     expect_missed(&world, 0, "");
     expect_in_table(&world, "unlimited");
 }
-END_TEST
 
-START_TEST(wrong_values_and_silent_hosts_are_missed)
+TEST(wrong_values_and_silent_hosts_are_missed)
 {
     struct world world;
 
@@ -200,9 +193,8 @@ START_TEST(wrong_values_and_silent_hosts_are_missed)
     expect_missed(&world, 2, "check: messages of algo-3 > algo-2: no message arrives");
     pl_text_done(&world.silent);
 }
-END_TEST
 
-START_TEST(an_interface_that_is_not_here_is_noted)
+TEST(an_interface_that_is_not_here_is_noted)
 {
     struct world world;
 
@@ -211,20 +203,18 @@ START_TEST(an_interface_that_is_not_here_is_noted)
     expect_missed(&world, 0, "");
     expect_in_table(&world, "eth0 does not exist here; another one is used");
 }
-END_TEST
 
 /* ---- looking ---- */
 
-START_TEST(a_containers_limit_counts_where_it_is_below_the_machines_memory)
+TEST(a_containers_limit_counts_where_it_is_below_the_machines_memory)
 {
     static const char info[] = "MemTotal: 8192 kB\nMemFree: 10 kB\nMemAvailable: 4096 kB\n";
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_check_host host;
     char path[PATH_MAX];
 
-    ck_assert_ok(pl_file_make_dirs(scratch_path(&scratch, "sys/fs/cgroup", path), 0755, &error), &error);
-    ck_assert_ok(pl_file_make_dirs(scratch_path(&scratch, "proc", path), 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, scratch_path(&scratch, "sys/fs/cgroup", path), 0755);
+    ck_ok(pl_file_make_dirs, scratch_path(&scratch, "proc", path), 0755);
     scratch_write(&scratch, "proc/meminfo", info, strlen(info));
     scratch_write(&scratch, "sys/fs/cgroup/memory.max", "max\n", 4);
     scratch_write(&scratch, "sys/fs/cgroup/pids.max", "77\n", 3);
@@ -239,23 +229,19 @@ START_TEST(a_containers_limit_counts_where_it_is_below_the_machines_memory)
     pl_check_host_read(scratch.path, "/", "lo", &host);
     ck_assert_int_eq(host.memory_bytes, 3 * MIB);
     ck_assert_int_eq(host.memory_free_bytes, 2 * MIB);
-    scratch_done(&scratch);
 }
-END_TEST
 
 static void count_of(const char *lines, struct pl_check_counters *counters)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
-    ck_assert_ok(pl_file_make_dirs(scratch_path(&scratch, "proc/self/net", path), 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, scratch_path(&scratch, "proc/self/net", path), 0755);
     scratch_write(&scratch, "proc/self/net/dev", lines, strlen(lines));
     pl_check_host_count(scratch.path, counters);
-    scratch_done(&scratch);
 }
 
-START_TEST(what_moved_the_bytes_is_told_by_counters)
+TEST(what_moved_the_bytes_is_told_by_counters)
 {
     struct pl_check_counters before, after;
     char name[24];
@@ -275,7 +261,6 @@ START_TEST(what_moved_the_bytes_is_told_by_counters)
     pl_check_host_transport(&before, &after, 1000, name, sizeof(name));
     ck_assert_str_eq(name, "efa");
 }
-END_TEST
 
 /* ---- options ---- */
 
@@ -289,29 +274,19 @@ static enum pl_status read_words(char **words, struct pl_check_needs *needs, str
     return pl_check_read_needs(count, words, needs, error);
 }
 
-START_TEST(options_are_read_and_wrong_ones_refused)
+TEST(options_are_read_and_wrong_ones_refused)
 {
     char *good[] = {"check", "--ranks", "8", "--expect", "efa", "--expect-mbit", "5000", "--expect-shm", "64", NULL};
     char *transport[] = {"check", "--expect", "infiniband", NULL}, *word[] = {"check", "efa", NULL};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_check_needs needs;
 
-    ck_assert_ok(read_words(good, &needs, &error), &error);
+    ck_ok(read_words, good, &needs);
     ck_assert_int_eq(needs.ranks, 8);
     ck_assert_str_eq(needs.transport, "efa");
     ck_assert(needs.mbit > 4999 && needs.mbit < 5001);
     ck_assert_int_eq(needs.shm_bytes, 64 * MIB);
-    ck_assert_int_eq(read_words(transport, &needs, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "--expect is 'infiniband', expected efa, tcp or any");
-    error = PL_ERROR_NONE;
-    ck_assert_int_eq(read_words(word, &needs, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "expected options, found 'efa'");
+    ck_fails_as(PL_INVALID, "--expect is 'infiniband', expected efa, tcp or any", read_words, transport, &needs);
+    ck_fails_as(PL_INVALID, "expected options, found 'efa'", read_words, word, &needs);
 }
-END_TEST
 
-UNIT_MAIN("programs/check/check", hosts_in_order_miss_nothing, a_link_at_a_tenth_is_missed_in_both_directions,
-          a_speed_that_is_asked_for_is_missed, adapters_that_nobody_uses_are_noted_and_missed_where_asked_for,
-          an_instance_type_with_adapters_expects_them, small_hosts_are_missed, unlimited_and_unknown_are_enough,
-          wrong_values_and_silent_hosts_are_missed, an_interface_that_is_not_here_is_noted,
-          a_containers_limit_counts_where_it_is_below_the_machines_memory, what_moved_the_bytes_is_told_by_counters,
-          options_are_read_and_wrong_ones_refused)
+UNIT_MAIN("programs/check/check")

@@ -15,20 +15,17 @@ static struct pl_local_job job; /* too large for the stack; each test has a proc
 
 static void make(void)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_local_job_init(&job, &error), &error);
+    ck_ok(pl_local_job_init, &job);
 }
 
 static enum pl_status read_text(const char *text, struct pl_error *error)
 {
-    struct scratch scratch = scratch_new();
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     enum pl_status status;
 
     scratch_write(&scratch, "job.json", text, strlen(text));
     status = pl_local_job_read(&job, scratch_path(&scratch, "job.json", path), error);
-    scratch_done(&scratch);
     return status;
 }
 
@@ -70,13 +67,11 @@ static const char whole_body[] =
     "\"EnableManagedSpotTraining\": true, "
     "\"CheckpointConfig\": {\"S3Uri\": \"s3://b/c\", \"LocalPath\": \"/opt/ml/c\"}}";
 
-START_TEST(a_whole_body_is_taken)
+TEST(a_whole_body_is_taken)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
     make();
-    ck_assert_ok(read_text(whole_body, &error), &error);
-    ck_assert_ok(pl_local_job_check(&job, &error), &error);
+    ck_ok(read_text, whole_body);
+    ck_ok(pl_local_job_check, &job);
     ck_assert_str_eq(job.name, "job");
     ck_assert_str_eq(job.image, "i:1");
     ck_assert_uint_eq(job.hosts, 3);
@@ -98,9 +93,8 @@ START_TEST(a_whole_body_is_taken)
     ck_assert_str_eq(job.ignored.items[0], "AlgorithmSpecification.AlgorithmName");
     pl_local_job_done(&job);
 }
-END_TEST
 
-START_TEST(what_cannot_run_is_refused_at_its_place)
+TEST(what_cannot_run_is_refused_at_its_place)
 {
     check_refused("{\"TrainingJobName\": \"../a\"}", ": TrainingJobName: expected 1 to 63 letters, digits and hyphens, "
                                                      "the first one no hyphen, found a string");
@@ -134,7 +128,6 @@ START_TEST(what_cannot_run_is_refused_at_its_place)
     check_refused(JOB("\"AlgorithmSpecification\": {\"MetricDefinitions\": [{\"Name\": \"a\"}]}"),
                   ": AlgorithmSpecification.MetricDefinitions[0].Regex: expected a string, found nothing");
 }
-END_TEST
 
 /* Runs --`option` on a new job; `expected` is its error, NULL if it is taken. */
 static void check_option(const char *option, const char *value, const char *expected)
@@ -151,7 +144,7 @@ static void check_option(const char *option, const char *value, const char *expe
     pl_local_job_done(&job);
 }
 
-START_TEST(a_wrong_option_is_refused)
+TEST(a_wrong_option_is_refused)
 {
     check_option("name", "a b",
                  "--name is 'a b', expected 1 to 63 letters, digits and hyphens, the first one no hyphen");
@@ -163,28 +156,23 @@ START_TEST(a_wrong_option_is_refused)
     check_option("channel", "a=dir:shuffle=x", "--channel a: 'shuffle=x' is not shuffle=NUMBER");
     check_option("channel", "a=:pipe", "--channel is 'a=:pipe', expected NAME=DIR[:WORD...]");
 }
-END_TEST
 
-START_TEST(options_win_over_the_file_and_a_channel_has_words_at_its_end)
+TEST(options_win_over_the_file_and_a_channel_has_words_at_its_end)
 {
-    struct pl_error error = PL_ERROR_NONE;
-
     make();
-    ck_assert_ok(read_text(JOB("\"HyperParameters\": {\"a\": \"1\", \"b\": \"2\"},\n\"ResourceConfig\": "
-                               "{\"InstanceCount\": 4},\n\"InputDataConfig\": [{\"ChannelName\": \"training\", " SOURCE(
-                                   "") "}]"),
-                           &error),
-                 &error);
-    ck_assert_ok(pl_local_job_add("hyperparameter", "b=3=4", &job, &error), &error);
-    ck_assert_ok(pl_local_job_set_words(&job, (char *const[]){"./train", "--x"}, 2, &error), &error);
-    ck_assert_ok(pl_local_job_set_hosts("hosts", "2", &job, &error), &error);
-    ck_assert_ok(pl_local_job_add_channel("channel", "training=my:data:sharded:shuffle=5:pipe", &job, &error), &error);
-    ck_assert_ok(pl_local_job_add_channel("channel", "list=x:manifest=m.json", &job, &error), &error);
-    ck_assert_ok(pl_local_job_add_channel("channel", "far=s3://bucket/b", &job, &error), &error);
-    ck_assert_ok(pl_local_job_add_channel("channel", "named=:sharded:manifest=s3://bucket/m", &job, &error), &error);
-    ck_assert_int_eq(pl_local_job_add_channel("channel", "training=twice", &job, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "--channel training is given twice");
-    ck_assert_ok(pl_local_job_check(&job, &error), &error);
+    ck_ok(read_text,
+          JOB("\"HyperParameters\": {\"a\": \"1\", \"b\": \"2\"},\n\"ResourceConfig\": "
+              "{\"InstanceCount\": 4},\n\"InputDataConfig\": [{\"ChannelName\": \"training\", " SOURCE("") "}]"));
+    ck_ok(pl_local_job_add, "hyperparameter", "b=3=4", &job);
+    ck_ok(pl_local_job_set_words, &job, (char *const[]){"./train", "--x"}, 2);
+    ck_ok(pl_local_job_set_hosts, "hosts", "2", &job);
+    ck_ok(pl_local_job_add_channel, "channel", "training=my:data:sharded:shuffle=5:pipe", &job);
+    ck_ok(pl_local_job_add_channel, "channel", "list=x:manifest=m.json", &job);
+    ck_ok(pl_local_job_add_channel, "channel", "far=s3://bucket/b", &job);
+    ck_ok(pl_local_job_add_channel, "channel", "named=:sharded:manifest=s3://bucket/m", &job);
+    ck_fails_as(PL_INVALID, "--channel training is given twice", pl_local_job_add_channel, "channel", "training=twice",
+                &job);
+    ck_ok(pl_local_job_check, &job);
     ck_assert_uint_eq(job.hyperparameters.count, 2);
     ck_assert_str_eq(job.hyperparameters.items[1].value, "3=4");
     ck_assert_uint_eq(job.hosts, 2);
@@ -202,7 +190,5 @@ START_TEST(options_win_over_the_file_and_a_channel_has_words_at_its_end)
     ck_assert_ptr_null(job.checkpoint_path); /* the file has no CheckpointConfig */
     pl_local_job_done(&job);
 }
-END_TEST
 
-UNIT_MAIN("programs/local/job", a_whole_body_is_taken, what_cannot_run_is_refused_at_its_place,
-          a_wrong_option_is_refused, options_win_over_the_file_and_a_channel_has_words_at_its_end)
+UNIT_MAIN("programs/local/job")

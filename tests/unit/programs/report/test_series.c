@@ -9,7 +9,7 @@
 
 enum { MANY = 1000000, LOWEST_AT = 123457, HIGHEST_AT = 876543 };
 
-START_TEST(a_few_values_are_kept_as_they_are)
+TEST(a_few_values_are_kept_as_they_are)
 {
     struct pl_series *series = calloc(1, sizeof(*series));
 
@@ -27,9 +27,8 @@ START_TEST(a_few_values_are_kept_as_they_are)
     ck_assert_double_eq(series->last, (PL_SERIES_STRETCHES - 1) % 7);
     free(series);
 }
-END_TEST
 
-START_TEST(of_a_million_values_the_extremes_stay_where_they_are)
+TEST(of_a_million_values_the_extremes_stay_where_they_are)
 {
     struct pl_series *series = calloc(1, sizeof(*series));
     uint64_t count = 0;
@@ -60,9 +59,8 @@ START_TEST(of_a_million_values_the_extremes_stay_where_they_are)
     ck_assert_int_eq(highest, 1);
     free(series);
 }
-END_TEST
 
-START_TEST(what_is_not_finite_is_counted_alone)
+TEST(what_is_not_finite_is_counted_alone)
 {
     struct pl_series *series = calloc(1, sizeof(*series));
 
@@ -77,7 +75,5 @@ START_TEST(what_is_not_finite_is_counted_alone)
     ck_assert_double_eq(series->most, 4);
     free(series);
 }
-END_TEST
 
-UNIT_MAIN("programs/report/series", a_few_values_are_kept_as_they_are,
-          of_a_million_values_the_extremes_stay_where_they_are, what_is_not_finite_is_counted_alone)
+UNIT_MAIN("programs/report/series")

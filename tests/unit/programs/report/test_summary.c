@@ -62,7 +62,6 @@ static int64_t host_one_more_often(int rank, int step)
 
 static struct pl_trace *open_ring(struct job *job, int rank)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_trace *trace = NULL;
     char name[16], path[PATH_MAX];
 
@@ -70,14 +69,14 @@ static struct pl_trace *open_ring(struct job *job, int rank)
     scratch_path(&job->scratch, name, path);
     memcpy(job->paths[rank], path, sizeof(path));
     job->list[rank] = job->paths[rank];
-    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = job->paths[rank],
-                                                         .records = 1000,
-                                                         .rank = rank,
-                                                         .size = RANKS,
-                                                         .host = rank * job->hosts / RANKS,
-                                                         .host_name = job->host_names[rank * job->hosts / RANKS]},
-                              &trace, &error),
-                 &error);
+    ck_ok(pl_trace_new,
+          &(struct pl_trace_options){.path = job->paths[rank],
+                                     .records = 1000,
+                                     .rank = rank,
+                                     .size = RANKS,
+                                     .host = rank * job->hosts / RANKS,
+                                     .host_name = job->host_names[rank * job->hosts / RANKS]},
+          &trace);
     return trace;
 }
 
@@ -160,18 +159,17 @@ static void expect_in(const char *text, const char *sentence)
 static void expect_summary(struct job job, const char *sentence)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_trace *rings[RANKS];
 
     write_rings(&job, rings);
     close_rings(rings);
-    ck_assert_ok(pl_trace_summarise(job.list, RANKS, &text, &error), &error);
+    ck_ok(pl_trace_summarise, job.list, RANKS, &text);
     expect_in(text.data, sentence);
-    ck_assert_msg(!strstr(text.data, "has not ended"), "%s", text.data);
+    ck_lacks(text.data, "has not ended");
     scratch_done(&job.scratch);
 }
 
-START_TEST(the_rank_that_others_wait_for_is_named_with_the_reason)
+TEST(the_rank_that_others_wait_for_is_named_with_the_reason)
 {
     expect_summary(job_of(1, equal, NULL), "No rank held up the others: they waited 0.0 % of the time");
     expect_summary(job_of(2, rank_two_is_slow, NULL),
@@ -187,9 +185,8 @@ START_TEST(the_rank_that_others_wait_for_is_named_with_the_reason)
     expect_summary(job_of(2, those_of_host_one, NULL), "The ranks of host 1 were late by turns");
     expect_summary(job_of(2, host_one_more_often, NULL), "The ranks were late by turns, no one rank");
 }
-END_TEST
 
-START_TEST(hosts_are_named_if_their_names_tell_them_apart)
+TEST(hosts_are_named_if_their_names_tell_them_apart)
 {
     static const struct {
         const char *names[2], *sentence;
@@ -210,9 +207,8 @@ START_TEST(hosts_are_named_if_their_names_tell_them_apart)
         expect_summary(job, cases[i].sentence);
     }
 }
-END_TEST
 
-START_TEST(hosts_whose_clocks_differ_are_put_on_one)
+TEST(hosts_whose_clocks_differ_are_put_on_one)
 {
     for (int64_t skew_ms = -3000; skew_ms <= 3000; skew_ms += 6000) {
         struct job job = job_of(2, rank_two_is_slow, NULL);
@@ -224,13 +220,11 @@ START_TEST(hosts_whose_clocks_differ_are_put_on_one)
                                         : "The clock of host 1 is 3.000 s behind that of host 0");
     }
 }
-END_TEST
 
-START_TEST(a_collective_that_has_not_ended_names_who_is_in_it_and_who_is_not)
+TEST(a_collective_that_has_not_ended_names_who_is_in_it_and_who_is_not)
 {
     struct job job = job_of(2, equal, NULL);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_trace *rings[RANKS];
 
     write_rings(&job, rings);
@@ -240,16 +234,15 @@ START_TEST(a_collective_that_has_not_ended_names_who_is_in_it_and_who_is_not)
                 rings[rank], &(struct pl_posted){.kind = PL_BARRIER, .name = "before the save", .sequence = STEPS + 1});
         }
     }
-    ck_assert_ok(pl_trace_summarise(job.list, RANKS, &text, &error), &error); /* while the ranks have their rings */
+    ck_ok(pl_trace_summarise, job.list, RANKS, &text); /* while the ranks have their rings */
     expect_in(text.data,
               "Collective 101 (barrier before the save) has not ended. In it: rank 0, 1, 3. Not in it: rank 2. "
               "Rank 2 came to collective 100 last.");
     close_rings(rings);
     scratch_done(&job.scratch);
 }
-END_TEST
 
-START_TEST(rings_that_do_not_belong_together_are_refused_and_missing_ones_named)
+TEST(rings_that_do_not_belong_together_are_refused_and_missing_ones_named)
 {
     struct job job = job_of(1, equal, NULL);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -260,27 +253,21 @@ START_TEST(rings_that_do_not_belong_together_are_refused_and_missing_ones_named)
 
     write_rings(&job, rings);
     close_rings(rings);
-    ck_assert_ok(pl_trace_summarise(job.list + 2, 2, &text, &error), &error);
+    ck_ok(pl_trace_summarise, job.list + 2, 2, &text);
     expect_in(text.data, "Without the rings of rank 0, 1: what follows is about the others.");
     list[0] = list[1] = job.list[3];
     ck_assert_int_eq(pl_trace_summarise(list, 2, &text, &error), PL_INVALID);
     expect_in(error.cause, "are both of rank 3");
     scratch_path(&job.scratch, "other", path);
-    ck_assert_ok(
-        pl_trace_new(&(struct pl_trace_options){.path = path, .records = 10, .rank = 1, .size = 8}, &empty, &error),
-        &error);
+    ck_ok(pl_trace_new, &(struct pl_trace_options){.path = path, .records = 10, .rank = 1, .size = 8}, &empty);
     pl_trace_free(empty);
     list[0] = path;
     ck_assert_int_eq(pl_trace_summarise(list, 2, &text, &error), PL_INVALID);
     expect_in(error.cause, "is of a job with 8 ranks");
     pl_text_clear(&text);
-    ck_assert_ok(pl_trace_summarise(list, 1, &text, &error), &error);
+    ck_ok(pl_trace_summarise, list, 1, &text);
     expect_in(text.data, "too few to compare");
     scratch_done(&job.scratch);
 }
-END_TEST
 
-UNIT_MAIN("programs/summary", the_rank_that_others_wait_for_is_named_with_the_reason,
-          hosts_are_named_if_their_names_tell_them_apart, hosts_whose_clocks_differ_are_put_on_one,
-          a_collective_that_has_not_ended_names_who_is_in_it_and_who_is_not,
-          rings_that_do_not_belong_together_are_refused_and_missing_ones_named)
+UNIT_MAIN("programs/summary")

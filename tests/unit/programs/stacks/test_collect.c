@@ -86,10 +86,9 @@ static void end(pid_t pid)
 
 static char state_of(pid_t pid)
 {
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_proc_stat stat;
 
-    ck_assert_ok(pl_proc_read_stat(pid, 0, &stat, &error), &error);
+    ck_ok(pl_proc_read_stat, pid, 0, &stat);
     return stat.state;
 }
 
@@ -106,9 +105,8 @@ static void await_state(pid_t pid, const char *states)
 static struct pl_stacks_program *collect(pid_t pid)
 {
     struct pl_stacks_program *program = NULL;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_collect_program(pid, pl_collect_describe, pl_deadline_after_ns(LONG_NS), &program, &error), &error);
+    ck_ok(pl_collect_program, pid, pl_collect_describe, pl_deadline_after_ns(LONG_NS), &program);
     return program;
 }
 
@@ -122,7 +120,7 @@ static bool has_function(const struct pl_stacks_thread *thread, const char *name
     return false;
 }
 
-START_TEST(a_known_function_is_on_the_stack_and_the_process_goes_on)
+TEST(a_known_function_is_on_the_stack_and_the_process_goes_on)
 {
     void (*const bodies[])(void) = {stand_here, turn_here};
     static const char *const names[] = {"stand_here", "turn_here"};
@@ -143,9 +141,8 @@ START_TEST(a_known_function_is_on_the_stack_and_the_process_goes_on)
         end(pid);
     }
 }
-END_TEST
 
-START_TEST(every_thread_has_its_stack)
+TEST(every_thread_has_its_stack)
 {
     pid_t pid = start(stand_with_threads, 1 + THREADS);
     struct pl_stacks_program *program = collect(pid);
@@ -161,9 +158,8 @@ START_TEST(every_thread_has_its_stack)
     pl_collect_free(program);
     end(pid);
 }
-END_TEST
 
-START_TEST(a_stopped_process_has_a_stack_and_stays_stopped)
+TEST(a_stopped_process_has_a_stack_and_stays_stopped)
 {
     pid_t pid = start(stand_here, 1);
     struct pl_stacks_program *program;
@@ -179,9 +175,8 @@ START_TEST(a_stopped_process_has_a_stack_and_stays_stopped)
     await_state(pid, "S");
     end(pid);
 }
-END_TEST
 
-START_TEST(a_process_that_has_ended_is_said_to_have)
+TEST(a_process_that_has_ended_is_said_to_have)
 {
     pid_t pid = start(stand_here, 1);
     struct pl_stacks_program *program;
@@ -197,9 +192,8 @@ START_TEST(a_process_that_has_ended_is_said_to_have)
     ck_assert_str_eq(program->problem, "it has ended");
     pl_collect_free(program);
 }
-END_TEST
 
-START_TEST(a_process_that_is_traced_is_said_to_be)
+TEST(a_process_that_is_traced_is_said_to_be)
 {
     pid_t pid = start(stand_here, 1);
     struct pl_stacks_program *program;
@@ -214,11 +208,9 @@ START_TEST(a_process_that_is_traced_is_said_to_be)
     pl_collect_free(program);
     end(pid);
 }
-END_TEST
 
 static void describe_and_hang(struct pl_stacks_program *program, int64_t deadline_ns)
 {
-    (void)deadline_ns;
     pl_describe_program(program);
     for (;;) {
         pause();
@@ -227,34 +219,29 @@ static void describe_and_hang(struct pl_stacks_program *program, int64_t deadlin
 
 static void describe_and_die(struct pl_stacks_program *program, int64_t deadline_ns)
 {
-    (void)deadline_ns;
     pl_describe_program(program);
     raise(SIGKILL);
 }
 
-START_TEST(what_was_found_is_reported_when_the_rest_takes_too_long_or_fails)
+TEST(what_was_found_is_reported_when_the_rest_takes_too_long_or_fails)
 {
     pid_t pid = start(stand_here, 1);
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_stacks_program *program = NULL;
 
     await_state(pid, "S");
-    ck_assert_ok(pl_collect_program(pid, describe_and_hang, pl_deadline_after_ns(PL_NS_PER_MS), &program, &error),
-                 &error);
+    ck_ok(pl_collect_program, pid, describe_and_hang, pl_deadline_after_ns(PL_NS_PER_MS), &program);
     ck_assert_str_eq(program->problem, "the time was over before the whole program was read");
     pl_collect_free(program);
-    ck_assert_ok(pl_collect_program(pid, describe_and_die, pl_deadline_after_ns(LONG_NS), &program, &error), &error);
+    ck_ok(pl_collect_program, pid, describe_and_die, pl_deadline_after_ns(LONG_NS), &program);
     ck_assert_str_eq(program->problem, "the process that reads it was killed by signal 9 (Killed)");
     ck_assert_int_eq(program->threads[0].tid, pid);
     ck_assert_int_eq(program->threads[0].state, 'S');
     pl_collect_free(program);
     end(pid);
 }
-END_TEST
 
 static void stop_and_hang(struct pl_stacks_program *program, int64_t deadline_ns)
 {
-    (void)deadline_ns;
     ptrace(PTRACE_SEIZE, program->pid, NULL, NULL);
     ptrace(PTRACE_INTERRUPT, program->pid, NULL, NULL);
     for (;;) {
@@ -262,7 +249,7 @@ static void stop_and_hang(struct pl_stacks_program *program, int64_t deadline_ns
     }
 }
 
-START_TEST(nothing_stays_stopped_when_the_command_is_killed_in_the_middle)
+TEST(nothing_stays_stopped_when_the_command_is_killed_in_the_middle)
 {
     pid_t pid = start(stand_here, 1), command = fork();
     struct pl_stacks_program *program;
@@ -275,9 +262,8 @@ START_TEST(nothing_stays_stopped_when_the_command_is_killed_in_the_middle)
     await_state(pid, "S");
     end(pid);
 }
-END_TEST
 
-START_TEST(what_does_not_allow_ptrace_is_explained)
+TEST(what_does_not_allow_ptrace_is_explained)
 {
     static const char none[] = "CapEff:\t00000000a80425fb\nSeccomp:\t2\n";
     static const char all[] = "CapEff:\t000001ffffffffff\nSeccomp:\t0\n";
@@ -291,7 +277,6 @@ START_TEST(what_does_not_allow_ptrace_is_explained)
     ck_assert_str_eq(text, "ptrace: Operation not permitted (this process has the capability CAP_SYS_PTRACE, "
                            "kernel.yama.ptrace_scope is 3); the host's administrator has switched ptrace off for all");
 }
-END_TEST
 
 /* If ptrace is not allowed at all, the tests cannot run. */
 static int prepare(void)
@@ -315,8 +300,4 @@ static int prepare(void)
     return 0;
 }
 
-UNIT_MAIN_AFTER("programs/stacks/collect", prepare(), a_known_function_is_on_the_stack_and_the_process_goes_on,
-                every_thread_has_its_stack, a_stopped_process_has_a_stack_and_stays_stopped,
-                a_process_that_has_ended_is_said_to_have, a_process_that_is_traced_is_said_to_be,
-                what_was_found_is_reported_when_the_rest_takes_too_long_or_fails,
-                nothing_stays_stopped_when_the_command_is_killed_in_the_middle, what_does_not_allow_ptrace_is_explained)
+UNIT_MAIN_AFTER("programs/stacks/collect", prepare())

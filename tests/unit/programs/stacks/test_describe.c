@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-START_TEST(a_program_is_named_without_its_arguments)
+TEST(a_program_is_named_without_its_arguments)
 {
     static const struct {
         const char *words;
@@ -43,9 +43,8 @@ START_TEST(a_program_is_named_without_its_arguments)
     pl_describe_name("abcdef\xc3\xa4", 9, cut, sizeof(cut)); /* the cut is not in the middle of a character */
     ck_assert_str_eq(cut, "abcdef");
 }
-END_TEST
 
-START_TEST(a_rank_is_what_its_launcher_says)
+TEST(a_rank_is_what_its_launcher_says)
 {
     static const struct {
         const char *variables[4];
@@ -68,7 +67,7 @@ START_TEST(a_rank_is_what_its_launcher_says)
         setup.argv = argv;
         setup.environment = (char *const *)(uintptr_t)cases[i].variables;
         setup.death_signal = SIGKILL;
-        ck_assert_int_eq(pl_process_spawn(&setup, &program->pid, NULL), PL_OK);
+        ck_ok(pl_process_spawn, &setup, &program->pid);
         pl_describe_program(program);
         ck_assert_int_eq(program->rank, cases[i].rank);
         kill(program->pid, SIGKILL);
@@ -76,6 +75,5 @@ START_TEST(a_rank_is_what_its_launcher_says)
         free(program);
     }
 }
-END_TEST
 
-UNIT_MAIN("programs/stacks/describe", a_program_is_named_without_its_arguments, a_rank_is_what_its_launcher_says)
+UNIT_MAIN("programs/stacks/describe")

@@ -36,14 +36,14 @@ static void set_up(struct rig *rig, const char *host, const char *script)
     const struct pl_sshd sshd = {.port = 7777, .user_name = user};
 
     *rig = (struct rig){.scratch = scratch_new(), .rundir = PL_RUNDIR_NONE, .hosts = PL_HOSTS_NONE};
-    ck_assert_ok(pl_rundir_open(&rig->rundir, &rig->error), &rig->error);
-    ck_assert_ok(pl_sshd_save_hosts(&sshd, &rig->rundir, host, &job, &rig->error), &rig->error);
+    ck_ok(pl_rundir_open, &rig->rundir);
+    ck_ok(pl_sshd_save_hosts, &sshd, &rig->rundir, host, &job);
     scratch_write(&rig->scratch, "ssh", script, strlen(script));
     ck_assert_int_eq(chmod(scratch_path(&rig->scratch, "ssh", path), 0755), 0);
-    ck_assert_ok(pl_environment_new(&rig->environment, &rig->error), &rig->error);
+    ck_ok(pl_environment_new, &rig->environment);
     snprintf(path, sizeof(path), "%s:/usr/bin:/bin", rig->scratch.path);
-    ck_assert_ok(pl_environment_set(rig->environment, "PATH", path, &rig->error), &rig->error);
-    ck_assert_ok(pl_hosts_start(&rig->hosts, rig->rundir.path, rig->environment, &rig->error), &rig->error);
+    ck_ok(pl_environment_set, rig->environment, "PATH", path);
+    ck_ok(pl_hosts_start, &rig->hosts, rig->rundir.path, rig->environment);
 }
 
 static void tear_down(struct rig *rig)
@@ -54,7 +54,7 @@ static void tear_down(struct rig *rig)
     scratch_done(&rig->scratch);
 }
 
-START_TEST(the_answers_of_all_hosts_are_taken)
+TEST(the_answers_of_all_hosts_are_taken)
 {
     struct rig rig;
 
@@ -78,9 +78,8 @@ START_TEST(the_answers_of_all_hosts_are_taken)
     ck_assert_int_eq(rig.hosts.programs[2].rank, 4);
     tear_down(&rig);
 }
-END_TEST
 
-START_TEST(a_host_that_does_not_answer_is_given_up)
+TEST(a_host_that_does_not_answer_is_given_up)
 {
     struct rig rig;
 
@@ -91,9 +90,8 @@ START_TEST(a_host_that_does_not_answer_is_given_up)
     ck_assert_uint_le(rig.hosts.count, 1);
     tear_down(&rig);
 }
-END_TEST
 
-START_TEST(answers_that_are_none_are_refused)
+TEST(answers_that_are_none_are_refused)
 {
     static const char *const scripts[] = {ANSWER(PROGRAM("\"x\"", "77", "\"k\"")),
                                           ANSWER(PROGRAM("1", "0", "\"k\"")),
@@ -111,9 +109,8 @@ START_TEST(answers_that_are_none_are_refused)
         tear_down(&rig);
     }
 }
-END_TEST
 
-START_TEST(a_worker_and_a_job_without_a_link_ask_nobody)
+TEST(a_worker_and_a_job_without_a_link_ask_nobody)
 {
     struct rig rig;
     struct pl_hosts hosts = PL_HOSTS_NONE;
@@ -123,14 +120,13 @@ START_TEST(a_worker_and_a_job_without_a_link_ask_nobody)
     ck_assert_uint_eq(rig.hosts.host_count, 0);
     pl_hosts_await(&rig.hosts, pl_deadline_after_ns(MOST_NS));
     ck_assert_uint_eq(rig.hosts.count, 0);
-    ck_assert_ok(pl_hosts_start(&hosts, rig.scratch.path, rig.environment, &rig.error), &rig.error);
+    ck_ok(pl_hosts_start, &hosts, rig.scratch.path, rig.environment);
     ck_assert_ptr_null(hosts.host_name);
     pl_hosts_close(&hosts);
     tear_down(&rig);
 }
-END_TEST
 
-START_TEST(an_answer_has_what_was_added)
+TEST(an_answer_has_what_was_added)
 {
     static const char expected[] =
         "{\"version\":1,\"problem\":\"text\",\"programs\":[{\"host\":\"algo-2\",\"rank\":3,\"process\":12,"
@@ -138,7 +134,6 @@ START_TEST(an_answer_has_what_was_added)
         "\"report\":\"host algo-2, rank 3, process 12: ";
     struct pl_hosts hosts = PL_HOSTS_NONE;
     struct pl_stacks_program *program = calloc(1, sizeof(*program));
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     ck_assert_ptr_nonnull(program);
@@ -149,19 +144,18 @@ START_TEST(an_answer_has_what_was_added)
     program->threads[0].frame_count = 2;
     strcpy(program->threads[0].frames[0].function, "stuck_here");
     strcpy(program->threads[0].frames[1].function, "main");
-    ck_assert_ok(pl_hosts_add(&hosts, "algo-2", program, &error), &error);
-    ck_assert_ok(pl_hosts_print_json(&hosts, "text", &text, &error), &error);
+    ck_ok(pl_hosts_add, &hosts, "algo-2", program);
+    ck_ok(pl_hosts_print_json, &hosts, "text", &text);
     ck_assert_msg(strncmp(text.data, expected, sizeof(expected) - 1) == 0, "%s", text.data);
     pl_text_clear(&text);
-    ck_assert_ok(pl_hosts_print_json(&hosts, NULL, &text, &error), &error);
-    ck_assert_ptr_null(strstr(text.data, "problem"));
-    ck_assert_ptr_null(strstr(text.data, "key"));
+    ck_ok(pl_hosts_print_json, &hosts, NULL, &text);
+    ck_lacks(text.data, "problem");
+    ck_lacks(text.data, "key");
     free(program);
     pl_hosts_close(&hosts);
 }
-END_TEST
 
-START_TEST(one_sentence_says_who_stands_elsewhere)
+TEST(one_sentence_says_who_stands_elsewhere)
 {
     struct pl_hosts hosts = PL_HOSTS_NONE;
     char elsewhere[] = "read", key[] = "R\na", other_key[] = "R\nb", place[] = "queue", name[] = "algo-1";
@@ -192,8 +186,5 @@ START_TEST(one_sentence_says_who_stands_elsewhere)
     pl_hosts_describe(&hosts, &text);
     ck_assert_str_eq(pl_text_string(&text), "the program on host algo-1 stands still: queue");
 }
-END_TEST
 
-UNIT_MAIN("programs/stacks/hosts", the_answers_of_all_hosts_are_taken, a_host_that_does_not_answer_is_given_up,
-          answers_that_are_none_are_refused, a_worker_and_a_job_without_a_link_ask_nobody, an_answer_has_what_was_added,
-          one_sentence_says_who_stands_elsewhere)
+UNIT_MAIN("programs/stacks/hosts")

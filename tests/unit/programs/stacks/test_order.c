@@ -41,14 +41,13 @@ static void set(size_t index, char state, const char *stack)
 /* Returns the ranks in their sorted order. */
 static const char *ranks(size_t count)
 {
-    struct pl_error error = PL_ERROR_NONE;
     static char text[MOST_PROGRAMS * 4];
 
     for (size_t i = 0; i < count; i++) {
         order[i] = (struct pl_hosts_program){.host = "", .rank = programs[i]->rank, .pid = programs[i]->pid};
         pl_order_key(programs[i], &order[i].key);
     }
-    ck_assert_ok(pl_order_programs(order, count, &error), &error);
+    ck_ok(pl_order_programs, order, count);
     text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%d ", order[i].rank);
@@ -60,7 +59,7 @@ static const char *ranks(size_t count)
     return text;
 }
 
-START_TEST(the_one_that_differs_comes_first)
+TEST(the_one_that_differs_comes_first)
 {
     static const struct {
         const char *expected;
@@ -99,9 +98,8 @@ START_TEST(the_one_that_differs_comes_first)
         ck_assert_str_eq(ranks(count), cases[i].expected);
     }
 }
-END_TEST
 
-START_TEST(a_page_fault_at_the_first_look_is_no_state_of_its_own)
+TEST(a_page_fault_at_the_first_look_is_no_state_of_its_own)
 {
     set(0, 'S', "main b");
     set(1, 'S', "main a");
@@ -109,9 +107,8 @@ START_TEST(a_page_fault_at_the_first_look_is_no_state_of_its_own)
     programs[2]->threads[0].state = 'S';
     ck_assert_str_eq(ranks(3), "1 0 2 ");
 }
-END_TEST
 
-START_TEST(without_stacks_states_and_waits_tell)
+TEST(without_stacks_states_and_waits_tell)
 {
     for (size_t i = 0; i < 3; i++) {
         set(i, 'S', "");
@@ -119,9 +116,8 @@ START_TEST(without_stacks_states_and_waits_tell)
     }
     ck_assert_str_eq(ranks(3), "1 0 2 ");
 }
-END_TEST
 
-START_TEST(functions_without_names_are_told_apart_by_their_places)
+TEST(functions_without_names_are_told_apart_by_their_places)
 {
     for (size_t i = 0; i < 3; i++) {
         set(i, 'S', "main x");
@@ -130,9 +126,8 @@ START_TEST(functions_without_names_are_told_apart_by_their_places)
     }
     ck_assert_str_eq(ranks(3), "2 0 1 ");
 }
-END_TEST
 
-START_TEST(equals_are_in_the_order_of_ranks_and_processes)
+TEST(equals_are_in_the_order_of_ranks_and_processes)
 {
     set(0, 'S', "main wait");
     set(1, 'S', "main wait");
@@ -144,9 +139,8 @@ START_TEST(equals_are_in_the_order_of_ranks_and_processes)
     ck_assert_str_eq(ranks(2), "-1 -1 ");
     ck_assert_int_eq(order[0].pid, 999); /* before 1000 */
 }
-END_TEST
 
-START_TEST(python_s_own_functions_count_before_native_ones)
+TEST(python_s_own_functions_count_before_native_ones)
 {
     static const char at_work[] = "Current thread 0x1 (most recent call first):\n  File \"t.py\", line 9 in step\n"
                                   "  File \"t.py\", line 20 in <module>\n";
@@ -162,9 +156,5 @@ START_TEST(python_s_own_functions_count_before_native_ones)
     }
     ck_assert_str_eq(ranks(4), "2 0 1 3 ");
 }
-END_TEST
 
-UNIT_MAIN("programs/stacks/order", the_one_that_differs_comes_first,
-          a_page_fault_at_the_first_look_is_no_state_of_its_own, without_stacks_states_and_waits_tell,
-          functions_without_names_are_told_apart_by_their_places, equals_are_in_the_order_of_ranks_and_processes,
-          python_s_own_functions_count_before_native_ones)
+UNIT_MAIN("programs/stacks/order")

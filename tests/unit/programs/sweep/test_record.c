@@ -35,8 +35,8 @@ static enum pl_status open_record(const char *hyperparameters, const char *text)
     close_record();
     error = PL_ERROR_NONE;
     tree_hyperparameters(&tree, hyperparameters);
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_sweep_space_parse(text, strlen(text), "S", &sweep.space, &error), &error);
+    ck_ok(tree_job, &tree);
+    ck_ok(pl_sweep_space_parse, text, strlen(text), "S", &sweep.space);
     sweep.job = tree.job;
     sweep.hosts_count = 1;
     sweep.runs = pl_memory_new(sweep.space->trials_count, sizeof(*sweep.runs), &error);
@@ -76,10 +76,10 @@ static void refused(const char *hyperparameters, const char *text, const char *w
 {
     ck_assert_int_eq(open_record(hyperparameters, text), PL_INVALID);
     ck_assert_msg(!!strstr(error.cause, words), "%s", error.cause);
-    ck_assert_ptr_nonnull(strstr(error.cause, "(paceline_sweep_fresh="));
+    ck_has(error.cause, "(paceline_sweep_fresh=");
 }
 
-START_TEST(what_is_over_is_there_again)
+TEST(what_is_over_is_there_again)
 {
     char id[sizeof(sweep.id)];
 
@@ -100,9 +100,8 @@ START_TEST(what_is_over_is_there_again)
     ck_assert_int_eq(sweep.runs[3].state, PL_SWEEP_WAITING);
     teardown();
 }
-END_TEST
 
-START_TEST(another_sweep_is_refused_by_what_differs)
+TEST(another_sweep_is_refused_by_what_differs)
 {
     setup();
     ck_assert_ok(open_record("{\"epochs\": \"9\", \"api_token\": \"1\"}", SPACE("1, 2")), &error);
@@ -118,9 +117,8 @@ START_TEST(another_sweep_is_refused_by_what_differs)
                  &error);
     teardown();
 }
-END_TEST
 
-START_TEST(the_metric_may_change_while_nothing_has_succeeded)
+TEST(the_metric_may_change_while_nothing_has_succeeded)
 {
     setup();
     ck_assert_ok(open_record("{}", SPACE("1, 2")), &error);
@@ -129,9 +127,8 @@ START_TEST(the_metric_may_change_while_nothing_has_succeeded)
                  &error);
     teardown();
 }
-END_TEST
 
-START_TEST(a_request_for_a_new_sweep_counts_once)
+TEST(a_request_for_a_new_sweep_counts_once)
 {
     char id[sizeof(sweep.id)], second[sizeof(sweep.id)];
 
@@ -147,9 +144,8 @@ START_TEST(a_request_for_a_new_sweep_counts_once)
     ck_assert_str_ne(sweep.id, second);
     teardown();
 }
-END_TEST
 
-START_TEST(a_damaged_file_is_refused_by_its_line)
+TEST(a_damaged_file_is_refused_by_its_line)
 {
     static const char *const damaged[][2] = {{"\"trial\": 1", "\"trial\": 0"},
                                              {"completed", "complete"},
@@ -164,7 +160,7 @@ START_TEST(a_damaged_file_is_refused_by_its_line)
     snprintf(path, sizeof(path), "%s/checkpoints/sweep/trials.jsonl", tree.base);
     ck_assert_ok(open_record("{}", SPACE("1, 2")), &error);
     note(0, PL_SWEEP_COMPLETED, 1);
-    ck_assert_ok(pl_file_read(path, 65536, &text, NULL, &error), &error);
+    ck_ok(pl_file_read, path, 65536, &text, NULL);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(damaged); i++) {
         const char *at = strstr(text, damaged[i][0]);
 
@@ -181,9 +177,8 @@ START_TEST(a_damaged_file_is_refused_by_its_line)
     refused("{}", SPACE("1, 2"), "is empty");
     teardown();
 }
-END_TEST
 
-START_TEST(two_sweeps_do_not_share_a_folder)
+TEST(two_sweeps_do_not_share_a_folder)
 {
     struct pl_sweep second = {.lock_fd = -1, .room_fd = -1};
 
@@ -191,14 +186,10 @@ START_TEST(two_sweeps_do_not_share_a_folder)
     ck_assert_ok(open_record("{}", SPACE("1, 2")), &error);
     second.job = sweep.job;
     second.space = sweep.space;
-    ck_assert_int_eq(pl_sweep_record_open(&second, &error), PL_LIMIT);
-    ck_assert_ptr_nonnull(strstr(error.cause, "is that of a sweep that runs"));
+    ck_fails(PL_LIMIT, "is that of a sweep that runs", pl_sweep_record_open, &second);
     pl_file_close_at(&second.lock_fd);
     free(second.folder);
     teardown();
 }
-END_TEST
 
-UNIT_MAIN("programs/sweep/record", what_is_over_is_there_again, another_sweep_is_refused_by_what_differs,
-          the_metric_may_change_while_nothing_has_succeeded, a_request_for_a_new_sweep_counts_once,
-          a_damaged_file_is_refused_by_its_line, two_sweeps_do_not_share_a_folder)
+UNIT_MAIN("programs/sweep/record")

@@ -14,9 +14,8 @@
 static struct pl_sweep_space *parsed(const char *text)
 {
     struct pl_sweep_space *space = NULL;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_sweep_space_parse(text, strlen(text), "S", &space, &error), &error);
+    ck_ok(pl_sweep_space_parse, text, strlen(text), "S", &space);
     return space;
 }
 
@@ -34,7 +33,7 @@ static void check_trials(const char *text, const char *expected)
     ck_assert_str_eq(pl_text_string(&trials), expected);
 }
 
-START_TEST(a_grid_is_in_the_order_of_the_file_and_its_last_dimension_changes_first)
+TEST(a_grid_is_in_the_order_of_the_file_and_its_last_dimension_changes_first)
 {
     check_trials(HEAD "\"space\": {\"b\": [1e-3, 2.50], \"a\": {\"int\": [-1, 1]}}}", "0 {\"b\": 1e-3, \"a\": -1}\n"
                                                                                       "1 {\"b\": 1e-3, \"a\": 0}\n"
@@ -52,16 +51,14 @@ START_TEST(a_grid_is_in_the_order_of_the_file_and_its_last_dimension_changes_fir
     check_trials(HEAD "\"space\": {\"f\": {\"float\": [0.1, 0.5, 5]}}}",
                  "0 {\"f\": 0.1}\n1 {\"f\": 0.2}\n2 {\"f\": 0.3}\n3 {\"f\": 0.4}\n4 {\"f\": 0.5}\n");
 }
-END_TEST
 
-START_TEST(a_list_may_have_a_point_twice_and_points_of_other_names)
+TEST(a_list_may_have_a_point_twice_and_points_of_other_names)
 {
     check_trials(HEAD "\"search\": \"list\", \"space\": [{\"a\": 1}, {\"b\": \"x\"}, {\"a\": 1}, {}]}",
                  "0 {\"a\": 1}\n1 {\"b\": \"x\"}\n2 {\"a\": 1}\n3 {}\n");
 }
-END_TEST
 
-START_TEST(each_point_is_trained_once_with_each_seed_all_points_with_the_first_one_before)
+TEST(each_point_is_trained_once_with_each_seed_all_points_with_the_first_one_before)
 {
     check_trials(HEAD "\"space\": {\"a\": [1, 2]}, \"seeds\": [7, 5]}", "0 {\"a\": 1, \"seed\": 7}\n"
                                                                         "1 {\"a\": 2, \"seed\": 7}\n"
@@ -70,14 +67,13 @@ START_TEST(each_point_is_trained_once_with_each_seed_all_points_with_the_first_o
     check_trials(HEAD "\"search\": \"list\", \"space\": [{}], \"seeds\": {\"name\": \"s\", \"values\": [1]}}",
                  "0 {\"s\": 1}\n");
 }
-END_TEST
 
 #define DRAWN                                                                                                          \
     "\"seed\": 1, \"space\": {\"l\": {\"log\": [0.01, 1]}, \"i\": {\"int\": [1, 6]}, \"f\": {\"float\": [-1, 1]}, "    \
     "\"c\": [16, 32]}}"
 
 /* Another program (in Python) has drawn these values: other machines, compilers and C libraries must draw them too. */
-START_TEST(draws_follow_from_the_seed_alone_and_the_first_do_not_depend_on_how_many_there_are)
+TEST(draws_follow_from_the_seed_alone_and_the_first_do_not_depend_on_how_many_there_are)
 {
     static const char first[] = "0 {\"l\": 0.13586986702, \"i\": 2, \"f\": 0.942005507174, \"c\": 32}\n";
     static const char more[] = "1 {\"l\": 0.0773623051134, \"i\": 3, \"f\": 0.754697373528, \"c\": 32}\n"
@@ -88,9 +84,8 @@ START_TEST(draws_follow_from_the_seed_alone_and_the_first_do_not_depend_on_how_m
     check_trials(HEAD "\"search\": \"random\", \"trials\": 1, " DRAWN, first);
     check_trials(HEAD "\"search\": \"random\", \"trials\": 3, " DRAWN, pl_text_string(&all));
 }
-END_TEST
 
-START_TEST(drawn_values_lie_in_their_ranges_and_read_back_as_the_same_number)
+TEST(drawn_values_lie_in_their_ranges_and_read_back_as_the_same_number)
 {
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = parsed(
         HEAD "\"search\": \"random\", \"trials\": 2000, \"space\": {\"l\": {\"log\": [1e-5, 3e-5]}, \"i\": {\"int\": "
@@ -99,17 +94,16 @@ START_TEST(drawn_values_lie_in_their_ranges_and_read_back_as_the_same_number)
     unsigned low_half = 0;
 
     for (size_t i = 0; i < space->trials_count; i++) {
-        struct pl_error error = PL_ERROR_NONE;
         PL_AUTO_PYTHON_JSON struct pl_python_json *values = NULL;
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
         double l, f;
         int64_t whole;
 
         pl_sweep_space_print(space, i, &text);
-        ck_assert_ok(pl_python_json_parse_strict(text.data, text.length, "trial", &values, &error), &error);
+        ck_ok(pl_python_json_parse_strict, text.data, text.length, "trial", &values);
         l = pl_python_json_double(pl_python_json_member(values, "l"));
         f = pl_python_json_double(pl_python_json_member(values, "f"));
-        ck_assert_ok(pl_python_json_int64(pl_python_json_member(values, "i"), &whole, &error), &error);
+        ck_ok(pl_python_json_int64, pl_python_json_member(values, "i"), &whole);
         ck_assert(l >= 1e-5 && l <= 3e-5 && f >= 0.1 && f <= 0.3 && whole >= -1 && whole <= 1);
         seen[whole + 1]++;
         low_half += l < sqrt(1e-5 * 3e-5);
@@ -117,12 +111,11 @@ START_TEST(drawn_values_lie_in_their_ranges_and_read_back_as_the_same_number)
     ck_assert(seen[0] > 500 && seen[1] > 500 && seen[2] > 500);
     ck_assert(low_half > 850 && low_half < 1150);
 }
-END_TEST
 
 #define SPACE "\"space\": {\"a\": [1, 2]}"
 #define REGEX(text) "{\"goal\": \"minimize\", " SPACE ", \"metric\": {\"name\": \"m\", \"regex\": \"" text "\"}}"
 
-START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected)
+TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected)
 {
     static const struct {
         const char *text, *told;
@@ -241,15 +234,12 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
         struct pl_sweep_space *space = NULL;
-        struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_int_eq(pl_sweep_space_parse(wrong[i].text, strlen(wrong[i].text), "S", &space, &error), PL_INVALID);
-        ck_assert_str_eq(error.cause, wrong[i].told);
+        ck_fails_as(PL_INVALID, wrong[i].told, pl_sweep_space_parse, wrong[i].text, strlen(wrong[i].text), "S", &space);
     }
 }
-END_TEST
 
-START_TEST(more_trials_than_the_bound_are_refused)
+TEST(more_trials_than_the_bound_are_refused)
 {
     static const char *const wrong[] = {
         HEAD "\"space\": {\"a\": {\"int\": [1, 10001]}}}",
@@ -266,19 +256,18 @@ START_TEST(more_trials_than_the_bound_are_refused)
 
     ck_assert_uint_eq(most->trials_count, PL_SWEEP_TRIALS_MAX);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
-        ck_assert_int_eq(pl_sweep_space_parse(wrong[i], strlen(wrong[i]), "S", &space, &error), PL_LIMIT);
-        ck_assert_str_eq(error.cause, "S: expected at most 10000 trials, found more");
+        ck_fails_as(PL_LIMIT, "S: expected at most 10000 trials, found more", pl_sweep_space_parse, wrong[i],
+                    strlen(wrong[i]), "S", &space);
     }
     large = pl_memory_new(200000, 1, &error); /* a text of 100,000 bytes in each of 1,000 trials */
     strcpy(large, HEAD "\"space\": {\"b\": {\"int\": [1, 1000]}, \"a\": [\"");
     memset(large + strlen(large), 'x', 100000);
     strcat(large, "\"]}}");
-    ck_assert_int_eq(pl_sweep_space_parse(large, strlen(large), "S", &space, &error), PL_LIMIT);
-    ck_assert_str_eq(error.cause, "S: expected at most 67108864 bytes of hyperparameters in all trials, found more");
+    ck_fails_as(PL_LIMIT, "S: expected at most 67108864 bytes of hyperparameters in all trials, found more",
+                pl_sweep_space_parse, large, strlen(large), "S", &space);
 }
-END_TEST
 
-START_TEST(what_is_not_said_has_its_default_and_what_is_said_is_read)
+TEST(what_is_not_said_has_its_default_and_what_is_said_is_read)
 {
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *plain = parsed(HEAD SPACE "}");
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *said =
@@ -298,9 +287,8 @@ START_TEST(what_is_not_said_has_its_default_and_what_is_said_is_read)
     ck_assert(!said->model);
     ck_assert_double_eq(said->trial_time_s, 1.5);
 }
-END_TEST
 
-START_TEST(the_expression_of_a_name_finds_the_last_number_after_it)
+TEST(the_expression_of_a_name_finds_the_last_number_after_it)
 {
     static const struct {
         const char *name, *line, *number; /* NULL: none */
@@ -334,7 +322,7 @@ START_TEST(the_expression_of_a_name_finds_the_last_number_after_it)
 
         pl_text_printf(&text, "{\"metric\": \"%s\", \"goal\": \"maximize\", " SPACE "}", cases[i].name);
         space = parsed(pl_text_string(&text));
-        ck_assert_ok(pl_pattern_new(space->metric_regex, &pattern, &error), &error);
+        ck_ok(pl_pattern_new, space->metric_regex, &pattern);
         status = pl_pattern_number(pattern, cases[i].line, strlen(cases[i].line), &found, &error);
         pl_pattern_free(pattern);
         ck_assert_msg((status == PL_OK) == !!cases[i].number, "%s", cases[i].line);
@@ -342,50 +330,44 @@ START_TEST(the_expression_of_a_name_finds_the_last_number_after_it)
                                        (found == expected || (isnan(found) && isnan(expected)))));
     }
 }
-END_TEST
 
 /* In the form of the SDK: each hyperparameter is a string, which may contain JSON. */
-START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
+TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
 {
     static const char spec[] = "{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"z\": [1, 2], \"a\": [3]}}";
     static const char quoted[] = "\"{\\\"metric\\\": \\\"acc\\\", \\\"goal\\\": \\\"maximize\\\", \\\"space\\\": "
                                  "{\\\"z\\\": [1, 2], \\\"a\\\": [3]}}\"";
     const char *const values[] = {spec, quoted, "\"sweep.json\"", "\"\\\"sweep.json\\\"\""};
     struct pl_sweep_space *space = NULL;
-    struct tree tree;
+    AUTO_TREE struct tree tree = tree_new();
 
-    tree_setup(&tree);
     tree_write(&tree, "code/sweep.json", spec);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(values); i++) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
         pl_text_printf(&text, "{\"paceline_sweep\": %s}", values[i]);
         tree_hyperparameters(&tree, pl_text_string(&text));
-        ck_assert_ok(tree_job(&tree), &tree.error);
-        ck_assert_ok(pl_sweep_space_of_job(tree.job, &space, &tree.error), &tree.error);
+        ck_ok(tree_job, &tree);
+        ck_ok(pl_sweep_space_of_job, tree.job, &space);
         ck_assert_uint_eq(space->trials_count, 2);
         ck_assert_str_eq(space->trials[1].items[0], "z=2"); /* z stays before a */
         ck_assert_str_eq(space->trials[1].items[1], "a=3");
         pl_sweep_space_free(space);
     }
     tree_hyperparameters(&tree, "{\"paceline_sweep\": \"none.json\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_NOT_FOUND);
     ck_assert_str_eq(tree.error.context, "paceline_sweep: expected a JSON object or a file in the code directory");
     tree_env(&tree, "PACELINE_SWEEP", " {\"metric\": 1}"); /* the variable takes precedence */
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "paceline_sweep, line 1, column 2: space: expected"));
+    ck_ok(tree_job, &tree);
+    ck_fails(PL_INVALID, "paceline_sweep, line 1, column 2: space: expected", pl_sweep_space_of_job, tree.job, &space);
     tree_env(&tree, "PACELINE_SWEEP", "");
     tree_hyperparameters(&tree, "{\"paceline_sweep\": null}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "the job has no sweep"));
-    tree_done(&tree);
+    ck_ok(tree_job, &tree);
+    ck_fails(PL_NOT_FOUND, "the job has no sweep", pl_sweep_space_of_job, tree.job, &space);
 }
-END_TEST
 
-START_TEST(devices_are_cut_into_slots)
+TEST(devices_are_cut_into_slots)
 {
     static const struct {
         int cpus, gpus, processes, wanted;
@@ -395,29 +377,17 @@ START_TEST(devices_are_cut_into_slots)
                  {32, 8, 1, 2, {2, 16, 4}}, /* fewer slots, with more devices each */
                  {4, 2, 1, 6, {6, 1, 1}},   /* more slots than GPUs share them */
                  {64, 2, 3, 1, {1, 64, 2}}};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_slots slots;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        ck_assert_ok(
-            pl_slots_cut("algo-1", cases[i].cpus, cases[i].gpus, cases[i].processes, cases[i].wanted, &slots, &error),
-            &error);
+        ck_ok(pl_slots_cut, "algo-1", cases[i].cpus, cases[i].gpus, cases[i].processes, cases[i].wanted, &slots);
         ck_assert_mem_eq(&slots, &cases[i].slots, sizeof(slots));
     }
-    ck_assert_int_eq(pl_slots_cut("algo-7", 4, 0, 5, 0, &slots, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "the sweep has 5 processes per trial, and host algo-7 has 4 CPUs: expected at most 4 "
-                                  "processes, or the number of slots in \"slots\"");
-    ck_assert_int_eq(pl_slots_cut("algo-7", 64, 2, 3, 0, &slots, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "has 2 GPUs"));
+    ck_fails_as(PL_INVALID,
+                "the sweep has 5 processes per trial, and host algo-7 has 4 CPUs: expected at most 4 "
+                "processes, or the number of slots in \"slots\"",
+                pl_slots_cut, "algo-7", 4, 0, 5, 0, &slots);
+    ck_fails(PL_INVALID, "has 2 GPUs", pl_slots_cut, "algo-7", 64, 2, 3, 0, &slots);
 }
-END_TEST
 
-UNIT_MAIN("programs/sweep/space", a_grid_is_in_the_order_of_the_file_and_its_last_dimension_changes_first,
-          a_list_may_have_a_point_twice_and_points_of_other_names,
-          each_point_is_trained_once_with_each_seed_all_points_with_the_first_one_before,
-          draws_follow_from_the_seed_alone_and_the_first_do_not_depend_on_how_many_there_are,
-          drawn_values_lie_in_their_ranges_and_read_back_as_the_same_number,
-          a_wrong_specification_is_refused_with_its_place_and_what_was_expected, more_trials_than_the_bound_are_refused,
-          what_is_not_said_has_its_default_and_what_is_said_is_read,
-          the_expression_of_a_name_finds_the_last_number_after_it,
-          a_job_has_its_specification_inline_as_text_or_object_or_in_a_file, devices_are_cut_into_slots)
+UNIT_MAIN("programs/sweep/space")

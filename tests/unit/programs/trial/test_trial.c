@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/trial/devices.c, programs/trial/folder.c, programs/trial/model.c. */
+/* Covers programs/trial/devices.c, programs/trial/folder.c. */
 #include "programs/trial/trial.h"
 
 #include "base/file.h"
@@ -20,17 +20,15 @@ static void check_hyperparameters(const char *job_values, const char *const *own
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *job_tree = NULL;
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
-    const struct pl_trial_kind kind = {.processes = processes, .hyperparameters = &words};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_python_json_parse(job_values, strlen(job_values), "job", &job_tree, &error), &error);
+    ck_ok(pl_python_json_parse, job_values, strlen(job_values), "job", &job_tree);
     pl_strv_add_list(&words, own);
-    ck_assert_ok(pl_trial_folder_hyperparameters(job_tree, &kind, &text, &error), &error);
+    ck_ok(pl_trial_folder_hyperparameters, job_tree, processes, &words, &text);
     ck_assert_str_eq(pl_text_string(&text), expected);
 }
 
-START_TEST(a_trial_has_the_jobs_hyperparameters_and_its_own_as_the_platform_writes_them)
+TEST(a_trial_has_the_jobs_hyperparameters_and_its_own_as_the_platform_writes_them)
 {
     check_hyperparameters(
         "{\"epochs\": \"9\", \"lr\": \"0.1\", \"paceline_sweep\": \"x\", \"paceline_sweep_time_s\": \"5\", "
@@ -39,26 +37,14 @@ START_TEST(a_trial_has_the_jobs_hyperparameters_and_its_own_as_the_platform_writ
         "{\"epochs\": \"9\", \"lr\": \"0.5\", \"sagemaker_program\": \"\\\"a.py\\\"\", \"act\": "
         "\"\\\"16\\\"\", \"wide\": \"true\", \"name\": \"a=b\"}");
 }
-END_TEST
 
-START_TEST(several_processes_are_an_mpi_job_or_torchruns)
+TEST(several_processes_are_an_mpi_job_or_torchruns)
 {
     check_hyperparameters("{\"sagemaker_mpi_num_of_processes_per_host\": \"8\"}", (const char *const[]){NULL}, 2,
                           "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\"}");
     check_hyperparameters("{\"sagemaker_torch_distributed_enabled\": \"true\"}", (const char *const[]){NULL}, 2,
                           "{\"sagemaker_torch_distributed_enabled\": \"true\", "
                           "\"sagemaker_mpi_num_of_processes_per_host\": \"2\"}");
-}
-END_TEST
-
-static const char *root(void)
-{
-    static char path[PATH_MAX];
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    pl_job_checkpoints(tree.job, &text);
-    snprintf(path, sizeof(path), "%s", pl_text_string(&text));
-    return path;
 }
 
 /* Reads a trial as the job that it is, in the same way as `paceline train`. */
@@ -70,15 +56,14 @@ static struct pl_job *trial_job(const struct pl_trial_folder *folder)
     tree_env(&tree, "PACELINE_TRIAL", "3");
     tree_env(&tree, "PACELINE_TRIAL_CPUS", "1");
     tree_env(&tree, "PACELINE_TRIAL_GPUS", "2");
-    ck_assert_ok(pl_job_new(tree.environment, "/bin/paceline", NULL, &job, &tree.error), &tree.error);
+    ck_ok(pl_job_new, tree.environment, "/bin/paceline", NULL, &job);
     return job;
 }
 
-START_TEST(a_trial_finds_a_job_of_its_own)
+TEST(a_trial_finds_a_job_of_its_own)
 {
     char *own[] = {"lr=0.5", NULL};
     const struct pl_strv words = {.items = own, .count = 1};
-    const struct pl_trial_kind kind = {.processes = 1, .hyperparameters = &words};
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     char path[PATH_MAX];
@@ -88,10 +73,10 @@ START_TEST(a_trial_finds_a_job_of_its_own)
     tree_hyperparameters(&tree, "{\"epochs\": \"9\", \"paceline_sweep\": \"sweep.json\"}");
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"training\": {}}");
     tree_write(&tree, "input/data/training/a", "data");
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 3, &folder, &tree.error), &tree.error);
+    ck_ok(tree_job, &tree);
+    ck_ok(pl_trial_folder_take, tree.job, NULL, 3, &folder);
     for (int run = 0; run < 2; run++) { /* folders that exist already are no obstacle */
-        ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
+        ck_ok(pl_trial_folder_make, &folder, 1, &words);
     }
     job = trial_job(&folder);
     ck_assert_str_eq(joined(&job->hosts), "algo-2");
@@ -108,11 +93,9 @@ START_TEST(a_trial_finds_a_job_of_its_own)
     ck_assert_ptr_null(job->settings.sweep);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(what_is_to_be_kept_lies_outside)
+TEST(what_is_to_be_kept_lies_outside)
 {
-    const struct pl_trial_kind kind = {.processes = 1, .hyperparameters = &none};
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
     char path[PATH_MAX];
@@ -121,9 +104,9 @@ START_TEST(what_is_to_be_kept_lies_outside)
     tree_write(&tree, "input/config/checkpointconfig.json", "{\"LocalPath\": \"/nowhere\"}");
     snprintf(path, sizeof(path), "%s/kept", tree.base);
     tree_env(&tree, "PACELINE_CHECKPOINT_DIR", path);
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 12, &folder, &tree.error), &tree.error);
-    ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
+    ck_ok(tree_job, &tree);
+    ck_ok(pl_trial_folder_take, tree.job, NULL, 12, &folder);
+    ck_ok(pl_trial_folder_make, &folder, 1, &none);
     tree_write(&tree, "sweep/trial-0012/model/weights", "w");
     tree_write(&tree, "sweep/trial-0012/output/failure",
                "the program on host algo-1 exited with code 1\nProgram: train.py\nLast lines of its stderr:\n  x\n"
@@ -136,11 +119,9 @@ START_TEST(what_is_to_be_kept_lies_outside)
     ck_assert_int_eq(access(path, R_OK), 0);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_it)
+TEST(a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_it)
 {
-    const struct pl_trial_kind kind = {.processes = 1, .own_tree = true, .hyperparameters = &none};
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_FREE char *text = NULL;
     struct stat info;
@@ -148,43 +129,42 @@ START_TEST(a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_
 
     tree_setup(&tree);
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"training\": {}}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 12, &folder, &tree.error), &tree.error);
-    ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
+    ck_ok(tree_job, &tree);
+    ck_ok(pl_trial_folder_take, tree.job, NULL, 12, &folder);
+    folder.own_tree = true;
+    ck_ok(pl_trial_folder_make, &folder, 1, &none);
     snprintf(path, sizeof(path), "%s/sweep/trial-0012/input/config/inputdataconfig.json", tree.base);
     ck_assert_int_eq(lstat(path, &info), 0);
     ck_assert(S_ISREG(info.st_mode));
     snprintf(path, sizeof(path), "%s/sweep/trial-0012/input/config/checkpointconfig.json", tree.base);
-    ck_assert_ok(pl_file_read(path, 4096, &text, NULL, &tree.error), &tree.error);
+    ck_ok(pl_file_read, path, 4096, &text, NULL);
     snprintf(path, sizeof(path), "{\"LocalPath\": \"%s/checkpoints\"}", tree.base);
     ck_assert_str_eq(text, path);
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(a_folder_belongs_to_one_trial_at_a_time)
+TEST(a_folder_belongs_to_one_trial_at_a_time)
 {
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE, other = PL_TRIAL_FOLDER_NONE;
 
     tree_setup(&tree);
     tree_write(&tree, "checkpoints/trial-0000.model/w", "w");
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 1, &folder, &tree.error), &tree.error);
-    ck_assert_int_eq(pl_trial_folder_take(tree.job, root(), 1, &other, &tree.error), PL_LIMIT);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "/sweep/trial-0001' is that of a trial that runs"));
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), -1, &other, &tree.error), &tree.error);
+    ck_ok(tree_job, &tree);
+    ck_ok(pl_trial_folder_take, tree.job, NULL, 1, &folder);
+    ck_fails(PL_LIMIT, "/sweep/trial-0001' is that of a trial that runs", pl_trial_folder_take, tree.job, NULL, 1,
+             &other);
+    ck_ok(pl_trial_folder_take, tree.job, NULL, -1, &other);
     ck_assert_int_eq(other.number, 2); /* 0 has files, and 1 runs */
     pl_trial_folder_done(&folder);
-    ck_assert_ok(pl_trial_folder_take(tree.job, root(), 1, &folder, &tree.error), &tree.error);
+    ck_ok(pl_trial_folder_take, tree.job, NULL, 1, &folder);
     tree_done(&tree);
 }
-END_TEST
 
 static void check_gpus(int gpus, int slot, const char *expected)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    ck_assert_ok(pl_trial_devices_take(tree.job, gpus, slot, &text, &tree.error), &tree.error);
+    ck_ok(pl_trial_devices_take, tree.job, gpus, slot, &text);
     ck_assert_str_eq(pl_text_string(&text), expected);
 }
 
@@ -196,13 +176,13 @@ static void open_host(int gpus, const char *visible)
     if (visible) {
         tree_env(&tree, "CUDA_VISIBLE_DEVICES", visible);
     }
-    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_ok(tree_job, &tree);
     tree.job->gpus = gpus;
     snprintf(path, sizeof(path), "%s/sweep", tree.base);
-    ck_assert_ok(pl_file_make_dirs(path, 0755, &tree.error), &tree.error);
+    ck_ok(pl_file_make_dirs, path, 0755);
 }
 
-START_TEST(each_slot_has_gpus_of_its_own_or_shares_them)
+TEST(each_slot_has_gpus_of_its_own_or_shares_them)
 {
     open_host(8, NULL);
     check_gpus(2, 0, "0,1");
@@ -215,9 +195,8 @@ START_TEST(each_slot_has_gpus_of_its_own_or_shares_them)
     check_gpus(2, 0, "5,GPU-ab");
     tree_done(&tree);
 }
-END_TEST
 
-START_TEST(trials_without_a_slot_take_what_is_free)
+TEST(trials_without_a_slot_take_what_is_free)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     int status;
@@ -225,10 +204,10 @@ START_TEST(trials_without_a_slot_take_what_is_free)
     open_host(4, "3,2,1,0");
     check_gpus(1, -1, "3");
     check_gpus(2, -1, "2,1");
-    ck_assert_int_eq(pl_trial_devices_take(tree.job, 2, -1, &text, &tree.error), PL_LIMIT);
-    ck_assert_str_eq(tree.error.cause,
-                     "the trial asks for 2 GPUs, and of the 4 of host algo-1 1 are free: expected fewer "
-                     "trials at once");
+    ck_fails_as(PL_LIMIT,
+                "the trial asks for 2 GPUs, and of the 4 of host algo-1 1 are free: expected fewer "
+                "trials at once",
+                pl_trial_devices_take, tree.job, 2, -1, &text);
     pl_text_clear(&text);
     ck_assert_int_eq(pl_trial_devices_take(tree.job, 5, -1, &text, &tree.error), PL_INVALID);
     tree_done(&tree);
@@ -240,7 +219,6 @@ START_TEST(trials_without_a_slot_take_what_is_free)
     check_gpus(1, -1, "0");
     tree_done(&tree);
 }
-END_TEST
 
 static struct scratch scratch;
 
@@ -252,7 +230,7 @@ static void run_script(const char *script)
     ck_assert_msg(system(command) == 0, "%s", command);
 }
 
-START_TEST(a_link_may_lead_to_what_is_in_the_model_and_nowhere_else)
+TEST(a_link_may_lead_to_what_is_in_the_model_and_nowhere_else)
 {
     static const struct {
         const char *name, *target;
@@ -278,31 +256,22 @@ START_TEST(a_link_may_lead_to_what_is_in_the_model_and_nowhere_else)
     }
     scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(an_empty_model_and_none_are_no_model)
+TEST(an_empty_model_and_none_are_no_model)
 {
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
     bool empty = false;
 
     scratch = scratch_new();
     scratch_path(&scratch, "m", path);
-    ck_assert_ok(pl_trial_model_check(path, path, &empty, &error), &error);
+    ck_ok(pl_trial_model_check, path, path, &empty);
     ck_assert(empty);
     run_script("mkdir m");
-    ck_assert_ok(pl_trial_model_check(path, path, &empty, &error), &error);
+    ck_ok(pl_trial_model_check, path, path, &empty);
     ck_assert(empty);
     run_script("mkfifo m/fifo");
-    ck_assert_int_eq(pl_trial_model_check(path, path, &empty, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "'fifo' is a FIFO");
+    ck_fails_as(PL_INVALID, "'fifo' is a FIFO", pl_trial_model_check, path, path, &empty);
     scratch_done(&scratch);
 }
-END_TEST
 
-UNIT_MAIN("programs/trial/trial", a_trial_has_the_jobs_hyperparameters_and_its_own_as_the_platform_writes_them,
-          several_processes_are_an_mpi_job_or_torchruns, a_trial_finds_a_job_of_its_own,
-          what_is_to_be_kept_lies_outside, a_folder_belongs_to_one_trial_at_a_time,
-          a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_it,
-          each_slot_has_gpus_of_its_own_or_shares_them, trials_without_a_slot_take_what_is_free,
-          a_link_may_lead_to_what_is_in_the_model_and_nowhere_else, an_empty_model_and_none_are_no_model)
+UNIT_MAIN("programs/trial/trial")

@@ -58,14 +58,13 @@ static enum pl_status unpack(const struct item *items, size_t count, const struc
                              const struct scratch *scratch, struct pl_error *reterr)
 {
     char data[16384], path[PATH_MAX];
-    struct scratch archive = scratch_new();
+    AUTO_SCRATCH struct scratch archive = scratch_new();
     PL_AUTO_CLOSE int fd = open(scratch->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     enum pl_status status;
 
     ck_assert_int_ge(fd, 0);
     scratch_write(&archive, "data", data, pack(items, count, data, sizeof(data)));
     status = pl_unpack_source(scratch_path(&archive, "data", path), true, fd, limits, reterr);
-    scratch_done(&archive);
     return status;
 }
 
@@ -73,30 +72,26 @@ static void ck_content(const struct scratch *scratch, const char *name, const ch
 {
     char path[PATH_MAX];
     PL_AUTO_FREE char *text = NULL;
-    struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_file_read(scratch_path(scratch, name, path), 4096, &text, NULL, &error), &error);
+    ck_ok(pl_file_read, scratch_path(scratch, name, path), 4096, &text, NULL);
     ck_assert_str_eq(text, expected);
 }
 
-START_TEST(files_directories_and_execute_bits_arrive)
+TEST(files_directories_and_execute_bits_arrive)
 {
     static const struct item items[] = {{"./", AE_IFDIR, NULL, 0755},   {"./train.py", AE_IFREG, "one", 0},
                                         {"sub/", AE_IFDIR, NULL, 0555}, {"sub/run.sh", AE_IFREG, "two", 0755},
                                         {"deep/er/x", AE_IFREG, "", 0}, {"train.py", AE_IFREG, "again", 0}};
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
 
-    ck_assert_ok(unpack(items, PL_ARRAY_ITEMS(items), &roomy, &scratch, &error), &error);
+    ck_ok(unpack, items, PL_ARRAY_ITEMS(items), &roomy, &scratch);
     ck_content(&scratch, "train.py", "again");
     ck_content(&scratch, "deep/er/x", "");
     ck_assert_int_eq(access(scratch_path(&scratch, "sub/run.sh", path), X_OK), 0);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(hard_links_to_files_before_them_become_copies)
+TEST(hard_links_to_files_before_them_become_copies)
 {
     static const struct item items[] = {{"sub/run.sh", AE_IFREG, "one", 0755},
                                         {"./copy.sh", AE_IFREG, NULL, 0755, "sub/run.sh"},
@@ -106,28 +101,25 @@ START_TEST(hard_links_to_files_before_them_become_copies)
     const struct pl_unpack_limits small = {.max_bytes = 5, .max_entries = 100};
     struct scratch scratch = scratch_new();
     struct scratch outside = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
     char target[PATH_MAX];
 
-    ck_assert_ok(unpack(items, PL_ARRAY_ITEMS(items), &roomy, &scratch, &error), &error);
+    ck_ok(unpack, items, PL_ARRAY_ITEMS(items), &roomy, &scratch);
     ck_content(&scratch, "copy.sh", "one");
     ck_content(&scratch, "other/again.sh", "one");
     ck_content(&scratch, "sub/run.sh", "one");
     ck_assert_int_eq(access(scratch_path(&scratch, "other/again.sh", path), X_OK), 0);
-    ck_assert_int_eq(unpack(items, PL_ARRAY_ITEMS(items), &small, &scratch, &error), PL_LIMIT);
-    ck_assert_int_eq(unpack(to_directory, PL_ARRAY_ITEMS(to_directory), &roomy, &scratch, &error), PL_INVALID);
+    ck_fails(PL_LIMIT, "", unpack, items, PL_ARRAY_ITEMS(items), &small, &scratch);
+    ck_fails(PL_INVALID, "", unpack, to_directory, PL_ARRAY_ITEMS(to_directory), &roomy, &scratch);
     /* An existing link does not lead outside. */
     scratch_write(&outside, "secret", "x", 1);
     ck_assert_int_eq(symlink(scratch_path(&outside, "secret", target), scratch_path(&scratch, "leak", path)), 0);
-    ck_assert_int_eq(unpack(&(const struct item){"hard", AE_IFREG, NULL, 0, "leak"}, 1, &roomy, &scratch, &error),
-                     PL_INVALID);
+    ck_fails(PL_INVALID, "", unpack, &(const struct item){"hard", AE_IFREG, NULL, 0, "leak"}, 1, &roomy, &scratch);
     scratch_done(&scratch);
     scratch_done(&outside);
 }
-END_TEST
 
-START_TEST(what_could_leave_the_directory_is_refused)
+TEST(what_could_leave_the_directory_is_refused)
 {
     static const struct {
         struct item item;
@@ -159,46 +151,40 @@ START_TEST(what_could_leave_the_directory_is_refused)
         scratch_done(&scratch);
     }
 }
-END_TEST
 
-START_TEST(links_that_are_there_already_are_not_followed)
+TEST(links_that_are_there_already_are_not_followed)
 {
     static const struct item through[] = {{"out/evil", AE_IFREG, "x", 0}};
     static const struct item onto[] = {{"file", AE_IFREG, "new", 0}};
     struct scratch scratch = scratch_new();
     struct scratch outside = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
     char target[PATH_MAX];
 
     ck_assert_int_eq(symlink(outside.path, scratch_path(&scratch, "out", path)), 0);
-    ck_assert_int_eq(unpack(through, 1, &roomy, &scratch, &error), PL_SYSTEM);
+    ck_fails(PL_SYSTEM, "", unpack, through, 1, &roomy, &scratch);
     ck_assert_int_ne(access(scratch_path(&outside, "evil", path), F_OK), 0);
     scratch_write(&outside, "kept", "old", 3);
     ck_assert_int_eq(symlink(scratch_path(&outside, "kept", target), scratch_path(&scratch, "file", path)), 0);
-    ck_assert_ok(unpack(onto, 1, &roomy, &scratch, &error), &error);
+    ck_ok(unpack, onto, 1, &roomy, &scratch);
     ck_content(&outside, "kept", "old");
     ck_content(&scratch, "file", "new");
     scratch_done(&scratch);
     scratch_done(&outside);
 }
-END_TEST
 
-START_TEST(size_and_count_are_bounded)
+TEST(size_and_count_are_bounded)
 {
     static const struct item items[] = {{"a", AE_IFREG, "12345", 0}, {"b", AE_IFREG, "12345", 0}};
     const struct pl_unpack_limits small = {.max_bytes = 9, .max_entries = 10};
     const struct pl_unpack_limits few = {.max_bytes = 100, .max_entries = 1};
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
 
-    ck_assert_int_eq(unpack(items, 2, &small, &scratch, &error), PL_LIMIT);
-    ck_assert_int_eq(unpack(items, 2, &few, &scratch, &error), PL_LIMIT);
-    scratch_done(&scratch);
+    ck_fails(PL_LIMIT, "", unpack, items, 2, &small, &scratch);
+    ck_fails(PL_LIMIT, "", unpack, items, 2, &few, &scratch);
 }
-END_TEST
 
-START_TEST(files_and_directories_are_copied_and_a_dangling_link_is_an_error)
+TEST(files_and_directories_are_copied_and_a_dangling_link_is_an_error)
 {
     struct scratch scratch = scratch_new();
     struct scratch dest = scratch_new();
@@ -209,12 +195,12 @@ START_TEST(files_and_directories_are_copied_and_a_dangling_link_is_an_error)
     scratch_write(&scratch, "train.py", "print(1)\n", 9);
     scratch_path(&scratch, "train.py", path);
     ck_assert_int_eq(pl_unpack_source(path, true, fd, &roomy, &error), PL_CORRUPT);
-    ck_assert_ok(pl_unpack_source(path, false, fd, &roomy, &error), &error);
+    ck_ok(pl_unpack_source, path, false, fd, &roomy);
     ck_content(&dest, "train.py", "print(1)\n");
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "sub", path), 0755), 0);
     scratch_write(&scratch, "sub/x", "deep", 4);
     ck_assert_int_eq(symlink("sub/x", scratch_path(&scratch, "linked", path)), 0);
-    ck_assert_ok(pl_unpack_source(scratch.path, false, fd, &roomy, &error), &error);
+    ck_ok(pl_unpack_source, scratch.path, false, fd, &roomy);
     ck_content(&dest, "sub/x", "deep");
     ck_content(&dest, "linked", "deep");
     ck_assert_int_eq(symlink("nowhere", scratch_path(&scratch, "broken", path)), 0);
@@ -225,9 +211,5 @@ START_TEST(files_and_directories_are_copied_and_a_dangling_link_is_an_error)
     scratch_done(&scratch);
     scratch_done(&dest);
 }
-END_TEST
 
-UNIT_MAIN("programs/unpack/unpack", files_directories_and_execute_bits_arrive,
-          hard_links_to_files_before_them_become_copies, what_could_leave_the_directory_is_refused,
-          links_that_are_there_already_are_not_followed, size_and_count_are_bounded,
-          files_and_directories_are_copied_and_a_dangling_link_is_an_error)
+UNIT_MAIN("programs/unpack/unpack")

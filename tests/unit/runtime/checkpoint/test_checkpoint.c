@@ -42,7 +42,6 @@ static int last_broadcasts;
 
 static void count_broadcasts(void *context, const struct pl_event *event)
 {
-    (void)context;
     atomic_fetch_add(&broadcasts, event->kind == PL_BROADCAST);
 }
 
@@ -181,13 +180,12 @@ static void goes_on(struct pl_world *world, void *context)
     job_end(&whole);
 }
 
-START_TEST(a_resumed_run_ends_with_the_same_bits)
+TEST(a_resumed_run_ends_with_the_same_bits)
 {
     for (int size = 1; size <= 3; size++) {
         run_ranks(size, goes_on, true);
     }
 }
-END_TEST
 
 static void keeps_two(struct pl_world *world, void *context)
 {
@@ -386,13 +384,12 @@ static void cannot_read(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken)
+TEST(one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken)
 {
     for (int size = 1; size <= 3; size++) {
         run_ranks(size, cannot_read, true);
     }
 }
-END_TEST
 
 /* Each time a different request for memory fails, once. */
 static void lacks_memory(struct pl_world *world, void *context)
@@ -531,7 +528,7 @@ static void without_a_note(struct pl_world *world, void *context)
 }
 
 /* A run that begins again although there is a checkpoint must log that. */
-START_TEST(one_passed_over_without_a_note_is_warned_of)
+TEST(one_passed_over_without_a_note_is_warned_of)
 {
     struct fixture f = {.scratch = scratch_new()};
     char text[1024];
@@ -540,9 +537,8 @@ START_TEST(one_passed_over_without_a_note_is_warned_of)
     ck_assert_msg(strstr(text, "warning: the checkpoint of step 1 is passed over"), "%s", text);
     scratch_done(&f.scratch);
 }
-END_TEST
 
-START_TEST(checkpoints_of_another_model_or_optimizer_alone_are_an_error_on_every_rank_unless_training_may_begin_at_0)
+TEST(checkpoints_of_another_model_or_optimizer_alone_are_an_error_on_every_rank_unless_training_may_begin_at_0)
 {
     for (int size = 1; size <= 3; size++) {
         for (int ignore = 0; ignore < 2; ignore++) {
@@ -550,16 +546,14 @@ START_TEST(checkpoints_of_another_model_or_optimizer_alone_are_an_error_on_every
             struct pl_knobs knobs;
 
             pl_knobs_default(&knobs);
-            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "50", "the test", NULL), PL_OK);
-            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_CHECKPOINT_IGNORE, ignore ? "1" : "0", "the test", NULL),
-                             PL_OK);
+            ck_ok(pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, "50", "the test");
+            ck_ok(pl_knob_set, &knobs, PL_KNOB_CHECKPOINT_IGNORE, ignore ? "1" : "0", "the test");
             ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs}, other_model, &f);
             ck_assert_ptr_nonnull(strstr(f.notes, "the checkpoint of step 1 is passed over"));
             scratch_done(&f.scratch);
         }
     }
 }
-END_TEST
 
 static void cannot_write(struct pl_world *world, void *context)
 {
@@ -575,13 +569,12 @@ static void cannot_write(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_failed_write_is_said_at_the_next_save)
+TEST(a_failed_write_is_said_at_the_next_save)
 {
     struct fixture f = {.scratch = scratch_new()};
 
     ranks_run(1, cannot_write, &f);
 }
-END_TEST
 
 static void misused(struct pl_world *world, void *context)
 {
@@ -618,7 +611,7 @@ static void in_the_jobs_directory(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(where_the_program_names_no_directory_the_jobs_is_used)
+TEST(where_the_program_names_no_directory_the_jobs_is_used)
 {
     struct fixture f = {.scratch = scratch_new()};
     PL_AUTO_FREE char *usual = NULL;
@@ -631,15 +624,5 @@ START_TEST(where_the_program_names_no_directory_the_jobs_is_used)
     ck_assert_int_eq(unsetenv("PACELINE_CHECKPOINT_DIR"), 0);
     scratch_done(&f.scratch);
 }
-END_TEST
 
-UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits,
-          ranks_that_wait_receive_from_the_reading_rank_before_each_tensor,
-          the_last_two_are_kept_and_half_written_ones_are_removed, a_newer_one_that_is_of_no_use_pushes_none_out,
-          the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
-          one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
-          short_of_memory_no_older_one_is_taken, a_record_comes_after_its_data_and_counts_only_as_it_was_written,
-          checkpoints_of_another_model_or_optimizer_alone_are_an_error_on_every_rank_unless_training_may_begin_at_0,
-          one_passed_over_without_a_note_is_warned_of, a_failed_write_is_said_at_the_next_save,
-          where_the_program_names_no_directory_the_jobs_is_used,
-          a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
+UNIT_MAIN("runtime/checkpoint")

@@ -37,7 +37,7 @@ static void writes_and_reads(struct pl_world *world, void *context)
     const char *path = context;
     const struct pl_metadata metadata[] = {{"step", "7"}, {"format", "a \\ and a \""}};
 
-    struct pl_plan *plan = make_plan(world);
+    AUTO_PLAN struct pl_plan *plan = make_plan(world);
     struct pl_error error = PL_ERROR_NONE;
     struct pl_safetensors *file = NULL;
 
@@ -68,10 +68,9 @@ static void writes_and_reads(struct pl_world *world, void *context)
     ck_assert_str_eq(pl_safetensors_metadata(file, "step"), "7");
     ck_assert_str_eq(pl_safetensors_metadata(file, "format"), "a \\ and a \"");
     pl_safetensors_close(file);
-    pl_plan_free(plan);
 }
 
-START_TEST(every_tensor_comes_back_by_name_with_shape_and_values)
+TEST(every_tensor_comes_back_by_name_with_shape_and_values)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
@@ -79,11 +78,10 @@ START_TEST(every_tensor_comes_back_by_name_with_shape_and_values)
     scratch_path(&scratch, "made/on the way/model.safetensors", path);
     ranks_run(1, writes_and_reads, path);
 }
-END_TEST
 
 static void refuses(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = make_plan(world);
+    AUTO_PLAN struct pl_plan *plan = make_plan(world);
     const char *path = context;
 
     ck_fails(PL_INVALID, "pl_plan_seal() comes first", pl_plan_file_write, plan, path, NULL, 0);
@@ -95,10 +93,9 @@ static void refuses(struct pl_world *world, void *context)
         snprintf(below, sizeof(below), "%.4000s/model.safetensors", path);
         ck_fails(PL_INVALID, path, pl_plan_file_write, plan, below, NULL, 0);
     }
-    pl_plan_free(plan);
 }
 
-START_TEST(an_unsealed_plan_and_a_bad_place_are_refused)
+TEST(an_unsealed_plan_and_a_bad_place_are_refused)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
@@ -106,7 +103,5 @@ START_TEST(an_unsealed_plan_and_a_bad_place_are_refused)
     scratch_path(&scratch, "model.safetensors", path);
     ranks_run(1, refuses, path);
 }
-END_TEST
 
-UNIT_MAIN("runtime/plan_file", every_tensor_comes_back_by_name_with_shape_and_values,
-          an_unsealed_plan_and_a_bad_place_are_refused)
+UNIT_MAIN("runtime/plan_file")

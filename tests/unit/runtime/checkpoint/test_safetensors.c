@@ -33,7 +33,7 @@ static void write_sample(const char *path)
     ck_ok(pl_safetensors_write, path, tensors, 3, metadata, 1);
 }
 
-START_TEST(what_was_written_reads_back)
+TEST(what_was_written_reads_back)
 {
     struct pl_safetensors *file = NULL;
     AUTO_SCRATCH struct scratch scratch = scratch_new();
@@ -64,9 +64,8 @@ START_TEST(what_was_written_reads_back)
     ck_assert_ptr_null(pl_safetensors_metadata(file, "other"));
     pl_safetensors_close(file);
 }
-END_TEST
 
-START_TEST(a_file_cut_anywhere_is_corrupt)
+TEST(a_file_cut_anywhere_is_corrupt)
 {
     struct pl_safetensors *file = NULL;
     AUTO_SCRATCH struct scratch scratch = scratch_new();
@@ -89,10 +88,9 @@ START_TEST(a_file_cut_anywhere_is_corrupt)
     }
     free(data);
 }
-END_TEST
 
 /* Changes every byte of the header: there is never a crash, and never a tensor outside the file. */
-START_TEST(a_damaged_header_never_leads_outside_the_file)
+TEST(a_damaged_header_never_leads_outside_the_file)
 {
     struct pl_error error = PL_ERROR_NONE;
     AUTO_SCRATCH struct scratch scratch = scratch_new();
@@ -130,7 +128,6 @@ START_TEST(a_damaged_header_never_leads_outside_the_file)
     }
     free(data);
 }
-END_TEST
 
 /* Opens a file with this header and `data_bytes` bytes 0, 1, 2, ... */
 static enum pl_status open_made(const char *header, size_t data_bytes, struct pl_safetensors **ret_file,
@@ -155,7 +152,7 @@ static enum pl_status open_made(const char *header, size_t data_bytes, struct pl
     return status;
 }
 
-START_TEST(a_header_may_name_the_tensors_in_any_order)
+TEST(a_header_may_name_the_tensors_in_any_order)
 {
     struct pl_safetensors *file = NULL;
     unsigned char bytes[4];
@@ -177,11 +174,10 @@ START_TEST(a_header_may_name_the_tensors_in_any_order)
     ck_assert_str_eq(pl_safetensors_metadata(file, "format"), "pt");
     pl_safetensors_close(file);
 }
-END_TEST
 
 #define TENSOR(name, begin, end) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #begin "," #end "]}"
 
-START_TEST(a_header_that_is_wrong_is_told_with_the_place)
+TEST(a_header_that_is_wrong_is_told_with_the_place)
 {
     static const struct {
         const char *header, *cause;
@@ -227,9 +223,8 @@ START_TEST(a_header_that_is_wrong_is_told_with_the_place)
         ck_assert_ptr_null(file);
     }
 }
-END_TEST
 
-START_TEST(tensors_that_cannot_be_used_are_listed_and_do_not_hide_the_others)
+TEST(tensors_that_cannot_be_used_are_listed_and_do_not_hide_the_others)
 {
     struct pl_safetensors *file = NULL;
     unsigned char bytes[8] = {0};
@@ -262,10 +257,9 @@ START_TEST(tensors_that_cannot_be_used_are_listed_and_do_not_hide_the_others)
     ck_assert_mem_eq(bytes, "\15\16", 2);
     pl_safetensors_close(file);
 }
-END_TEST
 
 /* More than a million values of JSON. */
-START_TEST(a_header_of_130000_tensors_is_read)
+TEST(a_header_of_130000_tensors_is_read)
 {
     enum { TENSORS = 130000 };
     struct pl_safetensors *file = NULL;
@@ -285,27 +279,23 @@ START_TEST(a_header_of_130000_tensors_is_read)
     ck_assert_uint_eq(byte, 70001 % 256);
     pl_safetensors_close(file);
 }
-END_TEST
 
-START_TEST(a_header_beyond_the_bounds_of_json_is_over_a_limit_and_not_corrupt)
+TEST(a_header_beyond_the_bounds_of_json_is_over_a_limit_and_not_corrupt)
 {
     struct pl_safetensors *file = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text header = PL_TEXT_NONE;
 
     pl_text_append(&header, "{\"a\":");
     for (int i = 0; i < 200; i++) {
         pl_text_append(&header, "[");
     }
-    ck_assert_int_eq(open_made(pl_text_string(&header), 0, &file, &error), PL_LIMIT);
-    ck_assert_ptr_nonnull(
-        strstr(error.cause,
-               "made.safetensors': header, line 1, column 133: expected at most 128 levels of nesting, found more"));
+    ck_fails(PL_LIMIT,
+             "made.safetensors': header, line 1, column 133: expected at most 128 levels of nesting, found more",
+             open_made, pl_text_string(&header), 0, &file);
     ck_assert_ptr_null(file);
 }
-END_TEST
 
-START_TEST(names_that_json_cannot_hold_are_not_written)
+TEST(names_that_json_cannot_hold_are_not_written)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     const struct pl_tensor tensor = {
@@ -318,17 +308,15 @@ START_TEST(names_that_json_cannot_hold_are_not_written)
                 &tensor, 1, NULL, 0);
     ck_fails(PL_NOT_FOUND, "", pl_safetensors_open, path, &file);
 }
-END_TEST
 
-START_TEST(a_missing_file_is_not_found)
+TEST(a_missing_file_is_not_found)
 {
     struct pl_safetensors *file = NULL;
 
     ck_assert_int_eq(pl_safetensors_open("/nonexistent/m.safetensors", &file, NULL), PL_NOT_FOUND);
 }
-END_TEST
 
-START_TEST(what_cannot_be_read_is_not_corrupt)
+TEST(what_cannot_be_read_is_not_corrupt)
 {
     struct pl_safetensors *file = NULL;
     struct pl_error error = PL_ERROR_NONE;
@@ -347,11 +335,5 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
     ck_fails(PL_CORRUPT, "", pl_safetensors_read, file, 1, &number); /* and no SIGBUS */
     pl_safetensors_close(file);
 }
-END_TEST
 
-UNIT_MAIN("runtime/safetensors", what_was_written_reads_back, a_file_cut_anywhere_is_corrupt,
-          a_damaged_header_never_leads_outside_the_file, a_header_may_name_the_tensors_in_any_order,
-          a_header_that_is_wrong_is_told_with_the_place,
-          tensors_that_cannot_be_used_are_listed_and_do_not_hide_the_others, a_header_of_130000_tensors_is_read,
-          a_header_beyond_the_bounds_of_json_is_over_a_limit_and_not_corrupt,
-          names_that_json_cannot_hold_are_not_written, a_missing_file_is_not_found, what_cannot_be_read_is_not_corrupt)
+UNIT_MAIN("runtime/safetensors")

@@ -124,7 +124,7 @@ static void follows_reference(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(every_rule_follows_its_double_precision_form)
+TEST(every_rule_follows_its_double_precision_form)
 {
     struct pl_optimizer_options options[] = {
         {.kind = PL_SGD},
@@ -148,7 +148,6 @@ START_TEST(every_rule_follows_its_double_precision_form)
         ranks_run(2, follows_reference, &options[i]);
     }
 }
-END_TEST
 
 /* With equal gradients both means of Adam are that gradient after the correction: every step, even the first, is as
  * long as the rate. */
@@ -169,14 +168,13 @@ static void equal_steps(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(adams_first_steps_are_as_long_as_the_rate)
+TEST(adams_first_steps_are_as_long_as_the_rate)
 {
     enum pl_optimizer_kind kinds[] = {PL_ADAM, PL_ADAMW};
 
     ranks_run(1, equal_steps, &kinds[0]);
     ranks_run(1, equal_steps, &kinds[1]);
 }
-END_TEST
 
 /* Numbers for which the rule is not defined are refused by name. */
 static void refused(struct pl_world *world, void *context)
@@ -194,9 +192,8 @@ static void refused(struct pl_world *world, void *context)
         {"clip_norm", {.clip_norm = (double)NAN}},
         {"loss_scale", {.loss_scale = -1.0}},
     };
-    struct pl_plan *plan = make_plan(world);
+    AUTO_PLAN struct pl_plan *plan = make_plan(world);
 
-    (void)context;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         struct pl_optimizer *optimizer = NULL;
         struct pl_error error = PL_ERROR_NONE;
@@ -204,7 +201,6 @@ static void refused(struct pl_world *world, void *context)
         ck_assert_int_eq(pl_optimizer_new(plan, &cases[i].options, &optimizer, &error), PL_INVALID);
         ck_assert_msg(strstr(error.cause, cases[i].name) == error.cause, "%s: %s", cases[i].name, error.cause);
     }
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(options_that_no_rule_is_defined_for_are_refused, ranks_run(1, refused, NULL))
@@ -215,7 +211,6 @@ static void loss_scale(struct pl_world *world, void *context)
     struct job job = job_start(world, &options);
     const double scales[] = {1024.0, 1024.0, 2048.0, 1024.0, 1024.0, 2048.0};
 
-    (void)context;
     for (int step = 0; step < 6; step++) {
         ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), scales[step]);
         for (int e = 0; e < ELEMS; e++) {
@@ -233,12 +228,11 @@ static void loss_scale(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks)
+TEST(a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks)
 {
     ranks_run(1, loss_scale, NULL);
     ranks_run(3, loss_scale, NULL);
 }
-END_TEST
 
 /* The loss scale is removed before gradients are clipped, and after an overflow the count of good steps begins
  * again. */
@@ -248,7 +242,6 @@ static void scaled_and_clipped(struct pl_world *world, void *context)
     struct job job = job_start(world, &options);
     const double scales[] = {1024.0, 1024.0, 512.0, 512.0, 1024.0};
 
-    (void)context;
     for (int step = 0; step < 5; step++) {
         ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), scales[step]);
         memset(job.tensor->gradient, 0, ELEMS * sizeof(float));
@@ -262,12 +255,11 @@ static void scaled_and_clipped(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
+TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
 {
     ranks_run(1, scaled_and_clipped, NULL);
     ranks_run(2, scaled_and_clipped, NULL);
 }
-END_TEST
 
 /* An overflow never makes the factor larger. The state of a scaled run divides nothing in a run without scaling, and
  * the other way round. */
@@ -278,7 +270,6 @@ static void small_scale(struct pl_world *world, void *context)
     struct pl_optimizer_state unscaled;
     struct job job = job_start(world, &options);
 
-    (void)context;
     job.tensor->gradient[0] = HUGE_VALF;
     job_step(&job, 1.0);
     ck_assert_uint_eq(pl_optimizer_state(job.optimizer).skipped, 1);
@@ -307,12 +298,11 @@ static void small_scale(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow)
+TEST(a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow)
 {
     ranks_run(1, small_scale, NULL);
     ranks_run(2, small_scale, NULL);
 }
-END_TEST
 
 /* Zero does not overflow, whatever the factor is. */
 static void zero_gradients(struct pl_world *world, void *context)
@@ -320,7 +310,6 @@ static void zero_gradients(struct pl_world *world, void *context)
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 1024.0, .growth_steps = 1};
     struct job job = job_start(world, &options);
 
-    (void)context;
     for (int step = 0; step < 1100; step++) {
         memset(job.tensor->gradient, 0, ELEMS * sizeof(float));
         job_step(&job, 1.0);
@@ -340,7 +329,6 @@ static void broadcast(struct pl_world *world, void *context)
     struct job job = job_start(world, &options);
     struct pl_optimizer_state state = {.steps = (uint64_t)pl_world_rank(world) + 7, .loss_scale = 1.0};
 
-    (void)context;
     pl_optimizer_restore(job.optimizer, &state);
     ck_assert_uint_eq(pl_optimizer_slots(job.optimizer), 2);
     ck_assert_str_eq(pl_optimizer_slot_name(job.optimizer, 1), "variance");
@@ -353,9 +341,4 @@ static void broadcast(struct pl_world *world, void *context)
 
 UNIT_TEST(broadcast_gives_all_ranks_the_roots_state, ranks_run(3, broadcast, NULL))
 
-UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, adams_first_steps_are_as_long_as_the_rate,
-          options_that_no_rule_is_defined_for_are_refused,
-          a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
-          a_scaled_loss_is_undone_before_gradients_are_clipped,
-          a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow,
-          a_loss_scale_stays_a_float_however_long_nothing_overflows, broadcast_gives_all_ranks_the_roots_state)
+UNIT_MAIN("runtime/optimizer")

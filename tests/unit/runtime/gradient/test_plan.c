@@ -69,7 +69,7 @@ static double triangle(int size)
 static void sums_in_any_order(struct pl_world *world, void *context)
 {
     const struct pl_plan_options *options = context;
-    struct pl_plan *plan = sealed_plan(world, options);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, options);
     int rank = pl_world_rank(world);
     static const size_t orders[3][TENSORS] = {{4, 3, 2, 1, 0}, {0, 1, 2, 3, 4}, {2, 4, 0, 3, 1}};
 
@@ -87,10 +87,9 @@ static void sums_in_any_order(struct pl_world *world, void *context)
     }
     ck_assert_uint_eq(pl_plan_counts(plan).steps, 6);
     ck_assert_uint_eq(pl_plan_counts(plan).zeroed, 0);
-    pl_plan_free(plan);
 }
 
-START_TEST(gradients_are_summed_whatever_the_bucket_size)
+TEST(gradients_are_summed_whatever_the_bucket_size)
 {
     struct pl_plan_options options = {.sum = true};
 
@@ -101,15 +100,13 @@ START_TEST(gradients_are_summed_whatever_the_bucket_size)
         }
     }
 }
-END_TEST
 
 static void layout(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.bucket_bytes = 4096};
-    struct pl_plan *plan = sealed_plan(world, &options);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, &options);
     uint64_t next = 0;
 
-    (void)context;
     ck_assert_uint_eq(pl_plan_tensor(plan, 4)->offset_elems, 0); /* the tensor that was registered last comes first */
     for (size_t t = 0; t < TENSORS; t++) {
         const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
@@ -129,7 +126,6 @@ static void layout(struct pl_world *world, void *context)
         next = first + count;
     }
     ck_assert_uint_eq(next, pl_plan_elems(plan));
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split, ranks_run(2, layout, NULL))
@@ -147,7 +143,6 @@ static void cut(struct pl_world *world, void *context)
         {10240, 2, {2560, 3520}}, /* a rest of less than half a bucket stays with the piece before it */
     };
 
-    (void)context;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = cases[i].bucket_bytes});
 
@@ -166,9 +161,8 @@ UNIT_TEST(neighbours_share_a_bucket_and_long_tensors_are_split, ranks_run(1, cut
 
 static void average(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, NULL);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, NULL);
 
-    (void)context;
     for (size_t t = 0; t < TENSORS; t++) {
         write_gradient(plan, t, 0, 0, false);
         ck_ok(pl_plan_ready, plan, t);
@@ -177,22 +171,19 @@ static void average(struct pl_world *world, void *context)
     for (size_t t = 0; t < TENSORS; t++) {
         check_gradient(plan, t, 1.0, 0);
     }
-    pl_plan_free(plan);
 }
 
-START_TEST(the_average_of_equal_gradients_is_each_of_them)
+TEST(the_average_of_equal_gradients_is_each_of_them)
 {
     ranks_run(2, average, NULL);
     ranks_run(4, average, NULL);
 }
-END_TEST
 
 static void passes(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.sum = true});
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.sum = true});
     int rank = pl_world_rank(world);
 
-    (void)context;
     for (int step = 0; step < 3; step++) {
         for (int pass = 0; pass < 4; pass++) {
             for (size_t t = TENSORS; t-- > 0;) {
@@ -208,30 +199,26 @@ static void passes(struct pl_world *world, void *context)
             check_gradient(plan, t, triangle(pl_world_size(world)) * 4.0, step);
         }
     }
-    pl_plan_free(plan);
 }
 
-START_TEST(several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name)
+TEST(several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name)
 {
     ranks_run(1, passes, NULL);
     ranks_run(3, passes, NULL);
 }
-END_TEST
 
 static void count_ended(void *count_at, const struct pl_event *event)
 {
-    (void)event;
     ++*(size_t *)count_at;
 }
 
 static void only_progress(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = 4096});
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = 4096});
     size_t ended = 0;
     struct pl_observer observer = {.context = &ended, .ended = count_ended};
     int64_t deadline_ns = pl_deadline_after_ns(50 * PL_NS_PER_S);
 
-    (void)context;
     pl_world_observe(world, &observer);
     for (size_t t = TENSORS; t-- > 0;) {
         write_gradient(plan, t, pl_world_rank(world), 0, false);
@@ -245,7 +232,6 @@ static void only_progress(struct pl_world *world, void *context)
     ck_assert_uint_eq(ended, pl_plan_bucket_count(plan));
     ck_ok(pl_plan_wait, plan);
     pl_world_observe(world, NULL);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(progress_alone_brings_all_buckets_to_their_end, ranks_run(2, only_progress, NULL))
@@ -253,10 +239,9 @@ UNIT_TEST(progress_alone_brings_all_buckets_to_their_end, ranks_run(2, only_prog
 static void missing(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.sum = true, .bucket_bytes = 4096};
-    struct pl_plan *plan = sealed_plan(world, &options);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
 
-    (void)context;
     for (int step = 0; step < 4; step++) {
         for (size_t t = 0; t < TENSORS; t++) {
             write_gradient(plan, t, rank, step, false);
@@ -270,14 +255,13 @@ static void missing(struct pl_world *world, void *context)
         }
     }
     ck_assert_uint_eq(pl_plan_counts(plan).zeroed, rank == 1 ? 2 : 0);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(a_gradient_that_one_rank_lacks_counts_as_zero_there, ranks_run(3, missing, NULL))
 
 static void broadcast(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, NULL);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, NULL);
     int root = *(int *)context;
 
     for (size_t t = 0; t < TENSORS; t++) {
@@ -291,62 +275,55 @@ static void broadcast(struct pl_world *world, void *context)
             ck_assert(pl_plan_tensor(plan, t)->value[e] == given(root, t, e, 0));
         }
     }
-    pl_plan_free(plan);
 }
 
-START_TEST(broadcast_gives_all_ranks_the_roots_values)
+TEST(broadcast_gives_all_ranks_the_roots_values)
 {
     for (int size = 1; size <= 4; size++) {
         ranks_run(size, broadcast, &(int){0});
         ranks_run(size, broadcast, &(int){size - 1});
     }
 }
-END_TEST
 
 static void mismatch(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     uint64_t shape[2] = {10, pl_world_rank(world) == 2 ? 7 : 8};
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     ck_ok(pl_plan_add, plan, "first", 1, shape, &index);
     ck_ok(pl_plan_add, plan, "second", 2, shape, &index);
     ck_fails_as(PL_MISMATCH, "gradients: rank 0 has 'second' [10, 8], rank 2 has 'second' [10, 7]", pl_plan_seal, plan);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(ranks_that_register_differently_all_report_what_differs, ranks_run(4, mismatch, NULL))
 
 static void fewer(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     uint64_t shape = 10;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     ck_ok(pl_plan_add, plan, "first", 1, &shape, &index);
     if (pl_world_rank(world) == 0) {
         ck_ok(pl_plan_add, plan, "second", 1, &shape, &index);
     }
     ck_fails_as(PL_MISMATCH, "gradients: rank 0 has 'second' [10], rank 1 has nothing more", pl_plan_seal, plan);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(a_rank_that_registers_fewer_is_named, ranks_run(2, fewer, NULL))
 
 static void refused(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     struct pl_optimizer *optimizer = NULL;
     const struct pl_optimizer_options options = {.momentum = 0.5};
     uint64_t shape[2] = {10, 0};
     uint64_t huge[2] = {UINT64_MAX / 2, 3};
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     ck_fails(PL_INVALID, "", pl_plan_seal, plan);
     ck_fails(PL_INVALID, "", pl_plan_add, plan, "none", 2, shape, &index);
@@ -364,7 +341,6 @@ static void refused(struct pl_world *world, void *context)
     ck_fails_as(PL_INVALID, "gradients: pl_plan_seal() of a plan that is sealed", pl_plan_seal, plan);
     ck_fails(PL_INVALID, "", pl_plan_wait_bucket, plan, 1);
     ck_fails_as(PL_INVALID, "gradients: no tensor 1, there are 1, counted from 0", pl_plan_ready, plan, 1);
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(names_twice_empty_tensors_and_late_ones_are_refused, ranks_run(1, refused, NULL))
@@ -374,10 +350,9 @@ static void has_no_room(struct pl_world *world, void *context)
 {
     const struct pl_plan_options options = {.bucket_bytes = UINT64_MAX};
     struct pl_error first = PL_ERROR_NONE, second = PL_ERROR_NONE;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, &options, &plan);
     ck_ok(pl_plan_add, plan, "huge", 1, (uint64_t[]){UINT64_C(1) << 58}, &index);
     ck_assert_int_eq(pl_plan_seal(plan, &first), PL_MEMORY);
@@ -385,17 +360,15 @@ static void has_no_room(struct pl_world *world, void *context)
     ck_assert_str_eq(second.cause, first.cause);
     ck_assert_uint_eq(pl_plan_elems(plan), 0);
     ck_assert_uint_eq(pl_plan_bucket_count(plan), 0);
-    pl_plan_free(plan);
 }
 
 /* A shape by mistake: with the usual bucket size the list of buckets alone would be larger than most memories. */
 static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
 {
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, NULL, &plan);
     for (size_t i = 0; i < 17; i++) {
         char name[] = {(char)('a' + (int)i), 0};
@@ -407,16 +380,14 @@ static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
         }
     }
     ck_assert_ptr_nonnull(strstr(error.cause, "more elements than memory can hold"));
-    pl_plan_free(plan);
 }
 
-START_TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
+TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
 {
     ranks_run(1, has_no_room, NULL);
     ranks_run(2, has_no_room, NULL);
     ranks_run(2, has_no_room_for_its_buckets, NULL);
 }
-END_TEST
 
 /* A thread whose memory budget is used up gets no aligned memory, which the values of a plan need. */
 static _Thread_local bool alloc_budget_is_empty;
@@ -433,7 +404,7 @@ static void lacks_room(struct pl_world *world, void *context)
 {
     const struct pl_plan_options *options = context;
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     bool lacks = pl_world_rank(world) == 1;
     size_t index;
 
@@ -447,27 +418,24 @@ static void lacks_room(struct pl_world *world, void *context)
     ck_assert_uint_eq(pl_plan_elems(plan), 0);
     ck_ok(pl_plan_seal, plan);
     ck_ok(pl_plan_broadcast, plan, 0);
-    pl_plan_free(plan);
 }
 
-START_TEST(a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks)
+TEST(a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks)
 {
     ranks_run(2, lacks_room, NULL);
     ranks_run(4, lacks_room, NULL);
     ranks_run(3, lacks_room, &(struct pl_plan_options){.local = true});
 }
-END_TEST
 
 /* The last two ranks cannot seal their plans; the others report the first of them. */
 static void seals_what_cannot_be(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.gradient_dtype = PL_FLOAT32};
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     int rank = pl_world_rank(world);
     size_t index;
 
-    (void)context;
     options.gradient_dtype = rank == 1 ? PL_FLOAT16 : PL_FLOAT32;
     ck_ok(pl_plan_new, world, &options, &plan);
     if (rank < 2) {
@@ -480,7 +448,6 @@ static void seals_what_cannot_be(struct pl_world *world, void *context)
                       "'%s'", error.cause);
         ck_assert(error.domain == PL_DOMAIN_RANK && error.code == 1);
     }
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(a_rank_that_cannot_seal_its_plan_is_named_where_others_can, ranks_run(3, seals_what_cannot_be, NULL))
@@ -488,7 +455,7 @@ UNIT_TEST(a_rank_that_cannot_seal_its_plan_is_named_where_others_can, ranks_run(
 /* Takes two steps in which `context` of the tensors are ready. */
 static void two_steps(struct pl_world *world, void *context)
 {
-    struct pl_plan *plan = sealed_plan(world, NULL);
+    AUTO_PLAN struct pl_plan *plan = sealed_plan(world, NULL);
 
     for (int step = 0; step < 2; step++) {
         for (size_t t = 0; t < *(size_t *)context; t++) {
@@ -496,10 +463,9 @@ static void two_steps(struct pl_world *world, void *context)
         }
         ck_ok(pl_plan_wait, plan);
     }
-    pl_plan_free(plan);
 }
 
-START_TEST(a_first_step_without_any_gradient_is_warned_of_once)
+TEST(a_first_step_without_any_gradient_is_warned_of_once)
 {
     for (size_t ready = 0; ready < 2; ready++) {
         char text[1024];
@@ -509,7 +475,6 @@ START_TEST(a_first_step_without_any_gradient_is_warned_of_once)
         ck_assert(ready > 0 || strchr(text, '\n') == text + strlen(text) - 1); /* one line */
     }
 }
-END_TEST
 
 static void stays_local(struct pl_world *world, void *context)
 {
@@ -517,7 +482,6 @@ static void stays_local(struct pl_world *world, void *context)
     struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
 
-    (void)context;
     for (int step = 0; step < 3; step++) {
         for (size_t t = 0; t + 1 < TENSORS; t++) {
             write_gradient(plan, t, rank, step, false);
@@ -537,7 +501,7 @@ static void stays_local(struct pl_world *world, void *context)
     pl_plan_free(plan); /* in the middle of a step */
 }
 
-START_TEST(a_local_plan_exchanges_nothing)
+TEST(a_local_plan_exchanges_nothing)
 {
     struct pl_plan *plan = NULL;
 
@@ -546,17 +510,15 @@ START_TEST(a_local_plan_exchanges_nothing)
     ck_fails(PL_INVALID, "reduces nothing", pl_plan_new, NULL, &(struct pl_plan_options){.local = true, .sum = true},
              &plan);
 }
-END_TEST
 
 /* The residual of a bucket is added only to that bucket, not to another one of the same length. */
 static void keeps_apart(struct pl_world *world, void *context)
 {
     const struct pl_plan_options options = {.bucket_bytes = 20000 * sizeof(float), .wire_flags = PL_WIRE_FLOAT16};
     const uint64_t elems = 20000;
-    struct pl_plan *plan = NULL;
+    AUTO_PLAN struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)context;
     ck_ok(pl_plan_new, world, &options, &plan);
     ck_ok(pl_plan_add, plan, "exact", 1, &elems, &index);
     ck_ok(pl_plan_add, plan, "rounds", 1, &elems, &index);
@@ -577,20 +539,9 @@ static void keeps_apart(struct pl_world *world, void *context)
         }
         ck_assert_msg(sum == 0.0, "step %d: off by %g", step, sum);
     }
-    pl_plan_free(plan);
 }
 
 UNIT_TEST(rounding_errors_of_two_buckets_stay_apart,
           ranks_run_with(2, &(struct pl_world_options){.pretend_ranks_per_host = 1}, keeps_apart, NULL))
 
-UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart, gradients_are_summed_whatever_the_bucket_size,
-          buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split,
-          neighbours_share_a_bucket_and_long_tensors_are_split, the_average_of_equal_gradients_is_each_of_them,
-          several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name,
-          progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
-          broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_all_report_what_differs,
-          a_rank_that_registers_fewer_is_named, names_twice_empty_tensors_and_late_ones_are_refused,
-          a_seal_that_finds_no_room_leaves_the_plan_as_it_was,
-          a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks,
-          a_rank_that_cannot_seal_its_plan_is_named_where_others_can,
-          a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing)
+UNIT_MAIN("runtime/plan")

@@ -90,7 +90,7 @@ static enum pl_status give_gradient(struct job *job, const struct pl_plan_tensor
                                     struct pl_error *reterr)
 {
     uint16_t half[LONGEST];
-    enum pl_dtype dtype = pl_plan_gradient_dtype(job->plan);
+    enum pl_dtype dtype = job->plan->options.gradient_dtype;
 
     for (uint64_t e = 0; e < tensor->count_elems; e++) {
         half[e] = to_bfloat16(gradient[e]);
@@ -178,7 +178,7 @@ static void run(int ranks, struct trial *trial, ranks_function *function)
     }
 }
 
-START_TEST(every_optimizer_steps_as_in_host_memory)
+TEST(every_optimizer_steps_as_in_host_memory)
 {
     struct trial trials[] = {
         {.optimizer = {.kind = PL_SGD}},
@@ -200,7 +200,6 @@ START_TEST(every_optimizer_steps_as_in_host_memory)
         }
     }
 }
-END_TEST
 
 static void not_finite(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -236,14 +235,13 @@ static void not_finite(struct pl_world *world, void *argument, char failure[RANK
     job_end(&here);
 }
 
-START_TEST(gradients_that_are_not_finite_skip_the_step_on_the_device)
+TEST(gradients_that_are_not_finite_skip_the_step_on_the_device)
 {
     struct trial trial = {.optimizer = {.kind = PL_SGD, .loss_scale = 1024.0}};
 
     run(1, &trial, not_finite);
     run(2, &trial, not_finite);
 }
-END_TEST
 
 static void resumes(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -279,7 +277,7 @@ static void resumes(struct pl_world *world, void *argument, char failure[RANKS_T
     job_end(&whole);
 }
 
-START_TEST(a_run_resumed_on_the_device_ends_in_the_same_bits)
+TEST(a_run_resumed_on_the_device_ends_in_the_same_bits)
 {
     struct trial trial = {.optimizer = {.kind = PL_ADAM, .weight_decay = 0.1, .clip_norm = 2.0}};
 
@@ -290,7 +288,6 @@ START_TEST(a_run_resumed_on_the_device_ends_in_the_same_bits)
         run(ranks, &trial, resumes);
     }
 }
-END_TEST
 
 /* The copy is held before it begins, and so is every later change of the weights: on the device, because the host
  * continues. */
@@ -330,7 +327,7 @@ static void changes_wait(struct pl_world *world, void *argument, char failure[RA
     job_end(&here);
 }
 
-START_TEST(the_next_step_waits_for_a_checkpoints_copy_on_the_device)
+TEST(the_next_step_waits_for_a_checkpoints_copy_on_the_device)
 {
     struct trial trial = {.optimizer = {.kind = PL_ADAM}};
     struct scratch scratch;
@@ -343,7 +340,6 @@ START_TEST(the_next_step_waits_for_a_checkpoints_copy_on_the_device)
     ck_assert_ranks_on(1, 1, NULL, changes_wait, &trial);
     scratch_done(&scratch);
 }
-END_TEST
 
 /* As many tensors as ResNet-50 has, in as many buckets as it makes at 4 MiB. */
 enum { MANY = 161, MANY_BYTES = 27 << 10, MANY_BUCKETS = 24 };
@@ -459,7 +455,7 @@ static void few_calls_on_nccl(struct pl_world *world, void *argument, char failu
     job_end(&here);
 }
 
-START_TEST(a_step_makes_few_calls_of_the_driver)
+TEST(a_step_makes_few_calls_of_the_driver)
 {
     struct trial trials[] = {
         {.optimizer = {.kind = PL_ADAMW}},
@@ -476,7 +472,6 @@ START_TEST(a_step_makes_few_calls_of_the_driver)
     }
     ck_assert_ranks_on(2, 2, NULL, few_calls_on_nccl, &trials[0]);
 }
-END_TEST
 
 /* The device does not reach the end of a step: the step's calls return, and the next step waits. */
 static void one_step_ahead(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -487,7 +482,6 @@ static void one_step_ahead(struct pl_world *world, void *argument, char failure[
     enum pl_status waited;
     void *pinned;
 
-    (void)argument;
     device = pl_world_device(world);
     RANKS_OK(job_start(world, &trial, true, &here, &error));
     RANKS_OK(pl_device_alloc_pinned(device, sizeof(float), &pinned, &error));
@@ -507,20 +501,17 @@ static void one_step_ahead(struct pl_world *world, void *argument, char failure[
     job_end(&here);
 }
 
-START_TEST(the_host_is_at_most_one_step_ahead_of_the_device)
+TEST(the_host_is_at_most_one_step_ahead_of_the_device)
 {
     struct pl_world_options options = {0};
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "1");
 
     if (!device_order("let_copies_go")) {
         return; /* a real driver does not hold copies */
     }
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "the test", NULL), PL_OK);
     options.knobs = &knobs;
     ck_assert_ranks_on(1, 1, &options, one_step_ahead, NULL);
 }
-END_TEST
 
 /*
  * A plan whose stream is captured into a CUDA graph says so, and goes on after the capture. One rank alone may be ready
@@ -536,7 +527,6 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     enum pl_status status = PL_OK;
     struct job here = {0};
 
-    (void)argument;
     memcpy(&begin, &at, sizeof(begin));
     at = device_fake("cuStreamEndCapture");
     memcpy(&end, &at, sizeof(end));
@@ -564,7 +554,7 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     job_end(&here);
 }
 
-START_TEST(a_captured_stream_is_refused)
+TEST(a_captured_stream_is_refused)
 {
     if (device_order("let_copies_go")) {
         ck_assert_ranks_on(1, 1, NULL, captures, NULL);
@@ -572,7 +562,6 @@ START_TEST(a_captured_stream_is_refused)
         ck_assert_ranks_on(2, 2, NULL, captures, NULL);
     }
 }
-END_TEST
 
 static enum pl_status faulty_step(struct job *job, const struct device_fault *fault, int step, struct pl_error *reterr)
 {
@@ -608,7 +597,7 @@ static void suffers(struct pl_world *world, void *argument, char failure[RANKS_T
     device_ranks_check(world, fault, status, &told, begin_ns, failure);
 }
 
-START_TEST(a_lost_device_ends_the_step_of_all_ranks)
+TEST(a_lost_device_ends_the_step_of_all_ranks)
 {
     static const struct device_fault faults[] = {
         {.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY},
@@ -625,7 +614,6 @@ START_TEST(a_lost_device_ends_the_step_of_all_ranks)
         }
     }
 }
-END_TEST
 
 static void suffers_on_nccl(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -637,7 +625,7 @@ static void suffers_on_nccl(struct pl_world *world, void *argument, char failure
     }
 }
 
-START_TEST(an_error_of_nccl_ends_the_step_of_all_ranks)
+TEST(an_error_of_nccl_ends_the_step_of_all_ranks)
 {
     struct device_fault fault = {.text = "remote process exited or there was a network error", .of_rank_1 = PL_LIBRARY};
 
@@ -647,7 +635,6 @@ START_TEST(an_error_of_nccl_ends_the_step_of_all_ranks)
     }
     ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
 }
-END_TEST
 
 static void writes(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -673,7 +660,7 @@ static void writes(struct pl_world *world, void *argument, char failure[RANKS_TE
     job_end(&here);
 }
 
-START_TEST(the_model_file_holds_what_the_device_holds)
+TEST(the_model_file_holds_what_the_device_holds)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct trial trial = {.optimizer = {.kind = PL_SGD}};
@@ -681,7 +668,6 @@ START_TEST(the_model_file_holds_what_the_device_holds)
     trial.directory = scratch.path;
     run(1, &trial, writes);
 }
-END_TEST
 
 /* Saving a model while the device hangs fails at the deadline. */
 static void writes_in_time(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -701,21 +687,18 @@ static void writes_in_time(struct pl_world *world, void *argument, char failure[
     job_end(&here);
 }
 
-START_TEST(a_model_file_is_not_waited_for_without_end)
+TEST(a_model_file_is_not_waited_for_without_end)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct trial trial = {.optimizer = {.kind = PL_SGD}, .directory = scratch.path};
     struct pl_world_options options = {0};
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = ranks_knobs(PL_KNOB_TIMEOUT_S, "1");
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "the test", NULL), PL_OK);
     options.knobs = &knobs;
     if (device_order("let_copies_go")) { /* a real driver takes no orders */
         ck_assert_ranks_on(1, 1, &options, writes_in_time, &trial);
     }
 }
-END_TEST
 
 static void refused(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -724,7 +707,6 @@ static void refused(struct pl_world *world, void *argument, char failure[RANKS_T
     struct pl_plan *plan = NULL;
     size_t index;
 
-    (void)argument;
     RANKS_OK(pl_plan_new(world, &options, &plan, &error));
     RANKS_OK(pl_plan_add(plan, "w", 1, &sizes[0], &index, &error));
     RANKS_NEED(pl_plan_seal(plan, &said) == PL_UNSUPPORTED && strstr(said.cause, "bfloat16"), "sealed, or '%s'",
@@ -740,10 +722,4 @@ static void refused(struct pl_world *world, void *argument, char failure[RANKS_T
 
 UNIT_TEST(device_memory_without_a_device_is_refused_in_words, ck_assert_ranks(2, NULL, refused, NULL))
 
-UNIT_MAIN_AFTER("runtime/device_plan", device_prepare(), a_captured_stream_is_refused,
-                every_optimizer_steps_as_in_host_memory, gradients_that_are_not_finite_skip_the_step_on_the_device,
-                a_run_resumed_on_the_device_ends_in_the_same_bits,
-                the_next_step_waits_for_a_checkpoints_copy_on_the_device, a_step_makes_few_calls_of_the_driver,
-                the_host_is_at_most_one_step_ahead_of_the_device, a_lost_device_ends_the_step_of_all_ranks,
-                an_error_of_nccl_ends_the_step_of_all_ranks, the_model_file_holds_what_the_device_holds,
-                a_model_file_is_not_waited_for_without_end, device_memory_without_a_device_is_refused_in_words)
+UNIT_MAIN_AFTER("runtime/device_plan", device_prepare())

@@ -4,7 +4,7 @@
 
 #include "tests/support/unit.h"
 
-START_TEST(warm_up_goes_straight_from_the_base_to_the_full_rate)
+TEST(warm_up_goes_straight_from_the_base_to_the_full_rate)
 {
     struct pl_schedule s = {.base_rate = 0.1, .scale = 4.0, .warmup_steps = 10};
 
@@ -13,18 +13,16 @@ START_TEST(warm_up_goes_straight_from_the_base_to_the_full_rate)
     ck_assert_double_eq_tol(pl_schedule_rate(&s, 10), 0.4, 1e-15);
     ck_assert_double_eq_tol(pl_schedule_rate(&s, 1000000), 0.4, 1e-15);
 }
-END_TEST
 
-START_TEST(a_zero_schedule_is_the_base_rate)
+TEST(a_zero_schedule_is_the_base_rate)
 {
     struct pl_schedule s = {.base_rate = 0.1};
 
     ck_assert_double_eq(pl_schedule_rate(&s, 0), 0.1);
     ck_assert_double_eq(pl_schedule_rate(&s, 7), 0.1);
 }
-END_TEST
 
-START_TEST(steps_multiply_by_gamma)
+TEST(steps_multiply_by_gamma)
 {
     struct pl_schedule s = {
         .kind = PL_SCHEDULE_STEP, .base_rate = 1.0, .warmup_steps = 2, .every_steps = 3, .gamma = 0.5};
@@ -33,9 +31,8 @@ START_TEST(steps_multiply_by_gamma)
     ck_assert_double_eq(pl_schedule_rate(&s, 5), 0.5);
     ck_assert_double_eq(pl_schedule_rate(&s, 8), 0.25);
 }
-END_TEST
 
-START_TEST(cosine_and_polynomial_end_at_the_end_rate)
+TEST(cosine_and_polynomial_end_at_the_end_rate)
 {
     struct pl_schedule s = {
         .kind = PL_SCHEDULE_COSINE, .base_rate = 1.0, .warmup_steps = 10, .total_steps = 110, .end_rate = 0.2};
@@ -50,7 +47,5 @@ START_TEST(cosine_and_polynomial_end_at_the_end_rate)
     ck_assert_double_eq_tol(pl_schedule_rate(&s, 60), 0.4, 1e-12);
     ck_assert_double_eq_tol(pl_schedule_rate(&s, 110), 0.2, 1e-12);
 }
-END_TEST
 
-UNIT_MAIN("runtime/schedule", warm_up_goes_straight_from_the_base_to_the_full_rate, a_zero_schedule_is_the_base_rate,
-          steps_multiply_by_gamma, cosine_and_polynomial_end_at_the_end_rate)
+UNIT_MAIN("runtime/schedule")

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-START_TEST(horovods_numbers_are_operations)
+TEST(horovods_numbers_are_operations)
 {
     static const enum pl_op expected[] = {PL_AVERAGE, PL_SUM, PL_ADASUM, PL_MIN, PL_MAX, PL_PRODUCT, PL_OP_COUNT};
     struct pl_named_op op = {0};
@@ -23,9 +23,8 @@ START_TEST(horovods_numbers_are_operations)
     pl_submission_reduce(&op, -1, 1, 0.5);
     ck_assert(op.op == PL_OP_COUNT && op.scaled && op.prescale == 1 && op.postscale == 0.5);
 }
-END_TEST
 
-START_TEST(received_rows_are_told_where_they_fit)
+TEST(received_rows_are_told_where_they_fit)
 {
     uint64_t rows[] = {3, INT32_MAX, UINT64_C(1) << 31};
     struct pl_named_result result = {.rows_of_rank = rows};
@@ -41,9 +40,8 @@ START_TEST(received_rows_are_told_where_they_fit)
     ck_fails(PL_LIMIT, "2147483648 rows came from rank 2 of the process set", pl_submission_received, &submission,
              sizeof(int32_t), narrow_rows);
 }
-END_TEST
 
-START_TEST(more_dimensions_than_there_is_room_for_become_one)
+TEST(more_dimensions_than_there_is_room_for_become_one)
 {
     struct pl_named_op op = {0};
 
@@ -54,9 +52,8 @@ START_TEST(more_dimensions_than_there_is_room_for_become_one)
     ck_assert_uint_eq(op.shape[0], 1);
     ck_assert_uint_eq(op.shape[PL_NAMED_MAX_DIMS - 1], 8 * 9 * 10);
 }
-END_TEST
 
-START_TEST(splits_are_one_number_a_rank)
+TEST(splits_are_one_number_a_rank)
 {
     static const int32_t narrow_splits[] = {3, 0, 5};
     static const int64_t wide[] = {4, 0, -1};
@@ -90,9 +87,8 @@ START_TEST(splits_are_one_number_a_rank)
         ck_assert(pl_submission_free(submission));
     }
 }
-END_TEST
 
-START_TEST(long_names_keep_their_end_and_differ_by_their_start)
+TEST(long_names_keep_their_end_and_differ_by_their_start)
 {
     char first[PL_NAMED_MAX_NAME_BYTES], second[PL_NAMED_MAX_NAME_BYTES], text[400];
 
@@ -112,7 +108,6 @@ START_TEST(long_names_keep_their_end_and_differ_by_their_start)
     ck_assert_uint_eq(strlen(first), strlen(second));
     ck_assert_int_eq(strncmp(second, "grouped_reducescatter.", 22), 0);
 }
-END_TEST
 
 static void roots_body(struct rank *self)
 {
@@ -232,7 +227,7 @@ static void group_body(struct rank *self)
     }
 }
 
-START_TEST(each_factor_is_rounded_on_its_own)
+TEST(each_factor_is_rounded_on_its_own)
 {
     int other = 0;
 
@@ -242,7 +237,6 @@ START_TEST(each_factor_is_rounded_on_its_own)
     ck_assert_int_gt(other, 0); /* otherwise the test would show nothing */
     ck_assert_bodies(RANKS, group_body, NULL);
 }
-END_TEST
 
 static void disagreement_body(struct rank *self)
 {
@@ -291,15 +285,9 @@ static void left_body(struct rank *self)
     pl_service_free(service);
 }
 
-START_TEST(other_types_no_factors_and_adasum_are_left_to_the_library)
+TEST(other_types_no_factors_and_adasum_are_left_to_the_library)
 {
     ck_assert_bodies(2, left_body, NULL); /* Adasum takes a power of two */
 }
-END_TEST
 
-UNIT_MAIN("runtime/horovod/submission", horovods_numbers_are_operations,
-          more_dimensions_than_there_is_room_for_become_one, received_rows_are_told_where_they_fit,
-          splits_are_one_number_a_rank, long_names_keep_their_end_and_differ_by_their_start,
-          a_roots_place_in_its_set_is_found, each_factor_is_rounded_on_its_own,
-          ranks_that_disagree_about_a_factor_are_told_and_keep_their_input,
-          other_types_no_factors_and_adasum_are_left_to_the_library)
+UNIT_MAIN("runtime/horovod/submission")

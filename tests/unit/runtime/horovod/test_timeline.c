@@ -83,7 +83,7 @@ static void sum_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(phases_of_operations_between_start_and_stop_are_in_a_whole_file)
+TEST(phases_of_operations_between_start_and_stop_are_in_a_whole_file)
 {
     const char *text;
 
@@ -110,7 +110,6 @@ START_TEST(phases_of_operations_between_start_and_stop_are_in_a_whole_file)
     ck_assert_uint_ge(count_of(text, "\"CYCLE_START\""), 9);
     unlink(path);
 }
-END_TEST
 
 static void emit(enum pl_named_phase phase, const char *name, bool first)
 {
@@ -119,7 +118,7 @@ static void emit(enum pl_named_phase phase, const char *name, bool first)
     observer->happened(observer->context, &(struct pl_named_event){.phase = phase, .name = name, .first = first});
 }
 
-START_TEST(the_file_is_written_while_it_grows)
+TEST(the_file_is_written_while_it_grows)
 {
     make_path();
     ck_assert_int_eq(pl_timeline_start(path, false, NULL), PL_OK);
@@ -137,9 +136,8 @@ START_TEST(the_file_is_written_while_it_grows)
     pl_timeline_stop();
     unlink(path);
 }
-END_TEST
 
-START_TEST(a_second_start_ends_the_first_file)
+TEST(a_second_start_ends_the_first_file)
 {
     char first[sizeof(path)];
 
@@ -160,18 +158,16 @@ START_TEST(a_second_start_ends_the_first_file)
     ck_assert_ptr_nonnull(strstr(read_file(), "one"));
     unlink(path);
 }
-END_TEST
 
-START_TEST(a_file_that_cannot_be_made_is_named)
+TEST(a_file_that_cannot_be_made_is_named)
 {
     ck_fails(PL_SYSTEM, "/proc/none/timeline", pl_timeline_start, "/proc/none/timeline", false);
     ck_assert(!pl_timeline_observer()->active);
     pl_timeline_stop();
 }
-END_TEST
 
 /* The disk is full: the program continues. */
-START_TEST(a_failed_write_ends_the_timeline_and_is_logged_once)
+TEST(a_failed_write_ends_the_timeline_and_is_logged_once)
 {
     ck_assert_int_eq(pl_timeline_start("/dev/full", false, NULL), PL_OK);
     while (__atomic_load_n(&pl_timeline_observer()->active, __ATOMIC_RELAXED)) {
@@ -180,8 +176,5 @@ START_TEST(a_failed_write_ends_the_timeline_and_is_logged_once)
     }
     pl_timeline_stop();
 }
-END_TEST
 
-UNIT_MAIN("runtime/horovod/timeline", phases_of_operations_between_start_and_stop_are_in_a_whole_file,
-          the_file_is_written_while_it_grows, a_second_start_ends_the_first_file, a_file_that_cannot_be_made_is_named,
-          a_failed_write_ends_the_timeline_and_is_logged_once)
+UNIT_MAIN("runtime/horovod/timeline")

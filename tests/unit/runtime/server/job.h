@@ -23,9 +23,9 @@ struct job {
     int hosts;
     int workers; /* on each host */
     const char *staleness;
-    const char *wire_type;                                     /* NULL: the setting's default */
-    const char *timeout_s;                                     /* of worker 0; NULL: 50, as of the others */
-    const char *bucket_bytes;                                  /* NULL: 128 */
+    const char *wire_type;    /* worker 0 has it as an option, the others as a setting; NULL: the setting's default */
+    const char *timeout_s;    /* of worker 0; NULL: 50, as of the others */
+    const char *bucket_bytes; /* NULL: 128 */
     void (*prepare)(struct pl_transport *transport, int host); /* what servers send with, before they start; or NULL */
     enum pl_status server_status;                              /* that all servers are to end with */
     void (*body)(struct job *job, int worker, struct pl_world *world);
@@ -71,12 +71,11 @@ static inline struct pl_world *job_new_world(const struct job *job, int worker, 
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
-    ck_assert_int_eq(
-        pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, job->timeout_s && worker == 0 ? job->timeout_s : "50", "the test", NULL),
-        PL_OK);
-    ck_assert_int_eq(
-        pl_knob_set(&knobs, PL_KNOB_BUCKET_BYTES, job->bucket_bytes ? job->bucket_bytes : "128", "the test", NULL),
-        PL_OK);
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_TIMEOUT_S, job->timeout_s && worker == 0 ? job->timeout_s : "50", "the test");
+    ck_ok(pl_knob_set, &knobs, PL_KNOB_BUCKET_BYTES, job->bucket_bytes ? job->bucket_bytes : "128", "the test");
+    if (job->wire_type && worker > 0) {
+        ck_ok(pl_knob_set, &knobs, PL_KNOB_PS_WIRE_TYPE, job->wire_type, "the test");
+    }
     ck_assert_msg(pl_world_new(self, &(struct pl_world_options){.knobs = &knobs}, &world, &error) == PL_OK, "%s",
                   error.cause);
     return world;
@@ -100,7 +99,7 @@ static inline void *job_work(void *argument)
         job_end_process(seat->job, seat->number, 0);
         return NULL;
     }
-    ck_assert_int_eq(pl_bootstrap_new_self(&self, NULL), PL_OK);
+    ck_ok(pl_bootstrap_new_self, &self);
     world = job_new_world(seat->job, seat->number, self);
     seat->job->body(seat->job, seat->number, world);
     pl_world_free(world);
@@ -162,7 +161,7 @@ static inline struct pl_server *job_new_server(const struct job *job, int worker
                                         .socket = job->socket_paths[worker / job->workers],
                                         .worker = worker % job->workers,
                                         .staleness = job->staleness,
-                                        .wire_type = job->wire_type};
+                                        .wire_type = worker == 0 ? job->wire_type : NULL};
     struct pl_server *server = NULL;
     size_t index;
 

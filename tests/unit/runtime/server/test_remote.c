@@ -16,7 +16,6 @@ static struct pl_transfer *held; /* where the leak checker finds what nobody fre
 static enum pl_status place(void *context, int server, const struct pl_server_packet *packet, void **ret_data,
                             struct pl_error *reterr)
 {
-    (void)reterr;
     ck_assert_int_eq(server, THERE);
     ck_assert_uint_eq(packet->data_bytes, sizeof(room));
     *(bool *)context = true;
@@ -27,10 +26,6 @@ static enum pl_status place(void *context, int server, const struct pl_server_pa
 static enum pl_status handle(void *context, int server, const struct pl_server_packet *packet, void *data,
                              struct pl_error *reterr)
 {
-    (void)context;
-    (void)server;
-    (void)packet;
-    (void)data;
     return pl_error_set(reterr, PL_FAILED, "the data has come");
 }
 
@@ -54,7 +49,7 @@ static bool cancel_held(void *context, struct pl_transfer *transfer)
     return false;
 }
 
-START_TEST(what_may_still_come_is_said)
+TEST(what_may_still_come_is_said)
 {
     const struct pl_server_packet push = {.kind = PL_SERVER_PACKET_PUSH, .data_bytes = sizeof(room)};
     bool is_placed[HOSTS] = {false};
@@ -83,6 +78,5 @@ START_TEST(what_may_still_come_is_said)
         pl_bootstrap_free(bootstraps[h]);
     }
 }
-END_TEST
 
-UNIT_MAIN("runtime/server/remote", what_may_still_come_is_said)
+UNIT_MAIN("runtime/server/remote")

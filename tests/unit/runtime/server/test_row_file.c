@@ -177,7 +177,7 @@ static void save_twice(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
-START_TEST(a_save_that_one_server_does_not_end_leaves_the_save_before)
+TEST(a_save_that_one_server_does_not_end_leaves_the_save_before)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     static struct folders folders;
@@ -192,7 +192,6 @@ START_TEST(a_save_that_one_server_does_not_end_leaves_the_save_before)
     pl_log_set_fd(STDERR_FILENO);
     ck_assert_int_eq(close(folders.log_fd), 0);
 }
-END_TEST
 
 /* ---- a crash at every point ---- */
 
@@ -324,7 +323,7 @@ static void crash_after(const char *parts, size_t count, bool is_shared)
     }
 }
 
-START_TEST(after_a_crash_at_any_point_one_whole_save_is_loaded)
+TEST(after_a_crash_at_any_point_one_whole_save_is_loaded)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char parts[PATH_MAX];
@@ -338,9 +337,8 @@ START_TEST(after_a_crash_at_any_point_one_whole_save_is_loaded)
         crash_after(parts, count, true);
     }
 }
-END_TEST
 
-START_TEST(a_save_that_is_damaged_is_passed_over_for_a_whole_one)
+TEST(a_save_that_is_damaged_is_passed_over_for_a_whole_one)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char directory[PATH_MAX], path[PATH_MAX];
@@ -356,7 +354,5 @@ START_TEST(a_save_that_is_damaged_is_passed_over_for_a_whole_one)
     scratch_write(&scratch, "d/t-00000-of-00002.00000000000007d0.rows", "", 0);
     expect_save(directory, FIRST, "it has 200 bytes, expected");
 }
-END_TEST
 
-UNIT_MAIN("runtime/row_file", a_save_that_one_server_does_not_end_leaves_the_save_before,
-          after_a_crash_at_any_point_one_whole_save_is_loaded, a_save_that_is_damaged_is_passed_over_for_a_whole_one)
+UNIT_MAIN("runtime/row_file")

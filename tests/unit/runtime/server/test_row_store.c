@@ -73,7 +73,7 @@ static void step(const struct pl_server_table *options, float *value, float *squ
     }
 }
 
-START_TEST(rows_are_those_of_a_plain_array)
+TEST(rows_are_those_of_a_plain_array)
 {
     static const struct pl_server_table *const tables[] = {&sgd, &adagrad};
     static float values[IDS][COLUMNS], squares[IDS][COLUMNS], first[IDS][COLUMNS];
@@ -135,9 +135,8 @@ START_TEST(rows_are_those_of_a_plain_array)
         pl_row_store_free(store);
     }
 }
-END_TEST
 
-START_TEST(first_values_are_the_seeds_and_the_ids_alone)
+TEST(first_values_are_the_seeds_and_the_ids_alone)
 {
     struct pl_server_table other = sgd;
     struct pl_row_store *a = new_store(&sgd), *b = new_store(&adagrad), *c;
@@ -173,9 +172,8 @@ START_TEST(first_values_are_the_seeds_and_the_ids_alone)
     pl_row_store_free(b);
     pl_row_store_free(c);
 }
-END_TEST
 
-START_TEST(memory_is_little_more_than_the_rows)
+TEST(memory_is_little_more_than_the_rows)
 {
     struct pl_server_table wide = {.name = "wide", .columns = 64, .kind = PL_SGD, .rate = 0.1};
     struct pl_row_store *store = new_store(&wide);
@@ -194,9 +192,8 @@ START_TEST(memory_is_little_more_than_the_rows)
     ck_assert_uint_eq(in_chunks, (uint64_t)rows * pl_row_store_record_bytes(store));
     pl_row_store_free(store);
 }
-END_TEST
 
-START_TEST(records_make_the_same_rows_elsewhere)
+TEST(records_make_the_same_rows_elsewhere)
 {
     struct pl_row_store *a = new_store(&adagrad), *b = new_store(&adagrad);
     float gradient[COLUMNS], of_a[COLUMNS], of_b[COLUMNS];
@@ -231,9 +228,8 @@ START_TEST(records_make_the_same_rows_elsewhere)
     pl_row_store_free(a);
     pl_row_store_free(b);
 }
-END_TEST
 
-START_TEST(a_store_that_cannot_grow_says_its_rows_and_bytes)
+TEST(a_store_that_cannot_grow_says_its_rows_and_bytes)
 {
     struct pl_row_store *store = new_store(&sgd);
     struct pl_error error = PL_ERROR_NONE;
@@ -255,9 +251,8 @@ START_TEST(a_store_that_cannot_grow_says_its_rows_and_bytes)
     ck_ok(pl_row_store_push, store, &id, NULL, 1, gradient); /* it is as it was */
     pl_row_store_free(store);
 }
-END_TEST
 
-START_TEST(tables_that_cannot_be_are_refused)
+TEST(tables_that_cannot_be_are_refused)
 {
     struct pl_server_table bad[] = {sgd, sgd, sgd, sgd, sgd, sgd, sgd, sgd, sgd};
     static const char *const words[] = {"name",  "name", "columns",        "columns", "SGD or Adagrad",
@@ -282,8 +277,5 @@ START_TEST(tables_that_cannot_be_are_refused)
                       i, pl_status_name(status), error.cause);
     }
 }
-END_TEST
 
-UNIT_MAIN("runtime/row_store", rows_are_those_of_a_plain_array, first_values_are_the_seeds_and_the_ids_alone,
-          memory_is_little_more_than_the_rows, records_make_the_same_rows_elsewhere,
-          a_store_that_cannot_grow_says_its_rows_and_bytes, tables_that_cannot_be_are_refused)
+UNIT_MAIN("runtime/row_store")

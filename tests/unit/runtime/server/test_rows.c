@@ -211,7 +211,7 @@ static void run_program(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
-START_TEST(random_programs_have_the_rows_of_plain_arrays)
+TEST(random_programs_have_the_rows_of_plain_arrays)
 {
     static const int shapes[][2] = {{1, 1}, {1, 4}, {2, 1}, {2, 2}, {3, 1}};
 
@@ -226,7 +226,6 @@ START_TEST(random_programs_have_the_rows_of_plain_arrays)
         job_run(&job);
     }
 }
-END_TEST
 
 /* ---- lists longer than what is shared ---- */
 
@@ -264,7 +263,7 @@ static void use_long_lists(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
-START_TEST(lists_of_any_length_come_in_parts)
+TEST(lists_of_any_length_come_in_parts)
 {
     for (int hosts = 1; hosts <= 2; hosts++) {
         struct job job = {.hosts = hosts, .workers = 2 / hosts, .staleness = "none", .body = use_long_lists};
@@ -272,7 +271,6 @@ START_TEST(lists_of_any_length_come_in_parts)
         job_run(&job);
     }
 }
-END_TEST
 
 /* ---- files ---- */
 
@@ -353,7 +351,7 @@ static void run_files(struct files *test, int hosts, int workers)
     job_run(&job);
 }
 
-START_TEST(rows_are_saved_and_loaded_by_any_number_of_servers)
+TEST(rows_are_saved_and_loaded_by_any_number_of_servers)
 {
     static const int hosts[] = {2, 3, 1, 1, 2};
     AUTO_SCRATCH struct scratch scratch = scratch_new();
@@ -371,7 +369,6 @@ START_TEST(rows_are_saved_and_loaded_by_any_number_of_servers)
     }
     ck_assert_int_eq(access(scratch_path(&scratch, "a/step-0/.own-00001-of-00002.rows.7.8", left), F_OK), -1);
 }
-END_TEST
 
 static void flip_bit(const char *path, off_t at)
 {
@@ -406,7 +403,7 @@ static void find_files(const struct scratch *scratch, const char *begin, size_t 
     globfree(&files);
 }
 
-START_TEST(files_that_are_not_as_they_were_saved_are_refused)
+TEST(files_that_are_not_as_they_were_saved_are_refused)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     static char part[3][PATH_MAX];
@@ -476,10 +473,9 @@ START_TEST(files_that_are_not_as_they_were_saved_are_refused)
     test.from[strlen(test.from) - 1] = 'x';
     fail_to_load(&test, PL_NOT_FOUND, "open directory");
 }
-END_TEST
 
 /* Saves of versions before had no moment in their names. */
-START_TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_taken)
+TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_taken)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     static char part[2][PATH_MAX];
@@ -502,7 +498,6 @@ START_TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_t
     test.to[0] = '\0';
     fail_to_load(&test, PL_CORRUPT, "it is part 0 of 1 inside");
 }
-END_TEST
 
 /* ---- what is wrong is said ---- */
 
@@ -531,7 +526,7 @@ static void disagree(struct job *job, int worker, struct pl_world *world)
     pl_server_free(server);
 }
 
-START_TEST(a_table_that_differs_among_workers_ends_the_job_by_name)
+TEST(a_table_that_differs_among_workers_ends_the_job_by_name)
 {
     for (int hosts = 1; hosts <= 2; hosts++) {
         struct job job = {
@@ -542,7 +537,6 @@ START_TEST(a_table_that_differs_among_workers_ends_the_job_by_name)
         job_run(&job);
     }
 }
-END_TEST
 
 static void ask_for_too_much(struct job *job, int worker, struct pl_world *world)
 {
@@ -575,7 +569,7 @@ static void ask_for_too_much(struct job *job, int worker, struct pl_world *world
     pl_server_free(server);
 }
 
-START_TEST(what_cannot_be_asked_is_refused)
+TEST(what_cannot_be_asked_is_refused)
 {
     struct job job = {.hosts = 1, .workers = 1, .staleness = "none", .body = ask_for_too_much};
 
@@ -583,7 +577,6 @@ START_TEST(what_cannot_be_asked_is_refused)
     job.staleness = "0";
     job_run(&job);
 }
-END_TEST
 
 static void ask_past_the_end(struct job *job, int worker, struct pl_world *world)
 {
@@ -597,7 +590,7 @@ static void ask_past_the_end(struct job *job, int worker, struct pl_world *world
     pl_server_free(server);
 }
 
-START_TEST(a_list_past_the_end_of_what_is_shared_is_refused)
+TEST(a_list_past_the_end_of_what_is_shared_is_refused)
 {
     for (int hosts = 1; hosts <= 2; hosts++) {
         struct job job = {.hosts = hosts, .workers = 1, .staleness = "none", .body = ask_past_the_end};
@@ -605,7 +598,6 @@ START_TEST(a_list_past_the_end_of_what_is_shared_is_refused)
         job_run(&job);
     }
 }
-END_TEST
 
 /* The first push takes a chunk of memory on each server. */
 static void push_without_memory(struct job *job, int worker, struct pl_world *world)
@@ -627,7 +619,7 @@ static void push_without_memory(struct job *job, int worker, struct pl_world *wo
     pl_server_free(server);
 }
 
-START_TEST(a_server_without_memory_says_the_table_and_its_rows)
+TEST(a_server_without_memory_says_the_table_and_its_rows)
 {
     for (int hosts = 1; hosts <= 2; hosts++) {
         struct job job = {.hosts = hosts, .workers = 1, .staleness = "none", .body = push_without_memory};
@@ -637,10 +629,5 @@ START_TEST(a_server_without_memory_says_the_table_and_its_rows)
     }
     has_no_memory = false;
 }
-END_TEST
 
-UNIT_MAIN("runtime/rows", random_programs_have_the_rows_of_plain_arrays, lists_of_any_length_come_in_parts,
-          rows_are_saved_and_loaded_by_any_number_of_servers, files_that_are_not_as_they_were_saved_are_refused,
-          files_without_a_moment_in_their_names_are_loaded_and_their_place_is_taken,
-          a_table_that_differs_among_workers_ends_the_job_by_name, what_cannot_be_asked_is_refused,
-          a_list_past_the_end_of_what_is_shared_is_refused, a_server_without_memory_says_the_table_and_its_rows)
+UNIT_MAIN("runtime/rows")

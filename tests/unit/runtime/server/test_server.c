@@ -21,90 +21,6 @@ enum { COUNT_A = 150, COUNT_B = 37, ELEMS = 160 + 48, STEPS = 20 };
 
 static const double rate = 0.03125;
 
-/* ---- staleness 0 against an allreduce ---- */
-
-struct synchronous {
-    const struct pl_optimizer_options *optimizer;
-    float expected[ELEMS];
-    float values[JOB_MOST_WORKERS][ELEMS];
-};
-
-static void train_by_allreduce(struct pl_world *world, void *context)
-{
-    struct synchronous *test = context;
-    struct pl_plan_options options = {.bucket_bytes = 128};
-    struct pl_optimizer *optimizer = NULL;
-    struct pl_plan *plan = NULL;
-    size_t index;
-
-    ck_ok(pl_plan_new, world, &options, &plan);
-    ck_ok(pl_plan_add, plan, "a", 1, &(uint64_t){COUNT_A}, &index);
-    ck_ok(pl_plan_add, plan, "b", 1, &(uint64_t){COUNT_B}, &index);
-    ck_ok(pl_plan_seal, plan);
-    job_set_first_values(plan);
-    ck_ok(pl_optimizer_new, plan, test->optimizer, &optimizer);
-    for (int step = 0; step < STEPS; step++) {
-        job_backward(plan, pl_world_rank(world), step);
-        ck_ok(pl_optimizer_step, optimizer, rate / (1 + step));
-    }
-    if (pl_world_rank(world) == 0) {
-        ck_assert_uint_eq(pl_plan_elems(plan), ELEMS);
-        memcpy(test->expected, pl_plan_values(plan), sizeof(test->expected));
-    }
-    pl_optimizer_free(optimizer);
-    pl_plan_free(plan);
-}
-
-static void train_synchronously(struct job *job, int worker, struct pl_world *world)
-{
-    struct synchronous *test = job->context;
-    struct pl_server *server = job_new_server(job, worker, world, test->optimizer, COUNT_A, COUNT_B);
-
-    job_join_and_start(server, worker);
-    for (int step = 0; step < STEPS; step++) {
-        pl_server_set_rate(server, rate / (1 + step));
-        job_backward(pl_server_plan(server), worker, step);
-        ck_ok(pl_server_step, server);
-    }
-    memcpy(test->values[worker], pl_plan_values(pl_server_plan(server)), sizeof(test->values[worker]));
-    job_leave(server);
-}
-
-START_TEST(staleness_0_is_an_allreduce_bit_for_bit)
-{
-    static const struct pl_optimizer_options optimizers[] = {
-        {.kind = PL_SGD},     {.kind = PL_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
-        {.kind = PL_ADAM},    {.kind = PL_ADAMW, .weight_decay = 0.1},
-        {.kind = PL_ADAGRAD},
-    };
-    static const int shapes[][2] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}};
-    static struct synchronous test;
-    struct pl_knobs knobs;
-
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_REPRODUCIBLE, "1", "the test", NULL), PL_OK);
-    for (size_t s = 0; s < PL_ARRAY_ITEMS(shapes); s++) {
-        for (size_t o = 0; o < PL_ARRAY_ITEMS(optimizers); o++) {
-            struct job job = {.hosts = shapes[s][0],
-                              .workers = shapes[s][1],
-                              .staleness = "0",
-                              .body = train_synchronously,
-                              .context = &test};
-
-            test.optimizer = &optimizers[o];
-            ranks_run_with(job.hosts * job.workers, &(struct pl_world_options){.knobs = &knobs}, train_by_allreduce,
-                           &test);
-            job_run(&job);
-            for (int w = 0; w < job.hosts * job.workers; w++) {
-                ck_assert_msg(memcmp(test.values[w], test.expected, sizeof(test.expected)) == 0,
-                              "worker %d of %d hosts x %d, optimizer %zu: other bits than an allreduce", w, job.hosts,
-                              job.workers, o);
-            }
-        }
-    }
-}
-END_TEST
-
 /* ---- asynchronous: with whole numbers the order does not matter ---- */
 
 static void push_whole_numbers(struct job *job, int worker, struct pl_world *world)
@@ -175,7 +91,7 @@ static void check_counts(const struct job *job)
     }
 }
 
-START_TEST(every_push_counts_once)
+TEST(every_push_counts_once)
 {
     for (int hosts = 1; hosts <= 3; hosts++) {
         for (int workers = 1; workers <= 2; workers++) {
@@ -191,7 +107,6 @@ START_TEST(every_push_counts_once)
         }
     }
 }
-END_TEST
 
 /* ---- a bound ---- */
 
@@ -235,7 +150,7 @@ static void keep_bound(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
-START_TEST(nobody_is_farther_ahead_than_the_bound)
+TEST(nobody_is_farther_ahead_than_the_bound)
 {
     static struct bounded test;
     struct job job = {.hosts = 2, .workers = 2, .staleness = "2", .body = keep_bound, .context = &test};
@@ -244,7 +159,6 @@ START_TEST(nobody_is_farther_ahead_than_the_bound)
     /* one more: worker 0's step is finished before it says so here */
     ck_assert_msg(test.farthest >= 2 && test.farthest <= 3, "%d steps ahead", test.farthest);
 }
-END_TEST
 
 /* ---- leaving, being lost, coming late ---- */
 
@@ -274,7 +188,7 @@ static void leave_early(struct job *job, int worker, struct pl_world *world)
     }
 }
 
-START_TEST(a_step_goes_on_without_who_has_left_or_is_lost)
+TEST(a_step_goes_on_without_who_has_left_or_is_lost)
 {
     static struct leaving test;
 
@@ -302,7 +216,6 @@ START_TEST(a_step_goes_on_without_who_has_left_or_is_lost)
         ck_assert_mem_eq(test.values[0], test.values[3], sizeof(test.values[0]));
     }
 }
-END_TEST
 
 struct late {
     _Atomic bool is_trained;
@@ -345,7 +258,7 @@ static void come_late(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
-START_TEST(a_late_worker_goes_on_from_the_values_that_are_there)
+TEST(a_late_worker_goes_on_from_the_values_that_are_there)
 {
     for (int hosts = 1; hosts <= 2; hosts++) {
         static struct late test;
@@ -355,7 +268,6 @@ START_TEST(a_late_worker_goes_on_from_the_values_that_are_there)
         job_run(&job);
     }
 }
-END_TEST
 
 /* ---- reads are of one moment ---- */
 
@@ -393,7 +305,7 @@ static void read_pieces(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
-START_TEST(a_pull_never_has_half_an_update_of_a_piece)
+TEST(a_pull_never_has_half_an_update_of_a_piece)
 {
     for (int hosts = 1; hosts <= 2; hosts++) {
         struct job job = {
@@ -402,7 +314,6 @@ START_TEST(a_pull_never_has_half_an_update_of_a_piece)
         job_run(&job);
     }
 }
-END_TEST
 
 /* ---- what is wrong is said ---- */
 
@@ -423,7 +334,7 @@ static void disagree(struct job *job, int worker, struct pl_world *world)
     pl_server_free(server);
 }
 
-START_TEST(other_tensors_or_options_end_the_job_by_name)
+TEST(other_tensors_or_options_end_the_job_by_name)
 {
     for (int hosts = 1; hosts <= 2; hosts++) {
         struct job job = {
@@ -434,7 +345,6 @@ START_TEST(other_tensors_or_options_end_the_job_by_name)
         job_run(&job);
     }
 }
-END_TEST
 
 static void ask_for_too_much(struct job *job, int worker, struct pl_world *world)
 {
@@ -489,7 +399,7 @@ static void wait_in_vain(struct job *job, int worker, struct pl_world *world)
     pl_server_free(server);
 }
 
-START_TEST(a_step_that_waits_for_a_worker_has_a_deadline)
+TEST(a_step_that_waits_for_a_worker_has_a_deadline)
 {
     static _Atomic int is_late;
     struct job job = {
@@ -497,7 +407,6 @@ START_TEST(a_step_that_waits_for_a_worker_has_a_deadline)
 
     job_run(&job);
 }
-END_TEST
 
 /* ---- a worker's process that ends without joining ---- */
 
@@ -519,7 +428,7 @@ static void train_without_one(struct job *job, int worker, struct pl_world *worl
     job_leave(server);
 }
 
-START_TEST(a_process_that_ends_without_joining_is_not_waited_for)
+TEST(a_process_that_ends_without_joining_is_not_waited_for)
 {
     for (int hosts = 1; hosts <= 3; hosts++) {
         struct job job = {.hosts = hosts, .workers = 2, .staleness = "0", .body = train_without_one};
@@ -531,7 +440,6 @@ START_TEST(a_process_that_ends_without_joining_is_not_waited_for)
         job_run(&job);
     }
 }
-END_TEST
 
 /* ---- sums ---- */
 
@@ -640,7 +548,7 @@ static void do_anything(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
-START_TEST(mixtures_of_pushes_and_pulls_end_in_the_exact_sum)
+TEST(mixtures_of_pushes_and_pulls_end_in_the_exact_sum)
 {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         struct mixture test = {.seed = seed};
@@ -653,7 +561,6 @@ START_TEST(mixtures_of_pushes_and_pulls_end_in_the_exact_sum)
         job_run(&job);
     }
 }
-END_TEST
 
 /* ---- descriptors that nobody wants are closed ---- */
 
@@ -709,7 +616,7 @@ static void send_unwanted(const struct pl_server_message *message, bool *ret_clo
     ck_assert(close(sockets[0]) == 0 && close(sockets[1]) == 0);
 }
 
-START_TEST(descriptors_that_nobody_wants_are_closed)
+TEST(descriptors_that_nobody_wants_are_closed)
 {
     const struct pl_server_message state = {.kind = PL_SERVER_STATE, .number = PL_SERVER_STATE_PULL, .count = 1};
     struct job job = {.hosts = 1, .workers = 1, .staleness = "0", .body = begin_with_state};
@@ -721,12 +628,5 @@ START_TEST(descriptors_that_nobody_wants_are_closed)
     send_unwanted(NULL, &closed, PL_OK);
     ck_assert(closed);
 }
-END_TEST
 
-UNIT_MAIN("runtime/server", staleness_0_is_an_allreduce_bit_for_bit, every_push_counts_once,
-          nobody_is_farther_ahead_than_the_bound, a_step_goes_on_without_who_has_left_or_is_lost,
-          a_late_worker_goes_on_from_the_values_that_are_there, a_pull_never_has_half_an_update_of_a_piece,
-          other_tensors_or_options_end_the_job_by_name, what_cannot_be_is_refused,
-          a_step_that_waits_for_a_worker_has_a_deadline, a_process_that_ends_without_joining_is_not_waited_for,
-          sums_of_any_length_are_right_and_of_others_refused, calls_in_another_order_are_refused,
-          mixtures_of_pushes_and_pulls_end_in_the_exact_sum, descriptors_that_nobody_wants_are_closed)
+UNIT_MAIN("runtime/server")

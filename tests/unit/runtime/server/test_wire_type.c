@@ -63,7 +63,7 @@ static void push_small(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
-START_TEST(over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
+TEST(over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
 {
     for (size_t t = 0; t < PL_ARRAY_ITEMS(types); t++) {
         double half_step = half_steps[t];
@@ -81,6 +81,5 @@ START_TEST(over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
         }
     }
 }
-END_TEST
 
-UNIT_MAIN("runtime/server/wire_type", over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
+UNIT_MAIN("runtime/server/wire_type")

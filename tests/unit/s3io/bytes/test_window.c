@@ -37,8 +37,6 @@ static enum pl_status asked_read(struct pl_source *source, void *data, size_t by
     uint64_t left = STREAM_BYTES - source->offset_bytes;
     size_t got = asked->piece_bytes ? asked->piece_bytes : 1 + (next_random(&asked->random) >> 8) % 9000;
 
-    (void)deadline_ns;
-    (void)reterr;
     asked->least_asked_bytes = bytes < asked->least_asked_bytes ? bytes : asked->least_asked_bytes;
     asked->unaligned += (uintptr_t)data % PAGE_BYTES != 0;
     got = got < bytes ? got : bytes;
@@ -52,7 +50,6 @@ static enum pl_status asked_read(struct pl_source *source, void *data, size_t by
 
 static void asked_close(struct pl_source *source)
 {
-    (void)source;
 }
 
 static void begin(struct asked *asked, size_t piece_bytes)
@@ -60,13 +57,13 @@ static void begin(struct asked *asked, size_t piece_bytes)
     static const struct pl_source_ops ops = {.read = asked_read, .close = asked_close};
 
     *asked = (struct asked){.piece_bytes = piece_bytes, .random = 7, .least_asked_bytes = SIZE_MAX};
-    ck_assert_int_eq(pl_source_init(&asked->head, &ops, "asked", NULL), PL_OK);
+    ck_ok(pl_source_init, &asked->head, &ops, "asked");
 }
 
 /* Looks at `want` bytes, checks them, and skips `step` of them. */
 static void look(struct pl_window *window, size_t want, size_t step)
 {
-    ck_assert_int_eq(pl_window_need(window, want, PL_DEADLINE_NEVER, NULL), PL_OK);
+    ck_ok(pl_window_need, window, want, PL_DEADLINE_NEVER);
     ck_assert(window->available >= want || (window->ended && window->offset_bytes + window->available == STREAM_BYTES));
     for (size_t i = 0; i < want && i < window->available; i++) {
         if (window->data[i] != byte_at(window->offset_bytes + i)) {
@@ -82,7 +79,7 @@ static void read_all(size_t capacity, uint32_t random)
     struct asked asked;
 
     begin(&asked, 0);
-    ck_assert_int_eq(pl_window_init(&window, &asked.head, capacity, NULL), PL_OK);
+    ck_ok(pl_window_init, &window, &asked.head, capacity);
     while (!window.ended || window.available > 0) {
         size_t most = next_random(&random) >> 28 ? capacity / 2 : 3 * capacity; /* sometimes a large piece */
         size_t want = 1 + (next_random(&random) >> 8) % most;
@@ -94,7 +91,7 @@ static void read_all(size_t capacity, uint32_t random)
     pl_source_close(&asked.head);
 }
 
-START_TEST(every_byte_comes_once_whatever_is_looked_at)
+TEST(every_byte_comes_once_whatever_is_looked_at)
 {
     static const size_t capacities[] = {64, 100, 4096, 5000, 16384, 65536};
 
@@ -102,15 +99,14 @@ START_TEST(every_byte_comes_once_whatever_is_looked_at)
         read_all(capacities[i % 6], i * 977 + 1);
     }
 }
-END_TEST
 
-START_TEST(small_records_are_read_in_large_aligned_pieces)
+TEST(small_records_are_read_in_large_aligned_pieces)
 {
     struct asked asked;
     struct pl_window window = {.source = NULL};
 
     begin(&asked, PAGE_BYTES);
-    ck_assert_int_eq(pl_window_init(&window, &asked.head, 64 << 10, NULL), PL_OK);
+    ck_ok(pl_window_init, &window, &asked.head, 64 << 10);
     while (!window.ended) {
         look(&window, 3110, 3110);
     }
@@ -119,21 +115,18 @@ START_TEST(small_records_are_read_in_large_aligned_pieces)
     pl_window_done(&window);
     pl_source_close(&asked.head);
 }
-END_TEST
 
-START_TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
+TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
 {
     struct asked asked;
     struct pl_window window = {.source = NULL};
 
     begin(&asked, 0);
-    ck_assert_int_eq(pl_window_init(&window, &asked.head, 4096, NULL), PL_OK);
+    ck_ok(pl_window_init, &window, &asked.head, 4096);
     look(&window, (size_t)1 << 50, 1);
     ck_assert_uint_le(window.capacity, 2 * STREAM_BYTES);
     pl_window_done(&window);
     pl_source_close(&asked.head);
 }
-END_TEST
 
-UNIT_MAIN("s3io/window", every_byte_comes_once_whatever_is_looked_at, small_records_are_read_in_large_aligned_pieces,
-          a_declared_length_takes_no_memory_before_its_bytes_come)
+UNIT_MAIN("s3io/window")

@@ -25,7 +25,7 @@ static void check_pairs(const struct pl_idx_pairs *pairs, size_t copies)
     }
 }
 
-START_TEST(pairs_come_from_a_directory_in_key_order)
+TEST(pairs_come_from_a_directory_in_key_order)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
@@ -49,7 +49,6 @@ START_TEST(pairs_come_from_a_directory_in_key_order)
     scratch_write(&scratch, "c-labels", labels, sizeof(labels) - 1);
     ck_fails(PL_INVALID, "50 images but 49 labels", pl_idx_pairs_load, &channel, 0, PL_DEADLINE_NEVER, &pairs);
 }
-END_TEST
 
 struct feed {
     char path[PATH_MAX];
@@ -68,7 +67,7 @@ static void *feed(void *argument)
     return NULL;
 }
 
-START_TEST(pairs_come_from_the_fifo_of_the_epoch)
+TEST(pairs_come_from_the_fifo_of_the_epoch)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
@@ -92,6 +91,5 @@ START_TEST(pairs_come_from_the_fifo_of_the_epoch)
         pl_idx_pairs_done(&pairs);
     }
 }
-END_TEST
 
-UNIT_MAIN("s3io/idx_pairs", pairs_come_from_a_directory_in_key_order, pairs_come_from_the_fifo_of_the_epoch)
+UNIT_MAIN("s3io/idx_pairs")

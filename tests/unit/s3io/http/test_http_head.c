@@ -27,7 +27,7 @@ static enum pl_status line_status(const char *line)
     return pl_http_head_line(&head, line, strlen(line), NULL);
 }
 
-START_TEST(fields_are_read)
+TEST(fields_are_read)
 {
     struct pl_http_head head =
         READ_HEAD("HTTP/1.1 206 Partial Content\r\n", "Content-Length: 10\r\n", "content-range:bytes 5-14/100 \r\n",
@@ -46,9 +46,8 @@ START_TEST(fields_are_read)
     ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC32C);
     ck_assert_uint_eq(head.checksum.value, 0xe3069283); /* of "123456789" */
 }
-END_TEST
 
-START_TEST(only_the_last_head_counts)
+TEST(only_the_last_head_counts)
 {
     struct pl_http_head head =
         READ_HEAD("HTTP/1.1 100 Continue\r\n", "ETag: \"old\"\r\n", "\r\n", "HTTP/1.1 200 OK\r\n", "\r\n");
@@ -56,9 +55,8 @@ START_TEST(only_the_last_head_counts)
     ck_assert_int_eq(head.status, 200);
     ck_assert_str_eq(head.etag, "");
 }
-END_TEST
 
-START_TEST(unsatisfied_and_unknown_ranges)
+TEST(unsatisfied_and_unknown_ranges)
 {
     struct pl_http_head head = READ_HEAD("HTTP/1.1 416 Range\r\n", "Content-Range: bytes */0\r\n");
 
@@ -68,9 +66,8 @@ START_TEST(unsatisfied_and_unknown_ranges)
     ck_assert_int_eq(head.range_last, 9);
     ck_assert_int_eq(head.range_total, -1);
 }
-END_TEST
 
-START_TEST(composite_checksum_is_not_taken_for_a_whole_one)
+TEST(composite_checksum_is_not_taken_for_a_whole_one)
 {
     struct pl_http_head head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32c: 4waSgw==-3\r\n");
 
@@ -83,9 +80,8 @@ START_TEST(composite_checksum_is_not_taken_for_a_whole_one)
     head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-type: COMPOSITE\r\n");
     ck_assert(!head.full_object);
 }
-END_TEST
 
-START_TEST(malformed_lines_are_refused)
+TEST(malformed_lines_are_refused)
 {
     static const char *const bad[] = {"HTTP/1.1\r\n",
                                       "HTTP/1.1 abc\r\n",
@@ -106,17 +102,15 @@ START_TEST(malformed_lines_are_refused)
         ck_assert_msg(line_status(bad[i]) == PL_CORRUPT, "%s", bad[i]);
     }
 }
-END_TEST
 
-START_TEST(two_lengths_are_refused)
+TEST(two_lengths_are_refused)
 {
     struct pl_http_head head = READ_HEAD("HTTP/1.1 200 OK\r\n", "Content-Length: 5\r\n", "Content-Length: 5\r\n");
 
     ck_assert_int_eq(pl_http_head_line(&head, "Content-Length: 6\r\n", 19, NULL), PL_CORRUPT);
 }
-END_TEST
 
-START_TEST(endless_head_is_refused)
+TEST(endless_head_is_refused)
 {
     struct pl_http_head head = READ_HEAD("HTTP/1.1 200 OK\r\n");
     char line[1000];
@@ -129,9 +123,8 @@ START_TEST(endless_head_is_refused)
     }
     ck_assert_int_eq(status, PL_LIMIT);
 }
-END_TEST
 
-START_TEST(either_checksum_is_taken_the_cheaper_first)
+TEST(either_checksum_is_taken_the_cheaper_first)
 {
     struct pl_http_head head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n");
 
@@ -146,9 +139,8 @@ START_TEST(either_checksum_is_taken_the_cheaper_first)
     ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC32C);
     ck_assert_uint_eq(head.checksum.value, 0xe3069283);
 }
-END_TEST
 
-START_TEST(words_survive_base64)
+TEST(words_survive_base64)
 {
     static const uint32_t words[] = {0, 1, 0x80000000, 0xffffffff, 0xe3069283, 0x12345678};
 
@@ -161,9 +153,8 @@ START_TEST(words_survive_base64)
         ck_assert_uint_eq(word, words[i]);
     }
 }
-END_TEST
 
-START_TEST(iso_times)
+TEST(iso_times)
 {
     int64_t time_s = 0;
 
@@ -174,8 +165,5 @@ START_TEST(iso_times)
     ck_assert(!pl_http_head_iso_time("2013-05-24", &time_s));
     ck_assert(!pl_http_head_iso_time("2013-05-24T00:00:00+02:00", &time_s));
 }
-END_TEST
 
-UNIT_MAIN("s3io/http_head", fields_are_read, only_the_last_head_counts, unsatisfied_and_unknown_ranges,
-          composite_checksum_is_not_taken_for_a_whole_one, malformed_lines_are_refused, two_lengths_are_refused,
-          endless_head_is_refused, either_checksum_is_taken_the_cheaper_first, words_survive_base64, iso_times)
+UNIT_MAIN("s3io/http_head")

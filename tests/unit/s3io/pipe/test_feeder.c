@@ -96,15 +96,25 @@ static void start(struct run *run, const struct scratch *objects, const struct s
     ck_assert_int_eq(pthread_create(&run->thread, NULL, run_feeder, run), 0);
 }
 
-static struct pl_stream *open_stream(const struct run *run, enum pl_record_format format)
+/* Start the feeder of the objects, which are written here, and open its reader. */
+static struct pl_stream *open_run(struct run *run, const struct scratch *objects, bool gzip,
+                                  const struct scratch *fifos)
 {
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .wrapper = run->options.wrapper, .path = run->path};
-    struct pl_stream_options options = {.records = {.format = format}, .deal = {.rank = 0, .size = 1}};
+    struct pl_stream_options options = {.records = {.format = PL_RECORD_WHOLE}, .deal = {.rank = 0, .size = 1}};
     struct pl_stream *stream;
 
+    write_objects(objects, gzip);
+    start(run, objects, fifos);
     ck_ok(pl_stream_open, &channel, &options, &stream);
     return stream;
+}
+
+static void close_run(struct run *run, struct pl_stream *stream)
+{
+    pl_stream_close(stream);
+    ck_assert_int_eq(pthread_join(run->thread, NULL), 0);
 }
 
 /* With RecordIO wrapping each object is a record: returns the order of the objects. */
@@ -129,10 +139,10 @@ static size_t read_objects(struct pl_stream *stream, uint64_t epoch, unsigned *o
     return count;
 }
 
-START_TEST(objects_come_whole_in_key_order_epoch_after_epoch)
+TEST(objects_come_whole_in_key_order_epoch_after_epoch)
 {
     for (unsigned variant = 0; variant < 8; variant++) {
-        struct scratch objects = scratch_new(), fifos = scratch_new();
+        AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
         struct run run = {.epochs = 3,
                           .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO,
                                       .compression = variant & 1 ? PL_COMPRESSION_AUTO : PL_COMPRESSION_NONE,
@@ -141,9 +151,7 @@ START_TEST(objects_come_whole_in_key_order_epoch_after_epoch)
         struct pl_stream *stream;
         char path[PATH_MAX];
 
-        write_objects(&objects, variant & 1);
-        start(&run, &objects, &fifos);
-        stream = open_stream(&run, PL_RECORD_WHOLE);
+        stream = open_run(&run, &objects, variant & 1, &fifos);
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             unsigned order[OBJECTS];
 
@@ -152,8 +160,7 @@ START_TEST(objects_come_whole_in_key_order_epoch_after_epoch)
                 ck_assert_uint_eq(order[k], k);
             }
         }
-        pl_stream_close(stream);
-        ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+        close_run(&run, stream);
         ck_assert_ok(run.status, &run.error);
         ck_assert_uint_eq(run.counts.objects, OBJECTS);
         for (int epoch = 0; epoch < 4; epoch++) {
@@ -162,44 +169,33 @@ START_TEST(objects_come_whole_in_key_order_epoch_after_epoch)
             snprintf(name, sizeof(name), "training_%d", epoch);
             ck_assert_int_eq(access(scratch_path(&fifos, name, path), F_OK), -1);
         }
-        scratch_done(&objects);
-        scratch_done(&fifos);
     }
 }
-END_TEST
 
-START_TEST(where_pages_may_not_be_lent_they_are_copied)
+TEST(where_pages_may_not_be_lent_they_are_copied)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 2, .contained = true, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO}};
     struct pl_stream *stream;
     unsigned order[OBJECTS];
 
-    write_objects(&objects, false);
-    start(&run, &objects, &fifos);
-    stream = open_stream(&run, PL_RECORD_WHOLE);
+    stream = open_run(&run, &objects, false, &fifos);
     ck_assert_uint_eq(read_objects(stream, 0, order), OBJECTS);
     ck_assert_uint_eq(read_objects(stream, 1, order), OBJECTS);
-    pl_stream_close(stream);
-    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    close_run(&run, stream);
     ck_assert_ok(run.status, &run.error);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
-END_TEST
 
-START_TEST(without_wrapping_the_objects_lie_back_to_back)
+TEST(without_wrapping_the_objects_lie_back_to_back)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 1};
     static unsigned char data[1 << 20];
     struct pl_record record;
     struct pl_stream *stream;
     size_t at = 0;
 
-    write_objects(&objects, false);
-    start(&run, &objects, &fifos);
-    stream = open_stream(&run, PL_RECORD_WHOLE);
+    stream = open_run(&run, &objects, false, &fifos);
     ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
     ck_ok(pl_stream_next, stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record);
     for (unsigned k = 0; k < OBJECTS; k++) {
@@ -208,21 +204,17 @@ START_TEST(without_wrapping_the_objects_lie_back_to_back)
         at += object_bytes(k);
     }
     ck_assert_uint_eq(record.bytes, at);
-    pl_stream_close(stream);
-    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    close_run(&run, stream);
     ck_assert_uint_eq(run.counts.bytes, at);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
-END_TEST
 
-START_TEST(shards_are_disjoint_and_shuffles_repeat)
+TEST(shards_are_disjoint_and_shuffles_repeat)
 {
     unsigned seen[OBJECTS] = {0}, orders[2][OBJECTS];
 
     for (uint32_t host = 0; host < 2; host++) {
         for (int again = 0; again < 2; again++) {
-            struct scratch objects = scratch_new(), fifos = scratch_new();
+            AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
             struct run run = {.epochs = 1,
                               .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO,
                                           .shuffle = true,
@@ -231,9 +223,7 @@ START_TEST(shards_are_disjoint_and_shuffles_repeat)
             struct pl_stream *stream;
             size_t count;
 
-            write_objects(&objects, false);
-            start(&run, &objects, &fifos);
-            stream = open_stream(&run, PL_RECORD_WHOLE);
+            stream = open_run(&run, &objects, false, &fifos);
             count = read_objects(stream, 0, orders[again]);
             ck_assert_uint_eq(count, host ? 3 : 4);
             for (size_t i = 0; i < count; i++) {
@@ -241,41 +231,31 @@ START_TEST(shards_are_disjoint_and_shuffles_repeat)
                 ck_assert_uint_eq(orders[again][i] % 2, host);
             }
             ck_assert(!again || memcmp(orders[0], orders[1], count * sizeof(unsigned)) == 0);
-            pl_stream_close(stream);
-            ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
-            scratch_done(&objects);
-            scratch_done(&fifos);
+            close_run(&run, stream);
         }
     }
     for (int k = 0; k < OBJECTS; k++) {
         ck_assert_uint_eq(seen[k], 2);
     }
 }
-END_TEST
 
-START_TEST(reader_that_leaves_early_gets_the_next_epoch)
+TEST(reader_that_leaves_early_gets_the_next_epoch)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 2, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO}};
     struct pl_record record;
     struct pl_stream *stream;
     unsigned order[OBJECTS];
 
-    write_objects(&objects, false);
-    start(&run, &objects, &fifos);
-    stream = open_stream(&run, PL_RECORD_WHOLE);
+    stream = open_run(&run, &objects, false, &fifos);
     ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
     ck_ok(pl_stream_next, stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record);
     ck_assert_uint_eq(read_objects(stream, 1, order), OBJECTS);
-    pl_stream_close(stream);
-    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    close_run(&run, stream);
     ck_assert_ok(run.status, &run.error);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
-END_TEST
 
-START_TEST(a_store_without_objects_is_no_empty_epoch)
+TEST(a_store_without_objects_is_no_empty_epoch)
 {
     AUTO_SCRATCH struct scratch objects = scratch_new();
     struct pl_feeder *feeder;
@@ -286,11 +266,10 @@ START_TEST(a_store_without_objects_is_no_empty_epoch)
              &(struct pl_feeder_options){.cancel_fd = -1}, PL_DEADLINE_NEVER, &feeder);
     pl_store_close(store);
 }
-END_TEST
 
-START_TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
+TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct pl_feeder_options options = {.timeout_ns = 30 * PL_NS_PER_MS, .cancel_fd = -1};
     struct pl_feeder_counts counts;
     struct pl_feeder *feeder;
@@ -307,35 +286,26 @@ START_TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
     ck_assert_int_eq(access(scratch_path(&fifos, "training_7", path), F_OK), 0);
     ck_assert_int_eq(access(scratch_path(&fifos, "training_0", path), F_OK), -1);
     pl_store_close(store);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
-END_TEST
 
-START_TEST(cut_epoch_is_an_error_for_the_reader)
+TEST(cut_epoch_is_an_error_for_the_reader)
 {
-    struct scratch objects = scratch_new(), fifos = scratch_new();
+    AUTO_SCRATCH struct scratch objects = scratch_new(), fifos = scratch_new();
     struct run run = {.epochs = 1, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO, .cut_bytes = 300000}};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
     struct pl_stream *stream;
     enum pl_status status;
 
-    write_objects(&objects, false);
-    start(&run, &objects, &fifos);
-    stream = open_stream(&run, PL_RECORD_WHOLE);
+    stream = open_run(&run, &objects, false, &fifos);
     ck_ok(pl_stream_start, stream, 0, PL_DEADLINE_NEVER);
     do {
         status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error);
     } while (status == PL_OK);
     ck_assert_int_eq(status, PL_CORRUPT);
-    pl_stream_close(stream);
-    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    close_run(&run, stream);
     ck_assert_uint_eq(run.counts.bytes, 300000);
-    scratch_done(&objects);
-    scratch_done(&fifos);
 }
-END_TEST
 
 /* A source that never delivers bytes. */
 struct silence {
@@ -346,9 +316,6 @@ struct silence {
 static enum pl_status silent_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
                                   size_t *ret_bytes, struct pl_error *reterr)
 {
-    (void)data;
-    (void)bytes;
-    (void)ret_bytes;
     atomic_store(((struct silence *)source)->asked, true);
     poll(NULL, 0, pl_deadline_poll_ms(deadline_ns));
     return pl_error_set(reterr, PL_TIMEOUT, "silence");
@@ -365,7 +332,6 @@ static enum pl_status open_silence(void *context, uint64_t epoch, struct pl_sour
     static const struct pl_source_ops ops = {.read = silent_read, .close = silent_close};
     struct silence *silence = calloc(1, sizeof(*silence));
 
-    (void)epoch;
     ck_assert_ptr_nonnull(silence);
     silence->asked = context;
     *ret_source = &silence->head;
@@ -402,7 +368,6 @@ static enum pl_status broken_read(struct pl_source *source, void *data, size_t b
 {
     struct broken *broken = (struct broken *)source;
 
-    (void)deadline_ns;
     if (broken->left == 0) {
         return pl_error_set(reterr, PL_FAILED, "the source is broken");
     }
@@ -417,8 +382,6 @@ static enum pl_status open_broken(void *context, uint64_t epoch, struct pl_sourc
     static const struct pl_source_ops ops = {.read = broken_read, .close = silent_close};
     struct broken *broken = calloc(1, sizeof(*broken));
 
-    (void)context;
-    (void)epoch;
     ck_assert_ptr_nonnull(broken);
     broken->left = BROKEN_BYTES;
     *ret_source = &broken->head;
@@ -469,7 +432,7 @@ static bool large_pipes_are_allowed(void)
     return allowed;
 }
 
-START_TEST(what_lies_in_pipes_stays_as_it_was_written)
+TEST(what_lies_in_pipes_stays_as_it_was_written)
 {
     static struct written written;
     static unsigned char got[LARGE_EPOCH_BYTES + 1];
@@ -505,9 +468,8 @@ START_TEST(what_lies_in_pipes_stays_as_it_was_written)
         ck_assert_int_eq(close(fds[epoch]), 0);
     }
 }
-END_TEST
 
-START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
+TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
 {
     AUTO_SCRATCH struct scratch fifos = scratch_new();
     atomic_bool asked = false;
@@ -531,9 +493,8 @@ START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
     ck_assert_int_eq(close(reader_fd), 0);
     ck_assert_int_eq(close(run.options.cancel_fd), 0);
 }
-END_TEST
 
-START_TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
+TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
 {
     enum { STOP, READER_LEAVES, WAYS };
     static char data[64 << 10];
@@ -574,11 +535,5 @@ START_TEST(data_that_fails_in_an_epoch_has_no_end_for_the_reader)
         ck_assert_int_eq(close(run.options.cancel_fd), 0);
     }
 }
-END_TEST
 
-UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, where_pages_may_not_be_lent_they_are_copied,
-          without_wrapping_the_objects_lie_back_to_back, shards_are_disjoint_and_shuffles_repeat,
-          reader_that_leaves_early_gets_the_next_epoch, nobody_there_is_a_timeout_and_a_file_in_the_way_an_error,
-          cut_epoch_is_an_error_for_the_reader, a_request_to_stop_is_seen_while_the_source_is_silent,
-          what_lies_in_pipes_stays_as_it_was_written, data_that_fails_in_an_epoch_has_no_end_for_the_reader,
-          a_store_without_objects_is_no_empty_epoch)
+UNIT_MAIN("s3io/feeder")

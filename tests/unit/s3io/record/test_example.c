@@ -43,7 +43,7 @@ static struct build make_example(void)
     return example;
 }
 
-START_TEST(features_are_found_and_decoded_packed_or_not)
+TEST(features_are_found_and_decoded_packed_or_not)
 {
     struct build example = make_example();
     struct pl_example_feature feature;
@@ -82,9 +82,8 @@ START_TEST(features_are_found_and_decoded_packed_or_not)
     ck_fails(PL_NOT_FOUND, "", pl_example_find, example.data, example.bytes, "absent", &feature);
     build_done(&example);
 }
-END_TEST
 
-START_TEST(walk_gives_every_feature_in_order)
+TEST(walk_gives_every_feature_in_order)
 {
     static const char *const names[] = {"image", "words", "weights", "loose", "label", "empty"};
     struct build example = make_example();
@@ -99,9 +98,8 @@ START_TEST(walk_gives_every_feature_in_order)
     ck_fails(PL_END, "", pl_example_next, &walk, example.data, example.bytes, &feature);
     build_done(&example);
 }
-END_TEST
 
-START_TEST(last_of_several_with_one_name_counts)
+TEST(last_of_several_with_one_name_counts)
 {
     struct build example = {.data = NULL}, features = {.data = NULL}, list = {.data = NULL};
     struct pl_example_feature feature;
@@ -118,9 +116,8 @@ START_TEST(last_of_several_with_one_name_counts)
     ck_assert_mem_eq(value.data, "newer", 5);
     build_done(&example);
 }
-END_TEST
 
-START_TEST(cut_message_is_corrupt_at_every_length)
+TEST(cut_message_is_corrupt_at_every_length)
 {
     struct build example = make_example();
     struct pl_example_feature feature;
@@ -134,7 +131,5 @@ START_TEST(cut_message_is_corrupt_at_every_length)
     }
     build_done(&example);
 }
-END_TEST
 
-UNIT_MAIN("s3io/example", features_are_found_and_decoded_packed_or_not, walk_gives_every_feature_in_order,
-          last_of_several_with_one_name_counts, cut_message_is_corrupt_at_every_length)
+UNIT_MAIN("s3io/example")

@@ -8,7 +8,7 @@
 #include "tests/unit/s3io/drip.h"
 #include "tests/unit/s3io/idx_arrays.h"
 
-START_TEST(arrays_after_each_other_plain_or_gzip_are_read_whatever_the_read_sizes)
+TEST(arrays_after_each_other_plain_or_gzip_are_read_whatever_the_read_sizes)
 {
     static const size_t pieces[] = {1, 2, 3, 7, 100, 1 << 20};
     unsigned char stream[8192], images[IMAGES_BYTES], labels[LABELS_BYTES];
@@ -36,7 +36,6 @@ START_TEST(arrays_after_each_other_plain_or_gzip_are_read_whatever_the_read_size
         }
     }
 }
-END_TEST
 
 /* Returns the next length to test: every byte near the ends of the stream and its arrays, and one of 13 between. Each
  * length needs a new reader. */
@@ -47,7 +46,7 @@ static size_t next_cut(size_t cut, size_t bytes)
     return cut + (near ? 1 : 13);
 }
 
-START_TEST(input_cut_at_any_byte_is_an_error)
+TEST(input_cut_at_any_byte_is_an_error)
 {
     unsigned char stream[8192];
 
@@ -80,9 +79,8 @@ START_TEST(input_cut_at_any_byte_is_an_error)
         }
     }
 }
-END_TEST
 
-START_TEST(head_that_promises_too_much_is_refused_before_memory_is_asked_for)
+TEST(head_that_promises_too_much_is_refused_before_memory_is_asked_for)
 {
     static const unsigned char huge[16] = {0, 0, 8, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1};
     static const unsigned char wrong[16] = {0, 0, 7, 3};
@@ -96,9 +94,8 @@ START_TEST(head_that_promises_too_much_is_refused_before_memory_is_asked_for)
     ck_fails(PL_CORRUPT, "", pl_idx_reader_next, reader, PL_DEADLINE_NEVER, &idx);
     pl_idx_reader_close(reader);
 }
-END_TEST
 
-START_TEST(record_reader_gives_the_items_of_all_arrays)
+TEST(record_reader_gives_the_items_of_all_arrays)
 {
     unsigned char stream[8192], images[IMAGES_BYTES];
     struct pl_record_options options = {.format = PL_RECORD_IDX};
@@ -121,9 +118,8 @@ START_TEST(record_reader_gives_the_items_of_all_arrays)
     ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     pl_record_reader_close(reader);
 }
-END_TEST
 
-START_TEST(cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)
+TEST(cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)
 {
     static const unsigned char cut[] = {0, 0, PL_IDX_UINT8, 2, 0, 0, 0, 3, 0, 0, 0, 2, 'a', 'b', 'c', 'd', 'e'};
 
@@ -142,8 +138,5 @@ START_TEST(cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)
         pl_record_reader_close(reader);
     }
 }
-END_TEST
 
-UNIT_MAIN("s3io/idx", arrays_after_each_other_plain_or_gzip_are_read_whatever_the_read_sizes,
-          input_cut_at_any_byte_is_an_error, head_that_promises_too_much_is_refused_before_memory_is_asked_for,
-          record_reader_gives_the_items_of_all_arrays, cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)
+UNIT_MAIN("s3io/idx")

@@ -10,6 +10,13 @@
 #include "tests/unit/s3io/drip.h"
 #include "tests/unit/s3io/record/build.h"
 
+static void close_reader(struct pl_record_reader **reader)
+{
+    pl_record_reader_close(*reader);
+}
+
+#define AUTO_READER __attribute__((cleanup(close_reader)))
+
 enum { COUNT = 40 };
 
 static const size_t pieces[] = {1, 2, 3, 5, 13, 64, 1000, 1 << 20};
@@ -59,7 +66,7 @@ static struct pl_record_reader *open_reader(struct pl_source *source, const stru
 static void check_all(enum pl_record_format format, struct pl_source *source, bool timeouts)
 {
     struct pl_record_options options = {.format = format, .window_bytes = 64};
-    struct pl_record_reader *reader = open_reader(source, &options);
+    AUTO_READER struct pl_record_reader *reader = open_reader(source, &options);
     struct pl_error error = PL_ERROR_NONE;
     struct pl_record record;
     unsigned char data[256];
@@ -86,10 +93,9 @@ static void check_all(enum pl_record_format format, struct pl_source *source, bo
     ck_assert_uint_eq(pl_record_reader_counts(reader).records, COUNT);
     ck_assert_uint_eq(pl_record_reader_counts(reader).record_bytes, total);
     ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 0);
-    pl_record_reader_close(reader);
 }
 
-START_TEST(binary_records_come_back_whatever_the_read_sizes)
+TEST(binary_records_come_back_whatever_the_read_sizes)
 {
     for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
         struct build stream = make_stream((enum pl_record_format)format);
@@ -103,14 +109,13 @@ START_TEST(binary_records_come_back_whatever_the_read_sizes)
             ((struct drip *)drip)->timeouts = 1;
             check_all((enum pl_record_format)format, drip, true);
         }
-        ck_assert_int_eq(pl_source_open_memory("memory", stream.data, stream.bytes, &memory, NULL), PL_OK);
+        ck_ok(pl_source_open_memory, "memory", stream.data, stream.bytes, &memory);
         check_all((enum pl_record_format)format, memory, false);
         build_done(&stream);
     }
 }
-END_TEST
 
-START_TEST(skipped_records_keep_their_numbers)
+TEST(skipped_records_keep_their_numbers)
 {
     for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
         struct build stream = make_stream((enum pl_record_format)format);
@@ -133,7 +138,6 @@ START_TEST(skipped_records_keep_their_numbers)
         build_done(&stream);
     }
 }
-END_TEST
 
 /* Whether a record ends there, so that the stream may end there too. */
 static bool is_boundary(enum pl_record_format format, size_t cut)
@@ -168,7 +172,7 @@ static enum pl_status drain(struct pl_record_reader *reader, bool skip, struct p
     return status;
 }
 
-START_TEST(stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_never_a_short_epoch)
+TEST(stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_never_a_short_epoch)
 {
     for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
         struct build stream = make_stream((enum pl_record_format)format);
@@ -182,8 +186,8 @@ START_TEST(stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_nev
 
                 ck_assert_int_eq(status, is_boundary((enum pl_record_format)format, cut) ? PL_END : PL_CORRUPT);
                 if (status == PL_CORRUPT) {
-                    ck_assert_ptr_nonnull(strstr(error.cause, "'drip': record "));
-                    ck_assert_ptr_nonnull(strstr(error.cause, " at byte "));
+                    ck_has(error.cause, "'drip': record ");
+                    ck_has(error.cause, " at byte ");
                     ck_assert_int_ne(drain(reader, skip, &error), PL_END);
                 }
                 pl_record_reader_close(reader);
@@ -192,9 +196,8 @@ START_TEST(stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_nev
         build_done(&stream);
     }
 }
-END_TEST
 
-START_TEST(tfrecord_with_any_flipped_bit_is_found)
+TEST(tfrecord_with_any_flipped_bit_is_found)
 {
     struct build stream = {.data = NULL};
 
@@ -212,11 +215,10 @@ START_TEST(tfrecord_with_any_flipped_bit_is_found)
     }
     build_done(&stream);
 }
-END_TEST
 
 /* If one byte is damaged anywhere, skipping loses that record (with RecordIO also neighbours that a damaged length
  * covers) and counts it. */
-START_TEST(skipping_leaves_out_what_is_damaged_counts_it_and_goes_on)
+TEST(skipping_leaves_out_what_is_damaged_counts_it_and_goes_on)
 {
     for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
         struct build stream = {.data = NULL};
@@ -261,9 +263,8 @@ START_TEST(skipping_leaves_out_what_is_damaged_counts_it_and_goes_on)
         build_done(&stream);
     }
 }
-END_TEST
 
-START_TEST(cut_end_is_counted_when_skipping)
+TEST(cut_end_is_counted_when_skipping)
 {
     struct build stream = {.data = NULL};
 
@@ -279,9 +280,8 @@ START_TEST(cut_end_is_counted_when_skipping)
     }
     build_done(&stream);
 }
-END_TEST
 
-START_TEST(length_beyond_the_limit_is_refused_without_memory_for_it)
+TEST(length_beyond_the_limit_is_refused_without_memory_for_it)
 {
     struct build stream = {.data = NULL};
     struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
@@ -301,9 +301,8 @@ START_TEST(length_beyond_the_limit_is_refused_without_memory_for_it)
     pl_record_reader_close(reader);
     build_done(&stream);
 }
-END_TEST
 
-START_TEST(parts_are_joined_by_either_rule)
+TEST(parts_are_joined_by_either_rule)
 {
     static const unsigned char with_magic[] = {'a', 'b', 'c', 'd', 0x0a, 0x23, 0xd7, 0xce, 'e', 'f'};
     struct build stream = {.data = NULL};
@@ -328,9 +327,8 @@ START_TEST(parts_are_joined_by_either_rule)
     }
     build_done(&stream);
 }
-END_TEST
 
-START_TEST(parts_out_of_their_order_are_corrupt)
+TEST(parts_out_of_their_order_are_corrupt)
 {
     static const unsigned orders[][3] = {{2, 3, 0}, {3, 0, 0}, {1, 0, 0}, {1, 1, 3}, {1, 2, 0}, {4, 0, 0}};
 
@@ -348,7 +346,6 @@ START_TEST(parts_out_of_their_order_are_corrupt)
         build_done(&stream);
     }
 }
-END_TEST
 
 static void check_text(enum pl_record_format format, bool keep_empty, const char *text, const char *const *expected)
 {
@@ -369,7 +366,7 @@ static void check_text(enum pl_record_format format, bool keep_empty, const char
     }
 }
 
-START_TEST(lines_end_with_or_without_carriage_return_and_the_last_needs_none)
+TEST(lines_end_with_or_without_carriage_return_and_the_last_needs_none)
 {
     char text[600] = "one\ntwo\r\n\n\r\nthr\ree\n", longest[501];
     const char *lines[] = {"one", "two", "thr\ree", longest, NULL};
@@ -385,42 +382,37 @@ START_TEST(lines_end_with_or_without_carriage_return_and_the_last_needs_none)
     check_text(PL_RECORD_LINES, true, text, all);
     check_text(PL_RECORD_LINES, true, "", nothing);
 }
-END_TEST
 
-START_TEST(csv_records_keep_line_ends_inside_quotes)
+TEST(csv_records_keep_line_ends_inside_quotes)
 {
     const char *records[] = {"a,\"b\nc\",d", "\"say \"\"\n\"\"\",2", "3,4", NULL};
     struct pl_record_options options = {.format = PL_RECORD_CSV};
-    struct pl_record_reader *reader;
+    AUTO_READER struct pl_record_reader *reader = NULL;
 
     check_text(PL_RECORD_CSV, false, "a,\"b\nc\",d\r\n\"say \"\"\n\"\"\",2\n3,4", records);
     reader = open_reader(drip_new("a,\"b\nc", 6, 2), &options);
     ck_fails(PL_CORRUPT, "", drain, reader, false);
-    pl_record_reader_close(reader);
 }
-END_TEST
 
 /* Python's csv module reads the same records, byte by byte. */
-START_TEST(csv_quotes_open_only_where_a_field_begins)
+TEST(csv_quotes_open_only_where_a_field_begins)
 {
     const char *inside[] = {"1,5\" disk", "2,a\"\"b", "3,\"c\"d\"e", "4, \"f", "5,\"\",\"g\n\"\"\"", "6", NULL};
     const char *marked[] = {"\xef\xbb\xbf\"h\ni\",7", "8", NULL};
     const char *tabs[] = {"9\t\"j\nk\"", "l,\"m", NULL};
     struct pl_record_options options = {.format = PL_RECORD_CSV, .delimiter = '\t'};
-    struct pl_record_reader *reader;
+    AUTO_READER struct pl_record_reader *reader = NULL;
     struct pl_record record;
 
     check_text(PL_RECORD_CSV, false, "1,5\" disk\n2,a\"\"b\n3,\"c\"d\"e\n4, \"f\n5,\"\",\"g\n\"\"\"\n6\n", inside);
     check_text(PL_RECORD_CSV, false, "\xef\xbb\xbf\"h\ni\",7\n8\n", marked);
     reader = open_reader(drip_new("9\t\"j\nk\"\nl,\"m\n", 13, 2), &options);
     for (size_t i = 0; tabs[i]; i++) {
-        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, NULL), PL_OK);
+        ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
         ck_assert_uint_eq(record.bytes, strlen(tabs[i]));
         ck_assert_mem_eq(record.data, tabs[i], record.bytes);
     }
-    pl_record_reader_close(reader);
 }
-END_TEST
 
 /* Checks the error in pieces of every size, after `records` correct records. */
 static void check_no_csv(const char *text, size_t bytes, char delimiter, unsigned records, const char *cause)
@@ -439,7 +431,7 @@ static void check_no_csv(const char *text, size_t bytes, char delimiter, unsigne
 }
 
 /* pandas' to_csv() and spreadsheets write such text if another dialect is chosen. */
-START_TEST(csv_of_another_dialect_is_refused_at_the_byte_that_shows_it)
+TEST(csv_of_another_dialect_is_refused_at_the_byte_that_shows_it)
 {
     static const struct {
         const char *text;
@@ -487,9 +479,8 @@ START_TEST(csv_of_another_dialect_is_refused_at_the_byte_that_shows_it)
         "'drip': record 0 is not CSV as in RFC 4180: at byte 500 is a carriage return without a line feed after "
         "it");
 }
-END_TEST
 
-START_TEST(csv_as_in_rfc_4180_may_have_backslashes_and_carriage_returns)
+TEST(csv_as_in_rfc_4180_may_have_backslashes_and_carriage_returns)
 {
     const char *records[] = {
         "1,\"C:\\\"", "2,\"C:\\\",\"D:\\\"", "3,\"\\\"\"x\\\"\"\"", "4,\"a\rb\r\"", "5,\"a\r\nb\",\\,\\n", "6,\"E:\\\"",
@@ -500,16 +491,14 @@ START_TEST(csv_as_in_rfc_4180_may_have_backslashes_and_carriage_returns)
                "6,\"E:\\\"",
                records);
 }
-END_TEST
 
-START_TEST(whole_source_is_one_record_even_when_empty)
+TEST(whole_source_is_one_record_even_when_empty)
 {
     const char *text[] = {"all of\nit", NULL}, *empty[] = {"", NULL};
 
     check_text(PL_RECORD_WHOLE, false, "all of\nit", text);
     check_text(PL_RECORD_WHOLE, false, "", empty);
 }
-END_TEST
 
 /*
  * Written by other software: MXNet 1.9.1's MXRecordIOWriterWriteRecord(); write_spmatrix_to_sparse_tensor([[0, 1.5, 0,
@@ -532,7 +521,7 @@ static const unsigned char tensorflow[] = {
     0x04, 0xa4, 0xf8, 0xb8, 0x78, 0xfe, 0xc3, 0x00, 0xe3, 0x1a, 0x26, 0x69, 0xb6, 0x9a, 0x19, 0x50, 0x53, 0x18,
     0x34, 0x99, 0x67, 0xb0, 0xdf, 0x78, 0xd5, 0xb4, 0x08, 0x00, 0xa9, 0x6a, 0x87, 0x6f, 0x57, 0x00, 0x00, 0x00};
 
-START_TEST(magic_words_inside_records_that_mxnet_wrote_come_back)
+TEST(magic_words_inside_records_that_mxnet_wrote_come_back)
 {
     static const struct {
         const char *data;
@@ -543,7 +532,7 @@ START_TEST(magic_words_inside_records_that_mxnet_wrote_come_back)
                      16},
                     {"gh\x0a\x23\xd7\xce", 6}};
     struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
-    struct pl_record_reader *reader = open_reader(drip_new(mxnet, sizeof(mxnet), 3), &options);
+    AUTO_READER struct pl_record_reader *reader = open_reader(drip_new(mxnet, sizeof(mxnet), 3), &options);
     struct pl_record record;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(expected); i++) {
@@ -552,29 +541,25 @@ START_TEST(magic_words_inside_records_that_mxnet_wrote_come_back)
         ck_assert_mem_eq(record.data, expected[i].data, record.bytes);
     }
     ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
-    pl_record_reader_close(reader);
 }
-END_TEST
 
-START_TEST(a_record_that_sagemakers_sdk_wrote_is_read)
+TEST(a_record_that_sagemakers_sdk_wrote_is_read)
 {
     struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
-    struct pl_record_reader *reader = open_reader(drip_new(sagemaker, sizeof(sagemaker), 7), &options);
+    AUTO_READER struct pl_record_reader *reader = open_reader(drip_new(sagemaker, sizeof(sagemaker), 7), &options);
     struct pl_record record;
 
     ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     ck_assert_uint_eq(record.bytes, sizeof(sagemaker) - 8);
     ck_assert_mem_eq(record.data, sagemaker + 8, record.bytes);
     ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
-    pl_record_reader_close(reader);
 }
-END_TEST
 
-START_TEST(packed_examples_that_tensorflow_wrote_are_read)
+TEST(packed_examples_that_tensorflow_wrote_are_read)
 {
     struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
     struct pl_example_feature feature;
-    struct pl_record_reader *reader;
+    AUTO_READER struct pl_record_reader *reader = NULL;
     struct pl_source *source;
     struct pl_record record;
     struct pl_view words[2];
@@ -597,29 +582,16 @@ START_TEST(packed_examples_that_tensorflow_wrote_are_read)
     ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     ck_assert_uint_eq(record.bytes, 0);
     ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
-    pl_record_reader_close(reader);
 }
-END_TEST
 
-START_TEST(reader_of_a_cancelled_source_says_so)
+TEST(reader_of_a_cancelled_source_says_so)
 {
     struct pl_record_options options = {.format = PL_RECORD_LINES};
     struct pl_source *source = drip_new("a\n", 2, 1);
-    struct pl_record_reader *reader = open_reader(source, &options);
+    AUTO_READER struct pl_record_reader *reader = open_reader(source, &options);
 
     pl_source_cancel(source);
     ck_fails(PL_CANCELLED, "", drain, reader, false);
-    pl_record_reader_close(reader);
 }
-END_TEST
 
-UNIT_MAIN("s3io/record", binary_records_come_back_whatever_the_read_sizes, skipped_records_keep_their_numbers,
-          stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_never_a_short_epoch,
-          tfrecord_with_any_flipped_bit_is_found, skipping_leaves_out_what_is_damaged_counts_it_and_goes_on,
-          cut_end_is_counted_when_skipping, length_beyond_the_limit_is_refused_without_memory_for_it,
-          parts_are_joined_by_either_rule, parts_out_of_their_order_are_corrupt,
-          lines_end_with_or_without_carriage_return_and_the_last_needs_none, csv_records_keep_line_ends_inside_quotes,
-          csv_quotes_open_only_where_a_field_begins, csv_of_another_dialect_is_refused_at_the_byte_that_shows_it,
-          csv_as_in_rfc_4180_may_have_backslashes_and_carriage_returns, whole_source_is_one_record_even_when_empty,
-          magic_words_inside_records_that_mxnet_wrote_come_back, a_record_that_sagemakers_sdk_wrote_is_read,
-          packed_examples_that_tensorflow_wrote_are_read, reader_of_a_cancelled_source_says_so)
+UNIT_MAIN("s3io/record")

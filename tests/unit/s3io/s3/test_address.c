@@ -21,7 +21,7 @@ static enum pl_status status_of(struct pl_s3_endpoint_config endpoint_config, co
     return pl_s3_address_build(&endpoint_config, bucket, "k", &address, NULL);
 }
 
-START_TEST(aws_endpoints)
+TEST(aws_endpoints)
 {
     check((struct pl_s3_endpoint_config){.region = "eu-west-1"}, "bkt", "a b",
           "https://bkt.s3.eu-west-1.amazonaws.com/a%20b", "bkt.s3.eu-west-1.amazonaws.com", "/a b");
@@ -36,9 +36,8 @@ START_TEST(aws_endpoints)
     check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "OldBucket", "k",
           "https://s3.us-east-1.amazonaws.com/OldBucket/k", "s3.us-east-1.amazonaws.com", "/OldBucket/k");
 }
-END_TEST
 
-START_TEST(own_endpoints)
+TEST(own_endpoints)
 {
     check((struct pl_s3_endpoint_config){.endpoint_url = "http://127.0.0.1:9000", .region = "r"}, "bkt", NULL,
           "http://127.0.0.1:9000/bkt", "127.0.0.1:9000", "/bkt");
@@ -54,16 +53,14 @@ START_TEST(own_endpoints)
                                          .style = PL_S3_STYLE_VIRTUAL},
           "bkt", "k", "http://[::1]:9000/bkt/k", "[::1]:9000", "/bkt/k");
 }
-END_TEST
 
-START_TEST(keys_stay_as_they_are)
+TEST(keys_stay_as_they_are)
 {
     /* Dots, double slashes and every other byte belong to the key. */
     check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "bkt", "a/../b//c?d#e%f+\xe1\x88\xb4",
           "https://bkt.s3.us-east-1.amazonaws.com/a/../b//c%3Fd%23e%25f%2B%E1%88%B4", "bkt.s3.us-east-1.amazonaws.com",
           "/a/../b//c?d#e%f+\xe1\x88\xb4");
 }
-END_TEST
 
 static void check_sts(struct pl_s3_endpoint_config endpoint_config, const char *wanted)
 {
@@ -73,7 +70,7 @@ static void check_sts(struct pl_s3_endpoint_config endpoint_config, const char *
     ck_assert_str_eq(address.url, wanted);
 }
 
-START_TEST(the_token_service_has_its_own_address)
+TEST(the_token_service_has_its_own_address)
 {
     struct pl_s3_endpoint_config nonsense = {.region = "evil.example/"};
     struct pl_s3_address address = {.url = NULL};
@@ -88,9 +85,8 @@ START_TEST(the_token_service_has_its_own_address)
               "https://host/base/");
     ck_fails(PL_INVALID, "", pl_s3_address_service, &nonsense, "sts", "/", &address);
 }
-END_TEST
 
-START_TEST(nonsense_is_refused)
+TEST(nonsense_is_refused)
 {
     static const char *const buckets[] = {"", "ab", "a b c", "bkt/x", "bkt@evil.example", "a..b", "bkt?x", "bkt\nx"};
     static const char *const endpoints[] = {"ftp://x",          "127.0.0.1:9000",   "http://",
@@ -107,9 +103,8 @@ START_TEST(nonsense_is_refused)
     }
     ck_assert_int_eq(status_of((struct pl_s3_endpoint_config){.region = "evil.example/"}, "bkt"), PL_INVALID);
 }
-END_TEST
 
-START_TEST(uris)
+TEST(uris)
 {
     char *bucket = NULL, *key = NULL;
 
@@ -125,7 +120,5 @@ START_TEST(uris)
     ck_fails(PL_INVALID, "", pl_s3_uri_parse, "S3://bkt", &bucket, &key);
     ck_fails(PL_INVALID, "", pl_s3_uri_parse, "s3:///key", &bucket, &key);
 }
-END_TEST
 
-UNIT_MAIN("s3io/address", aws_endpoints, own_endpoints, keys_stay_as_they_are, the_token_service_has_its_own_address,
-          nonsense_is_refused, uris)
+UNIT_MAIN("s3io/address")

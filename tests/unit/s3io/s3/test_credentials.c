@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-START_TEST(tokens_go_only_where_they_may)
+TEST(tokens_go_only_where_they_may)
 {
     static const char *const good[] = {
         "https://any.example/x",      "http://127.0.0.1:1234/get", "http://127.9.9.9/",     "http://localhost:80/x",
@@ -31,14 +31,13 @@ START_TEST(tokens_go_only_where_they_may)
         ck_assert_msg(!pl_credentials_reply_url_allowed(bad[i]), "%s", bad[i]);
     }
 }
-END_TEST
 
 static enum pl_status parse(const char *text, struct pl_credentials_reply *reply, struct pl_error *error)
 {
     return pl_credentials_reply_parse(text, strlen(text), reply, error);
 }
 
-START_TEST(an_answer_is_read)
+TEST(an_answer_is_read)
 {
     struct pl_credentials_reply reply;
 
@@ -52,17 +51,15 @@ START_TEST(an_answer_is_read)
     ck_assert_int_eq(reply.expires_s, 1369353600);
     pl_credentials_reply_done(&reply);
 }
-END_TEST
 
-START_TEST(an_error_reply_is_quoted)
+TEST(an_error_reply_is_quoted)
 {
     struct pl_credentials_reply reply;
 
     ck_fails(PL_INVALID, "NoRole: not yours", parse, "{\"code\":\"NoRole\",\"message\":\"not yours\"}", &reply);
 }
-END_TEST
 
-START_TEST(keys_that_could_break_a_header_are_refused)
+TEST(keys_that_could_break_a_header_are_refused)
 {
     struct pl_credentials_reply reply;
 
@@ -72,9 +69,8 @@ START_TEST(keys_that_could_break_a_header_are_refused)
              &reply);
     ck_fails(PL_INVALID, "", parse, "[]", &reply);
 }
-END_TEST
 
-START_TEST(an_answer_that_json_readers_could_take_in_two_ways_is_refused)
+TEST(an_answer_that_json_readers_could_take_in_two_ways_is_refused)
 {
     static const struct {
         const char *text, *cause;
@@ -100,9 +96,8 @@ START_TEST(an_answer_that_json_readers_could_take_in_two_ways_is_refused)
         ck_fails_as(PL_INVALID, cases[i].cause, parse, cases[i].text, &reply);
     }
 }
-END_TEST
 
-START_TEST(no_keys_names_the_places)
+TEST(no_keys_names_the_places)
 {
     struct pl_credentials *credentials = NULL;
     struct pl_credentials_options options = {.access_key = NULL};
@@ -113,13 +108,12 @@ START_TEST(no_keys_names_the_places)
     ck_ok(pl_environment_set, environment, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/");
     ck_fails(PL_INVALID, "", pl_credentials_new, environment, &options, NULL, &credentials);
 }
-END_TEST
 
 #define KEYS(access) "aws_access_key_id = " access "\naws_secret_access_key = S\n"
 
 /* In each of these cases botocore takes the same credentials, or refuses, or uses a source that we do not support. A
  * container's role never replaces them. */
-START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
+TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
 {
     static const struct {
         const char *keys, *config, *profile; /* NULL: the file does not exist, the variable is not set */
@@ -178,9 +172,8 @@ START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
         pl_credentials_free(credentials);
     }
 }
-END_TEST
 
-START_TEST(an_answer_of_sts_is_read)
+TEST(an_answer_of_sts_is_read)
 {
     const char text[] =
         "<AssumeRoleWithWebIdentityResponse "
@@ -211,9 +204,8 @@ START_TEST(an_answer_of_sts_is_read)
         ck_assert_msg(pl_credentials_reply_parse_sts(bad[i], strlen(bad[i]), &reply, &error) != PL_OK, "%s", bad[i]);
     }
 }
-END_TEST
 
-START_TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
+TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct pl_credentials *credentials = NULL;
@@ -234,9 +226,8 @@ START_TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
     ck_ok(pl_environment_set, environment, "AWS_ENDPOINT_URL_STS", "ftp://sts.example");
     ck_fails(PL_INVALID, "", pl_credentials_new, environment, &options, NULL, &credentials);
 }
-END_TEST
 
-START_TEST(keys_of_the_environment_are_used)
+TEST(keys_of_the_environment_are_used)
 {
     struct pl_credentials *credentials = NULL;
     struct pl_credentials_options options = {.access_key = NULL};
@@ -256,14 +247,13 @@ START_TEST(keys_of_the_environment_are_used)
     ck_assert(!pl_credentials_expired(credentials, pl_credentials_generation(credentials)));
     pl_credentials_free(credentials);
 }
-END_TEST
 
 static void parse_profile(const char *text, const char *name, bool is_config, struct pl_profile *profile)
 {
     ck_ok(pl_profile_parse, text, strlen(text), name, is_config, profile);
 }
 
-START_TEST(the_right_section_is_read)
+TEST(the_right_section_is_read)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
 
@@ -274,9 +264,8 @@ START_TEST(the_right_section_is_read)
     ck_assert_str_eq(profile.secret_key, "S = s");
     ck_assert_ptr_null(profile.session_token);
 }
-END_TEST
 
-START_TEST(config_sections_are_called_profile)
+TEST(config_sections_are_called_profile)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
 
@@ -284,9 +273,8 @@ START_TEST(config_sections_are_called_profile)
                   true, &profile);
     ck_assert_str_eq(profile.region, "eu-west-1");
 }
-END_TEST
 
-START_TEST(lines_deeper_than_the_setting_before_them_belong_to_it)
+TEST(lines_deeper_than_the_setting_before_them_belong_to_it)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     PL_AUTO_PROFILE struct pl_profile all = {.access_key = NULL};
@@ -301,9 +289,8 @@ START_TEST(lines_deeper_than_the_setting_before_them_belong_to_it)
                   &all);
     ck_assert_str_eq(all.region, "us-east-2");
 }
-END_TEST
 
-START_TEST(what_is_there_stays)
+TEST(what_is_there_stays)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
 
@@ -312,9 +299,8 @@ START_TEST(what_is_there_stays)
     ck_assert_str_eq(profile.region, "a");
     ck_assert_str_eq(profile.endpoint_url, "http://x");
 }
-END_TEST
 
-START_TEST(files_are_found_and_may_be_missing)
+TEST(files_are_found_and_may_be_missing)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
@@ -331,12 +317,5 @@ START_TEST(files_are_found_and_may_be_missing)
     ck_ok(pl_profile_read, environment, &profile);
     ck_assert_str_eq(profile.access_key, "A");
 }
-END_TEST
 
-UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, an_error_reply_is_quoted,
-          keys_that_could_break_a_header_are_refused, an_answer_that_json_readers_could_take_in_two_ways_is_refused,
-          no_keys_names_the_places, profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken,
-          an_answer_of_sts_is_read, a_web_identity_needs_its_role_and_comes_before_profiles,
-          keys_of_the_environment_are_used, the_right_section_is_read, config_sections_are_called_profile,
-          lines_deeper_than_the_setting_before_them_belong_to_it, what_is_there_stays,
-          files_are_found_and_may_be_missing)
+UNIT_MAIN("s3io/credentials")

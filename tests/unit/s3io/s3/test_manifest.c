@@ -10,7 +10,7 @@ static enum pl_status parse(const char *text, struct pl_manifest *manifest, stru
     return pl_manifest_parse(text, strlen(text), "m", manifest, error);
 }
 
-START_TEST(a_manifest_is_read_in_order)
+TEST(a_manifest_is_read_in_order)
 {
     PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
 
@@ -22,9 +22,8 @@ START_TEST(a_manifest_is_read_in_order)
     ck_assert_str_eq(manifest.keys[1], "a/\xc3\xa9");
     ck_assert_str_eq(manifest.keys[2], "b");
 }
-END_TEST
 
-START_TEST(broken_manifests_are_refused_with_a_place)
+TEST(broken_manifests_are_refused_with_a_place)
 {
     static const char *const bad[] = {"",
                                       "{}",
@@ -47,11 +46,10 @@ START_TEST(broken_manifests_are_refused_with_a_place)
         ck_assert_msg(strstr(pl_error_text(&error, text, sizeof(text)), "m, line 1, column "), "%s: %s", bad[i], text);
     }
 }
-END_TEST
 
 static const char *const names[] = {"image-ref", "label"};
 
-START_TEST(an_augmented_manifest_keeps_the_attributes_in_their_order)
+TEST(an_augmented_manifest_keeps_the_attributes_in_their_order)
 {
     static const char text[] = "{\"label\": 3, \"image-ref\": \"s3://bkt/a b.jpg\", \"other\": null}\r\n\n"
                                "{\"image-ref\": \"s3://bkt2/c\", \"label\": {\"k\": [1, "
@@ -68,9 +66,8 @@ START_TEST(an_augmented_manifest_keeps_the_attributes_in_their_order)
     ck_assert_str_eq(augmented.values[3].text, "{\"k\": [1, 2.5]}");
     ck_assert_str_eq(augmented.values[5].text, "x\ny");
 }
-END_TEST
 
-START_TEST(broken_lines_are_refused_with_their_number)
+TEST(broken_lines_are_refused_with_their_number)
 {
     static const char *const bad[] = {
         "{\"image-ref\":\"s3://bkt/a\",\"label\":1}\n[]", "{\"image-ref\":\"s3://bkt/a\",\"label\":1}\n{\"label\":1}",
@@ -86,9 +83,8 @@ START_TEST(broken_lines_are_refused_with_their_number)
         ck_assert_msg(strstr(error.cause, "line 2"), "%s: %s", bad[i], error.cause);
     }
 }
-END_TEST
 
-START_TEST(no_lines_are_no_manifest)
+TEST(no_lines_are_no_manifest)
 {
     static const char *const empty[] = {"", "\n", " \r\n\t\n"};
 
@@ -99,8 +95,5 @@ START_TEST(no_lines_are_no_manifest)
                  strlen(empty[i]), "m", names, 2, &augmented);
     }
 }
-END_TEST
 
-UNIT_MAIN("s3io/manifest", a_manifest_is_read_in_order, broken_manifests_are_refused_with_a_place,
-          an_augmented_manifest_keeps_the_attributes_in_their_order, broken_lines_are_refused_with_their_number,
-          no_lines_are_no_manifest)
+UNIT_MAIN("s3io/manifest")

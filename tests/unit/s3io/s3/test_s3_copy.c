@@ -58,12 +58,12 @@ static enum pl_status download_nothing(const char *path, struct pl_error *error)
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
 
-    ck_assert_ok(pl_environment_new_empty(&environment, error), error);
-    ck_assert_ok(pl_s3_client_new(environment, &options, &client, error), error);
+    ck_ok(pl_environment_new_empty, &environment);
+    ck_ok(pl_s3_client_new, environment, &options, &client);
     return pl_s3_download(client, &fetch, 1, NULL, false, 10 * PL_NS_PER_S, NULL, error);
 }
 
-START_TEST(a_name_may_be_as_long_as_the_file_system_has_it)
+TEST(a_name_may_be_as_long_as_the_file_system_has_it)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX], name[256] = "";
@@ -74,9 +74,8 @@ START_TEST(a_name_may_be_as_long_as_the_file_system_has_it)
         ck_assert_int_eq(access(path, F_OK), 0);
     }
 }
-END_TEST
 
-START_TEST(a_long_name_is_cut_between_characters)
+TEST(a_long_name_is_cut_between_characters)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
@@ -100,9 +99,8 @@ START_TEST(a_long_name_is_cut_between_characters)
         ck_assert_uint_gt(strlen(part), 251);
     }
 }
-END_TEST
 
-START_TEST(long_names_that_begin_alike_are_told_apart)
+TEST(long_names_that_begin_alike_are_told_apart)
 {
     /* Two contents with the same CRC-32C. Their ETags are made equal too. */
     static const char *const ends[] = {"ccaoacux", "wcjifoae"};
@@ -117,9 +115,8 @@ START_TEST(long_names_that_begin_alike_are_told_apart)
     }
     ck_assert_str_ne(parts[0], parts[1]);
 }
-END_TEST
 
-START_TEST(a_file_that_is_never_the_same_is_not_waited_for)
+TEST(a_file_that_is_never_the_same_is_not_waited_for)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
@@ -129,7 +126,6 @@ START_TEST(a_file_that_is_never_the_same_is_not_waited_for)
     ck_assert_int_eq(access(path, F_OK), -1);
     atomic_store(&wild_inodes, false);
 }
-END_TEST
 
 static char shared_path[PATH_MAX], other_path[PATH_MAX];
 
@@ -138,7 +134,7 @@ static void be_refused(void)
     ck_fails(PL_FAILED, "is being written by another download", download_nothing, shared_path);
 }
 
-START_TEST(a_file_is_locked_until_it_has_its_name)
+TEST(a_file_is_locked_until_it_has_its_name)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
 
@@ -147,7 +143,6 @@ START_TEST(a_file_is_locked_until_it_has_its_name)
     ck_assert(!before_rename);
     ck_assert_int_eq(access(shared_path, F_OK), 0);
 }
-END_TEST
 
 static void download_first(void)
 {
@@ -160,7 +155,7 @@ static void download_first(void)
     ck_assert_int_eq(close(fd), 0);
 }
 
-START_TEST(a_file_that_got_its_name_before_it_was_locked_is_not_cut)
+TEST(a_file_that_got_its_name_before_it_was_locked_is_not_cut)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     struct stat info;
@@ -173,9 +168,8 @@ START_TEST(a_file_that_got_its_name_before_it_was_locked_is_not_cut)
     ck_assert_int_eq(stat(other_path, &info), 0);
     ck_assert_int_eq(info.st_size, 5);
 }
-END_TEST
 
-START_TEST(keys_lead_nowhere_else)
+TEST(keys_lead_nowhere_else)
 {
     static const char *const good[] = {"a", "a/b", "...", "a/..b", ".hidden", "a b+%2f"};
     static const char *const bad[] = {"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/..", "a/../b", "./a", "a/./b"};
@@ -194,9 +188,5 @@ START_TEST(keys_lead_nowhere_else)
         ck_assert_msg(pl_s3_local_path("dir", bad[i], &path, &error) == PL_INVALID, "'%s'", bad[i]);
     }
 }
-END_TEST
 
-UNIT_MAIN("s3io/s3_copy", a_name_may_be_as_long_as_the_file_system_has_it, a_long_name_is_cut_between_characters,
-          long_names_that_begin_alike_are_told_apart, a_file_that_is_never_the_same_is_not_waited_for,
-          a_file_is_locked_until_it_has_its_name, a_file_that_got_its_name_before_it_was_locked_is_not_cut,
-          keys_lead_nowhere_else)
+UNIT_MAIN("s3io/s3_copy")

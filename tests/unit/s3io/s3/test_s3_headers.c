@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-START_TEST(what_cannot_be_encrypted_so_is_refused_by_name)
+TEST(what_cannot_be_encrypted_so_is_refused_by_name)
 {
     static const struct {
         struct pl_s3_encryption encryption;
@@ -38,7 +38,6 @@ START_TEST(what_cannot_be_encrypted_so_is_refused_by_name)
         ck_assert_msg(!cases[i].refused || strstr(error.cause, cases[i].refused), "%zu: %s", i, error.cause);
     }
 }
-END_TEST
 
 /* Returns all lines of `headers`, each with a '|' after it. */
 static const char *joined(const struct pl_s3_headers *headers, char *text, size_t bytes)
@@ -56,7 +55,7 @@ static const char *joined(const struct pl_s3_headers *headers, char *text, size_
     return text;
 }
 
-START_TEST(encryption_becomes_three_headers_at_most)
+TEST(encryption_becomes_three_headers_at_most)
 {
     PL_AUTO_S3_HEADERS struct pl_s3_headers headers = {.count = 0};
     struct pl_s3_encryption encryption = {.algorithm = NULL};
@@ -70,9 +69,8 @@ START_TEST(encryption_becomes_three_headers_at_most)
                                                            "x-amz-server-side-encryption-aws-kms-key-id: k|"
                                                            "x-amz-server-side-encryption-bucket-key-enabled: true|");
 }
-END_TEST
 
-START_TEST(of_a_head_only_what_the_object_carries_is_taken)
+TEST(of_a_head_only_what_the_object_carries_is_taken)
 {
     PL_AUTO_S3_HEADERS struct pl_s3_headers headers = {.count = 0};
     char text[1024];
@@ -87,9 +85,8 @@ START_TEST(of_a_head_only_what_the_object_carries_is_taken)
                      "content-type: text/plain; a=b|x-amz-meta-who: me: and you|cache-control: no-store|"
                      "content-encoding: gzip|content-language: de|content-disposition: inline|");
 }
-END_TEST
 
-START_TEST(more_metadata_than_there_is_room_for_is_an_error)
+TEST(more_metadata_than_there_is_room_for_is_an_error)
 {
     PL_AUTO_S3_HEADERS struct pl_s3_headers headers = {.count = 0};
     struct pl_error error = PL_ERROR_NONE;
@@ -105,7 +102,5 @@ START_TEST(more_metadata_than_there_is_room_for_is_an_error)
     ck_assert_int_eq(status, PL_LIMIT);
     ck_assert_uint_eq(headers.count, PL_S3_MOST_HEADERS);
 }
-END_TEST
 
-UNIT_MAIN("s3io/s3_headers", what_cannot_be_encrypted_so_is_refused_by_name, encryption_becomes_three_headers_at_most,
-          of_a_head_only_what_the_object_carries_is_taken, more_metadata_than_there_is_room_for_is_an_error)
+UNIT_MAIN("s3io/s3_headers")

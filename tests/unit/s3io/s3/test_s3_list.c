@@ -15,7 +15,7 @@ static enum pl_status parse(const char *text, struct pl_s3_listing *listing, cha
     return pl_s3_list_parse(text, strlen(text), listing, next, error);
 }
 
-START_TEST(a_page_is_read)
+TEST(a_page_is_read)
 {
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
     char *next = NULL;
@@ -42,9 +42,8 @@ START_TEST(a_page_is_read)
     ck_assert_str_eq(next, "a+b/&=");
     free(next);
 }
-END_TEST
 
-START_TEST(encoded_keys_are_decoded)
+TEST(encoded_keys_are_decoded)
 {
     static const char *const bad[] = {"%", "%4", "%zz", "a%00b"};
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
@@ -72,9 +71,8 @@ START_TEST(encoded_keys_are_decoded)
         ck_assert_msg(parse(text, &listing, &next, &error) == PL_CORRUPT, "%s", bad[i]);
     }
 }
-END_TEST
 
-START_TEST(an_empty_list_is_fine)
+TEST(an_empty_list_is_fine)
 {
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
     char *next = NULL;
@@ -83,9 +81,8 @@ START_TEST(an_empty_list_is_fine)
     ck_assert_uint_eq(listing.count, 0);
     ck_assert_ptr_null(next);
 }
-END_TEST
 
-START_TEST(broken_lists_are_refused)
+TEST(broken_lists_are_refused)
 {
     static const char *const bad[] = {
         "",
@@ -108,9 +105,8 @@ START_TEST(broken_lists_are_refused)
         ck_assert_ptr_null(next);
     }
 }
-END_TEST
 
-START_TEST(deep_nesting_is_refused)
+TEST(deep_nesting_is_refused)
 {
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
     char text[400] = "";
@@ -121,9 +117,8 @@ START_TEST(deep_nesting_is_refused)
     }
     ck_fails(PL_LIMIT, "", parse, text, &listing, &next);
 }
-END_TEST
 
-START_TEST(error_documents_are_read)
+TEST(error_documents_are_read)
 {
     static const char text[] =
         "<Error><Code>PermanentRedirect</Code><Message>go</Message><Region>eu-west-1</Region></Error>";
@@ -140,7 +135,6 @@ START_TEST(error_documents_are_read)
     pl_s3_error_parse("<Error><Code>SlowDown</Code><Mess", 33, &document);
     ck_assert_str_eq(document.code, "SlowDown");
 }
-END_TEST
 
 /* Takes a page with one key or none, and the token `next` of the next page; NULL: it is the last page. */
 static enum pl_status take_page(struct pl_s3_pages *pages, const char *key, const char *next, int64_t now_s,
@@ -178,16 +172,15 @@ static void find_circles(bool by_token, bool by_key)
     }
 }
 
-START_TEST(a_circle_of_pages_is_found)
+TEST(a_circle_of_pages_is_found)
 {
     find_circles(true, true);
     find_circles(true, false);
 }
-END_TEST
 
 UNIT_TEST(a_circle_of_pages_under_ever_new_tokens_is_found, find_circles(false, true))
 
-START_TEST(pages_are_waited_for_while_keys_come)
+TEST(pages_are_waited_for_while_keys_come)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = 10 * PL_NS_PER_S};
 
@@ -201,9 +194,8 @@ START_TEST(pages_are_waited_for_while_keys_come)
     ck_fails_as(PL_TIMEOUT, "the last 3 pages of a list had no new key in 10 s, and there are more pages", take_page,
                 &pages, "ab", "8", 1121);
 }
-END_TEST
 
-START_TEST(the_end_of_a_list_is_never_too_late)
+TEST(the_end_of_a_list_is_never_too_late)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = 10 * PL_NS_PER_S};
 
@@ -211,9 +203,8 @@ START_TEST(the_end_of_a_list_is_never_too_late)
     ck_ok(take_page, &pages, NULL, NULL, 2000);
     ck_assert_ptr_null(pages.token);
 }
-END_TEST
 
-START_TEST(without_a_limit_pages_may_be_without_keys_for_ever)
+TEST(without_a_limit_pages_may_be_without_keys_for_ever)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.token = NULL};
 
@@ -225,9 +216,5 @@ START_TEST(without_a_limit_pages_may_be_without_keys_for_ever)
         ck_assert_str_eq(pages.token, token);
     }
 }
-END_TEST
 
-UNIT_MAIN("s3io/s3_list", a_page_is_read, encoded_keys_are_decoded, an_empty_list_is_fine, broken_lists_are_refused,
-          deep_nesting_is_refused, error_documents_are_read, a_circle_of_pages_is_found,
-          a_circle_of_pages_under_ever_new_tokens_is_found, pages_are_waited_for_while_keys_come,
-          the_end_of_a_list_is_never_too_late, without_a_limit_pages_may_be_without_keys_for_ever)
+UNIT_MAIN("s3io/s3_list")

@@ -4,7 +4,7 @@
 #include "s3io/s3/s3_reply.h"
 #include "tests/support/unit.h"
 
-START_TEST(answers_are_classified)
+TEST(answers_are_classified)
 {
     static const struct {
         int status;
@@ -36,9 +36,8 @@ START_TEST(answers_are_classified)
                       rows[i].code);
     }
 }
-END_TEST
 
-START_TEST(final_answers_have_their_status)
+TEST(final_answers_have_their_status)
 {
     ck_assert_int_eq(pl_s3_retry_status(404, ""), PL_NOT_FOUND);
     ck_assert_int_eq(pl_s3_retry_status(200, "NoSuchUpload"), PL_NOT_FOUND);
@@ -47,9 +46,8 @@ START_TEST(final_answers_have_their_status)
     ck_assert_int_eq(pl_s3_retry_status(501, "NotImplemented"), PL_UNSUPPORTED);
     ck_assert_int_eq(pl_s3_retry_status(403, "AccessDenied"), PL_FAILED);
 }
-END_TEST
 
-START_TEST(waits_grow_and_stay_within_bounds)
+TEST(waits_grow_and_stay_within_bounds)
 {
     for (unsigned attempt = 1; attempt < 100; attempt++) {
         int64_t most_ns = 0;
@@ -63,16 +61,14 @@ START_TEST(waits_grow_and_stay_within_bounds)
         ck_assert(most_ns > (attempt < 7 ? (90 * PL_NS_PER_MS) << attempt : 12 * PL_NS_PER_S));
     }
 }
-END_TEST
 
-START_TEST(the_server_is_believed_a_minute)
+TEST(the_server_is_believed_a_minute)
 {
     ck_assert_int_ge(pl_s3_retry_delay_ns(1, 2, 0), 2 * PL_NS_PER_S);
     ck_assert_int_le(pl_s3_retry_delay_ns(1, 1000000, 12345), 63 * PL_NS_PER_S);
 }
-END_TEST
 
-START_TEST(repetitions_share_a_quota)
+TEST(repetitions_share_a_quota)
 {
     const int64_t begin_ns = 5 * PL_NS_PER_S;
     struct pl_s3_retry_quota retry_quota = pl_s3_retry_quota_full(begin_ns);
@@ -86,9 +82,8 @@ START_TEST(repetitions_share_a_quota)
     ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, begin_ns + 1001 * PL_NS_PER_S), 0);
     ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, begin_ns + 1001 * PL_NS_PER_S), PL_NS_PER_S);
 }
-END_TEST
 
-START_TEST(successes_fill_the_quota_and_no_more)
+TEST(successes_fill_the_quota_and_no_more)
 {
     struct pl_s3_retry_quota retry_quota = pl_s3_retry_quota_full(0);
 
@@ -103,7 +98,5 @@ START_TEST(successes_fill_the_quota_and_no_more)
         ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, 9000 * PL_NS_PER_S), i < 100 ? 0 : PL_NS_PER_S);
     }
 }
-END_TEST
 
-UNIT_MAIN("s3io/s3_retry", answers_are_classified, final_answers_have_their_status, waits_grow_and_stay_within_bounds,
-          the_server_is_believed_a_minute, repetitions_share_a_quota, successes_fill_the_quota_and_no_more)
+UNIT_MAIN("s3io/s3_retry")

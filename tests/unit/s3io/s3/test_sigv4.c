@@ -169,7 +169,7 @@ static void check_header_mode(struct suite_case *suite_case)
                   line.data, text_of(want, "signed_request"));
 }
 
-START_TEST(published_suite_signs_headers_alike)
+TEST(published_suite_signs_headers_alike)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     const struct pl_python_json *cases;
@@ -187,7 +187,6 @@ START_TEST(published_suite_signs_headers_alike)
     }
     ck_assert_uint_eq(count, SUITE_CASES);
 }
-END_TEST
 
 static const struct pl_sigv4_key s3_key = {"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", NULL};
 static const struct pl_sigv4_scope s3_scope = {"us-east-1", "s3", 1369353600}; /* 2013-05-24T00:00:00Z */
@@ -197,10 +196,10 @@ static void check_s3_example(struct pl_sigv4_request request, const char *signat
     PL_AUTO_TEXT struct pl_text authorization = PL_TEXT_NONE;
 
     ck_ok(pl_sigv4_authorize, &s3_key, &s3_scope, &request, &authorization);
-    ck_assert_msg(strstr(authorization.data, signature), "%s", authorization.data);
+    ck_has(authorization.data, signature);
 }
 
-START_TEST(documented_s3_examples_sign_alike)
+TEST(documented_s3_examples_sign_alike)
 {
     static const char host[] = "examplebucket.s3.amazonaws.com", date[] = "20130524T000000Z";
     char hash[PL_SIGV4_HEX_BYTES];
@@ -224,6 +223,5 @@ START_TEST(documented_s3_examples_sign_alike)
     check_s3_example((struct pl_sigv4_request){"GET", "/", "max-keys=2&prefix=J", list, 3, PL_SIGV4_EMPTY_HASH, false},
                      "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
 }
-END_TEST
 
-UNIT_MAIN("s3io/sigv4", published_suite_signs_headers_alike, documented_s3_examples_sign_alike)
+UNIT_MAIN("s3io/sigv4")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers base/efa.c. */
-#include "base/efa.h"
+/* Covers entrypoint/job/devices.c. */
+#include "entrypoint/job/devices.h"
 
 #include "base/file.h"
 #include "tests/support/scratch.h"
@@ -10,65 +10,55 @@
 static void add_device(const struct scratch *scratch, const char *name, const char *vendor, const char *sent)
 {
     char folder[256], path[PATH_MAX];
-    struct pl_error error = PL_ERROR_NONE;
 
     snprintf(folder, sizeof(folder), "sys/class/infiniband/%s/device", name);
-    ck_assert_ok(pl_file_make_dirs(scratch_path(scratch, folder, path), 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, scratch_path(scratch, folder, path), 0755);
     snprintf(folder, sizeof(folder), "sys/class/infiniband/%s/ports/1/hw_counters", name);
-    ck_assert_ok(pl_file_make_dirs(scratch_path(scratch, folder, path), 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, scratch_path(scratch, folder, path), 0755);
     snprintf(folder, sizeof(folder), "sys/class/infiniband/%s/device/vendor", name);
     scratch_write(scratch, folder, vendor, strlen(vendor));
     snprintf(folder, sizeof(folder), "sys/class/infiniband/%s/ports/1/hw_counters/tx_bytes", name);
     scratch_write(scratch, folder, sent, strlen(sent));
 }
 
-START_TEST(a_machine_without_adapters_has_none)
+TEST(a_machine_without_adapters_has_none)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_efa efa;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    struct pl_devices_efa efa;
 
-    pl_efa_read(scratch.path, &efa);
+    pl_devices_efa(scratch.path, &efa);
     ck_assert_int_eq(efa.count, 0);
     ck_assert_str_eq(efa.name, "");
     ck_assert(!efa.usable);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(adapters_are_known_by_their_vendor_whatever_they_are_called)
+TEST(adapters_are_known_by_their_vendor_whatever_they_are_called)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_efa efa;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    struct pl_devices_efa efa;
 
     add_device(&scratch, "rdmap85s0", "0x1d0f\n", "30\n");
     add_device(&scratch, "rdmap0s31", "0x1d0f\n", "12\n");
     add_device(&scratch, "mlx5_0", "0x15b3\n", "500\n");
-    pl_efa_read(scratch.path, &efa);
+    pl_devices_efa(scratch.path, &efa);
     ck_assert_int_eq(efa.count, 2);
     ck_assert_str_eq(efa.name, "rdmap0s31");
     ck_assert_uint_eq(efa.sent_bytes, 42);
-    ck_assert_uint_eq(efa.received_bytes, 0);
-    scratch_done(&scratch);
 }
-END_TEST
 
-START_TEST(an_adapter_is_usable_with_its_device_file)
+TEST(an_adapter_is_usable_with_its_device_file)
 {
-    struct scratch scratch = scratch_new();
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_efa efa;
+    AUTO_SCRATCH struct scratch scratch = scratch_new();
+    struct pl_devices_efa efa;
     char path[PATH_MAX];
 
     add_device(&scratch, "efa_0", "0x1d0f\n", "0\n");
-    pl_efa_read(scratch.path, &efa);
+    pl_devices_efa(scratch.path, &efa);
     ck_assert(!efa.usable);
-    ck_assert_ok(pl_file_make_dirs(scratch_path(&scratch, "dev/infiniband", path), 0755, &error), &error);
+    ck_ok(pl_file_make_dirs, scratch_path(&scratch, "dev/infiniband", path), 0755);
     scratch_write(&scratch, "dev/infiniband/uverbs0", "", 0);
-    pl_efa_read(scratch.path, &efa);
+    pl_devices_efa(scratch.path, &efa);
     ck_assert(efa.usable);
-    scratch_done(&scratch);
 }
-END_TEST
 
-UNIT_MAIN("base/efa", a_machine_without_adapters_has_none, adapters_are_known_by_their_vendor_whatever_they_are_called,
-          an_adapter_is_usable_with_its_device_file)
+UNIT_MAIN("entrypoint/devices")
