@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Preloaded into programs that were built with -finstrument-functions: each process writes the address of every
- * function that it enters into WAY_FOLDER/PID, 8 bytes each up to a 0, and the memory map by which they can be named into
- * WAY_FOLDER/PID.maps.
+ * function that it enters into WAY_FOLDER/PID, 8 bytes each up to a 0, and the memory map by which they can be named
+ * into WAY_FOLDER/PID.maps.
  */
 #include <fcntl.h>
 #include <stdint.h>
