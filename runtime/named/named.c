@@ -88,23 +88,6 @@ void pl_named_free(struct pl_named *named)
     free(named);
 }
 
-enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr)
-{
-    if (named->failure.status != PL_OK) {
-        if (reterr) {
-            *reterr = named->failure;
-        }
-        return named->failure.status;
-    }
-    if (named->left) {
-        char name[PL_RANK_NAME_BYTES];
-
-        return pl_error_set(reterr, PL_CANCELLED, "%s shut the named tensors down",
-                            pl_world_rank_name(named->world, named->left_rank, name));
-    }
-    return PL_OK;
-}
-
 static bool shape_elems(const struct pl_named_op *op, uint64_t *ret_elems)
 {
     uint64_t elems = 1;

@@ -3,6 +3,7 @@
 #include "runtime/named/queue.h"
 
 #include "base/memory.h"
+#include "collectives/world_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,23 @@ void pl_named_local_free(struct pl_named *named, struct pl_named_local *local)
     free(local->row_counts);
     local->next = named->spare_local;
     named->spare_local = local;
+}
+
+enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr)
+{
+    if (named->failure.status != PL_OK) {
+        if (reterr) {
+            *reterr = named->failure;
+        }
+        return named->failure.status;
+    }
+    if (named->left) {
+        char name[PL_RANK_NAME_BYTES];
+
+        return pl_error_set(reterr, PL_CANCELLED, "%s shut the named tensors down",
+                            pl_world_rank_name(named->world, named->left_rank, name));
+    }
+    return PL_OK;
 }
 
 static void forget_one(struct pl_named_local *local, const struct pl_named_operation *operation)

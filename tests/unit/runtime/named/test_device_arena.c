@@ -157,12 +157,11 @@ static void runs_sums(struct pl_world *world, void *argument, char failure[RANKS
     bench_close_all(&bench);
 }
 
-START_TEST(large_sums_of_ranks_on_one_gpu_stay_there)
+TEST(large_sums_of_ranks_on_one_gpu_stay_there)
 {
     ck_assert_ranks_on(2, 1, NULL, runs_sums, NULL);
     ck_assert_ranks_on(3, 1, NULL, runs_sums, NULL);
 }
-END_TEST
 
 /* The tensor does not fit into the longest piece of the arena. */
 static void runs_long_sum(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -183,13 +182,12 @@ static void runs_long_sum(struct pl_world *world, void *argument, char failure[R
     bench_close_all(&bench);
 }
 
-START_TEST(a_sum_of_more_than_the_arena_holds_goes_through_in_pieces)
+TEST(a_sum_of_more_than_the_arena_holds_goes_through_in_pieces)
 {
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) /* it takes much memory */
     ck_assert_ranks_on(2, 1, NULL, runs_long_sum, NULL);
 #endif
 }
-END_TEST
 
 static void joins(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -208,11 +206,10 @@ static void joins(struct pl_world *world, void *argument, char failure[RANKS_TEX
     bench_close_all(&bench);
 }
 
-START_TEST(a_rank_that_joined_gives_nothing_through_the_arena)
+TEST(a_rank_that_joined_gives_nothing_through_the_arena)
 {
     ck_assert_ranks_on(3, 1, NULL, joins, NULL);
 }
-END_TEST
 
 /* ---- calls that fail ---- */
 
@@ -298,15 +295,12 @@ static void try_calls(const char *name, int stride)
     }
 }
 
-START_TEST(memory_that_is_not_there_is_an_error_with_names_on_every_rank)
+TEST(memory_that_is_not_there_is_an_error_with_names_on_every_rank)
 {
     if (device_fake("fake_cuda_order")) {
         try_calls("cuMemAlloc_v2", 1);
         try_calls("any", 40);
     }
 }
-END_TEST
 
-UNIT_MAIN_AFTER("runtime/device_arena", device_prepare(), memory_that_is_not_there_is_an_error_with_names_on_every_rank,
-                large_sums_of_ranks_on_one_gpu_stay_there, a_sum_of_more_than_the_arena_holds_goes_through_in_pieces,
-                a_rank_that_joined_gives_nothing_through_the_arena)
+UNIT_MAIN_AFTER("runtime/device_arena", device_prepare())

@@ -386,17 +386,14 @@ static long stride(void)
 #endif
 }
 
-START_TEST(a_call_that_fails_is_an_error_with_names_on_every_rank)
+TEST(a_call_that_fails_is_an_error_with_names_on_every_rank)
 {
     try_all("any", stride(), 2);
 }
-END_TEST
 
-START_TEST(it_is_so_for_ranks_that_share_a_device)
+TEST(it_is_so_for_ranks_that_share_a_device)
 {
     try_all("any", stride(), 1);
 }
-END_TEST
 
-UNIT_MAIN_AFTER("runtime/device_faults", device_prepare(), a_call_that_fails_is_an_error_with_names_on_every_rank,
-                it_is_so_for_ranks_that_share_a_device)
+UNIT_MAIN_AFTER("runtime/device_faults", device_prepare())

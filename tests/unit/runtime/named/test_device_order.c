@@ -73,12 +73,11 @@ static void agrees_meanwhile(struct pl_world *world, void *argument, char failur
     bench_close(&bench);
 }
 
-START_TEST(ranks_agree_while_a_batch_is_under_way)
+TEST(ranks_agree_while_a_batch_is_under_way)
 {
     run(1, agrees_meanwhile);
     run(2, agrees_meanwhile);
 }
-END_TEST
 
 /* ---- captures of CUDA graphs, and priorities ---- */
 
@@ -138,12 +137,11 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     bench_close(&bench);
 }
 
-START_TEST(a_captured_stream_is_refused_and_no_capture_is_ended)
+TEST(a_captured_stream_is_refused_and_no_capture_is_ended)
 {
     run(1, captures);
     run(2, captures);
 }
-END_TEST
 
 /* ---- calls and memory ---- */
 
@@ -197,14 +195,13 @@ static void counts_batches(struct pl_world *world, void *argument, char failure[
     bench_close(&bench);
 }
 
-START_TEST(a_batch_takes_few_calls)
+TEST(a_batch_takes_few_calls)
 {
     ck_assert_ranks_on(1, 1, NULL, counts_batches, &(int){12});
     if (device_next(1, 2) == 2) {
         ck_assert_ranks_on(2, 2, NULL, counts_batches, &(int){12});
     }
 }
-END_TEST
 
 /* Steps of ever other tensors, at other addresses, in other orders: the driver is asked for memory for two buffers. */
 static void changes_groups(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -259,12 +256,11 @@ static void changes_groups(struct pl_world *world, void *argument, char failure[
     bench_close(&bench);
 }
 
-START_TEST(other_tensors_in_each_step_take_no_more_memory)
+TEST(other_tensors_in_each_step_take_no_more_memory)
 {
     run(1, changes_groups);
     run(2, changes_groups);
 }
-END_TEST
 
 /* Returns this process's resident memory in KiB. */
 static long resident(void)
@@ -376,7 +372,7 @@ static void runs_steps(struct pl_world *world, void *argument, char failure[RANK
     bench_close(&bench);
 }
 
-START_TEST(steps_of_161_tensors_take_no_memory_once_sizes_were_seen)
+TEST(steps_of_161_tensors_take_no_memory_once_sizes_were_seen)
 {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     int steps = 30;
@@ -390,7 +386,6 @@ START_TEST(steps_of_161_tensors_take_no_memory_once_sizes_were_seen)
         ck_assert_ranks_on(2, 2, NULL, runs_steps, &steps);
     }
 }
-END_TEST
 
 /* ---- mutation ---- */
 
@@ -476,7 +471,7 @@ static void skips(struct pl_world *world, void *argument, char failure[RANKS_TEX
     bench_close(&bench);
 }
 
-START_TEST(each_event_and_each_wait_for_one_is_needed)
+TEST(each_event_and_each_wait_for_one_is_needed)
 {
 #ifndef __SANITIZE_THREAD__ /* which would rightly report what a missing wait leads to */
     ck_assert_ranks_on(1, 1, NULL, skips, NULL);
@@ -484,9 +479,5 @@ START_TEST(each_event_and_each_wait_for_one_is_needed)
     (void)skips;
 #endif
 }
-END_TEST
 
-UNIT_MAIN_AFTER("runtime/device_order", device_prepare(), ranks_agree_while_a_batch_is_under_way,
-                a_captured_stream_is_refused_and_no_capture_is_ended, a_batch_takes_few_calls,
-                other_tensors_in_each_step_take_no_more_memory,
-                steps_of_161_tensors_take_no_memory_once_sizes_were_seen, each_event_and_each_wait_for_one_is_needed)
+UNIT_MAIN_AFTER("runtime/device_order", device_prepare())

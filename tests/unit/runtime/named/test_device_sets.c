@@ -24,15 +24,14 @@ static void makes_both(struct pl_world *world, void *argument, char failure[RANK
     device_sets_beside(world, *(int *)argument, failure);
 }
 
-START_TEST(a_program_makes_sub_worlds_while_a_world_of_devices_is_made)
+TEST(a_program_makes_sub_worlds_while_a_world_of_devices_is_made)
 {
     for (int ranks = 2; ranks <= 3; ranks++) {
         ck_assert_ranks(ranks, NULL, makes_both, &(int){8});
     }
 }
-END_TEST
 
-START_TEST(sets_come_first_in_opposite_orders_on_two_ranks)
+TEST(sets_come_first_in_opposite_orders_on_two_ranks)
 {
     for (int ranks = 2; ranks <= 3; ranks++) {
         for (int devices = 1; devices > 0; devices = device_next(devices, ranks)) {
@@ -40,7 +39,6 @@ START_TEST(sets_come_first_in_opposite_orders_on_two_ranks)
         }
     }
 }
-END_TEST
 
 /* ---- kernels of two sets in opposite orders ---- */
 
@@ -217,17 +215,15 @@ static void run_pairs(const char *room, bool has_room, const char *timeout_s)
 }
 
 /* Each set has one stream, and an order in which its ranks agree: one kernel of each is enough. */
-START_TEST(two_sets_in_opposite_orders_need_room_for_a_kernel_of_each)
+TEST(two_sets_in_opposite_orders_need_room_for_a_kernel_of_each)
 {
     run_pairs("2", true, "0");
 }
-END_TEST
 
-START_TEST(without_that_room_every_rank_has_an_error_at_its_deadline)
+TEST(without_that_room_every_rank_has_an_error_at_its_deadline)
 {
     run_pairs("1", false, "10"); /* enough to make the worlds */
 }
-END_TEST
 
 /* ---- the removal of a set whose operation a stream follows ---- */
 
@@ -369,7 +365,7 @@ static void removes_followed(struct pl_world *world, void *argument, char failur
     pl_device_close(gpu);
 }
 
-START_TEST(a_set_is_removed_after_what_streams_follow_in_it)
+TEST(a_set_is_removed_after_what_streams_follow_in_it)
 {
     struct pair_test test = {.begun = NULL};
 
@@ -377,7 +373,6 @@ START_TEST(a_set_is_removed_after_what_streams_follow_in_it)
         ck_assert_ranks(2, NULL, removes_followed, &test);
     }
 }
-END_TEST
 
 /* ---- another GPU ---- */
 
@@ -406,14 +401,9 @@ static void uses_two_devices(struct pl_world *world, void *argument, char failur
     pl_service_free(service);
 }
 
-START_TEST(a_second_gpu_of_a_rank_is_refused_with_both_numbers)
+TEST(a_second_gpu_of_a_rank_is_refused_with_both_numbers)
 {
     ck_assert_ranks(2, NULL, uses_two_devices, NULL);
 }
-END_TEST
 
-UNIT_MAIN_AFTER("runtime/device_sets", device_prepare(), a_program_makes_sub_worlds_while_a_world_of_devices_is_made,
-                two_sets_in_opposite_orders_need_room_for_a_kernel_of_each,
-                without_that_room_every_rank_has_an_error_at_its_deadline,
-                a_set_is_removed_after_what_streams_follow_in_it, a_second_gpu_of_a_rank_is_refused_with_both_numbers,
-                sets_come_first_in_opposite_orders_on_two_ranks)
+UNIT_MAIN_AFTER("runtime/device_sets", device_prepare())

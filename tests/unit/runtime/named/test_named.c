@@ -62,11 +62,10 @@ static void groups_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(groups_start_together_and_names_may_be_left_out)
+TEST(groups_start_together_and_names_may_be_left_out)
 {
     over_sizes(groups_body);
 }
-END_TEST
 
 /* More names than there is room for at first, in a different order on each rank. */
 static void large_model_body(struct rank *self)
@@ -94,10 +93,9 @@ static void large_model_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_model_has_as_many_names_as_it_likes)
+TEST(a_model_has_as_many_names_as_it_likes)
 {
     ck_assert_bodies(3, large_model_body, NULL);
 }
-END_TEST
 
-UNIT_MAIN("runtime/named", groups_start_together_and_names_may_be_left_out, a_model_has_as_many_names_as_it_likes)
+UNIT_MAIN("runtime/named")

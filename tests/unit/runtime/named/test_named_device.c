@@ -36,13 +36,12 @@ static void sums(struct pl_world *world, void *argument, char failure[RANKS_TEXT
     bench_close(&bench);
 }
 
-START_TEST(sums_of_many_tensors_are_exact_in_any_order)
+TEST(sums_of_many_tensors_are_exact_in_any_order)
 {
     for (int ranks = 1; ranks <= 4; ranks++) {
         run(ranks, sums);
     }
 }
-END_TEST
 
 /* Whatever the program gives its stream after a submission is not waited for: here work that does not begin. */
 static void submits_before_other_work(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -90,12 +89,11 @@ static void submits_before_other_work(struct pl_world *world, void *argument, ch
     bench_close(&bench);
 }
 
-START_TEST(an_operation_waits_for_the_work_before_its_submission_only)
+TEST(an_operation_waits_for_the_work_before_its_submission_only)
 {
     run(1, submits_before_other_work);
     run(2, submits_before_other_work);
 }
-END_TEST
 
 /* Tensors of one sum come from several streams, which are late in turns. */
 static void submits_from_streams(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -147,12 +145,11 @@ static void submits_from_streams(struct pl_world *world, void *argument, char fa
     bench_close(&bench);
 }
 
-START_TEST(tensors_of_one_sum_may_come_from_several_streams)
+TEST(tensors_of_one_sum_may_come_from_several_streams)
 {
     run(1, submits_from_streams);
     run(2, submits_from_streams);
 }
-END_TEST
 
 /* The driver's calls of a submission: the context, whether the stream is captured, and the record of the event. */
 static void counts_submissions(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -184,12 +181,11 @@ static void counts_submissions(struct pl_world *world, void *argument, char fail
     bench_close(&bench);
 }
 
-START_TEST(a_submission_asks_the_driver_three_times)
+TEST(a_submission_asks_the_driver_three_times)
 {
     run(1, counts_submissions);
     run(2, counts_submissions);
 }
-END_TEST
 
 static void joins(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -222,12 +218,11 @@ static void joins(struct pl_world *world, void *argument, char failure[RANKS_TEX
     bench_close(&bench);
 }
 
-START_TEST(a_rank_that_joined_gives_nothing_on_the_device)
+TEST(a_rank_that_joined_gives_nothing_on_the_device)
 {
     run(2, joins);
     run(3, joins);
 }
-END_TEST
 
 /* Ranks 0 and 2 join after a tensor each, which rank 1 has both of: as many ranks give the one as the other, but not
  * the same ones. */
@@ -280,11 +275,10 @@ static void joins_between(struct pl_world *world, void *argument, char failure[R
     bench_close(&bench);
 }
 
-START_TEST(tensors_that_different_ranks_have_are_not_one_on_the_device)
+TEST(tensors_that_different_ranks_have_are_not_one_on_the_device)
 {
     run(3, joins_between);
 }
-END_TEST
 
 /* What rounding leaves of a tensor is added to that tensor alone, when others are summed with it the next time. */
 static void rounds(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -327,13 +321,12 @@ static void rounds(struct pl_world *world, void *argument, char failure[RANKS_TE
     bench_close(&bench);
 }
 
-START_TEST(what_rounding_leaves_stays_with_its_tensor)
+TEST(what_rounding_leaves_stays_with_its_tensor)
 {
     for (int devices = 1; devices > 0; devices = device_next(devices, 2)) {
         ck_assert_ranks_on(2, devices, &(struct pl_world_options){.pretend_ranks_per_host = 1}, rounds, NULL);
     }
 }
-END_TEST
 
 static void broadcasts(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -357,12 +350,11 @@ static void broadcasts(struct pl_world *world, void *argument, char failure[RANK
     bench_close(&bench);
 }
 
-START_TEST(a_broadcast_gives_every_device_the_roots_values)
+TEST(a_broadcast_gives_every_device_the_roots_values)
 {
     run(1, broadcasts);
     run(3, broadcasts);
 }
-END_TEST
 
 /* Row `row` that rank `from` has for rank `to`. */
 static int64_t row_of(int from, int to, int row, int step)
@@ -456,13 +448,12 @@ static void makes_memory(struct pl_world *world, void *argument, char failure[RA
     bench_close(&bench);
 }
 
-START_TEST(rows_that_are_gathered_stay_in_device_memory)
+TEST(rows_that_are_gathered_stay_in_device_memory)
 {
     run(1, makes_memory);
     run(2, makes_memory);
     run(3, makes_memory);
 }
-END_TEST
 
 static void disagrees(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -497,17 +488,10 @@ static void disagrees(struct pl_world *world, void *argument, char failure[RANKS
     bench_close(&bench);
 }
 
-START_TEST(host_and_device_memory_under_one_name_is_said_on_every_rank)
+TEST(host_and_device_memory_under_one_name_is_said_on_every_rank)
 {
     run(2, disagrees);
     run(3, disagrees);
 }
-END_TEST
 
-UNIT_MAIN_AFTER("runtime/device_named", device_prepare(), sums_of_many_tensors_are_exact_in_any_order,
-                an_operation_waits_for_the_work_before_its_submission_only,
-                tensors_of_one_sum_may_come_from_several_streams, a_submission_asks_the_driver_three_times,
-                a_rank_that_joined_gives_nothing_on_the_device,
-                tensors_that_different_ranks_have_are_not_one_on_the_device, what_rounding_leaves_stays_with_its_tensor,
-                a_broadcast_gives_every_device_the_roots_values, rows_that_are_gathered_stay_in_device_memory,
-                host_and_device_memory_under_one_name_is_said_on_every_rank)
+UNIT_MAIN_AFTER("runtime/device_named", device_prepare())

@@ -154,7 +154,7 @@ static void difference_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_difference_is_reported_on_every_rank_by_name)
+TEST(a_difference_is_reported_on_every_rank_by_name)
 {
     for (size_t i = 0; i < sizeof(differences) / sizeof(differences[0]); i++) {
         for (int size = 2; size <= 4; size++) {
@@ -162,7 +162,6 @@ START_TEST(a_difference_is_reported_on_every_rank_by_name)
         }
     }
 }
-END_TEST
 
 /* K11: different sets of names. Everybody waits for what somebody never submits; nobody has to wait for a deadline. */
 static void missing_body(struct rank *self)
@@ -240,7 +239,7 @@ static void polled(struct pl_world *world, void *argument, char failure[RANKS_TE
     pl_named_free(named);
 }
 
-START_TEST(what_never_comes_is_waited_for_until_the_deadline)
+TEST(what_never_comes_is_waited_for_until_the_deadline)
 {
     struct pl_world_options options = {0};
     char failure[RANKS_TEXT_BYTES];
@@ -252,7 +251,6 @@ START_TEST(what_never_comes_is_waited_for_until_the_deadline)
     ranks_run_on(2, 0, &options, polled, NULL, failure);
     ck_assert_msg(!failure[0] || strstr(failure, "did not answer before the deadline"), "%s", failure);
 }
-END_TEST
 
 /* A world's deadline once it is made; making it may take longer where the machine has other work. */
 #define SOON_NS PL_NS_PER_S
@@ -317,7 +315,7 @@ static void awaited_since(struct pl_world *world, void *argument, char failure[R
     pl_named_free(named);
 }
 
-START_TEST(a_deadline_names_a_tensor_and_who_lacks_it)
+TEST(a_deadline_names_a_tensor_and_who_lacks_it)
 {
     atomic_int failed = 0;
 
@@ -325,9 +323,8 @@ START_TEST(a_deadline_names_a_tensor_and_who_lacks_it)
     atomic_store(&failed, 0);
     ck_assert_ranks(3, NULL, awaited_since, &failed);
 }
-END_TEST
 
-START_TEST(names_that_never_meet_end_with_both_sides_named)
+TEST(names_that_never_meet_end_with_both_sides_named)
 {
     for (int size = 2; size <= 4; size++) {
         ck_assert_bodies(size, missing_body, NULL);
@@ -335,7 +332,6 @@ START_TEST(names_that_never_meet_end_with_both_sides_named)
     ck_assert_bodies(3, difference_and_missing_body, NULL);
     ck_assert_bodies(4, difference_and_missing_body, NULL);
 }
-END_TEST
 
 /* C8, C9, C10: one bad member, wherever it stands, fails the group on all ranks and leaves nothing queued. */
 static void group_body(struct rank *self)
@@ -366,13 +362,12 @@ static void group_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_group_fails_as_a_whole)
+TEST(a_group_fails_as_a_whole)
 {
     for (int size = 2; size <= 4; size++) {
         ck_assert_bodies(size, group_body, NULL);
     }
 }
-END_TEST
 
 /* K1, K2, C10, D12, E8, F9, F10, G9, G10, N5: what one rank can see alone is refused at the submit, and nothing is
  * queued. */
@@ -497,13 +492,12 @@ static void local_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(what_one_rank_can_see_is_refused_at_the_submit)
+TEST(what_one_rank_can_see_is_refused_at_the_submit)
 {
     for (int size = 1; size <= 3; size++) {
         ck_assert_bodies(size, local_body, NULL);
     }
 }
-END_TEST
 
 /* D11, E9, G13, K1: whatever the kind, a name under way is refused, and the first operation goes on. */
 static void under_way_body(struct rank *self)
@@ -537,13 +531,12 @@ static void under_way_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_name_under_way_is_refused_for_every_kind)
+TEST(a_name_under_way_is_refused_for_every_kind)
 {
     for (int size = 1; size <= 3; size++) {
         ck_assert_bodies(size, under_way_body, NULL);
     }
 }
-END_TEST
 
 /* A7, A8: one rank leaves; the others' waiting and later operations end with its number. */
 static void leave_body(struct rank *self)
@@ -565,13 +558,12 @@ static void leave_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(one_rank_leaving_ends_all)
+TEST(one_rank_leaving_ends_all)
 {
     for (int size = 2; size <= 4; size++) {
         ck_assert_bodies(size, leave_body, NULL);
     }
 }
-END_TEST
 
 /*
  * A rank leaves when another has submitted, after a round that is under way, a new name and one that the first rank had
@@ -605,13 +597,12 @@ static void leave_queued_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves)
+TEST(what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves)
 {
     for (int size = 2; size <= 4; size++) {
         ck_assert_bodies(size, leave_queued_body, NULL);
     }
 }
-END_TEST
 
 /* I6: kinds that have no neutral part fail while somebody has joined, and the others go on. */
 static void join_fault_body(struct rank *self)
@@ -660,13 +651,12 @@ static void join_fault_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(kinds_without_a_neutral_part_fail_while_ranks_have_joined)
+TEST(kinds_without_a_neutral_part_fail_while_ranks_have_joined)
 {
     for (int size = 2; size <= 4; size++) {
         ck_assert_bodies(size, join_fault_body, NULL);
     }
 }
-END_TEST
 
 struct freeing {
     pthread_barrier_t met;
@@ -711,7 +701,7 @@ static void freeing_body(struct rank *self)
     }
 }
 
-START_TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
+TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
 {
     for (int agreed = 0; agreed < 2; agreed++) {
         struct freeing freeing = {.agreed = agreed};
@@ -721,7 +711,6 @@ START_TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
         pthread_barrier_destroy(&freeing.met);
     }
 }
-END_TEST
 
 /* The last rank finds no memory at one request after another: its buffers stay as they are, the first rank hears it. */
 struct shortage {
@@ -777,7 +766,7 @@ static void short_body(struct rank *self)
     free(data);
 }
 
-START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
+TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
 {
     for (int size = 1; size <= 2; size++) {
         struct shortage shortage = {.refused = true};
@@ -788,13 +777,5 @@ START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
         }
     }
 }
-END_TEST
 
-UNIT_MAIN("runtime/named_faults", a_difference_is_reported_on_every_rank_by_name,
-          names_that_never_meet_end_with_both_sides_named, what_never_comes_is_waited_for_until_the_deadline,
-          a_deadline_names_a_tensor_and_who_lacks_it, a_group_fails_as_a_whole,
-          a_name_under_way_is_refused_for_every_kind, what_one_rank_can_see_is_refused_at_the_submit,
-          one_rank_leaving_ends_all, what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves,
-          kinds_without_a_neutral_part_fail_while_ranks_have_joined,
-          an_engine_that_is_freed_with_work_under_way_gives_its_world_up,
-          an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
+UNIT_MAIN("runtime/named_faults")

@@ -67,11 +67,10 @@ static void reductions_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_group_holds_every_reduction)
+TEST(a_group_holds_every_reduction)
 {
     over_sizes(reductions_body);
 }
-END_TEST
 
 /* Two groups under way at once stay two, also with names and sizes that are alike: what is known by now of each is
  * announced before the rest. */
@@ -104,11 +103,10 @@ static void alike_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(groups_with_names_alike_stay_apart)
+TEST(groups_with_names_alike_stay_apart)
 {
     over_sizes(alike_body);
 }
-END_TEST
 
 /* C7: more bytes than any limit at which a round or a message begins, large and small members side by side. */
 static void large_body(struct rank *self)
@@ -152,11 +150,10 @@ static void large_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_group_may_be_larger_than_any_message)
+TEST(a_group_may_be_larger_than_any_message)
 {
     over_sizes(large_body);
 }
-END_TEST
 
 /* E12: parameters are broadcast by name, in an order of each rank's own. */
 static void broadcasts_body(struct rank *self)
@@ -195,11 +192,10 @@ static void broadcasts_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(parameters_are_broadcast_in_any_order)
+TEST(parameters_are_broadcast_in_any_order)
 {
     over_sizes(broadcasts_body);
 }
-END_TEST
 
 /* Every tensor of a group is a vector of its own: parallel ones give the mean. Two small ones, of two types, and a
  * large one; then rank 0, which has joined, gives nothing. */
@@ -242,12 +238,9 @@ static void adasum_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_group_of_adasums_has_a_tree_for_each_tensor)
+TEST(a_group_of_adasums_has_a_tree_for_each_tensor)
 {
     over_sizes(adasum_body);
 }
-END_TEST
 
-UNIT_MAIN("runtime/named_groups", a_group_holds_every_reduction, groups_with_names_alike_stay_apart,
-          a_group_may_be_larger_than_any_message, a_group_of_adasums_has_a_tree_for_each_tensor,
-          parameters_are_broadcast_in_any_order)
+UNIT_MAIN("runtime/named_groups")

@@ -56,7 +56,7 @@ static void divisor_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(an_average_divides_by_the_ranks_that_gave_or_by_all)
+TEST(an_average_divides_by_the_ranks_that_gave_or_by_all)
 {
     for (int size = 2; size <= 4; size++) {
         enum pl_named_divisor divisors[] = {PL_NAMED_DIVIDE_BY_CONTRIBUTORS, PL_NAMED_DIVIDE_BY_SIZE};
@@ -65,7 +65,6 @@ START_TEST(an_average_divides_by_the_ranks_that_gave_or_by_all)
         ck_assert_bodies(size, divisor_body, &divisors[1]);
     }
 }
-END_TEST
 
 /* The residual of an operation without a name is not added to the one that has its number after a join. */
 static void forgetting_body(struct rank *self)
@@ -96,13 +95,12 @@ static void forgetting_body(struct rank *self)
     free(data);
 }
 
-START_TEST(rounding_errors_of_operations_without_a_name_are_forgotten)
+TEST(rounding_errors_of_operations_without_a_name_are_forgotten)
 {
     struct rank_body body = {.body = forgetting_body};
 
     ck_assert_ranks(2, &(struct pl_world_options){.pretend_ranks_per_host = 1}, expect_rank, &body);
 }
-END_TEST
 
 /* The bits of 3 and of -3 (3 again where there is no sign) in each type. */
 static const uint64_t three[PL_DTYPE_COUNT][2] = {
@@ -156,13 +154,10 @@ static void neutral_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_joined_rank_is_neutral_in_every_type_and_operation)
+TEST(a_joined_rank_is_neutral_in_every_type_and_operation)
 {
     ck_assert_bodies(2, neutral_body, NULL);
     ck_assert_bodies(3, neutral_body, NULL);
 }
-END_TEST
 
-UNIT_MAIN("runtime/named_join", an_average_divides_by_the_ranks_that_gave_or_by_all,
-          rounding_errors_of_operations_without_a_name_are_forgotten,
-          a_joined_rank_is_neutral_in_every_type_and_operation)
+UNIT_MAIN("runtime/named_join")

@@ -94,7 +94,7 @@ static void await_late_ranks(struct rank *self)
 }
 
 /* A rank that the machine halts for half of the deadline is late, too: then once more, with a longer one. */
-START_TEST(the_rank_that_all_wait_for_is_named_over_hosts)
+TEST(the_rank_that_all_wait_for_is_named_over_hosts)
 {
     struct attempt attempt = {.deadline_ns = PL_NS_PER_S};
     struct rank_body body = {.body = await_late_ranks, .data = &attempt};
@@ -114,6 +114,5 @@ START_TEST(the_rank_that_all_wait_for_is_named_over_hosts)
     pthread_mutex_destroy(&attempt.lock);
     pthread_barrier_destroy(&attempt.met);
 }
-END_TEST
 
-UNIT_MAIN("runtime/named_late", the_rank_that_all_wait_for_is_named_over_hosts)
+UNIT_MAIN("runtime/named_late")

@@ -192,17 +192,15 @@ static void leaves_gradients(struct pl_world *world, void *context)
     pl_plan_free(plan); /* in the middle of the sum */
 }
 
-START_TEST(gradients_that_a_message_may_still_use_are_not_freed)
+TEST(gradients_that_a_message_may_still_use_are_not_freed)
 {
     run(2, 1, leaves_gradients);
 }
-END_TEST
 
-START_TEST(gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed)
+TEST(gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed)
 {
     run(4, 2, leaves_gradients);
 }
-END_TEST
 
 static void leaves_values(struct pl_world *world, void *context)
 {
@@ -219,11 +217,10 @@ static void leaves_values(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(values_that_a_message_may_still_use_are_not_freed)
+TEST(values_that_a_message_may_still_use_are_not_freed)
 {
     run(2, 1, leaves_values);
 }
-END_TEST
 
 static void leaves_state(struct pl_world *world, void *context)
 {
@@ -244,11 +241,10 @@ static void leaves_state(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(an_optimizers_state_that_a_message_may_still_use_is_not_freed)
+TEST(an_optimizers_state_that_a_message_may_still_use_is_not_freed)
 {
     run(2, 1, leaves_state);
 }
-END_TEST
 
 static void leave_gather(struct pl_world *world, size_t least_bytes)
 {
@@ -283,11 +279,10 @@ static void leaves_result(struct pl_world *world, void *context)
     leave_gather(world, 10000);
 }
 
-START_TEST(results_that_a_message_may_still_come_to_are_not_freed)
+TEST(results_that_a_message_may_still_come_to_are_not_freed)
 {
     run(2, 1, leaves_result);
 }
-END_TEST
 
 static void leaves_round(struct pl_world *world, void *context)
 {
@@ -295,11 +290,10 @@ static void leaves_round(struct pl_world *world, void *context)
     leave_gather(world, 1);
 }
 
-START_TEST(what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_still_use_it)
+TEST(what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_still_use_it)
 {
     run(2, 1, leaves_round);
 }
-END_TEST
 
 static void leaves_submitted(struct pl_world *world, void *context)
 {
@@ -337,11 +331,10 @@ static void leaves_submitted(struct pl_world *world, void *context)
     pl_service_free(service);
 }
 
-START_TEST(whoever_submitted_is_told_that_a_message_may_still_use_its_memory)
+TEST(whoever_submitted_is_told_that_a_message_may_still_use_its_memory)
 {
     run(2, 1, leaves_submitted);
 }
-END_TEST
 
 static void leaves_adasum(struct pl_world *world, void *context)
 {
@@ -374,11 +367,10 @@ static void leaves_adasum(struct pl_world *world, void *context)
     pl_request_cancel(request);
 }
 
-START_TEST(an_adasums_scratch_that_a_message_may_still_come_to_is_not_freed)
+TEST(an_adasums_scratch_that_a_message_may_still_come_to_is_not_freed)
 {
     run(2, 1, leaves_adasum);
 }
-END_TEST
 
 static void leaves_lines(struct pl_world *world, void *context)
 {
@@ -398,18 +390,9 @@ static void leaves_lines(struct pl_world *world, void *context)
     ck_assert_int_ne(status, PL_OK);
 }
 
-START_TEST(lines_that_a_message_may_still_come_to_are_not_freed)
+TEST(lines_that_a_message_may_still_come_to_are_not_freed)
 {
     run(2, 1, leaves_lines);
 }
-END_TEST
 
-UNIT_MAIN("runtime/named_leaked", gradients_that_a_message_may_still_use_are_not_freed,
-          gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed,
-          values_that_a_message_may_still_use_are_not_freed,
-          an_optimizers_state_that_a_message_may_still_use_is_not_freed,
-          whoever_submitted_is_told_that_a_message_may_still_use_its_memory,
-          results_that_a_message_may_still_come_to_are_not_freed,
-          what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_still_use_it,
-          an_adasums_scratch_that_a_message_may_still_come_to_is_not_freed,
-          lines_that_a_message_may_still_come_to_are_not_freed)
+UNIT_MAIN("runtime/named_leaked")

@@ -81,14 +81,13 @@ static void late_body(struct rank *self)
     expect(seen.ended == 1, "an event after the end");
 }
 
-START_TEST(a_wait_tells_for_whom)
+TEST(a_wait_tells_for_whom)
 {
     for (int size = 2; size <= 3; size++) {
         ranks_stalled = 0;
         ck_assert_bodies(size, late_body, NULL);
     }
 }
-END_TEST
 
 /* What one rank signals to the others outside of Paceline. */
 static atomic_int told;
@@ -193,7 +192,7 @@ static void polled_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_stall_in_named_tensors_names_one)
+TEST(a_stall_in_named_tensors_names_one)
 {
     for (enum call call = RUN; call <= SHUT_DOWN; call++) {
         for (int size = 2; size <= 3; size++) {
@@ -204,7 +203,6 @@ START_TEST(a_stall_in_named_tensors_names_one)
     atomic_store(&told, 0);
     ck_assert_bodies(2, polled_body, NULL);
 }
-END_TEST
 
 /*
  * The last rank comes late to a process set of the last two. With `data` the other one has something under way in the
@@ -255,7 +253,7 @@ static void late_in_set_body(struct rank *self)
     pl_process_sets_free(sets);
 }
 
-START_TEST(a_process_set_calls_ranks_by_their_numbers_among_all)
+TEST(a_process_set_calls_ranks_by_their_numbers_among_all)
 {
     for (int beside = 0; beside < 2; beside++) {
         for (int size = 3; size <= 4; size++) {
@@ -264,7 +262,5 @@ START_TEST(a_process_set_calls_ranks_by_their_numbers_among_all)
         }
     }
 }
-END_TEST
 
-UNIT_MAIN("runtime/named_round", a_wait_tells_for_whom, a_stall_in_named_tensors_names_one,
-          a_process_set_calls_ranks_by_their_numbers_among_all)
+UNIT_MAIN("runtime/named_round")

@@ -92,12 +92,11 @@ static void sets_body(struct rank *self)
     pl_process_sets_free(sets);
 }
 
-START_TEST(sets_live_side_by_side)
+TEST(sets_live_side_by_side)
 {
     ck_assert_bodies(3, sets_body, NULL);
     ck_assert_bodies(4, sets_body, NULL);
 }
-END_TEST
 
 /* A set whose rank 1 has submitted what rank 0 has not stays, on every rank of the world, until that has ended. */
 static void busy_body(struct rank *self)
@@ -129,12 +128,11 @@ static void busy_body(struct rank *self)
     pl_process_sets_free(sets);
 }
 
-START_TEST(a_set_with_work_under_way_is_not_removed)
+TEST(a_set_with_work_under_way_is_not_removed)
 {
     ck_assert_bodies(3, busy_body, NULL);
     ck_assert_bodies(4, busy_body, NULL);
 }
-END_TEST
 
 /* H12, J2: one set's barrier is held by a rank that comes only when the other set's barrier is over. */
 static void held_body(struct rank *self)
@@ -177,13 +175,12 @@ static void held_body(struct rank *self)
     pl_process_sets_free(sets);
 }
 
-START_TEST(a_held_set_does_not_hold_another)
+TEST(a_held_set_does_not_hold_another)
 {
     int over = 0;
 
     ck_assert_bodies(3, held_body, &over);
 }
-END_TEST
 
 /* H11: two ranks share two sets and wait for them in opposite orders, in a wait or by polling. */
 static void crossed_body(struct rank *self)
@@ -218,12 +215,11 @@ static void crossed_body(struct rank *self)
     pl_process_sets_free(sets);
 }
 
-START_TEST(two_sets_are_waited_for_in_any_order)
+TEST(two_sets_are_waited_for_in_any_order)
 {
     ck_assert_bodies(3, crossed_body, NULL);
     ck_assert_bodies(4, crossed_body, NULL);
 }
-END_TEST
 
 static struct pl_plan *plan_of(struct rank *self, struct pl_world *world, const char *name)
 {
@@ -276,12 +272,11 @@ static void optimizer_body(struct rank *self)
     pl_process_sets_free(sets);
 }
 
-START_TEST(an_optimizer_reaches_only_the_ranks_of_its_set)
+TEST(an_optimizer_reaches_only_the_ranks_of_its_set)
 {
     ck_assert_bodies(3, optimizer_body, NULL);
     ck_assert_bodies(4, optimizer_body, NULL);
 }
-END_TEST
 
 /* Whatever request it is that a rank cannot pay, a member of the set or not: the set is there on all ranks, or on none,
  * and all name that rank. */
@@ -322,13 +317,12 @@ static void poor_body(struct rank *self)
     pl_process_sets_free(sets);
 }
 
-START_TEST(a_rank_without_memory_adds_no_set_on_any_rank)
+TEST(a_rank_without_memory_adds_no_set_on_any_rank)
 {
     for (int poor = 0; poor < 4; poor++) {
         ck_assert_bodies(4, poor_body, &poor);
     }
 }
-END_TEST
 
 /* A collective that the program did not call itself is named by the part of the library that did. */
 static void members_only_body(struct rank *self)
@@ -348,11 +342,10 @@ static void members_only_body(struct rank *self)
     pl_process_sets_free(sets);
 }
 
-START_TEST(a_set_that_its_members_alone_add_meets_what_the_others_do)
+TEST(a_set_that_its_members_alone_add_meets_what_the_others_do)
 {
     ck_assert_bodies(2, members_only_body, NULL);
 }
-END_TEST
 
 /* In a world of ranks 2 and 0 messages call them so. */
 static void part_body(struct rank *self)
@@ -392,14 +385,9 @@ static void part_body(struct rank *self)
     pl_world_free(part);
 }
 
-START_TEST(sets_in_a_sub_world_call_ranks_by_their_numbers_in_the_job)
+TEST(sets_in_a_sub_world_call_ranks_by_their_numbers_in_the_job)
 {
     ck_assert_bodies(3, part_body, NULL);
 }
-END_TEST
 
-UNIT_MAIN("runtime/process_set", sets_live_side_by_side, a_set_with_work_under_way_is_not_removed,
-          a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order,
-          an_optimizer_reaches_only_the_ranks_of_its_set, a_rank_without_memory_adds_no_set_on_any_rank,
-          a_set_that_its_members_alone_add_meets_what_the_others_do,
-          sets_in_a_sub_world_call_ranks_by_their_numbers_in_the_job)
+UNIT_MAIN("runtime/process_set")

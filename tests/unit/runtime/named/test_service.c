@@ -44,11 +44,10 @@ static void blocking_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(who_waits_drives)
+TEST(who_waits_drives)
 {
     over_sizes(blocking_body);
 }
-END_TEST
 
 struct chain {
     struct pl_completion completion;
@@ -93,11 +92,10 @@ static void callback_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(callbacks_come_without_a_waiter_and_may_submit)
+TEST(callbacks_come_without_a_waiter_and_may_submit)
 {
     over_sizes(callback_body);
 }
-END_TEST
 
 /* Polled, in any order. Afterwards the thread sleeps until it is woken. */
 static void polled_body(struct rank *self)
@@ -132,11 +130,10 @@ static void polled_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(polling_alone_ends_operations_and_the_idle_thread_sleeps)
+TEST(polling_alone_ends_operations_and_the_idle_thread_sleeps)
 {
     over_sizes(polled_body);
 }
-END_TEST
 
 struct waiter {
     struct pl_service *service;
@@ -185,13 +182,12 @@ static void other_names_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(ranks_that_wait_for_different_names_are_no_deadlock)
+TEST(ranks_that_wait_for_different_names_are_no_deadlock)
 {
     for (int size = 2; size <= 4; size++) {
         ck_assert_bodies(size, other_names_body, NULL);
     }
 }
-END_TEST
 
 static void refused_body(struct rank *self)
 {
@@ -232,12 +228,11 @@ static void refused_alone_body(struct rank *self)
     pl_service_free(NULL);
 }
 
-START_TEST(what_is_wrong_is_refused_at_the_submission)
+TEST(what_is_wrong_is_refused_at_the_submission)
 {
     ck_assert_bodies(1, refused_body, NULL);
     ck_assert_bodies(1, refused_alone_body, NULL);
 }
-END_TEST
 
 /* Rank 0 holds its name under way: the other rank submits it after rank 0 has tried what is refused. */
 static void twice_body(struct rank *self)
@@ -261,12 +256,11 @@ static void twice_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(a_name_under_way_is_refused_from_any_thread)
+TEST(a_name_under_way_is_refused_from_any_thread)
 {
     ck_assert_bodies(2, twice_body, NULL);
     ck_assert_bodies(3, twice_body, NULL);
 }
-END_TEST
 
 /* Rank 0 joins first. Without `strict` (data NULL) gathering and a broadcast go on, with it they fail. */
 static void join_body(struct rank *self)
@@ -314,14 +308,13 @@ static void join_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(allgather_and_broadcast_fail_after_a_strict_join_only)
+TEST(allgather_and_broadcast_fail_after_a_strict_join_only)
 {
     for (int size = 2; size <= 4; size++) {
         ck_assert_bodies(size, join_body, NULL);
         ck_assert_bodies(size, join_body, "strict");
     }
 }
-END_TEST
 
 /* What has no name is under way when a join ends, and what has none either is submitted then. */
 static void numbered_body(struct rank *self)
@@ -354,12 +347,11 @@ static void numbered_body(struct rank *self)
     free(values);
 }
 
-START_TEST(what_has_no_name_is_not_mixed_up_with_what_was_under_way_at_a_join)
+TEST(what_has_no_name_is_not_mixed_up_with_what_was_under_way_at_a_join)
 {
     ck_assert_bodies(2, numbered_body, NULL);
     ck_assert_bodies(3, numbered_body, NULL);
 }
-END_TEST
 
 /* Sets are added while each rank's other thread waits for a name that comes only after that. */
 static void sets_body(struct rank *self)
@@ -428,11 +420,10 @@ static void sets_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(process_sets_change_while_other_threads_wait)
+TEST(process_sets_change_while_other_threads_wait)
 {
     ck_assert_bodies(3, sets_body, NULL);
 }
-END_TEST
 
 /* Submits in a set at the last moment: the ranks have agreed that it goes now, and what came before was taken. */
 struct latecomer {
@@ -478,11 +469,10 @@ static void late_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(what_is_submitted_in_a_set_that_goes_is_told_so)
+TEST(what_is_submitted_in_a_set_that_goes_is_told_so)
 {
     ck_assert_bodies(2, late_body, NULL);
 }
-END_TEST
 
 /* Rank 0 leaves while the others wait for it, in set 0 and in a set of its own. */
 static void leave_body(struct rank *self)
@@ -512,11 +502,10 @@ static void leave_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(a_rank_that_leaves_ends_what_others_wait_for)
+TEST(a_rank_that_leaves_ends_what_others_wait_for)
 {
     ck_assert_bodies(3, leave_body, NULL);
 }
-END_TEST
 
 /* Rank 0 ends without a shutdown, with an operation of its own under way; the others wait in both sets. */
 static void abort_body(struct rank *self)
@@ -552,11 +541,10 @@ static void abort_body(struct rank *self)
     pl_service_free(service);
 }
 
-START_TEST(a_rank_that_aborts_fails_what_others_wait_for)
+TEST(a_rank_that_aborts_fails_what_others_wait_for)
 {
     ck_assert_bodies(3, abort_body, NULL);
 }
-END_TEST
 
 /* Rank 1 is halted where all have agreed to make a set: rank 0's thread is in a collective that does not end. */
 struct halt {
@@ -624,13 +612,12 @@ static void abort_in_time_body(struct rank *self)
     LEAVE();
 }
 
-START_TEST(an_abort_does_not_wait_for_a_collective_that_another_thread_is_in)
+TEST(an_abort_does_not_wait_for_a_collective_that_another_thread_is_in)
 {
     static struct halt halts[2];
 
     ck_assert_bodies(2, abort_in_time_body, halts);
 }
-END_TEST
 
 /* Freed without a shutdown: whoever submitted is told. The other rank sees its world fail. */
 static void freed_body(struct rank *self)
@@ -653,17 +640,9 @@ static void freed_body(struct rank *self)
     pl_service_free(service);
 }
 
-START_TEST(freeing_ends_what_is_under_way)
+TEST(freeing_ends_what_is_under_way)
 {
     ck_assert_bodies(2, freed_body, NULL);
 }
-END_TEST
 
-UNIT_MAIN("runtime/service", who_waits_drives, callbacks_come_without_a_waiter_and_may_submit,
-          polling_alone_ends_operations_and_the_idle_thread_sleeps, ranks_that_wait_for_different_names_are_no_deadlock,
-          what_is_wrong_is_refused_at_the_submission, a_name_under_way_is_refused_from_any_thread,
-          allgather_and_broadcast_fail_after_a_strict_join_only,
-          what_has_no_name_is_not_mixed_up_with_what_was_under_way_at_a_join,
-          process_sets_change_while_other_threads_wait, what_is_submitted_in_a_set_that_goes_is_told_so,
-          a_rank_that_leaves_ends_what_others_wait_for, a_rank_that_aborts_fails_what_others_wait_for,
-          an_abort_does_not_wait_for_a_collective_that_another_thread_is_in, freeing_ends_what_is_under_way)
+UNIT_MAIN("runtime/service")

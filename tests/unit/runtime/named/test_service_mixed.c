@@ -268,10 +268,9 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     pl_service_free(service);
 }
 
-START_TEST(eight_threads_a_rank_get_what_the_model_says)
+TEST(eight_threads_a_rank_get_what_the_model_says)
 {
     seeded_run(&(struct seeded){.seed = 1, .worlds = 8, .least_size = 1, .most_size = 4, .body = mix});
 }
-END_TEST
 
-UNIT_MAIN("runtime/service_mixed", eight_threads_a_rank_get_what_the_model_says)
+UNIT_MAIN("runtime/service_mixed")
