@@ -75,6 +75,7 @@ UNSEEN void __cyg_profile_func_exit(void *function, void *site);
 void __cyg_profile_func_enter(void *function, void *site)
 {
     const char *folder = own ? NULL : getenv("WAY_FOLDER");
+    uint64_t *at;
     char path[4096];
 
     (void)site;
@@ -91,10 +92,11 @@ void __cyg_profile_func_enter(void *function, void *site)
     if (!is_known((uintptr_t)function)) {
         copy_maps(folder);
     }
-    if (trace == trace_end) {
+    at = __atomic_fetch_add(&trace, sizeof(*at), __ATOMIC_RELAXED); /* threads write to one trace */
+    if (at >= trace_end) {
         abort();
     }
-    *trace++ = (uintptr_t)function;
+    *at = (uintptr_t)function;
     own = 0;
 }
 

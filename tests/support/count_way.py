@@ -4,8 +4,9 @@
 
     count_way.py echo    `paceline train` of one echo, on one host
     count_way.py stop    SIGTERM to two ranks of one host, which save, from the signal to the end
+    count_way.py sum     one warm sum by name on two ranks, below hvd.allreduce(): of many the one that polls least
 
-Each prints a line for process 1 as it is, and one without base/, entrypoint/proc/, and the texts and lists of a job (pool.c, strv.c): calls of these have no
+Each prints a line for process 1, or for a rank, as it is, and one without base/, entrypoint/proc/, and the texts and lists of a job (pool.c, strv.c): calls of these have no
 way of their own. --files prints the way itself. The program is built here with -finstrument-functions; record() runs any command of such a build.
 """
 import argparse
@@ -22,6 +23,8 @@ import time
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PLAIN = ('base/', 'entrypoint/proc/', 'entrypoint/job/pool.c', 'entrypoint/job/strv.c')
 SMALL = ('-Dexamples=false', '-Dcuda=disabled', '-Dhorovod=disabled', '-Dstacks=disabled', '-Dtests=disabled')
+LOOK_UPS = ('pl_named_table_find', 'find_name')
+ALLOCATIONS = ('pl_memory_new', 'pl_memory_new_aligned')
 
 
 def build(folder, *targets, options=SMALL):
@@ -90,6 +93,11 @@ def show(title, way, with_files):
             last = file
 
 
+def environment():
+    kept = {name: os.environ[name] for name in ('PATH', 'HOME') if name in os.environ}
+    return {**kept, 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
+
+
 def tree(folder, hyperparameters, script):
     config = folder / 'ml/input/config'
     config.mkdir(parents=True)
@@ -97,8 +105,7 @@ def tree(folder, hyperparameters, script):
     (config / 'hyperparameters.json').write_text(json.dumps({'sagemaker_program': 'train.sh', **hyperparameters}))
     (config / 'resourceconfig.json').write_text(json.dumps({'current_host': 'algo-1', 'hosts': ['algo-1'], 'network_interface_name': 'lo'}))
     (folder / 'ml/code/train.sh').write_text(script)
-    environment = {name: os.environ[name] for name in ('PATH', 'HOME') if name in os.environ}
-    return {**environment, 'SAGEMAKER_BASE_DIR': str(folder / 'ml'), 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
+    return {**environment(), 'SAGEMAKER_BASE_DIR': str(folder / 'ml')}
 
 
 def stop(ready):
@@ -111,25 +118,44 @@ def stop(ready):
     return send
 
 
+def sum_by_name(made, variables):
+    """Prints the way of the shortest call of sum() on one of the ranks."""
+    _, ways = record(made, ['mpirun', '-n', '2', '--oversubscribe', str(made / 'tests/bench/sum_way')], variables, lambda process, traces: 0)
+    way = max(ways.values(), key=len)
+    begins = [i for i, step in enumerate(way) if step == ('sum', 'tests/bench/sum_way.c')]
+    shortest = min((way[begin:end] for begin, end in zip(begins, begins[1:])), key=len)
+    functions = [function for function, _ in shortest]
+    print(f'sum: {sum(function in LOOK_UPS for function in functions)} look-ups by name, {sum(function in ALLOCATIONS for function in functions)} allocations')
+    return shortest
+
+
+def of_process_1(made, folder, way):
+    if way == 'echo':
+        variables, during = tree(folder, {'epochs': '3', 'lr': '0.1'}, '#!/bin/sh\necho trained\n'), lambda process, traces: 0
+    else:
+        variables = tree(folder, {'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_num_of_processes_per_host': '2'},
+                         '#!/bin/sh\ntrap "exit 0" TERM\ntouch "$SM_MODEL_DIR/ready-$OMPI_COMM_WORLD_RANK"\nwhile :; do sleep 0.05; done\n')
+        during = stop(folder / 'ml/model')
+    first, ways = record(made, [str(made / 'entrypoint/paceline'), 'train'], variables, during)
+    return ways[first]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('way', choices=('echo', 'stop'))
+    parser.add_argument('way', choices=('echo', 'stop', 'sum'))
     parser.add_argument('--files', action='store_true')
     parser.add_argument('--build', type=pathlib.Path, help='a folder for the build, which stays')
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
         made = options.build.absolute() if options.build else folder / 'build'
-        build(made, 'entrypoint/paceline', 'programs/libpaceline-hostname.so')
-        command = [str(made / 'entrypoint/paceline'), 'train']
-        if options.way == 'echo':
-            environment = tree(folder, {'epochs': '3', 'lr': '0.1'}, '#!/bin/sh\necho trained\n')
-            first, ways = record(made, command, environment, lambda process, traces: 0)
+        if options.way == 'sum':
+            build(made, 'tests/bench/sum_way', options=())
+            way = sum_by_name(made, environment())
         else:
-            environment = tree(folder, {'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_num_of_processes_per_host': '2'},
-                               '#!/bin/sh\ntrap "exit 0" TERM\ntouch "$SM_MODEL_DIR/ready-$OMPI_COMM_WORLD_RANK"\nwhile :; do sleep 0.05; done\n')
-            first, ways = record(made, command, environment, stop(folder / 'ml/model'))
-        show(f'{options.way}: process 1', ways[first], options.files)
+            build(made, 'entrypoint/paceline', 'programs/libpaceline-hostname.so')
+            way = of_process_1(made, folder, options.way)
+        show(options.way, way, options.files)
 
 
 main()
