@@ -99,9 +99,8 @@ def job(folder, lines, ranks, **hyperparameters):
     (folder / "input/config/hyperparameters.json").write_text(json.dumps({"sagemaker_program": "p.sh", **hyperparameters}))
 
 
-def stop(folder, lines, ranks=1, **hyperparameters):
-    """Run the job, stop it when all of its programs run, and look at what they have saved. Returns what is wrong."""
-    job(folder, lines, ranks, **hyperparameters)
+def stop(folder, lines, ranks):
+    """Run the job in `folder`, stop it when all of its programs run, and look at what they have saved. Returns what is wrong."""
     names = [f"{way}.{rank}" for number, way in enumerate(lines) for rank in range(number * ranks, number * ranks + ranks)]
     environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(folder), "DS_ACCELERATOR": "cpu", "POETRY_VIRTUALENVS_CREATE": "false", "PACELINE_PYTHON": PYTHON,
                    "PYTHONPATH": ""}
@@ -132,20 +131,21 @@ def main(full):
         lines = ways({**BASIC, **OTHERS} if full else BASIC)
         two = {"timeout": BASIC["timeout"], "script": BASIC["script"]}
         mpi = {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"}
-        jobs = {f"{way} on one host": ({way: line}, 1, {}) for way, line in lines.items()}
+        jobs = {f"{way}_on_one_host": ({way: line}, 1, {}) for way, line in lines.items()}
         if shutil.which("mpirun") and full:
-            jobs |= {f"{way} under MPI": ({way: line}, 2, mpi) for way, line in lines.items()}
+            jobs |= {f"{way}_under_MPI": ({way: line}, 2, mpi) for way, line in lines.items()}
         elif shutil.which("mpirun"):
-            jobs["two ways under MPI"] = (two, 1, mpi)
+            jobs["two_ways_under_MPI"] = (two, 1, mpi)
         if full and (python := python_with("torch")):
             (scratch / "torchrun").write_text(f"#!{python}\n" + (SOURCE / "tests/support/torchrun.py").read_text())
             (scratch / "torchrun").chmod(0o755)
             os.environ["PATH"] = f"{scratch}:{os.environ['PATH']}"
-            jobs["all below torchrun"] = (lines, 1, {"sagemaker_program": "p.py", "sagemaker_torch_distributed_enabled": "true",
+            jobs["all_below_torchrun"] = (lines, 1, {"sagemaker_program": "p.py", "sagemaker_torch_distributed_enabled": "true",
                                                     "sagemaker_mpi_num_of_processes_per_host": str(len(lines))})
+        for name, (words, ranks, hyperparameters) in jobs.items():  # before another thread forks: a program that is open for writing does not start
+            job(scratch / name, words, ranks, **hyperparameters)
         with concurrent.futures.ThreadPoolExecutor(4 if full else 6) as pool:
-            running = {pool.submit(stop, scratch / name.replace(" ", "_"), words, ranks, **hyperparameters): name
-                       for name, (words, ranks, hyperparameters) in jobs.items()}
+            running = {pool.submit(stop, scratch / name, words, ranks): name for name, (words, ranks, _) in jobs.items()}
             failed = 0
             for done in concurrent.futures.as_completed(running):
                 wrong = done.result()
