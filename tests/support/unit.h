@@ -51,17 +51,14 @@ static inline void unit_enlist(struct unit *unit, const TTest *test)
         __VA_ARGS__;                                                                                                   \
     }
 
-/** UNIT_MAIN("base/text"): run the file's tests; or those that are named behind, which Check's START_TEST() made. */
-#define UNIT_MAIN(...) UNIT_MAIN_PLAIN(__VA_ARGS__, NULL)
-#define UNIT_MAIN_PLAIN(suite_name, ...) UNIT_MAIN_OF(suite_name, 0, __VA_ARGS__)
+/** UNIT_MAIN("base/text"): run the file's tests. */
+#define UNIT_MAIN(suite_name) UNIT_MAIN_AFTER(suite_name, 0)
 
 /**
  * UNIT_MAIN_AFTER("base/locale", prepared): as UNIT_MAIN() if `prepared` is 0; otherwise that is the exit code: 77 if
  * the tests cannot run here and the reason was printed.
  */
-#define UNIT_MAIN_AFTER(...) UNIT_MAIN_OF(__VA_ARGS__, NULL)
-
-#define UNIT_MAIN_OF(suite_name, prepared, ...)                                                                        \
+#define UNIT_MAIN_AFTER(suite_name, prepared)                                                                          \
     static struct unit *unit_of_file(void)                                                                             \
     {                                                                                                                  \
         static struct unit unit = {.name = suite_name};                                                                \
@@ -71,23 +68,22 @@ static inline void unit_enlist(struct unit *unit, const TTest *test)
                                                                                                                        \
     int main(void)                                                                                                     \
     {                                                                                                                  \
-        const TTest *tests[] = {__VA_ARGS__};                                                                          \
         int code = (prepared);                                                                                         \
                                                                                                                        \
-        return code ? code : unit_run(suite_name, tests[0] ? tests : unit_of_file()->tests);                           \
+        return code ? code : unit_run(unit_of_file());                                                                 \
     }
 
-/** Run these tests, NULL behind the last, and return the exit code of a test program. */
-static inline int unit_run(const char *name, const TTest *const *tests)
+/** Run the tests, and return the exit code of a test program. */
+static inline int unit_run(const struct unit *unit)
 {
-    Suite *suite = suite_create(name);
+    Suite *suite = suite_create(unit->name);
     SRunner *runner = srunner_create(suite);
     bool passes;
 
-    for (; *tests; tests++) {
-        TCase *test_case = tcase_create((*tests)->name);
+    for (const TTest *const *test = unit->tests; *test; test++) {
+        TCase *test_case = tcase_create((*test)->name);
 
-        tcase_add_test(test_case, *tests);
+        tcase_add_test(test_case, *test);
         suite_add_tcase(suite, test_case);
     }
     srunner_run_all(runner, CK_NORMAL);
