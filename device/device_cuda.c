@@ -186,7 +186,7 @@ void pl_device_close(struct pl_device *device)
         while ((is_late = pl_device_cuda_is_late(device)) && !pl_deadline_passed(deadline_ns)) {
             pl_clock_nap(PL_NS_PER_MS, deadline_ns);
         }
-        pl_device_end_left(device, is_late);
+        pl_device_release_deferred(device, is_late);
         pl_device_kernels_free(device, is_late);
         if (!is_late) {
             PL_CUDA_LET(device, cuDevicePrimaryCtxRelease_v2(device->number), "closing a device");

@@ -253,8 +253,8 @@ bool pl_device_cuda_is_late(struct pl_device *device)
     return is;
 }
 
-struct pl_device_left {
-    struct pl_device_left *next;
+struct pl_device_deferred {
+    struct pl_device_deferred *next;
     void *object;
     enum pl_device_object kind;
 };
@@ -286,40 +286,40 @@ static void release(struct pl_device *device, void *object, enum pl_device_objec
     }
 }
 
-void pl_device_end_left(struct pl_device *device, bool is_late)
+void pl_device_release_deferred(struct pl_device *device, bool is_late)
 {
-    struct pl_device_left *left, *next;
+    struct pl_device_deferred *deferred, *next;
 
     pthread_mutex_lock(&device->lock);
-    left = PL_TAKE(device->synced.left);
+    deferred = PL_TAKE(device->synced.deferred);
     pthread_mutex_unlock(&device->lock);
-    for (; left; left = next) {
-        next = left->next;
+    for (; deferred; deferred = next) {
+        next = deferred->next;
         if (!is_late) {
-            release(device, left->object, left->kind);
+            release(device, deferred->object, deferred->kind);
         }
-        free(left);
+        free(deferred);
     }
 }
 
-void pl_device_let_go(struct pl_device *device, void *object, enum pl_device_object kind)
+void pl_device_release_object(struct pl_device *device, void *object, enum pl_device_object kind)
 {
-    struct pl_device_left *left;
+    struct pl_device_deferred *deferred;
 
     if (!object) {
         return;
     }
     if (!pl_device_cuda_is_late(device)) {
-        pl_device_end_left(device, false);
+        pl_device_release_deferred(device, false);
         release(device, object, kind);
         return;
     }
-    left = pl_memory_new(1, sizeof(*left), NULL);
-    if (left) { /* otherwise it is left to the end of the process */
-        *left = (struct pl_device_left){.object = object, .kind = kind};
+    deferred = pl_memory_new(1, sizeof(*deferred), NULL);
+    if (deferred) { /* otherwise it is left to the end of the process */
+        *deferred = (struct pl_device_deferred){.object = object, .kind = kind};
         pthread_mutex_lock(&device->lock);
-        left->next = device->synced.left;
-        device->synced.left = left;
+        deferred->next = device->synced.deferred;
+        device->synced.deferred = deferred;
         pthread_mutex_unlock(&device->lock);
     }
 }

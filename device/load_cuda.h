@@ -168,7 +168,7 @@ struct pl_device {
         char text[PL_ERROR_CAUSE_BYTES];
         struct pl_kernels *kernels; /* NULL before their first use, which loads them */
         struct pl_device_late late;
-        struct pl_device_left *left; /* what was released while work was late: see pl_device_let_go() */
+        struct pl_device_deferred *deferred; /* what was released while work was late: see pl_device_release_object() */
         struct pl_device_event *spare_events;
         int subset_worlds; /* see pl_device_subset_worlds() */
     } synced;
@@ -216,14 +216,14 @@ bool pl_device_cuda_is_late(struct pl_device *device);
 void pl_device_events_free(struct pl_device *device);
 
 /**
- * Releases an object of the driver, unless it is NULL. While work is late it is left until a later call or the close:
- * memory, because the driver would wait for that work without end; a stream or an event, because the end of the work
- * could not be queried any more.
+ * Releases an object of the driver, unless it is NULL. While work is late, this is deferred to a later call or to the
+ * close: memory, because the driver would wait for that work without end; a stream or an event, because the end of the
+ * work could not be queried any more.
  */
-void pl_device_let_go(struct pl_device *device, void *object, enum pl_device_object kind);
+void pl_device_release_object(struct pl_device *device, void *object, enum pl_device_object kind);
 
-/** Releases what was left or, if work `is_late`, leaves it to the end of the process. */
-void pl_device_end_left(struct pl_device *device, bool is_late);
+/** Releases what was deferred or, if work `is_late`, leaves it to the end of the process. */
+void pl_device_release_deferred(struct pl_device *device, bool is_late);
 
 /** Unloads the kernels if they were loaded and no work `is_late`. The context must be current. */
 void pl_device_kernels_free(struct pl_device *device, bool is_late);

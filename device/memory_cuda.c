@@ -65,7 +65,7 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
 
 void pl_device_release(struct pl_device *device, void *memory)
 {
-    pl_device_let_go(device, memory, PL_DEVICE_MEMORY);
+    pl_device_release_object(device, memory, PL_DEVICE_MEMORY);
 }
 
 enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, void **ret_memory,
@@ -87,7 +87,7 @@ enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, 
 
 void pl_device_release_pinned(struct pl_device *device, void *memory)
 {
-    pl_device_let_go(device, memory, PL_DEVICE_PINNED);
+    pl_device_release_object(device, memory, PL_DEVICE_PINNED);
 }
 
 enum pl_status pl_device_pin(struct pl_device *device, void *memory, uint64_t bytes, struct pl_error *reterr)
@@ -102,7 +102,7 @@ enum pl_status pl_device_pin(struct pl_device *device, void *memory, uint64_t by
 
 void pl_device_unpin(struct pl_device *device, void *memory)
 {
-    pl_device_let_go(device, memory, PL_DEVICE_PIN);
+    pl_device_release_object(device, memory, PL_DEVICE_PIN);
 }
 
 bool pl_device_owns(struct pl_device *device, const void *memory)
@@ -174,5 +174,5 @@ enum pl_status pl_device_import(struct pl_device *device, const struct pl_device
 
 void pl_device_unimport(struct pl_device *device, void *memory)
 {
-    pl_device_let_go(device, memory, PL_DEVICE_IMPORT);
+    pl_device_release_object(device, memory, PL_DEVICE_IMPORT);
 }

@@ -92,7 +92,7 @@ void pl_device_heed_captures(struct pl_device *device, int heeded)
 
 void pl_device_stream_free(struct pl_device *device, void *stream)
 {
-    pl_device_let_go(device, stream, PL_DEVICE_STREAM);
+    pl_device_release_object(device, stream, PL_DEVICE_STREAM);
 }
 
 enum pl_status pl_device_event_new(struct pl_device *device, bool timed, void **ret_event, struct pl_error *reterr)
@@ -108,7 +108,7 @@ enum pl_status pl_device_event_new(struct pl_device *device, bool timed, void **
 
 void pl_device_event_free(struct pl_device *device, void *event)
 {
-    pl_device_let_go(device, event, PL_DEVICE_EVENT);
+    pl_device_release_object(device, event, PL_DEVICE_EVENT);
 }
 
 static struct pl_device_event *take_spare(struct pl_device *device)

@@ -86,7 +86,7 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
 /* How long an unfinished line waits for its end: for two looks at the program. If a loaded machine keeps the program
  * from going on, its line waits for more of them, until it has had CPU time enough to end the line. */
 #define LOOK_NS (PL_NS_PER_S / 8)
-#define HALTED_MOST_NS (LOOK_NS / 2)
+#define ENOUGH_CPU_NS (LOOK_NS / 2)
 enum { LOOKS_LEAST = 2, LOOKS_MOST = 80 };
 
 void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged)
@@ -357,14 +357,14 @@ bool pl_copier_has_to_write(const struct pl_copier *copier)
 /* Looks at the program, and returns whether its unfinished line is to wait on. */
 static bool is_within_line(struct pl_copier *copier)
 {
-    const int64_t halted_ns = copier->read_halted ? copier->read_halted(copier->reader) : -1;
+    const int64_t cpu_ns = copier->runnable_cpu_ns ? copier->runnable_cpu_ns(copier->reader) : -1;
     struct pollfd wait = {.fd = copier->fd, .events = POLLIN}; /* what it wrote before this look */
 
-    copier->halted_ns = copier->line_looks == 0 ? halted_ns : copier->halted_ns;
+    copier->first_cpu_ns = copier->line_looks == 0 ? cpu_ns : copier->first_cpu_ns;
     copier->line_looks++;
     return copier->line_looks < LOOKS_LEAST ||
-           (copier->line_looks < LOOKS_MOST && copier->halted_ns >= 0 && halted_ns >= 0 &&
-            halted_ns - copier->halted_ns < HALTED_MOST_NS) ||
+           (copier->line_looks < LOOKS_MOST && copier->first_cpu_ns >= 0 && cpu_ns >= 0 &&
+            cpu_ns - copier->first_cpu_ns < ENOUGH_CPU_NS) ||
            poll(&wait, 1, 0) > 0;
 }
 

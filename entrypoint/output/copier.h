@@ -64,7 +64,7 @@ struct pl_copier {
     size_t in_tail;           /* the tail has the bytes up to here */
     int64_t line_deadline_ns; /* when to look again whether the unfinished line is written as it is */
     unsigned line_looks;      /* how often that has been asked */
-    int64_t halted_ns;        /* what `read_halted` returned at the first of these looks */
+    int64_t first_cpu_ns;     /* what `runnable_cpu_ns` returned at the first of these looks */
     int64_t write_ns;         /* when to try to write again */
     char bytes[PL_COPIER_BYTES + PL_BARS_HELD_BYTES];
     bool broken; /* the reader of our output has closed it: only the tail is kept */
@@ -78,7 +78,7 @@ struct pl_copier {
     void (*read_along)(void *reader, const char *bytes, size_t count);
     /* Returns the CPU time that the program has used, if it can run or is stopped: it may be halted in the middle of
      * a line. Returns -1 if it waits for something, or has ended. May be NULL */
-    int64_t (*read_halted)(void *reader);
+    int64_t (*runnable_cpu_ns)(void *reader);
     void *reader;
 };
 

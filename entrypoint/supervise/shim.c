@@ -314,8 +314,8 @@ static void read_stderr(void *shim_at, const char *bytes, size_t count)
     shim->options->read(shim->options->context, STDERR_FILENO, bytes, count);
 }
 
-/* See pl_copier's read_halted. */
-static int64_t read_halted(void *shim_at)
+/* See pl_copier's runnable_cpu_ns. */
+static int64_t runnable_cpu_ns(void *shim_at)
 {
     const struct shim *shim = shim_at;
     struct pl_proc_stat stat;
@@ -366,7 +366,7 @@ static void open_outputs(struct shim *shim)
     shim->stdout_copier.is_alone = shim->options->stdout_as == PL_SHIM_STDOUT_ALONE;
     shim->copier.bars.interval_ns = shim->stdout_copier.bars.interval_ns = shim->options->progress_ns;
     shim->copier.reader = shim->stdout_copier.reader = shim;
-    shim->copier.read_halted = shim->stdout_copier.read_halted = read_halted;
+    shim->copier.runnable_cpu_ns = shim->stdout_copier.runnable_cpu_ns = runnable_cpu_ns;
     if (shares_log) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
     }

@@ -166,7 +166,7 @@ TEST(an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_halted
 static const char *writes_at_look = "";
 static int64_t used_ns;
 
-static int64_t read_halted(void *reader)
+static int64_t runnable_cpu_ns(void *reader)
 {
     ck_assert_ptr_eq(reader, &copier);
     ck_assert_int_eq(write(program_fd, writes_at_look, strlen(writes_at_look)), (ssize_t)strlen(writes_at_look));
@@ -191,7 +191,7 @@ TEST(an_unfinished_line_waits_for_a_program_that_gets_no_cpu_time_but_not_for_ev
     static const int64_t after_ns[] = {PL_NS_PER_S, -1, 0}; /* it computes, it waits, it still gets no time */
 
     open_copier(false);
-    copier.read_halted = read_halted;
+    copier.runnable_cpu_ns = runnable_cpu_ns;
     copier.reader = &copier;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(after_ns); i++) {
         used_ns = 0;
@@ -209,7 +209,7 @@ TEST(an_unfinished_line_waits_for_a_program_that_gets_no_cpu_time_but_not_for_ev
 TEST(what_a_program_wrote_before_it_was_seen_to_wait_is_of_its_line)
 {
     open_copier(false);
-    copier.read_halted = read_halted;
+    copier.runnable_cpu_ns = runnable_cpu_ns;
     copier.reader = &copier;
     used_ns = 0;
     ck_assert_int_eq(write(program_fd, "rank", 4), 4);
