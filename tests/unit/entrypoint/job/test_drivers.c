@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/job/drivers.c, entrypoint/job/precedence.c. */
+/* Covers entrypoint/job/drivers.c. */
 #include "base/environment.h"
-#include "entrypoint/job/secrets.h"
+#include "entrypoint/job/job.h"
 #include "tests/unit/entrypoint/tree.h"
 
 static void write_source(struct tree *tree, const char *text)

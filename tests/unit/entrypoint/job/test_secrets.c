@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/job/secrets.c, entrypoint/launch/plan_print.c. */
-#include "entrypoint/job/secrets.h"
+#include "entrypoint/job/job.h"
 #include "tests/unit/entrypoint/tree.h"
 
 /* Returns the output of `paceline plan` for the hyperparameters `text`; valid until the next call. */

@@ -2,7 +2,7 @@
 /* Covers entrypoint/job/variables.c, entrypoint/job/devices.c. */
 #include "base/environment.h"
 #include "entrypoint/job/devices.h"
-#include "entrypoint/job/variables.h"
+#include "entrypoint/job/job.h"
 #include "tests/unit/entrypoint/tree.h"
 
 /* Add the variables. If `warnings` is NULL, there must be no warnings. */
@@ -16,19 +16,22 @@ static void add(struct tree *tree, struct pl_environment **ret_environment, stru
     ck_assert_uint_eq(none.count, 0);
 }
 
-TEST(names_are_upper_cased_and_later_collisions_win)
+TEST(names_are_upper_cased_later_collisions_win_and_values_are_compact_sorted_json)
 {
     AUTO_TREE struct tree tree = tree_new();
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
 
     tree_write(&tree, "input/config/hyperparameters.json",
-               "{\"k\": \"1\", \"batch-size\": \"2\", \"K\": \"3\", \"\xC3\xBC\": \"null\"}");
+               "{\"k\": \"1\", \"batch-size\": \"2\", \"K\": \"3\", \"\xC3\xBC\": \"null\", \"c\": \"a b\", "
+               "\"d\": {\"b\": [1,  NaN, true], \"a\": \"\xC3\xA9\"}}");
     tree_write(&tree, "input/config/inputdataconfig.json",
                "{\"my.val-set\": {\"TrainingInputMode\": \"Pipe\"}, \"a\": {}}");
     add(&tree, &environment, NULL);
     ck_assert_str_eq(pl_environment_get(environment, "SM_HP_K"), "3");
     ck_assert_str_eq(pl_environment_get(environment, "SM_HP_BATCH-SIZE"), "2");
     ck_assert_str_eq(pl_environment_get(environment, "SM_HP_\xC3\xBC"), "");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HP_C"), "a b");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HP_D"), "{\"a\":\"\\u00e9\",\"b\":[1,NaN,true]}");
     ck_assert_str_eq(pl_environment_get(environment, "SM_CHANNELS"), "[\"a\",\"my.val-set\"]");
     ck_has(pl_environment_get(environment, "SM_CHANNEL_MY.VAL-SET"), "/input/data/my.val-set");
 }
@@ -121,23 +124,24 @@ TEST(devices_are_counted_from_the_kernels_files)
 {
     AUTO_TREE struct tree tree = tree_new();
 
-    ck_assert_int_eq(pl_devices_gpus(tree.base), 0);
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 0);
     tree_write(&tree, "proc/driver/nvidia/gpus/0000:00:1e.0/information", "");
-    ck_assert_int_eq(pl_devices_gpus(tree.base), 0); /* devices of the host, which this container may not use */
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus,
+                     0); /* devices of the host, which this container may not use */
     tree_write(&tree, "dev/nvidiactl", "");
-    ck_assert_int_eq(pl_devices_gpus(tree.base), 1);
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 1);
     tree_write(&tree, "dev/nvidia0", "");
     tree_write(&tree, "dev/nvidia1", "");
     tree_write(&tree, "dev/nvidia-uvm", "");
-    ck_assert_int_eq(pl_devices_gpus(tree.base), 2);
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 0);
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 2);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn1.32xlarge").neuron_cores, 0);
     tree_write(&tree, "dev/neuron0", "");
     tree_write(&tree, "dev/neuron1", "");
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 4);
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.inf1.2xlarge"), 8);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn1.32xlarge").neuron_cores, 4);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.inf1.2xlarge").neuron_cores, 8);
     tree_write(&tree, "sys/devices/virtual/neuron_device/neuron1/core_count", "8\n");
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 10);
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn2.48xlarge"), 64);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn1.32xlarge").neuron_cores, 10);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn2.48xlarge").neuron_cores, 64);
     ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
     tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
     tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000\n");

@@ -81,7 +81,7 @@ TEST(a_host_whose_plan_fails_can_still_be_linked)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         tree_hyperparameters(&tree, cases[i].hyperparameters);
         tree_two_hosts(&tree, "algo-2");
-        pl_launch_plan_free_at(&tree.plan);
+        pl_launch_plan_free(PL_TAKE(tree.plan));
         ck_ok(tree_job, &tree);
         ck_ok(pl_launch_plan_new_hosts, tree.job, &tree.plan);
         ck_assert_int_eq(pl_launch_plan_fill(tree.job, tree.plan, &tree.error), PL_NOT_FOUND);
