@@ -4,7 +4,7 @@
  * of them gets.
  *
  * Source  docs/contract.md, "Launchers"
- * Test    tests/unit/entrypoint/job/test_job.c, tests/integration/groups.sh
+ * Test    tests/unit/entrypoint/test_jobs.c, tests/integration/groups.sh
  */
 #ifndef PL_ENTRYPOINT_JOB_HOSTS_H
 #define PL_ENTRYPOINT_JOB_HOSTS_H

@@ -3,7 +3,7 @@
  * The variables that a program gets: SM_*, SAGEMAKER_*, CURRENT_HOST, byte for byte as the Python toolkit makes them.
  *
  * Source  docs/contract.md, "What a program sees"; differences: docs/differences.md
- * Test    tests/unit/entrypoint/job/test_variables.c, tests/integration/golden.py
+ * Test    tests/unit/entrypoint/test_jobs.c, tests/integration/golden.py
  */
 #ifndef PL_ENTRYPOINT_JOB_VARIABLES_H
 #define PL_ENTRYPOINT_JOB_VARIABLES_H
