@@ -419,7 +419,7 @@ case_mark
 host_signal algo-2 CONT
 wait_host algo-2 60
 wait $! || true""", ends='case_ends 60 algo-2 143 "stopped by SIGTERM before its program started"',
-     check=r"""grep -aq $'PL\x04\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified" """)
+     check=r"""grep -aq $'PL\x05\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified" """)
 case('start', 'SIGTERM while waiting for the worker', ranks(''), when=':', fault='signal_until_end algo-1 TERM 30', env=['PACELINE_STOP_S=360'],
      ends='case_ends 30 algo-1 143 "stopped by SIGTERM before its program started"')
 TAKEN = f"""python3 -c '{LISTEN}; open("/opt/ml/taken", "w"); time.sleep(600)' &
