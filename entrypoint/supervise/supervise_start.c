@@ -51,6 +51,15 @@ static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enu
                                                                    : PL_SHIM_STDOUT_ALONE;
 }
 
+/* Ranks have shims of their own, which search what ranks print. mpirun prints no exception itself; torchrun may. */
+static enum pl_cause_lines searched_of(const struct pl_supervisor *supervisor, enum pl_exit_source source)
+{
+    return supervisor->ranks == PL_LAUNCH_PLAN_RANKS_NONE ? PL_CAUSE_ALL
+           : source == PL_EXIT_SOURCE_LAUNCHER            ? PL_CAUSE_NONE
+           : source == PL_EXIT_SOURCE_TORCHRUN            ? PL_CAUSE_UNTAGGED
+                                                          : PL_CAUSE_ALL;
+}
+
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr)
@@ -60,6 +69,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
                                  "/tmp",        "/dev/shm",         NULL};
     struct pl_shim_options options = {.source = source,
                                       .stdout_as = stdout_of(supervisor, source),
+                                      .searched = searched_of(supervisor, source),
                                       .without_blocks =
                                           source == PL_EXIT_SOURCE_LAUNCHER && !pl_log_shows(PL_LOG_DEBUG),
                                       .rank = -1,
