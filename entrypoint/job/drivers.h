@@ -4,7 +4,7 @@
  * code is), distributed.json (on how many processes), and a script sm_train.sh that would run the job itself.
  *
  * Source  docs/contract.md, "Version 3 of the SDK"
- * Test    tests/unit/entrypoint/job/test_drivers.c, tests/integration/sdk.py
+ * Test    tests/unit/entrypoint/test_jobs.c, tests/integration/sdk.py
  */
 #ifndef PL_ENTRYPOINT_JOB_DRIVERS_H
 #define PL_ENTRYPOINT_JOB_DRIVERS_H

@@ -4,8 +4,7 @@
  * host runs. It is read once and not changed afterwards. Launchers and the supervisor use only this.
  *
  * Source  docs/contract.md
- * Test    tests/unit/entrypoint/job/test_job.c, test_variables.c, test_secrets.c, tests/integration/golden.py,
- *         groups.sh
+ * Test    tests/unit/entrypoint/test_jobs.c, tests/integration/golden.py, groups.sh
  */
 #ifndef PL_ENTRYPOINT_JOB_JOB_H
 #define PL_ENTRYPOINT_JOB_JOB_H

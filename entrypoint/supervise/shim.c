@@ -528,7 +528,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     struct shim shim = {.options = options,
                         .signals = signals,
                         .link = link,
-                        .copier = {.fd = -1, .keeps_tail = true},
+                        .copier = {.fd = -1, .keeps_tail = true, .tail.cause.lines = options->searched},
                         .stdout_copier = {.fd = -1}};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
