@@ -4,7 +4,7 @@
  * caller's memory.
  *
  * Source  TensorFlow's example.proto and feature.proto.
- * Test    tests/unit/s3io/record/test_example.c, tests/fuzz/fuzz_example.c
+ * Test    tests/unit/s3io/record/test_example.c, tests/fuzz/fuzz_record.c
  */
 #ifndef PL_S3IO_EXAMPLE_H
 #define PL_S3IO_EXAMPLE_H

@@ -6,7 +6,7 @@
  * `environment` is the container's environment. `hyperparameters` is an object with "PACELINE_NAME": text for each
  * hyperparameter paceline_*, or NULL. A variable that is not empty takes precedence.
  *
- * Test  tests/unit/entrypoint/launch/test_plan.c, tests/unit/entrypoint/job/test_settings.c
+ * Test  tests/unit/entrypoint/test_jobs.c, tests/unit/entrypoint/job/test_job.c
  */
 #ifndef PL_ENTRYPOINT_JOB_SETTINGS_H
 #define PL_ENTRYPOINT_JOB_SETTINGS_H

@@ -3,8 +3,7 @@
  * mpirun's words: the host list and the number of processes, the options' names in Open MPI 4 and 5, and the options
  * that the user adds.
  *
- * Test  tests/unit/entrypoint/launch/test_plan.c, tests/unit/entrypoint/launch/test_groups.c,
- *       tests/integration/groups.sh
+ * Test  tests/unit/entrypoint/test_jobs.c, tests/unit/entrypoint/launch/test_options.c, tests/integration/groups.sh
  */
 #ifndef PL_ENTRYPOINT_LAUNCH_MPI_OPTIONS_H
 #define PL_ENTRYPOINT_LAUNCH_MPI_OPTIONS_H

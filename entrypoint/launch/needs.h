@@ -3,7 +3,7 @@
  * Checks what a launch needs of the image: programs on PATH, and modules of Python. If something is missing, `train`
  * fails before it starts or waits for anything, and `plan` fails with the same message.
  *
- * Test  tests/unit/entrypoint/launch/test_needs.c, tests/integration/contract.py
+ * Test  tests/unit/entrypoint/test_jobs.c, tests/integration/contract.py
  */
 #ifndef PL_ENTRYPOINT_LAUNCH_NEEDS_H
 #define PL_ENTRYPOINT_LAUNCH_NEEDS_H

@@ -3,7 +3,7 @@
  * Decides what the job runs: the command that starts the user's program, and the steps before it.
  *
  * Source  docs/contract.md, "Which program runs"
- * Test    tests/unit/entrypoint/launch/test_plan.c, tests/integration/contract.py
+ * Test    tests/unit/entrypoint/test_jobs.c, tests/integration/contract.py
  */
 #ifndef PL_ENTRYPOINT_LAUNCH_PROGRAM_H
 #define PL_ENTRYPOINT_LAUNCH_PROGRAM_H

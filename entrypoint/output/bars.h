@@ -9,7 +9,7 @@
  * ESC[A and line feeds: each of them has a state of its own. A line without a carriage return, or with one before the
  * line feed alone, is none of a bar's and passes unchanged, and so does a text that is longer than a state.
  *
- * Test  tests/unit/entrypoint/output/test_bars.c, tests/fuzz/fuzz_bars.c, tests/integration/progress_bars.py
+ * Test  tests/unit/entrypoint/output/test_bars.c, tests/fuzz/fuzz_output.c, tests/integration/progress_bars.py
  */
 #ifndef PL_ENTRYPOINT_OUTPUT_BARS_H
 #define PL_ENTRYPOINT_OUTPUT_BARS_H

@@ -14,7 +14,7 @@
  * fails is kept: torch tags no exception that a program handles. Where tracebacks without tags are mixed, the exception
  * has no place.
  *
- * Test  tests/unit/entrypoint/output/test_cause.c, tests/fuzz/fuzz_cause.c
+ * Test  tests/unit/entrypoint/output/test_cause.c, tests/fuzz/fuzz_output.c
  */
 #ifndef PL_ENTRYPOINT_OUTPUT_CAUSE_H
 #define PL_ENTRYPOINT_OUTPUT_CAUSE_H

@@ -13,7 +13,7 @@
  * is not authenticated: an attacker who can answer in the host's place could prevent the job's start anyway.
  *
  * Source  RFC 4253, 4.2 (greeting), 6 (packet), 11.1 (disconnection)
- * Test    tests/integration/exec.sh, tests/integration/prepares.sh
+ * Test    tests/integration/exec.sh, tests/integration/faults.py
  */
 #ifndef PL_ENTRYPOINT_SSH_RELAY_H
 #define PL_ENTRYPOINT_SSH_RELAY_H

@@ -11,7 +11,7 @@
  * Threads  new and free: the owner's thread. All others: the engine's thread.
  * Source   "AWS SDKs and Tools Reference Guide": standardized credential providers; AWS STS API Reference:
  *          AssumeRoleWithWebIdentity.
- * Test     tests/unit/s3io/s3/test_credentials.c, tests/fuzz/fuzz_credentials.c, tests/integration/s3_faults.py
+ * Test     tests/unit/s3io/s3/test_credentials.c, tests/fuzz/fuzz_s3.c, tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_S3_CREDENTIALS_H
 #define PL_S3IO_S3_CREDENTIALS_H
@@ -117,7 +117,7 @@ bool pl_credentials_reply_url_allowed(const char *url);
  * AWS's shared profile files: INI sections with keys. S3 access needs six of the keys.
  *
  * Source  "Configuration and credential file settings" in the AWS CLI user guide.
- * Test    tests/unit/s3io/s3/test_credentials.c, tests/fuzz/fuzz_credentials.c
+ * Test    tests/unit/s3io/s3/test_credentials.c, tests/fuzz/fuzz_s3.c
  */
 
 /**

@@ -113,7 +113,7 @@ enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, con
  * Lists the objects under a prefix (ListObjectsV2), page by page or all at once.
  *
  * Source  Amazon S3 API Reference: ListObjectsV2.
- * Test    tests/unit/s3io/s3/test_s3_list.c, tests/fuzz/fuzz_s3_list.c
+ * Test    tests/unit/s3io/s3/test_s3_list.c, tests/fuzz/fuzz_s3.c
  */
 
 struct pl_s3_entry {

@@ -6,7 +6,7 @@
  * Source  Amazon S3 API Reference: "Error responses", "REST Error Responses"; "Exponential Backoff And Jitter" (AWS
  *         Architecture Blog) for full jitter; "Retry behavior" (AWS SDKs and Tools Reference Guide) for the retry quota
  *         of its standard mode.
- * Test    tests/unit/s3io/s3/test_s3_retry.c, test_s3_list.c, tests/fuzz/fuzz_s3_list.c
+ * Test    tests/unit/s3io/s3/test_s3_retry.c, test_s3_list.c, tests/fuzz/fuzz_s3.c
  */
 #ifndef PL_S3IO_S3_S3_REPLY_H
 #define PL_S3IO_S3_S3_REPLY_H

@@ -220,13 +220,6 @@ def a_fifo_in_place_of_a_file():
             refused(tree, f"{name}' is a FIFO into which nobody writes: expected a file")
 
 
-def await_open(process, path):
-    deadline = time.monotonic() + 60
-    while not any(os.path.realpath(file) == str(path) for file in pathlib.Path(f'/proc/{process.pid}/fd').iterdir()):
-        expect(time.monotonic() < deadline and process.poll() is None, f'{path} is not read')
-        time.sleep(0.01)
-
-
 def program_not_found():
     with Tree({'sagemaker_program': '"nope.py"'}, {'train.py': ''}) as tree:
         refused_alike(tree, "the program 'nope.py' is not in")

@@ -14,6 +14,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from waiting import wait_until  # noqa: E402
+
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 PACELINE = BUILD / "entrypoint/paceline"
 TIMES = int(sys.argv[1]) if len(sys.argv) > 1 else 1
@@ -63,13 +66,6 @@ def summary(rings):
     done = subprocess.run([PACELINE, "trace", "--summary", *rings], text=True, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def wait_until(condition, what):
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not within {DEADLINE_S} s"
-        time.sleep(0.05)
 
 
 def process_of(rank, ring):

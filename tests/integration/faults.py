@@ -3,13 +3,15 @@
 """Faults of jobs, as a table of cases: what the hosts run, who leaves or is signalled when, on which host, and how each host ends.
 
     faults.py GROUP [PART]    the cases of a group (direct: one host on which `paceline` is process 1; hosts: two hosts that train by MPI; start: before
-                              these train; links: two hosts with programs of their own, the link beside them); with PART those whose names have it
+                              these train; access: what the hosts are linked by; links: two hosts with programs of their own, the link beside them); with PART those whose names have it
     faults.py twins [PART]    each of ten supervisors with a mistake is found by a case
 
 The columns `when`, `fault`, `ends` and `check` are lines of shell over the verbs of tests/support/cluster.sh and job.sh.
 """
+import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,6 +20,7 @@ import tempfile
 
 BUILD = pathlib.Path(os.environ['PACELINE_BUILD'])
 PACELINE = str(BUILD / 'entrypoint/paceline')
+PROBE = str(BUILD / 'tests/integration/mpi_probe')
 VERBS = r'''
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
@@ -37,6 +40,15 @@ await_linked() {
   await_log algo-2 '^runs$' 60
   await_log algo-1 'all 2 hosts are linked' 60
   expect_line algo-1 "direct: one program on each of 2 hosts; this is algo-1, the master"
+}
+# Until the master's session is up on the worker; a program that runs may end before that.
+await_link() {
+  tries=1200
+  until host_run algo-2 sh -c 'ss -xaH | grep "ESTAB.*/control" >/dev/null' 2>/dev/null; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || case_failed "no link"
+    sleep 0.05
+  done
 }
 expect_saved() { for rank in 0 1 2 3; do expect_file algo-$((rank / 2 + 1)) model/saved-$rank; done; } # by each of four ranks
 # The platform may kill all processes before rank 0 has saved, so the files are written before that.
@@ -128,7 +140,7 @@ class Host:
 
 
 def ranks(words, **named):
-    return Host([str(BUILD / 'tests/integration/mpi_probe'), *words.split()], 2, **named)
+    return Host([PROBE, *words.split()], 2, **named)
 
 
 def both(host):
@@ -333,6 +345,15 @@ for name, host, signal, program, words in (
     training(name, 'sleep 0 60', f'host_run {host} pkill -{signal} -x {program}', f'both_end 20 1 {shlex.quote(words)}')
 case('hosts', 'a rank leaves with 0 and without MPI_Finalize', both(ranks('exit 2 0')),
      ends=r"both_end 30 1 '^rank 2 on host algo-2 exited with code 0: it left without MPI_Finalize\(\)' 'this is the last word of rank 2'")
+for rank, how, words in ((1, 'exit 1 3', 'rank 1 on host algo-1 exited with code 3'), (3, 'raise 3 9', r'rank 3 on host algo-2 was killed by signal 9 \(SIGKILL\)')):
+    case('hosts', f'rank {rank} ends: {how}', both(ranks(how)), when=f'await_log algo-1 "last word of rank {rank}" 60',
+         ends=f"both_end 60 bad '{words}' '^Program: [^ ]*/mpi_probe$' 'this is the last word of rank {rank}'")
+# The kernel ends everything with a host's process 1, so look before: here a shell is process 1 and lists who is left.
+case('hosts', 'nobody survives under another process 1', both(ranks('', process=['sh', '-c', '"$@"; code=$?; ps -e -o pid=,args= >/opt/ml/left; exit $code', 'sh', PACELINE, '--',
+     PROBE, 'stubborn', '2', '7'])), when='await_log algo-1 "last word of rank 2" 60',
+     ends='both_end 60 bad "rank 2 on host algo-2 exited with code 7"', check="""for host in algo-1 algo-2; do
+  ! grep -E "mpi_probe|mpirun|prterun|orted|prted|sshd|ssh |relay|paceline rank" "$cluster/$host/ml/left" | grep -v "sh -c" || case_failed "somebody was left on $host"
+done""")
 training('a rank is stopped and goes on', 'sleep 0 3', r"""host_run algo-2 sh -c 'kill -STOP $(pgrep -x mpi_probe | tail -n 1)'
 await_log algo-1 'rank [23] on host algo-2 was stopped by signal 19 \(SIGSTOP\)' 20
 host_run algo-2 sh -c 'kill -CONT $(pgrep -x mpi_probe | tail -n 1)'
@@ -398,12 +419,12 @@ case_mark
 host_signal algo-2 CONT
 wait_host algo-2 60
 wait $! || true""", ends='case_ends 60 algo-2 143 "stopped by SIGTERM before its program started"',
-     check=r"""grep -aq $'PL\x04\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified" """)
+     check=r"""grep -aq $'PL\x05\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified" """)
 case('start', 'SIGTERM while waiting for the worker', ranks(''), when=':', fault='signal_until_end algo-1 TERM 30', env=['PACELINE_STOP_S=360'],
      ends='case_ends 30 algo-1 143 "stopped by SIGTERM before its program started"')
 TAKEN = f"""python3 -c '{LISTEN}; open("/opt/ml/taken", "w"); time.sleep(600)' &
 until [ -e /opt/ml/taken ]; do sleep 0.05; done"""
-case('start', 'port 22 is taken on the worker', {'algo-1': ranks(''), 'algo-2': ranks('', inside=TAKEN)}, env=['PACELINE_PEER_WAIT_S=3'],
+case('access', 'port 22 is taken on the worker', {'algo-1': ranks(''), 'algo-2': ranks('', inside=TAKEN)}, env=['PACELINE_PEER_WAIT_S=3'],
      ends='case_ends 30 algo-2 bad "cannot use port 22.*Address already in use" algo-1 bad algo-2', check='expect_failure algo-2 PACELINE_SSH_PORT')
 for broken in (['algo-2'], ['algo-1'], ['algo-1', 'algo-2']):  # PACELINE_PEER_WAIT_S is left at its 900 s
     case('start', f'the preparation fails on {" ".join(broken)}', {host: ranks('', files=bad_pip('echo "no such package" >&2\nexit 4') if host in broken else {})
@@ -417,7 +438,34 @@ for stopped, other in (('algo-2', 'algo-1'), ('algo-1', 'algo-2')):
     case('start', f'SIGTERM to {stopped} alone while it prepares', {host: ranks('', files=bad_pip('echo "pip is at work"\nexec sleep 300') if host == stopped else {})
          for host in ('algo-1', 'algo-2')}, when=f'await_control {other}\nawait_log {stopped} "pip is at work" 60', fault=f'host_signal {stopped} TERM',
          ends='both_end 40 143 "the job was stopped by SIGTERM"', env=['PACELINE_PYTHON=/opt/ml/bin/python3', 'PACELINE_STOP_S=360'])
-case('start', 'another port serves', both(ranks('')), ends='both_end 60 0', env=['PACELINE_SSH_PORT=2022'])
+AGENT = '--prtemca prte_launch_agent' if shutil.which('prted') else '--mca orte_launch_agent'  # of Open MPI 5, or 4
+case('access', "a daemon that is not Open MPI's", both(ranks('', files={'input/config/hyperparameters.json': json.dumps({'sagemaker_mpi_enabled': 'true',
+     'sagemaker_mpi_custom_mpi_options': f'--mca mpi_yield_when_idle 1 {AGENT} /bin/reboot'})})),
+     ends="""both_end 60 bad "Open MPI's daemon on host 'algo-2' does not start: .*only orted and prted may be started, not '/bin/reboot'" """)
+PASSWD = 'mount --bind /opt/ml/passwd /etc/passwd'
+for shell, ends in (('/bin/sh', 'both_end 60 0'),
+                    ('/usr/sbin/nologin', """both_end 60 bad "expected a shell such as /bin/sh for 'root' in /etc/passwd, found '/usr/sbin/nologin'" """)):
+    passwd = re.sub(r'(?m)^(root:.*:)[^:\n]*$', rf'\g<1>{shell}', pathlib.Path('/etc/passwd').read_text())
+    case('access', f"root's login shell is {shell}", both(ranks('', files={'passwd': passwd}, inside=PASSWD)), ends=ends)
+case('access', "root's keys and an ordinary user", both(ranks('', files={'passwd': 'root:x:0:0::/root:/bin/sh\ntrainer:x:4242:4242::/opt/ml:/bin/sh\n'},
+     inside=f'{PASSWD}; chown -R 4242:4242 /opt/ml', process=['setpriv', '--reuid', '4242', '--regid', '4242', '--clear-groups', 'env', 'TMPDIR=/tmp', PACELINE, '--', PROBE])),
+     before='chmod 0711 "$cluster"',
+     ends="""both_end 60 bad "the ssh key '.*id_ed25519' belongs to user root, and this job's user 4242 cannot read it: run the container as that user" """)
+# The host that runs sshd logs that before the first attempt; the other host never connects.
+case('access', 'a container without the capabilities that sshd needs', {'algo-2': ranks('', process=['setpriv', '--bounding-set', '-sys_chroot,-setuid', PACELINE, '--', PROBE])},
+     ends='case_ends 60 algo-2 bad "needs the capabilities SETGID, SETUID and SYS_CHROOT, but this container lacks SETUID, SYS_CHROOT: "')
+# The other host is stopped, or a setting of its own is wrong. PACELINE_PEER_WAIT_S is left at its 900 s.
+PREPARES = bad_pip('echo "pip is at work"\nexec sleep 300')
+PREPARES_ENV = ['PACELINE_PYTHON=/opt/ml/bin/python3']
+for busy, other in (('algo-2', 'algo-1'), ('algo-1', 'algo-2')):
+    case('start', f'SIGTERM to {other} while {busy} prepares', {busy: ranks('', files=PREPARES), other: ranks('')}, when=f'await_log {busy} "pip is at work" 60',
+         fault=f'signal_until_end {other} TERM 30', ends='both_end 30 143 "the job was stopped by SIGTERM"', env=PREPARES_ENV)
+NO_SSHD = ranks('', process=['setpriv', '--bounding-set', '-sys_chroot', PACELINE, '--', PROBE])
+case('access', 'sshd may not run on algo-2', {'algo-1': ranks(''), 'algo-2': NO_SSHD}, check="expect_failure algo-1 '^host algo-2: sshd for the other hosts'",
+     ends="both_end 30 bad 'needs the capabilities SETGID, SETUID and SYS_CHROOT, but this container lacks SYS_CHROOT'")
+case('start', 'a setting of algo-2 has a wrong value', {'algo-1': ranks(''), 'algo-2': ranks('', env=['PACELINE_STOP_S=soon'])},
+     ends="""both_end 30 1 "^host algo-2: PACELINE_STOP_S is 'soon': expected seconds" """)
+case('access', 'another port serves', both(ranks('')), ends='both_end 60 0', env=['PACELINE_SSH_PORT=2022'])
 GOOD = 'a secret of at least thirty-two bytes'
 for name, wait_s, secrets, ends in (
         ('keys are made from a secret', 60, (GOOD, GOOD), 'both_end 90 0'),
@@ -425,7 +473,7 @@ for name, wait_s, secrets, ends in (
         ('the secret is too short', 4, (GOOD, 'short'), "case_ends 90 algo-2 bad \"making ssh keys from the job's secret on host algo-2: making ssh keys: PACELINE_SSH_SECRET: "
          r'.* at least 32 are needed \(exit code 1\)\$" algo-1 any ""')):
     # The worker waits longer: its sshd is there when the master gives up, and the reason is the key, not the port.
-    case('start', name, {f'algo-{1 + i}': ranks('', files={'input/data/secret/key': secret + '\n'}, env=[f'PACELINE_PEER_WAIT_S={wait_s + 10 * i}'])
+    case('access', name, {f'algo-{1 + i}': ranks('', files={'input/data/secret/key': secret + '\n'}, env=[f'PACELINE_PEER_WAIT_S={wait_s + 10 * i}'])
                          for i, secret in enumerate(secrets)}, ends=ends,
          env=['PACELINE_SSH_DIR=/nonexistent', 'PACELINE_SSH_SECRET=/opt/ml/input/data/secret/key', 'TRAINING_JOB_NAME=job-1'])
 
@@ -470,6 +518,12 @@ host_off {host}""", f'case_ends 30 {other} any "" {host} any ""', f'expect_file 
          ends=f'both_end 70 1 "^host {host}: /opt/ml/input/config/hyperparameters.json, line 2, column 1: expected"', check='expect_same_words')
     case('links', f'{host} fails before the other host is there', {host: Host('exit 7')}, when=f"await_log {host} 'the job has failed; waiting for' 20", later={other: SLEEPS},
          ends=f'case_ends 70 {host} 7 "^the program on host {host} exited with code 7" {other} 1 "^the program on host {host} exited with code 7"')
+for busy, other in (('algo-2', 'algo-1'), ('algo-1', 'algo-2')):  # `other` runs its program while `busy` prepares
+    beside = f"await_log {other} '^runs$' 60\nawait_log {busy} 'pip is at work' 60\nawait_link"
+    case('links', f'SIGTERM to {other}, which runs, while {busy} prepares', {busy: Host(['true'], files=PREPARES), other: SAVES}, when=beside, fault=f'host_signal {other} TERM',
+         ends=f'case_ends 30 {busy} 143 "the job was stopped by SIGTERM" {other} any ""', check=f'expect_file {other} model/model', env=PREPARES_ENV)
+    case('links', f'the program of {other} fails while {busy} prepares', {busy: Host(['true'], files=PREPARES), other: waits('exit 3')}, when=beside, fault=f'go {other}',
+         ends=f'case_ends 30 {other} 3 "^the program on host {other} exited with code 3" {busy} bad "^the program on host {other} exited with code 3"', env=PREPARES_ENV)
 # The master has connected and has left with success: HELLO and RESULT by hand. A later failure is this host's own.
 case('links', 'a program fails after the master has left well', {'algo-2': waits('exit 3')}, when="await_log algo-2 '^runs$' 60", fault=rf"""
 relay '{HELLO}PL\004\010\003\000\000\0000\000\000' output/failure
@@ -550,7 +604,7 @@ def main():
     group, *part = sys.argv[1:]
     if group == 'twins':
         return twins(part[0] if part else '')
-    if group in ('hosts', 'start') and not (BUILD / 'tests/integration/mpi_probe').exists():
+    if group in ('hosts', 'start', 'access') and not (BUILD / 'tests/integration/mpi_probe').exists():
         print('SKIP: built without MPI')
         return 77
     chosen = [row for row in CASES if row[0] == group and (not part or part[0] in row[1])]

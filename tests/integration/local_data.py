@@ -19,7 +19,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from waiting import wait_until  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
@@ -117,10 +119,7 @@ def refused(folder):
 
 def nothing_is_left(folder):
     assert str(folder) not in pathlib.Path("/proc/mounts").read_text().replace(f"{folder}/disk ", ""), "a mount is left"
-    end = time.monotonic() + DEADLINE_S
-    while subprocess.run(["pgrep", "-f", f"{folder}/"], stdout=subprocess.DEVNULL).returncode == 0:
-        assert time.monotonic() < end, "a process is left"
-        time.sleep(0.1)
+    wait_until(lambda: subprocess.run(["pgrep", "-f", f"{folder}/"], stdout=subprocess.DEVNULL).returncode != 0, "a process is left")
 
 
 def full_disk(folder):
@@ -142,10 +141,7 @@ def removed_folder(folder):
     with (folder / "log").open("w+") as log:
         job = subprocess.Popen([PACELINE, "local", "--name", "gone", "--", "sh", "-c", "echo runs; sleep 2"], cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
                                stderr=subprocess.STDOUT)
-        end = time.monotonic() + DEADLINE_S
-        while "[algo-1] runs" not in (folder / "log").read_text():
-            assert time.monotonic() < end and job.poll() is None, (folder / "log").read_text()
-            time.sleep(0.05)
+        wait_until(lambda: "[algo-1] runs" in (folder / "log").read_text(), (folder / "log").read_text, job)
         shutil.rmtree(folder / "paceline-local/gone", ignore_errors=True)
         code = job.wait(DEADLINE_S)
         log.seek(0)

@@ -16,7 +16,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from waiting import wait_until  # noqa: E402
 
 PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
 RANKS, SHIMS, LINES, SHORT_LINES = 4, 8, 100, 500
@@ -89,13 +91,6 @@ while True:
 """
 
 
-def await_that(condition, what):
-    end = time.monotonic() + MOST_S
-    while not condition():
-        assert time.monotonic() < end, f"after {MOST_S} s still not: {what}"
-        time.sleep(0.01)
-
-
 def start_job(folder, parameters, words, log):
     base = folder / "ml"
     (base / "input/config").mkdir(parents=True)
@@ -142,12 +137,12 @@ def lines_are_lines(folder, launcher):
     with open(folder / "log", "w") as log:
         job = start_job(folder, {"sagemaker_program": "train.py", **parameters}, ["train"], log)
     try:
-        await_that(lambda: len(list(folder.glob("ready-*"))) == RANKS or job.poll() is not None, "all ranks are there")
+        wait_until(lambda: len(list(folder.glob("ready-*"))) == RANKS or job.poll() is not None, "all ranks are there")
         stopped = descendant(job.pid, "mpirun") if launcher == "mpirun" else None
         if stopped:
             os.kill(stopped, signal.SIGSTOP)
         (folder / "go").touch()
-        await_that(lambda: len(list(folder.glob("done-*"))) == RANKS or job.poll() is not None, "all ranks have written all")
+        wait_until(lambda: len(list(folder.glob("done-*"))) == RANKS or job.poll() is not None, "all ranks have written all")
         if stopped:
             os.kill(stopped, signal.SIGCONT)
         assert job.wait(timeout=MOST_S) == 0, (folder / "log").read_text()[-2000:]
@@ -204,14 +199,14 @@ def shims_pass_signals(folder, kind):
             for number in range(SHIMS):
                 ranks.append(subprocess.Popen([str(PACELINE), "rank", sys.executable, str(folder / "busy.py"), str(folder / f"told-{number}"), "--"],
                                               env=environment, stdout=write_fd, stderr=write_fd))
-            await_that(lambda: len(list(folder.glob("*.ready"))) == SHIMS, "all programs run")
+            wait_until(lambda: len(list(folder.glob("*.ready"))) == SHIMS, "all programs run")
             for _ in range(100):
-                await_that(lambda: is_full(write_fd), "the log is full")
+                wait_until(lambda: is_full(write_fd), "the log is full")
                 os.read(read_fd, 4096)
-            await_that(lambda: is_full(write_fd), "the log is full")
+            wait_until(lambda: is_full(write_fd), "the log is full")
             for rank in ranks:
                 rank.send_signal(signal.SIGTERM)
-            await_that(lambda: len(list(folder.glob("told-?"))) == SHIMS, f"all programs with a {kind} as log have got SIGTERM")
+            wait_until(lambda: len(list(folder.glob("told-?"))) == SHIMS, f"all programs with a {kind} as log have got SIGTERM")
         finally:
             for rank in ranks:
                 rank.kill()
@@ -224,9 +219,9 @@ def process_1_passes_signals(folder, kind):
     with silent_log(kind) as (_, write_fd):
         job = start_job(folder, {}, ["--", sys.executable, str(folder / "busy.py"), str(folder / "told")], write_fd)
         try:
-            await_that(lambda: (folder / "told.ready").exists() and is_full(write_fd), "the log is full")
+            wait_until(lambda: (folder / "told.ready").exists() and is_full(write_fd), "the log is full")
             job.send_signal(signal.SIGTERM)
-            await_that((folder / "told").exists, f"the program with a {kind} as log has got SIGTERM")
+            wait_until((folder / "told").exists, f"the program with a {kind} as log has got SIGTERM")
             assert job.wait(timeout=MOST_S) == 0
             assert (folder / "ml/output/success").exists()
         finally:

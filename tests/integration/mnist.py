@@ -24,7 +24,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from waiting import wait_open, wait_until  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
@@ -154,10 +156,7 @@ def break_by_servers(folder, words, number, staleness):
     checkpoints.mkdir()
     job = subprocess.Popen(by_servers(1, 2, *words, "--epochs", "1000000", "--max-steps", "0", "--checkpoint-dir", checkpoints, "--checkpoint-steps", "8", "--model-dir", model.parent),
                            env=dict(ENVIRONMENT, PACELINE_PS_STALENESS=staleness, PACELINE_REPRODUCIBLE="1"), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until = time.monotonic() + 60
-    while not newest_checkpoint(checkpoints):
-        assert time.monotonic() < until and job.poll() is None, "no checkpoint"
-        time.sleep(0.02)
+    wait_until(lambda: newest_checkpoint(checkpoints), "no checkpoint", job)
     if number == signal.SIGKILL:
         job.kill()
         job.communicate(timeout=60)
@@ -210,30 +209,12 @@ def feed(path, objects):
             fifo.write(gzip.compress(file.read_bytes()))
 
 
-def has_open(pid, path):
-    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            if os.readlink(fd) == str(path):
-                return True
-        except FileNotFoundError:  # closed meanwhile
-            continue
-    return False
-
-
-def await_open(pids, path):
-    """Wait until one of the processes has `path` open, that is waits for its writer."""
-    until = time.monotonic() + 60
-    while not any(has_open(pid, path) for pid in pids):
-        assert time.monotonic() < until, f"nobody opened {path}"
-        time.sleep(0.02)
-
-
 def stop_without_feeder(environment, fifos, data):
     """SIGTERM while nobody feeds: the first epoch's wait is a failure that says so, that of a later one an ordinary stop after the epoch before."""
     for channel, epoch in (("training", 0), ("testing", 0), ("training", 1)):
         os.mkfifo(fifos / f"{channel}_{epoch}")
     alone = subprocess.Popen([MNIST], env=environment, stderr=subprocess.PIPE, text=True)
-    await_open([alone.pid], fifos / "training_0")
+    wait_open([alone.pid], fifos / "training_0")
     alone.terminate()
     words = alone.communicate(timeout=60)[1]
     assert alone.returncode == 1 and f"stopped while waiting for a writer of FIFO '{fifos}/training_0'" in words, (alone.returncode, words)
@@ -241,13 +222,13 @@ def stop_without_feeder(environment, fifos, data):
         threading.Thread(target=feed, args=(fifos / f"{channel}_0", sorted((data / channel).iterdir())), daemon=True).start()
     pair = subprocess.Popen(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", MNIST, "--epochs", "2", "--batch-size", "25"], env=environment,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until, ranks = time.monotonic() + 60, []
-    while len(ranks) < 2:
-        assert time.monotonic() < until, "no ranks"
-        time.sleep(0.02)
+
+    def both():
         children = " ".join(path.read_text() for path in pathlib.Path(f"/proc/{pair.pid}/task").glob("*/children")).split()
         ranks = [int(pid) for pid in children if os.path.realpath(f"/proc/{pid}/exe") == str(MNIST.resolve())]
-    await_open(ranks, fifos / "training_1")
+        return ranks if len(ranks) == 2 else None
+    ranks = wait_until(both, "no ranks", pair)
+    wait_open(ranks, fifos / "training_1")
     for pid in ranks:
         os.kill(pid, signal.SIGTERM)
     out, words = pair.communicate(timeout=60)

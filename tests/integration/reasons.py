@@ -12,17 +12,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 from job_tree import BUILD, expect, PACELINE, PYTHON, refused, run, SHOW, skipped, Tree  # noqa: E402
-
-
-def await_open(process, path):
-    deadline = time.monotonic() + 60
-    while not any(os.path.realpath(file) == str(path) for file in pathlib.Path(f'/proc/{process.pid}/fd').iterdir()):
-        expect(time.monotonic() < deadline and process.poll() is None, f'{path} is not read')
-        time.sleep(0.01)
+from waiting import wait_open  # noqa: E402
 
 
 def a_signal_while_the_job_is_refused():
@@ -32,7 +25,7 @@ def a_signal_while_the_job_is_refused():
         config.unlink()
         os.mkfifo(config)
         with open(config, 'r+b', buffering=0) as file, subprocess.Popen([PACELINE, 'train'], env=tree.env, stderr=subprocess.DEVNULL) as train:
-            await_open(train, config)  # it waits for what comes now
+            wait_open([train.pid], config)  # it waits for what comes now
             train.send_signal(signal.SIGTERM)
             file.write(b'{}')
             file.close()

@@ -16,8 +16,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from waiting import wait_until  # noqa: E402
 
 TOOL = sys.argv[1]
 SYNC = pathlib.Path(TOOL).with_name("paceline-sync")
@@ -48,7 +50,7 @@ class Server:
         self.url = f"http://127.0.0.1:{port}"
         with open(root / "server.log", "w", encoding="utf-8") as log:
             self.process = subprocess.Popen([venv / "bin/moto_server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        wait_for("moto's server", self.answers)
+        wait_until(self.answers, "moto's server is not there")
         connect = lambda service, key, secret: boto3.client(service, endpoint_url=self.url, region_name=REGION, aws_access_key_id=key, aws_secret_access_key=secret)
         iam = connect("iam", "x", "x")
         iam.create_user(UserName="tester")
@@ -87,13 +89,6 @@ class Server:
         return self.s3.get_object(Bucket=bucket, Key=key)["Body"].read()
 
 
-def wait_for(what, happens):
-    end = time.monotonic() + LIMIT_S
-    while not happens():
-        assert time.monotonic() < end, f"{what}: not there after {LIMIT_S} s"
-        time.sleep(0.1)
-
-
 def keys_of(server, prefix):
     return [line.split(None, 2)[2] for line in server.run("--recursive", "ls", f"s3://bkt/{prefix}").decode().splitlines()]
 
@@ -114,7 +109,7 @@ def check_encryption(server, tree):
     sync = subprocess.Popen([SYNC, *options, tree, "s3://bkt/sync"], env=server.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         listed = lambda: {item["Key"] for item in server.s3.list_objects_v2(Bucket="bkt", Prefix="sync/").get("Contents", [])}
-        wait_for("what sync uploads", lambda: sync.poll() is not None or listed() == {"sync/large", "sync/small"})
+        wait_until(lambda: sync.poll() is not None or listed() == {"sync/large", "sync/small"}, "what sync uploads is not there")
     finally:
         sync.terminate()
         _, message = sync.communicate(timeout=LIMIT_S)

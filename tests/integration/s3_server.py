@@ -21,6 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 FAKES = HERE.parent / "fakes"
 sys.path.insert(0, str(HERE.parent / "support"))
+from waiting import wait_until  # noqa: E402
 import s3_request  # noqa: E402
 
 TOOL, PROBE = sys.argv[1:3]
@@ -180,18 +181,11 @@ def fed(*words):
         epochs = []
         for epoch in (0, 1):
             fifo = pathlib.Path(f"{path}_{epoch}")
-            wait_for(f"epoch {epoch}", fifo.exists)
+            wait_until(fifo.exists, f"epoch {epoch}")
             epochs.append(fifo.read_bytes())
         _, message = feeder.communicate(timeout=LIMIT_S)
         assert feeder.returncode == 0, message
         return epochs
-
-
-def wait_for(what, happens):
-    end = time.monotonic() + LIMIT_S / 2
-    while not happens():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
 
 
 def check_manifests():
@@ -283,16 +277,16 @@ def check_sync(folder):
     read = lambda name: tool("cat", f"s3://bkt/sync/{name}")
     process = subprocess.Popen([pathlib.Path(TOOL).with_name("paceline-sync"), watched, "s3://bkt/sync"], stderr=subprocess.PIPE, text=True)
     try:
-        wait_for("a file from before", lambda: names() == {"old/before"})
+        wait_until(lambda: names() == {"old/before"}, "a file from before")
         large = random.Random(4).randbytes(40 << 20)
         (watched / "new").mkdir()
         (watched / "new/large").write_bytes(large)
         (folder / "moved").write_text("moved")
         (folder / "moved").rename(watched / "moved")
-        wait_for("a file in a new directory, one moved in", lambda: {"new/large", "moved"} <= names())
+        wait_until(lambda: {"new/large", "moved"} <= names(), "a file in a new directory, one moved in")
         assert read("new/large") == large and read("moved") == b"moved"
         (watched / "moved").write_text("again")
-        wait_for("a changed file", lambda: read("moved") == b"again")
+        wait_until(lambda: read("moved") == b"again", "a changed file")
         with open(watched / "open", "w", encoding="ascii") as file:
             file.write("never closed")
             file.flush()

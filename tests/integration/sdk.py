@@ -18,6 +18,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from waiting import wait_until  # noqa: E402
+
 SOURCE = pathlib.Path(os.environ.get('PACELINE_SOURCE', pathlib.Path(__file__).resolve().parents[2]))
 IMAGE = os.environ.get('PACELINE_TEST_IMAGE', 'paceline:sdk')
 PYTHON_IMAGE = IMAGE + '-python'
@@ -313,10 +316,7 @@ def check_failures(root, found):
 
 
 def await_files(files, process):
-    deadline = time.monotonic() + LIMIT_S
-    while not all(file.exists() for file in files):
-        expect(process.poll() is None and time.monotonic() < deadline, f'{[str(file) for file in files if not file.exists()]} did not come')
-        time.sleep(0.1)
+    wait_until(lambda: all(file.exists() for file in files), lambda: f'{[str(file) for file in files if not file.exists()]} did not come', process, LIMIT_S)
 
 
 def containers(root):

@@ -13,10 +13,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from ranks import rank_of, running, survivors  # noqa: E402
+from waiting import wait_until  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 RANKS = 4
@@ -39,13 +39,6 @@ def stacks(paceline, *words, code=0):
     done = subprocess.run([str(paceline), "stacks", *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=MOST_S)
     assert done.returncode == code, f"stacks {words}: exit status {done.returncode}, not {code}\n{done.stdout}{done.stderr}"
     return done
-
-
-def await_that(condition, what):
-    end = time.monotonic() + MOST_S
-    while not condition():
-        assert time.monotonic() < end, f"after {MOST_S} s still not: {what}"
-        time.sleep(0.1)
 
 
 def state_of(pid):
@@ -87,7 +80,7 @@ def job_that_hangs(paceline, probe, folder):
             found = reports(done.stdout) if done.returncode == 0 else []
             return in_place(found)
 
-        await_that(look, "rank 2 is in stuck_here, the others are in an allreduce")
+        wait_until(look, "rank 2 is in stuck_here, the others are in an allreduce")
         text = "\n\n".join(part for _, part in found)
         print(text)
         assert found[0][0] == 2, "rank 2 is not the first"
@@ -98,11 +91,11 @@ def job_that_hangs(paceline, probe, folder):
 
         pids = {rank_of(pid): pid for pid in running(probe)}
         os.kill(pids[1], signal.SIGSTOP)
-        await_that(lambda: state_of(pids[1]) == "T", "rank 1 is stopped")
+        wait_until(lambda: state_of(pids[1]) == "T", "rank 1 is stopped")
         found = reports(stacks(paceline).stdout)
         assert found[0][0] == 1 and ", stopped, " in found[0][1] and "Allreduce" in found[0][1], found[0][1]
         assert [rank for rank, _ in found][1] == 2, "rank 2 is not the first that runs"
-        await_that(lambda: state_of(pids[1]) == "T", "rank 1 is still stopped")
+        wait_until(lambda: state_of(pids[1]) == "T", "rank 1 is still stopped")
         os.kill(pids[1], signal.SIGCONT)
 
         programs = json.loads(stacks(paceline, "--json").stdout)["programs"]

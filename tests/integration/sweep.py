@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from waiting import wait_until  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 PACELINE = str(BUILD / "entrypoint/paceline")
@@ -57,10 +59,7 @@ class Job:
         return (self.base / "log").read_text()
 
     def await_text(self, words, times=1):
-        deadline = time.monotonic() + WAIT_S
-        while self.text().count(words) < times:
-            assert time.monotonic() < deadline and self.process.poll() is None, f"not {times} times '{words}':\n{self.text()}"
-            time.sleep(0.02)
+        wait_until(lambda: self.text().count(words) >= times, lambda: f"not {times} times '{words}':\n{self.text()}", self.process)
 
     def rows(self):
         return [json.loads(line) for line in (self.base / "output/data/trials.jsonl").read_text().splitlines()]
@@ -97,10 +96,7 @@ def alive(word):
 
 
 def await_nobody(word):
-    deadline = time.monotonic() + WAIT_S
-    while alive(word):
-        assert time.monotonic() < deadline, alive(word)
-        time.sleep(0.02)
+    wait_until(lambda: not alive(word), lambda: str(alive(word)))
 
 
 def each_trial_is_a_job_of_its_own():

@@ -16,6 +16,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from waiting import wait_until  # noqa: E402
+
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
 TOOL = sys.argv[1]
 LIMIT_S = 120  # far beyond two looks of 10 s
@@ -50,17 +53,11 @@ class Sync:
             process.wait()
 
     def wait(self, name, text):
-        deadline = time.monotonic() + LIMIT_S
         path = self.store / "up" / name
-        while not path.exists() or path.read_text() != text:
-            assert time.monotonic() < deadline and self.process.poll() is None, f"{name} does not arrive"
-            time.sleep(0.05)
+        self.wait_until(lambda: path.exists() and path.read_text() == text, f"{name} does not arrive")
 
     def wait_until(self, happens, problem):
-        deadline = time.monotonic() + LIMIT_S
-        while not happens():
-            assert time.monotonic() < deadline and self.process.poll() is None, problem
-            time.sleep(0.05)
+        wait_until(happens, problem, self.process)
 
     def wait_begun(self):
         self.wait_until(lambda: heeds_stop(self.process, "SigBlk"), "it does not begin")

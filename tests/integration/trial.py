@@ -5,9 +5,8 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
-from sweep import PACELINE, WAIT_S, Job
+from sweep import PACELINE, WAIT_S, Job, wait_until
 
 
 class Tree(Job):
@@ -25,13 +24,6 @@ class Tree(Job):
         text = process.communicate(timeout=WAIT_S)[0]
         assert process.returncode == code, (process.returncode, text)
         return text
-
-
-def await_file(path):
-    deadline = time.monotonic() + WAIT_S
-    while not path.exists():
-        assert time.monotonic() < deadline, f"no {path}"
-        time.sleep(0.02)
 
 
 def a_trial_has_its_own_folders_and_hyperparameters():
@@ -54,7 +46,7 @@ def the_programs_code_and_signal_are_the_trials():
     tree.run("--", "sh", "-c", "kill -9 $$", code=137)
     assert "no-such-program" in tree.run("--", "no-such-program", code=127)
     process = tree.start("--", "sh", "-c", f"trap 'exit 5' TERM; touch {tree.base}/begun; while :; do sleep 0.1; done")
-    await_file(tree.base / "begun")
+    wait_until((tree.base / "begun").exists, "the trial does not begin")
     process.send_signal(signal.SIGTERM)
     text = process.communicate(timeout=WAIT_S)[0]
     assert process.returncode == 5, (process.returncode, text)
@@ -66,7 +58,7 @@ def trials_at_once_have_numbers_and_gpus_of_their_own():
     running = []
     for number in 0, 1, 2:
         running.append(tree.start("--", "sh", "-c", script))
-        await_file(tree.base / f"begun-{number}")
+        wait_until((tree.base / f"begun-{number}").exists, f"trial {number} does not begin")
     assert "is that of a trial that runs" in tree.run("--number", "1", "--", "true", code=1)
     (tree.base / "go").touch()
     assert [process.communicate(timeout=WAIT_S)[0] for process in running] == ["trial 0\n", "trial 1\n", "trial 2\n"]

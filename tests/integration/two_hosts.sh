@@ -51,50 +51,6 @@ for rank in 0 1; do
   grep -q "\[1,$rank\]<stdout>: *rank $rank of 2 sum 2 on algo.job-$((rank + 1)).internal\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on its host"
 done
 
-case_begin "a daemon that is not Open MPI's"
-agent="--mca orte_launch_agent"
-! command -v prted >/dev/null || agent="--prtemca prte_launch_agent" # Open MPI 5
-for host in algo-1 algo-2; do
-  job_config $host "algo-1 algo-2" 1
-  sed -i 's|--mca mpi_yield_when_idle 1|& '"$agent"' /bin/reboot|' "$cluster/$host/ml/input/config/hyperparameters.json"
-done
-for host in algo-1 algo-2; do host_start $host "$paceline" -- "$probe"; done
-both_end 60 bad "Open MPI's daemon on host 'algo-2' does not start: .*only orted and prted may be started, not '/bin/reboot'"
-
-# root with another login shell; on this machine it stays what it is.
-start_with_shell() {
-  sed "s|^\(root:.*:\)[^:]*$|\1$1|" /etc/passwd >"$cluster/passwd"
-  for host in algo-1 algo-2; do
-    job_config $host "algo-1 algo-2" 1
-    host_start $host sh -c 'mount --bind "$1" /etc/passwd && shift && exec "$@"' sh "$cluster/passwd" "$paceline" -- "$probe"
-  done
-}
-
-case_begin "the user's login shell is sh"
-start_with_shell /bin/sh
-both_end 60 0
-
-case_begin "a user who may not log in"
-start_with_shell /usr/sbin/nologin
-both_end 60 bad "expected a shell such as /bin/sh for 'root' in /etc/passwd, found '/usr/sbin/nologin'"
-
-case_begin "root's keys and an ordinary user"
-printf 'root:x:0:0::/root:/bin/sh\ntrainer:x:4242:4242::/opt/ml:/bin/sh\n' >"$cluster/passwd"
-chmod 0711 "$cluster"
-for host in algo-1 algo-2; do
-  job_config $host "algo-1 algo-2" 1
-  chown -R 4242:4242 "$cluster/$host/ml"
-  host_start $host sh -c 'mount --bind "$1" /etc/passwd && shift && exec setpriv --reuid 4242 --regid 4242 --clear-groups "$@"' sh "$cluster/passwd" \
-    env TMPDIR=/tmp "$paceline" -- "$probe"
-done
-both_end 60 bad "the ssh key '.*id_ed25519' belongs to user root, and this job's user 4242 cannot read it: run the container as that user"
-
-# The host that runs sshd logs that before the first attempt; the other host never connects.
-case_begin "a container without the capabilities that sshd needs"
-job_config algo-2 "algo-1 algo-2" 1
-host_start algo-2 setpriv --bounding-set -sys_chroot,-setuid "$paceline" -- "$probe"
-case_ends 60 algo-2 bad "needs the capabilities SETGID, SETUID and SYS_CHROOT, but this container lacks SETUID, SYS_CHROOT: "
-
 # What a rank prints is its own host's, not what mpirun passed on from the master. Nor does it speak with another one.
 case_begin "ranks see the channels of their own host, and train a model each"
 for host in algo-1 algo-2; do
@@ -136,34 +92,6 @@ for host in algo-1 algo-2; do
 done
 both_end 60 0
 expect_apart 0
-
-for rank in 1 3; do
-  where=algo-$((rank / 2 + 1))
-  case_begin "rank $rank exits with 3"
-  start_both exit $rank 3
-  await_log algo-1 "last word of rank $rank" 60
-  case_mark
-  both_end 60 bad "rank $rank on host $where exited with code 3" "^Program: [^ ]*/mpi_probe\$" "this is the last word of rank $rank"
-
-  case_begin "rank $rank is killed by SIGKILL"
-  start_both raise $rank 9
-  await_log algo-1 "last word of rank $rank" 60
-  case_mark
-  both_end 60 bad "rank $rank on host $where was killed by signal 9 \(SIGKILL\)" "this is the last word of rank $rank"
-done
-
-# The kernel ends everything with a host's process 1, so look before: here a shell is process 1 and lists who is left.
-case_begin "nobody survives under another process 1"
-for host in algo-1 algo-2; do
-  job_config $host "algo-1 algo-2" 2
-  host_start $host sh -c '"$@"; code=$?; ps -e -o pid=,args= >/opt/ml/left; exit $code' sh "$paceline" -- "$probe" stubborn 2 7
-done
-await_log algo-1 "last word of rank 2" 60
-case_mark
-both_end 60 bad "rank 2 on host algo-2 exited with code 7"
-for host in algo-1 algo-2; do
-  ! grep -E "mpi_probe|mpirun|prterun|orted|prted|sshd|ssh |relay|paceline rank" "$cluster/$host/ml/left" | grep -v "sh -c" || case_failed "somebody was left on $host"
-done
 
 # The interface has a name that no container has.
 case_begin "hosts that have IPv6 addresses alone"

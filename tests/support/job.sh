@@ -31,14 +31,6 @@ start_both() { start_host algo-1 "$@"; start_host algo-2 "$@"; }
 wait_host() { host_wait "$1" "$2" || case_failed "no end"; }
 wait_both() { wait_host algo-1 "$1"; wait_host algo-2 "$1"; }
 
-# hanging_pip HOST: makes requirements and a fake Python whose pip never ends, to be named in PACELINE_PYTHON or PATH.
-hanging_pip() {
-  mkdir -p "$cluster/$1/ml/bin" "$cluster/$1/ml/code"
-  printf '#!/bin/sh\n[ "$1" != -c ] || exit 0 # pip is there\necho "pip is at work"\nexec sleep 300\n' >"$cluster/$1/ml/bin/python3"
-  chmod +x "$cluster/$1/ml/bin/python3"
-  echo numpy >"$cluster/$1/ml/code/requirements.txt"
-}
-
 failure_of() { cat "$cluster/$1/ml/output/failure" 2>/dev/null || true; }
 
 case_failed() {

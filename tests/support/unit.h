@@ -59,26 +59,26 @@ static inline void unit_enlist(struct unit *unit, const TTest *test)
  * the tests cannot run here and the reason was printed.
  */
 #define UNIT_MAIN_AFTER(suite_name, prepared)                                                                          \
-    static struct unit *unit_of_file(void)                                                                             \
-    {                                                                                                                  \
-        static struct unit unit = {.name = suite_name};                                                                \
-                                                                                                                       \
-        return &unit;                                                                                                  \
-    }                                                                                                                  \
+    UNIT_OF_FILE(suite_name)                                                                                           \
                                                                                                                        \
     int main(void)                                                                                                     \
     {                                                                                                                  \
         int code = (prepared);                                                                                         \
                                                                                                                        \
-        return code ? code : unit_run(unit_of_file());                                                                 \
+        return code ? code : unit_run(unit_suite(unit_of_file()));                                                     \
     }
 
-/** Run the tests, and return the exit code of a test program. */
-static inline int unit_run(const struct unit *unit)
+#define UNIT_OF_FILE(suite_name)                                                                                       \
+    static struct unit *unit_of_file(void)                                                                             \
+    {                                                                                                                  \
+        static struct unit unit = {.name = suite_name};                                                                \
+                                                                                                                       \
+        return &unit;                                                                                                  \
+    }
+
+static inline Suite *unit_suite(const struct unit *unit)
 {
     Suite *suite = suite_create(unit->name);
-    SRunner *runner = srunner_create(suite);
-    bool passes;
 
     for (const TTest *const *test = unit->tests; *test; test++) {
         TCase *test_case = tcase_create((*test)->name);
@@ -86,6 +86,15 @@ static inline int unit_run(const struct unit *unit)
         tcase_add_test(test_case, *test);
         suite_add_tcase(suite, test_case);
     }
+    return suite;
+}
+
+/** Run the tests, and return the exit code of a test program. */
+static inline int unit_run(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+    bool passes;
+
     srunner_run_all(runner, CK_NORMAL);
     passes = srunner_ntests_run(runner) > 0 && srunner_ntests_failed(runner) == 0;
     srunner_free(runner);

@@ -11,6 +11,7 @@ root = pathlib.Path(sys.argv[1])
 findings = []
 seen = []
 names = {match for path in root.glob("tests/unit/**/test_*.c") for match in re.findall(r"^(?:UNIT_)?TEST\((\w+)", path.read_text(), re.M)}
+names |= {match for path in root.glob("tests/data/**/*.txt") for match in re.findall(r"^== (\w+)$", path.read_text(), re.M)}
 names |= {path.name for path in root.glob("tests/integration/*")}
 names |= set(re.findall(r"^test\('([^']+)'", (root / "tests/integration/meson.build").read_text(), re.M))
 page = re.sub(r"\n  (?=\S)", " ", (root / "tests/conformance.md").read_text())  # an item's lines as one

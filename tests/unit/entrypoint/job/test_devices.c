@@ -3,8 +3,7 @@
 #include "entrypoint/job/devices.h"
 
 #include "base/file.h"
-#include "tests/support/scratch.h"
-#include "tests/support/unit.h"
+#include "tests/unit/entrypoint/tree.h"
 
 /* Add a device as the kernel lists it below the folder. */
 static void add_device(const struct scratch *scratch, const char *name, const char *vendor, const char *sent)
@@ -61,4 +60,39 @@ TEST(an_adapter_is_usable_with_its_device_file)
     ck_assert(efa.usable);
 }
 
-UNIT_MAIN("entrypoint/devices")
+TEST(devices_are_counted_from_the_kernels_files)
+{
+    AUTO_TREE struct tree tree = tree_new();
+
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 0);
+    tree_write(&tree, "proc/driver/nvidia/gpus/0000:00:1e.0/information", "");
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus,
+                     0); /* devices of the host, which this container may not use */
+    tree_write(&tree, "dev/nvidiactl", "");
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 1);
+    tree_write(&tree, "dev/nvidia0", "");
+    tree_write(&tree, "dev/nvidia1", "");
+    tree_write(&tree, "dev/nvidia-uvm", "");
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 2);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn1.32xlarge").neuron_cores, 0);
+    tree_write(&tree, "dev/neuron0", "");
+    tree_write(&tree, "dev/neuron1", "");
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn1.32xlarge").neuron_cores, 4);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.inf1.2xlarge").neuron_cores, 8);
+    tree_write(&tree, "sys/devices/virtual/neuron_device/neuron1/core_count", "8\n");
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn1.32xlarge").neuron_cores, 10);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn2.48xlarge").neuron_cores, 64);
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000\n");
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "120000\n");
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 3);
+    tree_write(&tree, "sys/fs/cgroup/cpu.max", "400000 100000\n");
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 4);
+    tree_write(&tree, "sys/fs/cgroup/cpu.max", "max 100000\n");
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "0\n"); /* a value that no kernel writes */
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
+}
+
+UNIT_MAIN("entrypoint/job/devices")

@@ -116,20 +116,6 @@ static void stop_when(const struct scratch *scratch, const char *name)
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
 }
 
-TEST(every_exit_code_passes)
-{
-    for (int code = 0; code < 256; code += 51) {
-        char script[32];
-
-        snprintf(script, sizeof(script), "exit %d", code);
-        start_watch(script);
-        ck_assert_int_eq(await_exit_report().code, code);
-        pl_link_close(&link_to_watch);
-        pl_signals_restore(&signals);
-        close(signals.fd);
-    }
-}
-
 TEST(the_program_gets_clean_signals)
 {
     struct pl_exit_report exit_report;
@@ -154,12 +140,6 @@ TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
     ck_assert_int_eq(exit_report.code, 7);
     ck_assert_uint_eq(
         strtoull(strstr(exit_report.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1), 0);
-}
-
-TEST(a_report_names_the_program_without_its_arguments)
-{
-    start_watch("exit 3");
-    ck_assert_str_eq(await_exit_report().program, "sh");
 }
 
 TEST(a_stop_reaches_the_whole_group)
@@ -245,19 +225,6 @@ TEST(a_program_that_stays_stopped_for_too_long_is_killed)
     ck_assert(exit_report.signalled);
     ck_assert_int_eq(exit_report.code, SIGKILL);
     ck_assert_str_eq(exit_report.note, "it was stopped and did not go on within timeout_s");
-}
-
-TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
-{
-    AUTO_SCRATCH struct scratch scratch = scratch_new();
-    struct pl_exit_report exit_report;
-
-    stop_rank("trap 'exit 3' TERM; : >ready; while :; do sleep 0.01; done", &scratch, "1");
-    exit_report = await_report_of_waiting_shim();
-    ck_assert(!exit_report.signalled);
-    ck_assert_int_eq(exit_report.code, 3);
-    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_RELEASE, NULL, ""), PL_OK);
-    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
 }
 
 TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)

@@ -570,7 +570,7 @@ TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit)
 
 TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
 {
-    static const char frame[] = "PL\004\007\003\000\000\00015"; /* STOP, SIGTERM */
+    static const char frame[] = "PL\005\007\003\000\000\00015"; /* STOP, SIGTERM */
     enum { HELLO_BYTES = 25, RECEIVED_BYTES = 36 };
     PL_AUTO_FREE char *received = NULL;
     char path[PATH_MAX], self[PATH_MAX];
