@@ -3,7 +3,6 @@
 #include "base/environment.h"
 
 #include "base/memory.h"
-#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,19 +27,20 @@ static enum pl_status append(struct pl_environment *environment, char *string, s
 static enum pl_status new_from(char *const *strings, struct pl_environment **ret_environment, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    size_t count = 0;
 
-    PL_TRY(pl_memory_alloc(&environment, 1, sizeof(*environment), reterr));
-    PL_TRY(pl_memory_grow(&environment->strings, &environment->capacity, 1, sizeof(char *), reterr));
-    environment->strings[0] = NULL;
-    for (; strings && *strings; strings++) {
-        char *copy = pl_memory_string(*strings, reterr);
-        enum pl_status status = copy ? append(environment, copy, reterr) : PL_MEMORY;
-
-        if (status != PL_OK) {
-            free(copy);
-            return status;
-        }
+    while (strings && strings[count]) {
+        count++;
     }
+    PL_TRY(pl_memory_alloc(&environment, 1, sizeof(*environment), reterr));
+    PL_TRY(pl_memory_grow(&environment->strings, &environment->capacity, count + 1, sizeof(char *), reterr));
+    for (; environment->count < count; environment->count++) {
+        char *copy = pl_memory_string(strings[environment->count], reterr);
+
+        PL_TRY(copy ? PL_OK : PL_MEMORY);
+        environment->strings[environment->count] = copy;
+    }
+    environment->strings[count] = NULL;
     *ret_environment = PL_TAKE(environment);
     return PL_OK;
 }
@@ -74,11 +74,9 @@ void pl_environment_free(struct pl_environment *environment)
 }
 
 /* Returns the variable's index, or count if it is unset. The first of two equal names wins, as in getenv(3). */
-static size_t find(const struct pl_environment *environment, const char *name)
+static size_t find(const struct pl_environment *environment, const char *name, size_t length)
 {
-    size_t length = strlen(name);
-
-    if (strchr(name, '=')) {
+    if (memchr(name, '=', length)) {
         return environment->count; /* "A=B" must not find "A=B=C" */
     }
     for (size_t i = 0; i < environment->count; i++) {
@@ -91,9 +89,9 @@ static size_t find(const struct pl_environment *environment, const char *name)
 
 const char *pl_environment_get(const struct pl_environment *environment, const char *name)
 {
-    size_t at = find(environment, name);
+    const size_t length = strlen(name), at = find(environment, name, length);
 
-    return at < environment->count ? environment->strings[at] + strlen(name) + 1 : NULL;
+    return at < environment->count ? environment->strings[at] + length + 1 : NULL;
 }
 
 const char *pl_environment_own(const char *name)
@@ -135,19 +133,21 @@ enum pl_status pl_environment_get_number_or(const struct pl_environment *environ
     return PL_OK;
 }
 
-enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value,
-                                  struct pl_error *reterr)
+/* Sets the variable whose name is the first `length` bytes of `name`. */
+static enum pl_status set(struct pl_environment *environment, const char *name, size_t length, const char *value,
+                          struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_FREE char *string = NULL;
     size_t at;
 
-    if (!*name || strchr(name, '=')) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is not a name for an environment variable", name);
+    if (length == 0 || memchr(name, '=', length)) {
+        return pl_error_set(reterr, PL_INVALID, "'%.*s' is not a name for an environment variable", (int)length, name);
     }
-    pl_text_printf(&text, "%s=%s", name, value);
-    PL_TRY(pl_text_take(&text, &string, reterr));
-    at = find(environment, name);
+    PL_TRY(pl_memory_alloc(&string, length + strlen(value) + 2, 1, reterr));
+    memcpy(string, name, length);
+    string[length] = '=';
+    strcpy(string + length + 1, value);
+    at = find(environment, name, length);
     if (at < environment->count) {
         free(environment->strings[at]);
         environment->strings[at] = PL_TAKE(string);
@@ -156,6 +156,12 @@ enum pl_status pl_environment_set(struct pl_environment *environment, const char
     PL_TRY(append(environment, string, reterr));
     string = NULL;
     return PL_OK;
+}
+
+enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value,
+                                  struct pl_error *reterr)
+{
+    return set(environment, name, strlen(name), value, reterr);
 }
 
 enum pl_status pl_environment_export(const char *name, const char *value, struct pl_error *reterr)
@@ -168,16 +174,11 @@ enum pl_status pl_environment_export(const char *name, const char *value, struct
 
 enum pl_status pl_environment_put(struct pl_environment *environment, const char *string, struct pl_error *reterr)
 {
-    size_t length = strcspn(string, "=");
-    PL_AUTO_FREE char *name = pl_memory_string_n(string, length, reterr);
+    const size_t length = strcspn(string, "=");
 
-    if (!name) {
-        return PL_MEMORY;
-    }
-    if (string[length] == '\0') {
-        return pl_error_set(reterr, PL_INVALID, "'%s' sets no environment variable: expected NAME=value", string);
-    }
-    return pl_environment_set(environment, name, string + length + 1, reterr);
+    return string[length] == '='
+               ? set(environment, string, length, string + length + 1, reterr)
+               : pl_error_set(reterr, PL_INVALID, "'%s' sets no environment variable: expected NAME=value", string);
 }
 
 enum pl_status pl_environment_add(struct pl_environment *environment, const struct pl_environment *more,
@@ -193,7 +194,7 @@ void pl_environment_unset(struct pl_environment *environment, const char *name)
 {
     size_t at;
 
-    while ((at = find(environment, name)) < environment->count) {
+    while ((at = find(environment, name, strlen(name))) < environment->count) {
         free(environment->strings[at]);
         memmove(&environment->strings[at], &environment->strings[at + 1], (environment->count - at) * sizeof(char *));
         environment->count--;

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -310,9 +309,7 @@ enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *
     PL_AUTO_CLOSE int dir_fd = -1;
     enum pl_status status;
 
-    if (!directory) {
-        return PL_MEMORY;
-    }
+    PL_TRY(directory ? PL_OK : PL_MEMORY);
     dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0) {
         return open_error(directory, reterr);
@@ -358,9 +355,7 @@ enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error 
     PL_AUTO_FREE char *prefix = pl_memory_string(path, reterr);
     struct stat info;
 
-    if (!prefix) {
-        return PL_MEMORY;
-    }
+    PL_TRY(prefix ? PL_OK : PL_MEMORY);
     for (char *at = prefix + 1; *prefix; at++) {
         char saved = *at;
 
@@ -443,21 +438,25 @@ static bool is_program(const char *path)
 
 enum pl_status pl_file_find_program(const char *name, const char *path, char **ret_path, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text candidate = PL_TEXT_NONE;
+    PL_AUTO_FREE char *candidate = NULL;
+    size_t bytes;
 
-    if (strchr(name, '/')) {
-        pl_text_append(&candidate, name);
-        return pl_text_take(&candidate, ret_path, reterr);
-    }
     if (!path || *path == '\0') {
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     }
+    bytes = strlen(path) + strlen(name) + sizeof("./");
+    PL_TRY(pl_memory_alloc(&candidate, bytes, 1, reterr));
+    if (strchr(name, '/')) {
+        *ret_path = strcpy(PL_TAKE(candidate), name);
+        return PL_OK;
+    }
     for (const char *at = path; *name != '\0';) {
-        size_t length = strcspn(at, ":");
+        const size_t length = strcspn(at, ":");
 
-        PL_TRY(pl_text_set(&candidate, reterr, "%.*s/%s", length > 0 ? (int)length : 1, length > 0 ? at : ".", name));
-        if (is_program(pl_text_string(&candidate))) {
-            return pl_text_take(&candidate, ret_path, reterr);
+        snprintf(candidate, bytes, "%.*s/%s", length > 0 ? (int)length : 1, length > 0 ? at : ".", name);
+        if (is_program(candidate)) {
+            *ret_path = PL_TAKE(candidate);
+            return PL_OK;
         }
         if (at[length] == '\0') {
             break;

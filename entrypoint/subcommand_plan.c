@@ -11,8 +11,6 @@
 #include "base/options.h"
 #include "entrypoint/check/check.h"
 #include "entrypoint/job/job.h"
-#include "entrypoint/job/secrets.h"
-#include "entrypoint/job/variables.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/options.h"

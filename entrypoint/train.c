@@ -114,7 +114,7 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     status = status == PL_OK ? prepare(&supervisor, job, plan, &error) : status;
     pl_supervise_fail_status(&supervisor, status, &error);
     exit_code = pl_supervise_run(&supervisor);
-    *stop_number = supervisor.stop_number;
+    *stop_number = supervisor.stop.number;
     pl_supervise_close(&supervisor);
     return exit_code;
 }

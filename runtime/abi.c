@@ -15,6 +15,7 @@ size_t pl_abi_struct_bytes(const char *name)
         const char *name;
         size_t bytes;
     } structs[] = {
+        {"pl_completion", sizeof(struct pl_completion)},
         {"pl_error", sizeof(struct pl_error)},
         {"pl_named_op", sizeof(struct pl_named_op)},
         {"pl_named_options", sizeof(struct pl_named_options)},
@@ -32,10 +33,10 @@ size_t pl_abi_struct_bytes(const char *name)
     return 0;
 }
 
-/* What is left at the process's end: process sets or parameter servers, and then the runtime. */
+/* What is left at the process's end: a service or parameter servers, and then the runtime. */
 struct leaving {
     struct pl_runtime *runtime;
-    struct pl_process_sets *sets;
+    struct pl_service *service;
     struct pl_server *server;
     pid_t pid;
 };
@@ -43,7 +44,6 @@ struct leaving {
 static void leave(int status, void *context)
 {
     struct leaving *leaving = context;
-    struct pl_named *named;
     struct pl_error error = PL_ERROR_NONE;
 
     if (status != 0 || getpid() != leaving->pid) {
@@ -52,12 +52,11 @@ static void leave(int status, void *context)
     if (leaving->server && pl_server_leave(leaving->server, &error) != PL_OK) {
         pl_log_error(&error, "leaving the parameter servers");
     }
-    if (leaving->sets && (pl_process_set_named(leaving->sets, 0, &named, &error) != PL_OK ||
-                          pl_named_shutdown(named, &error) != PL_OK)) {
+    if (leaving->service && pl_service_shutdown(leaving->service, &error) != PL_OK) {
         pl_log_error(&error, "leaving");
     }
     pl_server_free(leaving->server);
-    pl_process_sets_free(leaving->sets);
+    pl_service_free(leaving->service);
     pl_runtime_stop(leaving->runtime);
     free(leaving);
 }
@@ -76,9 +75,9 @@ static enum pl_status leave_at_exit(struct leaving what, struct pl_error *reterr
     return PL_OK;
 }
 
-enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets, struct pl_error *reterr)
+enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_service *service, struct pl_error *reterr)
 {
-    return leave_at_exit((struct leaving){.runtime = runtime, .sets = sets}, reterr);
+    return leave_at_exit((struct leaving){.runtime = runtime, .service = service}, reterr);
 }
 
 enum pl_status pl_abi_leave_servers_at_exit(struct pl_runtime *runtime, struct pl_server *server,

@@ -7,26 +7,27 @@
 #ifndef PL_RUNTIME_ABI_H
 #define PL_RUNTIME_ABI_H
 
-#include "runtime/process_set.h"
 #include "runtime/server.h"
 #include "runtime/server_rows.h"
+#include "runtime/service.h"
 #include "runtime/start.h"
 
 #include <stddef.h>
 
 /**
- * Returns the bytes of `struct NAME` ("pl_error", "pl_named_op", "pl_named_options", "pl_named_result",
- * "pl_plan_tensor", "pl_server_options", "pl_server_table"), or 0 for a struct that no binding needs.
+ * Returns the bytes of `struct NAME` ("pl_completion", "pl_error", "pl_named_op", "pl_named_options",
+ * "pl_named_result", "pl_plan_tensor", "pl_server_options", "pl_server_table"), or 0 for a struct that no binding
+ * needs.
  */
 size_t pl_abi_struct_bytes(const char *name);
 
 /**
- * Leaves the job if this process ends by exit(0): shuts down the named tensors of set 0, frees `sets` and stops
- * `runtime`. The library owns all of them from this call on. With any other exit status the process just ends, and the
- * other ranks report that it is gone. This is for interpreters whose exit hooks do not get the status. The buffers of
- * operations in flight must outlive the interpreter.
+ * Leaves the job if this process ends by exit(0): shuts down and frees `service`, and stops `runtime`. The library owns
+ * both from this call on. With any other exit status the process just ends, and the other ranks report that it is gone.
+ * This is for interpreters whose exit hooks do not get the status. The buffers and completions of operations in flight
+ * must outlive the interpreter.
  */
-enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets,
+enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_service *service,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

@@ -6,7 +6,7 @@
  *   collective.h, world.h      allreduce and its family, sub-worlds
  *   device.h, kernel.h         this rank's GPU
  *   plan.h, optimizer.h        gradients in shared buckets, and what is done with them
- *   named.h, process_set.h     tensors by name, in any order; groups of ranks; uneven data
+ *   named.h, service.h         tensors by name, in any order; groups of ranks; uneven data
  *   checkpoint.h, stop.h       going on later, bit for bit
  *   schedule.h                 learning rates
  *   channel.h                  where the platform put the data
@@ -49,11 +49,11 @@ extern "C" {
 #include "runtime/named.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
-#include "runtime/process_set.h"
 #include "runtime/safetensors.h"
 #include "runtime/schedule.h"
 #include "runtime/server.h"
 #include "runtime/server_rows.h"
+#include "runtime/service.h"
 #include "runtime/start.h"
 #include "runtime/stop.h"
 #include "runtime/trace.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Named tensors and process sets for programs with many threads: any thread submits, is told when its operation has
- * ended, or waits for it.
+ * The calls of named tensors (named.h): any thread submits an operation, is told when it has ended, or waits for it.
  *
  * One thread at a time drives the engines. Whoever waits drives, so that a wait costs what it costs without threads;
  * where nobody waits, a thread of the service does. That one sleeps while nothing is under way (after the last
@@ -9,16 +8,21 @@
  * that nobody has waited for, or at once when the operation has a callback or start_bytes have come together. With
  * callbacks to come it yields at first in place of a nap, for 100 us at most after anything has moved.
  *
- * Ranks that all wait for different names are not a mistake here, since other threads may submit those: a warning names
- * them after the knob stall_s, and the deadline of the world (timeout_s) ends them, if there is one.
+ * Process sets are numbered groups of ranks, each with a world and names of its own. Set 0 is the whole world. There is
+ * no order between sets: ranks may wait for several sets in different orders.
  *
- * Threads  any, all calls but pl_service_new() and pl_service_free(). The service uses its world alone.
- * Test     tests/unit/runtime/named/test_service.c, test_service_mixed.c
+ * Ranks that all wait for different names are not a mistake, since other threads may submit those: a warning names them
+ * after the knob stall_s, and the deadline of the world (timeout_s) ends them, if there is one.
+ *
+ * Threads  any, all calls but pl_service_new() and pl_service_free(). The service uses its worlds alone while anything
+ *          is under way in their sets on any rank; else the program may.
+ * Source   Horovod's process sets, for the programming model.
+ * Test     tests/unit/runtime/named/test_simulation.c, test_service.c, test_service_mixed.c, test_process_set.c
  */
 #ifndef PL_RUNTIME_SERVICE_H
 #define PL_RUNTIME_SERVICE_H
 
-#include "runtime/process_set.h"
+#include "runtime/named.h"
 
 struct pl_service;
 struct pl_service_item;
@@ -46,7 +50,7 @@ struct pl_completion {
     /* in: number of ranks for which the caller has made splits and room; it must be that of the set. 0 if there are
      * neither */
     int ranks;
-    enum pl_status status; /* out: PL_OK, or the error that pl_named_wait() returns, with its text in `error` */
+    enum pl_status status; /* out: PL_OK, or how it failed, see pl_service_wait(), with the text in `error` */
     struct pl_error error;
     int last_joined_rank; /* out: of a join */
     bool has_leaked;      /* out, after a failure: the caller must not free the buffers, see pl_world_has_leaked() */
@@ -56,8 +60,8 @@ struct pl_completion {
 };
 
 /**
- * Makes process set 0 on `world`, which must outlive the service, and starts the thread. `options` may be NULL; the
- * service sets `concurrent`. Not collective.
+ * Makes process set 0 on `world`, which must outlive the service, and starts the thread. `options` may be NULL, and
+ * must be equal on all ranks. Not collective.
  */
 enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_options *options,
                               struct pl_service **ret_service, struct pl_error *reterr) PL_MUST_CHECK;
@@ -69,13 +73,13 @@ enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_opti
 void pl_service_free(struct pl_service *service);
 
 /**
- * Submit one operation in process set `set`, see pl_named_submit(). Name, splits and shape are copied. Nothing waits
- * here.
+ * Submit one operation in process set `set`. Name, splits and shape are copied. Nothing waits here.
  *
  * Ownership  buffers belong to the service until the operation has ended.
  * Errors     PL_INVALID: unknown set, one of other `ranks` or this rank is no member, the name is still under way in
- *            the set, this rank is joining, and what pl_named_submit() refuses. PL_CANCELLED after a shutdown.
- *            PL_MEMORY. Nothing was submitted then, and `completion` is not used.
+ *            the set (the earlier operation goes on), this rank is joining, a bad shape or split, and what
+ *            pl_collective_post() refuses. PL_UNSUPPORTED: device memory for a kind or in a world that does not take
+ *            it. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was submitted then, and `completion` is not used.
  */
 enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
                                  struct pl_completion *completion, struct pl_error *reterr) PL_MUST_CHECK;
@@ -97,14 +101,24 @@ enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, st
  */
 void pl_service_release_device(struct pl_service *service, int64_t deadline_ns, const struct pl_error *why);
 
-/** Submits operations that start together or not at all, see pl_named_submit_group(). */
+/**
+ * Submit `count` operations that start together or not at all, as members "<base>.<i>of<count>" (their own names are
+ * not used). They may differ in kind, type and shape. If any member fails on any rank, the whole group fails on all
+ * ranks and no output was touched. `base` NULL: numbered. `count` 0 is done at once.
+ */
 enum pl_status pl_service_submit_group(struct pl_service *service, int set, const char *base,
                                        const struct pl_named_op *ops, size_t count, struct pl_completion *completion,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Joins set 0 after the operations that were submitted before, see pl_named_join(). They may still be in flight. Until
- * all ranks have joined, this rank must not submit anything in set 0.
+ * This rank has no more data in set 0, after what it has submitted, which may still be in flight: it takes part in the
+ * others' operations with neutral elements (sum 0, product 1, min and max the type's largest and smallest, no rows)
+ * until all ranks have joined. Until then it must not submit anything in set 0. ALLREDUCE, BROADCAST from a rank that
+ * has not joined, BARRIER and ALLGATHER work meanwhile; ALLTOALL, REDUCE_SCATTER and a BROADCAST from a joined root,
+ * with strict_join also ALLGATHER and every BROADCAST, fail with PL_MISMATCH on the ranks that submitted them.
+ *
+ * Collective  every rank joins once, whenever it is ready. `last_joined_rank` of the completion is the last one to
+ *             join, equal on all ranks.
  */
 enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
                                       struct pl_error *reterr) PL_MUST_CHECK;
@@ -117,6 +131,11 @@ bool pl_service_poll(struct pl_service *service, const struct pl_completion *com
 /**
  * Waits for the operation and returns its status. Any number of threads may wait at the same time, one for each
  * completion.
+ *
+ * Errors  PL_MISMATCH: ranks disagree about this tensor; every rank that submitted it gets the same text, the others go
+ *         on. PL_TIMEOUT, likewise: for as long as one rank may wait (timeout_s) rounds have agreed on nothing, because
+ *         some ranks wait for what never comes. PL_CANCELLED: a rank shut down. PL_TIMEOUT, PL_PEER, PL_LIBRARY: the
+ *         world has failed, and with it everything under way.
  */
 enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion *completion,
                                struct pl_error *reterr) PL_MUST_CHECK;
@@ -137,23 +156,33 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
 bool pl_service_is_done(struct pl_service *service, const struct pl_completion *completion);
 
 /**
- * pl_process_sets_add() and pl_process_sets_remove() at a point that all ranks agree on, whatever else is under way.
- * What another thread submits in a set at that moment, too late to be among what keeps the set, ends with PL_INVALID.
+ * Add a set of the `count` ranks listed, or remove one, at a point that all ranks agree on, whatever else is under way.
+ * Rank i of the set is ranks[i]; the number is the lowest that is free, 1 at least. A set is removed with its world, on
+ * which nothing may be left (plans, say). What another thread submits in a set at that moment, too late to be among
+ * what keeps the set, ends with PL_INVALID.
  *
- * Collective  over all ranks; one thread of a rank at a time (PL_INVALID). A rank that comes later is waited for.
- * Errors      those of process_set.h; PL_MISMATCH while a rank has joined.
+ * Collective  over all ranks, members or not; one thread of a rank at a time (PL_INVALID). A rank that comes later is
+ *             waited for. All ranks give the same list, or set.
+ * Errors      on all ranks: PL_INVALID (empty list, unknown or repeated rank, a set of these ranks in this order exists
+ *             and its number is named; set 0 or no such set, or an operation that is under way in it on some rank,
+ *             naming both), PL_MISMATCH (different lists, naming two ranks; a rank has joined), the failure of one
+ *             rank, naming it (no memory, a sub-world that cannot be made). Nothing was added then.
  */
 enum pl_status pl_service_add_set(struct pl_service *service, const int *ranks, int count, int *ret_set,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The numbers of the sets, and the set of some ranks; see process_set.h. */
+/** Numbers in use, ascending: up to `room` of them in `ret_sets`; returns how many there are. */
 int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room);
+
+/** The set of these ranks in this order; -1: there is none. */
 int pl_service_find_set(struct pl_service *service, const int *ranks, int count);
 
 struct pl_service_set {
     int size;
     int rank; /* this rank's number in the set; -1: it is no member */
+    /* Rank numbers in it are those of the set. For collectives and plans. NULL: this rank is no member. */
+    struct pl_world *world;
 };
 
 /**
@@ -172,7 +201,7 @@ void pl_service_abort(struct pl_service *service, const struct pl_error *why);
 
 /**
  * Leaves, in all sets of this rank. Operations that are not agreed on end with PL_CANCELLED on all ranks. Waits until
- * the other ranks have received that, see pl_named_shutdown().
+ * the other ranks have received that, which they do when they wait, poll, join or shut down too.
  */
 enum pl_status pl_service_shutdown(struct pl_service *service, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -139,9 +139,7 @@ enum pl_status pl_json_parse(const char *text, size_t bytes, const char *source,
 
     PL_TRY(pl_memory_alloc(&document, 1, sizeof(*document), reterr));
     document->source = pl_memory_string(source, reterr);
-    if (!document->source) {
-        return PL_MEMORY;
-    }
+    PL_TRY(document->source ? PL_OK : PL_MEMORY);
     PL_TRY(pl_python_json_parse_strict(text, bytes, source, &document->root, reterr));
     *ret_document = PL_TAKE(document);
     return PL_OK;

@@ -405,7 +405,7 @@ struct pl_python_json *pl_python_json_new_int64(int64_t value)
 
 struct pl_python_json *pl_python_json_new_string(const char *text)
 {
-    return new_text(PL_PYTHON_JSON_STRING, text);
+    return text ? new_text(PL_PYTHON_JSON_STRING, text) : pl_python_json_new_null();
 }
 
 struct pl_python_json *pl_python_json_new_array(void)

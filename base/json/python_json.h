@@ -127,7 +127,7 @@ void pl_python_json_string_bytes(const struct pl_python_json *node, struct pl_te
 struct pl_python_json *pl_python_json_new_null(void);
 struct pl_python_json *pl_python_json_new_bool(bool value);
 struct pl_python_json *pl_python_json_new_int64(int64_t value);
-struct pl_python_json *pl_python_json_new_string(const char *text);
+struct pl_python_json *pl_python_json_new_string(const char *text); /* NULL becomes null */
 struct pl_python_json *pl_python_json_new_array(void);
 struct pl_python_json *pl_python_json_new_object(void);
 struct pl_python_json *pl_python_json_copy(const struct pl_python_json *node);

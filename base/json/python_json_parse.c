@@ -325,9 +325,7 @@ static enum pl_status take_number(struct reader *reader, const char *end, bool i
 {
     node->item.type = cJSON_Number | (is_float ? PL_PYTHON_JSON_IS_FLOAT : 0);
     node->item.valuestring = pl_memory_string_n(reader->at, (size_t)(end - reader->at), reader->reterr);
-    if (!node->item.valuestring) {
-        return PL_MEMORY;
-    }
+    PL_TRY(node->item.valuestring ? PL_OK : PL_MEMORY);
     pl_text_number(node->item.valuestring, &node->item.valuedouble);
     reader->at = end;
     return PL_OK;

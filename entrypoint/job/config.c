@@ -52,38 +52,44 @@ enum pl_status pl_config_wrong(const char *path, const struct pl_python_json *no
                         SHOWN_BYTES, pl_text_string(&found), found.length > SHOWN_BYTES ? "..." : "");
 }
 
-enum pl_status pl_config_member(const char *path, const struct pl_python_json *object, const char *name,
-                                enum pl_python_json_kind kind, bool required, const struct pl_python_json **ret_node,
-                                struct pl_error *reterr)
+static enum pl_status read_member(const char *path, const struct pl_python_json *object,
+                                  const struct pl_config_member *member, struct pl_error *reterr)
 {
-    const struct pl_python_json *node = pl_python_json_member(object, name);
+    const enum pl_python_json_kind kind = member->text ? PL_PYTHON_JSON_STRING : PL_PYTHON_JSON_ARRAY;
+    const struct pl_python_json *node = pl_python_json_member(object, member->name);
+    const bool must_exist = !member->is_optional && !member->fallback;
 
-    if (!node || (!required && pl_python_json_kind(node) == PL_PYTHON_JSON_NULL)) {
-        if (required) {
-            return pl_error_set(
-                reterr, PL_INVALID, "%s, line %u, column %u: expected the key \"%s\" with %s, found none", path,
-                pl_python_json_line(object), pl_python_json_column(object), name, pl_python_json_kind_text(kind));
-        }
-        *ret_node = NULL;
-        return PL_OK;
+    if (node && !must_exist && pl_python_json_kind(node) == PL_PYTHON_JSON_NULL) {
+        node = NULL;
     }
-    if (pl_python_json_kind(node) != kind) {
+    if (!node && must_exist) {
+        return pl_error_set(reterr, PL_INVALID, "%s, line %u, column %u: expected the key \"%s\" with %s, found none",
+                            path, pl_python_json_line(object), pl_python_json_column(object), member->name,
+                            pl_python_json_kind_text(kind));
+    }
+    if (node && pl_python_json_kind(node) != kind) {
         return pl_config_wrong(path, node, pl_python_json_kind_text(kind), reterr);
     }
-    *ret_node = node;
-    return PL_OK;
-}
-
-enum pl_status pl_config_string(const char *path, const struct pl_python_json *object, const char *name,
-                                const char *fallback, const char **ret_text, struct pl_error *reterr)
-{
-    const struct pl_python_json *node = NULL;
-
-    PL_TRY(pl_config_member(path, object, name, PL_PYTHON_JSON_STRING, !fallback, &node, reterr));
+    if (member->list) {
+        *member->list = node;
+        return PL_OK;
+    }
     if (node && strstr(pl_python_json_text(node), "\xC0\x80")) {
         return pl_config_wrong(path, node, "a string without U+0000", reterr);
     }
-    *ret_text = node ? pl_python_json_text(node) : fallback;
+    *member->text = !node ? member->fallback : pl_python_json_text(node);
+    if (member->is_optional && *member->text && **member->text == '\0') {
+        *member->text = NULL;
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_config_members(const char *path, const struct pl_python_json *object,
+                                 const struct pl_config_member *members, size_t count, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < count; i++) {
+        PL_TRY(read_member(path, object, &members[i], reterr));
+    }
     return PL_OK;
 }
 

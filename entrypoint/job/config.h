@@ -15,14 +15,19 @@ enum pl_status pl_config_read(const char *path, bool required, struct pl_python_
 enum pl_status pl_config_wrong(const char *path, const struct pl_python_json *node, const char *expected,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Get the string `name` of `object`. If it is absent or null: `fallback`, or PL_INVALID if that is NULL. */
-enum pl_status pl_config_string(const char *path, const struct pl_python_json *object, const char *name,
-                                const char *fallback, const char **ret_text, struct pl_error *reterr) PL_MUST_CHECK;
+/** A member of an object: a text, or a list. */
+struct pl_config_member {
+    const char *name;
+    const char **text;                  /* set to the text, or */
+    const struct pl_python_json **list; /* set to the list */
+    const char *fallback;               /* stands for a text that is absent or null */
+    bool is_optional;                   /* NULL if it is absent, null, or an empty text */
+};
 
-/** Get the member `name`, which must be of `kind`. If it is absent or null: NULL, or PL_INVALID if `required`. */
-enum pl_status pl_config_member(const char *path, const struct pl_python_json *object, const char *name,
-                                enum pl_python_json_kind kind, bool required, const struct pl_python_json **ret_node,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+/** Read `count` members of `object`, which has been read from the file `path`. Errors: PL_INVALID. */
+enum pl_status pl_config_members(const char *path, const struct pl_python_json *object,
+                                 const struct pl_config_member *members, size_t count,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** PL_INVALID unless every item of `list` is a string that is not empty and that a program can get (no U+0000). */
 enum pl_status pl_config_check_names(const char *path, const struct pl_python_json *list, const char *expected,

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TRN2_48XLARGE_CORES = 64, PATH_BYTES = 512 };
+enum { TRN2_48XLARGE_CORES = 64, PATH_BYTES = 512, PREFIX_BYTES = 6 };
 
 int pl_devices_cpus(void)
 {
@@ -52,19 +52,6 @@ int pl_devices_cpu_limit(const char *root)
                : 0;
 }
 
-/* Whether the name is `prefix` followed only by digits. Sets the number. */
-static bool is_numbered(const char *name, const char *prefix, int *ret_number)
-{
-    size_t length = strlen(prefix);
-
-    if (strncmp(name, prefix, length) != 0 || name[length] == '\0' ||
-        strspn(name + length, "0123456789") != strlen(name + length)) {
-        return false;
-    }
-    *ret_number = atoi(name + length);
-    return true;
-}
-
 /* Opens the directory `name` below `root`; NULL if there is none. */
 static DIR *open_below(const char *root, const char *name)
 {
@@ -72,25 +59,6 @@ static DIR *open_below(const char *root, const char *name)
 
     snprintf(path, sizeof(path), "%s/%s", root, name);
     return opendir(path);
-}
-
-int pl_devices_gpus(const char *root)
-{
-    PL_AUTO_DIRECTORY DIR *dev = open_below(root, "dev"), *listed = NULL;
-    bool control = false; /* without it, a container cannot use the devices that the driver lists for the whole host */
-    int count = 0;
-    int number;
-    const struct dirent *entry;
-
-    while (dev && (entry = readdir(dev))) {
-        count += is_numbered(entry->d_name, "nvidia", &number);
-        control = control || strcmp(entry->d_name, "nvidiactl") == 0;
-    }
-    listed = count == 0 && control ? open_below(root, "proc/driver/nvidia/gpus") : NULL;
-    while (listed && (entry = readdir(listed))) {
-        count += entry->d_name[0] != '.';
-    }
-    return count;
 }
 
 /* The driver reports how many cores a device has. With older drivers the instance family determines the number. */
@@ -109,22 +77,44 @@ static int neuron_cores_of(const char *root, int device, const char *instance_ty
     return strstr(instance_type, "trn2") ? 8 : 2;
 }
 
-int pl_devices_neuron_cores(const char *root, const char *instance_type)
+/* Returns how many GPUs the driver lists. */
+static int listed_gpus(const char *root)
+{
+    PL_AUTO_DIRECTORY DIR *listed = open_below(root, "proc/driver/nvidia/gpus");
+    const struct dirent *entry;
+    int count = 0;
+
+    while (listed && (entry = readdir(listed))) {
+        count += entry->d_name[0] != '.';
+    }
+    return count;
+}
+
+struct pl_devices pl_devices_count(const char *root, const char *instance_type)
 {
     PL_AUTO_DIRECTORY DIR *dev = open_below(root, "dev");
-    int cores = 0;
-    int number;
+    bool control = false; /* without it, a container cannot use the devices that the driver lists for the whole host */
+    struct pl_devices devices = {.gpus = 0};
     const struct dirent *entry;
 
-    if (strstr(instance_type, "trn2.48xlarge")) {
-        return TRN2_48XLARGE_CORES;
-    }
     while (dev && (entry = readdir(dev))) {
-        if (is_numbered(entry->d_name, "neuron", &number)) {
-            cores += neuron_cores_of(root, number, instance_type);
+        const bool is_nvidia = strncmp(entry->d_name, "nvidia", PREFIX_BYTES) == 0;
+        const char *number =
+            is_nvidia || strncmp(entry->d_name, "neuron", PREFIX_BYTES) == 0 ? entry->d_name + PREFIX_BYTES : "";
+
+        if (*number != '\0' && number[strspn(number, "0123456789")] == '\0') {
+            devices.gpus += is_nvidia;
+            devices.neuron_cores += is_nvidia ? 0 : neuron_cores_of(root, atoi(number), instance_type);
         }
+        control = control || (is_nvidia && strcmp(number, "ctl") == 0);
     }
-    return cores;
+    if (devices.gpus == 0 && control) {
+        devices.gpus = listed_gpus(root);
+    }
+    if (strstr(instance_type, "trn2.48xlarge")) {
+        devices.neuron_cores = TRN2_48XLARGE_CORES;
+    }
+    return devices;
 }
 
 /* Returns the number in a file of the device, decimal, octal or hexadecimal as in C; 0 if there is none. */

@@ -15,16 +15,17 @@ int pl_devices_cpus(void);
  */
 int pl_devices_cpu_limit(const char *root);
 
-/**
- * Count the NVIDIA devices below `root` ("" for this machine), as `nvidia-smi --list-gpus` does: whole devices, even if
- * they are cut into MIG instances, whatever CUDA_VISIBLE_DEVICES says. These are the files /dev/nvidiaN that the
- * container runtime makes. If there is only the driver's control node, because the other files are made at first use,
- * the driver's list counts.
- */
-int pl_devices_gpus(const char *root);
+struct pl_devices {
+    int gpus, neuron_cores;
+};
 
-/** Count the Neuron cores below `root`: 64 for a trn2.48xlarge, else the sum of the devices /dev/neuronN. */
-int pl_devices_neuron_cores(const char *root, const char *instance_type);
+/**
+ * Count the devices below `root` ("" for this machine). NVIDIA's as `nvidia-smi --list-gpus` does: whole devices, even
+ * if they are cut into MIG instances, whatever CUDA_VISIBLE_DEVICES says. These are the files /dev/nvidiaN that the
+ * container runtime makes. If there is only the driver's control node, because the other files are made at first use,
+ * the driver's list counts. Neuron cores: 64 for a trn2.48xlarge, else the sum of the devices /dev/neuronN.
+ */
+struct pl_devices pl_devices_count(const char *root, const char *instance_type);
 
 /** Elastic Fabric Adapters: EC2's network devices for RDMA. The device tells whether it is one. */
 struct pl_devices_efa {

@@ -27,6 +27,7 @@ struct pl_drivers {
     const char *script;                 /* its sm_train.sh */
     const char *entry_script;           /* NULL if there is none, or if there is a command, which takes precedence */
     const char *source_dir;             /* its path on the user's machine; NULL if the job brings no code */
+    const char *archive;                /* the archive (.tar.gz) in the code directory that holds the code, or NULL */
     const char *requirements;           /* a file in the code directory; NULL if nothing is to be installed */
     /* a command for a shell, followed by its quoted arguments; NULL if there is none, or if it is `paceline train` */
     const char *command;
@@ -49,23 +50,17 @@ struct pl_job;
  */
 enum pl_status pl_drivers_read(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the name of the archive (.tar.gz) in the code directory that holds the code, or NULL. */
-const char *pl_drivers_archive(const struct pl_drivers *drivers);
-
 void pl_drivers_done(struct pl_drivers *drivers);
 
 /*
- * What counts if both these files and hyperparameters say it (precedence.c): the files take precedence, and
+ * What counts if both these files and hyperparameters say it: the files take precedence, and
  * hyperparameters decide what they leave open. Values without an effect are listed in job->conflicts.
  */
 
 /** Choose program, command, code directory and requirements. Call it after the hyperparameters have been read. */
-enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Choose the level of Paceline's own lines: the setting, else sagemaker_container_log_level. */
-void pl_precedence_log(struct pl_job *job);
+enum pl_status pl_drivers_choose_program(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Choose the launch: job->launches. */
-void pl_precedence_launch(struct pl_job *job);
+void pl_drivers_choose_launch(struct pl_job *job);
 
 #endif

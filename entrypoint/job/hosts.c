@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the job's hosts and their groups, chooses those of the distribution, and counts the processes of each. */
-#include "entrypoint/job/hosts.h"
+#include "entrypoint/job/job.h"
 
 #include "base/memory.h"
 #include "entrypoint/job/config.h"
-#include "entrypoint/job/hyperparameters.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,20 +59,19 @@ static enum pl_status check_groups(const char *path, struct pl_job *job, struct 
 {
     PL_AUTO_STRV struct pl_strv grouped = PL_STRV_NONE;
 
-    PL_TRY(pl_config_member(path, job->resource, "instance_groups", PL_PYTHON_JSON_ARRAY, false, &job->groups, reterr));
     PL_PYTHON_JSON_EACH(group, job->groups) {
         const struct pl_python_json *hosts = NULL;
         const char *name = NULL;
+        const struct pl_config_member members[] = {{"instance_group_name", .text = &name}, {"hosts", .list = &hosts}};
 
         if (pl_python_json_kind(group) != PL_PYTHON_JSON_OBJECT) {
             return pl_config_wrong(path, group, "an object", reterr);
         }
-        PL_TRY(pl_config_string(path, group, "instance_group_name", NULL, &name, reterr));
-        PL_TRY(pl_config_member(path, group, "hosts", PL_PYTHON_JSON_ARRAY, true, &hosts, reterr));
+        PL_TRY(pl_config_members(path, group, members, PL_ARRAY_ITEMS(members), reterr));
         PL_TRY(check_group_hosts(path, hosts, job, &grouped, reterr));
     }
     job->topology = pl_python_json_member(job->resource, "topology");
-    if (!pl_hyperparameters_is_true(job->topology)) {
+    if (job->topology && !pl_hyperparameters_is_true(job->topology)) {
         job->topology = NULL;
     }
     return pl_strv_check(&grouped, reterr);
@@ -83,6 +81,14 @@ enum pl_status pl_hosts_read(struct pl_job *job, struct pl_error *reterr)
 {
     const char *path = pl_pool_printf(&job->pool, "%s/resourceconfig.json", job->paths.input_config);
     const struct pl_python_json *hosts = NULL;
+    const struct pl_config_member members[] = {
+        {"current_host", .text = &job->current_host},
+        {"hosts", .list = &hosts},
+        {"network_interface_name", .text = &job->network_interface, .fallback = "eth0"},
+        {"current_instance_type", .text = &job->instance_type, .fallback = "local"},
+        {"current_group_name", .text = &job->group_name, .fallback = "homogeneousCluster"},
+        {"instance_groups", .list = &job->groups, .is_optional = true},
+    };
     const enum pl_status status = pl_config_read(path, true, &job->resource, reterr);
 
     if (status == PL_NOT_FOUND) { /* each job has it */
@@ -92,8 +98,7 @@ enum pl_status pl_hosts_read(struct pl_job *job, struct pl_error *reterr)
                      path);
     }
     PL_TRY(status);
-    PL_TRY(pl_config_string(path, job->resource, "current_host", NULL, &job->current_host, reterr));
-    PL_TRY(pl_config_member(path, job->resource, "hosts", PL_PYTHON_JSON_ARRAY, true, &hosts, reterr));
+    PL_TRY(pl_config_members(path, job->resource, members, PL_ARRAY_ITEMS(members), reterr));
     if (pl_python_json_count(hosts) == 0 || pl_python_json_count(hosts) > PL_JOB_HOSTS_MAX) {
         return pl_config_wrong(path, hosts, "1 to 4096 host names", reterr);
     }
@@ -107,9 +112,6 @@ enum pl_status pl_hosts_read(struct pl_job *job, struct pl_error *reterr)
         }
         job->host_index = 0;
     }
-    PL_TRY(pl_config_string(path, job->resource, "network_interface_name", "eth0", &job->network_interface, reterr));
-    PL_TRY(pl_config_string(path, job->resource, "current_instance_type", "local", &job->instance_type, reterr));
-    PL_TRY(pl_config_string(path, job->resource, "current_group_name", "homogeneousCluster", &job->group_name, reterr));
     return check_groups(path, job, reterr);
 }
 
@@ -118,7 +120,7 @@ static const struct pl_python_json *named_groups(const struct pl_job *job)
     const struct pl_python_json *named =
         pl_python_json_member(job->framework, "sagemaker_distribution_instance_groups");
 
-    return pl_hyperparameters_is_true(named) ? named : NULL;
+    return named && pl_hyperparameters_is_true(named) ? named : NULL;
 }
 
 static enum pl_status refuse_groups(const struct pl_python_json *node, const char *expected, struct pl_error *reterr)

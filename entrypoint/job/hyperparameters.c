@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decodes hyperparameters.json and sorts its names by who reads them: the user, the framework, the platform,
  * settings. */
-#include "entrypoint/job/hyperparameters.h"
+#include "entrypoint/job/job.h"
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -106,6 +106,9 @@ static enum pl_status sort_one(const char *name, const struct pl_python_json *va
     if (strncmp(name, sagemaker_prefix, sizeof(sagemaker_prefix) - 1) != 0 && !is_consumed(name)) {
         return pl_python_json_set(job->hyperparameters, name, pl_python_json_copy(value), reterr);
     }
+    for (const struct pl_hyperparameters_launch *one = pl_hyperparameters_launch_names; one->name; one++) {
+        job->launches |= strcmp(name, one->name) == 0 && pl_hyperparameters_is_true(value) ? one->launch : 0;
+    }
     PL_TRY(pl_python_json_set(job->platform, name, pl_python_json_copy(value), reterr));
     return is_consumed(name) ? PL_OK : pl_python_json_set(job->framework, name, pl_python_json_copy(value), reterr);
 }
@@ -128,16 +131,6 @@ enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct 
         PL_TRY(sort_one(pl_python_json_name(member), value, job, reterr));
     }
     return PL_OK;
-}
-
-unsigned pl_hyperparameters_launches(const struct pl_python_json *parameters)
-{
-    unsigned launches = 0;
-
-    for (const struct pl_hyperparameters_launch *one = pl_hyperparameters_launch_names; one->name; one++) {
-        launches |= pl_hyperparameters_is_true(pl_python_json_member(parameters, one->name)) ? one->launch : 0;
-    }
-    return launches;
 }
 
 static void compare(struct pl_text_near *near, const char *candidate)

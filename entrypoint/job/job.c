@@ -6,10 +6,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "entrypoint/job/config.h"
 #include "entrypoint/job/devices.h"
-#include "entrypoint/job/hosts.h"
-#include "entrypoint/job/hyperparameters.h"
 #include "entrypoint/job/pyrepr.h"
 #include "entrypoint/job/settings.h"
 #include "s3io/s3/credentials.h"
@@ -108,16 +107,14 @@ static enum pl_status read_channels(struct pl_job *job, struct pl_error *reterr)
 static enum pl_status read_checkpoints(struct pl_job *job, struct pl_error *reterr)
 {
     const char *path = config_path(job, "checkpointconfig.json");
-    const char *named;
+    const struct pl_config_member place = {"LocalPath", .text = &job->checkpoint_dir, .is_optional = true};
 
     PL_TRY(pl_config_read(path, false, &job->checkpoint_config, reterr));
-    PL_TRY(pl_config_string(path, job->checkpoint_config, "LocalPath", "", &named, reterr));
-    if (*named != '\0' && *named != '/') {
-        return pl_config_wrong(path, pl_python_json_member(job->checkpoint_config, "LocalPath"), "an absolute path",
-                               reterr);
-    }
-    job->checkpoint_dir = *named != '\0' ? named : NULL;
-    return PL_OK;
+    PL_TRY(pl_config_members(path, job->checkpoint_config, &place, 1, reterr));
+    return !job->checkpoint_dir || *job->checkpoint_dir == '/'
+               ? PL_OK
+               : pl_config_wrong(path, pl_python_json_member(job->checkpoint_config, "LocalPath"), "an absolute path",
+                                 reterr);
 }
 
 /* Get the text of a reserved hyperparameter; NULL if it is absent, null or empty. */
@@ -192,6 +189,54 @@ void pl_job_set_arguments(struct pl_job *job)
     (by_sdk ? pl_pyrepr_dumps_arguments : pl_pyrepr_arguments)(job->hyperparameters, &job->user_args);
 }
 
+/* A number or a name of Python's logging. False for anything else. */
+static bool read_python_level(const struct pl_python_json *value, enum pl_log_level *ret_level)
+{
+    static const struct {
+        const char *name;
+        double most; /* numbers up to here */
+        enum pl_log_level level;
+    } levels[] = {{"DEBUG", 10, PL_LOG_DEBUG},
+                  {"INFO", 20, PL_LOG_INFO},
+                  {"WARNING", 30, PL_LOG_WARNING},
+                  {"ERROR", 40, PL_LOG_ERROR},
+                  {"CRITICAL", 50, PL_LOG_ERROR}};
+    const bool is_text = pl_python_json_kind(value) == PL_PYTHON_JSON_STRING;
+    int64_t whole;
+    double number;
+
+    if (is_text ? !pl_text_number(pl_python_json_text(value), &number)
+                : pl_python_json_int64(value, &whole, NULL) != PL_OK) {
+        number = -1;
+    } else if (!is_text) {
+        number = (double)whole;
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(levels); i++) {
+        if ((number >= 0 && number <= levels[i].most) ||
+            (is_text && strcmp(pl_python_json_text(value), levels[i].name) == 0)) {
+            *ret_level = levels[i].level;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Choose the level of Paceline's own lines: the setting, else sagemaker_container_log_level. */
+static void choose_log_level(struct pl_job *job)
+{
+    static const char name[] = "sagemaker_container_log_level";
+    const struct pl_python_json *value = pl_python_json_member(job->platform, name);
+
+    job->own_log_level = job->settings.log_level;
+    if (!job->settings.names_log_level && value && pl_python_json_kind(value) != PL_PYTHON_JSON_NULL &&
+        !read_python_level(value, &job->own_log_level)) {
+        pl_strv_printf(&job->conflicts,
+                       "hyperparameter %s has no effect on Paceline's own lines: expected a number of Python's "
+                       "logging from 0 to 50; PACELINE_LOG=debug, info, warning or error sets them too",
+                       name);
+    }
+}
+
 /* PACELINE_PS says which parameter servers a job gets. Our own servers need no other hyperparameter. */
 static enum pl_status choose_server(struct pl_job *job, struct pl_error *reterr)
 {
@@ -223,18 +268,23 @@ static void use_share(struct pl_job *job)
 /* Derive values from the files and the settings, which have been checked. */
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
+    struct pl_devices devices;
     struct pl_devices_efa efa;
 
-    job->launches = pl_hyperparameters_launches(job->framework);
-    pl_precedence_launch(job);
+    pl_drivers_choose_launch(job);
     PL_TRY(choose_server(job, reterr));
     job->cpus = pl_devices_cpus();
-    job->gpus = pl_devices_gpus("");
-    job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
+    job->cpu_limit = pl_devices_cpu_limit("");
+    devices = pl_devices_count("", job->instance_type);
+    job->gpus = devices.gpus;
+    job->neuron_cores = devices.neuron_cores;
     use_share(job);
     pl_devices_efa("", &efa);
     job->efa = efa.count > 0;
     PL_TRY(pl_hosts_choose(job, reterr));
+    if (job->distribution_hosts.count < 2) { /* the program of one host has nobody to share a server with */
+        job->launches &= ~(unsigned)PL_JOB_PARAMETER_SERVER;
+    }
     return pl_hosts_count_processes(job, reterr);
 }
 
@@ -250,8 +300,8 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
         pl_strv_add_all(&job->command, command);
     }
     PL_TRY(pl_settings_read(job->process, job->setting_values, &job->settings, reterr));
-    pl_precedence_log(job);
-    PL_TRY(pl_precedence_program(job, reterr));
+    choose_log_level(job);
+    PL_TRY(pl_drivers_choose_program(job, reterr));
     PL_TRY(derive(job, reterr));
     return pl_pool_check(&job->pool, reterr);
 }
@@ -330,10 +380,4 @@ void pl_job_free(struct pl_job *job)
     pl_python_json_free(job->setting_values);
     pl_pool_done(&job->pool);
     free(job);
-}
-
-void pl_job_free_at(struct pl_job **job_at)
-{
-    pl_job_free(*job_at);
-    *job_at = NULL;
 }

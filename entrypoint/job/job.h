@@ -4,7 +4,7 @@
  * host runs. It is read once and not changed afterwards. Launchers and the supervisor use only this.
  *
  * Source  docs/contract.md
- * Test    tests/unit/entrypoint/test_jobs.c, tests/integration/golden.py
+ * Test    tests/unit/entrypoint/test_jobs.c, tests/integration/golden.py, groups.sh
  */
 #ifndef PL_ENTRYPOINT_JOB_JOB_H
 #define PL_ENTRYPOINT_JOB_JOB_H
@@ -116,6 +116,7 @@ struct pl_job {
     enum pl_log_level own_log_level; /* of Paceline's own lines */
     int devices;                     /* GPUs, else Neuron cores, else 1 */
     int cpus;
+    int cpu_limit; /* how many of them this container can keep busy; 0: all */
     int gpus;
     int neuron_cores;
     bool efa;        /* this host has an adapter, whatever its instance type */
@@ -157,8 +158,8 @@ static inline void pl_job_checkpoints(const struct pl_job *job, struct pl_text *
 }
 
 void pl_job_free(struct pl_job *job);
-void pl_job_free_at(struct pl_job **job_at);
 
+PL_CLEANUP(pl_job_free_at, struct pl_job, pl_job_free)
 #define PL_AUTO_JOB __attribute__((cleanup(pl_job_free_at)))
 
 /**
@@ -173,5 +174,102 @@ bool pl_job_has_program(const struct pl_job *job, const char *name);
 /* Set the program's arguments from the hyperparameters, in the form that the SDK or the toolkit uses, depending on
  * which of them named the program. */
 void pl_job_set_arguments(struct pl_job *job);
+
+/* The parts of pl_job_new(), which also others ask: hosts.c, hyperparameters.c. */
+
+/** Read resourceconfig.json. Errors as pl_job_new(). */
+enum pl_status pl_hosts_read(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns the name of a group of job->groups. */
+const char *pl_hosts_group_name(const struct pl_python_json *group);
+
+/**
+ * Choose the hosts of a job whose launches are known: those of the distribution's groups in file order, or all hosts if
+ * the file has no groups, and those outside it.
+ *
+ * The hosts of one capacity unit in the file's `topology` have the fast links of an UltraServer between them, and ranks
+ * send most data to their neighbours: they are put next to each other, at the place of the first of them. Otherwise the
+ * order stays, and the first host remains the first. `topology` is a list of {"hostName": TEXT, "capacityUnitId":
+ * TEXT}. If an entry has another form, or a host has no entry, its unit is not known, and the host stays where it is.
+ */
+enum pl_status pl_hosts_choose(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Fill processes_per_host, host_processes, named_processes and processes of a job whose devices and distribution hosts
+ * are known. sagemaker_mpi_num_of_processes_per_host gives the numbers: one number, or one for each group. Without it
+ * the devices determine them. Only a host itself knows the devices of its instance type: until it has reported its
+ * number, this host's number stands in for it.
+ *
+ * Errors  PL_INVALID, PL_LIMIT naming the hyperparameter and what was expected; PL_MEMORY.
+ */
+enum pl_status pl_hosts_count_processes(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns the number of processes on all hosts of the distribution, whatever sagemaker_mpi_num_processes says. */
+int64_t pl_hosts_sum_processes(const struct pl_job *job);
+
+/** The hyperparameters of which each switches on a launch; the last name is NULL. */
+extern const struct pl_hyperparameters_launch {
+    const char *name;
+    enum pl_job_launch launch;
+} pl_hyperparameters_launch_names[];
+
+/**
+ * Decode and sort the members of `raw`, the whole file, into hyperparameters, framework, platform and setting_values of
+ * `job`, and set the launches that they switch on.
+ */
+enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct pl_job *job,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Add a warning for each name in `framework` that is similar to a name that SageMaker knows: it is probably mistyped,
+ * and would be ignored without a message.
+ */
+void pl_hyperparameters_check(const struct pl_python_json *framework, struct pl_strv *warnings);
+
+/**
+ * Whether a decoded value is true in Python; absent and null are false. One difference: the text "False", in any case,
+ * is false, because some SDK calls send the boolean in this form.
+ */
+bool pl_hyperparameters_is_true(const struct pl_python_json *node);
+
+/* What is made from a job: variables.c, secrets.c. */
+
+/** The most bytes that Linux passes in one argument or one "NAME=value", with the NUL (MAX_ARG_STRLEN). */
+enum { PL_VARIABLES_STRING_MAX_BYTES = 131072 };
+
+/**
+ * Set in `environment` every variable that `job` gives its program, in the toolkit's order: SM_* (the names that mpirun
+ * exports), then SAGEMAKER_JOB_NAME, CURRENT_HOST, SAGEMAKER_REGION, then PYTHONPATH, PYTHONUNBUFFERED if the container
+ * does not set it, and Paceline's own settings.
+ *
+ * A value above Linux's limit for one string (128 KiB) is left out, because with it the program could not start; this
+ * may happen to SM_HPS, SM_TRAINING_ENV, SM_USER_ARGS and similar variables. The name is also removed from `inherited`
+ * (may be NULL), the program's other variables: its value there belongs to another job. A hyperparameter with '=' in
+ * its name has no variable. Each such case adds a sentence to `warnings`.
+ */
+enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
+                                struct pl_environment *inherited, struct pl_strv *warnings,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Append the bytes that a program gets for a text in the inner form of base/json/python_json.h: lone surrogates
+ * DC80..DCFF become the bytes that they stand for, others U+FFFD. PL_INVALID for U+0000, which neither arguments nor
+ * variables can hold.
+ */
+enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text) PL_MUST_CHECK;
+
+/**
+ * Whether a variable or hyperparameter of this name probably holds a secret: the name contains PASSWORD, SECRET or
+ * CREDENTIALS, or one of the words KEY, TOKEN, PRIVATE, CREDS.
+ */
+bool pl_secrets_is_name(const char *name);
+
+/**
+ * Replace by "***" every value whose name looks like the name of a secret, whatever its type and however deep it lies,
+ * so that output made from `job` may be shown. This covers the hyperparameters of the user, of the framework
+ * (sagemaker_*) and of Paceline, and the value of each NAME=value in the custom MPI options. Empty texts and null stay.
+ * Use it for `paceline plan`: a job that is to run must not be masked.
+ */
+enum pl_status pl_secrets_mask(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

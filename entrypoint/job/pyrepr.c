@@ -130,15 +130,6 @@ void pl_pyrepr_append_argument(const struct pl_python_json *node, struct pl_text
     free(sorted);
 }
 
-void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text *text)
-{
-    if (pl_python_json_kind(node) == PL_PYTHON_JSON_STRING) {
-        pl_text_append(text, pl_python_json_text(node));
-    } else if (pl_python_json_kind(node) != PL_PYTHON_JSON_NULL) {
-        pl_python_json_print(node, PL_PYTHON_JSON_COMPACT | PL_PYTHON_JSON_SORTED, text);
-    }
-}
-
 void pl_pyrepr_append_dumps(const struct pl_python_json *node, struct pl_text *text)
 {
     if (pl_python_json_kind(node) == PL_PYTHON_JSON_STRING) {

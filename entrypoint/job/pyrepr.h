@@ -21,10 +21,7 @@ void pl_pyrepr_append(const struct pl_python_json *node, struct pl_text *text);
  */
 void pl_pyrepr_append_argument(const struct pl_python_json *node, struct pl_text *text);
 
-/** Append the value as a variable: null is empty, a string is copied, and all others are sorted compact JSON. */
-void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text *text);
-
-/* Append the value as version 3 of the SDK does, for arguments and variables: a string is copied, and all others are
+/** Append the value as version 3 of the SDK does, for arguments and variables: a string is copied, and all others are
  * json.dumps(). */
 void pl_pyrepr_append_dumps(const struct pl_python_json *node, struct pl_text *text);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds secret values by their names, and masks them for output. */
-#include "entrypoint/job/secrets.h"
+#include "entrypoint/job/job.h"
 
 #include "base/memory.h"
 

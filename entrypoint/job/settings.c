@@ -83,7 +83,7 @@ static const struct setting {
 #undef KNOB_ROW
 };
 
-enum { PREFIX_BYTES = sizeof("PACELINE_") - 1 };
+enum { PREFIX_BYTES = sizeof("PACELINE_") - 1, OWN_SETTINGS = PL_ARRAY_ITEMS(settings) - PL_KNOB_COUNT };
 
 /* Find the setting, without its prefix, that `name` was probably meant to be. */
 static struct pl_text_near nearest(const char *name)
@@ -132,13 +132,12 @@ static enum pl_status read_value(const struct setting *setting, const char *text
                                  struct pl_job_settings *values, struct pl_error *reterr)
 {
     void *field = (char *)values + setting->at;
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = {0};
 
     switch (setting->type) {
     case ELSEWHERE:
         return PL_OK;
     case KNOB:
-        pl_knobs_default(&knobs);
         return pl_knob_set(&knobs, (enum pl_knob)setting->at, text, what, reterr);
     case TEXT:
         *(const char **)field = text;
@@ -178,7 +177,9 @@ static enum pl_status check_encryption(const struct pl_job_settings *values, str
     const struct pl_s3_encryption encryption = {
         .algorithm = values->sse, .key_id = values->sse_kms_key_id, .bucket_key = values->bucket_key_enabled};
 
-    return pl_s3_encryption_check(&encryption, &names, reterr);
+    return values->sse || values->sse_kms_key_id || values->bucket_key_enabled
+               ? pl_s3_encryption_check(&encryption, &names, reterr)
+               : PL_OK;
 }
 
 /* Keep only the first of several errors. */
@@ -196,16 +197,16 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
 {
     enum pl_status first = PL_OK;
     struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL;
+    PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL; /* with the hyperparameters, if there are any */
     struct pl_knobs knobs;
 
     *values = (struct pl_job_settings){.log_level = PL_LOG_INFO};
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
+    for (size_t i = 0; i < OWN_SETTINGS; i++) {
         if (settings[i].fallback) {
             PL_TRY(read_value(&settings[i], settings[i].fallback, settings[i].name, values, reterr));
         }
     }
-    PL_TRY(pl_environment_new_copy(environment, &all, reterr));
+    PL_TRY(pl_python_json_first(hyperparameters) ? pl_environment_new_copy(environment, &all, reterr) : PL_OK);
     PL_PYTHON_JSON_EACH(node, hyperparameters) {
         const char *name = pl_python_json_name(node), *text = pl_python_json_text(node);
 
@@ -215,7 +216,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
             PL_TRY(pl_environment_set(all, name, text, reterr));
         }
     }
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
+    for (size_t i = 0; i < OWN_SETTINGS; i++) {
         char name[64];
         const char *text;
 
@@ -227,7 +228,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
     }
     PL_TRY(first);
     PL_TRY(check_encryption(values, reterr));
-    PL_TRY(pl_knobs_resolve(all, &knobs, reterr));
+    PL_TRY(pl_knobs_resolve(all ? all : environment, &knobs, reterr));
     values->names_log_level = knobs.values[PL_KNOB_LOG].source != PL_KNOB_FROM_DEFAULT &&
                               pl_log_level_read(pl_knob_text(&knobs, PL_KNOB_LOG), &values->log_level);
     return PL_OK;

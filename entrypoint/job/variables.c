@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds the SM_* and other variables that the Python toolkit gives a training program. */
-#include "entrypoint/job/variables.h"
+#include "entrypoint/job/job.h"
 
 #include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "entrypoint/job/hosts.h"
 #include "entrypoint/job/pyrepr.h"
 
 #include <string.h>
@@ -19,10 +18,13 @@ struct builder {
     struct pl_pool *pool; /* of texts, and whether memory is out */
 };
 
+/* U+0000 and surrogates begin with one of these. */
+#define NOT_BYTES "\xC0\xED"
+
 enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text)
 {
     while (*inner != '\0') {
-        unsigned bytes = (unsigned)strcspn(inner, "\xC0\xED"); /* U+0000 and surrogates begin with one of these */
+        unsigned bytes = (unsigned)strcspn(inner, NOT_BYTES);
         uint32_t code;
 
         pl_text_append_n(text, inner, bytes);
@@ -46,20 +48,27 @@ enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text)
     return PL_OK;
 }
 
+/* Make `*text_at` the bytes that a program gets; false for U+0000. */
+static bool take_bytes(struct builder *builder, const char **text_at)
+{
+    PL_AUTO_TEXT struct pl_text bytes = PL_TEXT_NONE;
+
+    if (pl_variables_os_text(*text_at, &bytes) != PL_OK) {
+        return false;
+    }
+    *text_at = pl_pool_text(builder->pool, &bytes);
+    return true;
+}
+
 /* Set one variable, unless Linux or its name makes that impossible. */
 static void set(struct builder *builder, const char *name, const char *value)
 {
-    PL_AUTO_TEXT struct pl_text name_bytes = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text value_bytes = PL_TEXT_NONE;
+    const char *const inner_name = name;
 
-    if (pl_variables_os_text(name, &name_bytes) != PL_OK || pl_variables_os_text(value, &value_bytes) != PL_OK) {
-        pl_strv_printf(builder->warnings, "%s is not set: a variable cannot contain U+0000", name);
-        return;
-    }
-    builder->pool->failed |= name_bytes.failed || value_bytes.failed;
-    name = pl_text_string(&name_bytes);
-    value = pl_text_string(&value_bytes);
-    if (strchr(name, '=')) {
+    if ((strpbrk(name, NOT_BYTES) && !take_bytes(builder, &name)) ||
+        (strpbrk(value, NOT_BYTES) && !take_bytes(builder, &value))) {
+        pl_strv_printf(builder->warnings, "%s is not set: a variable cannot contain U+0000", inner_name);
+    } else if (strchr(name, '=')) {
         pl_strv_printf(builder->warnings, "%s is not set: a variable's name cannot contain '='", name);
     } else if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
         /* An existing variable of this name has another value, so remove it. */
@@ -75,16 +84,24 @@ static void set(struct builder *builder, const char *name, const char *value)
     }
 }
 
+/* Set a variable to a string as it is, or to another value as JSON: sorted and compact, null as empty, or as version 3
+ * of the SDK has it. */
 static void set_json(struct builder *builder, const char *name, const struct pl_python_json *node)
 {
+    const enum pl_python_json_kind kind = pl_python_json_kind(node);
+    const bool by_sdk = builder->job->drivers.source;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (builder->job->drivers.source) {
-        pl_pyrepr_append_dumps(node, &text);
-    } else {
-        pl_pyrepr_append_variable(node, &text);
+    if (kind == PL_PYTHON_JSON_STRING) {
+        set(builder, name, pl_python_json_text(node));
+        return;
     }
-    set(builder, name, pl_pool_text(builder->pool, &text));
+    if (kind != PL_PYTHON_JSON_NULL || by_sdk) {
+        pl_python_json_print(node, by_sdk ? PL_PYTHON_JSON_SPACED : PL_PYTHON_JSON_COMPACT | PL_PYTHON_JSON_SORTED,
+                             &text);
+    }
+    builder->pool->failed |= text.failed;
+    set(builder, name, pl_text_string(&text));
 }
 
 /* Add a value to a list, or to an object under `name`. */
@@ -151,12 +168,6 @@ static struct pl_python_json *json_channel_dirs(struct builder *builder)
     return dict;
 }
 
-/* Returns a string node, or null for NULL. */
-static struct pl_python_json *json_text(const char *text)
-{
-    return text ? pl_python_json_new_string(text) : pl_python_json_new_null();
-}
-
 /* Returns the program's name without ".py". */
 static struct pl_python_json *json_module(struct builder *builder)
 {
@@ -186,7 +197,7 @@ static void add_values(struct builder *builder, const struct value *values, size
 {
     for (size_t i = 0; i < count; i++) {
         if (values[i].member) {
-            put(builder, all, values[i].member, values[i].node);
+            builder->pool->failed |= pl_python_json_set(all, values[i].member, values[i].node, NULL) != PL_OK;
         }
     }
     for (size_t i = 0; i < count; i++) {
@@ -211,17 +222,17 @@ static void add_fixed(struct builder *builder)
     PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
     const struct value values[] = {
         {"SM_HOSTS", "hosts", pl_strv_json(&job->hosts)},
-        {"SM_NETWORK_INTERFACE_NAME", "network_interface_name", json_text(job->network_interface)},
+        {"SM_NETWORK_INTERFACE_NAME", "network_interface_name", pl_python_json_new_string(job->network_interface)},
         {"SM_HPS", "hyperparameters", pl_python_json_copy(job->hyperparameters)},
-        {"SM_USER_ENTRY_POINT", "user_entry_point", json_text(job->program)},
+        {"SM_USER_ENTRY_POINT", "user_entry_point", pl_python_json_new_string(job->program)},
         {"SM_FRAMEWORK_PARAMS", "additional_framework_parameters", pl_python_json_copy(job->framework)},
         {"SM_RESOURCE_CONFIG", "resource_config", pl_python_json_copy(job->resource)},
         {"SM_INPUT_DATA_CONFIG", "input_data_config", pl_python_json_copy(job->input_data)},
-        {"SM_OUTPUT_DATA_DIR", "output_data_dir", json_text(job->paths.output_data)},
+        {"SM_OUTPUT_DATA_DIR", "output_data_dir", pl_python_json_new_string(job->paths.output_data)},
         {"SM_CHANNELS", NULL, json_channels(builder)},
-        {"SM_CURRENT_HOST", "current_host", json_text(job->current_host)},
-        {"SM_CURRENT_INSTANCE_TYPE", "current_instance_type", json_text(job->instance_type)},
-        {"SM_CURRENT_INSTANCE_GROUP", "current_instance_group", json_text(job->group_name)},
+        {"SM_CURRENT_HOST", "current_host", pl_python_json_new_string(job->current_host)},
+        {"SM_CURRENT_INSTANCE_TYPE", "current_instance_type", pl_python_json_new_string(job->instance_type)},
+        {"SM_CURRENT_INSTANCE_GROUP", "current_instance_group", pl_python_json_new_string(job->group_name)},
         {"SM_CURRENT_INSTANCE_GROUP_HOSTS", "current_instance_group_hosts", json_group_hosts(job)},
         {"SM_INSTANCE_GROUPS", "instance_groups", json_group_names(builder)},
         {"SM_INSTANCE_GROUPS_DICT", "instance_groups_dict", json_group_dict(builder)},
@@ -229,35 +240,36 @@ static void add_fixed(struct builder *builder)
         {"SM_IS_HETERO", "is_hetero", pl_python_json_new_bool(pl_python_json_count(job->groups) > 1)},
         {"SM_MODULE_NAME", "module_name", json_module(builder)},
         {"SM_LOG_LEVEL", "log_level", pl_python_json_copy(job->log_level)},
-        {"SM_FRAMEWORK_MODULE", "framework_module", json_text(job->framework_module)},
-        {"SM_INPUT_DIR", "input_dir", json_text(job->paths.input)},
-        {"SM_INPUT_CONFIG_DIR", "input_config_dir", json_text(job->paths.input_config)},
-        {"SM_OUTPUT_DIR", "output_dir", json_text(job->paths.output)},
+        {"SM_FRAMEWORK_MODULE", "framework_module", pl_python_json_new_string(job->framework_module)},
+        {"SM_INPUT_DIR", "input_dir", pl_python_json_new_string(job->paths.input)},
+        {"SM_INPUT_CONFIG_DIR", "input_config_dir", pl_python_json_new_string(job->paths.input_config)},
+        {"SM_OUTPUT_DIR", "output_dir", pl_python_json_new_string(job->paths.output)},
         {"SM_NUM_CPUS", "num_cpus", pl_python_json_new_int64(job->cpus)},
         {"SM_NUM_GPUS", "num_gpus", pl_python_json_new_int64(job->gpus)},
         {"SM_NUM_NEURONS", "num_neurons", pl_python_json_new_int64(job->neuron_cores)},
-        {"SM_MODEL_DIR", "model_dir", json_text(job->paths.model)},
-        {"SM_MODULE_DIR", "module_dir", json_text(job->module_dir)},
+        {"SM_MODEL_DIR", "model_dir", pl_python_json_new_string(job->paths.model)},
+        {"SM_MODULE_DIR", "module_dir", pl_python_json_new_string(job->module_dir)},
         {"SM_TRAINING_ENV", NULL, all},
         {"SM_USER_ARGS", NULL, pl_strv_json(&job->user_args)},
-        {"SM_OUTPUT_INTERMEDIATE_DIR", "output_intermediate_dir", json_text(job->paths.output_intermediate)},
+        {"SM_OUTPUT_INTERMEDIATE_DIR", "output_intermediate_dir",
+         pl_python_json_new_string(job->paths.output_intermediate)},
         {NULL, "channel_input_dirs", json_channel_dirs(builder)},
         {NULL, "distribution_hosts", pl_strv_json(&job->distribution_hosts)},
         {NULL, "is_master", pl_python_json_new_bool(is_master)},
         {NULL, "is_modelparallel_enabled", json_modelparallel(job)},
         {NULL, "is_smddpmprun_installed", pl_python_json_new_bool(pl_job_has_program(job, "smddpmprun"))},
         {NULL, "is_smddprun_installed", pl_python_json_new_bool(pl_job_has_program(job, "smddprun"))},
-        {NULL, "job_name", json_text(job->job_name)},
-        {NULL, "master_hostname", json_text(job->master_host)},
+        {NULL, "job_name", pl_python_json_new_string(job->job_name)},
+        {NULL, "master_hostname", pl_python_json_new_string(job->master_host)},
         {job->topology ? "SM_TOPOLOGY" : NULL, "topology",
          job->topology ? pl_python_json_copy(job->topology) : pl_python_json_new_array()},
     };
 
     if (job->drivers.source) { /* members that only version 3 of the SDK has */
         const struct value more[] = {
-            {NULL, "master_addr", json_text(job->master_host)},
+            {NULL, "master_addr", pl_python_json_new_string(job->master_host)},
             {NULL, "master_port", pl_python_json_new_int64(PL_JOB_MASTER_PORT)},
-            {NULL, "input_data_dir", json_text(job->paths.input_data)},
+            {NULL, "input_data_dir", pl_python_json_new_string(job->paths.input_data)},
         };
 
         add_values(builder, more, PL_ARRAY_ITEMS(more), all);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the launchers share: hosts, roles, variables, steps, instance types with EFA. */
+/* What the launchers share: hosts, roles, variables, instance types with EFA. */
 #include "entrypoint/launch/launcher.h"
 
 #include "base/environment.h"
@@ -16,12 +16,12 @@ bool pl_launcher_includes(const struct pl_job *job)
 /* A range such as "2:4" allows another number of hosts; a single number such as "3" does not. */
 static bool allows_range(const char *nodes)
 {
-    return nodes && strchr(nodes, ':');
+    return strchr(nodes, ':');
 }
 
 static bool allows_restarts(const char *count)
 {
-    return count && *count != '\0' && strcmp(count, "0") != 0;
+    return *count != '\0' && strcmp(count, "0") != 0;
 }
 
 /* Get the value of the option `name` at words[at], from `--name=value` or `--name value`. torchrun takes dashes and
@@ -48,14 +48,22 @@ static const char *option_value(const struct pl_strv *words, size_t at, const ch
 
 bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words)
 {
-    bool elastic = allows_range(pl_environment_get(environment, "PET_NNODES")) ||
-                   allows_restarts(pl_environment_get(environment, "PET_MAX_RESTARTS"));
+    static const struct {
+        const char *variable, *option;
+        bool (*allows)(const char *value);
+    } rules[] = {{"PET_NNODES", "nnodes", allows_range}, {"PET_MAX_RESTARTS", "max_restarts", allows_restarts}};
 
-    for (size_t i = 0; words && i < words->count && !elastic; i++) {
-        elastic =
-            allows_range(option_value(words, i, "nnodes")) || allows_restarts(option_value(words, i, "max_restarts"));
+    for (size_t rule = 0; rule < PL_ARRAY_ITEMS(rules); rule++) {
+        const char *value = pl_environment_get(environment, rules[rule].variable);
+
+        for (size_t i = 0; words && i < words->count && !(value && rules[rule].allows(value)); i++) {
+            value = option_value(words, i, rules[rule].option);
+        }
+        if (value && rules[rule].allows(value)) {
+            return true;
+        }
     }
-    return elastic;
+    return false;
 }
 
 /* The master of a distribution also links the hosts outside it. They need not be there at the start. */
@@ -107,45 +115,6 @@ void pl_launcher_set_unless_set(const struct pl_job *job, struct pl_launch_plan 
     if (!pl_environment_get(job->process, name)) {
         pl_launcher_set(plan, name, value);
     }
-}
-
-struct pl_strv *pl_launch_plan_add_step(struct pl_launch_plan_steps *steps, const char *what, const char *cwd)
-{
-    struct pl_launch_plan_step *step = &steps->items[steps->count];
-
-    PL_BUG_IF(steps->count == PL_LAUNCH_PLAN_STEPS_MAX);
-    steps->count++;
-    *step = (struct pl_launch_plan_step){.what = pl_pool_string(&steps->pool, what),
-                                         .cwd = cwd ? pl_pool_string(&steps->pool, cwd) : NULL,
-                                         .argv = {.pool = &steps->pool}};
-    return &step->argv;
-}
-
-struct pl_strv *pl_launch_plan_add_look(struct pl_launch_plan_steps *steps, const char *what)
-{
-    struct pl_strv *argv = pl_launch_plan_add_step(steps, what, NULL);
-
-    steps->items[steps->count - 1].only_looks = true;
-    return argv;
-}
-
-void pl_launch_plan_set_for_step(struct pl_launch_plan_steps *steps, const char *name, const char *value)
-{
-    struct pl_environment **additions_at = &steps->items[steps->count - 1].additions;
-
-    if ((!*additions_at && pl_environment_new_empty(additions_at, NULL) != PL_OK) ||
-        pl_environment_set(*additions_at, name, value, NULL) != PL_OK) {
-        steps->pool.failed = true;
-    }
-}
-
-void pl_launch_plan_steps_done(struct pl_launch_plan_steps *steps)
-{
-    for (size_t i = 0; i < steps->count; i++) {
-        pl_environment_free(steps->items[i].additions);
-    }
-    steps->count = 0;
-    pl_pool_done(&steps->pool);
 }
 
 enum fabric { FABRIC_EFA = 1, FABRIC_RDMA = 2 };

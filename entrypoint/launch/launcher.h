@@ -28,10 +28,8 @@
  */
 struct pl_launcher {
     const char *name;
-    unsigned launch; /* the enum pl_job_launch that asks for it; 0: only `matches` tells */
+    unsigned launch; /* the enum pl_job_launch that asks for it; 0: none */
     bool needs_link; /* the job runs only if its hosts are linked: PL_LAUNCH_PLAN_LINK_NEEDED, else _BESIDE */
-    /* what else must hold; may be NULL */
-    bool (*matches)(const struct pl_job *job);
     /* fills role, hosts and link; NULL: the hosts of the distribution, by pl_launcher_use_hosts() */
     void (*use_hosts)(const struct pl_job *job, struct pl_launch_plan *plan);
     enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);

@@ -4,7 +4,6 @@
 
 #include "base/environment.h"
 #include "base/memory.h"
-#include "entrypoint/job/devices.h"
 
 #include <stdio.h>
 
@@ -12,7 +11,7 @@
  * busy. */
 static void limit_threads(const struct pl_job *job, struct pl_launch_plan *plan)
 {
-    const int limit = pl_devices_cpu_limit("");
+    const int limit = job->cpu_limit;
     char text[16];
 
     if (limit > 0 && limit < job->cpus) {

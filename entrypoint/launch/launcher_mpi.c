@@ -5,7 +5,7 @@
  */
 #include "base/environment.h"
 #include "base/memory.h"
-#include "entrypoint/job/hosts.h"
+#include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"

@@ -12,11 +12,6 @@
 
 #include <strings.h>
 
-static bool matches(const struct pl_job *job)
-{
-    return !job->is_check && job->settings.sweep;
-}
-
 /* A stream can be read only once, so each trial would get only a part of it. */
 static enum pl_status check_channels(const struct pl_job *job, struct pl_error *reterr)
 {
@@ -78,9 +73,5 @@ static void describe(const struct pl_job *job, const struct pl_launch_plan *plan
     pl_text_printf(text, "trials on %zu host%s", plan->hosts.count, plan->hosts.count == 1 ? "" : "s");
 }
 
-const struct pl_launcher pl_launcher_sweep = {.name = "sweep",
-                                              .needs_link = true,
-                                              .matches = matches,
-                                              .use_hosts = use_hosts,
-                                              .plan = make_plan,
-                                              .describe = describe};
+const struct pl_launcher pl_launcher_sweep = {
+    .name = "sweep", .needs_link = true, .use_hosts = use_hosts, .plan = make_plan, .describe = describe};

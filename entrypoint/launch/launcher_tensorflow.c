@@ -65,11 +65,6 @@ static const char *make_config(struct pl_launch_plan *plan, const char *first, i
     return pl_pool_text(&plan->pool, &config);
 }
 
-static bool matches_server(const struct pl_job *job)
-{
-    return job->hosts.count > 1 && job->distribution_hosts.count > 1;
-}
-
 static enum pl_status add_server(const struct pl_program *program, const char *first, int index, bool is_worker,
                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -145,7 +140,6 @@ static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_launch_p
 const struct pl_launcher pl_launcher_parameter_server = {.name = "parameter_server",
                                                          .launch = PL_JOB_PARAMETER_SERVER,
                                                          .needs_link = true,
-                                                         .matches = matches_server,
                                                          .plan = plan_server,
                                                          .describe = describe_server};
 const struct pl_launcher pl_launcher_multi_worker_mirrored = {

@@ -4,7 +4,7 @@
  * program runs.
  */
 #include "base/environment.h"
-#include "entrypoint/job/hosts.h"
+#include "entrypoint/job/job.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/needs.h"
 

@@ -6,10 +6,8 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "entrypoint/job/hosts.h"
-#include "entrypoint/job/hyperparameters.h"
+#include "entrypoint/job/job.h"
 #include "entrypoint/job/settings.h"
-#include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/needs.h"
@@ -34,9 +32,8 @@ static const struct pl_launcher xla = {
     .cause = "PyTorch/XLA workers (Training Compiler) are not supported, use MPI: distribution={\"mpi\": {\"enabled\": "
              "True}}"};
 
-/* A job gets the first launcher that matches. The last matches every job. */
+/* A job that is no sweep gets the first launcher that matches. The last matches every job. */
 static const struct pl_launcher *const launchers[] = {
-    &pl_launcher_sweep,
     &pl_launcher_mpi,
     &pl_launcher_native_server,
     &smddp,
@@ -47,17 +44,15 @@ static const struct pl_launcher *const launchers[] = {
     &pl_launcher_direct,
 };
 
-static bool matches(const struct pl_launcher *launcher, const struct pl_job *job)
-{
-    return (!launcher->launch || ((launcher->launch & job->launches) && pl_launcher_includes(job))) &&
-           (!launcher->matches || launcher->matches(job));
-}
-
 static const struct pl_launcher *choose(const struct pl_job *job)
 {
+    const unsigned launches = pl_launcher_includes(job) ? job->launches : 0;
     size_t at = 0;
 
-    while (!matches(launchers[at], job)) {
+    if (job->settings.sweep && !job->is_check) {
+        return &pl_launcher_sweep;
+    }
+    while (launchers[at]->launch && !(launchers[at]->launch & launches)) {
         at++;
     }
     return launchers[at];
@@ -236,6 +231,45 @@ enum pl_status pl_launch_plan_new_hosts(const struct pl_job *job, struct pl_laun
     return PL_OK;
 }
 
+struct pl_strv *pl_launch_plan_add_step(struct pl_launch_plan_steps *steps, const char *what, const char *cwd)
+{
+    struct pl_launch_plan_step *step = &steps->items[steps->count];
+
+    PL_BUG_IF(steps->count == PL_LAUNCH_PLAN_STEPS_MAX);
+    steps->count++;
+    *step = (struct pl_launch_plan_step){.what = pl_pool_string(&steps->pool, what),
+                                         .cwd = cwd ? pl_pool_string(&steps->pool, cwd) : NULL,
+                                         .argv = {.pool = &steps->pool}};
+    return &step->argv;
+}
+
+struct pl_strv *pl_launch_plan_add_look(struct pl_launch_plan_steps *steps, const char *what)
+{
+    struct pl_strv *argv = pl_launch_plan_add_step(steps, what, NULL);
+
+    steps->items[steps->count - 1].only_looks = true;
+    return argv;
+}
+
+void pl_launch_plan_set_for_step(struct pl_launch_plan_steps *steps, const char *name, const char *value)
+{
+    struct pl_environment **additions_at = &steps->items[steps->count - 1].additions;
+
+    if ((!*additions_at && pl_environment_new_empty(additions_at, NULL) != PL_OK) ||
+        pl_environment_set(*additions_at, name, value, NULL) != PL_OK) {
+        steps->pool.failed = true;
+    }
+}
+
+void pl_launch_plan_steps_done(struct pl_launch_plan_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        pl_environment_free(steps->items[i].additions);
+    }
+    steps->count = 0;
+    pl_pool_done(&steps->pool);
+}
+
 void pl_launch_plan_free(struct pl_launch_plan *plan)
 {
     if (!plan) {
@@ -251,12 +285,6 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     pl_python_json_free(plan->shown);
     pl_pool_done(&plan->pool);
     free(plan);
-}
-
-void pl_launch_plan_free_at(struct pl_launch_plan **plan_at)
-{
-    pl_launch_plan_free(*plan_at);
-    *plan_at = NULL;
 }
 
 static enum pl_status make_intermediate(const struct pl_job *job, struct pl_error *reterr)

@@ -167,8 +167,8 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, struct pl_launch_pla
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_launch_plan_free(struct pl_launch_plan *plan);
-void pl_launch_plan_free_at(struct pl_launch_plan **plan_at);
 
+PL_CLEANUP(pl_launch_plan_free_at, struct pl_launch_plan, pl_launch_plan_free)
 #define PL_AUTO_LAUNCH_PLAN __attribute__((cleanup(pl_launch_plan_free_at)))
 
 /**

@@ -56,7 +56,7 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_ste
 /* Version 3 of the SDK leaves the user's archive packed, in the code directory itself. */
 static enum pl_status add_archive(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
-    const char *file = pl_pool_printf(&steps->pool, "%s/%s", job->paths.code, pl_drivers_archive(&job->drivers));
+    const char *file = pl_pool_printf(&steps->pool, "%s/%s", job->paths.code, job->drivers.archive);
 
     if (access(file, R_OK) != 0) {
         return pl_error_errno(reterr, "the archive '%s', which sourcecode.json names", file);
@@ -73,7 +73,7 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
     if (job->settings.trial) {
         return PL_OK; /* the sweep has fetched the code once for all its trials */
     }
-    if (pl_drivers_archive(&job->drivers)) {
+    if (job->drivers.archive) {
         return add_archive(job, steps, reterr);
     }
     if (!uri || pl_program_has_code(job)) {

@@ -382,8 +382,11 @@ static void end_line(struct pl_cause *cause)
     cause->line[cause->line_bytes] = '\0';
     cause->line_bytes = 0;
     remove_colours(cause->line);
-    join_reasons(cause, cause->line);
     tag = tag_bytes(cause->line);
+    if (tag > 0 && cause->lines == PL_CAUSE_UNTAGGED) {
+        return;
+    }
+    join_reasons(cause, cause->line);
     line = cause->line + tag;
     text = line + strspn(line, " \t");
     if (*text == '\0') {

@@ -35,6 +35,9 @@ enum {
 /** Whose code a line of a traceback is: Python's or a package's, of another folder, or the program's own folder's. */
 enum pl_cause_nearness { PL_CAUSE_LIBRARY, PL_CAUSE_ELSEWHERE, PL_CAUSE_OWN };
 
+/** The lines that are searched: not those that another shim has searched, below which their writer runs. */
+enum pl_cause_lines { PL_CAUSE_ALL, PL_CAUSE_UNTAGGED, PL_CAUSE_NONE };
+
 /** What one writer has begun. */
 struct pl_cause_writer {
     char tag[PL_CAUSE_TAG_BYTES];
@@ -51,6 +54,7 @@ struct pl_cause_writer {
 
 /** Zero-initialise; holds no resources. */
 struct pl_cause {
+    enum pl_cause_lines lines;
     const char *folders[2];             /* where the program's own files are, absolute; NULL: unknown */
     char line[PL_CAUSE_LINE_BYTES + 1]; /* the beginning of the line that is read now, with a NUL */
     size_t line_bytes;

@@ -93,6 +93,7 @@ void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged)
 {
     const int own_fd = pl_file_open_own(fd);
 
+    copier->stream = fd;
     copier->out_fd = own_fd >= 0 ? own_fd : fd;
     copier->tagged = tagged;
     copier->by_line = tagged || isatty(fd) == 0;
@@ -242,7 +243,7 @@ static void read_some(struct pl_copier *copier)
     bytes = read(copier->fd, copier->bytes + kept, room);
     if (bytes > 0) {
         if (copier->read_along) {
-            copier->read_along(copier->reader, copier->bytes + kept, (size_t)bytes);
+            copier->read_along(copier->context, copier->stream, copier->bytes + kept, (size_t)bytes);
         }
         add(copier, (size_t)bytes);
     } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) { /* EIO: no process has the terminal open any more */

@@ -74,8 +74,10 @@ struct pl_copier {
     bool in_line;      /* the last staged byte does not end a line */
     size_t staged_begin, staged_end;
     char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, to be written next */
+    int stream;                         /* STDOUT_FILENO or STDERR_FILENO of the program */
     /* also gets all bytes that arrive; may be NULL */
-    void (*read_along)(void *reader, const char *bytes, size_t count);
+    void (*read_along)(void *context, int stream, const char *bytes, size_t count);
+    void *context;
     /* Returns the CPU time that the program has used, if it can run or is stopped: it may be halted in the middle of
      * a line. Returns -1 if it waits for something, or has ended. May be NULL */
     int64_t (*runnable_cpu_ns)(void *reader);

@@ -13,7 +13,9 @@
 
 void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
 {
-    pl_cause_add(&tail->cause, bytes, count);
+    if (tail->cause.lines != PL_CAUSE_NONE) {
+        pl_cause_add(&tail->cause, bytes, count);
+    }
     if (count > PL_TAIL_BYTES) {
         bytes += count - PL_TAIL_BYTES;
         count = PL_TAIL_BYTES;

@@ -24,7 +24,7 @@
     X(START, "host, command: run this launch daemon on your host")                                                     \
     X(STARTED, "error: why the daemon does not run; empty if it runs")                                                 \
     X(BEGUN, "pid: a watched program runs")                                                                            \
-    X(ENDED, "an exit report, see exit_report.h")                                                                      \
+    X(ENDED, "an exit report, see exit_report.c")                                                                      \
     X(STOP, "signal: forward this signal to the programs")                                                             \
     X(RESULT, "failed (0 or 1), text: how the job ended")                                                              \
     X(DONE, "no field: no process of the job is left on this host")                                                    \
@@ -44,7 +44,7 @@ enum pl_frame_type {
 };
 
 enum {
-    PL_FRAME_VERSION = 4,
+    PL_FRAME_VERSION = 5,
     PL_FRAME_HEAD_BYTES = 8,
     PL_FRAME_MAX_FIELDS = 256,
     PL_FRAME_MAX_BYTES = 128 * 1024, /* bytes of payload; an mpirun command for many hosts is long */

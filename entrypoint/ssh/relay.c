@@ -293,19 +293,18 @@ static enum pl_status ask(struct relay *relay, enum pl_exec_kind kind, const str
                             kind == PL_EXEC_CHANNEL ? 1 : PL_ARRAY_ITEMS(fds), reterr);
 }
 
-/* Returns the exit code in an ENDED frame, see supervise/exit_report.h. */
+/* Returns the exit code in an ENDED frame, see supervise/exit_report.c. */
 static int ended_code(const struct pl_frame *frame)
 {
-    int64_t signalled = 0, code = NO_CONNECTION;
+    unsigned code, signalled, not_started;
 
-    if (frame->count < 9 || pl_link_frame_number(frame, 3, 0, 1, &signalled, NULL) != PL_OK ||
-        pl_link_frame_number(frame, 4, 0, 255, &code, NULL) != PL_OK) {
+    if (frame->count < 7 || sscanf(frame->fields[0], "%u %u %u", &code, &signalled, &not_started) != 3) {
         return NO_CONNECTION;
     }
-    if (strcmp(frame->fields[6], "1") == 0) {
-        pl_log(PL_LOG_ERROR, "%s", frame->fields[8]);
+    if (not_started == 1) {
+        pl_log(PL_LOG_ERROR, "%s", frame->fields[3]);
     }
-    return (int)code + (signalled == 1 ? SIGNAL_EXIT : 0);
+    return (int)(code & 0xFF) + (signalled == 1 ? SIGNAL_EXIT : 0);
 }
 
 /* The input of the session, or the session itself, has ended: end the channel's input. */

@@ -24,44 +24,38 @@ static const char *const source_texts[] = {
 enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, struct pl_link *link,
                                    struct pl_error *reterr)
 {
-    char source[16], rank[16], code[16];
+    char numbers[64];
 
-    snprintf(source, sizeof(source), "%d", (int)exit_report->source);
-    snprintf(rank, sizeof(rank), "%d", exit_report->rank);
-    snprintf(code, sizeof(code), "%d", exit_report->code);
-    return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, source, rank, exit_report->host,
-                        exit_report->signalled ? "1" : "0", code, exit_report->out_of_memory ? "1" : "0",
-                        exit_report->not_started ? "1" : "0", exit_report->program, exit_report->note,
-                        exit_report->tail, exit_report->cause, exit_report->place);
+    snprintf(numbers, sizeof(numbers), "%d %d %d %d %d %d", exit_report->code, exit_report->signalled,
+             exit_report->not_started, (int)exit_report->source, exit_report->rank, exit_report->out_of_memory);
+    return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, numbers, exit_report->host, exit_report->program,
+                        exit_report->note, exit_report->tail, exit_report->cause, exit_report->place);
 }
 
 enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_exit_report *ret_report,
                                       struct pl_error *reterr)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
-    int64_t source, rank, signalled, code, out_of_memory, not_started;
+    unsigned code, signalled, not_started, source, out_of_memory;
 
-    if (frame->count < 12) {
-        return pl_error_set(reterr, PL_CORRUPT, "control link: an exit report with %zu fields, not 12", frame->count);
+    if (frame->count < 7 ||
+        sscanf(frame->fields[0], "%u %u %u %u %d %u", &code, &signalled, &not_started, &source, &exit_report.rank,
+               &out_of_memory) != 6 ||
+        code > 255 || signalled > 1 || not_started > 1 || source >= PL_ARRAY_ITEMS(source_texts) ||
+        exit_report.rank < -1 || out_of_memory > 1) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: what came is no exit report");
     }
-    PL_TRY(pl_link_frame_number(frame, 0, 0, (int64_t)PL_ARRAY_ITEMS(source_texts) - 1, &source, reterr));
-    PL_TRY(pl_link_frame_number(frame, 1, -1, INT32_MAX, &rank, reterr));
-    PL_TRY(pl_link_frame_number(frame, 3, 0, 1, &signalled, reterr));
-    PL_TRY(pl_link_frame_number(frame, 4, 0, 255, &code, reterr));
-    PL_TRY(pl_link_frame_number(frame, 5, 0, 1, &out_of_memory, reterr));
-    PL_TRY(pl_link_frame_number(frame, 6, 0, 1, &not_started, reterr));
     exit_report.source = (enum pl_exit_source)source;
-    exit_report.rank = (int)rank;
     exit_report.signalled = signalled == 1;
     exit_report.code = (int)code;
     exit_report.out_of_memory = out_of_memory == 1;
     exit_report.not_started = not_started == 1;
-    snprintf(exit_report.host, sizeof(exit_report.host), "%s", frame->fields[2]);
-    snprintf(exit_report.program, sizeof(exit_report.program), "%s", frame->fields[7]);
-    snprintf(exit_report.note, sizeof(exit_report.note), "%s", frame->fields[8]);
-    snprintf(exit_report.tail, sizeof(exit_report.tail), "%s", frame->fields[9]);
-    snprintf(exit_report.cause, sizeof(exit_report.cause), "%s", frame->fields[10]);
-    snprintf(exit_report.place, sizeof(exit_report.place), "%s", frame->fields[11]);
+    snprintf(exit_report.host, sizeof(exit_report.host), "%s", frame->fields[1]);
+    snprintf(exit_report.program, sizeof(exit_report.program), "%s", frame->fields[2]);
+    snprintf(exit_report.note, sizeof(exit_report.note), "%s", frame->fields[3]);
+    snprintf(exit_report.tail, sizeof(exit_report.tail), "%s", frame->fields[4]);
+    snprintf(exit_report.cause, sizeof(exit_report.cause), "%s", frame->fields[5]);
+    snprintf(exit_report.place, sizeof(exit_report.place), "%s", frame->fields[6]);
     *ret_report = exit_report;
     return PL_OK;
 }

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides during a stop how long the shims of ranks that have ended wait for ranks that save. */
-#include "entrypoint/supervise/holding.h"
+/*
+ * During a stop, the end of one rank must not end ranks that save: mpirun and torchrun end all ranks when one has left,
+ * and under Open MPI 5 a rank ends when the connection of another one closes. So a rank without a handler for the
+ * signal gets it last, and the shims of ended ranks wait, until all ranks with a handler have ended; then the shims are
+ * released. One host decides: the master for itself and the hosts that are linked to it; any other host for itself.
+ */
+#include "entrypoint/supervise/supervise.h"
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/supervise/supervise.h"
 
 #include <string.h>
 
@@ -13,7 +17,7 @@
 
 void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame, int host)
 {
-    struct pl_holding *holding = &supervisor->holding;
+    struct pl_holding *holding = &supervisor->stop.holding;
     int64_t rank, catches;
     struct pl_error error = PL_ERROR_NONE;
 
@@ -28,35 +32,38 @@ void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_fr
     }
     holding->ranks[holding->count++] =
         (struct pl_holding_rank){.rank = (int)rank, .host = host, .catches = catches == 1};
+    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
 }
 
 void pl_holding_ask_again(struct pl_supervisor *supervisor)
 {
-    if (supervisor->holding.state != PL_STOP_RUNNING) {
-        supervisor->holding.asked_ns = pl_clock_now_ns();
-        pl_stop_go(&supervisor->holding.state, PL_STOP_SAVING);
+    if (supervisor->stop.holding.state != PL_STOP_RUNNING) {
+        supervisor->stop.holding.asked_ns = pl_clock_now_ns();
+        pl_stop_go(&supervisor->stop.holding.state, PL_STOP_SAVING);
+        pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
     }
 }
 
 void pl_holding_lose_host(struct pl_supervisor *supervisor, int host)
 {
-    for (size_t i = 0; i < supervisor->holding.count; i++) {
-        supervisor->holding.ranks[i].ended =
-            supervisor->holding.ranks[i].ended || supervisor->holding.ranks[i].host == host;
+    for (size_t i = 0; i < supervisor->stop.holding.count; i++) {
+        supervisor->stop.holding.ranks[i].ended =
+            supervisor->stop.holding.ranks[i].ended || supervisor->stop.holding.ranks[i].host == host;
     }
+    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
 }
 
 /* Returns the time until which ranks may answer. */
 static int64_t answers_end(const struct pl_supervisor *supervisor)
 {
-    int64_t asked_ns = supervisor->holding.asked_ns;
+    int64_t asked_ns = supervisor->stop.holding.asked_ns;
 
-    return (asked_ns > supervisor->stop_ns ? asked_ns : supervisor->stop_ns) + ANSWER_NS;
+    return (asked_ns > supervisor->stop.ns ? asked_ns : supervisor->stop.ns) + ANSWER_NS;
 }
 
 void pl_holding_note_end(struct pl_supervisor *supervisor, int rank)
 {
-    struct pl_holding *holding = &supervisor->holding;
+    struct pl_holding *holding = &supervisor->stop.holding;
     size_t i = 0;
 
     while (i < holding->count && holding->ranks[i].rank != rank) {
@@ -67,11 +74,12 @@ void pl_holding_note_end(struct pl_supervisor *supervisor, int rank)
     } else {
         holding->unasked_ended++;
     }
+    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
 }
 
 bool pl_holding_is_on(const struct pl_supervisor *supervisor)
 {
-    const enum pl_stop_state state = supervisor->holding.state;
+    const enum pl_stop_state state = supervisor->stop.holding.state;
 
     return supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE && (state == PL_STOP_SAVING || state == PL_STOP_HELD);
 }
@@ -89,7 +97,8 @@ static size_t count_saving(const struct pl_holding *holding)
 static void send_to_workers(struct pl_supervisor *supervisor, enum pl_frame_type type, const char *text)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (supervisor->connections[i]->kind == PL_CONNECTION_WORKER && supervisor->connections[i]->ready) {
+        if (supervisor->connections[i]->kind == PL_CONNECTION_WORKER &&
+            supervisor->connections[i]->state == PL_CONNECTION_READY) {
             PL_SUPERVISE_SEND(supervisor, supervisor->connections[i], type, text);
         }
     }
@@ -111,40 +120,49 @@ static void hold(struct pl_supervisor *supervisor)
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     char name[16];
 
-    if (supervisor->failed) {
+    if (supervisor->outcome.failed) {
         pl_supervise_failure_text(supervisor, &text);
     } else {
         pl_text_printf(&text, "the job was stopped by %s; rank %d has no handler for this signal\n",
-                       pl_signals_name(supervisor->stop_number, name), find_deferred(&supervisor->holding));
+                       pl_signals_name(supervisor->stop.number, name), find_deferred(&supervisor->stop.holding));
     }
     pl_supervise_write_failure(supervisor, pl_text_string(&text));
     send_to_workers(supervisor, PL_FRAME_HOLD, pl_text_string(&text));
     pl_log(PL_LOG_WARNING, "%.*s; the others have time to save and end", (int)strcspn(pl_text_string(&text), "\n"),
            pl_text_string(&text));
-    pl_stop_go(&supervisor->holding.state, PL_STOP_HELD);
+    pl_stop_go(&supervisor->stop.holding.state, PL_STOP_HELD);
 }
 
-void pl_holding_update(struct pl_supervisor *supervisor, int64_t *next_ns)
+/* Whether this host decides: the master does for all that are linked to it. */
+static bool decides(const struct pl_supervisor *supervisor)
 {
-    struct pl_holding *holding = &supervisor->holding;
-    const bool has_ranks = supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE;
-    const bool answered = (int)holding->count + holding->unasked_ended >= supervisor->plan->processes ||
-                          pl_deadline_passed(answers_end(supervisor));
-    size_t saving = count_saving(holding);
+    return supervisor->state == PL_HOST_RUNNING && !pl_host_is_led(supervisor) && !pl_links_master(supervisor);
+}
 
-    if (holding->state == PL_STOP_RUNNING || holding->state == PL_STOP_RELEASED) {
+void pl_holding_update(struct pl_supervisor *supervisor)
+{
+    struct pl_holding *holding = &supervisor->stop.holding;
+    const bool has_ranks = supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE, failed = supervisor->outcome.failed;
+    size_t saving;
+    bool answered;
+
+    if (!decides(supervisor) || holding->state == PL_STOP_RUNNING || holding->state == PL_STOP_RELEASED) {
         return;
     }
+    saving = count_saving(holding);
+    answered = (int)holding->count + holding->unasked_ended >= supervisor->plan->processes ||
+               pl_deadline_passed(answers_end(supervisor));
     if (saving > 0 || !has_ranks) {
-        if (holding->state == PL_STOP_SAVING && ((supervisor->failed && supervisor->exit_report_known) ||
-                                                 (!supervisor->failed && answered && find_deferred(holding) >= 0))) {
+        if (holding->state == PL_STOP_SAVING && ((failed && supervisor->outcome.exit_report_known) ||
+                                                 (!failed && answered && find_deferred(holding) >= 0))) {
             hold(supervisor);
         }
     } else if (answered) {
         pl_supervise_release(supervisor);
         send_to_workers(supervisor, PL_FRAME_RELEASE, "");
     }
-    if (pl_holding_is_on(supervisor) && !answered && answers_end(supervisor) < *next_ns) {
-        *next_ns = answers_end(supervisor);
+    if (pl_holding_is_on(supervisor) && !answered) {
+        pl_supervise_set_timer(supervisor, PL_TIMER_HOLDING, answers_end(supervisor));
     }
+    pl_supervise_wake(supervisor, PL_TIMER_GRACE); /* how long a failed job waits depends on the state */
 }

@@ -167,7 +167,7 @@ static int resolve_all(void *search_at)
     const struct search *search = search_at;
     const struct pl_job *job = search->supervisor->job;
     const bool linked = search->supervisor->link_kind != PL_LAUNCH_PLAN_LINK_NONE;
-    const int64_t deadline_ns = pl_deadline_after_ns(search->supervisor->join_timeout_ns);
+    const int64_t deadline_ns = pl_deadline_after_ns(search->supervisor->job->settings.peer_wait_ns);
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES] = "";
     struct pl_error error = PL_ERROR_NONE;
     struct pl_link link = PL_LINK_NONE;
@@ -192,29 +192,13 @@ static int resolve_all(void *search_at)
     return 0;
 }
 
-struct answer {
-    bool known;
-    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
-};
-
-static void answered(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+void pl_peers_note_answer(const struct pl_connection *resolver, const char *answer)
 {
-    struct answer *answer = connection->state;
+    struct pl_waiter *waiter = resolver->waiter;
 
-    (void)supervisor;
-    answer->known = true;
-    snprintf(answer->text, sizeof(answer->text), "%s", frame->fields[1]);
-}
-
-static void resolver_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
-{
-    struct answer *answer = connection->state;
-
-    (void)supervisor;
-    (void)why;
-    if (!answer->known) {
-        answer->known = true;
-        snprintf(answer->text, sizeof(answer->text), "the process that looks host names up was killed");
+    if (!waiter->over) {
+        waiter->over = true;
+        snprintf(waiter->text, sizeof(waiter->text), "%s", answer);
     }
 }
 
@@ -235,11 +219,9 @@ static bool may_link(const struct pl_supervisor *supervisor)
 
 enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, struct pl_error *reterr)
 {
-    static const struct pl_frame_rule frames[] = {{PL_FRAME_RESULT, PL_CONNECTION_RESOLVER, 2, answered}};
-    static const struct pl_role role = {.frames = frames, .frames_count = 1, .gone = resolver_gone};
     struct search search = {.supervisor = supervisor, .others = others};
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    struct answer answer = {.known = false};
+    struct pl_waiter waiter = {.over = false};
     struct pl_connection *resolver;
     enum pl_status status;
     int pair[2];
@@ -264,14 +246,13 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, s
     }
     status = pl_supervise_add(supervisor, PL_CONNECTION_RESOLVER, pair[0], &resolver, reterr);
     if (status == PL_OK) {
-        resolver->role = &role;
-        resolver->state = &answer;
+        resolver->waiter = &waiter;
     }
-    while (status == PL_OK && !answer.known && supervisor->stop_number == 0 && !supervisor->failed) {
-        status = pl_supervise_poll_preparing(supervisor, PL_DEADLINE_NEVER, reterr);
+    while (status == PL_OK && !waiter.over && pl_supervise_check(supervisor) == PL_OK) {
+        status = pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr);
     }
     kill(pid, SIGKILL); /* it holds no state, and is reaped with all others */
-    pl_supervise_drop(supervisor, PL_CONNECTION_RESOLVER);
+    pl_supervise_drop_kind(supervisor, PL_CONNECTION_RESOLVER);
     PL_TRY(status);
-    return answer.text[0] == '\0' ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s", answer.text);
+    return waiter.text[0] == '\0' ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s", waiter.text);
 }

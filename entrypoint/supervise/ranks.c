@@ -285,7 +285,7 @@ enum pl_apart_state pl_apart_state(const struct pl_apart *apart)
 /* Whether any host with ranks is in this state. */
 static bool is_any(const struct pl_supervisor *supervisor, enum pl_apart_state state)
 {
-    bool found = pl_apart_state(&supervisor->apart) == state;
+    bool found = pl_apart_state(&supervisor->seen.apart) == state;
 
     for (size_t i = 0; i < supervisor->sessions.count; i++) {
         const struct pl_session *session = &supervisor->sessions.items[i];
@@ -302,16 +302,16 @@ static bool has_several(const struct pl_supervisor *supervisor)
 
 void pl_apart_log_minute(struct pl_supervisor *supervisor)
 {
-    if (supervisor->apart.minute_logged || supervisor->failed || supervisor->sessions.count == 0 ||
+    if (supervisor->seen.apart.minute_logged || supervisor->outcome.failed || supervisor->sessions.count == 0 ||
         !has_several(supervisor) || is_any(supervisor, PL_APART_UNKNOWN) || is_any(supervisor, PL_APART_CONNECTED)) {
         return;
     }
-    supervisor->apart.minute_logged = true;
+    supervisor->seen.apart.minute_logged = true;
     pl_log(PL_LOG_INFO,
            "in the first %lld s no rank has called MPI_Init or joined another one in a torch process group. This is "
            "normal while programs prepare. If it does not change, the %d programs run independently, or wait for each "
            "other without end: see docs/troubleshooting.md",
-           (long long)(supervisor->apart.minute_ns / PL_NS_PER_S), supervisor->plan->processes);
+           (long long)(supervisor->seen.apart.minute_ns / PL_NS_PER_S), supervisor->plan->processes);
 }
 
 bool pl_apart_is_possible(const struct pl_supervisor *supervisor)

@@ -300,20 +300,6 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
     }
 }
 
-static void read_stdout(void *shim_at, const char *bytes, size_t count)
-{
-    const struct shim *shim = shim_at;
-
-    shim->options->read(shim->options->context, STDOUT_FILENO, bytes, count);
-}
-
-static void read_stderr(void *shim_at, const char *bytes, size_t count)
-{
-    const struct shim *shim = shim_at;
-
-    shim->options->read(shim->options->context, STDERR_FILENO, bytes, count);
-}
-
 /* See pl_copier's runnable_cpu_ns. */
 static int64_t runnable_cpu_ns(void *shim_at)
 {
@@ -372,8 +358,8 @@ static void open_outputs(struct shim *shim)
     }
     if (shim->options->read) {
         shim->copier.by_line = shim->stdout_copier.by_line = true;
-        shim->copier.read_along = read_stderr;
-        shim->stdout_copier.read_along = read_stdout;
+        shim->copier.read_along = shim->stdout_copier.read_along = shim->options->read;
+        shim->copier.context = shim->stdout_copier.context = shim->options->context;
     }
     set_tag(shim, &shim->copier);
     set_tag(shim, &shim->stdout_copier);
@@ -542,7 +528,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     struct shim shim = {.options = options,
                         .signals = signals,
                         .link = link,
-                        .copier = {.fd = -1, .keeps_tail = true},
+                        .copier = {.fd = -1, .keeps_tail = true, .tail.cause.lines = options->searched},
                         .stdout_copier = {.fd = -1}};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;

@@ -46,6 +46,7 @@ void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next);
 struct pl_shim_options {
     enum pl_exit_source source;
     enum pl_shim_stdout stdout_as; /* used without `read` */
+    enum pl_cause_lines searched;  /* of its stderr, for an exception */
     bool without_blocks;           /* the program is mpirun: see entrypoint/output/copier.h */
     int rank;                      /* -1: the program is not a rank */
     /* gets the bytes that the program prints to STDOUT_FILENO or STDERR_FILENO, which then both pass through the shim

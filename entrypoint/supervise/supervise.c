@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor's event loop, which all roles share: signals, connections, heartbeats, failures, stopping. */
+/* The supervisor's event loop: signals, connections, timers, heartbeats, stopping. */
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/environment.h"
@@ -41,24 +41,24 @@ enum { SPARE_FILES = 256 };
 void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
                        struct pl_failure *failure)
 {
-    *supervisor = (struct pl_supervisor){.job = job,
-                                         .signals = signals,
-                                         .failure = failure,
-                                         .rundir = PL_RUNDIR_NONE,
-                                         .exit_report = PL_EXIT_REPORT_NONE,
-                                         .main_report = PL_EXIT_REPORT_NONE,
-                                         .master = {.left_early = PL_EXIT_REPORT_NONE}};
-    supervisor->heartbeat_timeout_ns = job->settings.silence_ns;
-    supervisor->join_timeout_ns = job->settings.peer_wait_ns;
-    supervisor->sync_budget_ns = job->settings.intermediate_ns;
-    supervisor->stop_budget_ns = job->settings.stop_ns;
-    supervisor->begun_ns = pl_clock_now_ns();
-    pl_changes_look(job->paths.model, &supervisor->model_before);
-    supervisor->early_end_ns = EARLY_END_NS;
-    supervisor->watch.hang_ns = job->settings.hang_ns;
-    supervisor->hang.ends = strcmp(job->settings.hang_action, "end") == 0;
-    supervisor->memory_kills = pl_process_memory_kills();
-    pl_apart_open(&supervisor->apart, job);
+    *supervisor =
+        (struct pl_supervisor){.job = job,
+                               .signals = signals,
+                               .failure = failure,
+                               .rundir = PL_RUNDIR_NONE,
+                               .outcome.exit_report = PL_EXIT_REPORT_NONE,
+                               .main = {.exit_report = PL_EXIT_REPORT_NONE, .left_early = PL_EXIT_REPORT_NONE}};
+    for (size_t i = 0; i < PL_TIMERS; i++) {
+        supervisor->timers_ns[i] = PL_DEADLINE_NEVER;
+    }
+    supervisor->stop.budget_ns = job->settings.stop_ns;
+    supervisor->seen.begun_ns = pl_clock_now_ns();
+    pl_changes_look(job->paths.model, &supervisor->seen.model_before);
+    supervisor->main.early_end_ns = EARLY_END_NS;
+    supervisor->seen.watch.hang_ns = job->settings.hang_ns;
+    supervisor->seen.watch.ends = strcmp(job->settings.hang_action, "end") == 0;
+    supervisor->seen.memory_kills = pl_process_memory_kills();
+    pl_apart_open(&supervisor->seen.apart, job);
     pl_process_adopt_orphans();
 }
 
@@ -74,9 +74,9 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
         free_connection(supervisor->connections[i]);
     }
     free(supervisor->connections);
-    free(supervisor->holding.ranks);
-    pl_watch_done(&supervisor->watch);
-    pl_placement_done(&supervisor->placement);
+    free(supervisor->stop.holding.ranks);
+    pl_watch_done(&supervisor->seen.watch);
+    pl_placement_done(&supervisor->seen.placement);
     supervisor->connections = NULL;
     supervisor->connections_count = 0;
     pl_rundir_close(&supervisor->rundir);
@@ -132,8 +132,7 @@ static void raise_files(struct pl_supervisor *supervisor)
     }
 }
 
-enum pl_status pl_supervise_use_hosts(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
-                                      struct pl_error *reterr)
+enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status;
 
@@ -145,7 +144,10 @@ enum pl_status pl_supervise_use_hosts(struct pl_supervisor *supervisor, struct p
     PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
     raise_files(supervisor);
     status = pl_rundir_open(&supervisor->rundir, reterr);
-    if (status == PL_OK || supervisor->failed || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
+    if (status == PL_OK) {
+        return pl_links_begin(supervisor, reterr);
+    }
+    if (supervisor->outcome.failed || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
         return status;
     }
     supervisor->link_kind = PL_LAUNCH_PLAN_LINK_NONE; /* pl_supervise_set_plan() needs the directory too, and warns */
@@ -160,18 +162,18 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
     supervisor->plan = plan;
     supervisor->ranks = plan->ranks;
     supervisor->link_kind = plan->link;
-    supervisor->watch.hang_ns = plan->runs_jobs ? 0 : supervisor->watch.hang_ns;
+    supervisor->seen.watch.hang_ns = plan->runs_jobs ? 0 : supervisor->seen.watch.hang_ns;
     raise_files(supervisor);
     pl_environment_free(supervisor->environment);
     supervisor->environment = NULL;
     PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE &&
-        supervisor->watch.hang_ns == 0) {
+        supervisor->seen.watch.hang_ns == 0) {
         return PL_OK;
     }
     status = open_rundir(supervisor, plan, reterr);
     if (status == PL_OK) {
-        status = pl_watch_prepare(&supervisor->watch, supervisor->job, &supervisor->rundir,
+        status = pl_watch_prepare(&supervisor->seen.watch, supervisor->job, &supervisor->rundir,
                                   plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE, supervisor->environment, reterr);
     }
     if (status != PL_OK) {
@@ -183,7 +185,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
                              "a watch for hangs");
         supervisor->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
         supervisor->link_kind = PL_LAUNCH_PLAN_LINK_NONE;
-        supervisor->watch.hang_ns = 0;
+        supervisor->seen.watch.hang_ns = 0;
         return PL_OK;
     }
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
@@ -222,17 +224,46 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
     return PL_OK;
 }
 
+void pl_connection_go(enum pl_connection_state *state, enum pl_connection_state next)
+{
+    static const bool may_follow[][PL_CONNECTION_DROPPED + 1] = {
+        /* a program that cannot be started ends without having begun */
+        [PL_CONNECTION_OPEN] =
+            {[PL_CONNECTION_READY] = true, [PL_CONNECTION_ENDED] = true, [PL_CONNECTION_DROPPED] = true},
+        [PL_CONNECTION_READY] = {[PL_CONNECTION_ENDED] = true, [PL_CONNECTION_DROPPED] = true},
+        [PL_CONNECTION_ENDED] = {[PL_CONNECTION_DROPPED] = true},
+        [PL_CONNECTION_DROPPED] = {false},
+    };
+
+    PL_BUG_IF(!may_follow[*state][next]);
+    *state = next;
+}
+
+void pl_supervise_drop(struct pl_connection *connection)
+{
+    if (connection->state != PL_CONNECTION_DROPPED) {
+        pl_connection_go(&connection->state, PL_CONNECTION_DROPPED);
+    }
+}
+
+void pl_supervise_notify(struct pl_connection *connection, enum pl_frame_type type, const char *field)
+{
+    if (connection->state != PL_CONNECTION_DROPPED && PL_LINK_SEND(&connection->link, type, NULL, field) != PL_OK) {
+        pl_supervise_drop(connection);
+    }
+}
+
 /* Whether it is the live shim of a program of these kinds. */
 static bool runs(const struct pl_connection *connection, unsigned sources)
 {
-    return connection->kind == PL_CONNECTION_SHIM && !connection->ended && !connection->dropped &&
+    return connection->kind == PL_CONNECTION_SHIM && connection->state <= PL_CONNECTION_READY &&
            pl_exit_source_in(connection->source, sources);
 }
 
 static bool is_host_link(const struct pl_connection *connection)
 {
     return (connection->kind == PL_CONNECTION_WORKER || connection->kind == PL_CONNECTION_MASTER) &&
-           !connection->dropped && connection->ready;
+           connection->state == PL_CONNECTION_READY;
 }
 
 static void send_stop(struct pl_connection *shim, int number)
@@ -240,7 +271,7 @@ static void send_stop(struct pl_connection *shim, int number)
     char text[16];
 
     snprintf(text, sizeof(text), "%d", number);
-    shim->dropped = PL_LINK_SEND(&shim->link, PL_FRAME_STOP, NULL, text) != PL_OK;
+    pl_supervise_notify(shim, PL_FRAME_STOP, text);
 }
 
 void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int number)
@@ -252,47 +283,58 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int
     }
 }
 
-static void send_release(struct pl_connection *shim)
-{
-    shim->dropped = PL_LINK_SEND(&shim->link, PL_FRAME_RELEASE, NULL, "") != PL_OK;
-}
-
 void pl_supervise_release(struct pl_supervisor *supervisor)
 {
-    pl_stop_go(&supervisor->holding.state, PL_STOP_RELEASED);
-    supervisor->holding.released_ns = pl_clock_now_ns();
+    pl_stop_go(&supervisor->stop.holding.state, PL_STOP_RELEASED);
+    supervisor->stop.holding.released_ns = pl_clock_now_ns();
+    pl_supervise_wake(supervisor, PL_TIMER_GRACE);
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
-        if (connection->kind == PL_CONNECTION_SHIM && connection->source == PL_EXIT_SOURCE_RANK &&
-            !connection->dropped) {
-            send_release(connection);
+        if (connection->kind == PL_CONNECTION_SHIM && connection->source == PL_EXIT_SOURCE_RANK) {
+            pl_supervise_notify(connection, PL_FRAME_RELEASE, "");
         }
     }
-    if (!supervisor->ranks_seen) {
+    if (!supervisor->seen.ranks) {
         pl_supervise_signal(supervisor, PL_EXIT_SET(TORCHRUN), SIGTERM); /* the agent still looks for the others */
+    }
+}
+
+/* The job is asked to stop for the first time: set what is due until its time is over. */
+static void begin_stop(struct pl_supervisor *supervisor, int number)
+{
+    const int64_t early_ns =
+        supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE ? PL_SUPERVISE_STOP_LAUNCHER_NS : PL_SUPERVISE_KILL_NS;
+    /* a worker that the master leads waits for the result, which says more */
+    const int64_t kill_ns = pl_host_is_led(supervisor) ? PL_SUPERVISE_KILL_NS / 2 : PL_SUPERVISE_KILL_NS;
+    char name[16];
+
+    pl_stop_go(&supervisor->stop.holding.state, PL_STOP_SAVING);
+    supervisor->stop.number = number;
+    supervisor->stop.ns = pl_clock_now_ns();
+    pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
+           (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop.ns) / PL_NS_PER_S));
+    pl_supervise_set_timer(supervisor, PL_TIMER_LAUNCHER,
+                           pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_STOP_LAUNCHER_NS));
+    pl_supervise_set_timer(supervisor, PL_TIMER_KILL, pl_supervise_stop_deadline(supervisor, kill_ns));
+    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
+    pl_supervise_wake(supervisor, PL_TIMER_JOIN);
+    pl_supervise_wake(supervisor, PL_TIMER_GRACE);
+    if (supervisor->main.started) {
+        supervisor->sessions.opens = false; /* each host that is not linked yet saves and ends on its own */
     }
 }
 
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
-    const bool first = supervisor->stop_number == 0;
-    int64_t early_ns;
-    char name[16];
+    const bool first = supervisor->stop.number == 0;
 
-    if (!first) {
-        if (from_link ||
-            (number == supervisor->stop_number && pl_clock_now_ns() - supervisor->stop_ns < SAME_STOP_NS)) {
-            return;
-        }
-    } else {
-        pl_stop_go(&supervisor->holding.state, PL_STOP_SAVING);
-        supervisor->stop_number = number;
-        supervisor->stop_ns = pl_clock_now_ns();
-        early_ns =
-            supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE ? PL_SUPERVISE_STOP_LAUNCHER_NS : PL_SUPERVISE_KILL_NS;
-        pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
-               (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop_ns) / PL_NS_PER_S));
+    if (!first &&
+        (from_link || (number == supervisor->stop.number && pl_clock_now_ns() - supervisor->stop.ns < SAME_STOP_NS))) {
+        return;
+    }
+    if (first) {
+        begin_stop(supervisor, number);
     }
     pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(RANK) | PL_EXIT_SET(STEP), number);
     for (size_t i = 0; first && i < supervisor->connections_count; i++) {
@@ -303,31 +345,12 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     }
 }
 
-void pl_supervise_refuse(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                         const struct pl_frame *frame)
-{
-    (void)supervisor;
-    (void)frame;
-    connection->dropped = true;
-}
-
-void pl_supervise_take_stop(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                            const struct pl_frame *frame)
-{
-    int64_t number;
-
-    (void)connection;
-    if (pl_link_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
-        pl_supervise_stop(supervisor, (int)number, true);
-    }
-}
-
 void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_connection *host)
 {
     char text[16];
 
-    snprintf(text, sizeof(text), "%d", supervisor->stop_number);
-    if (supervisor->stop_number != 0) {
+    snprintf(text, sizeof(text), "%d", supervisor->stop.number);
+    if (supervisor->stop.number != 0) {
         PL_SUPERVISE_SEND(supervisor, host, PL_FRAME_STOP, text);
     }
 }
@@ -344,86 +367,41 @@ bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned sources)
 
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns)
 {
-    int64_t budget_ns = supervisor->stop_budget_ns;
+    int64_t budget_ns = supervisor->stop.budget_ns;
 
-    if (supervisor->stop_number == 0) {
+    if (supervisor->stop.number == 0) {
         return PL_DEADLINE_NEVER;
     }
     /* A shorter budget keeps the proportions of the parts. */
     if (budget_ns < 55 * PL_NS_PER_S) {
         early_ns = (int64_t)((double)early_ns / 110e9 * (double)budget_ns * 2);
     }
-    return supervisor->stop_ns + budget_ns - early_ns;
+    return supervisor->stop.ns + budget_ns - early_ns;
 }
 
-int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns)
+int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor)
 {
-    if (supervisor->stop_number != 0) {
-        return supervisor->stop_ns + supervisor->stop_budget_ns / NOTIFY_STOP_DIVISOR;
+    if (supervisor->stop.number != 0) {
+        return supervisor->stop.ns + supervisor->stop.budget_ns / NOTIFY_STOP_DIVISOR;
     }
-    return begun_ns + (supervisor->failed ? NOTIFY_FAILURE_NS : supervisor->join_timeout_ns);
+    return supervisor->sessions.begun_ns +
+           (supervisor->outcome.failed ? NOTIFY_FAILURE_NS : supervisor->job->settings.peer_wait_ns);
 }
 
-int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns)
+int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor)
 {
-    int64_t join_ns = pl_supervise_join_deadline(supervisor, begun_ns);
-    int64_t late_ns = begun_ns + NOTIFY_FAILURE_NS;
+    const int64_t join_ns = pl_supervise_join_deadline(supervisor);
+    const int64_t late_ns = supervisor->sessions.begun_ns + NOTIFY_FAILURE_NS;
 
     return join_ns < late_ns ? join_ns : late_ns;
 }
 
-static const struct pl_role *role_of(const struct pl_supervisor *supervisor, const struct pl_connection *connection)
-{
-    static const struct pl_role none = {.ended = NULL};
-
-    return connection->role ? connection->role : supervisor->role ? supervisor->role : &none;
-}
-
-static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                         const struct pl_exit_report *exit_report)
-{
-    if (role_of(supervisor, connection)->ended) {
-        role_of(supervisor, connection)->ended(supervisor, connection, exit_report);
-    }
-}
-
-static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                         const struct pl_frame *frame)
-{
-    const struct pl_role *role = role_of(supervisor, connection);
-
-    for (size_t i = 0; i < role->frames_count && !connection->dropped; i++) {
-        const struct pl_frame_rule *rule = &role->frames[i];
-
-        if (rule->type == frame->type && rule->from == connection->kind && frame->count >= rule->fields) {
-            rule->handle(supervisor, connection, frame);
-        }
-    }
-}
-
-static void notify_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
-{
-    if (role_of(supervisor, connection)->gone) {
-        role_of(supervisor, connection)->gone(supervisor, connection, why);
-    }
-}
-
 static void handle_signal(struct pl_supervisor *supervisor, int number)
 {
-    switch (number) {
-    case SIGINT:
-    case SIGTERM:
+    if (number == SIGINT || number == SIGTERM) {
         pl_supervise_stop(supervisor, number, false);
-        break;
-    case SIGHUP:
-    case SIGQUIT:
-    case SIGUSR1:
-    case SIGUSR2:
-    case SIGWINCH:
+    } else if (number == SIGHUP || number == SIGQUIT || number == SIGUSR1 || number == SIGUSR2 || number == SIGWINCH) {
         pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(RANK), number);
-        break;
-    default:
-        break;
     }
 }
 
@@ -434,7 +412,9 @@ static bool reap(struct pl_supervisor *supervisor)
 
     do {
         pid = waitpid(-1, NULL, WNOHANG);
-        pl_watch_note_child_end(&supervisor->watch, pid);
+        if (pid > 0 && pl_watch_note_child_end(&supervisor->seen.watch, pid)) {
+            pl_supervise_wake(supervisor, PL_TIMER_WATCH);
+        }
     } while (pid > 0 || (pid < 0 && errno == EINTR));
     return pid == 0;
 }
@@ -444,18 +424,23 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (connection->ended) {
+    if (connection->state == PL_CONNECTION_ENDED) {
         return;
     }
-    connection->ended = true;
     if (connection->source == PL_EXIT_SOURCE_RANK) {
-        pl_apart_end(&supervisor->apart);
+        pl_apart_end(&supervisor->seen.apart);
     }
-    if (connection->source != PL_EXIT_SOURCE_SYNC) {
-        notify_ended(supervisor, connection, exit_report);
-    } else if (!pl_exit_report_ok(exit_report)) {
+    if (connection->waiter) {
+        connection->waiter->over = true;
+        connection->waiter->exit_report = *exit_report;
+    } else if (connection->source != PL_EXIT_SOURCE_SYNC) {
+        pl_host_note_end(supervisor, connection, exit_report);
+    } else if (!pl_exit_report_ok(exit_report)) { /* it cannot fail the job */
         pl_exit_report_sentence(exit_report, &text);
         pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
+    }
+    if (connection->state != PL_CONNECTION_DROPPED) {
+        pl_connection_go(&connection->state, PL_CONNECTION_ENDED);
     }
 }
 
@@ -466,8 +451,8 @@ static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connect
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
     int64_t kills = pl_process_memory_kills();
 
-    exit_report.out_of_memory = kills > supervisor->memory_kills;
-    if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->holding.state == PL_STOP_RELEASED &&
+    exit_report.out_of_memory = kills > supervisor->seen.memory_kills;
+    if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->stop.holding.state == PL_STOP_RELEASED &&
         !exit_report.out_of_memory) {
         snprintf(exit_report.note, sizeof(exit_report.note), "it had not ended when it was asked to");
     }
@@ -484,12 +469,11 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
 {
     struct pl_exit_report exit_report;
 
+    if (frame->type == PL_FRAME_BEGUN && connection->state == PL_CONNECTION_OPEN) {
+        pl_connection_go(&connection->state, PL_CONNECTION_READY);
+    }
     if (frame->type != PL_FRAME_ENDED) {
-        connection->begun = connection->begun || frame->type == PL_FRAME_BEGUN;
-        if (frame->type == PL_FRAME_SUSPENDED) {
-            pl_supervise_note_suspended(supervisor, connection, frame);
-        }
-        notify_frame(supervisor, connection, frame);
+        pl_links_take(supervisor, connection, frame);
     } else if (pl_exit_report_receive(frame, &exit_report, NULL) == PL_OK) {
         handle_exit_report(supervisor, connection, &exit_report);
     }
@@ -520,7 +504,7 @@ static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_co
     options.setup.cwd = supervisor->job->paths.base;
     PL_TRY(pl_shim_fork_for(&options, supervisor->signals, connection->link.fd, connection->link.fds,
                             connection->link.fds_count, &pid, reterr));
-    pl_watch_note_exec(&supervisor->watch, argv.items[0], pid);
+    pl_watch_note_exec(&supervisor->seen.watch, argv.items[0], pid);
     return PL_OK;
 }
 
@@ -552,7 +536,7 @@ static void run_for_client(struct pl_supervisor *supervisor, struct pl_connectio
         pl_log_error(&error, "run '%s' for another program", frame->fields[0]);
     }
     /* the connection now belongs to the shim; or, after a failure, its client sees the end */
-    connection->dropped = true;
+    pl_supervise_drop(connection);
 }
 
 static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -565,14 +549,15 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         connection->kind = PL_CONNECTION_SHIM;
         connection->source = PL_EXIT_SOURCE_RANK;
         connection->rank = (int)rank;
-        supervisor->ranks_seen = true;
-        pl_placement_add(&supervisor->placement, frame);
-        pl_apart_begin(&supervisor->apart, frame);
-        if (supervisor->stop_number != 0) {
-            send_stop(connection, supervisor->stop_number); /* it connected too late to get the stop with the others */
+        supervisor->seen.ranks = true;
+        pl_placement_add(&supervisor->seen.placement, frame);
+        pl_apart_begin(&supervisor->seen.apart, frame);
+        pl_supervise_set_timer(supervisor, PL_TIMER_APART, supervisor->seen.apart.next_look_ns);
+        if (supervisor->stop.number != 0) {
+            send_stop(connection, supervisor->stop.number); /* it connected too late to get the stop with the others */
         }
-        if (supervisor->holding.state == PL_STOP_RELEASED && !connection->dropped) {
-            send_release(connection);
+        if (supervisor->stop.holding.state == PL_STOP_RELEASED) {
+            pl_supervise_notify(connection, PL_FRAME_RELEASE, "");
         }
     } else if (strcmp(kind, "agent") == 0) {
         connection->kind = PL_CONNECTION_RSH_AGENT;
@@ -580,10 +565,17 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         connection->kind = PL_CONNECTION_EXEC;
     } else if (strcmp(kind, "master") == 0) {
         connection->kind = PL_CONNECTION_MASTER;
-        notify_frame(supervisor, connection, frame);
+        pl_links_take(supervisor, connection, frame);
     } else {
-        connection->dropped = true;
+        pl_supervise_drop(connection);
     }
+}
+
+/* The connection is over; if it leads to another host, this host is lost, or has left. */
+static void lose(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
+{
+    pl_supervise_drop(connection);
+    pl_links_lose(supervisor, connection, why);
 }
 
 static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection *connection)
@@ -592,7 +584,7 @@ static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection
     struct pl_frame frame;
     enum pl_status status = pl_link_read(&connection->link, &error);
 
-    while (status == PL_OK && !connection->dropped) {
+    while (status == PL_OK && connection->state != PL_CONNECTION_DROPPED) {
         status = pl_link_next(&connection->link, &frame, &error);
         if (status != PL_OK) {
             break;
@@ -604,18 +596,16 @@ static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection
         } else if (connection->kind == PL_CONNECTION_EXEC) {
             run_for_client(supervisor, connection, &frame);
         } else if (frame.type != PL_FRAME_HEARTBEAT) {
-            notify_frame(supervisor, connection, &frame);
+            pl_links_take(supervisor, connection, &frame);
         }
     }
-    if (status == PL_OK || status == PL_END || connection->dropped) {
+    if (status == PL_OK || status == PL_END || connection->state == PL_CONNECTION_DROPPED) {
         return;
     }
-    connection->dropped = true;
     if (connection->kind == PL_CONNECTION_SHIM) {
         handle_lost_shim(supervisor, connection);
-    } else if (connection->kind != PL_CONNECTION_NEW) {
-        notify_gone(supervisor, connection, status == PL_PEER ? "its connection closed" : error.cause);
     }
+    lose(supervisor, connection, status == PL_PEER ? "its connection closed" : error.cause);
 }
 
 static void accept_connection(struct pl_supervisor *supervisor)
@@ -631,35 +621,58 @@ static void accept_connection(struct pl_supervisor *supervisor)
 void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *connection, enum pl_frame_type type,
                        const char *const *fields, size_t count)
 {
-    if (connection && !connection->dropped && pl_link_send(&connection->link, type, fields, count, NULL) != PL_OK) {
-        connection->dropped = true;
-        notify_gone(supervisor, connection, "it takes no more messages");
+    if (connection && connection->state != PL_CONNECTION_DROPPED &&
+        pl_link_send(&connection->link, type, fields, count, NULL) != PL_OK) {
+        lose(supervisor, connection, "it takes no more messages");
     }
 }
 
-/* Send heartbeats, and find connections whose heartbeats time out. */
+/* Send heartbeats, and find links whose heartbeats do not come. Without a link to a host the timer stays off. */
 static void send_heartbeats(struct pl_supervisor *supervisor)
 {
-    int64_t now_ns = pl_clock_now_ns();
-    bool due = now_ns >= supervisor->next_heartbeat_ns;
+    const int64_t now_ns = pl_clock_now_ns();
     char why[64];
 
-    if (due) {
-        supervisor->next_heartbeat_ns = now_ns + supervisor->heartbeat_timeout_ns / 6;
-    }
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
         if (!is_host_link(connection)) {
             continue;
         }
-        if (now_ns - connection->link.received_ns > supervisor->heartbeat_timeout_ns) {
+        pl_supervise_set_timer(supervisor, PL_TIMER_HEARTBEAT, now_ns + supervisor->job->settings.silence_ns / 6);
+        if (now_ns - connection->link.received_ns > supervisor->job->settings.silence_ns) {
             snprintf(why, sizeof(why), "nothing was received from it for %lld s",
-                     (long long)(supervisor->heartbeat_timeout_ns / PL_NS_PER_S));
-            connection->dropped = true;
-            notify_gone(supervisor, connection, why);
-        } else if (due) {
+                     (long long)(supervisor->job->settings.silence_ns / PL_NS_PER_S));
+            lose(supervisor, connection, why);
+        } else {
             pl_supervise_send(supervisor, connection, PL_FRAME_HEARTBEAT, NULL, 0);
+        }
+    }
+}
+
+/* Do what is due. A timer that does not set itself again is off. */
+static void ring(struct pl_supervisor *supervisor)
+{
+    static void (*const due[PL_TIMERS])(struct pl_supervisor *) = {
+        [PL_TIMER_HEARTBEAT] = send_heartbeats,
+        [PL_TIMER_SESSIONS] = pl_links_open_due,
+        [PL_TIMER_LATE_HOSTS] = pl_links_look_late,
+        [PL_TIMER_EARLY_END] = pl_host_log_early_end,
+        [PL_TIMER_APART] = pl_host_look_apart,
+        [PL_TIMER_WATCH] = pl_hang_look,
+        [PL_TIMER_HOLDING] = pl_holding_update,
+        [PL_TIMER_JOIN] = pl_host_look_join,
+        [PL_TIMER_LAUNCHER] = pl_supervise_stop_launcher,
+        [PL_TIMER_GRACE] = pl_supervise_look_grace,
+        [PL_TIMER_KILL] = pl_supervise_abort,
+    };
+
+    const int64_t now_ns = pl_clock_now_ns();
+
+    for (size_t i = 0; i < PL_TIMERS; i++) {
+        if (supervisor->timers_ns[i] <= now_ns) {
+            supervisor->timers_ns[i] = PL_DEADLINE_NEVER;
+            due[i](supervisor);
         }
     }
 }
@@ -669,7 +682,7 @@ static void free_dropped(struct pl_supervisor *supervisor)
     size_t kept = 0;
 
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (supervisor->connections[i]->dropped) {
+        if (supervisor->connections[i]->state == PL_CONNECTION_DROPPED) {
             free_connection(supervisor->connections[i]);
         } else {
             supervisor->connections[kept++] = supervisor->connections[i];
@@ -682,7 +695,6 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
 {
     size_t count = supervisor->connections_count;
     PL_AUTO_FREE struct pollfd *waits = NULL;
-    bool linked = false;
 
     PL_TRY(pl_memory_alloc(&waits, count + 2, sizeof(*waits), reterr));
     waits[0] = (struct pollfd){.fd = supervisor->signals->fd, .events = POLLIN};
@@ -690,10 +702,9 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
     for (size_t i = 0; i < count; i++) {
         waits[2 + i] = (struct pollfd){.fd = supervisor->connections[i]->link.fd,
                                        .events = pl_link_events(&supervisor->connections[i]->link)};
-        linked = linked || is_host_link(supervisor->connections[i]);
     }
-    if (linked && supervisor->next_heartbeat_ns < deadline_ns) {
-        deadline_ns = supervisor->next_heartbeat_ns;
+    for (size_t i = 0; i < PL_TIMERS; i++) {
+        deadline_ns = supervisor->timers_ns[i] < deadline_ns ? supervisor->timers_ns[i] : deadline_ns;
     }
     if (poll(waits, (nfds_t)count + 2, pl_deadline_poll_ms(deadline_ns)) < 0) {
         return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for events");
@@ -706,7 +717,7 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
         reap(supervisor);
     }
     for (size_t i = 0; i < count; i++) {
-        if (waits[2 + i].revents != 0 && !supervisor->connections[i]->dropped) {
+        if (waits[2 + i].revents != 0 && supervisor->connections[i]->state != PL_CONNECTION_DROPPED) {
             pl_link_flush(&supervisor->connections[i]->link);
             handle_frames(supervisor, supervisor->connections[i]);
         }
@@ -714,9 +725,7 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
     if (waits[1].revents != 0) {
         accept_connection(supervisor);
     }
-    if (linked) {
-        send_heartbeats(supervisor);
-    }
+    ring(supervisor);
     free_dropped(supervisor);
     return PL_OK;
 }
@@ -726,11 +735,12 @@ bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns)
     return !pl_deadline_passed(deadline_ns) && pl_supervise_poll(supervisor, deadline_ns, NULL) == PL_OK;
 }
 
-void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_connection_kind kind)
+void pl_supervise_drop_kind(struct pl_supervisor *supervisor, enum pl_connection_kind kind)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        supervisor->connections[i]->dropped =
-            supervisor->connections[i]->dropped || supervisor->connections[i]->kind == kind;
+        if (supervisor->connections[i]->kind == kind) {
+            pl_supervise_drop(supervisor->connections[i]);
+        }
     }
     free_dropped(supervisor);
 }
@@ -741,7 +751,7 @@ static bool survives_kill(const struct pl_connection *connection, bool links)
 {
     if (connection->kind == PL_CONNECTION_WORKER) {
         /* also a link that is being made: the host may have accepted it already */
-        return links && !connection->dropped;
+        return links && connection->state != PL_CONNECTION_DROPPED;
     }
     return runs(connection, PL_EXIT_SET(SYNC) | (links ? PL_EXIT_SET(SSHD) : 0));
 }
@@ -768,8 +778,9 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
-        connection->dropped =
-            connection->dropped || (connection->kind == PL_CONNECTION_SHIM && !survives_kill(connection, keep_links));
+        if (connection->kind == PL_CONNECTION_SHIM && !survives_kill(connection, keep_links)) {
+            pl_supervise_drop(connection);
+        }
     }
     free_dropped(supervisor);
 }

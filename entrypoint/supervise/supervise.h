@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The supervisor: one thread and one poll(2) over signals, helpers on this host, and links to other hosts. This file
- * declares what all roles share. master.c runs the master, and a host that is alone; worker.c runs every other host.
+ * The supervisor: one thread and one poll(2) over signals, helpers on this host, and links to other hosts. supervise.c
+ * has the loop, host.c the job on this host from its links to its end, links.c what linked hosts send each other.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
 #define PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
@@ -16,13 +16,10 @@
 #include "entrypoint/ssh/sshd.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
-#include "entrypoint/supervise/holding.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/ranks.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/watch.h"
-
-struct pl_role;
 
 enum pl_connection_kind {
     PL_CONNECTION_NEW,       /* connected, but HELLO has not arrived */
@@ -34,126 +31,159 @@ enum pl_connection_kind {
     PL_CONNECTION_EXEC,      /* a client that wants a program run, see run_for_client() in supervise.c */
 };
 
+/**
+ * The states of the job on this host, of a connection, and of a link between two hosts. docs/supervision.md draws them.
+ *
+ * Test  tests/unit/entrypoint/supervise/test_stop_state.c, tests/models/hosts.pml
+ */
+enum pl_host_state {
+    PL_HOST_PREPARING, /* steps run; a master that has connected waits for READY */
+    PL_HOST_LINKING,   /* hosts wait for each other, to start the program or to report an earlier failure */
+    PL_HOST_RUNNING,   /* the program runs, on this host or on others */
+    PL_HOST_CLOSING,   /* this host tells the others how the job has ended, and ends its programs */
+    PL_HOST_ENDED,     /* no program is left here, and the links end */
+};
+
+enum pl_connection_state {
+    PL_CONNECTION_OPEN,
+    PL_CONNECTION_READY,   /* a shim's program runs; hosts have exchanged READY */
+    PL_CONNECTION_ENDED,   /* the exit report of a shim was handled */
+    PL_CONNECTION_DROPPED, /* it is to be freed */
+};
+
+enum pl_session_state {
+    PL_SESSION_AWAY,    /* the other host is not linked, or has not sent READY */
+    PL_SESSION_REFUSED, /* it cannot be linked: it has said why, or sshd does not run here */
+    PL_SESSION_LINKED,  /* both hosts are prepared and linked */
+    PL_SESSION_IDLE,    /* the worker's own program has ended */
+    PL_SESSION_DONE,    /* the worker has no process left; the master has sent the result */
+    PL_SESSION_LOST,    /* the link has ended before */
+};
+
+/** What waits for the end of a step, or for the answer of the process that looks up names. */
+struct pl_waiter {
+    bool over;
+    struct pl_exit_report exit_report;                        /* of the step */
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES]; /* of the answer; "": all names resolve */
+};
+
 /** A link and its peer. */
 struct pl_connection {
     struct pl_link link;
     enum pl_connection_kind kind;
+    enum pl_connection_state state;
     enum pl_exit_source source; /* for a shim: the kind of program that it supervises */
     int rank;                   /* for a shim: its rank, or -1 */
     /* the number of the worker on which an agent's daemon is to start, or to which a link leads; else -1 */
     int index;
-    pid_t pid;    /* the process at the other end if it is a child of this one, else 0 */
-    bool begun;   /* for a shim: its program runs */
-    bool ready;   /* for a link to a host: READY was exchanged */
-    bool ended;   /* for a shim: its exit report was handled */
-    bool dropped; /* the connection is to be freed */
-    /* the role that takes the events of this connection instead of the supervisor's; NULL: the supervisor's role */
-    const struct pl_role *role;
-    void *state; /* the state of that role */
+    pid_t pid;                /* the process at the other end if it is a child of this one, else 0 */
+    struct pl_waiter *waiter; /* takes the end of this connection in place of the host; mostly NULL */
 };
 
-struct pl_supervisor;
-
-/**
- * A frame that a role accepts. A frame of another type, from another kind of connection, or with fewer fields is
- * ignored.
- */
-struct pl_frame_rule {
-    enum pl_frame_type type;
-    enum pl_connection_kind from;
-    size_t fields; /* the least number of fields */
-    void (*handle)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
+/** What is due at a time: pl_supervise_poll() does it then, and it is not looked at before. */
+enum pl_timer {
+    PL_TIMER_HEARTBEAT,  /* to send heartbeats, and to find links that are silent */
+    PL_TIMER_SESSIONS,   /* to open sessions */
+    PL_TIMER_LATE_HOSTS, /* to name the hosts that are not linked, and later to give them up */
+    PL_TIMER_EARLY_END,  /* to log that ranks still run after one has ended */
+    PL_TIMER_APART,      /* to look whether ranks are connected */
+    PL_TIMER_WATCH,      /* to look whether this host is quiet */
+    PL_TIMER_HOLDING,    /* to decide about the shims of ranks that have ended during a stop */
+    PL_TIMER_JOIN,       /* to end the wait of a host outside the launch for its master */
+    PL_TIMER_LAUNCHER,   /* to tell the launcher to end, near the end of a stop's time */
+    PL_TIMER_GRACE,      /* to tell the programs of a failed job to end, and later to give them up */
+    PL_TIMER_KILL,       /* to give up the programs at the end of a stop's time */
+    PL_TIMERS,
 };
 
-/**
- * A role's callbacks for events. pl_supervise_poll() calls all of them. A callback that is NULL ignores its event. The
- * end of the upload of intermediate output is not an event, because it cannot fail the job.
- */
-struct pl_role {
-    void (*ended)(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                  const struct pl_exit_report *exit_report);
-    const struct pl_frame_rule *frames;
-    size_t frames_count;
-    void (*gone)(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why);
-    /* called while pl_supervise_wait_main() waits, to do what is due; lowers `*next_ns` to the time of the next call */
-    void (*tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
-    /* the same while the host is being prepared */
-    void (*prepare_tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
-    /* whether pl_supervise_wait_main() must wait on although the main program has ended */
-    bool (*waits)(const struct pl_supervisor *supervisor);
-    /* begins to link the hosts, for pl_supervise_link() */
-    enum pl_status (*link)(struct pl_supervisor *supervisor, struct pl_error *reterr);
-    /* the parts of pl_supervise_run(): drops the links that the plan does not have; runs the program, or only reports
-     * an earlier failure; tells the other hosts how the job ended, and ends all processes; ends the links */
-    void (*unlink)(struct pl_supervisor *supervisor);
-    enum pl_status (*run)(struct pl_supervisor *supervisor, struct pl_error *reterr);
-    void (*finish)(struct pl_supervisor *supervisor);
-    void (*close)(struct pl_supervisor *supervisor);
-};
-
-/**
- * If nothing has happened on any of the job's hosts for PACELINE_HANG_S, the job hangs: the master has `paceline
- * stacks` print to the log what each rank is doing. Then the job is left running, or, with PACELINE_HANG_ACTION=end, it
- * is ended. A worker tells the master whether it is quiet; hosts without a link decide for themselves.
- */
-struct pl_hang {
-    bool ends;     /* a hang ends the job */
-    bool told;     /* the master was sent that this host is quiet */
-    bool reported; /* this hang was reported */
-};
-
-/** The master's ssh sessions, one to each worker host, whose stdin and stdout are the control link. */
+/** A link to another host: on the master the ssh session to a worker, on a worker the master's session with it. */
 struct pl_session {
     const char *host;
-    struct pl_connection *link; /* NULL while there is no session */
-    int ssh_stderr_fd;          /* a file in memory with ssh's stderr */
-    int64_t next_try_ns;        /* PL_DEADLINE_NEVER while a session is up or is being opened */
-    bool outside;               /* the host is not part of the launch, which does not wait for it */
-    bool ready;                 /* the host has confirmed its name, and is prepared */
-    int processes;              /* the number of processes that the host has announced; 0 if it has not */
-    bool program_ended;         /* the host's own program has ended */
-    bool quiet;                 /* nothing happens on the host, see watch.h */
-    enum pl_apart_state apart;  /* what the host has reported about its ranks */
-    bool done;                  /* no process of the job is left on the host */
-    char reason[400];           /* why the last session failed */
-    bool refused;               /* the host itself gave `reason`: it cannot be linked */
-    bool reached;               /* `reason` is from a session that got further than connecting */
+    enum pl_session_state state;
+    struct pl_connection *link; /* NULL while there is none */
+    /* the rest is of the master: */
+    bool outside;              /* the host is not part of the launch, which does not wait for it */
+    int processes;             /* the number of processes that the host has announced; 0 if it has not */
+    bool quiet;                /* nothing happens on the host, see watch.h */
+    enum pl_apart_state apart; /* what the host has reported about its ranks */
+    int ssh_stderr_fd;         /* a file in memory with ssh's stderr */
+    int64_t next_try_ns;       /* PL_DEADLINE_NEVER while a session is up or is being opened */
+    char reason[400];          /* why the last session failed */
+    bool reached;              /* `reason` is from a session that got further than connecting */
 };
 
 struct pl_sessions {
-    struct pl_session *items; /* hosts[1..] of the plan, then its outside_hosts */
+    struct pl_session *items; /* on the master hosts[1..] of the plan, then its outside_hosts; on a worker the master */
     size_t count;
-    int64_t begun_ns; /* time at which the first try was due */
-};
-
-/** What the master keeps. */
-struct pl_master {
-    bool can_link;     /* everything that sessions need is there */
-    bool linking;      /* sessions are opened while this host prepares, and while the program runs */
+    bool opens;        /* sessions are opened while this host prepares, and while the program runs */
     bool failure_told; /* the log says that a session could not be opened */
     bool late_told;    /* the log names the hosts that are late */
-    bool result_sent;  /* a host that connects now gets the result at once */
-    int ranks_ended;   /* on all hosts */
-    /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
-    struct pl_exit_report left_early;
-    int64_t left_early_ns;
-    bool left_early_told;
+    int64_t begun_ns;  /* time at which the first try was due, or sshd was started */
 };
 
-/** What a worker keeps. */
-struct pl_worker {
-    struct pl_connection *master;
-    struct pl_connection *early; /* the master's connection, until this host is prepared */
-    bool prepared;
-    bool joined, result_known;
-    bool all_ready; /* the master has reported that all hosts are linked */
-    /* this host continues without the master: a master that connects now is not accepted */
-    bool leaving;
-    bool serving; /* sshd runs here, or */
-    /* the program that runs in place of sshd and reports why sshd cannot run */
-    bool refusing;
-    int64_t begun_ns;                           /* when sshd was started */
-    char sshd_words[PL_EXIT_REPORT_TAIL_BYTES]; /* the last lines of sshd, once it has ended */
+/** How the job ends. */
+struct pl_outcome {
+    bool failed;
+    int64_t failed_ns;
+    int exit_code;          /* valid if the job has failed */
+    bool exit_report_known; /* `exit_report` is the cause, else `reason` */
+    struct pl_exit_report exit_report;
+    /* the reason of a failure without an exit report, or the reason that the master sent to a worker */
+    char reason[PL_FAILURE_SHOWN_BYTES];
+    struct { /* the last rank that a signal has stopped and that has not continued */
+        char name[PL_EXIT_REPORT_HOST_BYTES + 64], how[64];
+    } suspended;
+};
+
+/** The program of pl_supervise_start_main(), and the ranks below it. */
+struct pl_main {
+    bool started, ended;
+    bool dismissed; /* the job has ended although the program has not */
+    bool given_up;  /* it is not waited for any more */
+    bool told;      /* it was sent SIGTERM because the job has failed */
+    struct pl_exit_report exit_report;
+    int ranks_ended; /* on all hosts */
+    /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
+    struct pl_exit_report left_early;
+    int64_t early_end_ns; /* how long after that end the ranks that still run are logged */
+};
+
+enum { PL_HOLDING_HERE = -1 };
+
+/** The answer of a rank's shim to the stop. */
+struct pl_holding_rank {
+    int rank;
+    int host;     /* number of the session that reported it, or PL_HOLDING_HERE */
+    bool catches; /* its program has a handler for the signal */
+    bool ended;
+};
+
+/** See holding.c. */
+struct pl_holding {
+    struct pl_holding_rank *ranks; /* freed with the supervisor */
+    size_t count, capacity;
+    int64_t asked_ns;  /* time at which the last host was asked, if that was after the stop */
+    int unasked_ended; /* number of ranks that ended before they were sent the stop */
+    enum pl_stop_state state;
+    int64_t released_ns;
+};
+
+struct pl_stop {
+    int number;        /* 0, or the signal that stops the job */
+    int64_t ns;        /* the time of that signal */
+    int64_t budget_ns; /* time from the signal to the end of this process */
+    struct pl_holding holding;
+};
+
+/** What is seen of this host. */
+struct pl_seen {
+    int64_t begun_ns;
+    struct pl_changes model_before; /* contents of the model's directory at the start */
+    int64_t memory_kills;           /* the kernel's count at the start */
+    bool ranks;                     /* a rank has connected on this host */
+    struct pl_placement placement;
+    struct pl_apart apart;
+    struct pl_watch watch;
 };
 
 struct pl_supervisor {
@@ -166,49 +196,16 @@ struct pl_supervisor {
     struct pl_failure *failure;
     struct pl_rundir rundir;
     struct pl_environment *environment; /* for programs of the plan; NULL without a plan */
-    const struct pl_role *role;
     struct pl_sshd sshd;
-    struct pl_sessions sessions;
-    struct pl_master master;
-    struct pl_worker worker;
-
     struct pl_connection **connections;
     size_t connections_count, connections_capacity;
-
-    bool failed;
-    bool report_only; /* it has failed before its program could start */
-    int64_t failed_ns;
-    int exit_code;                     /* valid if the job has failed */
-    struct pl_exit_report exit_report; /* the report that failed the job, if `exit_report_known` */
-    bool exit_report_known;
-    struct { /* the last rank that a signal has stopped and that has not continued */
-        char name[PL_EXIT_REPORT_HOST_BYTES + 64], how[64];
-    } suspended;
-    /* the reason of a failure without an exit report, or the reason that the master sent to a worker */
-    char reason[PL_FAILURE_SHOWN_BYTES];
-
-    bool main_dismissed;           /* the job has ended although the main program has not */
-    bool main_started, main_ended; /* of the program of pl_supervise_start_main() */
-    struct pl_exit_report main_report;
-
-    int stop_number; /* 0, or the signal that stops the job */
-    int64_t stop_ns; /* the time of that signal */
-    int64_t begun_ns;
-    struct pl_changes model_before; /* contents of the model's directory at the start */
-    int64_t memory_kills;           /* the kernel's count at the start */
-    struct pl_holding holding;
-    bool ranks_seen; /* a rank has connected on this host */
-    struct pl_placement placement;
-    struct pl_watch watch;
-    struct pl_hang hang;
-    struct pl_apart apart;
-
-    int64_t heartbeat_timeout_ns; /* a link that is silent for longer counts as lost */
-    int64_t next_heartbeat_ns;
-    int64_t join_timeout_ns; /* how long hosts wait for each other at the start */
-    int64_t sync_budget_ns;  /* time for the last uploads of intermediate output */
-    int64_t stop_budget_ns;  /* time from the signal to the end of this process */
-    int64_t early_end_ns;    /* how long after the end of a rank with code 0 the ranks that still run are logged */
+    enum pl_host_state state;
+    struct pl_sessions sessions;
+    struct pl_main main;
+    struct pl_stop stop;
+    struct pl_outcome outcome;
+    struct pl_seen seen;
+    int64_t timers_ns[PL_TIMERS]; /* when each is due; PL_DEADLINE_NEVER: it is off */
 };
 
 /**
@@ -231,10 +228,6 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
                        struct pl_failure *failure);
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
-/** Takes the hosts of the plan, and opens what a link between them needs on this one. */
-enum pl_status pl_supervise_use_hosts(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
-                                      struct pl_error *reterr) PL_MUST_CHECK;
-
 /**
  * Begins to link the hosts of the plan, which need not be complete: this goes on while this host is being prepared, so
  * that a stop or failure in this time reaches the others, and no host prepares for a job that has ended on another one.
@@ -246,10 +239,6 @@ enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_lau
 /** Returns PL_FAILED if the job has failed, PL_CANCELLED if it is stopped, else PL_OK. */
 enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor) PL_MUST_CHECK;
 
-/** As pl_supervise_poll(), while this host is being prepared. */
-enum pl_status pl_supervise_poll_preparing(struct pl_supervisor *supervisor, int64_t deadline_ns,
-                                           struct pl_error *reterr) PL_MUST_CHECK;
-
 /**
  * Takes the complete plan: its environment, and the run directory if ranks or other hosts will report. If that
  * directory cannot be made, and the job can do without it, the function warns, and there is no link and no report of
@@ -258,7 +247,7 @@ enum pl_status pl_supervise_poll_preparing(struct pl_supervisor *supervisor, int
 enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Waits for events until `deadline_ns`, and handles them once. */
+/** Waits for events until `deadline_ns` or the next timer, handles them once, and does what is due. */
 enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadline_ns,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -272,9 +261,32 @@ bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns);
 enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connection_kind kind, int fd,
                                 struct pl_connection **ret_connection, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Go to the state `next`. A state that may not follow is a bug of ours. */
+void pl_host_go(enum pl_host_state *state, enum pl_host_state next);
+void pl_connection_go(enum pl_connection_state *state, enum pl_connection_state next);
+/** The same, but returns false: frames of another host may ask for what may not follow. */
+bool pl_session_go(enum pl_session_state *state, enum pl_session_state next);
+
+/** Drops the connection, which is freed once the events of this poll are handled. */
+void pl_supervise_drop(struct pl_connection *connection);
+
+/** Has the timer ring at `due_ns`, in place of the time at which it would have. */
+static inline void pl_supervise_set_timer(struct pl_supervisor *supervisor, enum pl_timer timer, int64_t due_ns)
+{
+    supervisor->timers_ns[timer] = due_ns;
+}
+
+/** Has the timer ring once the events of this poll are handled, because something that it decides by has changed. */
+static inline void pl_supervise_wake(struct pl_supervisor *supervisor, enum pl_timer timer)
+{
+    supervisor->timers_ns[timer] = 0;
+}
+
+/** Sends a frame to a process of this host; a connection that takes no more bytes is dropped. */
+void pl_supervise_notify(struct pl_connection *connection, enum pl_frame_type type, const char *field);
+
 /**
- * Sends a frame to another host, if it is linked: `connection` may be NULL. If the host takes no more bytes it is lost,
- * and the role's `gone` is called.
+ * Sends a frame to another host, if it is linked: `connection` may be NULL. If the host takes no more bytes it is lost.
  */
 #define PL_SUPERVISE_SEND(supervisor, connection, type, ...)                                                           \
     pl_supervise_send((supervisor), (connection), (type), (const char *const[]){__VA_ARGS__},                          \
@@ -287,20 +299,11 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Starts the plan's sidecars, if it has any. */
-enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Starts the plan's program on this host, if there is one. */
+/** Starts the plan's sidecars and its program on this host, if there are any. */
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Waits until the main program has ended and the role waits for no other host, or until waiting is useless: the job has
- * failed or is stopped, and the time that the programs then have is over.
- */
-enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Tells the sidecars to end, and gives them a moment. */
-void pl_supervise_end_sidecars(struct pl_supervisor *supervisor);
+/** Sends `number`, unless it is 0, to the programs of these kinds here, and waits for their end for this time. */
+void pl_supervise_end(struct pl_supervisor *supervisor, unsigned sources, int number, int64_t grace_ns);
 
 /**
  * Starts the upload of intermediate output, if the plan has one. If it cannot be started, the function warns, and the
@@ -316,14 +319,17 @@ bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned sources)
 
 /**
  * If the plan needs names, make this host's own known to its programs: where it does not resolve, the host's address
- * and name become a line of /etc/hosts. With `others`, then wait for the names of the job's other hosts, until the
- * supervisor's join timeout is over or the job is stopped. A child process does it, because the resolver blocks.
+ * and name become a line of /etc/hosts. With `others`, then wait for the names of the job's other hosts, for
+ * PACELINE_PEER_WAIT_S or until the job is stopped. A child process does it, because the resolver blocks.
  *
  * Errors  PL_TIMEOUT names the host, the resolver's reason and the file to change; PL_INVALID, at once, a name of
  *         another host that leads to this one.
  * Test    tests/integration/host_names.sh
  */
 enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Takes the first answer of that child: "", or what is wrong. */
+void pl_peers_note_answer(const struct pl_connection *resolver, const char *answer);
 
 /**
  * Runs a step to its end. Errors: PL_FAILED if the step fails (the report is kept), or if the job fails because of
@@ -336,44 +342,140 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
 enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
                                   const struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Finds the ssh keys of the job, or derives them from its secret. It also does so while the job is being stopped. */
-enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Looks whether this host is quiet. */
-void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns);
-
-/** Decides whether the job hangs, and reports it once. `others_quiet`: nothing happens on any other host. */
-void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet);
+/** Decides whether the job hangs, and reports it once. A worker tells the master whether it is quiet. */
+void pl_hang_decide(struct pl_supervisor *supervisor);
 
 /** Call when the reporter, which is a program, has ended. Its last line says what the first program does. */
 void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
-/** Makes a session for each worker of the plan; none without a link. Opens nothing. */
-enum pl_status pl_sessions_make(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+/** Whether the program runs without its link to other hosts, which is beside it. */
+static inline bool pl_host_is_beside(const struct pl_supervisor *supervisor)
+{
+    return supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE;
+}
+
+/** Whether this host gets the job's result from the master, whether it is linked or not. */
+static inline bool pl_host_is_worker(const struct pl_supervisor *supervisor)
+{
+    return supervisor->link_kind != PL_LAUNCH_PLAN_LINK_NONE && supervisor->plan->role == PL_LAUNCH_PLAN_WORKER;
+}
+
+/** Whether this host is a worker that decides nothing by itself. */
+static inline bool pl_host_is_led(const struct pl_supervisor *supervisor)
+{
+    return pl_host_is_worker(supervisor) && !pl_host_is_beside(supervisor);
+}
+
+/** The link to the master, once this host, a worker, has sent READY; NULL while there is none, and on the master. */
+struct pl_connection *pl_links_master(const struct pl_supervisor *supervisor);
 
 /**
- * Finds or makes the keys, and writes the files that ssh needs. Runs a step, which ends every other program of this
- * host.
+ * Begins to link this host: the master writes the files that ssh needs and opens sessions as they are due, a worker
+ * starts sshd. May run a step, which ends every other program of this host.
  */
-enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_links_begin(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Opens the sessions that are due. `*next_ns` is lowered to the time of the next one. */
-enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, int64_t *next_ns,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+/** Waits for the hosts without which the program cannot start, or to which an earlier failure is to be reported. */
+enum pl_status pl_links_await(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the session over `connection`, or NULL. */
-struct pl_session *pl_sessions_find(const struct pl_supervisor *supervisor, const struct pl_connection *connection);
-
-/** Call when a session's connection is gone before the host was ready: keeps the reason, and tries again later. */
-void pl_sessions_failed(const struct pl_supervisor *supervisor, struct pl_session *session);
+/** On a worker that is prepared: answers the master that has connected already. */
+void pl_links_welcome(struct pl_supervisor *supervisor);
 
 /**
- * Returns how many hosts are not ready and may become so; hosts that are not part of the launch count only with
- * `outside`. Appends the first of them and the reasons to `text`, which may be NULL.
+ * Call when a host is linked, and when the program has started: names the hosts in the log once all are linked, and
+ * opens no more sessions then.
  */
-size_t pl_sessions_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text);
+void pl_links_look(struct pl_supervisor *supervisor);
 
-void pl_sessions_close(struct pl_supervisor *supervisor);
+/** Handles a frame of another host, or of a process here that is not only this host's. Other frames are ignored. */
+void pl_links_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
+
+/** Call when the link of a host has ended. */
+void pl_links_lose(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why);
+
+/** Whether the hosts have exchanged READY, also if the link has ended since. */
+static inline bool pl_session_was_linked(const struct pl_session *session)
+{
+    return session->state >= PL_SESSION_LINKED;
+}
+
+static inline int pl_links_number(const struct pl_supervisor *supervisor, const struct pl_session *session)
+{
+    return (int)(session - supervisor->sessions.items);
+}
+
+/** Returns the session over a connection; NULL if it leads to no other host. */
+struct pl_session *pl_links_find(const struct pl_supervisor *supervisor, const struct pl_connection *connection);
+
+/** The session has ended before the host was ready: keeps the reason, and tries again later unless the host refuses. */
+void pl_links_try_again(struct pl_supervisor *supervisor, struct pl_session *session);
+
+/** Sends how the job ended to a host; a worker its own failure. */
+void pl_links_send_result(struct pl_supervisor *supervisor, struct pl_connection *link);
+
+/** On a worker: reports to the master how a program ended, and whether this host is quiet. */
+void pl_links_send_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
+void pl_links_send_quiet(struct pl_supervisor *supervisor);
+
+/** Call when sshd has ended here. */
+void pl_links_note_sshd(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
+
+/** How many hosts have a session in one of these states, a set of bits. `outside`: also those outside the launch. */
+size_t pl_links_count(const struct pl_supervisor *supervisor, unsigned states, bool outside);
+
+/** How many hosts are away. Appends the first of them and the reasons to `text`, which may be NULL. */
+size_t pl_links_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text);
+
+void pl_links_close(struct pl_supervisor *supervisor);
+
+/** What the timers do that have their names. */
+void pl_links_open_due(struct pl_supervisor *supervisor);
+void pl_links_look_late(struct pl_supervisor *supervisor);
+void pl_host_log_early_end(struct pl_supervisor *supervisor);
+void pl_host_look_apart(struct pl_supervisor *supervisor);
+void pl_host_look_join(struct pl_supervisor *supervisor);
+void pl_hang_look(struct pl_supervisor *supervisor);
+void pl_supervise_stop_launcher(struct pl_supervisor *supervisor);
+void pl_supervise_look_grace(struct pl_supervisor *supervisor);
+void pl_supervise_abort(struct pl_supervisor *supervisor);
+
+/** Takes the exit report of a program of this host. */
+void pl_host_note_end(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                      const struct pl_exit_report *exit_report);
+
+/** Counts the end of a rank, on any host. */
+void pl_host_note_rank(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
+
+/** From now on the program runs, here or on other hosts. */
+void pl_host_run(struct pl_supervisor *supervisor);
+
+/**
+ * Whether the program has ended and no other host is waited for. A worker that the master leads waits for the result.
+ */
+bool pl_host_is_over(const struct pl_supervisor *supervisor);
+
+/** Takes a CATCHES frame of a rank on `host`. */
+void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame, int host);
+
+/** Call when a host is linked during the stop, so that the answers of its ranks count too. */
+void pl_holding_ask_again(struct pl_supervisor *supervisor);
+
+/** Call when a host is lost: its ranks are not waited for. */
+void pl_holding_lose_host(struct pl_supervisor *supervisor, int host);
+
+/** Call when a rank has ended. */
+void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);
+
+/** Returns true while shims of ended ranks wait. */
+bool pl_holding_is_on(const struct pl_supervisor *supervisor);
+
+/**
+ * What PL_TIMER_HOLDING does, on a host that decides. If a program has failed during the stop, or has no handler, while
+ * others may still save, the failure file is written and the other hosts are notified (HOLD), because the platform may
+ * kill all processes before the others have ended. When no rank saves any more, the shims are released, here and on the
+ * other hosts (RELEASE).
+ */
+void pl_holding_update(struct pl_supervisor *supervisor);
 
 /**
  * Records why the job failed. The first reason stays, but see pl_supervise_fail_exit(). The exit code becomes 1, or 128
@@ -388,12 +490,7 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
  * Keeps a SUSPENDED frame of this host or of a worker: the first line of the failure names the suspended rank that
  * others waited for.
  */
-void pl_supervise_note_suspended(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                                 const struct pl_frame *frame);
-
-/** Drops a connection: this host has not the role that its frame is for. */
-void pl_supervise_refuse(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                         const struct pl_frame *frame);
+void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct pl_frame *frame);
 
 /**
  * Records that the job failed because a program ended. Shortly after the first exit report, one of higher severity may
@@ -435,10 +532,6 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
  */
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
 
-/** Takes a STOP frame of another host: the job is being stopped. */
-void pl_supervise_take_stop(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                            const struct pl_frame *frame);
-
 /** Forwards the stop to another host, if the job is being stopped. */
 void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_connection *host);
 
@@ -458,29 +551,23 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int
 void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links);
 
 /** Drops every connection of `kind`. */
-void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_connection_kind kind);
+void pl_supervise_drop_kind(struct pl_supervisor *supervisor, enum pl_connection_kind kind);
 
 /** Returns the end of the stop budget minus `early_ns`, or never while the job is not being stopped. */
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
 
 /**
- * Returns the deadline of hosts that began to wait for each other at `begun_ns`. It is short if only a failure or a
- * stop is left to report.
+ * Returns until when hosts wait for each other, which is soon if only a failure or a stop is left to report; and until
+ * when a host that has failed by itself waits for late hosts, to report that to them.
  */
-int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
+int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor);
+int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor);
 
 /**
- * Returns how long a host that has failed by itself waits for late hosts that it began to link at `begun_ns`, to report
- * the failure to them.
- */
-int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
-
-/**
- * Executes the plan in the role of this host; the result is the exit code, and the failure or success file is written.
+ * Executes the plan on this host; the result is the exit code, and the failure or success file is written.
  * Where the job has failed already, or is stopped before its program starts, it only connects to the other hosts and
  * notifies them.
  */
-extern const struct pl_role pl_master_role;
 int pl_supervise_run(struct pl_supervisor *supervisor);
 
 /** Writes the failure or success file, and returns the exit code. */

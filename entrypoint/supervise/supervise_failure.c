@@ -19,10 +19,18 @@ enum {
     ROOT_CAUSE = 3,         /* and of an exit that needs no other exit as its explanation */
 };
 
+/* What was decided by how the job ends is decided again. */
+static void wake_timers(struct pl_supervisor *supervisor)
+{
+    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
+    pl_supervise_wake(supervisor, PL_TIMER_JOIN);
+    pl_supervise_wake(supervisor, PL_TIMER_GRACE);
+}
+
 /* Returns the exit code of a failure that is not the failure of a program. */
 static int failure_code(const struct pl_supervisor *supervisor)
 {
-    return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
+    return supervisor->stop.number != 0 ? 128 + supervisor->stop.number : 1;
 }
 
 /*
@@ -47,22 +55,24 @@ static int severity(const struct pl_exit_report *exit_report)
 
 void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
-    if (supervisor->failed) {
-        bool late = pl_clock_now_ns() - supervisor->failed_ns > ROOT_CAUSE_WINDOW_NS;
+    if (supervisor->outcome.failed) {
+        bool late = pl_clock_now_ns() - supervisor->outcome.failed_ns > ROOT_CAUSE_WINDOW_NS;
 
-        if (!supervisor->exit_report_known || late || severity(exit_report) <= severity(&supervisor->exit_report)) {
+        if (!supervisor->outcome.exit_report_known || late ||
+            severity(exit_report) <= severity(&supervisor->outcome.exit_report)) {
             return;
         }
     } else {
-        supervisor->failed_ns = pl_clock_now_ns();
+        supervisor->outcome.failed_ns = pl_clock_now_ns();
     }
-    supervisor->failed = true;
-    supervisor->exit_report_known = true;
-    supervisor->exit_report = *exit_report;
-    supervisor->exit_code = failure_code(supervisor);
+    wake_timers(supervisor);
+    supervisor->outcome.failed = true;
+    supervisor->outcome.exit_report_known = true;
+    supervisor->outcome.exit_report = *exit_report;
+    supervisor->outcome.exit_code = failure_code(supervisor);
     if (exit_report->source == PL_EXIT_SOURCE_PROGRAM &&
         strcmp(exit_report->host, supervisor->job->current_host) == 0) {
-        supervisor->exit_code = exit_report->signalled ? 128 + exit_report->code : exit_report->code;
+        supervisor->outcome.exit_code = exit_report->signalled ? 128 + exit_report->code : exit_report->code;
     }
 }
 
@@ -70,33 +80,35 @@ void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...
 {
     va_list args;
 
-    if (supervisor->failed) {
+    if (supervisor->outcome.failed) {
         return;
     }
-    supervisor->failed = true;
-    supervisor->failed_ns = pl_clock_now_ns();
-    supervisor->exit_code = failure_code(supervisor);
+    wake_timers(supervisor);
+    supervisor->outcome.failed = true;
+    supervisor->outcome.failed_ns = pl_clock_now_ns();
+    supervisor->outcome.exit_code = failure_code(supervisor);
     va_start(args, format);
-    vsnprintf(supervisor->reason, sizeof(supervisor->reason), format, args);
+    vsnprintf(supervisor->outcome.reason, sizeof(supervisor->outcome.reason), format, args);
     va_end(args);
 }
 
 void pl_supervise_fail_as(struct pl_supervisor *supervisor, const char *text)
 {
-    if (!supervisor->failed) {
+    if (!supervisor->outcome.failed) {
         pl_supervise_fail(supervisor, "%s", text);
         return;
     }
-    supervisor->exit_report_known = false;
-    snprintf(supervisor->reason, sizeof(supervisor->reason), "%s", text);
+    wake_timers(supervisor);
+    supervisor->outcome.exit_report_known = false;
+    snprintf(supervisor->outcome.reason, sizeof(supervisor->outcome.reason), "%s", text);
 }
 
 bool pl_supervise_failed_in_stop(const struct pl_supervisor *supervisor)
 {
-    const bool theirs = supervisor->exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE;
+    const bool theirs = supervisor->outcome.exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE;
 
-    return supervisor->failed && theirs && supervisor->stop_number != 0 &&
-           supervisor->stop_ns <= supervisor->failed_ns && supervisor->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
+    return supervisor->outcome.failed && theirs && supervisor->stop.number != 0 &&
+           supervisor->stop.ns <= supervisor->outcome.failed_ns && supervisor->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
 }
 
 enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum pl_status status,
@@ -110,18 +122,18 @@ enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum 
     pl_log(PL_LOG_WARNING,
            "the hosts of this job are not linked: %s. If one fails, the others do not notice; fix the cause, or set "
            "PACELINE_LINK=0 to accept this",
-           supervisor->failed ? supervisor->reason : pl_error_text(error, text, sizeof(text)));
-    supervisor->failed = supervisor->exit_report_known = false;
-    supervisor->exit_code = 0;
+           supervisor->outcome.failed ? supervisor->outcome.reason : pl_error_text(error, text, sizeof(text)));
+    supervisor->outcome.failed = supervisor->outcome.exit_report_known = false;
+    supervisor->outcome.exit_code = 0;
     return PL_OK;
 }
 
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why)
 {
-    if (supervisor->failed && supervisor->exit_report_known && supervisor->stop_number == 0 &&
-        severity(&supervisor->exit_report) < ROOT_CAUSE) {
-        supervisor->failed = false;
-        supervisor->exit_report_known = false;
+    if (supervisor->outcome.failed && supervisor->outcome.exit_report_known && supervisor->stop.number == 0 &&
+        severity(&supervisor->outcome.exit_report) < ROOT_CAUSE) {
+        supervisor->outcome.failed = false;
+        supervisor->outcome.exit_report_known = false;
     }
     pl_supervise_fail(supervisor, "%s %.200s went away: %.300s", whose, host, why);
 }
@@ -132,24 +144,23 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
 
     if (status == PL_CANCELLED) {
         pl_supervise_fail(supervisor, "the job was stopped by %s before its program started",
-                          pl_signals_name(supervisor->stop_number, name));
+                          pl_signals_name(supervisor->stop.number, name));
     } else if (status != PL_OK) {
         pl_supervise_fail(supervisor, "%s", pl_error_text(error, text, sizeof(text)));
     }
 }
 
-void pl_supervise_note_suspended(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                                 const struct pl_frame *frame)
+void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct pl_frame *frame)
 {
-    (void)connection;
-    if (frame->count < 2 || supervisor->failed) {
+    if (frame->count < 2 || supervisor->outcome.failed) {
         return;
     }
     if (frame->fields[1][0] != '\0') {
-        snprintf(supervisor->suspended.name, sizeof(supervisor->suspended.name), "%s", frame->fields[0]);
-        snprintf(supervisor->suspended.how, sizeof(supervisor->suspended.how), "%s", frame->fields[1]);
-    } else if (strcmp(frame->fields[0], supervisor->suspended.name) == 0) {
-        supervisor->suspended.name[0] = '\0';
+        snprintf(supervisor->outcome.suspended.name, sizeof(supervisor->outcome.suspended.name), "%s",
+                 frame->fields[0]);
+        snprintf(supervisor->outcome.suspended.how, sizeof(supervisor->outcome.suspended.how), "%s", frame->fields[1]);
+    } else if (strcmp(frame->fields[0], supervisor->outcome.suspended.name) == 0) {
+        supervisor->outcome.suspended.name[0] = '\0';
     }
 }
 
@@ -157,38 +168,38 @@ void pl_supervise_note_suspended(struct pl_supervisor *supervisor, struct pl_con
 static const char *check_words(const struct pl_supervisor *supervisor)
 {
     static const char begin[] = "check: ";
-    const char *tail = supervisor->exit_report.tail, *found = strstr(tail, begin);
+    const char *tail = supervisor->outcome.exit_report.tail, *found = strstr(tail, begin);
 
     while (found && found != tail && found[-1] != '\n') {
         found = strstr(found + 1, begin);
     }
-    return supervisor->job->is_check && supervisor->exit_report_known ? found : NULL;
+    return supervisor->job->is_check && supervisor->outcome.exit_report_known ? found : NULL;
 }
 
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text)
 {
     char name[16];
 
-    if (supervisor->stop_number == 0 && check_words(supervisor)) {
+    if (supervisor->stop.number == 0 && check_words(supervisor)) {
         pl_text_printf(text, "%.*s", PL_FAILURE_SHOWN_BYTES - 1, check_words(supervisor));
         return;
     }
-    if (supervisor->stop_number != 0 && supervisor->exit_report_known) {
-        pl_text_printf(text, "the job was stopped by %s; ", pl_signals_name(supervisor->stop_number, name));
+    if (supervisor->stop.number != 0 && supervisor->outcome.exit_report_known) {
+        pl_text_printf(text, "the job was stopped by %s; ", pl_signals_name(supervisor->stop.number, name));
     }
-    if (supervisor->suspended.name[0] != '\0' && supervisor->exit_report_known) {
-        pl_text_printf(text, "%s %s; ", supervisor->suspended.name, supervisor->suspended.how);
+    if (supervisor->outcome.suspended.name[0] != '\0' && supervisor->outcome.exit_report_known) {
+        pl_text_printf(text, "%s %s; ", supervisor->outcome.suspended.name, supervisor->outcome.suspended.how);
     }
-    if (supervisor->exit_report_known) {
-        pl_exit_report_print(&supervisor->exit_report, supervisor->stop_number,
+    if (supervisor->outcome.exit_report_known) {
+        pl_exit_report_print(&supervisor->outcome.exit_report, supervisor->stop.number,
                              (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);
     } else {
-        pl_text_append(text, supervisor->reason);
+        pl_text_append(text, supervisor->outcome.reason);
         if (text->length > 0 && text->data[text->length - 1] != '\n') {
             pl_text_append_char(text, '\n');
         }
-        if (!strstr(supervisor->reason, "\nNext: ")) { /* another host's report has it already */
-            pl_text_append(text, pl_exit_report_stop_step(supervisor->stop_number));
+        if (!strstr(supervisor->outcome.reason, "\nNext: ")) { /* another host's report has it already */
+            pl_text_append(text, pl_exit_report_stop_step(supervisor->stop.number));
         }
     }
 }
@@ -204,7 +215,7 @@ void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *te
 
 static long long seconds_of(const struct pl_supervisor *supervisor)
 {
-    return (long long)((pl_clock_now_ns() - supervisor->begun_ns) / PL_NS_PER_S);
+    return (long long)((pl_clock_now_ns() - supervisor->seen.begun_ns) / PL_NS_PER_S);
 }
 
 /* The last line of a job that went well: what is there to be taken away. A job that was asked to stop was stopped, also
@@ -216,14 +227,14 @@ static void log_success(const struct pl_supervisor *supervisor)
     char name[16], by[24] = "";
 
     pl_changes_look(model, &now);
-    if (supervisor->stop_number != 0) {
-        snprintf(by, sizeof(by), " by %s", pl_signals_name(supervisor->stop_number, name));
+    if (supervisor->stop.number != 0) {
+        snprintf(by, sizeof(by), " by %s", pl_signals_name(supervisor->stop.number, name));
     }
     pl_log(supervisor->job->settings.trial ? PL_LOG_DEBUG : PL_LOG_INFO, "%s after %lld s%s; %s %s",
-           supervisor->stop_number != 0 ? "stopped" : "succeeded", seconds_of(supervisor), by, model,
-           now.files == 0                                      ? "is empty"
-           : pl_changes_since(&supervisor->model_before, &now) ? "has the model"
-                                                               : "has only files from before this job");
+           supervisor->stop.number != 0 ? "stopped" : "succeeded", seconds_of(supervisor), by, model,
+           now.files == 0                                           ? "is empty"
+           : pl_changes_since(&supervisor->seen.model_before, &now) ? "has the model"
+                                                                    : "has only files from before this job");
 }
 
 /* The last line of a job that has failed, or that did not end well when it was stopped; the check has words of its own.
@@ -235,7 +246,7 @@ static void log_failure(const struct pl_supervisor *supervisor, const char *text
     if (supervisor->job->is_check) {
         pl_log(PL_LOG_ERROR, "%.*s", bytes, text);
     } else {
-        pl_log(PL_LOG_ERROR, "%s after %lld s: %.*s", supervisor->stop_number != 0 ? "stopped" : "failed",
+        pl_log(PL_LOG_ERROR, "%s after %lld s: %.*s", supervisor->stop.number != 0 ? "stopped" : "failed",
                seconds_of(supervisor), bytes, text);
     }
 }
@@ -245,7 +256,7 @@ int pl_supervise_finish(struct pl_supervisor *supervisor)
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (!supervisor->failed) {
+    if (!supervisor->outcome.failed) {
         if (pl_failure_succeed(supervisor->failure, &error) != PL_OK) {
             pl_log_error(&error, "write %s/success", supervisor->job->paths.output);
         }
@@ -259,5 +270,5 @@ int pl_supervise_finish(struct pl_supervisor *supervisor)
         log_failure(supervisor, pl_text_string(&text));
     }
     pl_supervise_write_failure(supervisor, pl_text_string(&text));
-    return supervisor->exit_code != 0 ? supervisor->exit_code : 1;
+    return supervisor->outcome.exit_code != 0 ? supervisor->outcome.exit_code : 1;
 }

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIDECAR_GRACE_NS (2 * PL_NS_PER_S)
 /* How long a launcher may take to end a failed job itself, which it does with SIGTERM to the ranks first. */
 #define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
 /* The same for the programs of a host's own, which are sent SIGTERM. */
@@ -52,6 +51,15 @@ static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enu
                                                                    : PL_SHIM_STDOUT_ALONE;
 }
 
+/* Ranks have shims of their own, which search what ranks print. mpirun prints no exception itself; torchrun may. */
+static enum pl_cause_lines searched_of(const struct pl_supervisor *supervisor, enum pl_exit_source source)
+{
+    return supervisor->ranks == PL_LAUNCH_PLAN_RANKS_NONE ? PL_CAUSE_ALL
+           : source == PL_EXIT_SOURCE_LAUNCHER            ? PL_CAUSE_NONE
+           : source == PL_EXIT_SOURCE_TORCHRUN            ? PL_CAUSE_UNTAGGED
+                                                          : PL_CAUSE_ALL;
+}
+
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr)
@@ -61,6 +69,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
                                  "/tmp",        "/dev/shm",         NULL};
     struct pl_shim_options options = {.source = source,
                                       .stdout_as = stdout_of(supervisor, source),
+                                      .searched = searched_of(supervisor, source),
                                       .without_blocks =
                                           source == PL_EXIT_SOURCE_LAUNCHER && !pl_log_shows(PL_LOG_DEBUG),
                                       .rank = -1,
@@ -88,7 +97,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
     return PL_OK;
 }
 
-enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr)
+static enum pl_status start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
@@ -124,6 +133,7 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     const struct pl_launch_plan *plan = supervisor->plan;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
+    PL_TRY(start_sidecars(supervisor, reterr));
     if (plan->argv.count == 0) {
         return PL_OK;
     }
@@ -135,79 +145,77 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
     setup.foreground = plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
-    supervisor->main_started = true;
+    supervisor->main.started = true;
     return pl_supervise_start(supervisor, sources[plan->ranks], &setup, NULL, reterr);
 }
 
 /* Returns until when the programs of a failed job may still run. */
 static int64_t grace_end(const struct pl_supervisor *supervisor)
 {
-    const struct pl_holding *holding = &supervisor->holding;
-    int64_t begin_ns = holding->released_ns > supervisor->failed_ns ? holding->released_ns : supervisor->failed_ns;
+    const struct pl_holding *holding = &supervisor->stop.holding;
+    int64_t begin_ns =
+        holding->released_ns > supervisor->outcome.failed_ns ? holding->released_ns : supervisor->outcome.failed_ns;
 
-    if (!supervisor->failed || pl_supervise_failed_in_stop(supervisor) ||
+    if (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) ||
         (pl_holding_is_on(supervisor) &&
-         (supervisor->exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE))) {
+         (supervisor->outcome.exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE))) {
         return PL_DEADLINE_NEVER;
     }
-    if (!supervisor->exit_report_known) {
+    if (!supervisor->outcome.exit_report_known) {
         return begin_ns + LOST_HOST_GRACE_NS;
     }
     return begin_ns + (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE ? PROGRAM_GRACE_NS : LAUNCHER_GRACE_NS);
 }
 
-static bool is_over(const struct pl_supervisor *supervisor)
+/* The job has failed: mpirun ends its ranks itself, programs are told to end, and after a grace none is waited for. */
+void pl_supervise_look_grace(struct pl_supervisor *supervisor)
 {
-    const struct pl_role *role = supervisor->role;
+    const int64_t end_ns = grace_end(supervisor);
 
-    return (supervisor->main_ended || supervisor->main_dismissed) && !(role->waits && role->waits(supervisor));
-}
-
-enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
-{
-    bool launcher_stopped = false, programs_stopped = false;
-
-    while (!is_over(supervisor)) {
-        int64_t stop_launcher_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_STOP_LAUNCHER_NS);
-        int64_t kill_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
-        int64_t next_ns = launcher_stopped ? kill_ns : stop_launcher_ns;
-
-        if (supervisor->role->tick) {
-            supervisor->role->tick(supervisor, &next_ns);
-        }
-        if (grace_end(supervisor) != PL_DEADLINE_NEVER && !programs_stopped) {
-            /* mpirun ends its ranks itself */
-            pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), SIGTERM);
-            programs_stopped = true;
-        }
-        if (pl_deadline_passed(grace_end(supervisor))) {
-            return PL_OK;
-        }
-        if (pl_deadline_passed(kill_ns)) {
-            pl_supervise_fail(supervisor,
-                              "the program did not end within %lld s after it was asked to stop: handle SIGTERM, or "
-                              "give it more time by PACELINE_STOP_S",
-                              (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
-            return PL_OK;
-        }
-        if (!launcher_stopped && pl_deadline_passed(stop_launcher_ns)) {
-            pl_supervise_signal(supervisor, PL_EXIT_SET(LAUNCHER) | PL_EXIT_SET(TORCHRUN), SIGTERM);
-            launcher_stopped = true;
-        }
-        if (grace_end(supervisor) < next_ns) {
-            next_ns = grace_end(supervisor);
-        }
-        PL_TRY(pl_supervise_poll(supervisor, next_ns, reterr));
+    if (supervisor->state != PL_HOST_RUNNING || pl_host_is_led(supervisor) || end_ns == PL_DEADLINE_NEVER) {
+        return;
     }
-    return PL_OK;
+    if (!supervisor->main.told) {
+        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), SIGTERM);
+        supervisor->main.told = true;
+    }
+    supervisor->main.given_up = supervisor->main.given_up || pl_deadline_passed(end_ns);
+    pl_supervise_set_timer(supervisor, PL_TIMER_GRACE, supervisor->main.given_up ? PL_DEADLINE_NEVER : end_ns);
 }
 
-void pl_supervise_end_sidecars(struct pl_supervisor *supervisor)
+void pl_supervise_stop_launcher(struct pl_supervisor *supervisor)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(SIDECAR_GRACE_NS);
+    if (supervisor->state == PL_HOST_RUNNING && !pl_host_is_led(supervisor)) {
+        pl_supervise_signal(supervisor, PL_EXIT_SET(LAUNCHER) | PL_EXIT_SET(TORCHRUN), SIGTERM);
+    }
+}
 
-    pl_supervise_signal(supervisor, PL_EXIT_SET_SERVERS, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_EXIT_SET_SERVERS) && pl_supervise_wait(supervisor, deadline_ns)) {
+void pl_supervise_abort(struct pl_supervisor *supervisor)
+{
+    const long long seconds = (long long)(supervisor->stop.budget_ns / PL_NS_PER_S);
+
+    if (supervisor->state != PL_HOST_RUNNING || pl_host_is_over(supervisor)) {
+        return;
+    }
+    supervisor->main.given_up = true;
+    if (pl_host_is_led(supervisor)) {
+        pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop", seconds);
+    } else {
+        pl_supervise_fail(supervisor,
+                          "the program did not end within %lld s after it was asked to stop: handle SIGTERM, or give "
+                          "it more time by PACELINE_STOP_S",
+                          seconds);
+    }
+}
+
+void pl_supervise_end(struct pl_supervisor *supervisor, unsigned sources, int number, int64_t grace_ns)
+{
+    const int64_t deadline_ns = pl_deadline_after_ns(grace_ns);
+
+    if (number != 0) {
+        pl_supervise_signal(supervisor, sources, number);
+    }
+    while (pl_supervise_runs(supervisor, sources) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
@@ -231,7 +239,8 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor)
 
 void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 {
-    int64_t budget_end_ns = pl_deadline_after_ns(supervisor->sync_budget_ns + PL_SUPERVISE_SYNC_GRACE_NS);
+    int64_t budget_end_ns =
+        pl_deadline_after_ns(supervisor->job->settings.intermediate_ns + PL_SUPERVISE_SYNC_GRACE_NS);
     bool aborting = false;
 
     pl_supervise_signal(supervisor, PL_EXIT_SET(SYNC), SIGTERM);
@@ -253,9 +262,10 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
-        if (connection->kind == PL_CONNECTION_SHIM && connection->source == PL_EXIT_SOURCE_SYNC && !connection->ended) {
+        if (connection->kind == PL_CONNECTION_SHIM && connection->source == PL_EXIT_SOURCE_SYNC &&
+            connection->state <= PL_CONNECTION_READY) {
             pl_log(PL_LOG_WARNING, "intermediate output was not uploaded in time");
-            connection->ended = true;
+            pl_connection_go(&connection->state, PL_CONNECTION_ENDED);
             kill(connection->pid, SIGKILL);
         }
     }
@@ -263,47 +273,18 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 
 enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor)
 {
-    return supervisor->failed ? PL_FAILED : supervisor->stop_number != 0 ? PL_CANCELLED : PL_OK;
-}
-
-enum pl_status pl_supervise_poll_preparing(struct pl_supervisor *supervisor, int64_t deadline_ns,
-                                           struct pl_error *reterr)
-{
-    if (supervisor->role && supervisor->role->prepare_tick) {
-        supervisor->role->prepare_tick(supervisor, &deadline_ns);
-    }
-    return pl_supervise_poll(supervisor, deadline_ns, reterr);
-}
-
-struct step_state {
-    const struct pl_launch_plan_step *step;
-    bool ended;
-    bool ok;
-    bool fails; /* the job */
-};
-
-static void step_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                       const struct pl_exit_report *exit_report)
-{
-    struct step_state *state = connection->state;
-
-    state->ended = true;
-    state->ok = pl_exit_report_ok(exit_report);
-    state->fails = !state->ok && !state->step->is_probe && !supervisor->failed;
-    if (state->fails) {
-        pl_supervise_fail_exit(supervisor, exit_report);
-    }
+    return supervisor->outcome.failed ? PL_FAILED : supervisor->stop.number != 0 ? PL_CANCELLED : PL_OK;
 }
 
 enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_launch_plan_step *step,
                                  char *const *environment, struct pl_error *reterr)
 {
-    static const struct pl_role role = {.ended = step_ended};
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    const bool failed_before = supervisor->failed, stopped_before = supervisor->stop_number != 0;
-    enum pl_status status;
-    struct step_state state = {.step = step};
+    const bool failed_before = supervisor->outcome.failed, stopped_before = supervisor->stop.number != 0;
+    struct pl_waiter waiter = {.over = false};
     struct pl_connection *connection = NULL;
+    bool ok, fails; /* the job */
+    enum pl_status status;
 
     setup.argv = (const char *const *)step->argv.items;
     setup.environment = environment;
@@ -313,34 +294,38 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     pl_log(step->is_long ? PL_LOG_INFO : PL_LOG_DEBUG, "%s", step->what);
     status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
     if (status == PL_OK) {
-        connection->role = &role;
-        connection->state = &state;
+        connection->waiter = &waiter;
     }
-    while (status == PL_OK && !state.ended && supervisor->failed == failed_before) {
+    while (status == PL_OK && !waiter.over && supervisor->outcome.failed == failed_before) {
         int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
 
-        status = pl_supervise_poll_preparing(supervisor, deadline_ns, reterr);
+        status = pl_supervise_poll(supervisor, deadline_ns, reterr);
         if (pl_deadline_passed(deadline_ns)) {
             break;
         }
     }
+    ok = waiter.over && pl_exit_report_ok(&waiter.exit_report);
+    fails = waiter.over && !ok && !step->is_probe && !supervisor->outcome.failed;
+    if (fails) {
+        pl_supervise_fail_exit(supervisor, &waiter.exit_report);
+    }
     pl_supervise_kill_all(supervisor, true);
     PL_TRY(status);
-    if (supervisor->stop_number != 0 && !stopped_before) {
+    if (supervisor->stop.number != 0 && !stopped_before) {
         return PL_CANCELLED;
     }
-    if (state.fails) {
+    if (fails) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-        pl_exit_report_print_step(&supervisor->exit_report, step->what, PL_FAILURE_SHOWN_BYTES, &text);
-        snprintf(supervisor->reason, sizeof(supervisor->reason), "%s", pl_text_string(&text));
-        supervisor->exit_report_known = false;
+        pl_exit_report_print_step(&waiter.exit_report, step->what, PL_FAILURE_SHOWN_BYTES, &text);
+        snprintf(supervisor->outcome.reason, sizeof(supervisor->outcome.reason), "%s", pl_text_string(&text));
+        supervisor->outcome.exit_report_known = false;
         return PL_FAILED;
     }
-    if (supervisor->failed && !failed_before) {
+    if (supervisor->outcome.failed && !failed_before) {
         return PL_FAILED;
     }
-    return state.ok ? PL_OK : step->is_probe ? PL_NOT_FOUND : PL_FAILED;
+    return ok ? PL_OK : step->is_probe ? PL_NOT_FOUND : PL_FAILED;
 }
 
 enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
@@ -359,39 +344,25 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
     return PL_OK;
 }
 
-enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_error *reterr)
-{
-    struct pl_launch_plan_step step;
-    enum pl_status status = pl_sshd_plan_keys(supervisor->job, &supervisor->rundir, &step, reterr);
-
-    if (status == PL_OK && step.what) {
-        status = pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), reterr);
-    }
-    if (status == PL_CANCELLED &&
-        pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), NULL) == PL_OK) {
-        /* a stop ended the step like a program; but without keys the other hosts could not be notified of the stop */
-        status = PL_OK;
-    }
-    pl_strv_done(&step.argv);
-    PL_TRY(status);
-    return pl_sshd_open(&supervisor->sshd, supervisor->job, &supervisor->rundir, reterr);
-}
-
 static bool is_on(const struct pl_supervisor *supervisor)
 {
-    return supervisor->watch.hang_ns > 0 && !supervisor->failed && supervisor->stop_number == 0 &&
-           !supervisor->main_ended;
+    return supervisor->seen.watch.hang_ns > 0 && !supervisor->outcome.failed && supervisor->stop.number == 0 &&
+           !supervisor->main.ended;
 }
 
 static double hang_s(const struct pl_supervisor *supervisor)
 {
-    return (double)supervisor->watch.hang_ns / (double)PL_NS_PER_S;
+    return (double)supervisor->seen.watch.hang_ns / (double)PL_NS_PER_S;
 }
 
-void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns)
+void pl_hang_look(struct pl_supervisor *supervisor)
 {
-    if (is_on(supervisor)) {
-        pl_watch_look(&supervisor->watch, pl_supervise_runs(supervisor, PL_EXIT_SET(STACKS)), next_ns);
+    int64_t next_ns = PL_DEADLINE_NEVER;
+
+    if (supervisor->state == PL_HOST_RUNNING && is_on(supervisor)) {
+        pl_watch_look(&supervisor->seen.watch, pl_supervise_runs(supervisor, PL_EXIT_SET(STACKS)), &next_ns);
+        pl_supervise_set_timer(supervisor, PL_TIMER_WATCH, next_ns);
+        pl_hang_decide(supervisor);
     }
 }
 
@@ -401,6 +372,7 @@ static enum pl_status start_report(struct pl_supervisor *supervisor, struct pl_e
     PL_AUTO_FREE char *path = NULL;
     char own[16];
 
+    supervisor->seen.watch.rebase = true;
     PL_TRY(pl_companion_find(supervisor->job->self_path, PL_WATCH_REPORTER, &path, reterr));
     snprintf(own, sizeof(own), "%d", (int)getpid());
     setup.argv = (const char *const[]){path, "--below", own, "--log", supervisor->job->current_host, NULL};
@@ -416,7 +388,7 @@ static void end_job(struct pl_supervisor *supervisor, const char *place)
     if (!is_on(supervisor)) {
         return;
     }
-    if (!supervisor->hang.ends) {
+    if (!supervisor->seen.watch.ends) {
         pl_log(PL_LOG_WARNING, "the job keeps running; with PACELINE_HANG_ACTION=end it ends");
         return;
     }
@@ -429,12 +401,32 @@ static void end_job(struct pl_supervisor *supervisor, const char *place)
         place[0] != '\0' ? "the first call named here" : "the program");
 }
 
-void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)
+/* Whether all other hosts are quiet. A host that is not linked does not count as quiet, because nothing is known of
+ * it. */
+static bool others_are_quiet(const struct pl_supervisor *supervisor)
 {
-    struct pl_hang *hang = &supervisor->hang;
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        const struct pl_session *session = &supervisor->sessions.items[i];
+
+        if (!session->outside &&
+            (session->state < PL_SESSION_LINKED ||
+             (!session->quiet && session->state != PL_SESSION_IDLE && session->state != PL_SESSION_DONE))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void pl_hang_decide(struct pl_supervisor *supervisor)
+{
+    struct pl_watch *hang = &supervisor->seen.watch;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (!is_on(supervisor) || !supervisor->watch.quiet || !others_quiet) {
+    if (pl_host_is_worker(supervisor)) {
+        pl_links_send_quiet(supervisor);
+        return;
+    }
+    if (!is_on(supervisor) || !supervisor->seen.watch.quiet || !others_are_quiet(supervisor)) {
         hang->reported = hang->reported && pl_supervise_runs(supervisor, PL_EXIT_SET(STACKS));
         return;
     }
@@ -458,5 +450,6 @@ void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_rep
     const size_t bytes = strlen(tail);
     const char *before = bytes > 0 ? memrchr(tail, '\n', bytes - 1) : NULL;
 
+    pl_supervise_wake(supervisor, PL_TIMER_WATCH);
     end_job(supervisor, !pl_exit_report_ok(exit_report) ? "" : before ? before + 1 : tail);
 }

@@ -91,7 +91,6 @@ void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns)
         watch->active_ns = pl_clock_now_ns();
     }
     if (paused || watch->answer_pid != 0) {
-        watch->rebase = true;
         return;
     }
     if (pl_deadline_passed(watch->next_look_ns)) {
@@ -113,14 +112,16 @@ void pl_watch_note_exec(struct pl_watch *watch, const char *path, pid_t pid)
 {
     if (strcmp(basename(path), PL_WATCH_REPORTER) == 0) {
         watch->answer_pid = pid;
+        watch->rebase = true;
     }
 }
 
-void pl_watch_note_child_end(struct pl_watch *watch, pid_t pid)
+bool pl_watch_note_child_end(struct pl_watch *watch, pid_t pid)
 {
-    if (pid == watch->answer_pid) {
-        watch->answer_pid = 0;
-    }
+    const bool is_answer = pid == watch->answer_pid;
+
+    watch->answer_pid = is_answer ? 0 : watch->answer_pid;
+    return is_answer;
 }
 
 void pl_watch_done(struct pl_watch *watch)

@@ -28,14 +28,14 @@ static const struct nn_layer_spec layers[] = {
 struct port {
     struct pl_runtime *runtime;
     struct pl_world *world;
-    struct pl_named *named;
+    struct pl_service *named;
     struct mnist_data training, testing;
     struct nn_model *model;
     size_t parameters;
     float *values[MAX_PARAMETERS], *gradients[MAX_PARAMETERS], *velocities[MAX_PARAMETERS];
-    pl_named_handle handles[MAX_PARAMETERS];
-    float *inputs;   /* [BATCH][pixels] */
-    uint8_t *labels; /* [BATCH] */
+    struct pl_completion completions[MAX_PARAMETERS]; /* of what is under way, by parameter */
+    float *inputs;                                    /* [BATCH][pixels] */
+    uint8_t *labels;                                  /* [BATCH] */
     double rate;
     uint64_t step;
 };
@@ -95,10 +95,10 @@ static enum pl_status broadcast(struct port *port, float *const *arrays, const c
                                  .recv = arrays[i]};
 
         snprintf(name, sizeof(name), "%s%s", parameter->name, suffix);
-        PL_TRY(pl_named_submit(port->named, &op, &port->handles[i], reterr));
+        PL_TRY(pl_service_submit(port->named, 0, &op, &port->completions[i], reterr));
     }
     for (size_t i = 0; i < port->parameters; i++) {
-        PL_TRY(pl_named_wait(port->named, port->handles[i], NULL, reterr));
+        PL_TRY(pl_service_wait(port->named, &port->completions[i], reterr));
     }
     return PL_OK;
 }
@@ -128,14 +128,14 @@ static enum pl_status gradient_ready(void *context, size_t index, struct pl_erro
                              .send = port->gradients[index],
                              .recv = port->gradients[index]};
 
-    return pl_named_submit(port->named, &op, &port->handles[index], reterr);
+    return pl_service_submit(port->named, 0, &op, &port->completions[index], reterr);
 }
 
 /* Step 6, second half: optimizer.step() waits for each gradient and applies it. */
 static enum pl_status optimizer_step(struct port *port, struct pl_error *reterr)
 {
     for (size_t i = port->parameters; i-- > 0;) {
-        PL_TRY(pl_named_wait(port->named, port->handles[i], NULL, reterr));
+        PL_TRY(pl_service_wait(port->named, &port->completions[i], reterr));
         for (size_t e = 0; e < nn_model_parameter(port->model, i)->count_elems; e++) {
             port->velocities[i][e] = 0.9F * port->velocities[i][e] + port->gradients[i][e];
             port->values[i][e] -= (float)port->rate * port->velocities[i][e];
@@ -150,7 +150,6 @@ static enum pl_status train_epoch(struct port *port, uint64_t epoch, struct pl_e
     struct nn_score score;
     double loss;
     size_t samples;
-    int last_rank;
 
     /* Step 3. torch.utils.data.DistributedSampler(dataset, num_replicas=hvd.size(), rank=hvd.rank()) */
     PL_TRY(
@@ -168,7 +167,8 @@ static enum pl_status train_epoch(struct port *port, uint64_t epoch, struct pl_e
      * hvd.join(): ranks may have a different number of batches; a rank without batches contributes nothing until all
      * have joined.
      */
-    PL_TRY(pl_named_join(port->named, &last_rank, reterr));
+    PL_TRY(pl_service_submit_join(port->named, &port->completions[0], reterr));
+    PL_TRY(pl_service_wait(port->named, &port->completions[0], reterr));
     /* a rank that joined early has missed the last steps, but rank 0 never does */
     PL_TRY(broadcast_state(port, reterr));
 
@@ -239,7 +239,7 @@ static enum pl_status run(struct port *port, const char *data, const char *model
     /* Step 1. hvd.init() */
     PL_TRY(pl_runtime_start(&port->runtime, reterr));
     port->world = pl_runtime_world(port->runtime);
-    PL_TRY(pl_named_new(port->world, NULL, &port->named, reterr));
+    PL_TRY(pl_service_new(port->world, NULL, &port->named, reterr));
 
     /* Step 2. Horovod pins a GPU here: torch.cuda.set_device(hvd.local_rank()). On CPUs the launcher has set
      * OPENBLAS_NUM_THREADS to this rank's share of the machine. */
@@ -259,12 +259,12 @@ static enum pl_status run(struct port *port, const char *data, const char *model
     }
     PL_TRY(evaluate(port, reterr));
     PL_TRY(save(port, model_dir, reterr));
-    return pl_named_shutdown(port->named, reterr);
+    return pl_service_shutdown(port->named, reterr);
 }
 
 static void done(struct port *port)
 {
-    pl_named_free(port->named);
+    pl_service_free(port->named);
     nn_model_free(port->model);
     for (size_t i = 0; i < port->parameters; i++) {
         free(port->values[i]);

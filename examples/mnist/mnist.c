@@ -75,9 +75,9 @@ struct trainer {
     struct nn_device device;
     struct nn_model *model;
     struct nn_peers peers;
-    struct pl_named *named;   /* NULL if the plan itself exchanges gradients */
-    pl_named_handle *handles; /* handles of the gradients in flight, by parameter */
-    char *job_checkpoints;    /* the job's directory for checkpoints; NULL if --checkpoint-dir names one */
+    struct pl_service *named;       /* NULL if the plan itself exchanges gradients */
+    struct pl_completion *averages; /* of the gradients in flight, by parameter */
+    char *job_checkpoints;          /* the job's directory for checkpoints; NULL if --checkpoint-dir names one */
     struct pl_schedule schedule;
     struct pl_stop *stop;
     size_t max_samples;
@@ -126,11 +126,11 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
                             "--named is 1, expected 0: named tensors do not work with parameter servers");
     }
     if (t->options.named) {
-        t->handles = pl_memory_new(nn_model_parameter_count(t->model), sizeof(*t->handles), reterr);
-        if (!t->handles) {
+        t->averages = pl_memory_new(nn_model_parameter_count(t->model), sizeof(*t->averages), reterr);
+        if (!t->averages) {
             return PL_MEMORY;
         }
-        PL_TRY(pl_named_new(t->world, NULL, &t->named, reterr));
+        PL_TRY(pl_service_new(t->world, NULL, &t->named, reterr));
     }
     PL_TRY(nn_peers_open(t->runtime, &plan_options, &options, t->model, t->options.seed, &t->peers, reterr));
     t->training.deal = pl_channel_shard(&t->training.channel.info, t->peers.all, t->peers.local);
@@ -223,13 +223,13 @@ static enum pl_status submit_gradient(void *context, size_t index, struct pl_err
                              .stream = nn_model_stream(t->model)};
 
     memcpy(op.shape, tensor->shape, tensor->dims * sizeof(op.shape[0]));
-    return pl_named_submit(t->named, &op, &t->handles[index], reterr);
+    return pl_service_submit(t->named, 0, &op, &t->averages[index], reterr);
 }
 
 static enum pl_status wait_for_gradients(struct trainer *t, struct pl_error *reterr)
 {
     for (size_t i = pl_plan_tensor_count(t->peers.plan); i-- > 0;) {
-        PL_TRY(pl_named_wait(t->named, t->handles[i], NULL, reterr));
+        PL_TRY(pl_service_wait(t->named, &t->averages[i], reterr));
         PL_TRY(pl_plan_ready(t->peers.plan, i, reterr));
     }
     return PL_OK;
@@ -534,7 +534,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
         }
     }
     if (t->named) {
-        PL_TRY(pl_named_shutdown(t->named, reterr));
+        PL_TRY(pl_service_shutdown(t->named, reterr));
     }
     return nn_peers_finish(&t->peers, t->runtime, t->options.model_dir, accuracy, reterr);
 }
@@ -542,8 +542,8 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
 static void done(struct trainer *t)
 {
     pl_stop_free(t->stop);
-    pl_named_free(t->named);
-    free(t->handles);
+    pl_service_free(t->named);
+    free(t->averages);
     free(t->job_checkpoints);
     nn_peers_close(&t->peers);
     nn_model_free(t->model);

@@ -66,7 +66,10 @@ _ServerOptions = _struct("_ServerOptions", optimizer=_Optimizer, socket=ctypes.c
 _Table = _struct("_Table", name=ctypes.c_char_p, columns=ctypes.c_uint64, initial=ctypes.c_int, bound=ctypes.c_double, seed=ctypes.c_uint64, kind=ctypes.c_int,
                  rate=ctypes.c_double, epsilon=ctypes.c_double)
 _Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, strict_join=ctypes.c_bool,
-                   concurrent=ctypes.c_bool, observer=ctypes.c_void_p)
+                   observer=ctypes.c_void_p)
+_Completion = _struct("_Completion", call=ctypes.c_void_p, lost=ctypes.c_void_p, results=ctypes.c_void_p, ranks=ctypes.c_int, status=ctypes.c_int,
+                      error=_Error, last_joined_rank=ctypes.c_int, has_leaked=ctypes.c_bool, done=ctypes.c_bool, is_launched=ctypes.c_bool,
+                      is_followed=ctypes.c_bool, launched=ctypes.c_void_p)
 
 
 def _load():
@@ -76,14 +79,14 @@ def _load():
     library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     library.pl_abi_struct_bytes.restype = ctypes.c_size_t
     for name, struct in (("pl_error", _Error), ("pl_named_op", _Op), ("pl_named_result", _Result), ("pl_named_options", _Options),
-                         ("pl_plan_tensor", _PlanTensor), ("pl_server_options", _ServerOptions), ("pl_server_table", _Table)):
+                         ("pl_completion", _Completion), ("pl_plan_tensor", _PlanTensor), ("pl_server_options", _ServerOptions), ("pl_server_table", _Table)):
         bytes_there = library.pl_abi_struct_bytes(name.encode())
         if bytes_there != ctypes.sizeof(struct):
             raise ImportError(f"{path}: struct {name} has {bytes_there} bytes, this file expects {ctypes.sizeof(struct)}: "
                               "take paceline.py and libpaceline.so from the same build")
     library.pl_error_text.restype = library.pl_status_name.restype = ctypes.c_char_p
     library.pl_runtime_world.restype = library.pl_runtime_device.restype = ctypes.c_void_p
-    library.pl_world_is_homogeneous.restype = library.pl_world_any_thread.restype = ctypes.c_bool
+    library.pl_world_is_homogeneous.restype = library.pl_world_any_thread.restype = library.pl_service_poll.restype = ctypes.c_bool
     library.pl_device_info.restype = ctypes.POINTER(ctypes.c_int)
     library.pl_server_plan.restype = library.pl_runtime_trace.restype = ctypes.c_void_p
     library.pl_plan_tensor.restype = ctypes.POINTER(_PlanTensor)
@@ -91,7 +94,7 @@ def _load():
 
 
 _library = None
-_runtime, _world, _sets = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+_runtime, _world, _service = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
 _gpu = None  # the number that CUDA gives this rank's GPU
 
 _error = ctypes.byref(_Error())  # one for all calls: filled in by those that fail
@@ -124,24 +127,18 @@ class ProcessSet:
     def __str__(self):
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
 
-    def _open(self, number):
-        self.process_set_id = number
-        if self.included():
-            _call(_library.pl_process_set_named, _sets, number, ctypes.byref(self._named))
-
     def _close(self):
         self.process_set_id = None
-        self._named = ctypes.c_void_p()
         self._kept = {}  # requests by name and kind: see _submit_sum()
         if self._under_way:  # operations that failed or were not waited for: a message may still arrive in their arrays
             _left.append(self._under_way)
-        self._under_way = {}  # arrays by number of the operation: the library uses them even if the program has released them
+        self._under_way = {}  # what the library uses of an operation, by the completion's id, even if the program has released it
 
-    def _engine(self):
+    def _number(self):
         _running()
-        if not self._named:
+        if self.process_set_id is None or not self.included():
             raise InvalidError(f"{self} was not added" if self.process_set_id is None else f"rank {rank()} is not in {self}")
-        return self._named
+        return self.process_set_id
 
     def included(self):
         return rank() in self.ranks
@@ -164,7 +161,7 @@ def init(comm=None, process_sets=None):
 
     Each rank gets a GPU as PACELINE_DEVICE says; without that variable, if torch was imported before and finds a GPU."""
     global _library, _gpu
-    if _sets:
+    if _service:
         return
     if comm:
         raise ValueError("init() takes all of mpirun's ranks, not comm; make a ProcessSet of some")
@@ -180,9 +177,9 @@ def init(comm=None, process_sets=None):
     _world.value = _library.pl_runtime_world(_runtime)
     device = ctypes.c_void_p(_library.pl_runtime_device(_runtime))
     _gpu = _library.pl_device_info(device)[0] if device else None  # struct pl_device_info begins with the number
-    _call(_library.pl_process_sets_new, _world, ctypes.byref(_Options(join_divisor=_DIVIDE_BY_SIZE, strict_join=True)), ctypes.byref(_sets))
+    _call(_library.pl_service_new, _world, ctypes.byref(_Options(join_divisor=_DIVIDE_BY_SIZE, strict_join=True)), ctypes.byref(_service))
     global_process_set.ranks = list(range(size()))
-    global_process_set._open(0)
+    global_process_set.process_set_id = 0
     _open_sets.append(global_process_set)
     for process_set in [] if isinstance(process_sets, str) else process_sets or []:
         add_process_set(process_set)
@@ -190,13 +187,13 @@ def init(comm=None, process_sets=None):
 
 def shutdown():
     """Leave the job; operations in flight on all ranks end. Collective. A program that reaches its end need not call it: the interpreter's exit does."""
-    if not _sets:
+    if not _service:
         return
     atexit.unregister(_leave)
-    _call(_library.pl_named_shutdown, global_process_set._engine())
-    _library.pl_process_sets_free(_sets)
+    _call(_library.pl_service_shutdown, _service)
+    _library.pl_service_free(_service)
     _library.pl_runtime_stop(_runtime)
-    _sets.value = _world.value = _runtime.value = None
+    _service.value = _world.value = _runtime.value = None
     while _open_sets:
         _open_sets.pop()._close()
 
@@ -205,9 +202,8 @@ def add_process_set(process_set):
     """Make a set of the ranks in a list (or in a ProcessSet). All ranks call it, also those outside the set."""
     process_set = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     number = ctypes.c_int()
-    barrier()  # unlike other operations, all ranks must add sets in the same order
-    _call(_library.pl_process_sets_add, _sets, (ctypes.c_int * process_set.size())(*process_set.ranks), process_set.size(), ctypes.byref(number))
-    process_set._open(number.value)
+    _call(_library.pl_service_add_set, _service, (ctypes.c_int * process_set.size())(*process_set.ranks), process_set.size(), ctypes.byref(number))
+    process_set.process_set_id = number.value
     _open_sets.append(process_set)
     return process_set
 
@@ -216,8 +212,7 @@ def remove_process_set(process_set):
     """Remove a set that has no operation in flight. All ranks call it. False if the set was not added."""
     if process_set not in _open_sets[1:]:
         return False
-    barrier()
-    _call(_library.pl_process_sets_remove, _sets, process_set.process_set_id)
+    _call(_library.pl_service_remove_set, _service, process_set.process_set_id)
     _open_sets.remove(process_set)
     process_set._close()
     return True
@@ -236,21 +231,21 @@ def _exit(status=None):
 
 def _leave(pid):
     """Runs at the interpreter's exit, but not in a child of fork(). A rank that failed exits at once, so that the job's error names it."""
-    if os.getpid() != pid or not _sets:  # init() may have failed
+    if os.getpid() != pid or not _service:  # init() may have failed
         return
-    if "mpi4py.MPI" not in sys.modules:  # the library's exit handler gets the exit status; buffers must be kept until then
+    if "mpi4py.MPI" not in sys.modules:  # the library's exit handler gets the exit status; what is under way must be kept until then
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_open_sets))
-        _call(_library.pl_abi_leave_at_exit, _runtime, _sets)
+        _call(_library.pl_abi_leave_at_exit, _runtime, _service)
     elif getattr(sys, "last_type", None) is None and not _exit_status:  # mpi4py ends MPI with the interpreter, so decide now, by what is known
         shutdown()
 
 
 def is_initialized():
-    return bool(_sets)
+    return bool(_service)
 
 
 def _running():
-    if not _sets:
+    if not _service:
         raise InvalidError("call paceline.init() first")
 
 
@@ -312,23 +307,26 @@ def _view(array, written=False):
 class Handle:
     """An operation in flight. wait() ends it and returns its result; poll() says whether wait() would block."""
 
-    def __init__(self, process_set, number, count, finish, given, recv):
-        self._set, self._number, self._count, self._finish, self._recv = process_set, number, count, finish, recv
-        process_set._under_way[number.value] = given, recv
+    def __init__(self, process_set, completion, results, finish, given, recv):
+        self._set, self._completion, self._results, self._finish, self._recv = process_set, completion, results, finish, recv
+        process_set._under_way[id(completion)] = completion, results, given, recv
+
+    def _under_way(self):
+        self._set._number()
+        if self._completion is None:
+            raise InvalidError("the operation is not under way: waited for already")
+        return self._completion
 
     def poll(self):
-        done = ctypes.c_bool()
-        _call(_library.pl_named_poll, self._set._engine(), self._number, ctypes.byref(done))
-        return done.value
+        return _library.pl_service_poll(_service, ctypes.byref(self._under_way()))
 
     def wait(self):
-        results = self._finish and (_Result * self._count)()  # without `_finish` the result is in the caller's array already
-        number, self._number = self._number, ctypes.c_uint64(0)
-        status = _library.pl_named_wait(self._set._engine(), number, results, _error)
+        completion, self._completion = self._under_way(), None
+        status = _library.pl_service_wait(_service, ctypes.byref(completion), _error)
         if status:
             _failed(status)
-        del self._set._under_way[number.value]
-        return self._finish(results) if results else self._recv
+        del self._set._under_way[id(completion)]
+        return self._finish(self._results) if self._results else self._recv  # without results it is in the caller's array already
 
 
 poll, synchronize = Handle.poll, Handle.wait
@@ -363,7 +361,7 @@ def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.
 
 def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, result: recv, grouped=False, combine=None, **settings):
     """Start an operation, or with `grouped` one per array; `combine` turns the results of `finish` into the handle's result."""
-    engine = process_set._engine()
+    number = process_set._number()
     send = list(send)
     if recv is None:  # the result is new memory, which the library allocates in host memory
         given, recv = [array if _gpu_of(array) is None else array.cpu() for array in send], [None] * len(send)
@@ -373,14 +371,15 @@ def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, 
     for request, *arrays in zip(requests, given, recv):
         _describe(request, kind, *arrays, **settings)
     name = name.encode() if name else None
-    number = ctypes.c_uint64()
+    results = (_Result * len(send))()
+    completion = _Completion(results=ctypes.addressof(results))
     if grouped:
-        _call(_library.pl_named_submit_group, engine, name, requests, ctypes.c_size_t(len(send)), ctypes.byref(number))
+        _call(_library.pl_service_submit_group, _service, number, name, requests, ctypes.c_size_t(len(send)), ctypes.byref(completion))
     else:
         requests[0].name = name
-        _call(_library.pl_named_submit, engine, requests, ctypes.byref(number))
+        _call(_library.pl_service_submit, _service, number, requests, ctypes.byref(completion))
     combine = combine or (list if grouped else next)
-    return Handle(process_set, number, len(send), lambda results: combine(map(finish, send, recv, results)), given, recv)
+    return Handle(process_set, completion, results, lambda results: combine(map(finish, send, recv, results)), given, recv)
 
 
 def _submit_sum(name, process_set, send, recv, op, scales):
@@ -396,13 +395,13 @@ def _submit_sum(name, process_set, send, recv, op, scales):
         if len(process_set._kept) > 1 << 14:  # the program uses new names all the time
             process_set._kept.clear()
         kept = process_set._kept[name, op, scales] = request, ctypes.byref(request), type(send), send.dtype, send.layout, send.shape
-    request, number = kept[0], ctypes.c_uint64()
+    request, completion = kept[0], _Completion()
     request.send = send.data_ptr()
     request.recv = request.send if recv is send else recv.data_ptr()
-    status = _library.pl_named_submit(process_set._engine(), kept[1], ctypes.byref(number), _error)
+    status = _library.pl_service_submit(_service, process_set._number(), kept[1], ctypes.byref(completion), _error)
     if status:
         _failed(status)
-    return Handle(process_set, number, 1, None, send, recv)
+    return Handle(process_set, completion, None, None, send, recv)
 
 
 def _like(array):
@@ -639,9 +638,11 @@ def barrier(process_set=global_process_set):
 
 def join(device=-1):
     """Call it when this rank has no more data: it contributes nothing until all ranks have joined. Returns the last rank to join. `device` has no effect."""
-    last = ctypes.c_int()
-    _call(_library.pl_named_join, global_process_set._engine(), ctypes.byref(last))
-    return last.value
+    completion = _Completion()
+    global_process_set._number()
+    _call(_library.pl_service_submit_join, _service, ctypes.byref(completion))
+    _call(_library.pl_service_wait, _service, ctypes.byref(completion))
+    return completion.last_joined_rank
 
 
 def broadcast_parameters(params, root_rank=0):

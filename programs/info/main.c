@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "entrypoint/job/devices.h"
-#include "entrypoint/job/secrets.h"
+#include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/needs.h"
 #include "entrypoint/options.h"
@@ -387,7 +387,7 @@ static void add_devices(struct pl_json_writer *report)
 
     pl_devices_efa("", &efa);
     pl_json_write_object(report, "devices");
-    pl_json_write_int64(report, "gpus", pl_devices_gpus(""));
+    pl_json_write_int64(report, "gpus", pl_devices_count("", "").gpus);
     add_text(report, "nvidia_driver", driver);
     pl_json_write_int64(report, "efa", efa.count);
     pl_json_write_bool(report, "efa_usable", efa.usable);

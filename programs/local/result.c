@@ -7,7 +7,7 @@
 #include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/job/secrets.h"
+#include "entrypoint/job/job.h"
 
 #include <archive.h>
 #include <archive_entry.h>

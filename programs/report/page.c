@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a report as one HTML page. */
 #include "base/memory.h"
-#include "entrypoint/job/secrets.h"
+#include "entrypoint/job/job.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/version.h"
 #include "programs/report/report.h"

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/job/secrets.h"
+#include "entrypoint/job/job.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,13 +14,12 @@
 
 #define WHAT "operations in device memory" /* for messages */
 
-/* With services, which come by themselves, all ranks make the world soon after they have agreed on what needs it. */
+/* All ranks make the world soon after they have agreed on what needs it: their services come by themselves. */
 static const int64_t MEET_NS = 60 * PL_NS_PER_S;
 
 struct pl_named_maker {
     struct pl_world *parent;
     struct pl_device *device;
-    int64_t meet_ns;      /* how long it waits for other ranks; negative: as the program's settings have it */
     uint64_t arena_bytes; /* 0: it makes the world, and no arena */
     bool has_thread;
     pthread_t thread;
@@ -35,8 +34,8 @@ static void make_world(struct pl_named_maker *maker)
 {
     struct pl_error own = PL_ERROR_NONE;
 
-    maker->status = pl_world_new_twin(maker->parent, maker->device, pl_deadline_after_ns(maker->meet_ns), &maker->world,
-                                      &maker->error);
+    maker->status =
+        pl_world_new_twin(maker->parent, maker->device, pl_deadline_after_ns(MEET_NS), &maker->world, &maker->error);
     if (maker->status == PL_OK) {
         if (!maker->device) {
             pl_error_set(&own, PL_UNSUPPORTED, "this rank has no device");
@@ -81,7 +80,6 @@ static enum pl_status begin(struct pl_named *named, uint64_t arena_bytes, struct
     PL_TRY(pl_memory_alloc(&maker, 1, sizeof(*maker), reterr));
     maker->parent = named->world;
     maker->device = named->device.device;
-    maker->meet_ns = named->options.concurrent ? MEET_NS : -1;
     maker->arena_bytes = arena_bytes;
     maker->world = named->device.world;
     maker->arena = named->device.arena;

@@ -20,8 +20,7 @@ struct pl_named_local {
     struct pl_named_definition definition;
     const void *send;
     void *recv;
-    uint64_t *row_counts; /* rows or splits, see pl_named_definition_row_counts() */
-    uint64_t bytes;
+    uint64_t *row_counts;                 /* rows or splits, see pl_named_definition_row_counts() */
     bool agreed;                          /* ranks have agreed on it, and its collective is under way */
     bool is_detached;                     /* its name may be used again: the batch has it, the entry has not */
     struct pl_device_event *ready;        /* device memory: the event of the submission */
@@ -66,12 +65,6 @@ struct pl_named_operation {
     char *failure;
 };
 
-/** An operation that was submitted for a handle, in the numbered places of an engine. */
-struct pl_named_slot {
-    struct pl_named_operation *operation; /* NULL: the place is free */
-    uint32_t generation;
-};
-
 /** One entry of a request in flight. */
 struct pl_named_item {
     struct pl_named_entry *entry;
@@ -108,7 +101,6 @@ struct pl_named_batch {
 
 enum {
     NAMED_HEAD_UPDATES = 1 << 0, /* the payload has announcements, joins or leaves */
-    NAMED_HEAD_WAITING = 1 << 1, /* the rank waits until other ranks announce more */
     NAMED_HEAD_JOIN = 1 << 2,
     NAMED_HEAD_LEAVE = 1 << 3,
     NAMED_HEAD_EXPIRED = 1 << 4, /* rounds have agreed on nothing for as long as a rank may wait */
@@ -140,10 +132,7 @@ struct pl_named_round {
     int64_t oldest_since_ns, oldest_reported_ns;
     /* deadline while rounds agree on nothing although names are waited for; else 0 */
     int64_t deadline_ns;
-    /*
-     * with several threads: the time since which rounds have agreed on nothing, and the time before which no other such
-     * round begins
-     */
+    /* the time since which rounds have agreed on nothing, and the time before which no other such round begins */
     int64_t quiet_since_ns, quiet_until_ns;
 };
 
@@ -171,11 +160,8 @@ struct pl_named {
     struct pl_named_options options;
     struct pl_named_table table;
     struct pl_named_round round;
-    struct pl_named_slot *slots; /* of handles */
-    size_t slot_count, slot_capacity, free_slot_hint;
     size_t undone, unagreed; /* sums of those of all operations */
     struct pl_named_local *first_unannounced, *last_unannounced;
-    uint64_t unannounced_bytes;
     struct pl_named_batch *first_batch, *last_batch; /* requests in flight, in order */
     struct pl_named_batch *spare_batch;              /* those of one entry that have ended are used again */
     struct pl_named_local *spare_local;              /* likewise */
@@ -193,7 +179,20 @@ struct pl_named {
     bool held;               /* a fence has ended: no round begins */
     uint64_t moves;          /* counts ended operations, so that a service sees progress */
     struct pl_named_operation *first_ended, *first_launched; /* the lists, the last one first */
-    struct pl_named *sibling; /* next in the circular list of engines that make progress while this one waits */
+    struct pl_named *next;                                   /* the next set's engine in a service */
 };
+
+/**
+ * Makes an engine on `world`, which must outlive it. `options` may be NULL, and must be equal on all ranks. Not
+ * collective. One thread at a time uses it, but for pl_named_check() and pl_named_mark().
+ */
+enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Releases the engine without waiting. Operations in flight are cancelled, which makes the world unusable. NULL is
+ * fine.
+ */
+void pl_named_free(struct pl_named *named);
 
 #endif

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of named.h: they check and queue what a program submits, wait, join and leave. Rounds are in rounds.c. */
-#include "runtime/named.h"
-
+/* The beginning and the end of an engine, and what is submitted to it: checks, definitions, groups. */
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
 #include "runtime/named/batch.h"
 #include "runtime/named/device.h"
 #include "runtime/named/queue.h"
-#include "runtime/named/rounds.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { DEFAULT_START_BYTES = 1 << 20 };
 
 enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
                             struct pl_error *reterr)
@@ -25,15 +20,11 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
 
     PL_TRY(pl_memory_alloc(&named, 1, sizeof(*named), reterr));
     named->world = world;
-    named->sibling = named;
     named->rank = pl_world_rank(world);
     named->ranks = pl_world_size(world);
     named->device.device = pl_world_device(world);
     if (options) {
         named->options = *options;
-    }
-    if (named->options.start_bytes == 0) {
-        named->options.start_bytes = DEFAULT_START_BYTES;
     }
     named->round.heads = pl_memory_new(ranks, sizeof(struct pl_named_head), reterr);
     named->round.payload_bytes = pl_memory_new(ranks, sizeof(uint64_t), reterr);
@@ -57,7 +48,6 @@ void pl_named_free(struct pl_named *named)
     if (!named) {
         return;
     }
-    pl_named_rounds_unlink(named);
     if (named->round.request) {
         pl_request_cancel(named->round.request);
     }
@@ -67,15 +57,6 @@ void pl_named_free(struct pl_named *named)
         pl_named_batch_free(named, batch);
     }
     pl_named_device_done(named);
-    for (size_t i = 0; i < named->slot_count; i++) { /* nobody has waited for them */
-        struct pl_named_operation *operation = named->slots[i].operation;
-
-        for (size_t member = 0; operation && member < operation->members; member++) {
-            pl_named_result_done(&operation->results[member]);
-        }
-        free(operation ? operation->failure : NULL);
-        free(operation);
-    }
     pl_named_queue_done(named);
     free(named->round.payload_bytes);
     pl_named_table_done(&named->table);
@@ -144,9 +125,7 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     uint64_t elems;
 
     if (op->kind == PL_BARRIER) {
-        return op->flags & NAMED_FENCE && !named->options.concurrent
-                   ? pl_error_set(reterr, PL_INVALID, "'%s': a barrier has no flags", name)
-                   : PL_OK;
+        return PL_OK;
     }
     if ((unsigned)op->kind >= PL_KIND_COUNT || op->kind == PL_REDUCE) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s is not a named operation", name, pl_kind_text(op->kind));
@@ -281,10 +260,6 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
         return PL_MEMORY;
     }
     local->anonymous = anonymous;
-    if (op->kind != PL_BARRIER) { /* shape and type of a barrier are not checked */
-        shape_elems(op, &local->bytes);
-        local->bytes *= pl_dtype_bytes(op->dtype);
-    }
     entry->local = local;
     *ret_local = local;
     return PL_OK;
@@ -354,8 +329,7 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
         pl_named_queue_push(named, locals[i]);
     }
     *ready_at = NULL;
-    return named->unannounced_bytes >= named->options.start_bytes ? pl_named_progress(named, false, false, reterr)
-                                                                  : PL_OK;
+    return PL_OK;
 }
 
 enum { NUMBERED_BYTES = 64 };
@@ -415,161 +389,4 @@ enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *o
     PL_TRY(pl_device_event_mark(device, first->stream, ret_event, reterr));
     (*ret_event)->users = users;
     return PL_OK;
-}
-
-/* ---- handles: the calls of one thread ---- */
-
-/* Finds a free place for a handle. */
-static enum pl_status find_place(struct pl_named *named, size_t *ret_index, struct pl_error *reterr)
-{
-    size_t index = named->free_slot_hint;
-
-    while (index < named->slot_count && named->slots[index].operation) {
-        index++;
-    }
-    if (index == named->slot_count) {
-        PL_TRY(pl_memory_grow(&named->slots, &named->slot_capacity, index + 1, sizeof(struct pl_named_slot), reterr));
-        memset(&named->slots[index], 0, sizeof(struct pl_named_slot));
-        named->slot_count++;
-    }
-    *ret_index = index;
-    return PL_OK;
-}
-
-static enum pl_status find(const struct pl_named *named, pl_named_handle handle, struct pl_named_slot **ret_slot,
-                           struct pl_error *reterr)
-{
-    uint64_t index = (handle & UINT32_MAX) - 1;
-
-    if ((handle & UINT32_MAX) == 0 || index >= named->slot_count || !named->slots[index].operation ||
-        named->slots[index].generation != handle >> 32) {
-        return pl_error_set(reterr, PL_INVALID, "handle %llx is not under way: never submitted, or waited for already",
-                            (unsigned long long)handle);
-    }
-    *ret_slot = &named->slots[index];
-    return PL_OK;
-}
-
-static enum pl_status mark_and_enter(struct pl_named *named, const char *name, bool grouped,
-                                     const struct pl_named_op *ops, size_t count, pl_named_handle *ret_handle,
-                                     struct pl_error *reterr)
-{
-    PL_AUTO_FREE struct pl_named_operation *operation = NULL;
-    struct pl_device_event *ready;
-    enum pl_status status;
-    size_t index;
-
-    PL_TRY(find_place(named, &index, reterr));
-    PL_TRY(pl_memory_alloc(&operation, 1, sizeof(*operation) + count * sizeof(struct pl_named_result), reterr));
-    operation->results = (struct pl_named_result *)(void *)(operation + 1);
-    PL_TRY(pl_named_mark(named, ops, count, &ready, reterr));
-    status = pl_named_enter(named, name, grouped, ops, count, &ready, operation, reterr);
-    pl_device_event_drop(ready);
-    if (operation->is_entered) {
-        named->slots[index].operation = PL_TAKE(operation);
-        named->free_slot_hint = index + 1;
-        *ret_handle = (uint64_t)++named->slots[index].generation << 32 | (index + 1);
-    }
-    return status;
-}
-
-enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,
-                               struct pl_error *reterr)
-{
-    return mark_and_enter(named, op->name, false, op, 1, ret_handle, reterr);
-}
-
-enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops,
-                                     size_t count, pl_named_handle *ret_handle, struct pl_error *reterr)
-{
-    return mark_and_enter(named, base, true, ops, count, ret_handle, reterr);
-}
-
-enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)
-{
-    PL_TRY(pl_named_refuse_ended(named, reterr));
-    if (!named->first_unannounced) {
-        return PL_OK;
-    }
-    do {
-        PL_TRY(pl_named_progress(named, true, false, reterr));
-    } while (named->first_unannounced && !named->round.request);
-    return PL_OK;
-}
-
-enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, bool *ret_done, struct pl_error *reterr)
-{
-    struct pl_named_slot *slot = NULL;
-
-    PL_TRY(find(named, handle, &slot, reterr));
-    if (!pl_named_operation_has_ended(named, slot->operation)) {
-        /* the wait reports a failure of the world */
-        pl_named_progress(named, slot->operation->unagreed > 0, false, NULL);
-        pl_named_progress_siblings(named);
-    }
-    *ret_done = pl_named_operation_has_ended(named, slot->operation);
-    return PL_OK;
-}
-
-enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, struct pl_named_result *ret_result,
-                             struct pl_error *reterr)
-{
-    struct pl_named_slot *slot = NULL;
-    PL_AUTO_FREE struct pl_named_operation *operation = NULL;
-    enum pl_status status;
-
-    PL_TRY(find(named, handle, &slot, reterr));
-    operation = slot->operation;
-    while (!pl_named_operation_has_ended(named, operation)) {
-        pl_named_progress(named, operation->unagreed > 0, true, NULL);
-    }
-    slot->operation = NULL;
-    if ((size_t)(slot - named->slots) < named->free_slot_hint) {
-        named->free_slot_hint = (size_t)(slot - named->slots);
-    }
-    status = pl_named_operation_end(named, operation, reterr);
-    for (size_t i = 0; i < operation->members && status == PL_OK; i++) {
-        if (ret_result) {
-            ret_result[i] = operation->results[i];
-        } else {
-            pl_named_result_done(&operation->results[i]);
-        }
-    }
-    return status;
-}
-
-enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op, struct pl_named_result *ret_result,
-                            struct pl_error *reterr)
-{
-    pl_named_handle handle;
-
-    PL_TRY(pl_named_submit(named, op, &handle, reterr));
-    return pl_named_wait(named, handle, ret_result, reterr);
-}
-
-enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct pl_error *reterr)
-{
-    PL_TRY(pl_named_refuse_ended(named, reterr));
-    if (named->undone > 0) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "an operation of this rank is still under way: wait for it before joining");
-    }
-    named->joining = true;
-    named->join_announced = false;
-    while (named->joining && named->failure.status == PL_OK && !named->left) {
-        pl_named_progress(named, true, true, NULL);
-    }
-    named->joining = false;
-    PL_TRY(pl_named_refuse_ended(named, reterr));
-    *ret_last_rank = named->join_last_rank;
-    return PL_OK;
-}
-
-enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr)
-{
-    named->leaving = true;
-    while (!named->left && named->failure.status == PL_OK) {
-        pl_named_progress(named, true, true, NULL);
-    }
-    return named->left ? PL_OK : pl_named_refuse_ended(named, reterr);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations that this rank has submitted: handles, and the queue of operations that are not announced yet. */
+/* The operations that this rank has submitted, and the queue of operations that are not announced yet. */
 #include "runtime/named/queue.h"
 
 #include "base/memory.h"
@@ -114,7 +114,6 @@ void pl_named_queue_push(struct pl_named *named, struct pl_named_local *local)
     local->next = NULL;
     *(named->last_unannounced ? &named->last_unannounced->next : &named->first_unannounced) = local;
     named->last_unannounced = local;
-    named->unannounced_bytes += local->bytes;
 }
 
 void pl_named_queue_remove(struct pl_named *named, const struct pl_named_local *local)
@@ -128,7 +127,6 @@ void pl_named_queue_remove(struct pl_named *named, const struct pl_named_local *
     if (*at) {
         *at = local->next;
         named->last_unannounced = local->next ? named->last_unannounced : last;
-        named->unannounced_bytes -= local->bytes;
     }
 }
 
@@ -150,5 +148,4 @@ void pl_named_queue_done(struct pl_named *named)
         free(batch);
     }
     free(named->sorted);
-    free(named->slots);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The operations that this rank has submitted: handles, and the queue of operations that are not announced yet.
+ * The operations that this rank has submitted, and the queue of operations that are not announced yet.
  * Internal to runtime/.
  */
 #ifndef PL_RUNTIME_NAMED_QUEUE_H
@@ -9,7 +9,7 @@
 #include "runtime/named/engine.h"
 
 /**
- * Returns PL_OK if pl_named_submit() would accept `op` under the name `name`, provided that no operation of that name
+ * Returns PL_OK if pl_named_enter() would accept `op` under the name `name`, provided that no operation of that name
  * is in flight.
  */
 enum pl_status pl_named_check(const struct pl_named *named, const struct pl_named_op *op, const char *name,
@@ -26,9 +26,8 @@ enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *o
                              struct pl_device_event **ret_event, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Submits `count` operations as pl_named_submit() does, or with `grouped` as pl_named_submit_group(), after the event
- * `*ready_at`, which the engine takes if it takes the operations. `operation` stands for all of them. After a failure
- * `is_entered` says whether they were submitted nevertheless.
+ * Submits `count` operations as pl_service_submit() does, or with `grouped` as pl_service_submit_group(), after the
+ * event `*ready_at`, which the engine takes if it takes the operations. `operation` stands for all of them.
  */
 enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool grouped, const struct pl_named_op *ops,
                               size_t count, struct pl_device_event **ready_at, struct pl_named_operation *operation,
@@ -82,7 +81,7 @@ void pl_named_queue_push(struct pl_named *named, struct pl_named_local *local);
 /** Removes `local` from the queue if it is not announced yet. */
 void pl_named_queue_remove(struct pl_named *named, const struct pl_named_local *local);
 
-/** Releases handles and operations. */
+/** Releases what operations have used. */
 void pl_named_queue_done(struct pl_named *named);
 
 #endif

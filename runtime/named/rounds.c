@@ -27,7 +27,7 @@ enum { WAITING_LINES = 8 };
 
 #define AGREEING "agreeing on named tensors" /* for messages */
 
-/* The shortest nap between two looks at several engines. */
+/* The times between two rounds that agree on nothing. */
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
 
@@ -90,7 +90,7 @@ void pl_named_append_awaited(const void *subject, struct pl_text *text)
     }
 }
 
-static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl_error *reterr)
+static enum pl_status post_round(struct pl_named *named, struct pl_error *reterr)
 {
     struct pl_named_round *round = &named->round;
     struct pl_collective heads = {.kind = PL_ALLGATHER,
@@ -117,7 +117,6 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
         return pl_error_set(reterr, PL_LIMIT, "%zu bytes of announcements in one round", round->payload.length);
     }
     named->first_unannounced = named->last_unannounced = NULL;
-    named->unannounced_bytes = 0;
     round->own.payload_bytes = (uint32_t)round->payload.length;
     if (named->joining && !named->join_announced) {
         round->own.flags |= NAMED_HEAD_UPDATES | NAMED_HEAD_JOIN;
@@ -125,9 +124,6 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
     }
     if (named->leaving) {
         round->own.flags |= NAMED_HEAD_UPDATES | NAMED_HEAD_LEAVE;
-    }
-    if (waiting) {
-        round->own.flags |= NAMED_HEAD_WAITING;
     }
     if (round->deadline_ns && pl_clock_now_ns() > round->deadline_ns) {
         round->own.flags |= NAMED_HEAD_EXPIRED;
@@ -299,17 +295,14 @@ static void warn_of_oldest(struct pl_named *named)
                          &(struct pl_about){.append = append_all_awaited, .subject = named});
 }
 
-/* Decides whether to wait longer for tensors that are not ready: `any` and `all` are the flags of the ranks. */
-static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32_t all, struct pl_error *reterr)
+/* Decides whether to wait longer for tensors that are not ready. `any`: flags that one rank has. */
+static enum pl_status check_waiting(struct pl_named *named, uint32_t any, struct pl_error *reterr)
 {
     if (named->table.ready_count > 0) {
         named->round.deadline_ns = 0;
         return PL_OK;
     }
-    if (!named->options.concurrent && all & NAMED_HEAD_WAITING &&
-        !(any & NAMED_HEAD_UPDATES)) { /* nothing more can be announced */
-        PL_TRY(fail_waiting(named, PL_MISMATCH, "all ranks wait for tensors that not all have submitted: ", reterr));
-    } else if (any & NAMED_HEAD_EXPIRED) { /* some ranks poll, or wait in another process set, perhaps for ever */
+    if (any & NAMED_HEAD_EXPIRED) { /* other threads might still have submitted them */
         PL_TRY(fail_waiting(named, PL_TIMEOUT,
                             "waited until the deadline for tensors that not all ranks have submitted: ", reterr));
     }
@@ -327,7 +320,7 @@ static void pace(struct pl_named *named, uint32_t any)
     struct pl_named_round *round = &named->round;
     int64_t now_ns;
 
-    if (!named->options.concurrent || any & NAMED_HEAD_UPDATES) {
+    if (any & NAMED_HEAD_UPDATES) {
         round->quiet_since_ns = round->quiet_until_ns = 0;
         named->moves++;
         return;
@@ -364,7 +357,6 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
         pl_named_end_local(named, local, PL_CANCELLED, failure);
     }
     named->last_unannounced = NULL;
-    named->unannounced_bytes = 0;
     return PL_OK;
 }
 
@@ -372,7 +364,7 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
 static enum pl_status process_round(struct pl_named *named, struct pl_error *reterr)
 {
     const unsigned char *at = named->round.received;
-    uint32_t any = 0, all = UINT32_MAX;
+    uint32_t any = 0;
     int leaving_rank = -1;
 
     pl_named_observed(named, PL_NAMED_ROUND, NULL, 0, false);
@@ -381,7 +373,6 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
         const unsigned char *end = at + head->payload_bytes;
 
         any |= head->flags;
-        all &= head->flags;
         PL_TRY(take_runs(named, rank, reterr));
         while (at < end) {
             PL_TRY(process_announcement(named, rank, &at, end, reterr));
@@ -394,7 +385,7 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
         }
     }
     PL_TRY(pl_named_table_collect(&named->table, reterr));
-    PL_TRY(check_waiting(named, any, all, reterr));
+    PL_TRY(check_waiting(named, any, reterr));
     pace(named, any);
     warn_of_oldest(named);
     PL_TRY(pl_named_run_ready(named, reterr));
@@ -486,78 +477,20 @@ static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
     return PL_OK;
 }
 
-void pl_named_link(struct pl_named *named, struct pl_named *other)
+bool pl_named_has_work(const struct pl_named *named)
 {
-    struct pl_named *next = named->sibling;
-
-    named->sibling = other->sibling;
-    other->sibling = next;
+    return named->failure.status == PL_OK && !named->left && named->undone > 0;
 }
 
-void pl_named_rounds_unlink(struct pl_named *named)
+bool pl_named_needs_round(const struct pl_named *named)
 {
-    struct pl_named *before = named;
-
-    while (before->sibling != named) {
-        before = before->sibling;
-    }
-    before->sibling = named->sibling;
-    named->sibling = named;
+    return named->failure.status == PL_OK && !named->left && (named->unagreed > 0 || named->joining || named->leaving);
 }
 
-bool pl_named_has_work(const struct pl_named *named, bool *ret_need_round)
+static enum pl_status progress_once(struct pl_named *named, bool block, struct pl_error *reterr)
 {
-    bool goes_on = named->failure.status == PL_OK && !named->left;
-
-    *ret_need_round = goes_on && named->unagreed > 0;
-    return goes_on && named->undone > 0;
-}
-
-bool pl_named_progress_siblings(struct pl_named *named)
-{
-    bool works = false, need_round;
-
-    for (struct pl_named *other = named->sibling; other != named; other = other->sibling) {
-        if (pl_named_has_work(other, &need_round)) {
-            works = true;
-            pl_named_progress(other, need_round, false, NULL);
-        }
-    }
-    return works;
-}
-
-/*
- * Before a wait for `request`, which may be NULL: advances all sibling engines, and the batches in device memory, in
- * turn as long as there are any. `*ret_moved` is set if one of those batches has moved.
- */
-static enum pl_status progress_others_first(struct pl_named *named, struct pl_request *request, bool *ret_moved,
-                                            struct pl_error *reterr)
-{
-    int64_t began_ns = pl_clock_now_ns(), waited_ns, reported_ns = 0;
-    bool done = false;
-
-    for (;;) {
-        if (request) {
-            enum pl_status status = pl_request_test(request, &done, reterr);
-
-            PL_TRY(named->first_batch ? in_batch(named->first_batch, status, reterr) : in_round(named, status, reterr));
-        }
-        PL_TRY(pl_named_device_progress(named, ret_moved, reterr));
-        if (done || *ret_moved || (!pl_named_progress_siblings(named) && !named->device.first)) {
-            return PL_OK;
-        }
-        waited_ns = pl_clock_now_ns() - began_ns;
-        pl_world_report_wait(named->world, waited_ns, &reported_ns, NULL);
-        if (waited_ns > 8 * NAP_SHORTEST_NS) { /* at first without a nap */
-            pl_clock_nap(pl_clock_backoff_ns(waited_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), PL_DEADLINE_NEVER);
-        }
-    }
-}
-
-static enum pl_status progress_once(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
-{
+    bool need_round = pl_named_needs_round(named), progressed = false, done;
     struct pl_request *request;
-    bool progressed = false, done;
 
     /*
      * Requests end in the order in which they were started. Batches come first, since a round is started after the
@@ -579,37 +512,26 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
         }
     }
     PL_TRY(pl_named_device_progress(named, &progressed, reterr));
-    if (progressed && block) {
-        return PL_OK; /* the caller's operation may have ended */
-    }
-    /*
-     * After progress the caller may no longer need a round, and an unnecessary round would block other uses of the
-     * world.
-     */
-    if (!named->round.request && !named->left && may_begin(named) &&
-        ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
-        PL_TRY(post_round(named, block && need_round, reterr));
-    }
-    request = named->first_batch ? named->first_batch->request : named->left ? NULL : named->round.request;
-    if (!block || (!request && !named->device.first)) {
+    if (progressed) { /* what is submitted next may need a round, too */
         return PL_OK;
     }
-    if (named->sibling != named || named->device.first) {
-        PL_TRY(progress_others_first(named, request, &progressed, reterr));
+    if (!named->round.request && need_round && may_begin(named)) {
+        PL_TRY(post_round(named, reterr));
     }
-    if (progressed || !request) {
+    request = named->first_batch ? named->first_batch->request : named->round.request;
+    if (!block || !request || named->device.first) {
         return PL_OK;
     }
     return named->first_batch ? end_batch(named, reterr) : end_request(named, reterr);
 }
 
-enum pl_status pl_named_progress(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
+enum pl_status pl_named_progress(struct pl_named *named, bool block, struct pl_error *reterr)
 {
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = named->failure.status;
 
     if (status == PL_OK) {
-        status = progress_once(named, need_round, block, &error);
+        status = progress_once(named, block, &error);
         if (status != PL_OK) {
             error.status = status;
             pl_world_place_error(named->world, named->device.device, &error);

@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DEFAULT_START_BYTES = 1 << 20 };
+
 /* For this long the thread leaves a submission to a thread that may come to wait for it. */
 static const int64_t WATCH_NS = PL_NS_PER_MS;
 /* The naps of a waiting thread, and how long it polls before the first one. */
@@ -118,25 +120,22 @@ enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_opti
                               struct pl_service **ret_service, struct pl_error *reterr)
 {
     struct pl_service *service;
-    struct pl_named_options concurrent = {0};
     enum pl_status status;
 
     PL_TRY(pl_memory_alloc(&service, 1, sizeof(*service), reterr));
     if (options) {
-        concurrent = *options;
+        service->options = *options;
     }
-    concurrent.concurrent = true;
+    if (service->options.start_bytes == 0) {
+        service->options.start_bytes = DEFAULT_START_BYTES;
+    }
     service->world = world;
     pthread_mutex_init(&service->lock, NULL);
     pthread_mutex_init(&service->opening, NULL);
     pthread_cond_init(&service->changed, NULL);
     pthread_cond_init(&service->work, NULL);
-    status = pl_process_sets_new(world, &concurrent, &service->sets, reterr);
+    status = pl_service_sets_new(service, reterr);
     if (status == PL_OK) {
-        status = pl_process_set_named(service->sets, 0, &service->all, reterr);
-    }
-    if (status == PL_OK) {
-        service->start_bytes = service->all->options.start_bytes;
         status = pl_thread_start(&service->thread, drive, service, "the thread of named tensors", reterr);
         service->has_thread = status == PL_OK;
     }
@@ -204,16 +203,13 @@ static void join_thread(struct pl_service *service, int64_t deadline_ns)
 
 void pl_service_revoke(struct pl_service *service, const struct pl_error *why)
 {
-    struct pl_named *named = service->all;
-
-    do {
+    for (struct pl_named *named = service->all; named; named = named->next) {
         if (named->device.world) {
             pl_world_on_failure(named->device.world, NULL, NULL); /* the process ends with an error of its own */
             pl_world_revoke(named->device.world, why);
         }
         pl_world_revoke(named->world, why);
-        named = named->sibling;
-    } while (named != service->all);
+    }
 }
 
 void pl_service_abort(struct pl_service *service, const struct pl_error *why)
@@ -238,7 +234,7 @@ void pl_service_free(struct pl_service *service)
     stop_thread(service);
     pl_error_set(&error, PL_CANCELLED, "the named tensors were freed");
     pl_service_end_all(service, &error);
-    pl_process_sets_free(service->sets);
+    pl_service_sets_free(service);
     pl_device_close(service->device);
     pthread_mutex_destroy(&service->opening);
     pthread_cond_destroy(&service->work);
@@ -270,7 +266,7 @@ static void push(struct pl_service *service, struct pl_service_item *item, uint6
     service->synced.submitted++;
     service->synced.bytes += bytes;
     service->synced.calls += item->completion->call ? 1 : 0;
-    if (item->completion->call || service->synced.bytes >= service->start_bytes) {
+    if (item->completion->call || service->synced.bytes >= service->options.start_bytes) {
         service->synced.urgent = true;
     }
     wake(service);
@@ -358,7 +354,7 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     enum pl_status status;
 
     PL_TRY(refuse_left(service, reterr));
-    PL_TRY(pl_process_set_named(service->sets, set, &named, reterr));
+    PL_TRY(pl_service_set_named(service, set, &named, reterr));
     if (completion->ranks && completion->ranks != named->ranks) {
         return pl_error_set(reterr, PL_INVALID, "process set %d has %d ranks now, not %d", set, named->ranks,
                             completion->ranks);
@@ -604,47 +600,6 @@ enum pl_status pl_service_add_set(struct pl_service *service, const int *ranks, 
 enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct pl_error *reterr)
 {
     return change_sets(service, SERVICE_REMOVE_SET, NULL, 0, &set, reterr);
-}
-
-int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room)
-{
-    int count;
-
-    pthread_mutex_lock(&service->lock);
-    count = pl_process_sets_list(service->sets, ret_sets, room);
-    pthread_mutex_unlock(&service->lock);
-    return count;
-}
-
-int pl_service_find_set(struct pl_service *service, const int *ranks, int count)
-{
-    int found;
-
-    pthread_mutex_lock(&service->lock);
-    found = pl_process_sets_find(service->sets, ranks, count);
-    pthread_mutex_unlock(&service->lock);
-    return found;
-}
-
-enum pl_status pl_service_get_set(struct pl_service *service, int set, struct pl_service_set *ret_set, int *ret_ranks,
-                                  int room, struct pl_error *reterr)
-{
-    const struct pl_process_set *found;
-    enum pl_status status;
-
-    pthread_mutex_lock(&service->lock);
-    status = pl_process_set_get(service->sets, set, &found, reterr);
-    if (status == PL_OK && ret_ranks && found->count != room) {
-        status = pl_error_set(reterr, PL_INVALID, "process set %d has %d ranks now, not %d", set, found->count, room);
-    }
-    if (status == PL_OK) {
-        *ret_set = (struct pl_service_set){found->count, found->world ? pl_world_rank(found->world) : -1};
-    }
-    if (status == PL_OK && ret_ranks) {
-        memcpy(ret_ranks, found->ranks, (size_t)room * sizeof(int));
-    }
-    pthread_mutex_unlock(&service->lock);
-    return status;
 }
 
 enum pl_status pl_service_shutdown(struct pl_service *service, struct pl_error *reterr)

@@ -12,14 +12,11 @@ static const int64_t NAP_NS = 50 * PL_NS_PER_US;
 /* Opens the device for all engines. */
 static enum pl_status open_device(struct pl_service *service, int ordinal, struct pl_error *reterr)
 {
-    struct pl_named *named = service->all;
-
     PL_TRY(pl_device_open(ordinal, &service->device, reterr));
     pthread_mutex_lock(&service->lock); /* submissions and changes of the sets look at the engines */
-    do {
+    for (struct pl_named *named = service->all; named; named = named->next) {
         pl_named_use_device(named, service->device);
-        named = named->sibling;
-    } while (named != service->all);
+    }
     pthread_mutex_unlock(&service->lock);
     return PL_OK;
 }
@@ -76,7 +73,6 @@ static bool works_on_device(struct pl_service *service)
 
 void pl_service_release_device(struct pl_service *service, int64_t deadline_ns, const struct pl_error *why)
 {
-    struct pl_named *named = service->all;
     bool works;
 
     if (!pl_service_take_lead(service, false, pl_deadline_after_ns(PL_NS_PER_S))) {
@@ -91,12 +87,11 @@ void pl_service_release_device(struct pl_service *service, int64_t deadline_ns, 
         pl_service_revoke(service, why);
     }
     pthread_mutex_lock(&service->opening);
-    do {
+    for (struct pl_named *named = service->all; named; named = named->next) {
         if (!named->device.maker) {
             pl_named_device_done(named);
         }
-        named = named->sibling;
-    } while (named != service->all);
+    }
     service->is_released = true;
     pthread_mutex_unlock(&service->opening);
     pl_service_leave_lead(service);

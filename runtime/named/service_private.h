@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The service's structs, and what its two files use of each other. Internal to runtime/. */
+/** The service's structs, and what its files use of each other. Internal to runtime/. */
 #ifndef PL_RUNTIME_NAMED_SERVICE_PRIVATE_H
 #define PL_RUNTIME_NAMED_SERVICE_PRIVATE_H
 
@@ -39,15 +39,25 @@ struct pl_service_item {
     struct pl_named_op ops[];
 };
 
+/** A process set, until it is removed. */
+struct pl_service_members {
+    int count;  /* 0: the number is free */
+    int *ranks; /* [count], ranks of the whole world in the set's order */
+    /* Rank numbers in these, roots too, are those of the set. NULL: this rank is no member. */
+    struct pl_world *world;
+    struct pl_named *named;
+};
+
 struct pl_service {
     pthread_mutex_t opening;  /* held while a device is opened; guards the two below */
     struct pl_device *device; /* the one that pl_service_use_device() has opened; NULL: none */
     bool is_released;
     struct pl_world *world;
     /* written by the leader with the lock held; read by the leader, or with the lock held */
-    struct pl_process_sets *sets;
-    struct pl_named *all; /* engine of set 0; the other engines are its siblings */
-    uint64_t start_bytes;
+    struct pl_service_members *sets; /* by number */
+    size_t set_count, set_capacity;
+    struct pl_named *all; /* engine of set 0, first in the list of engines */
+    struct pl_named_options options;
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;
@@ -110,5 +120,21 @@ int64_t pl_service_idle_ns(struct pl_service *service);
 void pl_service_drop_name(struct pl_service_item *item);
 
 void pl_service_item_free(struct pl_service_item *item);
+
+/** Makes set 0, and releases all sets without waiting. */
+enum pl_status pl_service_sets_new(struct pl_service *service, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_service_sets_free(struct pl_service *service);
+
+/**
+ * What pl_service_add_set() and pl_service_remove_set() do at the point that ranks have agreed on: nothing is under way
+ * in set 0. Call them under the lock, as soon as other threads may look up sets. Collective.
+ */
+enum pl_status pl_service_sets_add(struct pl_service *service, const int *ranks, int count, int *ret_set,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_service_sets_remove(struct pl_service *service, int set, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The engine of `set`. PL_INVALID: unknown set, or this rank is no member. */
+enum pl_status pl_service_set_named(const struct pl_service *service, int set, struct pl_named **ret_named,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

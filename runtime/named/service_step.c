@@ -85,7 +85,7 @@ static enum pl_status hand_over(struct pl_service *service, struct pl_service_it
 {
     struct pl_error *error = &item->completion->error;
 
-    if (pl_process_set_named(service->sets, item->number, &item->named, NULL) != PL_OK) {
+    if (pl_service_set_named(service, item->number, &item->named, NULL) != PL_OK) {
         return pl_error_set(error, PL_INVALID, "'%s': process set %d was removed before it began",
                             item->name ? item->name : "an operation", item->number);
     }
@@ -135,10 +135,8 @@ static bool take(struct pl_service *service, struct pl_service_item ***end_at)
             taken_append(service, item);
         }
     }
-    for (struct pl_named *named = service->all; leaving;) {
+    for (struct pl_named *named = service->all; named && leaving; named = named->next) {
         named->leaving = true;
-        named = named->sibling;
-        leaving = named != service->all;
     }
     return any;
 }
@@ -163,8 +161,8 @@ static void change_sets(struct pl_service *service, struct pl_service_item ***en
         pthread_mutex_lock(&service->lock); /* other threads look up sets */
         completion->status =
             item->kind == SERVICE_ADD_SET
-                ? pl_process_sets_add(service->sets, item->ranks, item->rank_count, item->set, &completion->error)
-                : pl_process_sets_remove(service->sets, *item->set, &completion->error);
+                ? pl_service_sets_add(service, item->ranks, item->rank_count, item->set, &completion->error)
+                : pl_service_sets_remove(service, *item->set, &completion->error);
         pthread_mutex_unlock(&service->lock);
     }
     service->all->held = false;
@@ -246,7 +244,7 @@ static bool keeps_back(struct pl_service *service, const struct pl_named *named,
 /*
  * Submits the fence of a change of the sets. Before a set is removed, what streams of the program follow in it has to
  * end on this rank. No fence ends before every rank has submitted it, so then this is so on all ranks, and none of them
- * waits for another in pl_process_sets_remove() meanwhile.
+ * waits for another in pl_service_sets_remove() meanwhile.
  */
 static void begin_change(struct pl_service *service, struct pl_service_item ***end_at)
 {
@@ -255,7 +253,7 @@ static void begin_change(struct pl_service *service, struct pl_service_item ***e
     struct pl_named *removed = NULL;
 
     if (item->kind == SERVICE_REMOVE_SET && *item->set > 0 &&
-        pl_process_set_named(service->sets, *item->set, &removed, NULL) == PL_OK && pl_named_name_agreed(removed) &&
+        pl_service_set_named(service, *item->set, &removed, NULL) == PL_OK && pl_named_name_agreed(removed) &&
         service->all->failure.status == PL_OK) {
         return;
     }
@@ -338,13 +336,12 @@ static void report(struct pl_service *service, struct pl_service_item *ended)
     }
 }
 
+/* Returns whether the engine has ended. */
 static bool advance(struct pl_named *named, bool block)
 {
-    bool need_round = false, works = pl_named_has_work(named, &need_round);
-
-    need_round = need_round || ((named->joining || named->leaving) && !named->left);
-    if (works || need_round || named->first_batch || named->device.first || named->round.request) {
-        pl_named_progress(named, need_round, block, NULL); /* `named` keeps a failure */
+    if (pl_named_has_work(named) || pl_named_needs_round(named) || named->first_batch || named->device.first ||
+        named->round.request) {
+        pl_named_progress(named, block, NULL); /* `named` keeps a failure */
     }
     return named->failure.status != PL_OK || (named->left && !named->first_batch && !named->device.first);
 }
@@ -352,16 +349,15 @@ static bool advance(struct pl_named *named, bool block)
 bool pl_service_step(struct pl_service *service, bool block)
 {
     struct pl_service_item *ended = NULL, **end_at = &ended;
-    struct pl_named *named = service->all;
     uint64_t moves = 0;
     bool left = true, kept = false, moved = take(service, &end_at);
 
-    do {
+    for (struct pl_named *named = service->all; named; named = named->next) {
         /*
          * With one engine a wait in it holds nothing up: whatever is submitted meanwhile needs its next round, which
          * begins after what is under way, except in device memory.
          */
-        left = advance(named, block && named->sibling == named && !ended && !named->device.first) && left;
+        left = advance(named, block && !service->all->next && !ended && !named->device.first) && left;
         collect_launched(service, named);
         if (keeps_back(service, named, block)) {
             kept = true;
@@ -369,8 +365,7 @@ bool pl_service_step(struct pl_service *service, bool block)
             collect(service, named, &end_at);
         }
         moves += named->moves;
-        named = named->sibling;
-    } while (named != service->all);
+    }
     service->kept_ns = kept ? service->kept_ns : 0;
     collect_others(service, &end_at);
     moved = moved || ended || moves != service->moves;
@@ -380,10 +375,9 @@ bool pl_service_step(struct pl_service *service, bool block)
         service->reported_ns = 0;
     }
     report(service, ended);
-    do { /* what streams of the program follow was reported as lost */
-        pl_named_device_abort(named);
-        named = named->sibling;
-    } while (named != service->all);
+    for (struct pl_named *named = service->all; named; named = named->next) {
+        pl_named_device_abort(named); /* what streams of the program follow was reported as lost */
+    }
     if (left) {
         pthread_mutex_lock(&service->lock);
         service->synced.left = true;
@@ -397,16 +391,14 @@ int64_t pl_service_idle_ns(struct pl_service *service)
 {
     int64_t idle_ns = pl_clock_now_ns() - service->moved_ns;
     struct pl_named *named = service->all;
-    bool need_round;
 
-    do {
-        if (pl_named_has_work(named, &need_round)) {
-            pl_world_report_wait(named->world, idle_ns, &service->reported_ns,
-                                 &(struct pl_about){.append = pl_named_append_awaited, .subject = named});
-            break;
-        }
-        named = named->sibling;
-    } while (named != service->all);
+    while (named && !pl_named_has_work(named)) {
+        named = named->next;
+    }
+    if (named) {
+        pl_world_report_wait(named->world, idle_ns, &service->reported_ns,
+                             &(struct pl_about){.append = pl_named_append_awaited, .subject = named});
+    }
     return idle_ns;
 }
 

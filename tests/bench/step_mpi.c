@@ -33,8 +33,8 @@ struct model {
     float *private_memory;
     float *pack;
     struct pl_plan *plan;
-    struct pl_named *named;
-    pl_named_handle *handles;
+    struct pl_service *named;
+    struct pl_completion *completions;
     int rank, ranks;
     uint64_t step;
 };
@@ -50,13 +50,13 @@ static enum pl_status open_model(struct model *model, struct pl_world *world, st
         pack_elems = model->list.counts[i] > pack_elems ? model->list.counts[i] : pack_elems;
     }
     model->private_gradients = pl_memory_new(model->list.count, sizeof(float *), reterr);
-    model->handles = pl_memory_new(model->list.count, sizeof(pl_named_handle), reterr);
+    model->completions = pl_memory_new(model->list.count, sizeof(*model->completions), reterr);
     model->private_memory = pl_memory_new_aligned(model->list.elems, sizeof(float), 4096, reterr);
     model->pack = pl_memory_new_aligned(pack_elems, sizeof(float), 4096, reterr);
-    if (!model->private_gradients || !model->handles || !model->private_memory || !model->pack) {
+    if (!model->private_gradients || !model->completions || !model->private_memory || !model->pack) {
         return PL_MEMORY;
     }
-    PL_TRY(pl_named_new(world, NULL, &model->named, reterr));
+    PL_TRY(pl_service_new(world, NULL, &model->named, reterr));
     PL_TRY(pl_plan_new(world, NULL, &model->plan, reterr));
     for (size_t i = 0; i < model->list.count; i++) {
         size_t index;
@@ -70,11 +70,11 @@ static enum pl_status open_model(struct model *model, struct pl_world *world, st
 
 static void close_model(struct model *model)
 {
-    pl_named_free(model->named);
+    pl_service_free(model->named);
     pl_plan_free(model->plan);
     gradient_list_done(&model->list);
     free(model->private_gradients);
-    free(model->handles);
+    free(model->completions);
     free(model->private_memory);
     free(model->pack);
 }
@@ -169,14 +169,14 @@ static enum pl_status step(struct model *model, enum way way, float *ret_sum, st
                                      .send = gradient,
                                      .recv = gradient};
 
-            PL_TRY(pl_named_submit(model->named, &op, &model->handles[i], reterr));
+            PL_TRY(pl_service_submit(model->named, 0, &op, &model->completions[i], reterr));
         }
     }
     if (way == PLAN) {
         PL_TRY(pl_plan_wait(model->plan, reterr));
     } else if (way == NAMED || way == NAMED_ARENA) {
         for (size_t i = model->list.count; i-- > 0;) {
-            PL_TRY(pl_named_wait(model->named, model->handles[i], NULL, reterr));
+            PL_TRY(pl_service_wait(model->named, &model->completions[i], reterr));
         }
     } else if (way == PACKED) {
         reduce_packed(model);
@@ -272,13 +272,14 @@ static enum pl_status bench_model(struct model *model, int rounds, double millis
 static enum pl_status bench_small(struct pl_world *world, int rounds, struct pl_error *reterr)
 {
     enum { CALLS = 2000 };
-    struct pl_named *named = NULL;
+    struct pl_completion completion = {0};
+    struct pl_service *named = NULL;
     double us[2][MAX_ROUNDS];
     float value = 1;
     struct pl_named_op op = {
         .name = "small", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &value, .recv = &value};
 
-    PL_TRY(pl_named_new(world, NULL, &named, reterr));
+    PL_TRY(pl_service_new(world, NULL, &named, reterr));
     for (int round = -1; round < rounds; round++) { /* the first round warms up */
         for (int way = 0; way < 2; way++) {
             int64_t start_ns;
@@ -288,7 +289,8 @@ static enum pl_status bench_small(struct pl_world *world, int rounds, struct pl_
             start_ns = pl_clock_now_ns();
             for (int i = 0; i < CALLS; i++) {
                 if (way == 0) {
-                    PL_TRY(pl_named_run(named, &op, NULL, reterr));
+                    PL_TRY(pl_service_submit(named, 0, &op, &completion, reterr));
+                    PL_TRY(pl_service_wait(named, &completion, reterr));
                 } else {
                     MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
                 }
@@ -306,7 +308,7 @@ static enum pl_status bench_small(struct pl_world *world, int rounds, struct pl_
                median(us[1], (size_t)rounds));
         fflush(stdout);
     }
-    pl_named_free(named);
+    pl_service_free(named);
     return PL_OK;
 }
 

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/job.h"
-#include "entrypoint/job/secrets.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/plan.h"
 #include "tests/support/fuzz.h"

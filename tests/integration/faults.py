@@ -419,7 +419,7 @@ case_mark
 host_signal algo-2 CONT
 wait_host algo-2 60
 wait $! || true""", ends='case_ends 60 algo-2 143 "stopped by SIGTERM before its program started"',
-     check=r"""grep -aq $'PL\x04\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified" """)
+     check=r"""grep -aq $'PL\x05\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified" """)
 case('start', 'SIGTERM while waiting for the worker', ranks(''), when=':', fault='signal_until_end algo-1 TERM 30', env=['PACELINE_STOP_S=360'],
      ends='case_ends 30 algo-1 143 "stopped by SIGTERM before its program started"')
 TAKEN = f"""python3 -c '{LISTEN}; open("/opt/ml/taken", "w"); time.sleep(600)' &
@@ -556,21 +556,21 @@ echo 0 >"$cluster/algo-1/ml/go.new"; mv "$cluster/algo-1/ml/go.new" "$cluster/al
 TWINS = [
     ('a stop is not passed on to other hosts', 'supervise.c', 'first && i < supervisor->connections_count', 'false', 'links', 'SIGTERM to algo-1 alone, both save',
      'did not end within'),
-    ('the silence of a host is not noticed', 'supervise.c', '> supervisor->heartbeat_timeout_ns)', '> 99 * supervisor->heartbeat_timeout_ns)', 'links', 'the cable is cut',
+    ('the silence of a host is not noticed', 'supervise.c', '> supervisor->limits.heartbeat_ns)', '> 99 * supervisor->limits.heartbeat_ns)', 'links', 'the cable is cut',
      'did not end within'),
     ('ranks that have ended are not held', 'holding.c', 'if (saving > 0 || !has_ranks) {', 'if (!has_ranks) {', 'hosts', 'rank 0 alone saves, the others leave',
      'the failure file of algo-1 was written after the save'),
     ('no failure file while ranks save', 'holding.c', 'pl_supervise_write_failure(supervisor, pl_text_string(&text));', '', 'hosts', 'rank 0 alone saves, the others die',
      'the failure file of algo-1 was written after the save'),
-    ('the loss of a host is no failure', 'master.c', 'pl_supervise_fail_lost(supervisor, "host", session->host, why);', '', 'links', 'the worker is powered off', 'did not end within'),
-    ("a worker does not take over the master's result", 'worker.c', 'pl_supervise_fail_as(supervisor, frame->fields[1]);', '', 'links', 'a program fails on the master',
+    ('the loss of a host is no failure', 'frames.c', 'pl_supervise_fail_lost(supervisor, "host", session->host, why);', '', 'links', 'the worker is powered off', 'did not end within'),
+    ("a worker does not take over the master's result", 'frames.c', 'pl_supervise_fail_as(supervisor, frame->fields[1]);', '', 'links', 'a program fails on the master',
      'did not end within'),
-    ('an earlier end is not reported to a late master', 'worker.c', '    if (!is_beside(supervisor)) {\n        return;', '    if (true) {\n        return;', 'links', 'algo-2 fails before the other',
+    ('an earlier end is not reported to a late master', 'frames.c', '    if (!pl_host_is_beside(supervisor)) {\n        return;', '    if (true) {\n        return;', 'links', 'algo-2 fails before the other',
      "the failure file of algo-1 lacks '^the program on host algo-2"),
-    ('a stop has the exit code of a failure', 'supervise_failure.c', 'return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;', 'return 1;', 'direct', 'waiting for a host name',
+    ('a stop has the exit code of a failure', 'supervise_failure.c', 'return supervisor->stop.number != 0 ? 128 + supervisor->stop.number : 1;', 'return 1;', 'direct', 'waiting for a host name',
      'algo-1 ended with 1, not 143'),
-    ('ranks that a launcher ended are the cause', 'master.c', 'if (launcher_ended_ranks(supervisor)) {', 'if (false) {', 'hosts', 'mpirun is told to end', "lacks '^mpirun on host algo-1"),
-    ('a rank that left early is forgotten', 'master.c', 'supervisor->master.left_early = *exit_report;', '', 'hosts', 'a rank leaves with 0', "lacks '^rank 2 on host algo-2 exited with code 0"),
+    ('ranks that a launcher ended are the cause', 'host.c', 'if (launcher_ended_ranks(supervisor)) {', 'if (false) {', 'hosts', 'mpirun is told to end', "lacks '^mpirun on host algo-1"),
+    ('a rank that left early is forgotten', 'host.c', 'main->left_early = *exit_report;', '', 'hosts', 'a rank leaves with 0', "lacks '^rank 2 on host algo-2 exited with code 0"),
 ]
 
 

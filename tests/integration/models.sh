@@ -27,7 +27,7 @@ check() {
   echo "model $model $*: errors: $errors, $(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' pan.log) states"
 }
 
-checked="eventcount headers zero_copy staged"
+checked="eventcount headers zero_copy staged hosts"
 [ "${1:-main}" = main ] || checked=stop
 for model in $checked; do
   check "$model" 0

@@ -14,8 +14,8 @@
 #include "collectives/bootstrap.h"
 #include "collectives/core/types.h"
 #include "collectives/world_private.h"
-#include "runtime/named.h"
 #include "runtime/plan.h"
+#include "runtime/service.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -110,7 +110,7 @@ static void await_others(const char *folder, int size, int victim, int64_t deadl
 /* The operation that the ranks run. */
 struct operation {
     struct pl_world *world;
-    struct pl_named *named;          /* NULL: the operation is not a named tensor's */
+    struct pl_service *named;        /* NULL: the operation is not a named tensor's */
     struct pl_plan *plan;            /* NULL: the operation is not a plan's */
     struct pl_collective collective; /* else */
 };
@@ -123,7 +123,7 @@ static enum pl_status make(struct operation *operation, const char *kind, struct
     size_t index;
 
     if (strcmp(kind, "names") == 0) {
-        return pl_named_new(operation->world, NULL, &operation->named, reterr);
+        return pl_service_new(operation->world, NULL, &operation->named, reterr);
     }
     if (strcmp(kind, "plan") == 0) {
         PL_TRY(pl_plan_new(operation->world, NULL, &operation->plan, reterr));
@@ -141,19 +141,21 @@ static enum pl_status run(struct operation *operation, int step, struct pl_error
     uint64_t count = step % 2 ? ELEMS : 16;
 
     if (operation->named) {
+        struct pl_completion completion = {0};
         char name[20];
 
         snprintf(name, sizeof(name), "g%d", step % 6);
-        return pl_named_run(operation->named,
-                            &(struct pl_named_op){.name = name,
-                                                  .kind = PL_ALLREDUCE,
-                                                  .dtype = PL_FLOAT32,
-                                                  .op = PL_SUM,
-                                                  .dims = 1,
-                                                  .shape = {count},
-                                                  .send = send,
-                                                  .recv = recv},
-                            NULL, reterr);
+        PL_TRY(pl_service_submit(operation->named, 0,
+                                 &(struct pl_named_op){.name = name,
+                                                       .kind = PL_ALLREDUCE,
+                                                       .dtype = PL_FLOAT32,
+                                                       .op = PL_SUM,
+                                                       .dims = 1,
+                                                       .shape = {count},
+                                                       .send = send,
+                                                       .recv = recv},
+                                 &completion, reterr));
+        return pl_service_wait(operation->named, &completion, reterr);
     }
     if (operation->plan) {
         PL_TRY(pl_plan_ready(operation->plan, 1, reterr));

@@ -100,7 +100,7 @@ static bool uneven_step(struct training *t, struct place *place, const int *step
     struct left left = left_in(place, steps, step, salt, 0);
     struct pl_error error = PL_ERROR_NONE;
     struct pl_named_result results[OPS];
-    pl_named_handle handles[OPS];
+    struct pl_completion completions[OPS];
     int order[OPS];
     struct pl_named_op ops[OPS] = {
         {.name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = mean, .recv = mean},
@@ -113,6 +113,7 @@ static bool uneven_step(struct training *t, struct place *place, const int *step
     };
 
     memset(results, 0, sizeof(results));
+    memset(completions, 0, sizeof(completions));
     for (uint64_t i = 0; i < ELEMS; i++) {
         most[i] = training_value(salt, place->own, i);
         rows[i] = most[i];
@@ -122,13 +123,14 @@ static bool uneven_step(struct training *t, struct place *place, const int *step
     for (int i = 0; i < OPS; i++) {
         ops[order[i]].dims = 1;
         ops[order[i]].shape[0] = ELEMS;
-        if (pl_named_submit(place->named, &ops[order[i]], &handles[order[i]], &error) != PL_OK) {
+        completions[order[i]].results = &results[order[i]];
+        if (pl_service_submit(t->service, 0, &ops[order[i]], &completions[order[i]], &error) != PL_OK) {
             return training_fail(t, "submit in an uneven step", &error);
         }
         training_stumble(t);
     }
     for (int i = 0; i < OPS; i++) {
-        if (pl_named_wait(place->named, handles[i], &results[i], &error) != PL_OK) {
+        if (pl_service_wait(t->service, &completions[i], &error) != PL_OK) {
             good = training_fail(t, "wait in an uneven step", &error);
         }
     }
@@ -164,8 +166,11 @@ static bool uneven_step(struct training *t, struct place *place, const int *step
     return good;
 }
 
-static bool join(struct training *t, struct place *place)
+/* In the set of all ranks. */
+static bool join(struct training *t)
 {
+    struct place *place = &t->places[0];
+    struct pl_completion joined = {0};
     struct pl_error error = PL_ERROR_NONE;
     uint64_t salt = t->salt;
     int steps[TRAINING_MOST_RANKS], lasts[TRAINING_MOST_RANKS], last = -1;
@@ -174,17 +179,18 @@ static bool join(struct training *t, struct place *place)
         steps[r] = (int)mixed_draw(&t->common, MOST_JOIN_STEPS);
     }
     t->salt += MOST_JOIN_STEPS;
-    if (place->own < 0) {
-        return true;
-    }
     for (int step = 0; step < steps[place->own]; step++) {
         if (!uneven_step(t, place, steps, step, salt + (uint64_t)step)) {
             return false;
         }
     }
-    if (pl_named_join(place->named, &last, &error) != PL_OK ||
-        pl_allgather(place->world, &last, lasts, 1, PL_INT32, &error) != PL_OK) {
+    if (pl_service_submit_join(t->service, &joined, &error) != PL_OK ||
+        pl_service_wait(t->service, &joined, &error) != PL_OK) {
         return training_fail(t, "join", &error);
+    }
+    last = joined.last_joined_rank;
+    if (pl_allgather(place->world, &last, lasts, 1, PL_INT32, &error) != PL_OK) {
+        return training_fail(t, "ask who joined last", &error);
     }
     for (int r = 0; r < place->size; r++) {
         if (lasts[r] != last || last < 0 || last >= place->size) {
@@ -198,7 +204,7 @@ static bool join(struct training *t, struct place *place)
 
 static bool open_place(struct training *t, struct place *place, int set)
 {
-    const struct pl_process_set *found;
+    struct pl_service_set found;
     struct pl_error error = PL_ERROR_NONE;
 
     place->used = true;
@@ -208,12 +214,11 @@ static bool open_place(struct training *t, struct place *place, int set)
             place->own = i;
         }
     }
-    if (pl_process_set_get(t->sets, set, &found, &error) != PL_OK) {
+    if (pl_service_get_set(t->service, set, &found, NULL, 0, &error) != PL_OK) {
         return training_fail(t, "a set's world", &error);
     }
-    place->world = found->world;
-    place->named = found->named;
-    return (found->world && found->named) == (place->own >= 0) ||
+    place->world = found.world;
+    return (found.world && found.rank == place->own) == (place->own >= 0) ||
            training_wrong(t, "membership of set", (uint64_t)set, place->own < 0, place->own >= 0);
 }
 
@@ -227,7 +232,7 @@ static bool change_sets(struct training *t)
         training_plan_free(place);
         set = place->set;
         memset(place, 0, sizeof(*place));
-        return pl_process_sets_remove(t->sets, set, &error) == PL_OK || training_fail(t, "remove a set", &error);
+        return pl_service_remove_set(t->service, set, &error) == PL_OK || training_fail(t, "remove a set", &error);
     }
     memset(place, 0, sizeof(*place));
     place->own = -1;
@@ -239,7 +244,7 @@ static bool change_sets(struct training *t)
         same += other->used && other->size == place->size &&
                 memcmp(other->ranks, place->ranks, (size_t)place->size * sizeof(int)) == 0;
     }
-    if (pl_process_sets_add(t->sets, place->ranks, place->size, &set, &error) != PL_OK) {
+    if (pl_service_add_set(t->service, place->ranks, place->size, &set, &error) != PL_OK) {
         return (same && error.status == PL_INVALID) || training_fail(t, "add a set", &error);
     }
     return open_place(t, place, set);
@@ -259,8 +264,8 @@ static bool begin(struct training *t)
     for (int r = 0; r < all->size; r++) {
         all->ranks[r] = r;
     }
-    if (pl_process_sets_new(t->world, &t->options, &t->sets, &error) != PL_OK) {
-        return training_fail(t, "process sets", &error);
+    if (pl_service_new(t->world, &t->options, &t->service, &error) != PL_OK) {
+        return training_fail(t, "a service", &error);
     }
     return open_place(t, all, 0);
 }
@@ -270,8 +275,8 @@ static void end(struct training *t)
     for (int i = 0; i < TRAINING_PLACES; i++) {
         training_plan_free(&t->places[i]);
     }
-    pl_process_sets_free(t->sets);
-    t->sets = NULL;
+    pl_service_free(t->service);
+    t->service = NULL;
 }
 
 /* All ranks leave their named tensors, one after the other or at once, and start again on the same world. */
@@ -280,10 +285,8 @@ static bool start_again(struct training *t)
     struct pl_error error = PL_ERROR_NONE;
 
     training_stumble(t);
-    for (int i = 0; i < TRAINING_PLACES; i++) {
-        if (t->places[i].named && pl_named_shutdown(t->places[i].named, &error) != PL_OK) {
-            return training_fail(t, "shutdown", &error);
-        }
+    if (pl_service_shutdown(t->service, &error) != PL_OK) {
+        return training_fail(t, "shutdown", &error);
     }
     end(t);
     return begin(t);
@@ -343,9 +346,7 @@ static void keep_numbered_in_order(const struct job *jobs, int *order, int count
 
 static bool submit_all(struct training *t, struct job *jobs, int count)
 {
-    struct pl_error error = PL_ERROR_NONE;
     int order[MOST_JOBS];
-    bool done;
 
     shuffle(&t->own, order, count);
     keep_numbered_in_order(jobs, order, count);
@@ -360,9 +361,8 @@ static bool submit_all(struct training *t, struct job *jobs, int count)
         if (!training_submit_job(t, job)) {
             return false;
         }
-        if ((way == 0 && pl_named_flush(job->place->named, &error) != PL_OK) ||
-            (way == 1 && pl_named_poll(job->place->named, job->handle, &done, &error) != PL_OK)) {
-            return training_fail(t, "flush or poll", &error);
+        if (way < 2) {
+            pl_service_poll(t->service, &job->completion);
         }
     }
     return true;
@@ -391,8 +391,10 @@ static bool step(struct training *t)
         training_draw_job(t, place, name, &jobs[i]);
     }
     good = submit_all(t, jobs, count);
-    if (good && !busy[other - t->places] && between < 2) {
-        good = between == 0 ? join(t, other) : training_plan_step(t, other);
+    if (good && between == 0 && !busy[0]) {
+        good = join(t);
+    } else if (good && between == 1 && !busy[other - t->places]) {
+        good = training_plan_step(t, other);
     }
     shuffle(&t->own, order, count);
     for (int i = 0; i < count && good; i++) {
@@ -425,7 +427,7 @@ void training_run(struct pl_world *world, uint64_t seed, int steps, char failure
         } else if (way < 5) {
             good = training_plan_step(t, any_place(t));
         } else if (way < 6) {
-            good = join(t, any_place(t));
+            good = join(t);
         } else if (way < 7) {
             good = exchange_plainly(t);
         } else if (way < 8) {

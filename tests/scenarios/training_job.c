@@ -21,7 +21,7 @@ static void draw_pattern(struct training *t, const struct place *place, struct p
     if (p->dtype == PL_BOOL && p->op == PL_AVERAGE) {
         p->op = PL_MAX;
     }
-    p->flags = mixed_draw(&t->common, 8) == 0 ? PL_REPRODUCIBLE : 0;
+    p->flags = mixed_draw(&t->common, 8) == 0 && p->kind != PL_BARRIER ? PL_REPRODUCIBLE : 0;
     if (p->kind == PL_ALLREDUCE && p->dtype == PL_FLOAT32 && mixed_draw(&t->common, 4) == 0) {
         p->flags |= mixed_draw(&t->common, 2) ? PL_WIRE_FLOAT16 : PL_WIRE_BFLOAT16;
     }
@@ -144,17 +144,19 @@ bool training_submit_job(struct training *t, struct job *job)
     for (size_t i = 0; i < job->members; i++) {
         ops[i] = job->parts[i].op;
     }
+    job->completion = (struct pl_completion){.results = job->results, .ranks = job->place->size};
     switch (job->type) {
     case JOB_SINGLE:
         ops[0].name = job->name;
-        status = pl_named_submit(job->place->named, &ops[0], &job->handle, &error);
+        status = pl_service_submit(t->service, job->place->set, &ops[0], &job->completion, &error);
         break;
     case JOB_NUMBERED:
-        status = pl_named_submit(job->place->named, &ops[0], &job->handle, &error);
+        status = pl_service_submit(t->service, job->place->set, &ops[0], &job->completion, &error);
         break;
     case JOB_GROUP:
     case JOB_TYPES:
-        status = pl_named_submit_group(job->place->named, job->name, ops, job->members, &job->handle, &error);
+        status = pl_service_submit_group(t->service, job->place->set, job->name, ops, job->members, &job->completion,
+                                         &error);
         break;
     }
     return status == PL_OK || training_fail(t, "submit", &error);
@@ -194,24 +196,19 @@ static bool check_part(struct training *t, const struct job *job, struct part *p
 
 bool training_finish_job(struct training *t, struct job *job)
 {
-    struct pl_named_result results[TRAINING_MEMBERS];
     struct pl_error error = PL_ERROR_NONE;
-    bool done = mixed_draw(&t->own, 2), good = true;
+    bool polls = mixed_draw(&t->own, 2), good = true;
 
-    memset(results, 0, sizeof(results));
-    while (!done) {
-        if (pl_named_poll(job->place->named, job->handle, &done, &error) != PL_OK) {
-            return training_fail(t, "poll", &error);
-        }
+    while (polls && !pl_service_poll(t->service, &job->completion)) {
         training_stumble(t);
         sched_yield();
     }
-    if (pl_named_wait(job->place->named, job->handle, results, &error) != PL_OK) {
+    if (pl_service_wait(t->service, &job->completion, &error) != PL_OK) {
         return training_fail(t, job->name, &error);
     }
     for (size_t i = 0; i < job->members; i++) {
-        good = good && check_part(t, job, &job->parts[i], &results[i]);
-        pl_named_result_done(&results[i]);
+        good = good && check_part(t, job, &job->parts[i], &job->results[i]);
+        pl_named_result_done(&job->results[i]);
     }
     return good;
 }

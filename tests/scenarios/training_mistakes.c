@@ -8,8 +8,9 @@
 #include "tests/scenarios/training.h"
 
 #include "runtime/plan.h"
-#include "runtime/process_set.h"
+#include "runtime/service.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,8 @@ enum { ELEMS = 12 };
 
 struct scene {
     struct pl_world *world;
-    struct pl_process_sets *sets;
-    struct pl_named *named; /* named tensors of set 0 */
+    struct pl_service *service;
+    struct pl_completion others[2]; /* of what is not waited for */
     int rank, size;
     int guilty; /* the rank that makes the mistake */
     uint64_t draws;
@@ -64,6 +65,15 @@ static struct pl_named_op sum_of(const char *name, float *data)
                                 .recv = data};
 }
 
+/* Submits an operation in set 0 and waits for it. */
+static enum pl_status run(const struct scene *s, const struct pl_named_op *op, struct pl_error *reterr)
+{
+    struct pl_completion completion = {0};
+
+    PL_TRY(pl_service_submit(s->service, 0, op, &completion, reterr));
+    return pl_service_wait(s->service, &completion, reterr);
+}
+
 /* Checks that a sum by name succeeds on all ranks. */
 static bool goes_on(const struct scene *s, const char *name)
 {
@@ -74,7 +84,7 @@ static bool goes_on(const struct scene *s, const char *name)
     for (int i = 0; i < ELEMS; i++) {
         data[i] = (float)(s->rank + i);
     }
-    if (!need(s, "going on", pl_named_run(s->named, &op, NULL, &error), &error)) {
+    if (!need(s, "going on", run(s, &op, &error), &error)) {
         return false;
     }
     for (int i = 0; i < ELEMS; i++) {
@@ -95,7 +105,7 @@ static bool differs(struct scene *s)
     uint64_t way = mixed_draw(&s->draws, 6);
     bool grouped = mixed_draw(&s->draws, 2), known = mixed_draw(&s->draws, 2);
     struct pl_named_op ops[2] = {sum_of("w", data), sum_of("v", other)};
-    pl_named_handle handle;
+    struct pl_completion completion = {0};
     char words[32];
 
     if (known && !goes_on(s, "w")) {
@@ -111,13 +121,13 @@ static bool differs(struct scene *s)
         ops[0].root = way == 5;
     }
     if (!need(s, "submit",
-              grouped ? pl_named_submit_group(s->named, "w", ops, 2, &handle, &error)
-                      : pl_named_submit(s->named, &ops[0], &handle, &error),
+              grouped ? pl_service_submit_group(s->service, 0, "w", ops, 2, &completion, &error)
+                      : pl_service_submit(s->service, 0, &ops[0], &completion, &error),
               &error)) {
         return false;
     }
     snprintf(words, sizeof(words), "rank %d: ", s->guilty);
-    return told(s, words, PL_MISMATCH, pl_named_wait(s->named, handle, NULL, &error), &error) && goes_on(s, "w");
+    return told(s, words, PL_MISMATCH, pl_service_wait(s->service, &completion, &error), &error) && goes_on(s, "w");
 }
 
 /* All ranks wait for a tensor that not all have submitted. */
@@ -127,8 +137,7 @@ static bool waits_for_another(struct scene *s)
     float data[ELEMS] = {0};
     struct pl_named_op op = sum_of(s->rank == s->guilty ? "its own" : "theirs", data);
 
-    return told(s, "'its own': submitted by rank", PL_MISMATCH, pl_named_run(s->named, &op, NULL, &error), &error) &&
-           goes_on(s, "theirs");
+    return told(s, "'its own': submitted by rank", PL_TIMEOUT, run(s, &op, &error), &error) && goes_on(s, "theirs");
 }
 
 /* As above, but the guilty rank polls as if it had other work to do. */
@@ -137,18 +146,15 @@ static bool polls_for_another(struct scene *s)
     struct pl_error error = PL_ERROR_NONE;
     float data[ELEMS] = {0};
     struct pl_named_op op = sum_of(s->rank == s->guilty ? "its own" : "theirs", data);
-    pl_named_handle handle;
-    bool done = s->rank != s->guilty;
+    struct pl_completion completion = {0};
 
-    if (!need(s, "submit", pl_named_submit(s->named, &op, &handle, &error), &error)) {
+    if (!need(s, "submit", pl_service_submit(s->service, 0, &op, &completion, &error), &error)) {
         return false;
     }
-    while (!done) {
-        if (!need(s, "poll", pl_named_poll(s->named, handle, &done, &error), &error)) {
-            return false;
-        }
+    while (s->rank == s->guilty && !pl_service_poll(s->service, &completion)) {
+        sched_yield();
     }
-    return told(s, "", PL_TIMEOUT, pl_named_wait(s->named, handle, NULL, &error), &error);
+    return told(s, "", PL_TIMEOUT, pl_service_wait(s->service, &completion, &error), &error);
 }
 
 /* The guilty rank takes the wrong process set; sometimes all have other requests under way in both. */
@@ -158,30 +164,28 @@ static bool takes_another_set(struct scene *s)
     float data[2][ELEMS] = {{0}}, given[2][ELEMS] = {{0}};
     int ranks[TRAINING_MOST_RANKS], set;
     bool busy = mixed_draw(&s->draws, 2);
-    struct pl_named *engines[2] = {s->named, NULL};
-    pl_named_handle handle, others[2];
+    struct pl_completion completion = {0};
     struct pl_named_op op = sum_of("x", data[0]);
     enum pl_status status;
 
     for (int r = 0; r < s->size; r++) {
         ranks[r] = s->size - 1 - r;
     }
-    if (!need(s, "add a set", pl_process_sets_add(s->sets, ranks, s->size, &set, &error), &error) ||
-        !need(s, "a set", pl_process_set_named(s->sets, set, &engines[1], &error), &error)) {
+    if (!need(s, "add a set", pl_service_add_set(s->service, ranks, s->size, &set, &error), &error)) {
         return false;
     }
     for (int i = 0; busy && i < 2; i++) { /* as long as the first is not complete, no rank submits the second */
         struct pl_named_op other = sum_of(s->rank == s->guilty ? "its own" : "theirs", given[i]);
 
-        if (!need(s, "submit", pl_named_submit(engines[i], &other, &others[i], &error), &error)) {
+        if (!need(s, "submit", pl_service_submit(s->service, i ? set : 0, &other, &s->others[i], &error), &error)) {
             return false;
         }
     }
-    status = pl_named_submit(engines[s->rank == s->guilty], &op, &handle, &error);
+    status = pl_service_submit(s->service, s->rank == s->guilty ? set : 0, &op, &completion, &error);
     if (!need(s, "submit", status, &error)) {
         return false;
     }
-    status = pl_named_wait(engines[s->rank == s->guilty], handle, NULL, &error);
+    status = pl_service_wait(s->service, &completion, &error);
     return status == PL_TIMEOUT || status == PL_MISMATCH || status == PL_CANCELLED || status == PL_PEER ||
            fail(s, "another set", status, &error);
 }
@@ -195,11 +199,11 @@ static bool leaves(struct scene *s)
 
     if (s->rank != s->guilty) {
         snprintf(words, sizeof(words), "rank %d", s->guilty);
-        if (!told(s, words, PL_CANCELLED, pl_named_run(s->named, &op, NULL, &error), &error)) {
+        if (!told(s, words, PL_CANCELLED, run(s, &op, &error), &error)) {
             return false;
         }
     }
-    return need(s, "shutdown", pl_named_shutdown(s->named, &error), &error);
+    return need(s, "shutdown", pl_service_shutdown(s->service, &error), &error);
 }
 
 /* The guilty rank is gone before the others begin. */
@@ -213,7 +217,7 @@ static bool never_comes(struct scene *s)
     if (s->rank == s->guilty) {
         return true;
     }
-    status = pl_named_run(s->named, &op, NULL, &error);
+    status = run(s, &op, &error);
     return status == PL_TIMEOUT || status == PL_PEER || status == PL_CANCELLED || fail(s, "gone", status, &error);
 }
 
@@ -223,26 +227,28 @@ static bool joins_too_early(struct scene *s)
     float data[TRAINING_MOST_RANKS] = {0};
     struct pl_named_op op = {
         .name = "x", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {(uint64_t)s->size}, .send = data};
-    int last;
+    struct pl_completion joined = {0};
 
-    if (s->rank != s->guilty && !told(s, "'x'", PL_MISMATCH, pl_named_run(s->named, &op, NULL, &error), &error)) {
+    if (s->rank != s->guilty && !told(s, "'x'", PL_MISMATCH, run(s, &op, &error), &error)) {
         return false;
     }
-    return need(s, "join", pl_named_join(s->named, &last, &error), &error) && goes_on(s, NULL);
+    return need(s, "join", pl_service_submit_join(s->service, &joined, &error), &error) &&
+           need(s, "join", pl_service_wait(s->service, &joined, &error), &error) && goes_on(s, NULL);
 }
 
 /* One rank gets an error from its call and then makes it correctly. */
 static bool is_refused(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
-    pl_named_handle handle;
+    struct pl_completion completion = {0};
     const char *name = mixed_draw(&s->draws, 2) ? "x" : NULL;
     float data[ELEMS] = {0};
     struct pl_named_op ops[2] = {sum_of(NULL, data), sum_of(name, NULL)};
 
     return (s->rank != s->guilty ||
-            (told(s, "", PL_INVALID, pl_named_submit(s->named, &ops[1], &handle, &error), &error) &&
-             told(s, "", PL_INVALID, pl_named_submit_group(s->named, name, ops, 2, &handle, &error), &error))) &&
+            (told(s, "", PL_INVALID, pl_service_submit(s->service, 0, &ops[1], &completion, &error), &error) &&
+             told(s, "", PL_INVALID, pl_service_submit_group(s->service, 0, name, ops, 2, &completion, &error),
+                  &error))) &&
            goes_on(s, name);
 }
 
@@ -252,8 +258,8 @@ static bool adds_another_set(struct scene *s)
     int ranks[2] = {1, 0}, set;
 
     return told(s, "process sets: rank 0 has", PL_MISMATCH,
-                pl_process_sets_add(s->sets, ranks, s->rank == s->guilty ? 1 : 2, &set, &error), &error) &&
-           need(s, "add a set", pl_process_sets_add(s->sets, ranks, 2, &set, &error), &error) && goes_on(s, "x");
+                pl_service_add_set(s->service, ranks, s->rank == s->guilty ? 1 : 2, &set, &error), &error) &&
+           need(s, "add a set", pl_service_add_set(s->service, ranks, 2, &set, &error), &error) && goes_on(s, "x");
 }
 
 static bool registers_another(struct scene *s)
@@ -290,7 +296,7 @@ static bool calls_another(struct scene *s)
     if (mixed_draw(&s->draws, 2)) {
         status = s->rank == s->guilty ? pl_barrier(s->world, &error) : pl_plan_wait(plan, &error);
     } else {
-        status = s->rank == s->guilty ? pl_barrier(s->world, &error) : pl_named_run(s->named, &op, NULL, &error);
+        status = s->rank == s->guilty ? pl_barrier(s->world, &error) : run(s, &op, &error);
     }
     pl_plan_free(plan);
     return told(s, "rank", PL_MISMATCH, status, &error);
@@ -300,7 +306,7 @@ static const struct mistake {
     bool (*make)(struct scene *s);
     const char *timeout;
 } mistakes[TRAINING_MISTAKES] = {
-    {differs, TRAINING_LONG},          {waits_for_another, TRAINING_LONG},
+    {differs, TRAINING_LONG},          {waits_for_another, "1"},
     {leaves, TRAINING_LONG},           {never_comes, "1"},
     {joins_too_early, TRAINING_LONG},  {is_refused, TRAINING_LONG},
     {adds_another_set, TRAINING_LONG}, {registers_another, TRAINING_LONG},
@@ -321,9 +327,8 @@ void training_err(struct pl_world *world, uint64_t seed, char failure[TRAINING_T
 
     failure[0] = '\0';
     s.guilty = (int)mixed_draw(&s.draws, (uint64_t)s.size);
-    if (need(&s, "process sets", pl_process_sets_new(world, NULL, &s.sets, &error), &error) &&
-        need(&s, "set 0", pl_process_set_named(s.sets, 0, &s.named, &error), &error)) {
+    if (need(&s, "a service", pl_service_new(world, NULL, &s.service, &error), &error)) {
         (void)mistakes[seed % TRAINING_MISTAKES].make(&s);
     }
-    pl_process_sets_free(s.sets);
+    pl_service_free(s.service);
 }

@@ -6,7 +6,7 @@
 #ifndef PL_TESTS_SCENARIOS_TRAINING_PRIVATE_H
 #define PL_TESTS_SCENARIOS_TRAINING_PRIVATE_H
 
-#include "runtime/process_set.h"
+#include "runtime/service.h"
 #include "tests/scenarios/training.h"
 #include "tests/scenarios/trial.h"
 
@@ -35,7 +35,6 @@ struct place {
     int ranks[TRAINING_MOST_RANKS];
     int own; /* this rank's number in it; -1 if it is not in it */
     struct pl_world *world;
-    struct pl_named *named;
     struct pattern patterns[TRAINING_NAMES];
     bool planned;
     struct model *model; /* a plan on it; NULL if it has none or this rank is not in the set */
@@ -43,7 +42,7 @@ struct place {
 
 struct training {
     struct pl_world *world;
-    struct pl_process_sets *sets;
+    struct pl_service *service;
     struct place places[TRAINING_PLACES];
     struct pl_named_options options;
     uint64_t common; /* all ranks draw the same from it */
@@ -68,7 +67,8 @@ struct job {
     char name[16];
     struct part parts[TRAINING_MEMBERS];
     size_t members;
-    pl_named_handle handle;
+    struct pl_completion completion;
+    struct pl_named_result results[TRAINING_MEMBERS];
 };
 
 /** Write the error to `failure` and return false. */

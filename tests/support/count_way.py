@@ -6,7 +6,7 @@
     count_way.py stop    SIGTERM to two ranks of one host, which save, from the signal to the end
     count_way.py sum     one warm sum by name on two ranks, below hvd.allreduce(): of many the one that polls least
 
-Each prints a line for process 1, or for a rank, as it is, and one without base/, entrypoint/proc/, and the texts and lists of a job (pool.c, strv.c): calls of these have no
+Each prints a line for process 1, or for a rank, as it is, and one without base/, entrypoint/proc/, and the texts and lists of a job (strv.c): calls of these have no
 way of their own. --files prints the way itself. The program is built here with -finstrument-functions; record() runs any command of such a build.
 """
 import argparse
@@ -21,7 +21,7 @@ import tempfile
 import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-PLAIN = ('base/', 'entrypoint/proc/', 'entrypoint/job/pool.c', 'entrypoint/job/strv.c')
+PLAIN = ('base/', 'entrypoint/proc/', 'entrypoint/job/strv.c')
 SMALL = ('-Dexamples=false', '-Dcuda=disabled', '-Dhorovod=disabled', '-Dstacks=disabled', '-Dtests=disabled')
 LOOK_UPS = ('pl_named_table_find', 'find_name')
 ALLOCATIONS = ('pl_memory_new', 'pl_memory_new_aligned')

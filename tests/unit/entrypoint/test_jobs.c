@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/job/job.c, entrypoint/job/config.c, entrypoint/job/hyperparameters.c, entrypoint/job/hosts.c,
- * entrypoint/job/drivers.c, entrypoint/job/precedence.c, entrypoint/job/secrets.c, entrypoint/job/settings.c,
+ * entrypoint/job/drivers.c, entrypoint/job/secrets.c, entrypoint/job/settings.c,
  * entrypoint/job/variables.c, entrypoint/launch/plan.c, entrypoint/launch/plan_print.c, entrypoint/launch/program.c,
  * entrypoint/launch/source.c, entrypoint/launch/interface.c, entrypoint/launch/mpi_options.c,
  * entrypoint/launch/needs.c, entrypoint/launch/launcher.c, entrypoint/launch/launcher_direct.c,
@@ -17,8 +17,7 @@
  *   command WORDS                   what follows `--`, for command_plan
  */
 #include "base/environment.h"
-#include "entrypoint/job/secrets.h"
-#include "entrypoint/job/variables.h"
+#include "entrypoint/job/job.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/support/cases.h"
 #include "tests/unit/entrypoint/tree.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Covers README.md, docs/troubleshooting.md, docs/supervision.md, entrypoint/verbs.c, entrypoint/main.c, tests/models/stop.pml.
+# Covers README.md, docs/troubleshooting.md, docs/supervision.md, entrypoint/verbs.c, entrypoint/main.c, tests/models/stop.pml, tests/models/hosts.pml.
 """What the pages name is there: links and their anchors, files, functions, PACELINE_* variables, verbs of paceline and, on
 the page of troubles, messages. So is what the table of verbs names: mains of the front binary, programs, the options of a script.
 The states of a stop follow each other alike on the page, in the code and in the model that is checked."""
@@ -72,19 +72,30 @@ def verbs_of(table):
     return set(verbs) | {"help"}, wrong
 
 
-def stop_states():
-    names = ("running", "saving", "held", "released")
-    table = re.search(r"may_follow\[.*?\n    \};", (ROOT / "entrypoint/supervise/shim.c").read_text(), re.S).group()
-    code = {(state.lower(), after.lower()) for state, row in re.findall(r"\[PL_STOP_(\w+)\] = \{(.*?)\}", table) for after in re.findall(r"\[PL_STOP_(\w+)\] = true", row)}
-    words = re.search(r"inline go\(next\).*?assert\((.*?)\);", (ROOT / "tests/models/stop.pml").read_text(), re.S).group(1)
+def transitions(prefix, names, source, model, marker, in_model, in_page):
+    """Compares the table of the states PREFIX_NAME in a source with the go() of a model and with a list in docs/supervision.md."""
+    tables = re.findall(r"may_follow\[.*?\n    \};", (ROOT / source).read_text(), re.S)
+    table = next(table for table in tables if f"[{prefix}_" in table)
+    code = {(state.lower(), after.lower()) for state, row in re.findall(rf"\[{prefix}_(\w+)\] =\s+\{{(.*?)\}}", table, re.S)
+            for after in re.findall(rf"\[{prefix}_(\w+)\] = true", row)}
+    words = re.search(rf"inline {marker}.*?assert\((.*?)\);", (ROOT / model).read_text(), re.S).group(1)
     words = " ".join(words.replace("&&", " and ").replace("||", " or ").split())
-    values = {name.upper(): name for name in names}
-    model = {(state, after) for state in names for after in names if eval(words, {**values, "state": state, "next": after})}
-    rows = re.findall(r"^    (\w+) -> ([\w, ]+)$", (ROOT / "docs/supervision.md").read_text(), re.M)
+    values = {in_model + name.upper(): name for name in names}
+    name_of = re.search(r"(\w+) == ", words).group(1)
+    model_has = {(state, after) for state in names for after in names if eval(words, {**values, name_of: state, "next": after})}
+    rows = re.findall(rf"^    {in_page}(\w+) -> ([\w, ]+)$", (ROOT / "docs/supervision.md").read_text(), re.M)
     page = {(state, after) for state, row in rows if state in names for after in row.split(", ")}
-    for where, there in (("tests/models/stop.pml", model), ("docs/supervision.md", page)):
+    for where, there in ((model, model_has), ("docs/supervision.md", page)):
         for state, after in sorted(code ^ there):
-            yield f"{where}: {state} -> {after} is {'missing' if (state, after) in code else 'not in pl_stop_go()'}"
+            yield f"{where}: {in_page}{state} -> {after} is {'missing' if (state, after) in code else 'not in ' + source}"
+
+
+def states():
+    folder = "entrypoint/supervise/"
+    yield from transitions("PL_STOP", ("running", "saving", "held", "released"), folder + "shim.c", "tests/models/stop.pml", r"go\(next\)", "", "")
+    for kind, file, names in (("host", "host.c", "preparing linking running closing ended"), ("connection", "supervise.c", "open ready ended dropped"),
+                              ("session", "links.c", "away refused linked idle done lost")):
+        yield from transitions(f"PL_{kind.upper()}", names.split(), folder + file, "tests/models/hosts.pml", rf"go_{kind}\(", kind.upper() + "_", kind + ": ")
 
 
 def main():
@@ -99,7 +110,7 @@ def main():
     assert len(known) > 1000 and list(troubles("- `a message that nothing says`", known)), "the check of messages finds nothing"
     page = (ROOT / "docs/troubleshooting.md").read_text()
     found += [f"docs/troubleshooting.md: {what} is not there" for what in troubles(page, known)]
-    found += stop_states()
+    found += states()
     print("\n".join(found) or f"{len(PAGES)} pages name what there is")
     sys.exit(1 if found else 0)
 

@@ -64,23 +64,24 @@ TEST(devices_are_counted_from_the_kernels_files)
 {
     AUTO_TREE struct tree tree = tree_new();
 
-    ck_assert_int_eq(pl_devices_gpus(tree.base), 0);
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 0);
     tree_write(&tree, "proc/driver/nvidia/gpus/0000:00:1e.0/information", "");
-    ck_assert_int_eq(pl_devices_gpus(tree.base), 0); /* devices of the host, which this container may not use */
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus,
+                     0); /* devices of the host, which this container may not use */
     tree_write(&tree, "dev/nvidiactl", "");
-    ck_assert_int_eq(pl_devices_gpus(tree.base), 1);
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 1);
     tree_write(&tree, "dev/nvidia0", "");
     tree_write(&tree, "dev/nvidia1", "");
     tree_write(&tree, "dev/nvidia-uvm", "");
-    ck_assert_int_eq(pl_devices_gpus(tree.base), 2);
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 0);
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 2);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn1.32xlarge").neuron_cores, 0);
     tree_write(&tree, "dev/neuron0", "");
     tree_write(&tree, "dev/neuron1", "");
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 4);
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.inf1.2xlarge"), 8);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn1.32xlarge").neuron_cores, 4);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.inf1.2xlarge").neuron_cores, 8);
     tree_write(&tree, "sys/devices/virtual/neuron_device/neuron1/core_count", "8\n");
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 10);
-    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn2.48xlarge"), 64);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn1.32xlarge").neuron_cores, 10);
+    ck_assert_int_eq(pl_devices_count(tree.base, "ml.trn2.48xlarge").neuron_cores, 64);
     ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
     tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
     tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000\n");

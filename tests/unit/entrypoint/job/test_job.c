@@ -2,9 +2,8 @@
 /* Covers entrypoint/job/job.c, entrypoint/job/variables.c, entrypoint/job/settings.c, entrypoint/job/secrets.c. */
 /* Limits, and names that mean something; what is read of a job's files has ../test_jobs.c. */
 #include "base/environment.h"
-#include "entrypoint/job/secrets.h"
+#include "entrypoint/job/job.h"
 #include "entrypoint/job/settings.h"
-#include "entrypoint/job/variables.h"
 #include "tests/unit/entrypoint/tree.h"
 
 TEST(products_of_hosts_and_processes_are_bounded)

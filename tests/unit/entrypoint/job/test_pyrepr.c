@@ -36,15 +36,6 @@ TEST(arguments_are_pythons_str)
         "a=x y,b=1,c=[1, 2],d={'z': None, 'y': True},e=False");
 }
 
-TEST(variables_are_compact_sorted_json)
-{
-    ck_assert_str_eq(rendered("true", pl_pyrepr_append_variable), "true");
-    ck_assert_str_eq(rendered("null", pl_pyrepr_append_variable), "");
-    ck_assert_str_eq(rendered("\"a b\"", pl_pyrepr_append_variable), "a b");
-    ck_assert_str_eq(rendered("{\"b\": [1,  NaN], \"a\": \"\xC3\xA9\"}", pl_pyrepr_append_variable),
-                     "{\"a\":\"\\u00e9\",\"b\":[1,NaN]}");
-}
-
 TEST(strings_are_quoted_as_pythons_repr_and_other_than_ascii_is_copied)
 {
     ck_assert_str_eq(rendered("[\"it's\"]", pl_pyrepr_append), "[\"it's\"]");

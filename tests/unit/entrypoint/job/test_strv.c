@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/job/strv.c, entrypoint/job/pool.c. */
+/* Covers entrypoint/job/strv.c. */
 #include "entrypoint/job/strv.h"
 #include "tests/support/unit.h"
 

@@ -123,6 +123,22 @@ TEST(of_more_writers_than_are_kept_each_exception_counts_and_none_has_a_wrong_pl
     ck_assert_str_eq(placed(text), "ValueError: late {}");
 }
 
+/* Of torchrun, whose ranks have shims of their own, and of mpirun, which prints no exception itself. */
+TEST(lines_that_another_shim_has_searched_are_not_searched)
+{
+    static const char text[] =
+        "OSError: of torchrun\n[rank1]: Traceback (most recent call last):\n[rank1]: Odd: of rank 1\n";
+    static const char *const causes[] = {"Odd: of rank 1", "OSError: of torchrun", ""};
+    char cause[PL_TAIL_LINE_BYTES + 1];
+
+    for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+        tail = (struct pl_tail){.cause.lines = (enum pl_cause_lines)i};
+        add(text);
+        pl_tail_cause(&tail, cause);
+        ck_assert_str_eq(cause, causes[i]);
+    }
+}
+
 TEST(long_lines_and_long_paths_keep_what_is_needed)
 {
     static char text[8192], path[300], wanted[PL_TAIL_LINE_BYTES + 200];

@@ -78,9 +78,9 @@ TEST(what_is_no_frame_is_refused)
     const char *const bad[] = {
         "XL\3\0\0\0\0\0",         /* magic */
         "PL\1\0\0\0\0\0",         /* version */
-        "PL\4\x63\0\0\0\0",       /* type */
-        "PL\4\0\xff\xff\xff\x7f", /* size */
-        "PL\4\0\1\0\0\0x",        /* a field without an end */
+        "PL\5\x63\0\0\0\0",       /* type */
+        "PL\5\0\xff\xff\xff\x7f", /* size */
+        "PL\5\0\1\0\0\0x",        /* a field without an end */
     };
     const size_t sizes[] = {8, 8, 8, 8, 9};
     struct pl_frame frame;

@@ -190,9 +190,9 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
 
     supervisor = (struct pl_supervisor){
         .job = tree->job, .plan = &plan, .ranks = plan.ranks, .sessions = {.items = &session, .count = 1}};
-    pl_apart_open(&supervisor.apart, tree->job);
-    supervisor.apart.minute_ns = 0;
-    begin_ranks(&supervisor.apart, 2);
+    pl_apart_open(&supervisor.seen.apart, tree->job);
+    supervisor.seen.apart.minute_ns = 0;
+    begin_ranks(&supervisor.seen.apart, 2);
     log_fd = open(scratch_path(&tree->scratch, "log", path), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     ck_assert_int_ge(dup2(log_fd, STDERR_FILENO), 0);
     pl_apart_log_minute(&supervisor);

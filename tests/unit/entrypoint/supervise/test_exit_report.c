@@ -142,10 +142,9 @@ TEST(the_report_fits_and_ends_with_the_newest_lines)
 TEST(an_exit_report_travels_unchanged)
 {
     struct pl_exit_report back;
-    struct pl_frame frame = {
-        .type = PL_FRAME_ENDED,
-        .count = 12,
-        .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n", "cause", "x.py:3"}};
+    struct pl_frame frame = {.type = PL_FRAME_ENDED,
+                             .count = 7,
+                             .fields = {"9 1 0 1 1 1", "algo-2", "prog", "note", "tail\n", "cause", "x.py:3"}};
 
     ck_ok(pl_exit_report_receive, &frame, &back);
     ck_assert(back.signalled && back.out_of_memory && !back.not_started);
@@ -154,9 +153,9 @@ TEST(an_exit_report_travels_unchanged)
     ck_assert_str_eq(back.tail, "tail\n");
     ck_assert_str_eq(back.cause, "cause");
     ck_assert_str_eq(back.place, "x.py:3");
-    frame.fields[4] = "900";
+    frame.fields[0] = "900 1 0 1 1 1";
     ck_fails(PL_CORRUPT, "", pl_exit_report_receive, &frame, &back);
-    frame.count = 11;
+    frame.count = 6;
     ck_fails(PL_CORRUPT, "", pl_exit_report_receive, &frame, &back);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/shim.c. */
+/* Covers entrypoint/supervise/shim.c, entrypoint/supervise/links.c. */
 #include "base/clock.h"
 #include "entrypoint/supervise/shim.h"
+#include "entrypoint/supervise/supervise.h"
 #include "tests/support/unit.h"
 
 #include <fcntl.h>
@@ -80,16 +81,14 @@ TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
     close(signals.fd);
 }
 
-TEST(a_host_that_comes_late_is_asked_too)
+TEST(a_frame_that_asks_for_what_may_not_follow_changes_no_link)
 {
-    enum pl_stop_state state = PL_STOP_RUNNING;
+    enum pl_session_state state = PL_SESSION_AWAY;
 
-    pl_stop_go(&state, PL_STOP_SAVING);
-    pl_stop_go(&state, PL_STOP_RELEASED);
-    pl_stop_go(&state, PL_STOP_SAVING);
-    pl_stop_go(&state, PL_STOP_HELD);
-    pl_stop_go(&state, PL_STOP_RELEASED);
-    ck_assert_int_eq(state, PL_STOP_RELEASED);
+    ck_assert(!pl_session_go(&state, PL_SESSION_IDLE) && !pl_session_go(&state, PL_SESSION_LOST));
+    ck_assert(pl_session_go(&state, PL_SESSION_LINKED) && pl_session_go(&state, PL_SESSION_DONE));
+    ck_assert(!pl_session_go(&state, PL_SESSION_LINKED) && !pl_session_go(&state, PL_SESSION_LOST));
+    ck_assert_int_eq(state, PL_SESSION_DONE);
 }
 
 UNIT_MAIN("entrypoint/stop_state")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/supervise/supervise.c, entrypoint/supervise/supervise_failure.c,
- * entrypoint/supervise/supervise_start.c, entrypoint/supervise/master.c, entrypoint/supervise/holding.c,
- * entrypoint/supervise/sessions.c, entrypoint/supervise/peers.c. */
+ * entrypoint/supervise/supervise_start.c, entrypoint/supervise/host.c, entrypoint/supervise/holding.c,
+ * entrypoint/supervise/links.c, entrypoint/supervise/frames.c, entrypoint/supervise/peers.c. */
 /* The supervisor executes plans that are made by hand, whose programs are shell scripts. */
 #include "base/environment.h"
 #include "entrypoint/supervise/supervise.h"
@@ -166,25 +166,6 @@ TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
     rig_done(&rig);
 }
 
-TEST(an_upload_that_dies_during_a_step_fails_nothing)
-{
-    struct rig rig;
-    struct pl_launch_plan_step step = {.what = "a step", .argv = PL_STRV_NONE};
-    char script[64];
-
-    rig_setup(&rig, "\"localhost\"");
-    add_script(&rig.plan.sync, "exit 1");
-    take_plan(&rig);
-    pl_supervise_start_sync(&rig.supervisor);
-    snprintf(script, sizeof(script), "while kill -0 %d 2>/dev/null; do sleep 0.02; done",
-             (int)rig.supervisor.connections[0]->pid); /* until the shim is reaped */
-    add_script(&step.argv, script);
-    ck_ok(pl_supervise_step, &rig.supervisor, &step, pl_environment_strings(rig.tree.environment));
-    ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_EXIT_SET(SYNC)));
-    pl_strv_done(&step.argv);
-    rig_done(&rig);
-}
-
 TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later)
 {
     char path[PATH_MAX];
@@ -194,7 +175,7 @@ TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later)
     rig_setup(&rig, "\"localhost\"");
     add_script(&rig.plan.sync, "trap '' TERM; echo >uploading; sleep 0.2; kill -TERM $SUPERVISOR; exec sleep 100");
     take_plan(&rig);
-    rig.supervisor.stop_budget_ns = 300 * PL_NS_PER_MS;
+    rig.supervisor.stop.budget_ns = 300 * PL_NS_PER_MS;
     pl_supervise_start_sync(&rig.supervisor);
     begun_ns = pl_clock_now_ns();
     while (access(scratch_path(&rig.tree.scratch, "uploading", path), F_OK) != 0) {
@@ -203,7 +184,7 @@ TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later)
     }
     pl_supervise_end_sync(&rig.supervisor); /* it may take at most 60 s */
     ck_assert_int_lt(pl_clock_now_ns() - begun_ns, 30 * PL_NS_PER_S);
-    ck_assert_int_eq(rig.supervisor.stop_number, SIGTERM);
+    ck_assert_int_eq(rig.supervisor.stop.number, SIGTERM);
     rig_done(&rig);
 }
 
@@ -224,8 +205,8 @@ TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed)
     while (access(scratch_path(&rig.tree.scratch, "uploading", path), F_OK) != 0) {
         pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
-    rig.supervisor.stop_number = SIGTERM; /* of the 110 s a part is left that is too short for many bytes */
-    rig.supervisor.stop_ns = pl_clock_now_ns() - 102 * PL_NS_PER_S;
+    rig.supervisor.stop.number = SIGTERM; /* of the 110 s a part is left that is too short for many bytes */
+    rig.supervisor.stop.ns = pl_clock_now_ns() - 102 * PL_NS_PER_S;
     pl_supervise_end_sync(&rig.supervisor);
     expect_file(&rig, "cleared", "");
     rig_done(&rig);
@@ -264,7 +245,7 @@ static void await_ranks(struct rig *rig, size_t count, bool begun)
         known = 0;
         for (size_t i = 0; i < rig->supervisor.connections_count; i++) {
             known += rig->supervisor.connections[i]->kind == PL_CONNECTION_SHIM &&
-                     (rig->supervisor.connections[i]->begun || !begun);
+                     (rig->supervisor.connections[i]->state == PL_CONNECTION_READY || !begun);
         }
     }
 }
@@ -369,16 +350,16 @@ TEST(who_ended_because_of_another_does_not_hide_it)
         rig_setup(&rig, "\"localhost\"");
         pl_supervise_fail_exit(&rig.supervisor, &killed_first[i]);
         /* however slow the machine is, the next report is not too late */
-        rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
+        rig.supervisor.outcome.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
         pl_supervise_fail_exit(&rig.supervisor, &killed_first[1 - i]);
-        ck_assert_int_eq(rig.supervisor.exit_report.code, killed_first[i].code);
+        ck_assert_int_eq(rig.supervisor.outcome.exit_report.code, killed_first[i].code);
         pl_supervise_fail_exit(&rig.supervisor, &aborted);
-        ck_assert_int_eq(rig.supervisor.exit_report.rank, 2);
+        ck_assert_int_eq(rig.supervisor.outcome.exit_report.rank, 2);
         pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &cause : &killed_alone);
-        ck_assert_int_eq(rig.supervisor.exit_report.rank, i == 0 ? 3 : 1);
+        ck_assert_int_eq(rig.supervisor.outcome.exit_report.rank, i == 0 ? 3 : 1);
         pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &killed_alone : &cause);
         pl_supervise_fail_exit(&rig.supervisor, &aborted);
-        ck_assert_int_eq(rig.supervisor.exit_report.rank, i == 0 ? 3 : 1);
+        ck_assert_int_eq(rig.supervisor.outcome.exit_report.rank, i == 0 ? 3 : 1);
         rig_done(&rig);
     }
 }
@@ -399,13 +380,13 @@ TEST(a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_with_it)
 
         rig_setup(&rig, "\"localhost\"");
         pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &fallen : &ended);
-        rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
+        rig.supervisor.outcome.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
         pl_supervise_fail_exit(&rig.supervisor, &launcher);
-        ck_assert_int_eq(rig.supervisor.exit_report.source, sources[i]);
+        ck_assert_int_eq(rig.supervisor.outcome.exit_report.source, sources[i]);
         pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &ended : &fallen);
-        ck_assert_int_eq(rig.supervisor.exit_report.source, sources[i]);
+        ck_assert_int_eq(rig.supervisor.outcome.exit_report.source, sources[i]);
         pl_supervise_fail_exit(&rig.supervisor, &cause);
-        ck_assert_int_eq(rig.supervisor.exit_report.rank, 2);
+        ck_assert_int_eq(rig.supervisor.outcome.exit_report.rank, 2);
         rig_done(&rig);
     }
 }
@@ -482,7 +463,7 @@ TEST(ranks_that_run_on_after_one_has_ended_with_0_are_logged)
     /* until the log has the line */
     add_script(&rig.plan.argv, "until grep -q 'still run' stderr; do sleep 0.02; done");
     take_plan(&rig);
-    rig.supervisor.early_end_ns = 50 * PL_NS_PER_MS;
+    rig.supervisor.main.early_end_ns = 50 * PL_NS_PER_MS;
     ranks[0] = connect_rank(&rig, "0");
     ranks[1] = connect_rank(&rig, "1");
     await_ranks(&rig, 2, false);
@@ -543,9 +524,9 @@ TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
         struct rig rig;
 
         rig_setup(&rig, "\"localhost\"");
-        rig.supervisor.stop_number = cases[i].stopped ? SIGTERM : 0;
+        rig.supervisor.stop.number = cases[i].stopped ? SIGTERM : 0;
         pl_supervise_fail_exit(&rig.supervisor, &cases[i].exit_report);
-        rig.supervisor.failed_ns -= 3 * PL_NS_PER_S;
+        rig.supervisor.outcome.failed_ns -= 3 * PL_NS_PER_S;
         pl_supervise_fail_lost(&rig.supervisor, "host", "algo-2", "late");
         ck_assert_int_eq(pl_supervise_finish(&rig.supervisor), cases[i].stopped ? 128 + SIGTERM : 1);
         expect_file(&rig, "output/failure", cases[i].failure);
@@ -589,7 +570,7 @@ TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit)
 
 TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
 {
-    static const char frame[] = "PL\004\007\003\000\000\00015"; /* STOP, SIGTERM */
+    static const char frame[] = "PL\005\007\003\000\000\00015"; /* STOP, SIGTERM */
     enum { HELLO_BYTES = 25, RECEIVED_BYTES = 36 };
     PL_AUTO_FREE char *received = NULL;
     char path[PATH_MAX], self[PATH_MAX];
@@ -614,7 +595,7 @@ TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
     pl_strv_add(&rig.plan.hosts, "localhost", "other");
     /* if a host is stopped before the others have connected, it uses a twelfth of its budget to notify them */
-    rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S;
+    rig.supervisor.stop.budget_ns = 600 * PL_NS_PER_S;
     ck_assert_ok(pl_supervise_link(&rig.supervisor, &rig.plan, &rig.tree.error), &rig.tree.error);
     ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");
@@ -646,7 +627,7 @@ TEST(whoever_connects_during_a_step_is_passed_over)
         pl_link_close(&links[i]);
     }
     ck_ok(pl_supervise_step, &rig.supervisor, &step, pl_environment_strings(rig.tree.environment));
-    ck_assert(!rig.supervisor.failed);
+    ck_assert(!rig.supervisor.outcome.failed);
     pl_strv_done(&step.argv);
     rig_done(&rig);
 }

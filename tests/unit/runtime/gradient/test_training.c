@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/gradient/plan.c, runtime/gradient/optimizer.c, runtime/named/named.c, runtime/named/process_set.c. */
+/* Covers runtime/gradient/plan.c, runtime/gradient/optimizer.c, runtime/named/named.c, runtime/named/service_sets.c. */
 /* Training programs drawn from a seed, on worlds of any size and layout with any settings (tests/scenarios/seeded.h),
  * without and with a mistake. */
 #include "tests/scenarios/seeded.h"

@@ -75,12 +75,12 @@ static void sum_body(struct rank *self)
         if (self->rank == 0 && i == 4) {
             pl_timeline_stop();
         }
-        expect_ok(pl_named_run(named, &sum, NULL, &error));
-        expect_ok(pl_named_run(named, &gather, NULL, &error));
-        expect_ok(pl_named_run(named, &barrier, NULL, &error));
+        expect_ok(engine_run(named, &sum, NULL, &error));
+        expect_ok(engine_run(named, &gather, NULL, &error));
+        expect_ok(engine_run(named, &barrier, NULL, &error));
     }
-    expect_ok(pl_named_shutdown(named, &error));
-    pl_named_free(named);
+    expect_ok(engine_shutdown(named, &error));
+    engine_free(named);
 }
 
 TEST(phases_of_operations_between_start_and_stop_are_in_a_whole_file)

@@ -5,10 +5,10 @@
 
 #include "base/memory.h"
 #include "collectives/world_private.h"
-#include "runtime/named.h"
 #include "tests/support/device.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
+#include "tests/unit/runtime/named/blocking.h"
 
 #include <stdlib.h>
 
@@ -97,7 +97,7 @@ static inline enum pl_status bench_open(struct pl_world *world, struct bench *be
 
 static inline void bench_close(struct bench *bench)
 {
-    pl_named_free(bench->named);
+    engine_free(bench->named);
     for (size_t t = 0; t < TENSORS; t++) {
         pl_device_release(device, bench->send[t]);
         pl_device_release(device, bench->recv[t]);

@@ -3,9 +3,9 @@
 #ifndef PL_TESTS_UNIT_RUNTIME_NAMED_ENGINE_H
 #define PL_TESTS_UNIT_RUNTIME_NAMED_ENGINE_H
 
-#include "runtime/named.h"
 #include "tests/support/expect.h"
 #include "tests/support/unit.h"
+#include "tests/unit/runtime/named/blocking.h"
 
 /** In a body of expect.h: `error`, and `named` on the rank's world. `options` may be NULL. */
 #define ENGINE(options)                                                                                                \

@@ -53,7 +53,7 @@ static void run_sum(struct arena_bench *bench, const struct sum *sum, int first,
 {
     int rank = pl_world_rank(bench->world), ranks = pl_world_size(bench->world);
     uint64_t bytes = sum->elems * sizeof(float), before;
-    pl_named_handle handles[MOST_TENSORS];
+    engine_handle handles[MOST_TENSORS];
     float *recv = sum->in_place ? bench->send : bench->recv;
 
     for (size_t t = 0; t < sum->tensors; t++) {
@@ -80,10 +80,10 @@ static void run_sum(struct arena_bench *bench, const struct sum *sum, int first,
                                  .stream = bench->stream};
 
         snprintf(name, sizeof(name), "%s %zu", sum->name, t);
-        RANKS_OK(pl_named_submit(bench->named, &op, &handles[t], &error));
+        RANKS_OK(engine_submit(bench->named, &op, &handles[t], &error));
     }
     for (size_t t = 0; t < sum->tensors; t++) {
-        RANKS_OK(pl_named_wait(bench->named, handles[t], NULL, &error));
+        RANKS_OK(engine_wait(bench->named, handles[t], NULL, &error));
     }
     if (first == 0) {
         RANKS_OK(pl_barrier(bench->world, &error));
@@ -121,7 +121,7 @@ static enum pl_status bench_open_for(struct pl_world *world, uint64_t bytes, str
 
 static void bench_close_all(struct arena_bench *bench)
 {
-    pl_named_free(bench->named);
+    engine_free(bench->named);
     pl_device_release(device, bench->send);
     pl_device_release(device, bench->recv);
     pl_device_stream_free(device, bench->stream);
@@ -201,7 +201,7 @@ static void joins(struct pl_world *world, void *argument, char failure[RANKS_TEX
         run_sum(&bench, &sums[i], 1, 0, &moved, failure);
     }
     if (!failure[0]) {
-        RANKS_OK(pl_named_join(bench.named, &last, &error));
+        RANKS_OK(engine_join(bench.named, &last, &error));
     }
     bench_close_all(&bench);
 }
@@ -240,7 +240,7 @@ static void fails(struct pl_world *world, void *argument, char failure[RANKS_TEX
     struct arena_bench bench = {0};
     struct pl_error told = PL_ERROR_NONE;
     bool (*has_come)(void) = NULL;
-    pl_named_handle handle;
+    engine_handle handle;
     struct pl_named_op op;
     enum pl_status status;
     bool is_submitted;
@@ -262,12 +262,12 @@ static void fails(struct pl_world *world, void *argument, char failure[RANKS_TEX
     RANKS_OK(device_move(device, bench.send, bench.host, sum.elems * sizeof(float), &error));
     snprintf(text, sizeof(text), "fail=%s:%d", fault->name, fault->number);
     order(fault, rank, text);
-    status = pl_named_submit(bench.named, &op, &handle, &told);
+    status = engine_submit(bench.named, &op, &handle, &told);
     is_submitted = status == PL_OK;
     if (is_submitted) {
-        status = pl_named_wait(bench.named, handle, NULL, &told);
+        status = engine_wait(bench.named, handle, NULL, &told);
     }
-    (void)!pl_named_shutdown(bench.named, NULL); /* the other rank may wait for this one */
+    (void)!engine_shutdown(bench.named, NULL); /* the other rank may wait for this one */
     pthread_barrier_wait(&fault->meet);
     if (rank == 0) {
         fault->come = has_come();

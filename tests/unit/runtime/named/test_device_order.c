@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Submits tensor `t` under its name, with what rank `rank` gives in `step`. */
-static enum pl_status submit(struct bench *bench, size_t t, int rank, int step, pl_named_handle *ret_handle,
+static enum pl_status submit(struct bench *bench, size_t t, int rank, int step, engine_handle *ret_handle,
                              struct pl_error *reterr)
 {
     char name[16];
@@ -18,7 +18,7 @@ static enum pl_status submit(struct bench *bench, size_t t, int rank, int step, 
 
     snprintf(name, sizeof(name), "t%zu", t);
     PL_TRY(upload(bench, t, rank, step, reterr));
-    return pl_named_submit(bench->named, &op, ret_handle, reterr);
+    return engine_submit(bench->named, &op, ret_handle, reterr);
 }
 
 /* ---- rounds beside batches ---- */
@@ -29,7 +29,7 @@ static void agrees_meanwhile(struct pl_world *world, void *argument, char failur
     int rank = pl_world_rank(world), ranks = pl_world_size(world);
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status status = PL_OK;
-    pl_named_handle held[2];
+    engine_handle held[2];
     struct bench bench = {0};
     bool done = false;
     void *pinned;
@@ -50,14 +50,14 @@ static void agrees_meanwhile(struct pl_world *world, void *argument, char failur
             .name = name, .kind = PL_ALLREDUCE, .dtype = PL_INT32, .dims = 1, .shape = {1}, .send = &sum, .recv = &sum};
 
         snprintf(name, sizeof(name), "host%d", i);
-        status = pl_named_run(bench.named, &op, NULL, &told);
+        status = engine_run(bench.named, &op, NULL, &told);
         if (status == PL_OK && sum != ranks * (ranks - 1) / 2 + ranks * i) {
             status = pl_error_set(&told, PL_CORRUPT, "sum %d differs: %d", i, sum);
         }
     }
     if (status == PL_OK && ranks == 1 &&
         device_calls(NULL) >= 0) { /* with several ranks, one rank releases the copies of all */
-        status = pl_named_poll(bench.named, held[0], &done, &told);
+        done = engine_poll(bench.named, held[0]);
     }
     device_order("let_copies_go");
     RANKS_NEED(status == PL_OK, "beside a batch on the device: %s: %s", pl_status_name(status), told.cause);
@@ -65,7 +65,7 @@ static void agrees_meanwhile(struct pl_world *world, void *argument, char failur
     for (size_t t = 0; t < 2; t++) {
         bool right = false;
 
-        RANKS_OK(pl_named_wait(bench.named, held[t], NULL, &error));
+        RANKS_OK(engine_wait(bench.named, held[t], NULL, &error));
         RANKS_OK(is_right(&bench, t, 0, ranks, 0, &right, &error));
         RANKS_NEED(right, "tensor %zu is wrong", t);
     }
@@ -93,7 +93,7 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     int (*end)(void *stream, void **ret_graph) = NULL;
     int (*urgent)(void) = NULL;
     struct pl_error told = PL_ERROR_NONE, beside = PL_ERROR_NONE;
-    pl_named_handle handles[2], none;
+    engine_handle handles[2], none;
     struct bench bench = {0};
     struct pl_named_op op;
 
@@ -111,12 +111,12 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_OK(pl_barrier(world, &error));
     op = op_of(&bench, 3, "captured");
     op.stream = stream;
-    refused = pl_named_submit(bench.named, &op, &none, &told);
+    refused = engine_submit(bench.named, &op, &none, &told);
     for (size_t i = 0; i < 2 && status == PL_OK; i++) {
         status = submit(&bench, 3 * i, rank, 0, &handles[i], &beside);
     }
     for (size_t i = 0; i < 2 && status == PL_OK; i++) {
-        status = pl_named_wait(bench.named, handles[i], NULL, &beside);
+        status = engine_wait(bench.named, handles[i], NULL, &beside);
     }
     RANKS_NEED(status == PL_OK, "beside a capture: %s", beside.cause);
     RANKS_OK(pl_barrier(world, &error));
@@ -176,10 +176,10 @@ static void counts_batches(struct pl_world *world, void *argument, char failure[
 
     device = pl_world_device(world);
     RANKS_OK(bench_open(world, &bench, &error));
-    pl_named_free(bench.named); /* for one that begins nothing before a wait */
+    engine_free(bench.named); /* for one that begins nothing before a wait */
     RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
     for (int step = 0; step < 3 && device_calls(NULL) >= 0; step++) {
-        pl_named_handle handles[TENSORS / 3];
+        engine_handle handles[TENSORS / 3];
         long before;
 
         for (size_t i = 0; i < PL_ARRAY_ITEMS(handles); i++) {
@@ -187,7 +187,7 @@ static void counts_batches(struct pl_world *world, void *argument, char failure[
         }
         before = calls_of(names, PL_ARRAY_ITEMS(names));
         for (size_t i = 0; i < PL_ARRAY_ITEMS(handles); i++) {
-            RANKS_OK(pl_named_wait(bench.named, handles[i], NULL, &error));
+            RANKS_OK(engine_wait(bench.named, handles[i], NULL, &error));
         }
         RANKS_NEED(step == 0 || calls_of(names, PL_ARRAY_ITEMS(names)) - before <= most,
                    "%ld calls for one batch, more than %d", calls_of(names, PL_ARRAY_ITEMS(names)) - before, most);
@@ -219,7 +219,7 @@ static void changes_groups(struct pl_world *world, void *argument, char failure[
     RANKS_OK(bench_open(world, &bench, &error));
     for (int step = 0; step < LONG_STEPS; step++) {
         size_t count = 1 + (size_t)(step * 7) % (TENSORS - 1), first = (size_t)(step * 5) % TENSORS;
-        pl_named_handle handles[TENSORS];
+        engine_handle handles[TENSORS];
         bool right = false;
         size_t t = first;
 
@@ -232,10 +232,10 @@ static void changes_groups(struct pl_world *world, void *argument, char failure[
             snprintf(name, sizeof(name), "t%zu", t);
             RANKS_OK(upload(&bench, t, rank, step, &error));
             op.recv = (char *)op.recv + (op.recv == op.send ? 0 : 8 * (step % OFFSETS));
-            RANKS_OK(pl_named_submit(bench.named, &op, &handles[i], &error));
+            RANKS_OK(engine_submit(bench.named, &op, &handles[i], &error));
         }
         for (size_t i = 0; i < count; i++) {
-            RANKS_OK(pl_named_wait(bench.named, handles[i], NULL, &error));
+            RANKS_OK(engine_wait(bench.named, handles[i], NULL, &error));
         }
         if (t % 2 == 0) {
             RANKS_OK(is_right(&bench, t, 0, ranks, step, &right, &error));
@@ -298,7 +298,7 @@ static void runs_steps(struct pl_world *world, void *argument, char failure[RANK
 
     device = pl_world_device(world);
     RANKS_OK(bench_open(world, &bench, &error));
-    pl_named_free(bench.named); /* for one that begins nothing before a wait */
+    engine_free(bench.named); /* for one that begins nothing before a wait */
     RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
     host = pl_memory_new(area_bytes, 1, NULL);
     RANKS_NEED(host, "no memory");
@@ -310,7 +310,7 @@ static void runs_steps(struct pl_world *world, void *argument, char failure[RANK
     RANKS_OK(device_move(device, in, host, area_bytes, &error));
     for (int step = 0; step < steps; step++) {
         size_t shift = (size_t)step * 37 % SHIFTS, groups = step == 0 ? 1 : 1 + (size_t)step % 5;
-        pl_named_handle handles[COUNT];
+        engine_handle handles[COUNT];
 
         for (size_t i = 0; i < COUNT; i++) {
             size_t t = (i * (1 + (size_t)step % 50) + (size_t)step) % COUNT; /* 161 is 7 times 23 */
@@ -328,15 +328,15 @@ static void runs_steps(struct pl_world *world, void *argument, char failure[RANK
             op.shape[0] = 1 + t * 37 % MOST_ELEMS;
             op.send = in + t * MOST_ELEMS + shift;
             op.recv = out + t * MOST_ELEMS + shift;
-            RANKS_OK(pl_named_submit(bench.named, &op, &handles[i], &error));
+            RANKS_OK(engine_submit(bench.named, &op, &handles[i], &error));
             if ((i + 1) % (COUNT / groups) == 0 && i + 2 < COUNT) { /* one alone would be copied, not packed */
-                RANKS_OK(pl_named_wait(bench.named, handles[i], NULL, &error));
+                RANKS_OK(engine_wait(bench.named, handles[i], NULL, &error));
                 handles[i] = 0;
             }
         }
         for (size_t i = 0; i < COUNT; i++) {
             if (handles[i]) {
-                RANKS_OK(pl_named_wait(bench.named, handles[i], NULL, &error));
+                RANKS_OK(engine_wait(bench.named, handles[i], NULL, &error));
             }
         }
         if (step == SEEN) {
@@ -414,12 +414,12 @@ static enum pl_status scaled_step(struct bench *bench, int step, bool *ret_right
         }
         PL_TRY(pl_device_copy(device, bench->send[t], bench->host[i], sizeof(values), bench->stream, reterr));
         if (i == 0) {
-            PL_TRY(pl_named_run(bench->named, &ops[0], NULL, reterr));
+            PL_TRY(engine_run(bench->named, &ops[0], NULL, reterr));
         } else if (i == COUNT - 1) {
-            pl_named_handle pair;
+            engine_handle pair;
 
-            PL_TRY(pl_named_submit_group(bench->named, "pair", &ops[1], 2, &pair, reterr));
-            PL_TRY(pl_named_wait(bench->named, pair, NULL, reterr));
+            PL_TRY(engine_submit_group(bench->named, "pair", &ops[1], 2, &pair, reterr));
+            PL_TRY(engine_wait(bench->named, pair, NULL, reterr));
         }
         for (size_t done = i == 0 ? 0 : 1; done <= i && (i == 0 || i == COUNT - 1); done++) {
             PL_TRY(device_move(device, values, bench->recv[3 + 6 * done], sizeof(values), reterr));
@@ -440,7 +440,7 @@ static void skips(struct pl_world *world, void *argument, char failure[RANKS_TEX
     (void)argument;
     device = pl_world_device(world);
     RANKS_OK(bench_open(world, &bench, &error));
-    pl_named_free(bench.named);
+    engine_free(bench.named);
     RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names) && device_calls(NULL) >= 0; i++) {
         long calls;

@@ -10,7 +10,7 @@ static void sums(struct pl_world *world, void *argument, char failure[RANKS_TEXT
 {
     int rank = pl_world_rank(world), ranks = pl_world_size(world);
     struct bench bench = {0};
-    pl_named_handle handles[TENSORS];
+    engine_handle handles[TENSORS];
 
     (void)argument;
     device = pl_world_device(world);
@@ -23,12 +23,12 @@ static void sums(struct pl_world *world, void *argument, char failure[RANKS_TEXT
 
             snprintf(name, sizeof(name), "t%zu", t);
             RANKS_OK(upload(&bench, t, rank, step, &error));
-            RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+            RANKS_OK(engine_submit(bench.named, &op, &handles[t], &error));
         }
         for (size_t t = 0; t < TENSORS; t++) {
             bool right = false;
 
-            RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+            RANKS_OK(engine_wait(bench.named, handles[t], NULL, &error));
             RANKS_OK(is_right(&bench, t, 0, ranks, step, &right, &error));
             RANKS_NEED(right, "step %d: tensor %zu is wrong", step, t);
         }
@@ -48,7 +48,7 @@ static void submits_before_other_work(struct pl_world *world, void *argument, ch
 {
     int64_t deadline_ns = pl_deadline_after_ns(50 * PL_NS_PER_S);
     int rank = pl_world_rank(world), ranks = pl_world_size(world);
-    pl_named_handle handles[4];
+    engine_handle handles[4];
     struct bench bench = {0};
     void *pinned;
 
@@ -62,7 +62,7 @@ static void submits_before_other_work(struct pl_world *world, void *argument, ch
 
         snprintf(name, sizeof(name), "t%zu", t);
         RANKS_OK(upload(&bench, t, rank, 0, &error));
-        RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+        RANKS_OK(engine_submit(bench.named, &op, &handles[t], &error));
     }
     device_order("hold_copies");
     RANKS_OK(pl_device_copy(device, pinned, bench.recv[4], sizeof(float), bench.stream, &error));
@@ -70,13 +70,13 @@ static void submits_before_other_work(struct pl_world *world, void *argument, ch
         bool done = false;
 
         while (!done) {
-            RANKS_OK(pl_named_poll(bench.named, handles[t], &done, &error));
+            done = engine_poll(bench.named, handles[t]);
             if (!done && pl_deadline_passed(deadline_ns)) {
                 device_order("let_copies_go");
                 RANKS_NEED(false, "tensor %zu waits for work that came after its submission", t);
             }
         }
-        RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+        RANKS_OK(engine_wait(bench.named, handles[t], NULL, &error));
     }
     device_order("let_copies_go");
     for (size_t t = 0; t < 4; t++) {
@@ -100,7 +100,7 @@ static void submits_from_streams(struct pl_world *world, void *argument, char fa
 {
     enum { STREAMS = 3 };
     int rank = pl_world_rank(world), ranks = pl_world_size(world);
-    pl_named_handle handles[TENSORS], group = 0;
+    engine_handle handles[TENSORS], group = 0;
     struct pl_error said = PL_ERROR_NONE;
     void *streams[STREAMS], *first;
     struct bench bench = {0};
@@ -121,12 +121,12 @@ static void submits_from_streams(struct pl_world *world, void *argument, char fa
             snprintf(name, sizeof(name), "t%zu", t);
             bench.stream = op.stream = streams[t / 4 % STREAMS];
             RANKS_OK(upload(&bench, t, rank, step, &error));
-            RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+            RANKS_OK(engine_submit(bench.named, &op, &handles[t], &error));
         }
         for (size_t t = 0; t < TENSORS; t++) {
             bool right = false;
 
-            RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+            RANKS_OK(engine_wait(bench.named, handles[t], NULL, &error));
             bench.stream = streams[t / 4 % STREAMS];
             RANKS_OK(is_right(&bench, t, 0, ranks, step, &right, &error));
             RANKS_NEED(right, "step %d: tensor %zu is wrong", step, t);
@@ -136,7 +136,7 @@ static void submits_from_streams(struct pl_world *world, void *argument, char fa
     pair[0] = op_of(&bench, 0, NULL);
     pair[1] = op_of(&bench, 3, NULL);
     pair[1].stream = streams[0];
-    RANKS_NEED(pl_named_submit_group(bench.named, "group", pair, 2, &group, &said) == PL_INVALID &&
+    RANKS_NEED(engine_submit_group(bench.named, "group", pair, 2, &group, &said) == PL_INVALID &&
                    strstr(said.cause, "different streams"),
                "a group of two streams: %s", said.cause);
     for (size_t i = 0; i < STREAMS; i++) {
@@ -159,10 +159,10 @@ static void counts_submissions(struct pl_world *world, void *argument, char fail
     (void)argument;
     device = pl_world_device(world);
     RANKS_OK(bench_open(world, &bench, &error));
-    pl_named_free(bench.named); /* for one that begins nothing before a wait */
+    engine_free(bench.named); /* for one that begins nothing before a wait */
     RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
     for (int step = 0; step < 2; step++) {
-        pl_named_handle handles[TENSORS];
+        engine_handle handles[TENSORS];
         long before = device_calls(NULL);
 
         for (size_t t = 0; t < TENSORS; t++) {
@@ -170,12 +170,12 @@ static void counts_submissions(struct pl_world *world, void *argument, char fail
             struct pl_named_op op = op_of(&bench, t, name);
 
             snprintf(name, sizeof(name), "t%zu", t);
-            RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+            RANKS_OK(engine_submit(bench.named, &op, &handles[t], &error));
         }
         RANKS_NEED(step == 0 || before < 0 || device_calls(NULL) - before == 3 * TENSORS,
                    "%ld calls for %d submissions, not three for each", device_calls(NULL) - before, TENSORS);
         for (size_t t = 0; t < TENSORS; t++) {
-            RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+            RANKS_OK(engine_wait(bench.named, handles[t], NULL, &error));
         }
     }
     bench_close(&bench);
@@ -196,7 +196,7 @@ static void joins(struct pl_world *world, void *argument, char failure[RANKS_TEX
     device = pl_world_device(world);
     RANKS_OK(bench_open(world, &bench, &error));
     if (rank > 0) {
-        pl_named_handle handles[4];
+        engine_handle handles[4];
 
         for (size_t t = 0; t < 4; t++) {
             char name[16];
@@ -204,17 +204,17 @@ static void joins(struct pl_world *world, void *argument, char failure[RANKS_TEX
 
             snprintf(name, sizeof(name), "t%zu", t);
             RANKS_OK(upload(&bench, t, rank, 0, &error));
-            RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+            RANKS_OK(engine_submit(bench.named, &op, &handles[t], &error));
         }
         for (size_t t = 0; t < 4; t++) {
             bool right = false;
 
-            RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+            RANKS_OK(engine_wait(bench.named, handles[t], NULL, &error));
             RANKS_OK(is_right(&bench, t, 1, ranks, 0, &right, &error));
             RANKS_NEED(right, "tensor %zu is wrong beside a rank that joined", t);
         }
     }
-    RANKS_OK(pl_named_join(bench.named, &last, &error));
+    RANKS_OK(engine_join(bench.named, &last, &error));
     bench_close(&bench);
 }
 
@@ -290,10 +290,10 @@ static void rounds(struct pl_world *world, void *argument, char failure[RANKS_TE
     (void)argument;
     device = pl_world_device(world);
     RANKS_OK(bench_open(world, &bench, &error));
-    pl_named_free(bench.named); /* for one that waits until both are submitted */
+    engine_free(bench.named); /* for one that waits until both are submitted */
     RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
     for (size_t other = 1; other < PL_ARRAY_ITEMS(names); other++) {
-        pl_named_handle handles[2];
+        engine_handle handles[2];
         float got[COUNT];
 
         for (size_t i = 0; i < 2; i++) {
@@ -308,10 +308,10 @@ static void rounds(struct pl_world *world, void *argument, char failure[RANKS_TE
             op.flags = PL_WIRE_BFLOAT16;
             op.recv = bench.send[t];
             RANKS_OK(device_move(device, bench.send[t], values, sizeof(values), &error));
-            RANKS_OK(pl_named_submit(bench.named, &op, &handles[i], &error));
+            RANKS_OK(engine_submit(bench.named, &op, &handles[i], &error));
         }
-        RANKS_OK(pl_named_wait(bench.named, handles[0], NULL, &error));
-        RANKS_OK(pl_named_wait(bench.named, handles[1], NULL, &error));
+        RANKS_OK(engine_wait(bench.named, handles[0], NULL, &error));
+        RANKS_OK(engine_wait(bench.named, handles[1], NULL, &error));
         RANKS_OK(device_move(device, got, bench.send[3 * other], sizeof(got), &error));
         for (size_t e = 0; e < COUNT && other == 2; e++) {
             RANKS_NEED((int)got[e] == pl_world_size(world), "element %zu is %g, not %d", e, (double)got[e],
@@ -343,7 +343,7 @@ static void broadcasts(struct pl_world *world, void *argument, char failure[RANK
         op.root = pl_world_size(world) - 1;
         op.recv = bench.send[0];
         RANKS_OK(upload(&bench, 0, pl_world_rank(world), 0, &error));
-        RANKS_OK(pl_named_run(bench.named, &op, NULL, &error));
+        RANKS_OK(engine_run(bench.named, &op, NULL, &error));
         RANKS_OK(is_right(&bench, 0, op.root, op.root + 1, 0, &right, &error));
         RANKS_NEED(right, "not what the root had");
     }
@@ -392,7 +392,7 @@ static void makes_memory(struct pl_world *world, void *argument, char failure[RA
     RANKS_OK(bench_open(world, &bench, &error));
     for (int step = 0; step < 6; step++) {
         struct pl_named_op gather = op_of(&bench, 1, "gather"), scatter = op_of(&bench, 4, "scatter");
-        pl_named_handle handles[2];
+        engine_handle handles[2];
         int count = 0, own;
 
         gather.kind = PL_ALLGATHER;
@@ -408,13 +408,13 @@ static void makes_memory(struct pl_world *world, void *argument, char failure[RA
         scatter.splits = splits;
         RANKS_OK(pl_device_copy(device, bench.send[1], bench.host[1], (uint64_t)own * 8, bench.stream, &error));
         RANKS_OK(pl_device_copy(device, bench.send[4], bench.host[4], (uint64_t)count * 8, bench.stream, &error));
-        RANKS_OK(pl_named_submit(bench.named, &gather, &handles[0], &error));
-        RANKS_OK(pl_named_submit(bench.named, &scatter, &handles[1], &error));
+        RANKS_OK(engine_submit(bench.named, &gather, &handles[0], &error));
+        RANKS_OK(engine_submit(bench.named, &scatter, &handles[1], &error));
         for (int i = 0; i < 2; i++) {
             const void *at = bench.recv[i];
             int wanted = list_rows(rows, 0, ranks - 1, i == 0 ? 0 : rank, step);
 
-            RANKS_OK(pl_named_wait(bench.named, handles[i], &results[i], &error));
+            RANKS_OK(engine_wait(bench.named, handles[i], &results[i], &error));
             RANKS_NEED(results[i].buffer && results[i].rows == (uint64_t)wanted, "%d rows, not %d",
                        (int)results[i].rows, wanted);
             RANKS_NEED(results[i].rows_of_rank[ranks - 1] == (uint64_t)ranks, "the last rank's rows differ");
@@ -434,11 +434,11 @@ static void makes_memory(struct pl_world *world, void *argument, char failure[RA
 
         gather.kind = PL_ALLGATHER;
         gather.shape[0] = 1;
-        RANKS_OK(pl_named_run(bench.named, &gather, &last, &error));
+        RANKS_OK(engine_run(bench.named, &gather, &last, &error));
         RANKS_NEED(last.rows == (uint64_t)ranks - 1, "%d rows without the rank that joined", (int)last.rows);
     }
-    RANKS_OK(pl_named_join(bench.named, &joined, &error));
-    pl_named_free(bench.named);
+    RANKS_OK(engine_join(bench.named, &joined, &error));
+    engine_free(bench.named);
     bench.named = NULL;
     if (last.buffer) {
         RANKS_NEED(pl_named_result_move(&last, bench.recv[0], bench.stream, &said) == PL_CANCELLED,
@@ -459,7 +459,7 @@ static void disagrees(struct pl_world *world, void *argument, char failure[RANKS
 {
     struct pl_error said = PL_ERROR_NONE;
     struct bench bench = {0};
-    pl_named_handle group;
+    engine_handle group;
     float host[4] = {0};
 
     (void)argument;
@@ -472,18 +472,18 @@ static void disagrees(struct pl_world *world, void *argument, char failure[RANKS
             op.memory = PL_MEMORY_HOST;
             op.send = op.recv = host;
         }
-        RANKS_NEED(pl_named_run(bench.named, &op, NULL, &said) == PL_MISMATCH, "no mismatch: %s", said.cause);
+        RANKS_NEED(engine_run(bench.named, &op, NULL, &said) == PL_MISMATCH, "no mismatch: %s", said.cause);
         RANKS_NEED(strstr(said.cause, "in device memory"), "'%s'", said.cause);
-        RANKS_OK(pl_named_submit_group(bench.named, "group", (struct pl_named_op[]){op_of(&bench, 3, NULL), op}, 2,
-                                       &group, &error));
-        RANKS_NEED(pl_named_wait(bench.named, group, NULL, &said) == PL_MISMATCH, "no mismatch of a group: %s",
+        RANKS_OK(engine_submit_group(bench.named, "group", (struct pl_named_op[]){op_of(&bench, 3, NULL), op}, 2,
+                                     &group, &error));
+        RANKS_NEED(engine_wait(bench.named, group, NULL, &said) == PL_MISMATCH, "no mismatch of a group: %s",
                    said.cause);
         RANKS_NEED(strstr(said.cause, "'group.1of2'") && strstr(said.cause, "in device memory"), "'%s'", said.cause);
         op.kind = PL_REDUCE_SCATTER;
         op.memory = PL_MEMORY_DEVICE;
         op.send = bench.send[0];
         op.recv = NULL;
-        RANKS_NEED(pl_named_run(bench.named, &op, NULL, &said) == PL_UNSUPPORTED, "reduce_scatter had no recv");
+        RANKS_NEED(engine_run(bench.named, &op, NULL, &said) == PL_UNSUPPORTED, "reduce_scatter had no recv");
     }
     bench_close(&bench);
 }

@@ -33,27 +33,27 @@ static void divisor_body(struct rank *self)
         struct pl_named_op of_whole = {
             .name = "whole", .kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_AVERAGE, .send = &whole, .recv = &whole};
 
-        expect_ok(pl_named_run(named, &op, NULL, &error));
+        expect_ok(engine_run(named, &op, NULL, &error));
         expect(fabsf(mean - (float)(12 * (self->size - 1)) / (float)divisor) < 1e-5F, "%g", (double)mean);
-        expect_ok(pl_named_run(named, &with_scales, NULL, &error));
+        expect_ok(engine_run(named, &with_scales, NULL, &error));
         expect(fabsf(scaled - (float)(24 * (self->size - 1)) / (float)divisor) < 1e-4F, "%g", (double)scaled);
-        expect_ok(pl_named_run(named, &of_whole, NULL, &error));
+        expect_ok(engine_run(named, &of_whole, NULL, &error));
         expect(whole == large * (self->size - 1) / divisor, "%lld", (long long)whole);
-        expect_ok(pl_named_join(named, &last, &error));
+        expect_ok(engine_join(named, &last, &error));
         op = (struct pl_named_op){
             .name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &all, .recv = &all};
-        expect_ok(pl_named_run(named, &op, NULL, &error)); /* all are back */
+        expect_ok(engine_run(named, &op, NULL, &error)); /* all are back */
         expect(all == 12, "%g", (double)all);
     } else {
         float all = 12;
         struct pl_named_op op = {
             .name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &all, .recv = &all};
 
-        expect_ok(pl_named_join(named, &last, &error));
-        expect_ok(pl_named_run(named, &op, NULL, &error));
+        expect_ok(engine_join(named, &last, &error));
+        expect_ok(engine_run(named, &op, NULL, &error));
         expect(all == 12, "%g", (double)all);
     }
-    pl_named_free(named);
+    engine_free(named);
 }
 
 TEST(an_average_divides_by_the_ranks_that_gave_or_by_all)
@@ -84,14 +84,14 @@ static void forgetting_body(struct rank *self)
         for (int e = 0; e < ELEMS; e++) {
             data[e] = given[epoch];
         }
-        expect_ok(pl_named_run(named, &op, NULL, &error));
+        expect_ok(engine_run(named, &op, NULL, &error));
         for (int e = 0; e < ELEMS; e++) {
             wrong += data[e] != 2.0F;
         }
         expect(wrong == 0, "epoch %d: %d sums are not 2", epoch, wrong);
-        expect_ok(pl_named_join(named, &last, &error));
+        expect_ok(engine_join(named, &last, &error));
     }
-    pl_named_free(named);
+    engine_free(named);
     free(data);
 }
 
@@ -139,7 +139,7 @@ static void neutral_body(struct rank *self)
                     if (op == PL_ADASUM || (op == PL_AVERAGE && dtype == PL_BOOL)) {
                         continue;
                     }
-                    expect_ok(pl_named_run(named, &reduce, NULL, &error));
+                    expect_ok(engine_run(named, &reduce, NULL, &error));
                     expect(memcmp(&value, &given, pl_dtype_bytes((enum pl_dtype)dtype)) == 0,
                            "type %d, op %d: %llx, not %llx", dtype, op, (unsigned long long)value,
                            (unsigned long long)given);
@@ -147,11 +147,11 @@ static void neutral_body(struct rank *self)
             }
         }
     }
-    expect_ok(pl_named_join(named, &last, &error));
+    expect_ok(engine_join(named, &last, &error));
     expect(last == 0, "last is %d", last);
-    expect_ok(pl_named_run(named, &unnamed, NULL, &error)); /* all count from the same number again */
+    expect_ok(engine_run(named, &unnamed, NULL, &error)); /* all count from the same number again */
     expect((int)again == self->size, "%g", (double)again);
-    pl_named_free(named);
+    engine_free(named);
 }
 
 TEST(a_joined_rank_is_neutral_in_every_type_and_operation)

@@ -45,7 +45,7 @@ static void await_late_ranks(struct rank *self)
 {
     struct attempt *attempt = self->data;
     float values[RANKS] = {1, 1, 1, 1};
-    pl_named_handle handles[RANKS] = {0};
+    engine_handle handles[RANKS] = {0};
     struct pl_named *engines[RANKS];
     struct pl_world *worlds[RANKS];
     struct pl_error error = PL_ERROR_NONE;
@@ -63,8 +63,8 @@ static void await_late_ranks(struct rank *self)
 
             if (self->rank != late && has_deadline == (deadlines == 1)) {
                 worlds[late]->timeout_ns = has_deadline ? attempt->deadline_ns : worlds[late]->timeout_ns;
-                expect_ok(pl_named_submit(engines[late], &op, &handles[late], &error));
-                expect_ok(pl_named_flush(engines[late], &error));
+                expect_ok(engine_submit(engines[late], &op, &handles[late], &error));
+                engine_flush(engines[late]);
             }
         }
         pthread_barrier_wait(&attempt->met);
@@ -74,11 +74,10 @@ static void await_late_ranks(struct rank *self)
             bool done = false;
 
             if (handles[late]) {
-                expect_ok(pl_named_poll(engines[late], handles[late], &done, &error));
+                done = engine_poll(engines[late], handles[late]);
             }
             if (done) {
-                expect(pl_named_wait(engines[late], handles[late], NULL, &error) != PL_OK, "a sum without rank %d",
-                       late);
+                expect(engine_wait(engines[late], handles[late], NULL, &error) != PL_OK, "a sum without rank %d", late);
                 compare_words(self->world, attempt, self->rank, late, &error);
                 handles[late] = 0;
                 waiting--;
@@ -88,7 +87,7 @@ static void await_late_ranks(struct rank *self)
     }
     pthread_barrier_wait(&attempt->met);
     for (int late = 0; late < RANKS; late++) {
-        pl_named_free(engines[late]);
+        engine_free(engines[late]);
         pl_world_free(worlds[late]);
     }
 }

@@ -11,10 +11,10 @@
 #include "collectives/p2p/state.h"
 #include "collectives/world_private.h"
 #include "runtime/compare_lines.h"
-#include "runtime/named.h"
 #include "runtime/named/service_private.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
+#include "tests/unit/runtime/named/blocking.h"
 #include "tests/unit/runtime/ranks.h"
 
 #include <sched.h>
@@ -257,20 +257,19 @@ static void leave_gather(struct pl_world *world, size_t least_bytes)
                                    .send = data[pl_world_rank(world)]};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_named *named = NULL;
-    pl_named_handle handle = 0;
-    bool done;
+    engine_handle handle = NULL;
 
     ck_assert_ok(pl_named_new(world, NULL, &named, &error), &error);
     if (pl_world_rank(world) == 0) {
         held.kept[0] = named;
         hold(world, least_bytes);
     }
-    check_begun(pl_named_submit(named, &op, &handle, &error), &error);
+    check_begun(engine_submit(named, &op, &handle, &error), &error);
     while (!atomic_load(&held.any)) {
-        (void)!pl_named_poll(named, handle, &done, NULL);
+        pl_named_progress(named, false, NULL);
         sched_yield();
     }
-    pl_named_free(named);
+    engine_free(named);
 }
 
 static void leaves_result(struct pl_world *world, void *context)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/rounds.c, runtime/named/process_set.c, collectives/core/request_wait.c. */
+/* Covers runtime/named/rounds.c, runtime/named/service_sets.c, collectives/core/request_wait.c. */
 /* Waits that take long: what observers of a world get of them. */
 #include "base/clock.h"
 #include "collectives/world_private.h"
-#include "runtime/process_set.h"
+#include "runtime/service.h"
 #include "tests/unit/runtime/named/engine.h"
 
 #include <stdatomic.h>
@@ -144,24 +144,24 @@ static void late_in_round_body(struct rank *self)
     }
     switch (*(enum call *)self->data) {
     case RUN:
-        expect_ok(pl_named_run(named, &op, NULL, &error));
+        expect_ok(engine_run(named, &op, NULL, &error));
         expect(self->rank == seen.late ||
                    strcmp(seen.about, "agreeing on named tensors: 'lost' is submitted here") == 0,
                "'%s'", seen.about);
         break;
     case JOIN:
-        expect_ok(pl_named_join(named, &last_rank, &error));
+        expect_ok(engine_join(named, &last_rank, &error));
         expect(self->rank == seen.late || strcmp(seen.about, "agreeing on named tensors: this rank has joined") == 0,
                "'%s'", seen.about);
         break;
     case SHUT_DOWN:
-        expect_ok(pl_named_shutdown(named, &error));
+        expect_ok(engine_shutdown(named, &error));
         expect(self->rank == seen.late ||
                    strcmp(seen.about, "agreeing on named tensors: this rank shuts them down") == 0,
                "'%s'", seen.about);
         break;
     }
-    pl_named_free(named);
+    engine_free(named);
 }
 
 /* Both ranks poll, so that rounds have no end, until rank 0 has said who lacks what. */
@@ -169,18 +169,18 @@ static void polled_body(struct rank *self)
 {
     float left_value = 1, right_value = 1;
     struct pl_named_op left = sum_of("left", &left_value, 1), right = sum_of("right", &right_value, 1);
-    pl_named_handle handle;
+    engine_handle handle;
     bool done = false;
 
     ENGINE(NULL);
     OBSERVE(-1);
-    expect_ok(pl_named_submit(named, self->rank == 0 ? &left : &right, &handle, &error));
+    expect_ok(engine_submit(named, self->rank == 0 ? &left : &right, &handle, &error));
     while (atomic_load(&told) == 0) {
-        expect_ok(pl_named_poll(named, handle, &done, &error));
+        done = engine_poll(named, handle);
         expect(!done, "nobody else has submitted it");
     }
-    expect_ok(pl_named_run(named, self->rank == 0 ? &right : &left, NULL, &error));
-    expect_ok(pl_named_wait(named, handle, NULL, &error));
+    expect_ok(engine_run(named, self->rank == 0 ? &right : &left, NULL, &error));
+    expect_ok(engine_wait(named, handle, NULL, &error));
     if (self->rank == 0) {
         expect(strncmp(seen.about, "agreeing on named tensors: ", 27) == 0 &&
                    strstr(seen.about, "'left': submitted by rank 0, not by 1") &&
@@ -189,7 +189,7 @@ static void polled_body(struct rank *self)
     } else {
         expect(seen.stalled == 0, "rank 0 speaks for all");
     }
-    pl_named_free(named);
+    engine_free(named);
 }
 
 TEST(a_stall_in_named_tensors_names_one)
@@ -204,62 +204,49 @@ TEST(a_stall_in_named_tensors_names_one)
     ck_assert_bodies(2, polled_body, NULL);
 }
 
-/*
- * The last rank comes late to a process set of the last two. With `data` the other one has something under way in the
- * set of all, too, so that it advances both. Ranks are named by their global numbers.
- */
+/* The last rank comes late to a process set of the last two. Ranks are named by their global numbers. */
 static void late_in_set_body(struct rank *self)
 {
     int late = self->size - 1, set = -1;
-    float values[2] = {1, 1}, sum = 1;
-    struct pl_named_op op = sum_of("lost", values, 1), whole = sum_of("whole", &sum, 1);
-    struct pl_named *all = NULL, *named = NULL;
+    float value = 1;
+    struct pl_named_op op = sum_of("lost", &value, 1);
+    struct pl_completion completion = {0};
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_process_sets *sets = NULL;
-    pl_named_handle handle = 0;
+    struct pl_service *service = NULL;
     char words[2][24];
 
     OBSERVE(self->rank == late - 1 ? late : RANKS_MOST); /* other ranks may wait for the late one in the set of all */
     snprintf(words[0], sizeof(words[0]), ": rank %d: ", late - 1);
     snprintf(words[1], sizeof(words[1]), "; rank %d: ", late);
-    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
-    expect_ok(pl_process_sets_add(sets, (int[]){late - 1, late}, 2, &set, &error));
-    expect_ok(pl_process_set_named(sets, 0, &all, &error));
+    expect_ok(pl_service_new(self->world, NULL, &service, &error));
+    expect_ok(pl_service_add_set(service, (int[]){late - 1, late}, 2, &set, &error));
     if (self->rank == late) {
         nap_until_told(1);
     }
-    if (self->data && self->rank == late - 1) {
-        expect_ok(pl_named_submit(all, &whole, &handle, &error));
-    }
     if (self->rank >= late - 1) {
-        expect_ok(pl_process_set_named(sets, set, &named, &error));
-        expect_ok(pl_named_run(named, &op, NULL, &error));
+        expect_ok(pl_service_submit(service, set, &op, &completion, &error));
+        expect_ok(pl_service_wait(service, &completion, &error));
         op.shape[0] = self->rank == late ? 2 : 1;
-        expect(pl_named_run(named, &op, NULL, &error) == PL_MISMATCH && strstr(error.cause, words[0]) &&
+        op.send = op.recv = (float[2]){1, 1};
+        expect_ok(pl_service_submit(service, set, &op, &completion, &error));
+        expect(pl_service_wait(service, &completion, &error) == PL_MISMATCH && strstr(error.cause, words[0]) &&
                    strstr(error.cause, words[1]),
                "%s", error.cause);
-    }
-    if (self->data && self->rank != late - 1) {
-        expect_ok(pl_named_submit(all, &whole, &handle, &error));
-    }
-    if (self->data) {
-        expect_ok(pl_named_wait(all, handle, NULL, &error));
     }
     expect(self->rank != late - 1 || (seen.rank == self->rank &&
                                       strcmp(seen.about, "agreeing on named tensors: 'lost' is submitted here") == 0),
            "rank %d: '%s'", seen.rank, seen.about);
     expect(self->rank < late - 1 ? seen.ended == 0 : seen.ended > 0 && strcmp(seen.name, "agreement") == 0,
            "%d collectives of the set were seen, the first is '%s'", seen.ended, seen.name);
-    pl_process_sets_free(sets);
+    expect_ok(pl_service_shutdown(service, &error));
+    pl_service_free(service);
 }
 
 TEST(a_process_set_calls_ranks_by_their_numbers_among_all)
 {
-    for (int beside = 0; beside < 2; beside++) {
-        for (int size = 3; size <= 4; size++) {
-            atomic_store(&told, 0);
-            ck_assert_bodies(size, late_in_set_body, beside ? &beside : NULL);
-        }
+    for (int size = 3; size <= 4; size++) {
+        atomic_store(&told, 0);
+        ck_assert_bodies(size, late_in_set_body, NULL);
     }
 }
 

@@ -22,7 +22,7 @@ TWINS = [
     ("rounds.c", "        head->ranges[*ranges - 1].count++;\n", "", "the second number of a range is lost"),
     ("rounds.c", "    while (named->first_unannounced) {", "    while (false) {", "what is not announced does not end when a rank leaves"),
     ("rounds.c", "        memset(named->numbered, 0, sizeof(named->numbered));\n", "", "numbers go on after a join"),
-    ("rounds.c", "} else if (any & NAMED_HEAD_EXPIRED) {", "} else if (false) {", "names that never come do not expire"),
+    ("rounds.c", "if (any & NAMED_HEAD_EXPIRED) {", "if (false) {", "names that never come do not expire"),
     ("rounds.c", "    if (named->held) {", "    if (false) {", "rounds begin while the sets change"),
     ("table.c", "        if (!entry->definition.group_members) {", "        if (true) {", "a group's members begin one by one"),
     ("run.c", "counts[i] = entry->rows[i];", "counts[i] = entry->rows[0];", "all ranks give as many rows as the first"),
@@ -36,6 +36,7 @@ TWINS = [
     ("service_step.c", "    service->all->held = false;\n", "", "no round begins after a change of the sets"),
     ("service.c", "} else if (service->synced.outstanding > 0 && service->synced.thread_sleeps) {", "} else if (false) {",
      "a thread that has waited leaves, and wakes nobody"),
+    ("service_step.c", "block && !service->all->next", "block", "a wait in one set holds the others"),
     ("service.c", "        if (*same_name) {", "        if (false) {", "a name is taken twice"),
 ]
 

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What linked hosts send each other, what shims and mpirun's agents send that is not only this host's, and the end of a
+ * link. */
+#include "entrypoint/supervise/supervise.h"
+
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/ssh/relay.h"
+#include "entrypoint/supervise/process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Find the agent that asked for the daemon of worker number `index`. */
+static struct pl_connection *find_agent(struct pl_supervisor *supervisor, int index)
+{
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        struct pl_connection *connection = supervisor->connections[i];
+
+        if (connection->kind == PL_CONNECTION_RSH_AGENT && connection->index == index &&
+            connection->state != PL_CONNECTION_DROPPED) {
+            return connection;
+        }
+    }
+    return NULL;
+}
+
+/* Log the reason. mpirun only sees that its agent exits with 1, and its own last lines do not give the reason. */
+static void reject_start(struct pl_supervisor *supervisor, const char *host, const char *why)
+{
+    if (supervisor->stop.number == 0) {
+        pl_supervise_fail(supervisor, "Open MPI's daemon on host '%.200s' does not start: %s", host, why);
+    }
+}
+
+/* mpirun wants a daemon on a host. At most one agent asks for one host. */
+static void forward_start(struct pl_supervisor *supervisor, struct pl_connection *agent, const struct pl_frame *frame)
+{
+    static const char not_ours[] = "this host is not a worker of the job";
+
+    if (pl_host_is_worker(supervisor)) { /* mpirun runs on the master */
+        pl_supervise_drop(agent);
+        return;
+    }
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        struct pl_session *session = &supervisor->sessions.items[i];
+
+        if (strcmp(session->host, frame->fields[0]) == 0 && session->link) {
+            agent->index = (int)i;
+            if (PL_LINK_SEND(&session->link->link, PL_FRAME_START, NULL, session->host, frame->fields[1]) != PL_OK) {
+                pl_supervise_drop(agent);
+            }
+            return;
+        }
+    }
+    pl_supervise_notify(agent, PL_FRAME_STARTED, not_ours);
+    reject_start(supervisor, frame->fields[0], not_ours);
+}
+
+static void take_ready(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
+{
+    int64_t processes;
+
+    if (frame->count < 1 || strcmp(frame->fields[0], session->host) != 0) {
+        pl_supervise_fail(
+            supervisor,
+            "the host name '%.200s' leads to a host whose own name is '%.200s': check the names in resourceconfig.json",
+            session->host, frame->count > 0 ? frame->fields[0] : "");
+        return;
+    }
+    if (pl_link_frame_number(frame, 1, 1, PL_JOB_PROCESSES_MAX, &processes, NULL) == PL_OK) {
+        session->processes = (int)processes;
+    }
+    if (!pl_session_go(&session->state, PL_SESSION_LINKED)) {
+        return;
+    }
+    pl_connection_go(&session->link->state, PL_CONNECTION_READY);
+    pl_supervise_wake(supervisor, PL_TIMER_HEARTBEAT);
+    pl_supervise_forward_stop(supervisor, session->link); /* it connected too late to get the stop with the others */
+    pl_holding_ask_again(supervisor);
+    if (supervisor->state >= PL_HOST_CLOSING) {
+        pl_links_send_result(supervisor, session->link);
+    }
+    pl_links_look(supervisor);
+}
+
+/* The end of a host outside the launch ends no other host: the result of the launch counts. */
+static void warn_of_outside_end(const struct pl_session *session, const struct pl_exit_report *exit_report)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (!pl_exit_report_ok(exit_report)) {
+        pl_exit_report_sentence(exit_report, &text);
+        pl_log(PL_LOG_WARNING, "%s; %s is outside the distribution, and only the result of the distribution counts",
+               pl_text_string(&text), session->host);
+    }
+}
+
+static void take_end(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
+{
+    struct pl_exit_report exit_report;
+
+    if (pl_exit_report_receive(frame, &exit_report, NULL) != PL_OK) {
+        return;
+    }
+    if (exit_report.source == PL_EXIT_SOURCE_RANK) {
+        pl_host_note_rank(supervisor, &exit_report);
+        return;
+    }
+    if (exit_report.source == PL_EXIT_SOURCE_PROGRAM || exit_report.source == PL_EXIT_SOURCE_TORCHRUN) {
+        pl_session_go(&session->state, PL_SESSION_IDLE);
+        pl_hang_decide(supervisor);
+    }
+    if (session->outside) {
+        warn_of_outside_end(session, &exit_report);
+    } else if (!pl_exit_report_ok(&exit_report)) {
+        pl_supervise_fail_exit(supervisor, &exit_report);
+    }
+}
+
+/* A worker itself cannot go on. Its message may already name the host, if the configuration is the reason. */
+static void fail_worker(struct pl_supervisor *supervisor, const char *host, const char *words)
+{
+    const size_t length = strlen(host);
+    const bool named = strncmp(words, "host ", 5) == 0 && strncmp(words + 5, host, length) == 0 &&
+                       strncmp(words + 5 + length, ": ", 2) == 0;
+
+    if (named) {
+        pl_supervise_fail(supervisor, "%s", words);
+    } else {
+        pl_supervise_fail(supervisor, "host %.200s: %.700s", host, words);
+    }
+}
+
+/* Tell the agent that waits for it whether the daemon of its host runs. */
+static void take_started(struct pl_supervisor *supervisor, const struct pl_session *session, const char *why)
+{
+    struct pl_connection *agent = find_agent(supervisor, pl_links_number(supervisor, session));
+
+    if (agent) {
+        pl_supervise_notify(agent, PL_FRAME_STARTED, why);
+    }
+    if (*why != '\0') {
+        reject_start(supervisor, session->host, why);
+    }
+}
+
+static void take_quiet(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
+{
+    int64_t number;
+
+    session->quiet = strcmp(frame->fields[0], "1") == 0;
+    if (pl_link_frame_number(frame, 1, PL_APART_UNKNOWN, PL_APART_CONNECTED, &number, NULL) == PL_OK) {
+        session->apart = (enum pl_apart_state)number;
+    }
+    pl_apart_log_minute(supervisor);
+    pl_hang_decide(supervisor);
+}
+
+static void take_stop(struct pl_supervisor *supervisor, const struct pl_frame *frame)
+{
+    int64_t number;
+
+    if (pl_link_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
+        pl_supervise_stop(supervisor, (int)number, true);
+    }
+}
+
+static void answer_start(struct pl_supervisor *supervisor, const char *text)
+{
+    PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_STARTED, text);
+}
+
+/* Find `name` next to the file `program`, if it can be executed. */
+static enum pl_status find_sibling(const char *program, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_append_n(&path, program, (size_t)(strrchr(program, '/') - program) + 1);
+    pl_text_append(&path, name);
+    PL_TRY(pl_text_check(&path, reterr));
+    if (access(pl_text_string(&path), X_OK) != 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "there is no %s next to '%.200s'", name, program);
+    }
+    return pl_text_take(&path, ret_path, reterr);
+}
+
+/* Find the daemon next to this host's own mpirun, by mpirun's name in PATH or by the file that the name leads to,
+ * whatever path the command has. */
+static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const char *wanted, char **ret_path,
+                                  struct pl_error *reterr)
+{
+    const char *slash = strrchr(wanted, '/');
+    const char *name = slash ? slash + 1 : wanted;
+    PL_AUTO_FREE char *mpirun = NULL;
+    PL_AUTO_FREE char *real_mpirun = NULL;
+    enum pl_status status;
+
+    PL_TRY(pl_file_find_program("mpirun", pl_environment_get(supervisor->environment, "PATH"), &mpirun, reterr));
+    status = find_sibling(mpirun, name, ret_path, reterr);
+    real_mpirun = status != PL_OK ? realpath(mpirun, NULL) : NULL;
+    return real_mpirun && find_sibling(real_mpirun, name, ret_path, NULL) == PL_OK ? PL_OK : status;
+}
+
+static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char *text, struct pl_error *reterr)
+{
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
+    PL_AUTO_FREE char *path = NULL;
+
+    PL_TRY(pl_command_split_daemon(text, &command, reterr));
+    PL_TRY(find_daemon(supervisor, command.items[0], &path, reterr));
+    pl_strv_set(&command, 0, path);
+    PL_TRY(pl_strv_check(&command, reterr));
+    setup.argv = (const char *const *)command.items;
+    setup.environment = pl_environment_strings(supervisor->environment);
+    setup.cwd = supervisor->plan->cwd;
+    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
+}
+
+/* Report the ends of programs that happened before the master connected. */
+static void report_earlier_ends(struct pl_supervisor *supervisor)
+{
+    const struct pl_holding *holding = &supervisor->stop.holding;
+    char number[16];
+
+    if (!pl_host_is_beside(supervisor)) {
+        return;
+    }
+    if (supervisor->outcome.failed && supervisor->outcome.exit_report_known) {
+        pl_links_send_end(supervisor, &supervisor->outcome.exit_report);
+    }
+    if (supervisor->main.ended) {
+        pl_links_send_end(supervisor, &supervisor->main.exit_report);
+    }
+    for (size_t i = 0; i < holding->count; i++) {
+        if (!holding->ranks[i].ended) {
+            snprintf(number, sizeof(number), "%d", holding->ranks[i].rank);
+            PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_CATCHES, number,
+                              holding->ranks[i].catches ? "1" : "0");
+        }
+    }
+}
+
+void pl_links_welcome(struct pl_supervisor *supervisor)
+{
+    struct pl_session *session = supervisor->sessions.items;
+    char processes[16];
+
+    if (supervisor->sessions.count == 0 || !session->link) {
+        return;
+    }
+    snprintf(processes, sizeof(processes), "%d", supervisor->job->processes_per_host);
+    if (PL_LINK_SEND(&session->link->link, PL_FRAME_READY, NULL, supervisor->job->current_host, processes) != PL_OK) {
+        pl_supervise_drop(session->link);
+        session->link = NULL;
+        return;
+    }
+    pl_session_go(&session->state, PL_SESSION_LINKED);
+    pl_connection_go(&session->link->state, PL_CONNECTION_READY);
+    pl_supervise_wake(supervisor, PL_TIMER_HEARTBEAT);
+    pl_supervise_forward_stop(supervisor, session->link); /* the stop came before the master connected */
+    report_earlier_ends(supervisor);
+}
+
+/* A client that has the job's key says that it is the master. The first one is accepted, unless this host continues
+ * without the master already. */
+static void accept_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                          const struct pl_frame *frame)
+{
+    struct pl_session *session = supervisor->sessions.items;
+
+    if (!pl_host_is_worker(supervisor) || !session || supervisor->state >= PL_HOST_CLOSING ||
+        (!session->link && session->state != PL_SESSION_AWAY)) {
+        pl_supervise_drop(connection);
+        return;
+    }
+    if (session->link || strcmp(frame->fields[1], session->host) != 0) {
+        pl_log(PL_LOG_WARNING,
+               "a connection from '%.100s' is refused: the first host of this job is '%s'. Check hosts in "
+               "resourceconfig.json",
+               frame->fields[1], session->host);
+        pl_supervise_drop(connection);
+        return;
+    }
+    session->link = connection;
+    if (supervisor->state != PL_HOST_PREPARING) {
+        pl_links_welcome(supervisor);
+    }
+}
+
+/* A frame of a worker. */
+static void take_from_worker(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
+{
+    switch (frame->type) {
+    case PL_FRAME_READY:
+        take_ready(supervisor, session, frame);
+        break;
+    case PL_FRAME_STARTED:
+        take_started(supervisor, session, frame->fields[0]);
+        break;
+    case PL_FRAME_ENDED:
+        take_end(supervisor, session, frame);
+        break;
+    case PL_FRAME_STOP:
+        take_stop(supervisor, frame);
+        break;
+    case PL_FRAME_RESULT:
+        fail_worker(supervisor, session->host, frame->fields[1]);
+        break;
+    case PL_FRAME_DONE:
+        pl_session_go(&session->state, PL_SESSION_DONE);
+        break;
+    case PL_FRAME_CATCHES:
+        pl_holding_note_answer(supervisor, frame, pl_links_number(supervisor, session));
+        break;
+    case PL_FRAME_SUSPENDED:
+        pl_supervise_note_suspended(supervisor, frame);
+        break;
+    case PL_FRAME_QUIET:
+        take_quiet(supervisor, session, frame);
+        break;
+    default:
+        break;
+    }
+}
+
+/* A frame of the master, which has been accepted. */
+static void take_from_master(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    switch (frame->type) {
+    case PL_FRAME_READY:
+        if (supervisor->state == PL_HOST_LINKING) {
+            pl_host_run(supervisor);
+        }
+        break;
+    case PL_FRAME_START:
+        if (start_daemon(supervisor, frame->fields[1], &error) != PL_OK) {
+            answer_start(supervisor, error.cause);
+        }
+        break;
+    case PL_FRAME_STOP:
+        take_stop(supervisor, frame);
+        break;
+    case PL_FRAME_HOLD:
+        pl_supervise_write_failure(supervisor, frame->fields[0]);
+        if (supervisor->stop.holding.state == PL_STOP_SAVING) {
+            pl_stop_go(&supervisor->stop.holding.state, PL_STOP_HELD);
+        }
+        break;
+    case PL_FRAME_RELEASE:
+        if (supervisor->stop.holding.state != PL_STOP_RUNNING) {
+            pl_supervise_release(supervisor);
+        }
+        break;
+    case PL_FRAME_RESULT:
+        pl_session_go(&session->state, PL_SESSION_DONE);
+        supervisor->main.dismissed = supervisor->plan->is_outside;
+        if (strcmp(frame->fields[0], "0") != 0) {
+            pl_supervise_fail_as(supervisor, frame->fields[1]);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* A frame of a shim on this host. What the host that decides must get is passed on. */
+static void take_from_shim(struct pl_supervisor *supervisor, const struct pl_connection *shim,
+                           const struct pl_frame *frame)
+{
+    if (frame->type == PL_FRAME_BEGUN && shim->source == PL_EXIT_SOURCE_DAEMON) {
+        answer_start(supervisor, "");
+    } else if (frame->type == PL_FRAME_CATCHES) {
+        pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
+    } else if (frame->type == PL_FRAME_SUSPENDED) {
+        pl_supervise_note_suspended(supervisor, frame);
+    }
+    if (frame->type == PL_FRAME_CATCHES || frame->type == PL_FRAME_SUSPENDED) {
+        pl_supervise_send(supervisor, pl_links_master(supervisor), frame->type, frame->fields, frame->count);
+    }
+}
+
+void pl_links_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+{
+    /* a frame with fewer fields is ignored */
+    static const size_t least[PL_FRAME_TYPES] = {
+        [PL_FRAME_HELLO] = 2,   [PL_FRAME_START] = 2,     [PL_FRAME_STARTED] = 1,
+        [PL_FRAME_STOP] = 1,    [PL_FRAME_RESULT] = 2,    [PL_FRAME_HOLD] = 1,
+        [PL_FRAME_CATCHES] = 2, [PL_FRAME_SUSPENDED] = 2, [PL_FRAME_QUIET] = 1};
+    struct pl_session *session = pl_links_find(supervisor, connection);
+
+    if (frame->count < least[frame->type]) {
+        return;
+    }
+    if (connection->kind == PL_CONNECTION_SHIM) {
+        take_from_shim(supervisor, connection, frame);
+    } else if (connection->kind == PL_CONNECTION_RESOLVER && frame->type == PL_FRAME_RESULT) {
+        pl_peers_note_answer(connection, frame->fields[1]);
+    } else if (connection->kind == PL_CONNECTION_RSH_AGENT && frame->type == PL_FRAME_START) {
+        forward_start(supervisor, connection, frame);
+    } else if (connection->kind == PL_CONNECTION_MASTER && frame->type == PL_FRAME_HELLO) {
+        accept_master(supervisor, connection, frame);
+    } else if (session) {
+        (connection->kind == PL_CONNECTION_MASTER ? take_from_master : take_from_worker)(supervisor, session, frame);
+    }
+}
+
+static void lose_master(struct pl_supervisor *supervisor, struct pl_session *session, const char *why)
+{
+    if (session->state != PL_SESSION_LINKED) {
+        return; /* it has sent the result, or comes again */
+    }
+    pl_session_go(&session->state, PL_SESSION_LOST);
+    pl_supervise_wake(supervisor, PL_TIMER_HOLDING); /* now this host decides */
+    if (pl_host_is_beside(supervisor) && supervisor->stop.number != 0) {
+        pl_log(PL_LOG_WARNING, "the master host %s went away: %s; this host saves and ends by itself", session->host,
+               why);
+    } else {
+        pl_supervise_fail_lost(supervisor, "the master host", session->host, why);
+    }
+}
+
+static void lose_worker(struct pl_supervisor *supervisor, struct pl_session *session, const char *why)
+{
+    /* its own program has succeeded, and it has nothing more to do */
+    const bool has_left = (pl_host_is_beside(supervisor) || session->outside) && session->state == PL_SESSION_IDLE &&
+                          !supervisor->outcome.failed;
+
+    pl_holding_lose_host(supervisor, pl_links_number(supervisor, session));
+    if (session->state == PL_SESSION_AWAY) {
+        pl_links_try_again(supervisor, session);
+        if (session->state == PL_SESSION_REFUSED && !pl_host_is_beside(supervisor) && !session->outside) {
+            fail_worker(supervisor, session->host, session->reason);
+        }
+    } else if (has_left) {
+        pl_session_go(&session->state, PL_SESSION_DONE);
+    } else if (pl_session_go(&session->state, PL_SESSION_LOST)) {
+        if (session->outside) {
+            pl_log(PL_LOG_WARNING, "host %s, outside the distribution, is lost: %s", session->host, why);
+        } else {
+            pl_supervise_fail_lost(supervisor, "host", session->host, why);
+        }
+    }
+}
+
+void pl_links_lose(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why)
+{
+    struct pl_session *session = pl_links_find(supervisor, connection);
+
+    if (connection->kind == PL_CONNECTION_RESOLVER) {
+        pl_peers_note_answer(connection, "the process that looks host names up was killed");
+    }
+    if (session) {
+        session->link = NULL;
+        (pl_host_is_worker(supervisor) ? lose_master : lose_worker)(supervisor, session, why);
+    }
+}

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The job on this host, from the links to its end. The master runs the job's first process, or is alone: it runs the
+ * program or mpirun, finds out how the job ended, and tells the workers. A worker runs what the master asks for, or its
+ * own program, and gets the result from the master; if the link is beside the program, it runs and ends on its own
+ * until the master has connected. No process is left behind, and a worker exits after the master.
+ */
+#include "entrypoint/supervise/supervise.h"
+
+#include "base/environment.h"
+#include "base/log.h"
+#include "entrypoint/launch/mpi_options.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The report of a rank on another host may arrive just after mpirun's end. */
+#define LATE_REPORT_NS (PL_NS_PER_S / 2)
+/* An mpirun that succeeded has usually run ranks, whose reports may still be in transit. An mpirun that was asked only
+ * for its version has not. */
+#define FIRST_REPORT_NS (5 * PL_NS_PER_S)
+#define SIDECAR_GRACE_NS (2 * PL_NS_PER_S)
+#define DONE_WAIT_NS (7 * PL_NS_PER_S)
+#define OPEN_SESSION_NS (2 * PL_NS_PER_S)
+/* How long mpirun's daemon may take to end by itself after the job. */
+#define DAEMON_GRACE_NS (PL_NS_PER_S)
+/* How long a program that a worker started itself may take to notice the end and save, after the master has
+ * succeeded. */
+#define PROGRAM_GRACE_NS (3 * PL_NS_PER_S)
+/* How long the master may take to end after the result: docker compose stops all containers when the first one ends. */
+#define MASTER_END_NS (10 * PL_NS_PER_S)
+/* The master's session ends before the master: time for the rest of its exit on a busy machine. */
+#define AFTER_MASTER_NS (PL_NS_PER_S)
+/* How long a worker that has failed by itself waits for the master's message about the failure. */
+#define MASTER_RESULT_NS (10 * PL_NS_PER_S)
+
+void pl_host_go(enum pl_host_state *state, enum pl_host_state next)
+{
+    static const bool may_follow[][PL_HOST_ENDED + 1] = {
+        /* without a plan there is nothing to run */
+        [PL_HOST_PREPARING] = {[PL_HOST_LINKING] = true, [PL_HOST_ENDED] = true},
+        [PL_HOST_LINKING] = {[PL_HOST_RUNNING] = true, [PL_HOST_CLOSING] = true},
+        [PL_HOST_RUNNING] = {[PL_HOST_CLOSING] = true},
+        [PL_HOST_CLOSING] = {[PL_HOST_ENDED] = true},
+        [PL_HOST_ENDED] = {false},
+    };
+
+    PL_BUG_IF(!may_follow[*state][next]);
+    *state = next;
+}
+
+/* On a worker: whether the master has sent the job's result. */
+static bool knows_result(const struct pl_supervisor *supervisor)
+{
+    return pl_host_is_worker(supervisor) && supervisor->sessions.count > 0 &&
+           supervisor->sessions.items[0].state == PL_SESSION_DONE;
+}
+
+/* On a worker: whether the master has not connected, but may. */
+static bool awaits_master(const struct pl_supervisor *supervisor)
+{
+    return pl_host_is_worker(supervisor) && supervisor->sessions.count > 0 &&
+           supervisor->sessions.items[0].state == PL_SESSION_AWAY && pl_supervise_runs(supervisor, PL_EXIT_SET(SSHD));
+}
+
+/* --- what has ended --- */
+
+void pl_host_note_rank(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
+{
+    struct pl_main *main = &supervisor->main;
+
+    main->ranks_ended++;
+    pl_holding_note_end(supervisor, exit_report->rank);
+    if (!pl_exit_report_ok(exit_report)) {
+        pl_supervise_fail_exit(supervisor, exit_report);
+    } else if (!supervisor->outcome.failed && main->left_early.rank < 0) {
+        main->left_early = *exit_report;
+        pl_supervise_set_timer(supervisor, PL_TIMER_EARLY_END, pl_deadline_after_ns(supervisor->main.early_end_ns));
+    }
+}
+
+/* A rank or a worker's own program has ended. The master decides what this means. If the link is beside the program,
+ * the worker also decides for itself, unless it is outside the launch. */
+static void note_on_worker(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
+{
+    pl_links_send_quiet(supervisor); /* the state goes first, because the end may be the last frame */
+    if (exit_report->source == PL_EXIT_SOURCE_RANK) {
+        pl_holding_note_end(supervisor, exit_report->rank);
+    }
+    if (pl_host_is_beside(supervisor) && !supervisor->plan->is_outside && !pl_exit_report_ok(exit_report)) {
+        pl_supervise_fail_exit(supervisor, exit_report);
+    }
+    if (!knows_result(supervisor)) {
+        pl_links_send_end(supervisor, exit_report);
+    }
+}
+
+static void note_main(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
+{
+    supervisor->main.ended = true;
+    supervisor->main.exit_report = *exit_report;
+    if (pl_host_is_worker(supervisor)) {
+        note_on_worker(supervisor, exit_report);
+    } else if (pl_host_is_beside(supervisor) && exit_report->source != PL_EXIT_SOURCE_LAUNCHER &&
+               !pl_exit_report_ok(exit_report)) {
+        pl_supervise_fail_exit(supervisor, exit_report);
+    }
+}
+
+void pl_host_note_end(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                      const struct pl_exit_report *exit_report)
+{
+    const enum pl_exit_source source = connection->source;
+
+    if (source == PL_EXIT_SOURCE_SSHD) {
+        pl_links_note_sshd(supervisor, exit_report);
+    } else if (supervisor->state == PL_HOST_PREPARING) {
+        return; /* nothing else of the job runs yet */
+    } else if (pl_exit_source_in(source, PL_EXIT_SET_MAIN)) {
+        note_main(supervisor, exit_report);
+    } else if (source == PL_EXIT_SOURCE_RANK) {
+        (pl_host_is_worker(supervisor) ? note_on_worker : pl_host_note_rank)(supervisor, exit_report);
+    } else if (source == PL_EXIT_SOURCE_STACKS) {
+        pl_hang_note_end(supervisor, exit_report);
+    } else if (source == PL_EXIT_SOURCE_DAEMON) {
+        pl_links_send_end(supervisor, exit_report); /* first, because it is more specific */
+        if (connection->state == PL_CONNECTION_OPEN) {
+            PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_STARTED,
+                              exit_report->note[0] != '\0' ? exit_report->note : "the daemon did not start");
+        }
+    } else if (pl_exit_source_in(source, PL_EXIT_SET_SERVERS) && !pl_exit_report_ok(exit_report)) {
+        if (!pl_host_is_worker(supervisor) && !supervisor->main.ended) {
+            pl_supervise_fail_exit(supervisor, exit_report);
+        } else if (!knows_result(supervisor)) {
+            pl_links_send_end(supervisor, exit_report);
+        }
+    }
+}
+
+/* Warn of ranks that have succeeded while others still run, for example in MPI_Init(), which then never returns. */
+void pl_host_log_early_end(struct pl_supervisor *supervisor)
+{
+    const struct pl_main *main = &supervisor->main;
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+    if (supervisor->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN || supervisor->state != PL_HOST_RUNNING || main->ended ||
+        pl_supervise_check(supervisor) != PL_OK) {
+        return;
+    }
+    pl_exit_report_name(PL_EXIT_SOURCE_RANK, main->left_early.rank, main->left_early.host, &name);
+    pl_log(PL_LOG_WARNING, "%s ended with 0 %lld s ago, and %d of %d ranks still run", pl_text_string(&name),
+           (long long)(supervisor->main.early_end_ns / PL_NS_PER_S), supervisor->plan->processes - main->ranks_ended,
+           supervisor->plan->processes);
+}
+
+void pl_host_look_apart(struct pl_supervisor *supervisor)
+{
+    int64_t next_ns = PL_DEADLINE_NEVER;
+
+    pl_apart_look(&supervisor->seen.apart, &next_ns);
+    pl_supervise_set_timer(supervisor, PL_TIMER_APART, next_ns);
+    if (pl_host_is_worker(supervisor)) {
+        pl_links_send_quiet(supervisor);
+    } else {
+        pl_apart_log_minute(supervisor);
+    }
+}
+
+/* --- running --- */
+
+/* The hosts are linked. Those that have devices of their own have reported how many processes these make. */
+static enum pl_status apply_processes(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    int *slots = supervisor->plan->slots;
+
+    if (!slots) {
+        return PL_OK;
+    }
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        const struct pl_session *session = &supervisor->sessions.items[i];
+        const int index = pl_strv_find(&supervisor->plan->hosts, session->host);
+
+        if (index >= 0 && slots[index] == 0 && session->processes == 0) {
+            return pl_error_set(reterr, PL_INVALID, "host '%.200s' has not reported how many processes it gets",
+                                session->host);
+        }
+        if (index >= 0 && slots[index] == 0) {
+            slots[index] = session->processes;
+        }
+    }
+    PL_BUG_IF(pl_mpi_hosts_wait(supervisor->plan));
+    return pl_mpi_hosts_apply(supervisor->job, supervisor->plan, reterr);
+}
+
+static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
+
+    if (!pl_host_is_worker(supervisor)) {
+        PL_TRY(apply_processes(supervisor, reterr));
+    }
+    if (!pl_host_is_worker(supervisor) && supervisor->sessions.count > 0 &&
+        supervisor->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
+        /* mpirun asks us for its daemons instead of running ssh. A variable tells it so, and its command line stays the
+         * usual one. */
+        pl_text_printf(&agent, "%s relay --agent", supervisor->job->self_path);
+        PL_TRY(pl_text_check(&agent, reterr));
+        PL_TRY(pl_environment_set(supervisor->environment, "OMPI_MCA_plm_rsh_agent", pl_text_string(&agent), reterr));
+        PL_TRY(pl_environment_set(supervisor->environment, "PRTE_MCA_plm_ssh_agent", pl_text_string(&agent), reterr));
+    }
+    return pl_supervise_start_main(supervisor, reterr);
+}
+
+/* Whether mpirun has ended its ranks although none of them had failed. In that case its exit code is its own, not 128 +
+ * the signal of a rank, and all that is known of the ranks is the signal that mpirun sent them. */
+static bool launcher_ended_ranks(const struct pl_supervisor *supervisor)
+{
+    const struct pl_exit_report *mpirun = &supervisor->main.exit_report, *first = &supervisor->outcome.exit_report;
+
+    return supervisor->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && supervisor->stop.number == 0 && !mpirun->signalled &&
+           mpirun->code > 0 && mpirun->code < 128 && supervisor->outcome.exit_report_known &&
+           first->source == PL_EXIT_SOURCE_RANK && first->signalled &&
+           (first->code == SIGTERM || first->code == SIGKILL);
+}
+
+/* mpirun ends its ranks when one has left with 0 but without MPI_Finalize(), and when it gets SIGTERM itself. */
+static void explain_ended_ranks(struct pl_supervisor *supervisor)
+{
+    const bool left = supervisor->main.left_early.rank >= 0;
+
+    supervisor->outcome.exit_report = left ? supervisor->main.left_early : supervisor->main.exit_report;
+    snprintf(supervisor->outcome.exit_report.note, sizeof(supervisor->outcome.exit_report.note), "%s",
+             left ? "it left without MPI_Finalize() while other ranks ran, so that mpirun ended them; does the "
+                    "program leave in its middle, for example by os._exit()?"
+                  : "it ended its ranks, none of which had failed: was it sent a signal?");
+}
+
+/* If all ranks have succeeded, check whether they were N programs without a connection. If a rank was connected, there
+ * is nothing to wait for. */
+static enum pl_status check_ranks(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    const int64_t deadline_ns = pl_deadline_after_ns(LATE_REPORT_NS);
+
+    while (pl_apart_is_possible(supervisor) && supervisor->main.ranks_ended < supervisor->plan->processes &&
+           !pl_deadline_passed(deadline_ns)) {
+        PL_TRY(pl_supervise_poll(supervisor, deadline_ns, reterr));
+    }
+    if (!supervisor->outcome.failed && supervisor->main.ranks_ended == supervisor->plan->processes &&
+        pl_apart_is_possible(supervisor)) {
+        pl_apart_log_end(supervisor);
+    }
+    return PL_OK;
+}
+
+static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct pl_exit_report *main_report = &supervisor->main.exit_report;
+    const bool ok = supervisor->main.ended && pl_exit_report_ok(main_report);
+    const bool has_ranks = supervisor->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN;
+    int64_t deadline_ns = pl_deadline_after_ns(ok ? FIRST_REPORT_NS : LATE_REPORT_NS);
+
+    if (!supervisor->main.ended) {
+        return PL_OK;
+    }
+    while (has_ranks && !supervisor->outcome.failed && !(ok && supervisor->main.ranks_ended > 0) &&
+           !pl_deadline_passed(deadline_ns)) {
+        PL_TRY(pl_supervise_poll(supervisor, deadline_ns, reterr));
+    }
+    if (!ok) {
+        if (has_ranks && supervisor->main.ranks_ended == supervisor->plan->processes && !supervisor->outcome.failed &&
+            !main_report->signalled && main_report->note[0] == '\0') {
+            /* mpirun's own message about this is longer than the part of a failure file that people see. If a report is
+             * missing, its host may know the reason. */
+            snprintf(main_report->note, sizeof(main_report->note),
+                     "no rank failed; did one end without MPI_Finalize(), for example by os._exit()?");
+        }
+        if (launcher_ended_ranks(supervisor)) {
+            explain_ended_ranks(supervisor);
+        }
+        pl_supervise_fail_exit(supervisor, main_report);
+    } else if (has_ranks && supervisor->main.ranks_ended == 0) {
+        pl_supervise_fail(supervisor, "mpirun exited with code 0 but has not run the program: remove options such as "
+                                      "--version or -h from sagemaker_mpi_custom_mpi_options");
+    }
+    return supervisor->outcome.failed ? PL_OK : check_ranks(supervisor, reterr);
+}
+
+/* Returns when a host outside the launch stops waiting for its master, which would wait for this host. */
+static int64_t join_end(const struct pl_supervisor *supervisor)
+{
+    return supervisor->plan->is_outside && awaits_master(supervisor) ? pl_supervise_join_deadline(supervisor)
+                                                                     : supervisor->sessions.begun_ns;
+}
+
+void pl_host_look_join(struct pl_supervisor *supervisor)
+{
+    if (supervisor->state == PL_HOST_RUNNING && !pl_deadline_passed(join_end(supervisor))) {
+        pl_supervise_set_timer(supervisor, PL_TIMER_JOIN, join_end(supervisor));
+    }
+}
+
+/* Whether this host waits for others. A program that succeeds on one host ends no other host: if each host has its own
+ * program, the master stays until the programs of the others have ended too, and a linked worker waits for the result
+ * from the master. */
+static bool waits_for_hosts(const struct pl_supervisor *supervisor)
+{
+    if (pl_host_is_worker(supervisor)) {
+        return !knows_result(supervisor) && (pl_links_master(supervisor) || !pl_deadline_passed(join_end(supervisor)));
+    }
+    return pl_host_is_beside(supervisor) &&
+           (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) || pl_holding_is_on(supervisor)) &&
+           pl_links_count(supervisor, 1U << PL_SESSION_LINKED, false) > 0;
+}
+
+bool pl_host_is_over(const struct pl_supervisor *supervisor)
+{
+    if (pl_host_is_led(supervisor)) {
+        return knows_result(supervisor) || supervisor->outcome.failed;
+    }
+    return (supervisor->main.ended || supervisor->main.dismissed) && !waits_for_hosts(supervisor);
+}
+
+void pl_host_run(struct pl_supervisor *supervisor)
+{
+    static const enum pl_timer timers[] = {PL_TIMER_APART, PL_TIMER_WATCH, PL_TIMER_HOLDING, PL_TIMER_JOIN,
+                                           PL_TIMER_GRACE};
+
+    pl_host_go(&supervisor->state, PL_HOST_RUNNING);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(timers); i++) {
+        pl_supervise_wake(supervisor, timers[i]);
+    }
+    pl_links_look(supervisor);
+}
+
+static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    pl_host_go(&supervisor->state, PL_HOST_LINKING);
+    supervisor->sessions.begun_ns = pl_clock_now_ns();
+    if (pl_host_is_worker(supervisor)) {
+        pl_links_welcome(supervisor);
+    }
+    if (!supervisor->outcome.failed && !pl_host_is_led(supervisor)) {
+        PL_TRY(pl_peers_resolve(supervisor, true, reterr));
+    }
+    PL_TRY(pl_links_await(supervisor, reterr));
+    PL_TRY(pl_supervise_check(supervisor));
+    if (supervisor->state == PL_HOST_LINKING) {
+        pl_host_run(supervisor);
+    }
+    if (!supervisor->main.dismissed) {
+        PL_TRY(start_main(supervisor, reterr));
+    }
+    while (!supervisor->main.given_up && !pl_host_is_over(supervisor)) {
+        PL_TRY(pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr));
+    }
+    if (!pl_host_is_worker(supervisor)) {
+        return check_main_result(supervisor, reterr);
+    }
+    if (pl_host_is_beside(supervisor) && supervisor->plan->is_outside && supervisor->main.ended &&
+        !knows_result(supervisor) && !pl_exit_report_ok(&supervisor->main.exit_report)) { /* there is no other result */
+        pl_supervise_fail_exit(supervisor, &supervisor->main.exit_report);
+    }
+    return PL_OK;
+}
+
+/* --- the end --- */
+
+/* Give sessions that are being opened a moment: a host that takes this one as its master must learn that this host has
+ * succeeded. */
+static void await_open_sessions(struct pl_supervisor *supervisor)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(OPEN_SESSION_NS);
+
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        while ((pl_host_is_beside(supervisor) || supervisor->sessions.items[i].outside) &&
+               supervisor->sessions.items[i].link && supervisor->sessions.items[i].state == PL_SESSION_AWAY &&
+               pl_supervise_wait(supervisor, deadline_ns)) {
+        }
+    }
+}
+
+/* Whether hosts that connect now must still learn how the job ended: all hosts after a failure, otherwise the hosts
+ * that end with it. */
+static bool must_notify(const struct pl_supervisor *supervisor)
+{
+    return supervisor->sessions.opens && (supervisor->outcome.failed || supervisor->plan->outside_hosts.count > 0) &&
+           pl_links_missing(supervisor, true, NULL) > 0;
+}
+
+/* Hosts that are not linked yet would continue, or wait for this one. Notify those that connect soon after the
+ * start. */
+static void notify_late_hosts(struct pl_supervisor *supervisor)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (!must_notify(supervisor)) {
+        return;
+    }
+    if (supervisor->outcome.failed) {
+        pl_supervise_failure_text(supervisor, &text);
+        /* the platform may end us once it knows of the failure */
+        pl_supervise_write_failure(supervisor, pl_text_string(&text));
+    }
+    pl_log(PL_LOG_INFO, "the job has %s; waiting for the other hosts, to notify them",
+           supervisor->outcome.failed ? "failed" : "ended");
+    pl_links_look(supervisor);
+    while (supervisor->sessions.opens &&
+           pl_supervise_wait(supervisor, supervisor->outcome.failed ? pl_supervise_notify_deadline(supervisor)
+                                                                    : pl_supervise_join_deadline(supervisor))) {
+    }
+}
+
+/* The host's own program has failed: end all processes here, write the failure file, and wait for the master's result,
+ * which names the first cause. If the master has not connected, it may only be late: wait for it too. */
+static void report_to_master(struct pl_supervisor *supervisor)
+{
+    int64_t deadline_ns;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (!supervisor->outcome.failed || (!pl_links_master(supervisor) && !awaits_master(supervisor)) ||
+        knows_result(supervisor)) {
+        return;
+    }
+    pl_supervise_failure_text(supervisor, &text);
+    /* the platform may end us once it knows of the failure */
+    pl_supervise_write_failure(supervisor, pl_text_string(&text));
+    pl_supervise_kill_all(supervisor, true);
+    if (awaits_master(supervisor)) {
+        pl_log(PL_LOG_INFO, "the job has failed; waiting for the master host %s, to notify it",
+               supervisor->sessions.items[0].host);
+    }
+    while (awaits_master(supervisor) && pl_supervise_wait(supervisor, pl_supervise_notify_deadline(supervisor))) {
+    }
+    /* a failure without an exit report is sent to the master next */
+    deadline_ns = pl_deadline_after_ns(supervisor->outcome.exit_report_known ? MASTER_RESULT_NS : 0);
+    while (pl_links_master(supervisor) && !knows_result(supervisor) && pl_supervise_wait(supervisor, deadline_ns)) {
+    }
+}
+
+/* Leave no process. The master does so first here, then on the workers as they report; their sessions end last. */
+static void finish(struct pl_supervisor *supervisor)
+{
+    const bool is_worker = pl_host_is_worker(supervisor), own_program = supervisor->plan->argv.count > 0;
+    int64_t deadline_ns;
+
+    pl_host_go(&supervisor->state, PL_HOST_CLOSING);
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        struct pl_session *session = &supervisor->sessions.items[i];
+
+        if (!is_worker || session->state == PL_SESSION_LINKED) {
+            pl_links_send_result(supervisor, session->link);
+        }
+    }
+    if (supervisor->main.dismissed) {
+        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM), SIGTERM);
+    }
+    if (knows_result(supervisor)) { /* leave what runs here a moment to end by itself */
+        pl_supervise_end(supervisor, PL_EXIT_SET(DAEMON) | PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), 0,
+                         own_program && !supervisor->outcome.failed ? PROGRAM_GRACE_NS : DAEMON_GRACE_NS);
+    }
+    pl_supervise_end(supervisor, PL_EXIT_SET_SERVERS, SIGTERM, SIDECAR_GRACE_NS);
+    pl_supervise_kill_all(supervisor, true);
+    if (is_worker) {
+        PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_DONE, "");
+        return;
+    }
+    notify_late_hosts(supervisor);
+    await_open_sessions(supervisor);
+    deadline_ns = pl_deadline_after_ns(DONE_WAIT_NS);
+    while (pl_links_count(supervisor, (1U << PL_SESSION_LINKED) | (1U << PL_SESSION_IDLE), true) > 0 &&
+           pl_supervise_wait(supervisor, deadline_ns)) {
+    }
+}
+
+static void await_masters_exit(struct pl_supervisor *supervisor)
+{
+    /* The master's own upload may take as long. */
+    const int64_t upload_ns =
+        supervisor->plan->sync.count > 0 ? supervisor->job->settings.intermediate_ns + PL_SUPERVISE_SYNC_GRACE_NS : 0;
+    const int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS + upload_ns);
+    const bool waited = pl_links_master(supervisor);
+
+    while (pl_links_master(supervisor) && pl_supervise_wait(supervisor, deadline_ns)) {
+    }
+    if (waited) {
+        pl_clock_nap(AFTER_MASTER_NS, PL_DEADLINE_NEVER);
+    }
+}
+
+/* Drop the links if the plan has none, for example because its program survives the loss of hosts by itself. */
+static void drop_links(struct pl_supervisor *supervisor)
+{
+    if (supervisor->sessions.count > 0) {
+        pl_supervise_kill_all(supervisor, false);
+        pl_supervise_drop_kind(supervisor, PL_CONNECTION_WORKER);
+        pl_supervise_drop_kind(supervisor, PL_CONNECTION_MASTER);
+        pl_links_close(supervisor);
+    }
+}
+
+int pl_supervise_run(struct pl_supervisor *supervisor)
+{
+    const bool report_only = supervisor->outcome.failed;
+    struct pl_error error = PL_ERROR_NONE;
+    int exit_code = 0;
+
+    if (!supervisor->plan) {
+        pl_host_go(&supervisor->state, PL_HOST_ENDED);
+        return pl_supervise_finish(supervisor);
+    }
+    if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_NONE) {
+        drop_links(supervisor);
+    }
+    if (report_only) { /* the platform may end us once it knows of the failure */
+        exit_code = pl_supervise_finish(supervisor);
+    }
+    pl_supervise_fail_status(supervisor, run(supervisor, &error), &error);
+    if (pl_host_is_worker(supervisor) && pl_host_is_beside(supervisor) && !report_only) {
+        report_to_master(supervisor);
+    }
+    finish(supervisor);
+    exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
+    pl_supervise_end_sync(supervisor);
+    if (pl_host_is_worker(supervisor)) {
+        await_masters_exit(supervisor);
+    }
+    pl_host_go(&supervisor->state, PL_HOST_ENDED);
+    pl_supervise_kill_all(supervisor, false); /* ends the sessions, and thereby the workers */
+    pl_links_close(supervisor);
+    return exit_code;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** An engine of named tensors without its service, for tests of one thread: it submits, and waits by advancing it. */
+#ifndef PL_TESTS_UNIT_RUNTIME_NAMED_BLOCKING_H
+#define PL_TESTS_UNIT_RUNTIME_NAMED_BLOCKING_H
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/named/queue.h"
+#include "runtime/named/rounds.h"
+
+#include <stdlib.h>
+
+/** What was submitted, until it is waited for. */
+struct pending {
+    struct pl_named *named;
+    struct pending *next;
+    struct pl_named_operation operation;
+    struct pl_named_result results[];
+};
+
+typedef struct pending *engine_handle;
+
+static _Thread_local struct pending *pendings;
+
+static inline enum pl_status engine_enter(struct pl_named *named, const char *name, bool grouped,
+                                          const struct pl_named_op *ops, size_t count, engine_handle *ret_handle,
+                                          struct pl_error *reterr)
+{
+    struct pl_device_event *ready;
+    struct pending *pending;
+    enum pl_status status;
+
+    *ret_handle = NULL;
+    PL_TRY(pl_named_mark(named, ops, count, &ready, reterr));
+    pending = pl_memory_new(1, sizeof(*pending) + count * sizeof(struct pl_named_result), reterr);
+    if (!pending) {
+        pl_device_event_drop(ready);
+        return PL_MEMORY;
+    }
+    pending->named = named;
+    pending->operation.results = pending->results;
+    status = pl_named_enter(named, name, grouped, ops, count, &ready, &pending->operation, reterr);
+    pl_device_event_drop(ready);
+    if (status != PL_OK) {
+        free(pending);
+        return status;
+    }
+    pending->next = pendings;
+    pendings = pending;
+    *ret_handle = pending;
+    return PL_OK;
+}
+
+static inline enum pl_status engine_submit(struct pl_named *named, const struct pl_named_op *op,
+                                           engine_handle *ret_handle, struct pl_error *reterr)
+{
+    return engine_enter(named, op->name, false, op, 1, ret_handle, reterr);
+}
+
+static inline enum pl_status engine_submit_group(struct pl_named *named, const char *base,
+                                                 const struct pl_named_op *ops, size_t count, engine_handle *ret_handle,
+                                                 struct pl_error *reterr)
+{
+    return engine_enter(named, base, true, ops, count, ret_handle, reterr);
+}
+
+/** Announces what was submitted, if that may be done now. */
+static inline void engine_flush(struct pl_named *named)
+{
+    pl_named_progress(named, false, NULL);
+}
+
+/** Advances the engine, with naps when it has been waited for some time. */
+static inline void engine_advance(struct pl_named *named, int64_t began_ns)
+{
+    int64_t waited_ns = pl_clock_now_ns() - began_ns;
+
+    pl_named_progress(named, true, NULL);
+    if (waited_ns > 160 * PL_NS_PER_US) {
+        pl_clock_nap(pl_clock_backoff_ns(waited_ns, 20 * PL_NS_PER_US, 2 * PL_NS_PER_MS), PL_DEADLINE_NEVER);
+    }
+}
+
+static inline bool engine_poll(struct pl_named *named, engine_handle handle)
+{
+    pl_named_progress(named, false, NULL);
+    return pl_named_operation_has_ended(named, &handle->operation);
+}
+
+/** `ret_result` has a place for each operation; NULL drops the results. */
+static inline enum pl_status engine_wait(struct pl_named *named, engine_handle handle,
+                                         struct pl_named_result *ret_result, struct pl_error *reterr)
+{
+    struct pl_named_operation *operation = &handle->operation;
+    struct pending **at = &pendings;
+    int64_t began_ns = pl_clock_now_ns();
+    enum pl_status status;
+
+    if (!handle) {
+        return pl_error_set(reterr, PL_INVALID, "nothing was submitted");
+    }
+    while (!pl_named_operation_has_ended(named, operation)) {
+        engine_advance(named, began_ns);
+    }
+    status = pl_named_operation_end(named, operation, reterr);
+    for (size_t i = 0; i < operation->members && status == PL_OK; i++) {
+        if (ret_result) {
+            ret_result[i] = operation->results[i];
+        } else {
+            pl_named_result_done(&operation->results[i]);
+        }
+    }
+    while (*at != handle) {
+        at = &(*at)->next;
+    }
+    *at = handle->next;
+    free(handle);
+    return status;
+}
+
+static inline enum pl_status engine_run(struct pl_named *named, const struct pl_named_op *op,
+                                        struct pl_named_result *ret_result, struct pl_error *reterr)
+{
+    engine_handle handle;
+
+    PL_TRY(engine_submit(named, op, &handle, reterr));
+    return engine_wait(named, handle, ret_result, reterr);
+}
+
+static inline enum pl_status engine_join(struct pl_named *named, int *ret_last_rank, struct pl_error *reterr)
+{
+    int64_t began_ns = pl_clock_now_ns();
+
+    *ret_last_rank = -1;
+    named->joining = true;
+    named->join_announced = false;
+    while (named->joining && named->failure.status == PL_OK && !named->left) {
+        engine_advance(named, began_ns);
+    }
+    named->joining = false;
+    PL_TRY(pl_named_refuse_ended(named, reterr));
+    *ret_last_rank = named->join_last_rank;
+    return PL_OK;
+}
+
+static inline enum pl_status engine_shutdown(struct pl_named *named, struct pl_error *reterr)
+{
+    int64_t began_ns = pl_clock_now_ns();
+
+    named->leaving = true;
+    while (!named->left && named->failure.status == PL_OK) {
+        engine_advance(named, began_ns);
+    }
+    return named->left ? PL_OK : pl_named_refuse_ended(named, reterr);
+}
+
+/** Frees what was not waited for, too. */
+static inline void engine_free(struct pl_named *named)
+{
+    pl_named_free(named);
+    for (struct pending **at = &pendings; *at;) {
+        struct pending *pending = *at;
+
+        if (pending->named != named) {
+            at = &pending->next;
+            continue;
+        }
+        *at = pending->next;
+        for (size_t i = 0; i < pending->operation.members; i++) {
+            pl_named_result_done(&pending->results[i]);
+        }
+        free(pending->operation.failure);
+        free(pending);
+    }
+}
+
+#endif
