@@ -241,11 +241,11 @@ enum pl_status pl_request_check(const struct pl_world *world, const struct pl_co
     return check(world, collective, &total, reterr);
 }
 
-/* Every post runs this, also that of the smallest collectives: `flatten` inlines all checks. */
-__attribute__((flatten)) enum pl_status pl_collective_check_request(struct pl_request *request,
-                                                                    const struct pl_world *world,
-                                                                    const struct pl_collective *collective,
-                                                                    struct pl_error *reterr)
+/* Checks the collective, and fills the request: its scales, divisor and flags, and the signature that other ranks
+ * compare. Every post runs this, also that of the smallest collectives: `flatten` inlines all checks. */
+__attribute__((flatten)) enum pl_status pl_request_prepare(struct pl_request *request, const struct pl_world *world,
+                                                           const struct pl_collective *collective,
+                                                           struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;
     uint64_t total = 0;

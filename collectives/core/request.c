@@ -133,7 +133,7 @@ static bool is_internal(const struct pl_request *request)
 }
 
 /* Does pl_request_fail_all(); adds this rank's host and device to the error if it is `on_device`. */
-static enum pl_status end(struct pl_world *world, const struct pl_error *error, bool on_device)
+static enum pl_status fail_all(struct pl_world *world, const struct pl_error *error, bool on_device)
 {
     struct pl_request *request, *next;
 
@@ -168,7 +168,7 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
 
 enum pl_status pl_request_fail_all(struct pl_world *world, const struct pl_error *error)
 {
-    return end(world, error, world->first && world->first->collective.memory == PL_MEMORY_DEVICE);
+    return fail_all(world, error, world->first && world->first->collective.memory == PL_MEMORY_DEVICE);
 }
 
 enum pl_status pl_request_world_failure(const struct pl_world *world, struct pl_error *reterr)
@@ -224,6 +224,7 @@ static enum pl_status start(struct pl_world *world, struct pl_request *request, 
     if (world->observer.ended) {
         request->started_ns = pl_clock_now_ns();
     }
+    /* The table of backends.c; between the processes of one host it is pl_shm_post() of shm/run.c. */
     return request->backend->backend->post(request->backend->state, request, ret_done, reterr);
 }
 
@@ -325,7 +326,7 @@ static enum pl_status make_request(struct pl_world *world, const struct pl_colle
 
         status = pl_collective_sign_step(request, world, &step, collective, reterr);
     } else {
-        status = pl_collective_check_request(request, world, collective, reterr);
+        status = pl_request_prepare(request, world, collective, reterr);
     }
     if (status == PL_OK) {
         status = choose_backend(world, request, reterr);
@@ -471,7 +472,7 @@ enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status stat
         pl_device_failure(world->device, &error) == PL_OK) {
         return status;
     }
-    end(world, &error, true);
+    fail_all(world, &error, true);
     if (world->host_world) {
         pl_request_revoke_world(world->host_world, &world->failure);
     }

@@ -76,8 +76,8 @@ static inline void pl_progress_release(struct pl_progress *const *held_at)
  * MPI_THREAD_MULTIPLE), `on` gives one to each world of more than one rank, `off` gives none. The internal worlds of
  * backends have no thread.
  *
- * Threads  the program's and this one take turns: every entry of request.c, request_wait.c and arena.c holds the
- *          world's lock. A program that waits keeps the lock and advances by itself.
+ * Threads  the program's and this one take turns: every call of calls/collective.c, request_wait.c and arena.c
+ *          holds the world's lock. A program that waits keeps the lock and advances by itself.
  * Cost     20 ns per call for the lock. While requests are under way the thread advances them every 50 to 100 us, less
  *          often if nothing has moved for long; it sleeps while there are no requests.
  * Test     tests/unit/collectives/core/test_progress.c, examples/synthetic
@@ -222,15 +222,14 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
 void pl_topology_done(struct pl_topology *topology);
 
 /** Check `collective` and copy it, normalised, with its signature, to `request`. */
-enum pl_status pl_collective_check_request(struct pl_request *request, const struct pl_world *world,
-                                           const struct pl_collective *collective,
-                                           struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_request_prepare(struct pl_request *request, const struct pl_world *world,
+                                  const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_collective_check_request(), without copying. */
+/** As pl_request_prepare(), without copying. */
 enum pl_status pl_request_check(const struct pl_world *world, const struct pl_collective *collective,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_collective_check_request(), for a step of the chain of `of`, whose buffers are not known yet. */
+/** As pl_request_prepare(), for a step of the chain of `of`, whose buffers are not known yet. */
 enum pl_status pl_collective_sign_step(struct pl_request *request, const struct pl_world *world,
                                        const struct pl_collective *step, const struct pl_collective *of,
                                        struct pl_error *reterr) PL_MUST_CHECK;

@@ -223,8 +223,8 @@ void pl_shm_open_pidfds(struct pl_shm *shm);
 
 /* ---- run.c: the algorithms ---- */
 
-enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_done,
-                            struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_shm_post(void *state, struct pl_request *request, bool *ret_done,
+                           struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret_done,
                               struct pl_error *reterr) PL_MUST_CHECK;
 

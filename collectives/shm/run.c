@@ -321,7 +321,7 @@ static void run_eager(struct pl_shm *shm, struct pl_shm_op *op)
 
 /* ---- all modes ---- */
 
-enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+enum pl_status pl_shm_post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_shm *shm = state;
     const struct pl_collective *collective = &request->collective;

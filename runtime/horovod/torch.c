@@ -225,7 +225,7 @@ static bool make_room(const struct pl_named_op *op, PyObject *tensor, PyObject *
 }
 
 /* Completes operation `at` of the submission, with the GPU of its tensors in `*gpu` if they are on one. */
-static bool take(struct handle *handle, const struct request *request, Py_ssize_t at, int *gpu)
+static bool complete_op(struct handle *handle, const struct request *request, Py_ssize_t at, int *gpu)
 {
     PyObject *tensor = pl_torch_member(handle->inputs, handle->listed, at);
     PyObject *output = pl_torch_member(handle->outputs, handle->listed, at);
@@ -267,7 +267,7 @@ static enum pl_status start(struct handle *handle, const struct request *request
 }
 
 /* Submits one operation, or as a group those on the lists of `staged`, which may differ in shape and type. */
-static PyObject *submit_staged(const struct request *request, const struct pl_torch_staged *staged, bool listed)
+static PyObject *submit_all(const struct request *request, const struct pl_torch_staged *staged, bool listed)
 {
     Py_ssize_t count = listed ? PyList_Size(staged->tensor) : 1;
     struct handle *handle = count < 0 ? NULL : handle_new(&request->op, (size_t)count);
@@ -286,7 +286,7 @@ static PyObject *submit_staged(const struct request *request, const struct pl_to
     handle->listed = listed;
     good = !request->splits || read_splits(handle->submission, request->set, request->splits);
     for (Py_ssize_t i = 0; i < count && good; i++) {
-        good = take(handle, request, i, &gpu);
+        good = complete_op(handle, request, i, &gpu);
     }
     service = good ? hold() : NULL;
     if (!service) {
@@ -330,7 +330,7 @@ static PyObject *submit(struct request *request, PyObject *tensors, PyObject *ou
     struct pl_torch_staged all;
 
     if (request->how == ONE) {
-        return submit_staged(request, &own, false);
+        return submit_all(request, &own, false);
     }
     if (request->how & ON_GPU) {
         stays = find_place(&request->op, &why);
@@ -340,7 +340,7 @@ static PyObject *submit(struct request *request, PyObject *tensors, PyObject *ou
     if (all.tensor && all.output && all.target &&
         pl_torch_stage_all(&all, tensors, outputs, &request->op, request->kind, grouped, &was_far) &&
         (!was_far || warn_of_copies(why, request->op.op == PL_ADASUM ? "Adasum" : request->kind))) {
-        number = submit_staged(request, &all, true);
+        number = submit_all(request, &all, true);
     }
     Py_XDECREF(all.target);
     Py_XDECREF(all.output);
@@ -348,7 +348,8 @@ static PyObject *submit(struct request *request, PyObject *tensors, PyObject *ou
     return number;
 }
 
-/* (tensor, output, divisor, name, op, prescale, postscale, set); the divisor is 1 but for ROCm. */
+/* Horovod's Python calls this as horovod_torch_allreduce_async_torch_FloatTensor and so on, by the macros at the end of
+ * this file. (tensor, output, divisor, name, op, prescale, postscale, set); the divisor is 1 but for ROCm. */
 static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct request request = {.op = {.kind = PL_ALLREDUCE, .dtype = dtype}, .how = how};
@@ -563,8 +564,8 @@ static bool fill_received(PyObject *received, const struct pl_submission *submis
 }
 
 /*
- * What the operations of `handle` made, into its outputs; those that are reduced in place have it already. In a GPU's
- * memory it comes in the order of the calling thread's stream.
+ * What the operations of `handle` made, into its outputs. An allreduce has none here: it has written its output tensor
+ * itself. In a GPU's memory it comes in the order of the calling thread's stream.
  */
 static bool fill_all(struct handle *handle)
 {
@@ -597,7 +598,7 @@ static bool fill_all(struct handle *handle)
     return good && (!handle->received || fill_received(handle->received, submission));
 }
 
-/* Waits for the end of `handle`, or only lets `stream` follow it: `*ret_done` is false then. */
+/* Waits for the end of `handle`; on a GPU it may only let `stream` follow it: `*ret_done` is false then. */
 static enum pl_status wait_for(struct handle *handle, void *stream, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_completion *completion = &handle->submission->completion;
