@@ -122,6 +122,7 @@ enum pl_status pl_link_open(struct pl_link *link, int fd, struct pl_error *reter
     *link = PL_LINK_NONE;
     link->fd = fd;
     link->received_ns = pl_clock_now_ns();
+    link->events = POLLIN;
     return PL_OK;
 }
 
@@ -174,6 +175,7 @@ void pl_link_flush(struct pl_link *link)
         pl_text_clear(&link->out);
         link->sent_bytes = 0;
     }
+    link->events = (short)((link->ended ? 0 : POLLIN) | (link->sent_bytes < link->out.length ? POLLOUT : 0));
 }
 
 void pl_link_drain(struct pl_link *link, int64_t deadline_ns)
@@ -214,10 +216,13 @@ enum pl_status pl_link_read(struct pl_link *link, struct pl_error *reterr)
             PL_TRY(pl_text_check(&link->in, reterr));
         } else if (bytes == 0) {
             link->ended = true;
+            link->events &= (short)~POLLIN;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return PL_OK;
         } else if (errno != EINTR) {
-            link->ended = true; /* a reset is an end like any other: bytes that arrived before it still count */
+            link->ended = true;
+            link->events &=
+                (short)~POLLIN; /* a reset is an end like any other: bytes that arrived before it still count */
         }
     }
     return PL_OK;
@@ -251,18 +256,13 @@ enum pl_status pl_link_await(struct pl_link *link, int64_t deadline_ns, struct p
         if (status != PL_END) {
             return status;
         }
-        ready = pl_file_poll(link->fd, pl_link_events(link), deadline_ns);
+        ready = pl_file_poll(link->fd, link->events, deadline_ns);
         if (ready <= 0) {
             return ready == 0 ? PL_TIMEOUT : pl_error_errno(reterr, "wait for process 1");
         }
         pl_link_flush(link);
         PL_TRY(pl_link_read(link, reterr));
     }
-}
-
-short pl_link_events(const struct pl_link *link)
-{
-    return (short)((link->ended ? 0 : POLLIN) | (link->sent_bytes < link->out.length ? POLLOUT : 0));
 }
 
 void pl_link_close(struct pl_link *link)

@@ -84,6 +84,7 @@ struct pl_link {
     size_t sent_bytes;     /* of `out` */
     int64_t received_ns;   /* when bytes arrived last */
     bool ended;            /* the other side closed */
+    short events;          /* what the link waits for, for poll(2) */
     /* descriptors that arrived with a frame and were not taken; further ones are closed */
     int fds[PL_LINK_MAX_FDS];
     size_t fds_count;
@@ -129,9 +130,6 @@ enum pl_status pl_link_next(struct pl_link *link, struct pl_frame *frame, struct
  */
 enum pl_status pl_link_await(struct pl_link *link, int64_t deadline_ns, struct pl_frame *frame,
                              struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Returns the poll(2) events that this link waits for. */
-short pl_link_events(const struct pl_link *link);
 
 void pl_link_close(struct pl_link *link);
 

@@ -331,7 +331,7 @@ static enum pl_status poll_once(struct relay *relay, struct pl_error *reterr)
 {
     const bool is_up = relay->hangup_ns == PL_DEADLINE_NEVER;
     struct pollfd waits[] = {
-        {.fd = relay->link.fd, .events = pl_link_events(&relay->link)},
+        {.fd = relay->link.fd, .events = relay->link.events},
         {.fd = is_up ? STDOUT_FILENO : -1, .events = 0},
         {.fd = relay->channel_fd >= 0 && !relay->input_ended ? STDIN_FILENO : -1, .events = POLLIN},
         {.fd = relay->channel_fd, .events = POLLIN},

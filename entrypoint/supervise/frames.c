@@ -42,7 +42,7 @@ static void forward_start(struct pl_supervisor *supervisor, struct pl_connection
 {
     static const char not_ours[] = "this host is not a worker of the job";
 
-    if (pl_host_is_worker(supervisor)) { /* mpirun runs on the master */
+    if (supervisor->role != PL_HOST_MASTER) { /* mpirun runs on the master */
         pl_supervise_drop(agent);
         return;
     }
@@ -79,7 +79,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_session *sess
         return;
     }
     pl_connection_go(&session->link->state, PL_CONNECTION_READY);
-    pl_supervise_wake(supervisor, PL_TIMER_HEARTBEAT);
+    PL_TIMER_WAKE(supervisor, HEARTBEAT);
     pl_supervise_forward_stop(supervisor, session->link); /* it connected too late to get the stop with the others */
     pl_holding_ask_again(supervisor);
     if (supervisor->state >= PL_HOST_CLOSING) {
@@ -113,6 +113,7 @@ static void take_end(struct pl_supervisor *supervisor, struct pl_session *sessio
     }
     if (exit_report.source == PL_EXIT_SOURCE_PROGRAM || exit_report.source == PL_EXIT_SOURCE_TORCHRUN) {
         pl_session_go(&session->state, PL_SESSION_IDLE);
+        PL_TIMER_WAKE(supervisor, WAIT);
         pl_hang_decide(supervisor);
     }
     if (session->outside) {
@@ -228,7 +229,7 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
     const struct pl_holding *holding = &supervisor->stop.holding;
     char number[16];
 
-    if (!pl_host_is_beside(supervisor)) {
+    if (supervisor->link_kind != PL_LAUNCH_PLAN_LINK_BESIDE) {
         return;
     }
     if (supervisor->outcome.failed && supervisor->outcome.exit_report_known) {
@@ -262,7 +263,7 @@ void pl_links_welcome(struct pl_supervisor *supervisor)
     }
     pl_session_go(&session->state, PL_SESSION_LINKED);
     pl_connection_go(&session->link->state, PL_CONNECTION_READY);
-    pl_supervise_wake(supervisor, PL_TIMER_HEARTBEAT);
+    PL_TIMER_WAKE(supervisor, HEARTBEAT);
     pl_supervise_forward_stop(supervisor, session->link); /* the stop came before the master connected */
     report_earlier_ends(supervisor);
 }
@@ -274,10 +275,13 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
 {
     struct pl_session *session = supervisor->sessions.items;
 
-    if (!pl_host_is_worker(supervisor) || !session || supervisor->state >= PL_HOST_CLOSING ||
+    if (supervisor->role == PL_HOST_MASTER || !session || supervisor->state >= PL_HOST_CLOSING ||
         (!session->link && session->state != PL_SESSION_AWAY)) {
         pl_supervise_drop(connection);
         return;
+    }
+    if (connection == session->link) {
+        return; /* its first frame has been accepted already */
     }
     if (session->link || strcmp(frame->fields[1], session->host) != 0) {
         pl_log(PL_LOG_WARNING,
@@ -314,6 +318,7 @@ static void take_from_worker(struct pl_supervisor *supervisor, struct pl_session
         break;
     case PL_FRAME_DONE:
         pl_session_go(&session->state, PL_SESSION_DONE);
+        PL_TIMER_WAKE(supervisor, WAIT);
         break;
     case PL_FRAME_CATCHES:
         pl_holding_note_answer(supervisor, frame, pl_links_number(supervisor, session));
@@ -361,6 +366,7 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
         break;
     case PL_FRAME_RESULT:
         pl_session_go(&session->state, PL_SESSION_DONE);
+        PL_TIMER_WAKE(supervisor, WAIT);
         supervisor->main.dismissed = supervisor->plan->is_outside;
         if (strcmp(frame->fields[0], "0") != 0) {
             pl_supervise_fail_as(supervisor, frame->fields[1]);
@@ -382,7 +388,7 @@ static void take_from_shim(struct pl_supervisor *supervisor, const struct pl_con
     } else if (frame->type == PL_FRAME_SUSPENDED) {
         pl_supervise_note_suspended(supervisor, frame);
     }
-    if (frame->type == PL_FRAME_CATCHES || frame->type == PL_FRAME_SUSPENDED) {
+    if (supervisor->role != PL_HOST_MASTER && (frame->type == PL_FRAME_CATCHES || frame->type == PL_FRAME_SUSPENDED)) {
         pl_supervise_send(supervisor, pl_links_master(supervisor), frame->type, frame->fields, frame->count);
     }
 }
@@ -394,7 +400,7 @@ void pl_links_take(struct pl_supervisor *supervisor, struct pl_connection *conne
         [PL_FRAME_HELLO] = 2,   [PL_FRAME_START] = 2,     [PL_FRAME_STARTED] = 1,
         [PL_FRAME_STOP] = 1,    [PL_FRAME_RESULT] = 2,    [PL_FRAME_HOLD] = 1,
         [PL_FRAME_CATCHES] = 2, [PL_FRAME_SUSPENDED] = 2, [PL_FRAME_QUIET] = 1};
-    struct pl_session *session = pl_links_find(supervisor, connection);
+    struct pl_session *session;
 
     if (frame->count < least[frame->type]) {
         return;
@@ -407,7 +413,7 @@ void pl_links_take(struct pl_supervisor *supervisor, struct pl_connection *conne
         forward_start(supervisor, connection, frame);
     } else if (connection->kind == PL_CONNECTION_MASTER && frame->type == PL_FRAME_HELLO) {
         accept_master(supervisor, connection, frame);
-    } else if (session) {
+    } else if ((session = pl_links_find(supervisor, connection))) {
         (connection->kind == PL_CONNECTION_MASTER ? take_from_master : take_from_worker)(supervisor, session, frame);
     }
 }
@@ -418,8 +424,8 @@ static void lose_master(struct pl_supervisor *supervisor, struct pl_session *ses
         return; /* it has sent the result, or comes again */
     }
     pl_session_go(&session->state, PL_SESSION_LOST);
-    pl_supervise_wake(supervisor, PL_TIMER_HOLDING); /* now this host decides */
-    if (pl_host_is_beside(supervisor) && supervisor->stop.number != 0) {
+    PL_TIMER_WAKE(supervisor, HOLDING); /* now this host decides */
+    if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && supervisor->stop.number != 0) {
         pl_log(PL_LOG_WARNING, "the master host %s went away: %s; this host saves and ends by itself", session->host,
                why);
     } else {
@@ -430,13 +436,14 @@ static void lose_master(struct pl_supervisor *supervisor, struct pl_session *ses
 static void lose_worker(struct pl_supervisor *supervisor, struct pl_session *session, const char *why)
 {
     /* its own program has succeeded, and it has nothing more to do */
-    const bool has_left = (pl_host_is_beside(supervisor) || session->outside) && session->state == PL_SESSION_IDLE &&
-                          !supervisor->outcome.failed;
+    const bool has_left = (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE || session->outside) &&
+                          session->state == PL_SESSION_IDLE && !supervisor->outcome.failed;
 
     pl_holding_lose_host(supervisor, pl_links_number(supervisor, session));
     if (session->state == PL_SESSION_AWAY) {
         pl_links_try_again(supervisor, session);
-        if (session->state == PL_SESSION_REFUSED && !pl_host_is_beside(supervisor) && !session->outside) {
+        if (session->state == PL_SESSION_REFUSED && supervisor->link_kind != PL_LAUNCH_PLAN_LINK_BESIDE &&
+            !session->outside) {
             fail_worker(supervisor, session->host, session->reason);
         }
     } else if (has_left) {
@@ -459,6 +466,7 @@ void pl_links_lose(struct pl_supervisor *supervisor, const struct pl_connection 
     }
     if (session) {
         session->link = NULL;
-        (pl_host_is_worker(supervisor) ? lose_master : lose_worker)(supervisor, session, why);
+        PL_TIMER_WAKE(supervisor, WAIT);
+        (supervisor->role != PL_HOST_MASTER ? lose_master : lose_worker)(supervisor, session, why);
     }
 }

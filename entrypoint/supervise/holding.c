@@ -32,7 +32,7 @@ void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_fr
     }
     holding->ranks[holding->count++] =
         (struct pl_holding_rank){.rank = (int)rank, .host = host, .catches = catches == 1};
-    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
+    PL_TIMER_WAKE(supervisor, HOLDING);
 }
 
 void pl_holding_ask_again(struct pl_supervisor *supervisor)
@@ -40,7 +40,7 @@ void pl_holding_ask_again(struct pl_supervisor *supervisor)
     if (supervisor->stop.holding.state != PL_STOP_RUNNING) {
         supervisor->stop.holding.asked_ns = pl_clock_now_ns();
         pl_stop_go(&supervisor->stop.holding.state, PL_STOP_SAVING);
-        pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
+        PL_TIMER_WAKE(supervisor, HOLDING);
     }
 }
 
@@ -50,7 +50,7 @@ void pl_holding_lose_host(struct pl_supervisor *supervisor, int host)
         supervisor->stop.holding.ranks[i].ended =
             supervisor->stop.holding.ranks[i].ended || supervisor->stop.holding.ranks[i].host == host;
     }
-    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
+    PL_TIMER_WAKE(supervisor, HOLDING);
 }
 
 /* Returns the time until which ranks may answer. */
@@ -74,7 +74,7 @@ void pl_holding_note_end(struct pl_supervisor *supervisor, int rank)
     } else {
         holding->unasked_ended++;
     }
-    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
+    PL_TIMER_WAKE(supervisor, HOLDING);
 }
 
 bool pl_holding_is_on(const struct pl_supervisor *supervisor)
@@ -131,12 +131,14 @@ static void hold(struct pl_supervisor *supervisor)
     pl_log(PL_LOG_WARNING, "%.*s; the others have time to save and end", (int)strcspn(pl_text_string(&text), "\n"),
            pl_text_string(&text));
     pl_stop_go(&supervisor->stop.holding.state, PL_STOP_HELD);
+    PL_TIMER_WAKE(supervisor, WAIT); /* how long a failed job waits depends on the state */
 }
 
 /* Whether this host decides: the master does for all that are linked to it. */
 static bool decides(const struct pl_supervisor *supervisor)
 {
-    return supervisor->state == PL_HOST_RUNNING && !pl_host_is_led(supervisor) && !pl_links_master(supervisor);
+    return supervisor->state == PL_HOST_RUNNING &&
+           (supervisor->role == PL_HOST_MASTER || (supervisor->role == PL_HOST_WORKER && !pl_links_master(supervisor)));
 }
 
 void pl_holding_update(struct pl_supervisor *supervisor)
@@ -162,7 +164,6 @@ void pl_holding_update(struct pl_supervisor *supervisor)
         send_to_workers(supervisor, PL_FRAME_RELEASE, "");
     }
     if (pl_holding_is_on(supervisor) && !answered) {
-        pl_supervise_set_timer(supervisor, PL_TIMER_HOLDING, answers_end(supervisor));
+        PL_TIMER_SET(supervisor, HOLDING, answers_end(supervisor));
     }
-    pl_supervise_wake(supervisor, PL_TIMER_GRACE); /* how long a failed job waits depends on the state */
 }

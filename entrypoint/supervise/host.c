@@ -20,6 +20,12 @@
 /* An mpirun that succeeded has usually run ranks, whose reports may still be in transit. An mpirun that was asked only
  * for its version has not. */
 #define FIRST_REPORT_NS (5 * PL_NS_PER_S)
+/* How long a launcher may take to end a failed job itself, which it does with SIGTERM to the ranks first. */
+#define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
+/* The same for the programs of a host's own, which are sent SIGTERM. */
+#define TOLD_GRACE_NS (3 * PL_NS_PER_S / 2)
+/* The same after the loss of a host, when the job cannot succeed anyway. */
+#define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 #define SIDECAR_GRACE_NS (2 * PL_NS_PER_S)
 #define DONE_WAIT_NS (7 * PL_NS_PER_S)
 #define OPEN_SESSION_NS (2 * PL_NS_PER_S)
@@ -53,14 +59,14 @@ void pl_host_go(enum pl_host_state *state, enum pl_host_state next)
 /* On a worker: whether the master has sent the job's result. */
 static bool knows_result(const struct pl_supervisor *supervisor)
 {
-    return pl_host_is_worker(supervisor) && supervisor->sessions.count > 0 &&
+    return supervisor->role != PL_HOST_MASTER && supervisor->sessions.count > 0 &&
            supervisor->sessions.items[0].state == PL_SESSION_DONE;
 }
 
 /* On a worker: whether the master has not connected, but may. */
 static bool awaits_master(const struct pl_supervisor *supervisor)
 {
-    return pl_host_is_worker(supervisor) && supervisor->sessions.count > 0 &&
+    return supervisor->role != PL_HOST_MASTER && supervisor->sessions.count > 0 &&
            supervisor->sessions.items[0].state == PL_SESSION_AWAY && pl_supervise_runs(supervisor, PL_EXIT_SET(SSHD));
 }
 
@@ -76,7 +82,7 @@ void pl_host_note_rank(struct pl_supervisor *supervisor, const struct pl_exit_re
         pl_supervise_fail_exit(supervisor, exit_report);
     } else if (!supervisor->outcome.failed && main->left_early.rank < 0) {
         main->left_early = *exit_report;
-        pl_supervise_set_timer(supervisor, PL_TIMER_EARLY_END, pl_deadline_after_ns(supervisor->main.early_end_ns));
+        PL_TIMER_SET(supervisor, EARLY_END, pl_deadline_after_ns(supervisor->main.early_end_ns));
     }
 }
 
@@ -88,7 +94,8 @@ static void note_on_worker(struct pl_supervisor *supervisor, const struct pl_exi
     if (exit_report->source == PL_EXIT_SOURCE_RANK) {
         pl_holding_note_end(supervisor, exit_report->rank);
     }
-    if (pl_host_is_beside(supervisor) && !supervisor->plan->is_outside && !pl_exit_report_ok(exit_report)) {
+    if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !supervisor->plan->is_outside &&
+        !pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     }
     if (!knows_result(supervisor)) {
@@ -99,20 +106,19 @@ static void note_on_worker(struct pl_supervisor *supervisor, const struct pl_exi
 static void note_main(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
     supervisor->main.ended = true;
+    PL_TIMER_WAKE(supervisor, WAIT);
     supervisor->main.exit_report = *exit_report;
-    if (pl_host_is_worker(supervisor)) {
+    if (supervisor->role != PL_HOST_MASTER) {
         note_on_worker(supervisor, exit_report);
-    } else if (pl_host_is_beside(supervisor) && exit_report->source != PL_EXIT_SOURCE_LAUNCHER &&
+    } else if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && exit_report->source != PL_EXIT_SOURCE_LAUNCHER &&
                !pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     }
 }
 
-void pl_host_note_end(struct pl_supervisor *supervisor, struct pl_connection *connection,
+void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_exit_source source, bool begun,
                       const struct pl_exit_report *exit_report)
 {
-    const enum pl_exit_source source = connection->source;
-
     if (source == PL_EXIT_SOURCE_SSHD) {
         pl_links_note_sshd(supervisor, exit_report);
     } else if (supervisor->state == PL_HOST_PREPARING) {
@@ -120,17 +126,17 @@ void pl_host_note_end(struct pl_supervisor *supervisor, struct pl_connection *co
     } else if (pl_exit_source_in(source, PL_EXIT_SET_MAIN)) {
         note_main(supervisor, exit_report);
     } else if (source == PL_EXIT_SOURCE_RANK) {
-        (pl_host_is_worker(supervisor) ? note_on_worker : pl_host_note_rank)(supervisor, exit_report);
+        (supervisor->role != PL_HOST_MASTER ? note_on_worker : pl_host_note_rank)(supervisor, exit_report);
     } else if (source == PL_EXIT_SOURCE_STACKS) {
         pl_hang_note_end(supervisor, exit_report);
     } else if (source == PL_EXIT_SOURCE_DAEMON) {
         pl_links_send_end(supervisor, exit_report); /* first, because it is more specific */
-        if (connection->state == PL_CONNECTION_OPEN) {
+        if (!begun) {
             PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_STARTED,
                               exit_report->note[0] != '\0' ? exit_report->note : "the daemon did not start");
         }
     } else if (pl_exit_source_in(source, PL_EXIT_SET_SERVERS) && !pl_exit_report_ok(exit_report)) {
-        if (!pl_host_is_worker(supervisor) && !supervisor->main.ended) {
+        if (supervisor->role == PL_HOST_MASTER && !supervisor->main.ended) {
             pl_supervise_fail_exit(supervisor, exit_report);
         } else if (!knows_result(supervisor)) {
             pl_links_send_end(supervisor, exit_report);
@@ -159,8 +165,8 @@ void pl_host_look_apart(struct pl_supervisor *supervisor)
     int64_t next_ns = PL_DEADLINE_NEVER;
 
     pl_apart_look(&supervisor->seen.apart, &next_ns);
-    pl_supervise_set_timer(supervisor, PL_TIMER_APART, next_ns);
-    if (pl_host_is_worker(supervisor)) {
+    PL_TIMER_SET(supervisor, APART, next_ns);
+    if (supervisor->role != PL_HOST_MASTER) {
         pl_links_send_quiet(supervisor);
     } else {
         pl_apart_log_minute(supervisor);
@@ -197,10 +203,10 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
 {
     PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
 
-    if (!pl_host_is_worker(supervisor)) {
+    if (supervisor->role == PL_HOST_MASTER) {
         PL_TRY(apply_processes(supervisor, reterr));
     }
-    if (!pl_host_is_worker(supervisor) && supervisor->sessions.count > 0 &&
+    if (supervisor->role == PL_HOST_MASTER && supervisor->sessions.count > 0 &&
         supervisor->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
         /* mpirun asks us for its daemons instead of running ssh. A variable tells it so, and its command line stays the
          * usual one. */
@@ -293,43 +299,77 @@ static int64_t join_end(const struct pl_supervisor *supervisor)
                                                                      : supervisor->sessions.begun_ns;
 }
 
-void pl_host_look_join(struct pl_supervisor *supervisor)
-{
-    if (supervisor->state == PL_HOST_RUNNING && !pl_deadline_passed(join_end(supervisor))) {
-        pl_supervise_set_timer(supervisor, PL_TIMER_JOIN, join_end(supervisor));
-    }
-}
-
 /* Whether this host waits for others. A program that succeeds on one host ends no other host: if each host has its own
  * program, the master stays until the programs of the others have ended too, and a linked worker waits for the result
  * from the master. */
 static bool waits_for_hosts(const struct pl_supervisor *supervisor)
 {
-    if (pl_host_is_worker(supervisor)) {
+    if (supervisor->role != PL_HOST_MASTER) {
         return !knows_result(supervisor) && (pl_links_master(supervisor) || !pl_deadline_passed(join_end(supervisor)));
     }
-    return pl_host_is_beside(supervisor) &&
+    return supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE &&
            (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) || pl_holding_is_on(supervisor)) &&
            pl_links_count(supervisor, 1U << PL_SESSION_LINKED, false) > 0;
 }
 
-bool pl_host_is_over(const struct pl_supervisor *supervisor)
+static bool is_over(const struct pl_supervisor *supervisor)
 {
-    if (pl_host_is_led(supervisor)) {
+    if (supervisor->role == PL_HOST_LED) {
         return knows_result(supervisor) || supervisor->outcome.failed;
     }
     return (supervisor->main.ended || supervisor->main.dismissed) && !waits_for_hosts(supervisor);
 }
 
+/* Returns until when the programs of a failed job may still run. */
+static int64_t grace_end(const struct pl_supervisor *supervisor)
+{
+    const struct pl_holding *holding = &supervisor->stop.holding;
+    int64_t begin_ns =
+        holding->released_ns > supervisor->outcome.failed_ns ? holding->released_ns : supervisor->outcome.failed_ns;
+
+    if (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) ||
+        (pl_holding_is_on(supervisor) &&
+         (supervisor->outcome.exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE))) {
+        return PL_DEADLINE_NEVER;
+    }
+    if (!supervisor->outcome.exit_report_known) {
+        return begin_ns + LOST_HOST_GRACE_NS;
+    }
+    return begin_ns + (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE ? TOLD_GRACE_NS : LAUNCHER_GRACE_NS);
+}
+
+/* Programs of a failed job are told to end, unless mpirun ends them, and after a grace nothing is waited for. */
+void pl_host_look_wait(struct pl_supervisor *supervisor)
+{
+    struct pl_main *main = &supervisor->main;
+    int64_t end_ns;
+
+    if (supervisor->state != PL_HOST_RUNNING || main->given_up) {
+        return;
+    }
+    if (is_over(supervisor)) {
+        main->given_up = true;
+        return;
+    }
+    end_ns = supervisor->role == PL_HOST_LED ? PL_DEADLINE_NEVER : grace_end(supervisor);
+    if (end_ns != PL_DEADLINE_NEVER && !main->told) {
+        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), SIGTERM);
+        main->told = true;
+    }
+    main->given_up = pl_deadline_passed(end_ns);
+    if (main->ended && !pl_deadline_passed(join_end(supervisor)) && join_end(supervisor) < end_ns) {
+        end_ns = join_end(supervisor);
+    }
+    PL_TIMER_SET(supervisor, WAIT, end_ns);
+}
+
 void pl_host_run(struct pl_supervisor *supervisor)
 {
-    static const enum pl_timer timers[] = {PL_TIMER_APART, PL_TIMER_WATCH, PL_TIMER_HOLDING, PL_TIMER_JOIN,
-                                           PL_TIMER_GRACE};
-
     pl_host_go(&supervisor->state, PL_HOST_RUNNING);
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(timers); i++) {
-        pl_supervise_wake(supervisor, timers[i]);
-    }
+    PL_TIMER_WAKE(supervisor, APART);
+    PL_TIMER_WAKE(supervisor, WATCH);
+    PL_TIMER_WAKE(supervisor, HOLDING);
+    PL_TIMER_WAKE(supervisor, WAIT);
     pl_links_look(supervisor);
 }
 
@@ -337,10 +377,10 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
 {
     pl_host_go(&supervisor->state, PL_HOST_LINKING);
     supervisor->sessions.begun_ns = pl_clock_now_ns();
-    if (pl_host_is_worker(supervisor)) {
+    if (supervisor->role != PL_HOST_MASTER) {
         pl_links_welcome(supervisor);
     }
-    if (!supervisor->outcome.failed && !pl_host_is_led(supervisor)) {
+    if (!supervisor->outcome.failed && supervisor->role != PL_HOST_LED) {
         PL_TRY(pl_peers_resolve(supervisor, true, reterr));
     }
     PL_TRY(pl_links_await(supervisor, reterr));
@@ -351,13 +391,13 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
     if (!supervisor->main.dismissed) {
         PL_TRY(start_main(supervisor, reterr));
     }
-    while (!supervisor->main.given_up && !pl_host_is_over(supervisor)) {
+    while (!supervisor->main.given_up) {
         PL_TRY(pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr));
     }
-    if (!pl_host_is_worker(supervisor)) {
+    if (supervisor->role == PL_HOST_MASTER) {
         return check_main_result(supervisor, reterr);
     }
-    if (pl_host_is_beside(supervisor) && supervisor->plan->is_outside && supervisor->main.ended &&
+    if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && supervisor->plan->is_outside && supervisor->main.ended &&
         !knows_result(supervisor) && !pl_exit_report_ok(&supervisor->main.exit_report)) { /* there is no other result */
         pl_supervise_fail_exit(supervisor, &supervisor->main.exit_report);
     }
@@ -373,7 +413,7 @@ static void await_open_sessions(struct pl_supervisor *supervisor)
     int64_t deadline_ns = pl_deadline_after_ns(OPEN_SESSION_NS);
 
     for (size_t i = 0; i < supervisor->sessions.count; i++) {
-        while ((pl_host_is_beside(supervisor) || supervisor->sessions.items[i].outside) &&
+        while ((supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE || supervisor->sessions.items[i].outside) &&
                supervisor->sessions.items[i].link && supervisor->sessions.items[i].state == PL_SESSION_AWAY &&
                pl_supervise_wait(supervisor, deadline_ns)) {
         }
@@ -441,7 +481,7 @@ static void report_to_master(struct pl_supervisor *supervisor)
 /* Leave no process. The master does so first here, then on the workers as they report; their sessions end last. */
 static void finish(struct pl_supervisor *supervisor)
 {
-    const bool is_worker = pl_host_is_worker(supervisor), own_program = supervisor->plan->argv.count > 0;
+    const bool is_worker = supervisor->role != PL_HOST_MASTER, own_program = supervisor->plan->argv.count > 0;
     int64_t deadline_ns;
 
     pl_host_go(&supervisor->state, PL_HOST_CLOSING);
@@ -503,6 +543,7 @@ int pl_supervise_run(struct pl_supervisor *supervisor)
 {
     const bool report_only = supervisor->outcome.failed;
     struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
     int exit_code = 0;
 
     if (!supervisor->plan) {
@@ -515,14 +556,17 @@ int pl_supervise_run(struct pl_supervisor *supervisor)
     if (report_only) { /* the platform may end us once it knows of the failure */
         exit_code = pl_supervise_finish(supervisor);
     }
-    pl_supervise_fail_status(supervisor, run(supervisor, &error), &error);
-    if (pl_host_is_worker(supervisor) && pl_host_is_beside(supervisor) && !report_only) {
+    status = run(supervisor, &error);
+    if (status != PL_OK) {
+        pl_supervise_fail_status(supervisor, status, &error);
+    }
+    if (supervisor->role != PL_HOST_MASTER && supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only) {
         report_to_master(supervisor);
     }
     finish(supervisor);
     exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
     pl_supervise_end_sync(supervisor);
-    if (pl_host_is_worker(supervisor)) {
+    if (supervisor->role != PL_HOST_MASTER) {
         await_masters_exit(supervisor);
     }
     pl_host_go(&supervisor->state, PL_HOST_ENDED);

@@ -61,13 +61,13 @@ struct pl_connection *pl_links_master(const struct pl_supervisor *supervisor)
 {
     const struct pl_session *master = supervisor->sessions.items;
 
-    return pl_host_is_worker(supervisor) && master && pl_session_was_linked(master) ? master->link : NULL;
+    return supervisor->role != PL_HOST_MASTER && master && pl_session_was_linked(master) ? master->link : NULL;
 }
 
 static enum pl_status make_sessions(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct pl_launch_plan *plan = supervisor->plan;
-    const bool is_worker = pl_host_is_worker(supervisor);
+    const bool is_worker = supervisor->role != PL_HOST_MASTER;
     struct pl_sessions *sessions = &supervisor->sessions;
 
     sessions->begun_ns = pl_clock_now_ns();
@@ -134,7 +134,7 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     status = pl_needs_link(supervisor->job, supervisor->plan, reterr);
     status = status != PL_OK ? status
                              : pl_sshd_server(&supervisor->sshd, supervisor->job, &supervisor->rundir, &argv, reterr);
-    if (status != PL_OK && pl_host_is_beside(supervisor)) {
+    if (status != PL_OK && supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE) {
         return status;
     }
     if (status != PL_OK) {
@@ -152,10 +152,10 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
 
 enum pl_status pl_links_begin(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const bool can_run_alone = pl_host_is_beside(supervisor) && !supervisor->outcome.failed;
+    const bool can_run_alone = supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !supervisor->outcome.failed;
     enum pl_status status = make_sessions(supervisor, reterr);
 
-    if (status == PL_OK && pl_host_is_worker(supervisor)) {
+    if (status == PL_OK && supervisor->role != PL_HOST_MASTER) {
         status = start_sshd(supervisor, reterr);
     } else if (status == PL_OK && supervisor->sessions.count > 0) {
         status = prepare_client(supervisor, reterr);
@@ -163,7 +163,7 @@ enum pl_status pl_links_begin(struct pl_supervisor *supervisor, struct pl_error 
         if (status != PL_OK) {
             pl_links_close(supervisor);
         }
-        pl_supervise_wake(supervisor, PL_TIMER_SESSIONS);
+        PL_TIMER_WAKE(supervisor, SESSIONS);
     }
     return can_run_alone ? pl_supervise_without_link(supervisor, status, reterr) : status;
 }
@@ -217,7 +217,7 @@ static void set_next_try(struct pl_supervisor *supervisor)
             next_ns = supervisor->sessions.items[i].next_try_ns;
         }
     }
-    pl_supervise_set_timer(supervisor, PL_TIMER_SESSIONS, next_ns);
+    PL_TIMER_SET(supervisor, SESSIONS, next_ns);
 }
 
 /* A session that cannot be opened now is tried again; while hosts wait for each other it is a failure. */
@@ -344,7 +344,7 @@ void pl_links_look(struct pl_supervisor *supervisor)
         sessions->opens = false;
         return;
     }
-    pl_supervise_wake(supervisor, PL_TIMER_LATE_HOSTS);
+    PL_TIMER_WAKE(supervisor, LATE_HOSTS);
 }
 
 void pl_links_look_late(struct pl_supervisor *supervisor)
@@ -364,7 +364,7 @@ void pl_links_look_late(struct pl_supervisor *supervisor)
                pl_text_string(&names));
         sessions->late_told = true;
     }
-    pl_supervise_set_timer(supervisor, PL_TIMER_LATE_HOSTS, sessions->late_told || end_ns < late_ns ? end_ns : late_ns);
+    PL_TIMER_SET(supervisor, LATE_HOSTS, sessions->late_told || end_ns < late_ns ? end_ns : late_ns);
 }
 
 static void set_sshds_waiter(struct pl_supervisor *supervisor, struct pl_waiter *waiter)
@@ -401,7 +401,7 @@ static enum pl_status await_failed(struct pl_supervisor *supervisor, struct pl_e
     const char *line;
     size_t missing;
 
-    if (pl_host_is_worker(supervisor)) {
+    if (supervisor->role != PL_HOST_MASTER) {
         line = end_sshd(supervisor, &waiter);
         return pl_error_set(reterr, PL_TIMEOUT,
                             "the master host %.150s did not connect within %lld s%s%.250s. " PL_SUPERVISE_LOST_ADVICE,
@@ -420,7 +420,7 @@ static void log_awaited(const struct pl_supervisor *supervisor)
     const struct pl_session *first = supervisor->sessions.items;
     size_t missing;
 
-    if (pl_host_is_worker(supervisor)) {
+    if (supervisor->role != PL_HOST_MASTER) {
         pl_log(PL_LOG_INFO, "waiting for the master host %s%s", first->host,
                pl_session_was_linked(first) ? ", which is waiting for other hosts or preparing its program" : "");
         return;
@@ -434,7 +434,7 @@ static void log_awaited(const struct pl_supervisor *supervisor)
  * to the master needs no other; and where sshd has ended no master comes. */
 static bool is_awaited(const struct pl_supervisor *supervisor)
 {
-    if (!pl_host_is_worker(supervisor)) {
+    if (supervisor->role == PL_HOST_MASTER) {
         return pl_links_missing(supervisor, false, NULL) > 0;
     }
     return pl_session_was_linked(supervisor->sessions.items)
@@ -444,13 +444,13 @@ static bool is_awaited(const struct pl_supervisor *supervisor)
 
 enum pl_status pl_links_await(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const bool report_only = supervisor->outcome.failed, is_worker = pl_host_is_worker(supervisor);
+    const bool report_only = supervisor->outcome.failed, is_worker = supervisor->role != PL_HOST_MASTER;
     struct pl_sessions *sessions = &supervisor->sessions;
     const int64_t period_ns = is_worker ? WORKER_PROGRESS_NS : MASTER_PROGRESS_NS;
     int64_t next_log_ns = pl_deadline_after_ns(period_ns);
 
     sessions->begun_ns = pl_clock_now_ns();
-    if (sessions->count == 0 || (pl_host_is_beside(supervisor) && !report_only)) {
+    if (sessions->count == 0 || (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only)) {
         return PL_OK;
     }
     sessions->opens =
@@ -479,7 +479,7 @@ enum pl_status pl_links_await(struct pl_supervisor *supervisor, struct pl_error 
 
 void pl_links_send_result(struct pl_supervisor *supervisor, struct pl_connection *link)
 {
-    const bool failed = supervisor->outcome.failed || pl_host_is_worker(supervisor);
+    const bool failed = supervisor->outcome.failed || supervisor->role != PL_HOST_MASTER;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     if (failed) {
@@ -517,10 +517,11 @@ void pl_links_note_sshd(struct pl_supervisor *supervisor, const struct pl_exit_r
     const struct pl_session *master = supervisor->sessions.items;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
+    PL_TIMER_WAKE(supervisor, WAIT);
     if (master->state == PL_SESSION_DONE) {
         return;
     }
-    if (!pl_host_is_beside(supervisor)) {
+    if (supervisor->link_kind != PL_LAUNCH_PLAN_LINK_BESIDE) {
         pl_supervise_fail_exit(supervisor, exit_report);
     } else if (!pl_session_was_linked(master)) {
         pl_exit_report_print(exit_report, 0, PL_FAILURE_SHOWN_BYTES, &text);

@@ -263,7 +263,7 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
                                                             {.fd = shim->link->fd, .events = POLLIN}};
 
     if (shim->link->fd >= 0) {
-        waits[1].events = pl_link_events(shim->link);
+        waits[1].events = shim->link->events;
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
         pl_copier_wait(copiers[i], waits + 2 + 2 * i, &deadline_ns);

@@ -132,12 +132,21 @@ static void raise_files(struct pl_supervisor *supervisor)
     }
 }
 
+static void use_link(struct pl_supervisor *supervisor, enum pl_launch_plan_link link)
+{
+    supervisor->link_kind = link;
+    supervisor->role = link == PL_LAUNCH_PLAN_LINK_NONE || supervisor->plan->role != PL_LAUNCH_PLAN_WORKER
+                           ? PL_HOST_MASTER
+                       : link == PL_LAUNCH_PLAN_LINK_BESIDE ? PL_HOST_WORKER
+                                                            : PL_HOST_LED;
+}
+
 enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status;
 
     supervisor->plan = plan;
-    supervisor->link_kind = plan->link;
+    use_link(supervisor, plan->link);
     if (plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         return PL_OK;
     }
@@ -150,7 +159,7 @@ enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_lau
     if (supervisor->outcome.failed || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
         return status;
     }
-    supervisor->link_kind = PL_LAUNCH_PLAN_LINK_NONE; /* pl_supervise_set_plan() needs the directory too, and warns */
+    use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE); /* pl_supervise_set_plan() needs the directory too, and warns */
     return PL_OK;
 }
 
@@ -161,7 +170,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
 
     supervisor->plan = plan;
     supervisor->ranks = plan->ranks;
-    supervisor->link_kind = plan->link;
+    use_link(supervisor, plan->link);
     supervisor->seen.watch.hang_ns = plan->runs_jobs ? 0 : supervisor->seen.watch.hang_ns;
     raise_files(supervisor);
     pl_environment_free(supervisor->environment);
@@ -184,7 +193,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         pl_log_error(reterr, "the job runs without a link between its hosts, without reports of its ranks, and without "
                              "a watch for hangs");
         supervisor->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
-        supervisor->link_kind = PL_LAUNCH_PLAN_LINK_NONE;
+        use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
         supervisor->seen.watch.hang_ns = 0;
         return PL_OK;
     }
@@ -257,7 +266,7 @@ void pl_supervise_notify(struct pl_connection *connection, enum pl_frame_type ty
 static bool runs(const struct pl_connection *connection, unsigned sources)
 {
     return connection->kind == PL_CONNECTION_SHIM && connection->state <= PL_CONNECTION_READY &&
-           pl_exit_source_in(connection->source, sources);
+           ((1U << connection->source) & sources);
 }
 
 static bool is_host_link(const struct pl_connection *connection)
@@ -287,7 +296,7 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
 {
     pl_stop_go(&supervisor->stop.holding.state, PL_STOP_RELEASED);
     supervisor->stop.holding.released_ns = pl_clock_now_ns();
-    pl_supervise_wake(supervisor, PL_TIMER_GRACE);
+    PL_TIMER_WAKE(supervisor, WAIT);
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
@@ -306,7 +315,7 @@ static void begin_stop(struct pl_supervisor *supervisor, int number)
     const int64_t early_ns =
         supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE ? PL_SUPERVISE_STOP_LAUNCHER_NS : PL_SUPERVISE_KILL_NS;
     /* a worker that the master leads waits for the result, which says more */
-    const int64_t kill_ns = pl_host_is_led(supervisor) ? PL_SUPERVISE_KILL_NS / 2 : PL_SUPERVISE_KILL_NS;
+    const int64_t kill_ns = supervisor->role == PL_HOST_LED ? PL_SUPERVISE_KILL_NS / 2 : PL_SUPERVISE_KILL_NS;
     char name[16];
 
     pl_stop_go(&supervisor->stop.holding.state, PL_STOP_SAVING);
@@ -314,12 +323,10 @@ static void begin_stop(struct pl_supervisor *supervisor, int number)
     supervisor->stop.ns = pl_clock_now_ns();
     pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
            (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop.ns) / PL_NS_PER_S));
-    pl_supervise_set_timer(supervisor, PL_TIMER_LAUNCHER,
-                           pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_STOP_LAUNCHER_NS));
-    pl_supervise_set_timer(supervisor, PL_TIMER_KILL, pl_supervise_stop_deadline(supervisor, kill_ns));
-    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
-    pl_supervise_wake(supervisor, PL_TIMER_JOIN);
-    pl_supervise_wake(supervisor, PL_TIMER_GRACE);
+    PL_TIMER_SET(supervisor, LAUNCHER, pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_STOP_LAUNCHER_NS));
+    PL_TIMER_SET(supervisor, KILL, pl_supervise_stop_deadline(supervisor, kill_ns));
+    PL_TIMER_WAKE(supervisor, HOLDING);
+    PL_TIMER_WAKE(supervisor, WAIT);
     if (supervisor->main.started) {
         supervisor->sessions.opens = false; /* each host that is not linked yet saves and ends on its own */
     }
@@ -413,7 +420,7 @@ static bool reap(struct pl_supervisor *supervisor)
     do {
         pid = waitpid(-1, NULL, WNOHANG);
         if (pid > 0 && pl_watch_note_child_end(&supervisor->seen.watch, pid)) {
-            pl_supervise_wake(supervisor, PL_TIMER_WATCH);
+            PL_TIMER_WAKE(supervisor, WATCH);
         }
     } while (pid > 0 || (pid < 0 && errno == EINTR));
     return pid == 0;
@@ -422,11 +429,13 @@ static bool reap(struct pl_supervisor *supervisor)
 static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_connection *connection,
                                const struct pl_exit_report *exit_report)
 {
+    const bool begun = connection->state == PL_CONNECTION_READY;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     if (connection->state == PL_CONNECTION_ENDED) {
         return;
     }
+    pl_connection_go(&connection->state, PL_CONNECTION_ENDED);
     if (connection->source == PL_EXIT_SOURCE_RANK) {
         pl_apart_end(&supervisor->seen.apart);
     }
@@ -434,13 +443,10 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
         connection->waiter->over = true;
         connection->waiter->exit_report = *exit_report;
     } else if (connection->source != PL_EXIT_SOURCE_SYNC) {
-        pl_host_note_end(supervisor, connection, exit_report);
+        pl_host_note_end(supervisor, connection->source, begun, exit_report);
     } else if (!pl_exit_report_ok(exit_report)) { /* it cannot fail the job */
         pl_exit_report_sentence(exit_report, &text);
         pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
-    }
-    if (connection->state != PL_CONNECTION_DROPPED) {
-        pl_connection_go(&connection->state, PL_CONNECTION_ENDED);
     }
 }
 
@@ -449,9 +455,11 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
 static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
-    int64_t kills = pl_process_memory_kills();
 
-    exit_report.out_of_memory = kills > supervisor->seen.memory_kills;
+    if (connection->state == PL_CONNECTION_ENDED) {
+        return;
+    }
+    exit_report.out_of_memory = pl_process_memory_kills() > supervisor->seen.memory_kills;
     if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->stop.holding.state == PL_STOP_RELEASED &&
         !exit_report.out_of_memory) {
         snprintf(exit_report.note, sizeof(exit_report.note), "it had not ended when it was asked to");
@@ -552,7 +560,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         supervisor->seen.ranks = true;
         pl_placement_add(&supervisor->seen.placement, frame);
         pl_apart_begin(&supervisor->seen.apart, frame);
-        pl_supervise_set_timer(supervisor, PL_TIMER_APART, supervisor->seen.apart.next_look_ns);
+        PL_TIMER_SET(supervisor, APART, supervisor->seen.apart.next_look_ns);
         if (supervisor->stop.number != 0) {
             send_stop(connection, supervisor->stop.number); /* it connected too late to get the stop with the others */
         }
@@ -582,8 +590,10 @@ static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame;
-    enum pl_status status = pl_link_read(&connection->link, &error);
+    enum pl_status status;
 
+    pl_link_flush(&connection->link);
+    status = pl_link_read(&connection->link, &error);
     while (status == PL_OK && connection->state != PL_CONNECTION_DROPPED) {
         status = pl_link_next(&connection->link, &frame, &error);
         if (status != PL_OK) {
@@ -604,6 +614,8 @@ static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection
     }
     if (connection->kind == PL_CONNECTION_SHIM) {
         handle_lost_shim(supervisor, connection);
+        pl_supervise_drop(connection);
+        return;
     }
     lose(supervisor, connection, status == PL_PEER ? "its connection closed" : error.cause);
 }
@@ -639,7 +651,7 @@ static void send_heartbeats(struct pl_supervisor *supervisor)
         if (!is_host_link(connection)) {
             continue;
         }
-        pl_supervise_set_timer(supervisor, PL_TIMER_HEARTBEAT, now_ns + supervisor->job->settings.silence_ns / 6);
+        PL_TIMER_SET(supervisor, HEARTBEAT, now_ns + supervisor->job->settings.silence_ns / 6);
         if (now_ns - connection->link.received_ns > supervisor->job->settings.silence_ns) {
             snprintf(why, sizeof(why), "nothing was received from it for %lld s",
                      (long long)(supervisor->job->settings.silence_ns / PL_NS_PER_S));
@@ -654,17 +666,11 @@ static void send_heartbeats(struct pl_supervisor *supervisor)
 static void ring(struct pl_supervisor *supervisor)
 {
     static void (*const due[PL_TIMERS])(struct pl_supervisor *) = {
-        [PL_TIMER_HEARTBEAT] = send_heartbeats,
-        [PL_TIMER_SESSIONS] = pl_links_open_due,
-        [PL_TIMER_LATE_HOSTS] = pl_links_look_late,
-        [PL_TIMER_EARLY_END] = pl_host_log_early_end,
-        [PL_TIMER_APART] = pl_host_look_apart,
-        [PL_TIMER_WATCH] = pl_hang_look,
-        [PL_TIMER_HOLDING] = pl_holding_update,
-        [PL_TIMER_JOIN] = pl_host_look_join,
-        [PL_TIMER_LAUNCHER] = pl_supervise_stop_launcher,
-        [PL_TIMER_GRACE] = pl_supervise_look_grace,
-        [PL_TIMER_KILL] = pl_supervise_abort,
+        [PL_TIMER_HEARTBEAT] = send_heartbeats,     [PL_TIMER_SESSIONS] = pl_links_open_due,
+        [PL_TIMER_LATE_HOSTS] = pl_links_look_late, [PL_TIMER_EARLY_END] = pl_host_log_early_end,
+        [PL_TIMER_APART] = pl_host_look_apart,      [PL_TIMER_WATCH] = pl_hang_look,
+        [PL_TIMER_HOLDING] = pl_holding_update,     [PL_TIMER_LAUNCHER] = pl_supervise_stop_launcher,
+        [PL_TIMER_WAIT] = pl_host_look_wait,        [PL_TIMER_KILL] = pl_supervise_abort,
     };
 
     const int64_t now_ns = pl_clock_now_ns();
@@ -701,7 +707,7 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
     waits[1] = (struct pollfd){.fd = supervisor->rundir.listen_fd, .events = POLLIN};
     for (size_t i = 0; i < count; i++) {
         waits[2 + i] = (struct pollfd){.fd = supervisor->connections[i]->link.fd,
-                                       .events = pl_link_events(&supervisor->connections[i]->link)};
+                                       .events = supervisor->connections[i]->link.events};
     }
     for (size_t i = 0; i < PL_TIMERS; i++) {
         deadline_ns = supervisor->timers_ns[i] < deadline_ns ? supervisor->timers_ns[i] : deadline_ns;
@@ -718,7 +724,6 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
     }
     for (size_t i = 0; i < count; i++) {
         if (waits[2 + i].revents != 0 && supervisor->connections[i]->state != PL_CONNECTION_DROPPED) {
-            pl_link_flush(&supervisor->connections[i]->link);
             handle_frames(supervisor, supervisor->connections[i]);
         }
     }

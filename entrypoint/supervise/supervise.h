@@ -44,6 +44,12 @@ enum pl_host_state {
     PL_HOST_ENDED,     /* no program is left here, and the links end */
 };
 
+enum pl_host_role {
+    PL_HOST_MASTER, /* it decides how the job ends; also a host that is alone */
+    PL_HOST_WORKER, /* it gets the result from the master; its program has the link beside it, and runs without */
+    PL_HOST_LED,    /* a worker that decides nothing by itself, since no program runs without the link */
+};
+
 enum pl_connection_state {
     PL_CONNECTION_OPEN,
     PL_CONNECTION_READY,   /* a shim's program runs; hosts have exchanged READY */
@@ -89,9 +95,8 @@ enum pl_timer {
     PL_TIMER_APART,      /* to look whether ranks are connected */
     PL_TIMER_WATCH,      /* to look whether this host is quiet */
     PL_TIMER_HOLDING,    /* to decide about the shims of ranks that have ended during a stop */
-    PL_TIMER_JOIN,       /* to end the wait of a host outside the launch for its master */
     PL_TIMER_LAUNCHER,   /* to tell the launcher to end, near the end of a stop's time */
-    PL_TIMER_GRACE,      /* to tell the programs of a failed job to end, and later to give them up */
+    PL_TIMER_WAIT,       /* to end the wait for the program and the other hosts, or the grace of a failed job */
     PL_TIMER_KILL,       /* to give up the programs at the end of a stop's time */
     PL_TIMERS,
 };
@@ -200,6 +205,7 @@ struct pl_supervisor {
     struct pl_connection **connections;
     size_t connections_count, connections_capacity;
     enum pl_host_state state;
+    enum pl_host_role role;
     struct pl_sessions sessions;
     struct pl_main main;
     struct pl_stop stop;
@@ -270,17 +276,9 @@ bool pl_session_go(enum pl_session_state *state, enum pl_session_state next);
 /** Drops the connection, which is freed once the events of this poll are handled. */
 void pl_supervise_drop(struct pl_connection *connection);
 
-/** Has the timer ring at `due_ns`, in place of the time at which it would have. */
-static inline void pl_supervise_set_timer(struct pl_supervisor *supervisor, enum pl_timer timer, int64_t due_ns)
-{
-    supervisor->timers_ns[timer] = due_ns;
-}
-
-/** Has the timer ring once the events of this poll are handled, because something that it decides by has changed. */
-static inline void pl_supervise_wake(struct pl_supervisor *supervisor, enum pl_timer timer)
-{
-    supervisor->timers_ns[timer] = 0;
-}
+/** Has a timer ring at `due_ns`; or once the events of this poll are handled, since what it decides by has changed. */
+#define PL_TIMER_SET(supervisor, timer, due_ns) ((supervisor)->timers_ns[PL_TIMER_##timer] = (due_ns))
+#define PL_TIMER_WAKE(supervisor, timer) PL_TIMER_SET(supervisor, timer, 0)
 
 /** Sends a frame to a process of this host; a connection that takes no more bytes is dropped. */
 void pl_supervise_notify(struct pl_connection *connection, enum pl_frame_type type, const char *field);
@@ -347,24 +345,6 @@ void pl_hang_decide(struct pl_supervisor *supervisor);
 
 /** Call when the reporter, which is a program, has ended. Its last line says what the first program does. */
 void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
-
-/** Whether the program runs without its link to other hosts, which is beside it. */
-static inline bool pl_host_is_beside(const struct pl_supervisor *supervisor)
-{
-    return supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE;
-}
-
-/** Whether this host gets the job's result from the master, whether it is linked or not. */
-static inline bool pl_host_is_worker(const struct pl_supervisor *supervisor)
-{
-    return supervisor->link_kind != PL_LAUNCH_PLAN_LINK_NONE && supervisor->plan->role == PL_LAUNCH_PLAN_WORKER;
-}
-
-/** Whether this host is a worker that decides nothing by itself. */
-static inline bool pl_host_is_led(const struct pl_supervisor *supervisor)
-{
-    return pl_host_is_worker(supervisor) && !pl_host_is_beside(supervisor);
-}
 
 /** The link to the master, once this host, a worker, has sent READY; NULL while there is none, and on the master. */
 struct pl_connection *pl_links_master(const struct pl_supervisor *supervisor);
@@ -433,14 +413,13 @@ void pl_links_open_due(struct pl_supervisor *supervisor);
 void pl_links_look_late(struct pl_supervisor *supervisor);
 void pl_host_log_early_end(struct pl_supervisor *supervisor);
 void pl_host_look_apart(struct pl_supervisor *supervisor);
-void pl_host_look_join(struct pl_supervisor *supervisor);
+void pl_host_look_wait(struct pl_supervisor *supervisor);
 void pl_hang_look(struct pl_supervisor *supervisor);
 void pl_supervise_stop_launcher(struct pl_supervisor *supervisor);
-void pl_supervise_look_grace(struct pl_supervisor *supervisor);
 void pl_supervise_abort(struct pl_supervisor *supervisor);
 
-/** Takes the exit report of a program of this host. */
-void pl_host_note_end(struct pl_supervisor *supervisor, struct pl_connection *connection,
+/** Takes the exit report of a program of this host, which had `begun` or could not be started. */
+void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_exit_source source, bool begun,
                       const struct pl_exit_report *exit_report);
 
 /** Counts the end of a rank, on any host. */
@@ -448,11 +427,6 @@ void pl_host_note_rank(struct pl_supervisor *supervisor, const struct pl_exit_re
 
 /** From now on the program runs, here or on other hosts. */
 void pl_host_run(struct pl_supervisor *supervisor);
-
-/**
- * Whether the program has ended and no other host is waited for. A worker that the master leads waits for the result.
- */
-bool pl_host_is_over(const struct pl_supervisor *supervisor);
 
 /** Takes a CATCHES frame of a rank on `host`. */
 void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame, int host);

@@ -22,9 +22,8 @@ enum {
 /* What was decided by how the job ends is decided again. */
 static void wake_timers(struct pl_supervisor *supervisor)
 {
-    pl_supervise_wake(supervisor, PL_TIMER_HOLDING);
-    pl_supervise_wake(supervisor, PL_TIMER_JOIN);
-    pl_supervise_wake(supervisor, PL_TIMER_GRACE);
+    PL_TIMER_WAKE(supervisor, HOLDING);
+    PL_TIMER_WAKE(supervisor, WAIT);
 }
 
 /* Returns the exit code of a failure that is not the failure of a program. */

@@ -15,12 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a launcher may take to end a failed job itself, which it does with SIGTERM to the ranks first. */
-#define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
-/* The same for the programs of a host's own, which are sent SIGTERM. */
-#define PROGRAM_GRACE_NS (3 * PL_NS_PER_S / 2)
-/* The same after the loss of a host, when the job cannot succeed anyway. */
-#define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 /* how long before the end of a stop's time uploads are aborted: the server must be told */
 #define ABORT_SYNC_NS (8 * PL_NS_PER_S)
 
@@ -149,43 +143,9 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     return pl_supervise_start(supervisor, sources[plan->ranks], &setup, NULL, reterr);
 }
 
-/* Returns until when the programs of a failed job may still run. */
-static int64_t grace_end(const struct pl_supervisor *supervisor)
-{
-    const struct pl_holding *holding = &supervisor->stop.holding;
-    int64_t begin_ns =
-        holding->released_ns > supervisor->outcome.failed_ns ? holding->released_ns : supervisor->outcome.failed_ns;
-
-    if (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) ||
-        (pl_holding_is_on(supervisor) &&
-         (supervisor->outcome.exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE))) {
-        return PL_DEADLINE_NEVER;
-    }
-    if (!supervisor->outcome.exit_report_known) {
-        return begin_ns + LOST_HOST_GRACE_NS;
-    }
-    return begin_ns + (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE ? PROGRAM_GRACE_NS : LAUNCHER_GRACE_NS);
-}
-
-/* The job has failed: mpirun ends its ranks itself, programs are told to end, and after a grace none is waited for. */
-void pl_supervise_look_grace(struct pl_supervisor *supervisor)
-{
-    const int64_t end_ns = grace_end(supervisor);
-
-    if (supervisor->state != PL_HOST_RUNNING || pl_host_is_led(supervisor) || end_ns == PL_DEADLINE_NEVER) {
-        return;
-    }
-    if (!supervisor->main.told) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), SIGTERM);
-        supervisor->main.told = true;
-    }
-    supervisor->main.given_up = supervisor->main.given_up || pl_deadline_passed(end_ns);
-    pl_supervise_set_timer(supervisor, PL_TIMER_GRACE, supervisor->main.given_up ? PL_DEADLINE_NEVER : end_ns);
-}
-
 void pl_supervise_stop_launcher(struct pl_supervisor *supervisor)
 {
-    if (supervisor->state == PL_HOST_RUNNING && !pl_host_is_led(supervisor)) {
+    if (supervisor->state == PL_HOST_RUNNING && supervisor->role != PL_HOST_LED) {
         pl_supervise_signal(supervisor, PL_EXIT_SET(LAUNCHER) | PL_EXIT_SET(TORCHRUN), SIGTERM);
     }
 }
@@ -194,11 +154,11 @@ void pl_supervise_abort(struct pl_supervisor *supervisor)
 {
     const long long seconds = (long long)(supervisor->stop.budget_ns / PL_NS_PER_S);
 
-    if (supervisor->state != PL_HOST_RUNNING || pl_host_is_over(supervisor)) {
+    if (supervisor->state != PL_HOST_RUNNING || supervisor->main.given_up) {
         return;
     }
     supervisor->main.given_up = true;
-    if (pl_host_is_led(supervisor)) {
+    if (supervisor->role == PL_HOST_LED) {
         pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop", seconds);
     } else {
         pl_supervise_fail(supervisor,
@@ -361,7 +321,7 @@ void pl_hang_look(struct pl_supervisor *supervisor)
 
     if (supervisor->state == PL_HOST_RUNNING && is_on(supervisor)) {
         pl_watch_look(&supervisor->seen.watch, pl_supervise_runs(supervisor, PL_EXIT_SET(STACKS)), &next_ns);
-        pl_supervise_set_timer(supervisor, PL_TIMER_WATCH, next_ns);
+        PL_TIMER_SET(supervisor, WATCH, next_ns);
         pl_hang_decide(supervisor);
     }
 }
@@ -422,7 +382,7 @@ void pl_hang_decide(struct pl_supervisor *supervisor)
     struct pl_watch *hang = &supervisor->seen.watch;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (pl_host_is_worker(supervisor)) {
+    if (supervisor->role != PL_HOST_MASTER) {
         pl_links_send_quiet(supervisor);
         return;
     }
@@ -450,6 +410,6 @@ void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_rep
     const size_t bytes = strlen(tail);
     const char *before = bytes > 0 ? memrchr(tail, '\n', bytes - 1) : NULL;
 
-    pl_supervise_wake(supervisor, PL_TIMER_WATCH);
+    PL_TIMER_WAKE(supervisor, WATCH);
     end_job(supervisor, !pl_exit_report_ok(exit_report) ? "" : before ? before + 1 : tail);
 }

@@ -424,8 +424,7 @@ static enum pl_status await_events(struct pl_sweep *sweep, int64_t deadline_ns, 
     for (size_t i = 0; i < slots; i++) {
         const struct pl_sweep_run *run = sweep->in_slot[i];
 
-        waits[i] =
-            (struct pollfd){.fd = run ? run->link.fd : -1, .events = run ? pl_link_events(&run->link) : (short)0};
+        waits[i] = (struct pollfd){.fd = run ? run->link.fd : -1, .events = run ? run->link.events : (short)0};
     }
     if (poll(waits, (nfds_t)slots + 1, pl_deadline_poll_ms(deadline_ns)) < 0) {
         return errno == EINTR ? PL_OK : pl_error_errno(reterr, "poll");

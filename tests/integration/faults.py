@@ -556,7 +556,7 @@ echo 0 >"$cluster/algo-1/ml/go.new"; mv "$cluster/algo-1/ml/go.new" "$cluster/al
 TWINS = [
     ('a stop is not passed on to other hosts', 'supervise.c', 'first && i < supervisor->connections_count', 'false', 'links', 'SIGTERM to algo-1 alone, both save',
      'did not end within'),
-    ('the silence of a host is not noticed', 'supervise.c', '> supervisor->limits.heartbeat_ns)', '> 99 * supervisor->limits.heartbeat_ns)', 'links', 'the cable is cut',
+    ('the silence of a host is not noticed', 'supervise.c', '> supervisor->job->settings.silence_ns)', '> 99 * supervisor->job->settings.silence_ns)', 'links', 'the cable is cut',
      'did not end within'),
     ('ranks that have ended are not held', 'holding.c', 'if (saving > 0 || !has_ranks) {', 'if (!has_ranks) {', 'hosts', 'rank 0 alone saves, the others leave',
      'the failure file of algo-1 was written after the save'),
@@ -565,7 +565,7 @@ TWINS = [
     ('the loss of a host is no failure', 'frames.c', 'pl_supervise_fail_lost(supervisor, "host", session->host, why);', '', 'links', 'the worker is powered off', 'did not end within'),
     ("a worker does not take over the master's result", 'frames.c', 'pl_supervise_fail_as(supervisor, frame->fields[1]);', '', 'links', 'a program fails on the master',
      'did not end within'),
-    ('an earlier end is not reported to a late master', 'frames.c', '    if (!pl_host_is_beside(supervisor)) {\n        return;', '    if (true) {\n        return;', 'links', 'algo-2 fails before the other',
+    ('an earlier end is not reported to a late master', 'frames.c', '    if (supervisor->link_kind != PL_LAUNCH_PLAN_LINK_BESIDE) {\n        return;', '    if (true) {\n        return;', 'links', 'algo-2 fails before the other',
      "the failure file of algo-1 lacks '^the program on host algo-2"),
     ('a stop has the exit code of a failure', 'supervise_failure.c', 'return supervisor->stop.number != 0 ? 128 + supervisor->stop.number : 1;', 'return 1;', 'direct', 'waiting for a host name',
      'algo-1 ended with 1, not 143'),
