@@ -107,34 +107,25 @@ static void put(struct builder *builder, struct pl_python_json *to, const char *
     builder->pool->failed |= status != PL_OK;
 }
 
-static struct pl_python_json *json_group_names(struct builder *builder)
+/* The instance groups, as the variables have them. */
+struct groups {
+    struct pl_python_json *names, *by_name, *own_hosts;
+};
+
+static struct groups make_groups(struct builder *builder)
 {
-    struct pl_python_json *list = pl_python_json_new_array();
+    struct groups groups = {.names = pl_python_json_new_array(), .by_name = pl_python_json_new_object()};
+    const struct pl_python_json *own = NULL;
 
     PL_PYTHON_JSON_EACH(group, builder->job->groups) {
-        put(builder, list, NULL, pl_python_json_new_string(pl_hosts_group_name(group)));
-    }
-    return list;
-}
+        const char *name = pl_hosts_group_name(group);
 
-static struct pl_python_json *json_group_hosts(const struct pl_job *job)
-{
-    PL_PYTHON_JSON_EACH(group, job->groups) {
-        if (strcmp(pl_hosts_group_name(group), job->group_name) == 0) {
-            return pl_python_json_copy(pl_python_json_member(group, "hosts"));
-        }
+        own = !own && strcmp(name, builder->job->group_name) == 0 ? pl_python_json_member(group, "hosts") : own;
+        put(builder, groups.names, NULL, pl_python_json_new_string(name));
+        put(builder, groups.by_name, name, pl_python_json_copy(group));
     }
-    return pl_python_json_new_array();
-}
-
-static struct pl_python_json *json_group_dict(struct builder *builder)
-{
-    struct pl_python_json *dict = pl_python_json_new_object();
-
-    PL_PYTHON_JSON_EACH(group, builder->job->groups) {
-        put(builder, dict, pl_hosts_group_name(group), pl_python_json_copy(group));
-    }
-    return dict;
+    groups.own_hosts = own ? pl_python_json_copy(own) : pl_python_json_new_array();
+    return groups;
 }
 
 /* Returns the channels' names: in file order, as version 3 of the SDK has them, or sorted, as the toolkit has them. */
@@ -211,6 +202,7 @@ static void add_fixed(struct builder *builder)
 {
     const struct pl_job *job = builder->job;
     const bool is_master = strcmp(job->current_host, job->master_host) == 0;
+    const struct groups groups = make_groups(builder);
     PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
     const struct value values[] = {
         {"SM_HOSTS", "hosts", pl_strv_json(&job->hosts)},
@@ -225,9 +217,9 @@ static void add_fixed(struct builder *builder)
         {"SM_CURRENT_HOST", "current_host", pl_python_json_new_string(job->current_host)},
         {"SM_CURRENT_INSTANCE_TYPE", "current_instance_type", pl_python_json_new_string(job->instance_type)},
         {"SM_CURRENT_INSTANCE_GROUP", "current_instance_group", pl_python_json_new_string(job->group_name)},
-        {"SM_CURRENT_INSTANCE_GROUP_HOSTS", "current_instance_group_hosts", json_group_hosts(job)},
-        {"SM_INSTANCE_GROUPS", "instance_groups", json_group_names(builder)},
-        {"SM_INSTANCE_GROUPS_DICT", "instance_groups_dict", json_group_dict(builder)},
+        {"SM_CURRENT_INSTANCE_GROUP_HOSTS", "current_instance_group_hosts", groups.own_hosts},
+        {"SM_INSTANCE_GROUPS", "instance_groups", groups.names},
+        {"SM_INSTANCE_GROUPS_DICT", "instance_groups_dict", groups.by_name},
         {"SM_DISTRIBUTION_INSTANCE_GROUPS", "distribution_instance_groups", pl_strv_json(&job->distribution_groups)},
         {"SM_IS_HETERO", "is_hetero", pl_python_json_new_bool(pl_python_json_count(job->groups) > 1)},
         {"SM_MODULE_NAME", "module_name", json_module(builder)},
