@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LEAST_BYTES = 64 };
+
 /* Returns the locale "C". In glibc it is a constant: nothing is allocated. */
 static locale_t plain_locale(void)
 {
@@ -24,7 +26,8 @@ static bool make_room(struct pl_text *text, size_t more)
         return false;
     }
     if (__builtin_add_overflow(text->length, more, &want) || __builtin_add_overflow(want, (size_t)1, &want) ||
-        pl_memory_grow(&text->data, &text->capacity, want, 1, NULL) != PL_OK) {
+        (want > text->capacity &&
+         pl_memory_grow(&text->data, &text->capacity, want < LEAST_BYTES ? LEAST_BYTES : want, 1, NULL) != PL_OK)) {
         text->failed = true;
         return false;
     }
@@ -179,7 +182,7 @@ size_t pl_text_whole_bytes(const char *bytes, size_t length)
 void pl_text_mask_broken(char *bytes, size_t length)
 {
     for (size_t at = 0; at < length;) {
-        size_t part = pl_text_character_bytes(bytes + at, bytes + length);
+        size_t part = (unsigned char)bytes[at] < 0x80 ? 1 : pl_text_character_bytes(bytes + at, bytes + length);
 
         if (part == 0) {
             bytes[at] = '?';
@@ -203,7 +206,7 @@ void pl_text_mask(char *bytes, size_t length)
 {
     pl_text_mask_broken(bytes, length);
     for (size_t at = 0; at < length; at++) {
-        if (bytes[at] != '\t' && bytes[at] != '\n') {
+        if ((bytes[at] < ' ' || bytes[at] > '~') && bytes[at] != '\t' && bytes[at] != '\n') {
             memset(bytes + at, '?', pl_text_control_bytes(bytes + at, bytes + length));
         }
     }

@@ -5,7 +5,7 @@
  *
  * Source  linear scaling with gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017; cosine: Loshchilov
  *         and Hutter, "SGDR", ICLR 2017 (without restarts).
- * Test    tests/unit/runtime/gradient/test_schedule.c
+ * Test    tests/unit/runtime/gradient/test_optimizer.c
  */
 #ifndef PL_RUNTIME_SCHEDULE_H
 #define PL_RUNTIME_SCHEDULE_H

@@ -25,7 +25,7 @@
 #include "runtime/named.h"
 
 struct pl_service;
-struct pl_service_item;
+struct pl_named_submission;
 
 /**
  * How an operation ended: the caller's memory from the submission until then. Zero-initialise.
@@ -56,7 +56,7 @@ struct pl_completion {
     bool has_leaked;      /* out, after a failure: the caller must not free the buffers, see pl_world_has_leaked() */
     /* used by the service */
     bool done, is_launched, is_followed;
-    struct pl_service_item *launched;
+    struct pl_named_submission *launched;
 };
 
 /**

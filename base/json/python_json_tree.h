@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 enum {
-    PL_PYTHON_JSON_INDEX_FROM = 16,    /* number of members above which an object gets a hash table of their names */
+    PL_PYTHON_JSON_INDEX_FROM = 64,    /* number of members above which an object gets a hash table of their names */
     PL_PYTHON_JSON_IS_FLOAT = 1 << 10, /* in cJSON's type: a number with a fraction or an exponent, or not finite */
 };
 

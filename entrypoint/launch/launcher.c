@@ -24,17 +24,13 @@ static bool allows_restarts(const char *count)
     return *count != '\0' && strcmp(count, "0") != 0;
 }
 
-/* Get the value of the option `name` at words[at], from `--name=value` or `--name value`. torchrun takes dashes and
- * underscores as the same. Returns NULL if the word is not this option. */
+/* Get the value of the option `name` at words[at], which begins with two dashes, from `--name=value` or `--name value`.
+ * torchrun takes dashes and underscores as the same. Returns NULL if the word is not this option. */
 static const char *option_value(const struct pl_strv *words, size_t at, const char *name)
 {
-    const char *word = words->items[at];
+    const char *word = words->items[at] + strlen("--");
     size_t length = strlen(name);
 
-    if (strncmp(word, "--", 2) != 0) {
-        return NULL;
-    }
-    word += 2;
     for (size_t i = 0; i < length; i++) {
         if (word[i] != name[i] && !(word[i] == '-' && name[i] == '_')) {
             return NULL;
@@ -57,7 +53,7 @@ bool pl_launcher_is_elastic(const struct pl_environment *environment, const stru
         const char *value = pl_environment_get(environment, rules[rule].variable);
 
         for (size_t i = 0; words && i < words->count && !(value && rules[rule].allows(value)); i++) {
-            value = option_value(words, i, rules[rule].option);
+            value = pl_text_begins_with(words->items[i], "--") ? option_value(words, i, rules[rule].option) : NULL;
         }
         if (value && rules[rule].allows(value)) {
             return true;

@@ -53,10 +53,13 @@ static enum pl_status make_way(const struct pl_failure *failure, const char *nam
 static enum pl_status remove_old(const struct pl_failure *failure, const char *name, struct pl_error *reterr)
 {
     struct stat info;
-
-    PL_TRY(make_way(failure, name, reterr));
     /* Look first: a read-only file system also refuses to remove a file that does not exist. */
-    if (!look(failure, name, &info) && errno == ENOENT) {
+    const bool exists = look(failure, name, &info);
+
+    if (exists && S_ISDIR(info.st_mode)) {
+        return move_away(failure, name, reterr);
+    }
+    if (!exists && errno == ENOENT) {
         return PL_OK;
     }
     return unlinkat(failure->directory_fd, name, 0) == 0 || errno == ENOENT

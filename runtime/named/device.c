@@ -13,7 +13,7 @@
 #include "device/device_private.h"
 #include "device/kernel.h"
 #include "device/kernel_private.h"
-#include "runtime/named/batch.h"
+#include "runtime/named/operation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -89,31 +89,123 @@ static enum pl_status name_fused(struct pl_named_entry *const *entries, size_t c
     return *ret_name ? PL_OK : PL_MEMORY;
 }
 
+/* Makes a batch of `count` operations, which the caller fills. */
+static enum pl_status batch_new(size_t count, const struct pl_collective *collective, struct pl_named_batch **ret_batch,
+                                struct pl_error *reterr)
+{
+    PL_TRY(pl_memory_alloc(ret_batch, 1, sizeof(**ret_batch) + count * sizeof(struct pl_operation *), reterr));
+    (*ret_batch)->count = count;
+    (*ret_batch)->collective = *collective;
+    return PL_OK;
+}
+
+/* Queues a batch, whose operations begin. */
+static enum pl_status queue(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
+{
+    struct pl_named_device *device = &named->device;
+
+    *(device->last ? &device->last->next : &device->first) = batch;
+    device->last = batch;
+    for (size_t i = 0; i < batch->count; i++) {
+        PL_TRY(pl_operation_run(named, batch->operations[i], reterr));
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_named_device_queue(struct pl_named *named, struct pl_operation *operation,
+                                     const struct pl_collective *collective, uint64_t **counts, struct pl_error *reterr)
+{
+    struct pl_named_batch *batch;
+
+    PL_TRY(batch_new(1, collective, &batch, reterr));
+    batch->name = collective->name ? pl_memory_string(collective->name, reterr) : NULL;
+    if (collective->name && !batch->name) {
+        free(batch);
+        return PL_MEMORY;
+    }
+    batch->collective.name = batch->name;
+    batch->counts = PL_TAKE(*counts);
+    batch->operations[0] = operation;
+    return queue(named, batch, reterr);
+}
+
+static void batch_free(struct pl_named *named, struct pl_named_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        if (batch->operations[i] && !batch->operations[i]->submission) {
+            pl_operation_end(named, batch->operations[i], PL_OK, NULL);
+        }
+    }
+    if (batch->buffer) {
+        batch->buffer->busy = false;
+        named->device.fused -= batch->fused;
+    }
+    pl_device_event_release(batch->end);
+    free(batch->counts);
+    free(batch->name);
+    free(batch);
+}
+
 enum pl_status pl_named_device_fuse(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                     struct pl_error *reterr)
 {
-    struct pl_named_batch *batch = pl_named_batch_new(named, entries, count, reterr);
-    struct pl_collective *collective;
+    struct pl_collective sum = {.kind = PL_ALLREDUCE,
+                                .dtype = (enum pl_dtype)entries[0]->definition.dtype,
+                                .memory = PL_MEMORY_DEVICE,
+                                .flags = PL_AGREED};
+    struct pl_named_batch *batch;
+    enum pl_status status;
 
-    if (!batch) {
-        return PL_MEMORY;
+    pl_named_describe_sum(named, &entries[0]->definition, entries[0]->announced, &sum);
+    PL_TRY(batch_new(count, &sum, &batch, reterr));
+    batch->fused = true;
+    status = name_fused(entries, count, &batch->name, reterr);
+    batch->collective.name = batch->name;
+    for (size_t i = 0; i < count && status == PL_OK; i++) {
+        struct pl_operation *own = entries[i]->local;
+
+        batch->operations[i] = own ? own : pl_operation_stand_in(named, entries[i], reterr);
+        batch->collective.count += packed_elems(&entries[i]->definition);
+        pl_named_observed(named, PL_NAMED_AGREED, entries[i], named->rank, false);
+        pl_named_observed(named, PL_NAMED_STARTED, entries[i], named->rank, false);
+        status = batch->operations[i] ? PL_OK : PL_MEMORY;
     }
-    if (name_fused(entries, count, &batch->name, reterr) != PL_OK) {
-        pl_named_batch_free(named, batch);
-        return PL_MEMORY;
+    if (status != PL_OK) {
+        batch_free(named, batch);
+        return status;
     }
-    batch->on_device = batch->fused = true;
-    collective = &batch->collective;
-    *collective = (struct pl_collective){.kind = PL_ALLREDUCE,
-                                         .dtype = (enum pl_dtype)entries[0]->definition.dtype,
-                                         .memory = PL_MEMORY_DEVICE,
-                                         .name = batch->name,
-                                         .flags = PL_AGREED};
-    pl_named_describe_sum(named, &entries[0]->definition, entries[0]->announced, collective);
-    for (size_t i = 0; i < count; i++) {
-        collective->count += packed_elems(&entries[i]->definition);
+    return queue(named, batch, reterr);
+}
+
+/* Hands over the result of an operation: when it is there, or before the operation is detached. */
+static void give(struct pl_named *named, struct pl_named_batch *batch, struct pl_operation *operation)
+{
+    if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
+        pl_named_buffer_give(batch->buffer, named->world, operation->entry->name, &operation->result);
     }
-    return pl_named_batch_posted(named, batch, reterr);
+    pl_operation_give(operation);
+}
+
+/* Takes the first batch out of the list and ends its operations, with an error or without. */
+static void end_first(struct pl_named *named, enum pl_status status, const char *failure)
+{
+    struct pl_named_device *device = &named->device;
+    struct pl_named_batch *batch = device->first;
+
+    device->first = batch->next;
+    device->last = device->first ? device->last : NULL;
+    named->moves++;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct pl_operation *operation = batch->operations[i];
+
+        if (operation->submission && !operation->is_detached && status == PL_OK) {
+            pl_named_observed(named, PL_NAMED_ENDED, operation->entry, named->rank, false);
+            give(named, batch, operation);
+        }
+        pl_operation_end(named, operation, status, failure);
+        batch->operations[i] = NULL;
+    }
+    batch_free(named, batch);
 }
 
 /* ---- posting ---- */
@@ -134,11 +226,11 @@ static enum pl_status follow(struct pl_named_device *device, const struct pl_nam
                              struct pl_error *reterr)
 {
     for (size_t i = 0; i < batch->count; i++) {
-        const struct pl_device_event *ready = batch->items[i].local->ready;
+        const struct pl_device_event *ready = batch->operations[i]->submission->ready;
         bool is_newest = ready;
 
         for (size_t other = 0; other < batch->count && is_newest; other++) {
-            const struct pl_device_event *others = batch->items[other].local->ready;
+            const struct pl_device_event *others = batch->operations[other]->submission->ready;
 
             is_newest = !others || others->stream != ready->stream || others->number < ready->number ||
                         (others == ready && other >= i);
@@ -159,12 +251,12 @@ static enum pl_status list_tensors(const struct pl_named_batch *batch, bool writ
 
     PL_TRY(pl_memory_alloc(&list, batch->count, sizeof(*list), reterr));
     for (size_t i = 0; i < batch->count; i++) {
-        const struct pl_named_local *local = batch->items[i].local;
+        const struct pl_operation *own = batch->operations[i];
 
-        list[i] = (struct pl_device_piece){.tensor = writes ? local->recv : (void *)(uintptr_t)local->send,
+        list[i] = (struct pl_device_piece){.tensor = writes ? own->recv : (void *)(uintptr_t)own->send,
                                            .offset_elems = at,
-                                           .count_elems = pl_named_definition_elems(&local->definition)};
-        at += packed_elems(&local->definition);
+                                           .count_elems = pl_named_definition_elems(&own->definition)};
+        at += packed_elems(&own->definition);
     }
     return pl_device_pieces_fill(pieces, list, batch->count, stream, reterr);
 }
@@ -180,10 +272,16 @@ static enum pl_status pack(struct pl_named_device *device, struct pl_named_batch
     return pl_device_pack(batch->buffer->in, dtype, batch->buffer->memory, dtype, 1.0, device->pack, reterr);
 }
 
+/* What this rank has submitted of a batch; NULL: it has joined, and others' operations are stood for. */
+static struct pl_operation *own_of(const struct pl_named_batch *batch)
+{
+    return batch->operations[0]->submission ? batch->operations[0] : NULL;
+}
+
 /* Whether the engine has to provide the memory: of fused tensors, of a joined rank, of a result that it makes. */
 static bool needs_buffer(const struct pl_named_batch *batch)
 {
-    return batch->fused || !batch->items[0].local || pl_named_makes_memory(batch->collective.kind);
+    return batch->fused || !own_of(batch) || pl_named_makes_memory(batch->collective.kind);
 }
 
 static uint64_t collective_bytes(const struct pl_named_batch *batch)
@@ -200,7 +298,7 @@ static enum pl_status prepare(struct pl_named *named, struct pl_named_batch *bat
     PL_TRY(open_streams(device, reterr));
     if (!batch->buffer) {
         PL_TRY(pl_named_buffer_take(device->device, &device->buffers,
-                                    pl_named_makes_memory(collective->kind) ? batch->items[0].result.bytes
+                                    pl_named_makes_memory(collective->kind) ? batch->operations[0]->result.bytes
                                                                             : collective_bytes(batch),
                                     &batch->buffer, reterr));
     }
@@ -211,7 +309,7 @@ static enum pl_status prepare(struct pl_named *named, struct pl_named_batch *bat
         return PL_OK;
     }
     collective->send = collective->recv;
-    return batch->items[0].local
+    return own_of(batch)
                ? pack(device, batch, reterr)
                : pl_named_buffer_fill(device->device, batch->buffer, collective->count, collective->dtype,
                                       collective->op, device->pack, pl_world_deadline_ns(named->world), reterr);
@@ -260,7 +358,7 @@ static enum pl_status post_piece(struct pl_named *named, struct pl_named_batch *
 {
     struct pl_named_device *device = &named->device;
     struct pl_collective *collective = &batch->collective;
-    const struct pl_named_local *local = batch->items[0].local;
+    const struct pl_operation *own = own_of(batch);
     uint64_t item_bytes = pl_dtype_bytes(collective->dtype), most_elems = batch->buffer->bytes / item_bytes;
     uint64_t left_elems = batch->whole_elems - batch->at_elems;
 
@@ -268,9 +366,9 @@ static enum pl_status post_piece(struct pl_named *named, struct pl_named_batch *
     collective->send = collective->recv = batch->buffer->memory;
     collective->stream = device->pack;
     collective->ready = NULL;
-    if (local) {
+    if (own) {
         PL_TRY(pl_device_copy(device->device, batch->buffer->memory,
-                              (const char *)local->send + batch->at_elems * item_bytes, collective_bytes(batch),
+                              (const char *)own->send + batch->at_elems * item_bytes, collective_bytes(batch),
                               device->pack, reterr));
     } else {
         PL_TRY(pl_named_buffer_fill(device->device, batch->buffer, collective->count, collective->dtype, collective->op,
@@ -284,7 +382,7 @@ static enum pl_status begin_pieces(struct pl_named *named, struct pl_named_batch
 {
     batch->whole_elems = batch->collective.count;
     PL_TRY(open_streams(&named->device, reterr));
-    if (batch->items[0].local) {
+    if (own_of(batch)) {
         PL_TRY(follow(&named->device, batch, reterr));
     }
     return post_piece(named, batch, reterr);
@@ -345,13 +443,13 @@ static enum pl_status record_end(struct pl_named_device *device, struct pl_named
 static enum pl_status end_piece(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
-    const struct pl_named_local *local = batch->items[0].local;
+    const struct pl_operation *own = own_of(batch);
     bool has_more = has_more_pieces(batch);
 
     PL_TRY(pl_request_stream_wait(batch->request, device->unpack, reterr));
-    if (local) {
+    if (own) {
         PL_TRY(pl_device_copy(device->device,
-                              (char *)local->recv + batch->at_elems * pl_dtype_bytes(batch->collective.dtype),
+                              (char *)own->recv + batch->at_elems * pl_dtype_bytes(batch->collective.dtype),
                               batch->buffer->memory, collective_bytes(batch), device->unpack, reterr));
     }
     if (!batch->end) {
@@ -380,9 +478,9 @@ static enum pl_status unpack(struct pl_named_device *device, struct pl_named_bat
 }
 
 /* Whether a stream of the program may follow the end of an operation. */
-static bool is_followed(const struct pl_named_local *local)
+static bool is_followed(const struct pl_operation *operation)
 {
-    return local && local->operation && local->operation->lose && local->entry->known;
+    return operation && operation->submission && operation->submission->lose && operation->entry->known;
 }
 
 static bool has_followed(const struct pl_named_batch *batch)
@@ -390,7 +488,7 @@ static bool has_followed(const struct pl_named_batch *batch)
     bool has = false;
 
     for (size_t i = 0; i < batch->count && !has; i++) {
-        has = is_followed(batch->items[i].local);
+        has = is_followed(batch->operations[i]);
     }
     return has;
 }
@@ -411,19 +509,19 @@ static enum pl_status mark_end(struct pl_named_device *device, struct pl_named_b
 static void list_launched(struct pl_named *named, struct pl_named_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
-        struct pl_named_local *local = batch->items[i].local;
-        struct pl_named_operation *operation = is_followed(local) ? local->operation : NULL;
+        struct pl_operation *operation = batch->operations[i];
+        struct pl_named_submission *submission = operation->submission;
 
-        if (!operation) {
+        if (!is_followed(operation)) {
             continue;
         }
-        pl_named_batch_give(named, batch, i);
-        pl_named_detach_local(named, local);
-        if (--operation->unlaunched == 0) {
+        give(named, batch, operation);
+        pl_operation_detach(named, operation);
+        if (--submission->unlaunched == 0) {
             pl_device_event_share(batch->end);
-            operation->end = batch->end;
-            operation->next_launched = named->first_launched;
-            named->first_launched = operation;
+            submission->end = batch->end;
+            submission->next_launched = named->first_launched;
+            named->first_launched = submission;
         }
     }
 }
@@ -439,7 +537,7 @@ static enum pl_status launch(struct pl_named *named, struct pl_named_batch *batc
         if (!was_last) {
             return PL_OK;
         }
-    } else if (batch->fused && batch->items[0].local) {
+    } else if (batch->fused && own_of(batch)) {
         PL_TRY(unpack(&named->device, batch, reterr));
     } else if (follows) {
         PL_TRY(mark_end(&named->device, batch, reterr));
@@ -487,11 +585,8 @@ static enum pl_status end_launched(struct pl_named *named, bool *ret_moved, stru
             break;
         }
         PL_TRY(pl_request_wait(PL_TAKE(batch->request), reterr));
-        device->first = batch->next;
-        device->last = device->first ? device->last : NULL;
         *ret_moved = true;
-        named->moves++;
-        pl_named_batch_end(named, batch);
+        end_first(named, PL_OK, NULL);
     }
     return PL_OK;
 }
@@ -504,19 +599,14 @@ static enum pl_status end_launched(struct pl_named *named, bool *ret_moved, stru
  */
 static enum pl_status fail_first(struct pl_named *named, struct pl_error *error, struct pl_error *reterr)
 {
-    struct pl_named_device *device = &named->device;
-    struct pl_named_batch *batch = device->first;
     char text[1100];
 
     if (error->status == PL_TIMEOUT || error->status == PL_MEMORY || error->domain == PL_DOMAIN_MPI) {
         *reterr = *error;
         return error->status;
     }
-    pl_world_place_error(named->world, device->device, error);
-    device->first = batch->next;
-    device->last = device->first ? device->last : NULL;
-    named->moves++;
-    pl_named_batch_fail(named, batch, error->status, pl_error_text(error, text, sizeof(text)));
+    pl_world_place_error(named->world, named->device.device, error);
+    end_first(named, error->status, pl_error_text(error, text, sizeof(text)));
     return PL_OK;
 }
 
@@ -569,13 +659,13 @@ static void lose_followed(void *named_at, const struct pl_error *why)
     pl_world_revoke(named->world, why);
     for (const struct pl_named_batch *batch = named->device.first; batch; batch = batch->next) {
         for (size_t i = 0; i < batch->count && batch->stage == NAMED_LAUNCHED; i++) {
-            const struct pl_named_local *local = batch->items[i].local;
+            const struct pl_operation *operation = batch->operations[i];
 
-            if (is_followed(local)) {
+            if (is_followed(operation)) {
                 struct pl_error error = *why;
 
-                pl_error_context(&error, "'%s' in device memory", local->entry->name);
-                local->operation->lose(local->operation, &error);
+                pl_error_context(&error, "'%s' in device memory", operation->entry->name);
+                operation->submission->lose(operation->submission, &error);
             }
         }
     }
@@ -625,8 +715,8 @@ enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved,
                 pl_world_revoke(device->world, &error);
             }
         }
-        if (device->first && device->first->items[0].entry) {
-            pl_error_context(&error, "'%s' in device memory", device->first->items[0].entry->name);
+        if (device->first && device->first->operations[0]->entry) {
+            pl_error_context(&error, "'%s' in device memory", device->first->operations[0]->entry->name);
         }
         pl_world_place_error(named->world, device->device, &error);
         pl_world_revoke(named->world, &error); /* other ranks may wait for this one there */
@@ -661,7 +751,7 @@ void pl_named_device_done(struct pl_named *named)
     }
     for (struct pl_named_batch *batch = device->first, *next; batch; batch = next) {
         next = batch->next;
-        pl_named_batch_free(named, batch);
+        batch_free(named, batch);
     }
     device->first = device->last = NULL;
     pl_named_buffers_done(device->device, &device->buffers);

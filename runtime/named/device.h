@@ -15,6 +15,14 @@ bool pl_named_device_packs(const struct pl_named_entry *entry);
 uint64_t pl_named_device_packed_bytes(const struct pl_named_entry *entry);
 
 /**
+ * Queues a batch of one operation; `collective` is what is to be posted, without buffers that the engine provides.
+ * Takes the memory `*counts`, if there is any.
+ */
+enum pl_status pl_named_device_queue(struct pl_named *named, struct pl_operation *operation,
+                                     const struct pl_collective *collective, uint64_t **counts,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Queues one batch for `count` entries for which pl_named_device_packs() is true, and which differ only in buffers and
  * shapes: at most PL_NAMED_MOST_PIECES.
  */

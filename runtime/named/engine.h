@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The structs of the engine of named tensors. The files that work on them, from the bottom up: ready.c (events of
- * submissions), buffer.c (device memory), queue.c (what was submitted), batch.c (requests), device_world.c and device.c
- * (batches in device memory), run.c (ready operations), rounds.c (announcements), named.c (the calls). Internal to
- * runtime/.
+ * The structs of named tensors. An operation is in one piece from its submission to its end: a service makes it with
+ * its submission (service.c), the engine of its process set finds the entry of its name and announces it (named.c,
+ * rounds.c), starts its collective when all ranks have announced it (run.c; device.c in device memory), and ends it
+ * (operation.c). Internal to runtime/.
  */
 #ifndef PL_RUNTIME_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_ENGINE_H
@@ -14,20 +14,31 @@
 #include "runtime/named/buffer.h"
 #include "runtime/named/table.h"
 
-/** This rank's operation of one name, from its submission to its end. */
-struct pl_named_local {
-    struct pl_named_entry *entry;
+/** How far an operation has come. */
+enum pl_operation_state {
+    OPERATION_QUEUED,    /* in the engine's queue, for the next round */
+    OPERATION_ANNOUNCED, /* other ranks have to announce it */
+    OPERATION_RUNNING,   /* agreed on: among the engine's running ones, or in a batch of the device */
+    OPERATION_ENDED,
+};
+
+/**
+ * One operation of this rank; or, without a submission, what stands for one of the others while this rank has joined.
+ */
+struct pl_operation {
+    struct pl_named_submission *submission;
+    struct pl_named_entry *entry; /* set when the engine takes the operation */
+    struct pl_operation *next;    /* in the queue, or among the running ones */
+    enum pl_operation_state state;
+    bool is_anonymous;
+    bool is_detached; /* running in device memory, and its name may be used again: the entry does not know it */
     struct pl_named_definition definition;
     const void *send;
     void *recv;
-    uint64_t *row_counts;                 /* rows or splits, see pl_named_definition_row_counts() */
-    bool agreed;                          /* ranks have agreed on it, and its collective is under way */
-    bool is_detached;                     /* its name may be used again: the batch has it, the entry has not */
-    struct pl_device_event *ready;        /* device memory: the event of the submission */
-    struct pl_named_operation *operation; /* NULL: the engine has failed, and whoever submitted it knows */
-    size_t member;                        /* its index among the members of the operation */
-    bool anonymous;
-    struct pl_named_local *next; /* next in the queue of operations that are not announced yet */
+    uint64_t *row_counts;       /* rows or splits, see pl_named_definition_row_counts() */
+    struct pl_request *request; /* of its collective, in host memory */
+    struct pl_named_result result;
+    void *scratch; /* what stands for the others' memory */
 };
 
 /** Whether an operation's result has a size that only the engine knows, and so memory that the engine makes. */
@@ -36,41 +47,58 @@ static inline bool pl_named_makes_memory(enum pl_kind kind)
     return kind == PL_ALLGATHER || kind == PL_ALLTOALL;
 }
 
-struct pl_named_operation;
-
 /**
- * Told of a failure of an operation that is given to the device, before the device goes on without its data. A stream
- * of the program may follow that operation.
+ * Told of a failure of a submission that is given to the device, before the device goes on without its data. A stream
+ * of the program may follow it.
  */
-typedef void pl_named_lose(struct pl_named_operation *operation, const struct pl_error *error);
+typedef void pl_named_lose(struct pl_named_submission *submission, const struct pl_error *error);
 
-/**
- * One submission, of one operation or of a group: the memory of whoever submits it, until pl_named_operation_end().
- * Zero-initialise; the submission sets what it does not say.
- */
-struct pl_named_operation {
-    struct pl_named_result *results; /* in: room for one of each member, zeroed; NULL: they are dropped */
-    bool is_listed;                  /* in: the engine lists it when it has ended; the caller empties the list */
-    /* in, with `is_listed`: it is listed, too, when all of it is given to the device, before it has ended there */
-    pl_named_lose *lose;
-    bool is_entered; /* the engine has taken it */
-    size_t members;
-    size_t undone;                            /* number of members that have not ended */
-    size_t unagreed;                          /* number of members that still need a round */
-    size_t unlaunched;                        /* number of members that are not given to the device */
-    struct pl_named_operation *next_ended;    /* next in the list of ended ones */
-    struct pl_named_operation *next_launched; /* next in the list of launched ones */
-    struct pl_device_event *end;              /* the event after the last member, when all are launched */
-    enum pl_status status;
-    char *failure;
+enum pl_named_submission_kind {
+    SUBMISSION_OPERATIONS, /* one operation, or a group of them */
+    SUBMISSION_JOIN,
+    SUBMISSION_ADD_SET, /* this and REMOVE_SET: a fence in set 0, then the call */
+    SUBMISSION_REMOVE_SET,
 };
 
-/** One entry of a request in flight. */
-struct pl_named_item {
-    struct pl_named_entry *entry;
-    struct pl_named_local *local; /* NULL if this rank has joined */
-    void *scratch;                /* receive buffer of a joined rank */
-    struct pl_named_result result;
+struct pl_completion;
+struct pl_service;
+struct pl_service_name;
+
+/** One call of the program: an operation or a group of them, until that has ended. Zero-initialise. */
+struct pl_named_submission {
+    /* what the engine is given */
+    struct pl_named_result *results; /* room for one of each operation, zeroed; NULL: they are dropped */
+    /* it is listed, too, when all of it is given to the device, before it has ended there; NULL: it is not */
+    pl_named_lose *lose;
+    struct pl_device_event *ready; /* device memory: the event of the submission, until the end */
+    const char *name;              /* of the operation, or of the group if `is_grouped`; NULL: numbered */
+    bool is_grouped;
+    size_t count;
+
+    /* the engine's */
+    bool is_entered;   /* the engine has it, until pl_named_submission_end() */
+    size_t undone;     /* number of operations that have not ended */
+    size_t unagreed;   /* number of operations that still need a round */
+    size_t unlaunched; /* number of operations that are not given to the device */
+    enum pl_status status;
+    char *failure;
+    struct pl_device_event *end;               /* the event after the last operation, when all are launched */
+    struct pl_named_submission *next;          /* in a list of submitted, or of ended ones */
+    struct pl_named_submission *next_launched; /* in the list of launched ones */
+
+    /* the service's */
+    enum pl_named_submission_kind kind;
+    struct pl_completion *completion;
+    struct pl_service *service;
+    int number;                      /* of its process set, which may be removed before the submission is handed over */
+    struct pl_named *named;          /* its engine, set when it is handed over */
+    struct pl_service_name *of_name; /* NULL: numbered, or the name is free again */
+    const int *ranks;                /* ADD_SET */
+    int rank_count;
+    int *set; /* ADD_SET: output; REMOVE_SET: input */
+    struct pl_named_submission *previous_taken, *next_taken;
+
+    struct pl_operation operations[];
 };
 
 /** How far a batch in device memory has come. */
@@ -80,11 +108,10 @@ enum pl_named_stage {
     NAMED_LAUNCHED, /* everything is given to the device */
 };
 
+/** Operations in device memory that go together. */
 struct pl_named_batch {
     struct pl_request *request; /* NULL while it is queued */
     struct pl_named_batch *next;
-    /* The following is for device memory only. */
-    bool on_device;
     bool fused; /* many tensors, in `buffer` */
     bool ended; /* the request has, as far as its last test knows */
     enum pl_named_stage stage;
@@ -96,7 +123,7 @@ struct pl_named_batch {
     uint64_t at_elems;               /* where its piece under way begins */
     struct pl_device_event *end;     /* the event after the results; NULL: the request's end stands for it */
     size_t count;
-    struct pl_named_item items[];
+    struct pl_operation *operations[]; /* NULL after a failure: whoever submitted it knows */
 };
 
 enum {
@@ -160,12 +187,11 @@ struct pl_named {
     struct pl_named_options options;
     struct pl_named_table table;
     struct pl_named_round round;
-    size_t undone, unagreed; /* sums of those of all operations */
-    struct pl_named_local *first_unannounced, *last_unannounced;
-    struct pl_named_batch *first_batch, *last_batch; /* requests in flight, in order */
-    struct pl_named_batch *spare_batch;              /* those of one entry that have ended are used again */
-    struct pl_named_local *spare_local;              /* likewise */
-    struct pl_named_entry **sorted;                  /* what has become ready, in the order in which it is posted */
+    size_t undone, unagreed;                           /* sums of those of all submissions */
+    struct pl_operation *first_queued, *last_queued;   /* for the next round */
+    struct pl_operation *first_running, *last_running; /* in host memory, in the order of their requests */
+    struct pl_operation *spare;                        /* what has stood for others' operations */
+    struct pl_named_entry **sorted;                    /* what has become ready, in the order in which it is posted */
     size_t sorted_capacity;
     /* number of operations without a name since the last join; the same for groups */
     uint64_t numbered[PL_KIND_COUNT];
@@ -174,25 +200,62 @@ struct pl_named {
     bool joining, join_announced;
     int join_last_rank;
     bool leaving, left;
-    int left_rank;           /* in this engine's world */
-    struct pl_error failure; /* the first failure of the world */
-    bool held;               /* a fence has ended: no round begins */
-    uint64_t moves;          /* counts ended operations, so that a service sees progress */
-    struct pl_named_operation *first_ended, *first_launched; /* the lists, the last one first */
-    struct pl_named *next;                                   /* the next set's engine in a service */
+    int left_rank;                                        /* in this engine's world */
+    struct pl_error failure;                              /* the first failure of the world */
+    bool held;                                            /* a fence has ended: no round begins */
+    uint64_t moves;                                       /* counts ended operations, so that a service sees progress */
+    struct pl_named_submission *first_ended, *last_ended; /* the caller takes them from the list */
+    struct pl_named_submission *first_launched;           /* likewise, the last one first */
+    struct pl_named *next;                                /* the next set's engine in a service */
 };
+
+/*
+ * The calls of named.c. One thread at a time uses an engine, but for pl_named_check(), pl_named_define() and
+ * pl_named_mark().
+ */
 
 /**
  * Makes an engine on `world`, which must outlive it. `options` may be NULL, and must be equal on all ranks. Not
- * collective. One thread at a time uses it, but for pl_named_check() and pl_named_mark().
+ * collective.
  */
 enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Releases the engine without waiting. Operations in flight are cancelled, which makes the world unusable. NULL is
- * fine.
+ * Releases the engine, which has no submission, without waiting. What the other ranks have under way here is cancelled,
+ * which makes the world unusable. NULL is fine.
  */
 void pl_named_free(struct pl_named *named);
+
+/** Lets the engine take operations in the memory of `device`, which must outlive it; NULL: in host memory only. */
+void pl_named_use_device(struct pl_named *named, struct pl_device *device);
+
+/** Returns PL_OK if the engine can run `op` under the name `name`. */
+enum pl_status pl_named_check(const struct pl_named *named, const struct pl_named_op *op, const char *name,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Fills an operation, which is zero, as `op` says, which was checked; `row_counts` is the memory for its rows or
+ * splits. Returns how many of them it has taken.
+ */
+size_t pl_named_define(const struct pl_named *named, const struct pl_named_op *op, struct pl_operation *operation,
+                       uint64_t *row_counts);
+
+/**
+ * Records an event in the stream of those of `ops` that are in device memory, which share it: what an operation reads
+ * and writes is used after that event, whenever ranks agree on it. `*ret_event` is NULL if there are none, or no
+ * device.
+ *
+ * Errors   PL_INVALID: they have different streams. Those of device.h.
+ */
+enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *ops, size_t count,
+                             struct pl_device_event **ret_event, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Takes a submission, whose operations are defined, and queues them for the next round. `known` is the entry of its
+ * name, if the caller knows it. After a failure nothing was taken.
+ */
+enum pl_status pl_named_enter(struct pl_named *named, struct pl_named_submission *submission,
+                              struct pl_named_entry *known, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -3,9 +3,8 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
-#include "runtime/named/batch.h"
 #include "runtime/named/device.h"
-#include "runtime/named/queue.h"
+#include "runtime/named/operation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,13 +50,9 @@ void pl_named_free(struct pl_named *named)
     if (named->round.request) {
         pl_request_cancel(named->round.request);
     }
-    for (struct pl_named_batch *batch = named->first_batch, *next; batch; batch = next) {
-        next = batch->next;
-        pl_request_cancel(batch->request);
-        pl_named_batch_free(named, batch);
-    }
     pl_named_device_done(named);
-    pl_named_queue_done(named);
+    pl_operations_done(named);
+    free(named->sorted);
     free(named->round.payload_bytes);
     pl_named_table_done(&named->table);
     if (pl_world_has_leaked(named->world)) {
@@ -167,12 +162,11 @@ enum pl_status pl_named_check(const struct pl_named *named, const struct pl_name
     return check_op(named, op, name, reterr);
 }
 
-/* Fills the definition that must be equal on all ranks. */
+/* Fills the definition, which is zero and must be equal on all ranks. */
 static void define(const struct pl_named_op *op, struct pl_named_definition *definition)
 {
     bool reduces = op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER;
 
-    memset(definition, 0, sizeof(*definition));
     definition->kind = (uint8_t)op->kind;
     if (op->kind == PL_BARRIER) {
         definition->flags = op->flags & NAMED_FENCE;
@@ -200,136 +194,43 @@ static void define(const struct pl_named_op *op, struct pl_named_definition *def
     }
 }
 
-static enum pl_status take_row_counts(const struct pl_named *named, const struct pl_named_op *op,
-                                      struct pl_named_local *local, struct pl_error *reterr)
+size_t pl_named_define(const struct pl_named *named, const struct pl_named_op *op, struct pl_operation *operation,
+                       uint64_t *row_counts)
 {
-    size_t count = pl_named_definition_row_counts(&local->definition, named->ranks);
+    size_t count;
 
-    if (count == 0) {
-        return PL_OK;
-    }
-    PL_TRY(pl_memory_alloc(&local->row_counts, count, sizeof(uint64_t), reterr));
+    define(op, &operation->definition);
+    operation->send = op->kind == PL_BROADCAST && !op->send ? op->recv : op->send;
+    operation->recv = op->recv;
+    count = pl_named_definition_row_counts(&operation->definition, named->ranks);
+    operation->row_counts = count ? row_counts : NULL;
     for (size_t i = 0; i < count; i++) {
-        local->row_counts[i] = op->kind == PL_ALLGATHER ? op->shape[0]
-                               : op->splits             ? op->splits[i]
-                                                        : op->shape[0] / (uint64_t)named->ranks;
+        row_counts[i] = op->kind == PL_ALLGATHER ? op->shape[0]
+                        : op->splits             ? op->splits[i]
+                                                 : op->shape[0] / (uint64_t)named->ranks;
     }
-    return PL_OK;
+    return count;
 }
 
-/*
- * Checks `op` and makes this rank's operation of the name. The caller queues it when all operations of the group are
- * made.
- */
-static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *op, const char *name, bool anonymous,
-                              struct pl_named_operation *operation, size_t member, struct pl_named_local **ret_local,
-                              struct pl_error *reterr)
+enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *ops, size_t count,
+                             struct pl_device_event **ret_event, struct pl_error *reterr)
 {
-    struct pl_named_entry *entry;
-    struct pl_named_local *local;
+    const struct pl_named_op *first = NULL;
+    struct pl_device *device = named->device.device;
 
-    PL_TRY(pl_named_check(named, op, name, reterr));
-    entry = pl_named_table_find(&named->table, name, reterr);
-    if (!entry) {
-        return PL_MEMORY;
-    }
-    if (entry->local) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is still under way: wait for it before it is submitted again",
-                            name);
-    }
-    local = named->spare_local;
-    if (local) {
-        named->spare_local = local->next;
-        memset(local, 0, sizeof(*local));
-    } else {
-        local = pl_memory_new(1, sizeof(*local), reterr);
-    }
-    if (!local) {
-        pl_named_table_drop_idle(&named->table, entry);
-        return PL_MEMORY;
-    }
-    local->entry = entry;
-    local->send = op->kind == PL_BROADCAST && !op->send ? op->recv : op->send;
-    local->recv = op->recv;
-    local->operation = operation;
-    local->member = member;
-    define(op, &local->definition);
-    if (take_row_counts(named, op, local, reterr) != PL_OK) {
-        pl_named_local_free(named, local);
-        pl_named_table_drop_idle(&named->table, entry);
-        return PL_MEMORY;
-    }
-    local->anonymous = anonymous;
-    entry->local = local;
-    *ret_local = local;
-    return PL_OK;
-}
-
-/* From now on the engine has `operation`, whose members are to be queued. */
-static void begin(struct pl_named *named, struct pl_named_operation *operation, size_t count)
-{
-    operation->is_entered = true;
-    operation->members = operation->undone = operation->unagreed = operation->unlaunched = count;
-    operation->status = PL_OK;
-    named->undone += count;
-    named->unagreed += count;
-    if (operation->results) {
-        memset(operation->results, 0, count * sizeof(*operation->results));
-    }
-    if (count == 0 && operation->is_listed) {
-        operation->next_ended = named->first_ended;
-        named->first_ended = operation;
-    }
-}
-
-/* `number` counts the operations without a name, and is increased here. NULL: the program has named the operation. */
-static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops,
-                             size_t count, bool grouped, struct pl_device_event **ready_at,
-                             struct pl_named_operation *operation, struct pl_error *reterr)
-{
-    PL_AUTO_FREE struct pl_named_local **many = NULL;
-    struct pl_named_local *one, **locals = &one;
-    char member[PL_NAMED_MAX_NAME_BYTES + 64];
-    enum pl_status status = PL_OK;
-    size_t made;
-
-    PL_TRY(pl_named_refuse_ended(named, reterr));
-    if (count > 1) {
-        PL_TRY(pl_memory_alloc(&many, count, sizeof(struct pl_named_local *), reterr));
-        locals = many;
-    }
-    for (made = 0; made < count && status == PL_OK; made++) {
-        snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made,
-                 count);
-        status = prepare(named, &ops[made], member, number, operation, made, &locals[made], reterr);
-        if (status == PL_OK && grouped) {
-            locals[made]->definition.group = pl_hash(pl_hash(PL_HASH_START, name, strlen(name)), &count, sizeof(count));
-            locals[made]->definition.group_members = (uint32_t)count;
-            locals[made]->definition.group_index = (uint32_t)made;
-        }
-    }
-    if (status != PL_OK) { /* no operation of the group is submitted */
-        for (size_t i = 0; i + 1 < made; i++) {
-            struct pl_named_entry *entry = locals[i]->entry;
-
-            entry->local = NULL;
-            pl_named_local_free(named, locals[i]);
-            pl_named_table_drop_idle(&named->table, entry);
-        }
-        return status;
-    }
-    begin(named, operation, count);
-    if (number) {
-        ++*number;
-    }
+    *ret_event = NULL;
     for (size_t i = 0; i < count; i++) {
-        if (locals[i]->definition.memory == PL_MEMORY_DEVICE) {
-            locals[i]->ready = *ready_at;
+        if (ops[i].kind == PL_BARRIER || ops[i].memory != PL_MEMORY_DEVICE) {
+            continue;
         }
-        pl_named_queue_push(named, locals[i]);
+        first = first ? first : &ops[i];
+        if (ops[i].stream != first->stream) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "the operations of a group have different streams: submit them on "
+                                "one stream");
+        }
     }
-    *ready_at = NULL;
-    return PL_OK;
+    return first && device ? pl_device_event_mark(device, first->stream, ret_event, reterr) : PL_OK;
 }
 
 enum { NUMBERED_BYTES = 64 };
@@ -349,44 +250,88 @@ static const char *name_by_number(const struct pl_named *named, const char *what
     return text;
 }
 
-enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool grouped, const struct pl_named_op *ops,
-                              size_t count, struct pl_device_event **ready_at, struct pl_named_operation *operation,
-                              struct pl_error *reterr)
+/* Gives the operation of a submission that is called `name` to its entry, unless that has one. */
+static enum pl_status meet_entry(struct pl_named *named, const char *name, struct pl_named_entry *known,
+                                 struct pl_operation *operation, struct pl_error *reterr)
 {
-    uint64_t *number = grouped ? &named->numbered_groups : &named->numbered[(unsigned)ops->kind % PL_KIND_COUNT];
-    char numbered[NUMBERED_BYTES];
+    struct pl_named_entry *entry = known ? known : pl_named_table_find(&named->table, name, reterr);
 
-    if (name) {
-        return submit(named, name, NULL, ops, count, grouped, ready_at, operation, reterr);
+    if (!entry) {
+        return PL_MEMORY;
     }
-    return submit(named, name_by_number(named, grouped ? "group" : pl_kind_text(ops->kind), *number, numbered), number,
-                  ops, count, grouped, ready_at, operation, reterr);
+    if (entry->local) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is still under way: wait for it before it is submitted again",
+                            name);
+    }
+    operation->entry = entry;
+    entry->local = operation;
+    return PL_OK;
 }
 
-enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *ops, size_t count,
-                             struct pl_device_event **ret_event, struct pl_error *reterr)
+/* The same for each member of a group. */
+static enum pl_status meet_entries(struct pl_named *named, const char *base, struct pl_named_submission *submission,
+                                   struct pl_error *reterr)
 {
-    const struct pl_named_op *first = NULL;
-    struct pl_device *device = named->device.device;
-    size_t users = 0;
+    uint64_t hash = pl_hash(pl_hash(PL_HASH_START, base, strlen(base)), &submission->count, sizeof(submission->count));
+    char name[PL_NAMED_MAX_NAME_BYTES + 64];
 
-    *ret_event = NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (ops[i].kind == PL_BARRIER || ops[i].memory != PL_MEMORY_DEVICE) {
-            continue;
-        }
-        first = first ? first : &ops[i];
-        users++;
-        if (ops[i].stream != first->stream) {
-            return pl_error_set(reterr, PL_INVALID,
-                                "the operations of a group have different streams: submit them on "
-                                "one stream");
+    for (size_t i = 0; i < submission->count; i++) {
+        struct pl_named_definition *definition = &submission->operations[i].definition;
+
+        definition->group = hash;
+        definition->group_members = (uint32_t)submission->count;
+        definition->group_index = (uint32_t)i;
+        snprintf(name, sizeof(name), "%.*s.%zuof%zu", PL_NAMED_MAX_NAME_BYTES, base, i, submission->count);
+        PL_TRY(meet_entry(named, name, NULL, &submission->operations[i], reterr));
+    }
+    return PL_OK;
+}
+
+/* Takes the operations of a submission that is refused back from their entries. */
+static void part_entries(struct pl_named *named, struct pl_named_submission *submission)
+{
+    for (size_t i = 0; i < submission->count; i++) {
+        struct pl_named_entry *entry = PL_TAKE(submission->operations[i].entry);
+
+        if (entry) {
+            entry->local = NULL;
+            pl_named_table_drop_idle(&named->table, entry);
         }
     }
-    if (users == 0 || !device) {
-        return PL_OK;
+}
+
+enum pl_status pl_named_enter(struct pl_named *named, struct pl_named_submission *submission,
+                              struct pl_named_entry *known, struct pl_error *reterr)
+{
+    enum pl_kind kind = submission->count > 0 ? (enum pl_kind)submission->operations[0].definition.kind : PL_BARRIER;
+    uint64_t *number = submission->is_grouped ? &named->numbered_groups : &named->numbered[kind];
+    const char *name = submission->name;
+    char numbered[NUMBERED_BYTES];
+    enum pl_status status;
+
+    PL_TRY(pl_named_refuse_ended(named, reterr));
+    if (!name) {
+        name = name_by_number(named, submission->is_grouped ? "group" : pl_kind_text(kind), *number, numbered);
     }
-    PL_TRY(pl_device_event_mark(device, first->stream, ret_event, reterr));
-    (*ret_event)->users = users;
+    status = submission->is_grouped ? meet_entries(named, name, submission, reterr)
+                                    : meet_entry(named, name, known, &submission->operations[0], reterr);
+    if (status != PL_OK) {
+        part_entries(named, submission);
+        return status;
+    }
+    *number += submission->name ? 0 : 1;
+    submission->is_entered = true;
+    submission->status = PL_OK;
+    submission->undone = submission->unagreed = submission->unlaunched = submission->count;
+    named->undone += submission->count;
+    named->unagreed += submission->count;
+    for (size_t i = 0; i < submission->count; i++) {
+        submission->operations[i].submission = submission;
+        submission->operations[i].is_anonymous = !submission->name;
+        pl_operation_queue(named, &submission->operations[i]);
+    }
+    if (submission->count == 0) {
+        pl_named_submission_ended(named, submission);
+    }
     return PL_OK;
 }

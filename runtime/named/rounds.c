@@ -8,9 +8,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
-#include "runtime/named/batch.h"
 #include "runtime/named/device.h"
-#include "runtime/named/queue.h"
+#include "runtime/named/operation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,23 +30,23 @@ enum { WAITING_LINES = 8 };
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
 
-static void announce_long(struct pl_named *named, const struct pl_named_local *local, bool by_id)
+static void announce_long(struct pl_named *named, const struct pl_operation *operation, bool by_id)
 {
     struct pl_text *payload = &named->round.payload;
-    size_t row_counts = pl_named_definition_row_counts(&local->definition, named->ranks);
+    size_t row_counts = pl_named_definition_row_counts(&operation->definition, named->ranks);
 
     if (by_id) {
         pl_text_append_char(payload, ANNOUNCE_ID);
-        pl_text_append_n(payload, (const char *)&local->entry->id, sizeof(local->entry->id));
+        pl_text_append_n(payload, (const char *)&operation->entry->id, sizeof(operation->entry->id));
     } else {
-        uint16_t length = (uint16_t)strlen(local->entry->name);
+        uint16_t length = (uint16_t)strlen(operation->entry->name);
 
-        pl_text_append_char(payload, local->anonymous ? ANNOUNCE_ANONYMOUS : ANNOUNCE_WHOLE);
+        pl_text_append_char(payload, operation->is_anonymous ? ANNOUNCE_ANONYMOUS : ANNOUNCE_WHOLE);
         pl_text_append_n(payload, (const char *)&length, sizeof(length));
-        pl_text_append_n(payload, local->entry->name, length);
-        pl_text_append_n(payload, (const char *)&local->definition, sizeof(local->definition));
+        pl_text_append_n(payload, operation->entry->name, length);
+        pl_text_append_n(payload, (const char *)&operation->definition, sizeof(operation->definition));
     }
-    pl_text_append_n(payload, (const char *)local->row_counts, row_counts * sizeof(uint64_t));
+    pl_text_append_n(payload, (const char *)operation->row_counts, row_counts * sizeof(uint64_t));
 }
 
 /* Returns true if the number fits into the head: at the end of the last range, or as a range of its own. */
@@ -103,20 +102,21 @@ static enum pl_status post_round(struct pl_named *named, struct pl_error *reterr
 
     memset(&round->own, 0, sizeof(round->own));
     pl_text_clear(&round->payload);
-    for (struct pl_named_local *local = named->first_unannounced; local; local = local->next) {
-        bool by_id =
-            local->entry->known && memcmp(&local->entry->agreed, &local->definition, sizeof(local->definition)) == 0;
+    for (struct pl_operation *operation = named->first_queued; operation; operation = operation->next) {
+        const struct pl_named_entry *entry = operation->entry;
+        bool by_id = entry->known && memcmp(&entry->agreed, &operation->definition, sizeof(entry->agreed)) == 0;
 
-        if (!by_id || local->row_counts || !announce_short(&round->own, &ranges, local->entry->id)) {
-            announce_long(named, local, by_id);
+        if (!by_id || operation->row_counts || !announce_short(&round->own, &ranges, entry->id)) {
+            announce_long(named, operation, by_id);
         }
+        operation->state = OPERATION_ANNOUNCED;
         round->own.flags |= NAMED_HEAD_UPDATES;
     }
     PL_TRY(pl_text_check(&round->payload, reterr));
     if (round->payload.length > UINT32_MAX) {
         return pl_error_set(reterr, PL_LIMIT, "%zu bytes of announcements in one round", round->payload.length);
     }
-    named->first_unannounced = named->last_unannounced = NULL;
+    named->first_queued = named->last_queued = NULL;
     round->own.payload_bytes = (uint32_t)round->payload.length;
     if (named->joining && !named->join_announced) {
         round->own.flags |= NAMED_HEAD_UPDATES | NAMED_HEAD_JOIN;
@@ -220,6 +220,14 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
     return PL_OK;
 }
 
+/* Fails an operation that no collective runs for, and that may be queued still. */
+static void fail(struct pl_named *named, struct pl_operation *operation, enum pl_status status, const char *failure)
+{
+    pl_operation_unqueue(named, operation);
+    pl_operation_agree(named, operation);
+    pl_operation_end(named, operation, status, failure);
+}
+
 /* Fails every tensor that is in flight. All ranks do the same. */
 static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure,
                                    struct pl_error *reterr)
@@ -229,10 +237,8 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
 
         pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
         PL_TRY(pl_named_table_retire(&named->table, entry, false, reterr));
-        if (entry->local && !entry->local->agreed) {
-            pl_named_queue_remove(named, entry->local);
-            pl_named_operation_agree(named, entry->local->operation);
-            pl_named_end_local(named, entry->local, status, failure);
+        if (entry->local && entry->local->state != OPERATION_RUNNING) {
+            fail(named, entry->local, status, failure);
         } else {
             pl_named_table_drop_idle(&named->table, entry);
         }
@@ -337,7 +343,7 @@ static bool may_begin(const struct pl_named *named)
     if (named->held) {
         return false;
     }
-    return !named->round.quiet_until_ns || named->first_unannounced || (named->joining && !named->join_announced) ||
+    return !named->round.quiet_until_ns || named->first_queued || (named->joining && !named->join_announced) ||
            named->leaving || pl_deadline_passed(named->round.quiet_until_ns);
 }
 
@@ -349,14 +355,9 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
     named->left_rank = rank;
     snprintf(failure, sizeof(failure), "%s shut the named tensors down", pl_world_rank_name(named->world, rank, name));
     PL_TRY(fail_pending(named, PL_CANCELLED, failure, reterr));
-    while (named->first_unannounced) {
-        struct pl_named_local *local = named->first_unannounced;
-
-        named->first_unannounced = local->next;
-        pl_named_operation_agree(named, local->operation);
-        pl_named_end_local(named, local, PL_CANCELLED, failure);
+    while (named->first_queued) {
+        fail(named, named->first_queued, PL_CANCELLED, failure);
     }
-    named->last_unannounced = NULL;
     return PL_OK;
 }
 
@@ -426,11 +427,11 @@ static enum pl_status process_heads(struct pl_named *named, struct pl_error *ret
     return pl_collective_post(named->world, &payloads, &round->request, reterr);
 }
 
-/* Adds to the error of a batch's request which operation it is. */
-static enum pl_status in_batch(const struct pl_named_batch *batch, enum pl_status status, struct pl_error *reterr)
+/* Adds to the error of an operation's request which it is. */
+static enum pl_status in_operation(const struct pl_operation *operation, enum pl_status status, struct pl_error *reterr)
 {
     if (status != PL_OK) {
-        pl_error_context(reterr, "'%s'", batch->items[0].entry->name);
+        pl_error_context(reterr, "'%s'", operation->entry->name);
     }
     return status;
 }
@@ -456,24 +457,27 @@ static enum pl_status end_request(struct pl_named *named, struct pl_error *reter
     return named->round.in_payload ? process_round(named, reterr) : process_heads(named, reterr);
 }
 
-static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
+/* Waits for the request of the first operation that runs, and ends that. */
+static enum pl_status end_running(struct pl_named *named, struct pl_error *reterr)
 {
-    struct pl_named_batch *batch = named->first_batch;
-    struct pl_request *request = batch->request;
+    struct pl_operation *operation = named->first_running;
     enum pl_status status;
 
-    named->first_batch = batch->next;
-    if (!named->first_batch) {
-        named->last_batch = NULL;
-    }
-    batch->request = NULL;
+    named->first_running = operation->next;
+    named->last_running = named->first_running ? named->last_running : NULL;
     named->moves++;
-    status = in_batch(batch, pl_request_wait(request, reterr), reterr);
+    status = in_operation(operation, pl_request_wait(PL_TAKE(operation->request), reterr), reterr);
     if (status != PL_OK) {
-        pl_named_batch_free(named, batch);
+        if (!operation->submission) {
+            pl_operation_end(named, operation, status, NULL);
+        }
         return status;
     }
-    pl_named_batch_end(named, batch);
+    pl_named_observed(named, PL_NAMED_ENDED, operation->entry, named->rank, false);
+    if (operation->submission) {
+        pl_operation_give(operation);
+    }
+    pl_operation_end(named, operation, PL_OK, NULL);
     return PL_OK;
 }
 
@@ -490,21 +494,22 @@ bool pl_named_needs_round(const struct pl_named *named)
 static enum pl_status progress_once(struct pl_named *named, bool block, struct pl_error *reterr)
 {
     bool need_round = pl_named_needs_round(named), progressed = false, done;
-    struct pl_request *request;
 
     /*
-     * Requests end in the order in which they were started. Batches come first, since a round is started after the
-     * batches of the previous one.
+     * Requests end in the order in which they were started. Operations come first, since a round is started after those
+     * of the previous one.
      */
-    while (named->first_batch) {
-        PL_TRY(in_batch(named->first_batch, pl_request_test(named->first_batch->request, &done, reterr), reterr));
+    while (named->first_running) {
+        struct pl_operation *first = named->first_running;
+
+        PL_TRY(in_operation(first, pl_request_test(first->request, &done, reterr), reterr));
         if (!done) {
             break;
         }
-        PL_TRY(end_batch(named, reterr));
+        PL_TRY(end_running(named, reterr));
         progressed = true;
     }
-    if (!named->first_batch && named->round.request) {
+    if (!named->first_running && named->round.request) {
         PL_TRY(in_round(named, pl_request_test(named->round.request, &done, reterr), reterr));
         if (done) {
             PL_TRY(end_request(named, reterr));
@@ -518,11 +523,10 @@ static enum pl_status progress_once(struct pl_named *named, bool block, struct p
     if (!named->round.request && need_round && may_begin(named)) {
         PL_TRY(post_round(named, reterr));
     }
-    request = named->first_batch ? named->first_batch->request : named->round.request;
-    if (!block || !request || named->device.first) {
+    if (!block || named->device.first || !(named->first_running || named->round.request)) {
         return PL_OK;
     }
-    return named->first_batch ? end_batch(named, reterr) : end_request(named, reterr);
+    return named->first_running ? end_running(named, reterr) : end_request(named, reterr);
 }
 
 enum pl_status pl_named_progress(struct pl_named *named, bool block, struct pl_error *reterr)

@@ -5,9 +5,8 @@
  */
 
 #include "base/memory.h"
-#include "runtime/named/batch.h"
 #include "runtime/named/device.h"
-#include "runtime/named/queue.h"
+#include "runtime/named/operation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 enum { FUSED_BYTES = 64 << 20 }; /* bytes of the largest fusion of tensors in device memory */
 
 /* Makes the contribution of a joined rank: `elems` neutral elements, or zeros if `op` is NULL. */
-static enum pl_status make_scratch(struct pl_named_item *item, uint64_t elems, enum pl_dtype dtype,
+static enum pl_status make_scratch(struct pl_operation *operation, uint64_t elems, enum pl_dtype dtype,
                                    const enum pl_op *op, struct pl_error *reterr)
 {
     PL_AUTO_FREE void *memory = NULL;
@@ -24,19 +23,19 @@ static enum pl_status make_scratch(struct pl_named_item *item, uint64_t elems, e
     if (op) {
         pl_named_fill_neutral(memory, elems, dtype, *op);
     }
-    item->scratch = PL_TAKE(memory);
+    operation->scratch = PL_TAKE(memory);
     return PL_OK;
 }
 
 static enum pl_status describe_allreduce(struct pl_named *named, const struct pl_named_entry *entry,
-                                         struct pl_named_item *item, struct pl_collective *collective,
+                                         struct pl_operation *operation, struct pl_collective *collective,
                                          struct pl_error *reterr)
 {
     pl_named_describe_sum(named, &entry->definition, entry->announced, collective);
     collective->count = pl_named_definition_elems(&entry->definition);
-    if (!item->local && collective->memory != PL_MEMORY_DEVICE) { /* there a buffer is taken later */
-        PL_TRY(make_scratch(item, collective->count, collective->dtype, &collective->op, reterr));
-        collective->send = collective->recv = item->scratch;
+    if (!operation->submission && collective->memory != PL_MEMORY_DEVICE) { /* there a buffer is taken later */
+        PL_TRY(make_scratch(operation, collective->count, collective->dtype, &collective->op, reterr));
+        collective->send = collective->recv = operation->scratch;
     }
     return PL_OK;
 }
@@ -45,20 +44,20 @@ static enum pl_status describe_allreduce(struct pl_named *named, const struct pl
  * Allocates memory for the result, and `rows_of_rank` if several ranks send rows. Device memory is taken later, from
  * the engine's buffers.
  */
-static enum pl_status make_result(struct pl_named *named, struct pl_named_item *item, const uint64_t *rows_of_rank,
+static enum pl_status make_result(struct pl_named *named, struct pl_operation *operation, const uint64_t *rows_of_rank,
                                   uint64_t rows, uint64_t row_bytes, bool on_device, struct pl_error *reterr)
 {
-    if (__builtin_mul_overflow(rows, row_bytes, &item->result.bytes)) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s': %llu rows of %llu bytes", item->entry->name,
+    if (__builtin_mul_overflow(rows, row_bytes, &operation->result.bytes)) {
+        return pl_error_set(reterr, PL_LIMIT, "'%s': %llu rows of %llu bytes", operation->entry->name,
                             (unsigned long long)rows, (unsigned long long)row_bytes);
     }
-    item->result.rows = rows;
+    operation->result.rows = rows;
     if (!on_device) {
-        PL_TRY(pl_memory_alloc(&item->result.data, item->result.bytes, 1, reterr));
+        PL_TRY(pl_memory_alloc(&operation->result.data, operation->result.bytes, 1, reterr));
     }
     if (rows_of_rank) {
-        PL_TRY(pl_memory_alloc(&item->result.rows_of_rank, (size_t)named->ranks, sizeof(uint64_t), reterr));
-        memcpy(item->result.rows_of_rank, rows_of_rank, (size_t)named->ranks * sizeof(uint64_t));
+        PL_TRY(pl_memory_alloc(&operation->result.rows_of_rank, (size_t)named->ranks, sizeof(uint64_t), reterr));
+        memcpy(operation->result.rows_of_rank, rows_of_rank, (size_t)named->ranks * sizeof(uint64_t));
     }
     return PL_OK;
 }
@@ -77,7 +76,7 @@ static void fill_counts(uint64_t *counts, uint64_t *recv_counts, uint64_t ranks,
  * are [n].
  */
 static enum pl_status describe_rows(struct pl_named *named, const struct pl_named_entry *entry,
-                                    struct pl_named_item *item, uint64_t *counts, uint64_t *recv_counts,
+                                    struct pl_operation *operation, uint64_t *counts, uint64_t *recv_counts,
                                     struct pl_collective *collective, struct pl_error *reterr)
 {
     const struct pl_named_definition *definition = &entry->definition;
@@ -111,7 +110,7 @@ static enum pl_status describe_rows(struct pl_named *named, const struct pl_name
     }
     if (collective->memory == PL_MEMORY_DEVICE &&
         collective->kind == PL_REDUCE_SCATTER) { /* into the caller's memory */
-        item->result.rows = rows;
+        operation->result.rows = rows;
         collective->count = rows * row_elems;
         if (definition->shape[0] % ranks) {
             fill_counts(counts, recv_counts, ranks, row_elems);
@@ -119,7 +118,7 @@ static enum pl_status describe_rows(struct pl_named *named, const struct pl_name
         }
         return PL_OK;
     }
-    PL_TRY(make_result(named, item,
+    PL_TRY(make_result(named, operation,
                        collective->kind == PL_ALLGATHER  ? counts
                        : collective->kind == PL_ALLTOALL ? recv_counts
                                                          : NULL,
@@ -128,13 +127,13 @@ static enum pl_status describe_rows(struct pl_named *named, const struct pl_name
     fill_counts(counts, recv_counts, ranks, row_elems);
     collective->counts = counts;
     collective->recv_counts = collective->kind == PL_ALLTOALL ? recv_counts : NULL;
-    collective->recv = item->result.data;
+    collective->recv = operation->result.data;
     return PL_OK;
 }
 
-static enum pl_status describe(struct pl_named *named, const struct pl_named_entry *entry, struct pl_named_item *item,
-                               uint64_t *counts, uint64_t *recv_counts, struct pl_collective *collective,
-                               struct pl_error *reterr)
+static enum pl_status describe(struct pl_named *named, const struct pl_named_entry *entry,
+                               struct pl_operation *operation, uint64_t *counts, uint64_t *recv_counts,
+                               struct pl_collective *collective, struct pl_error *reterr)
 {
     memset(collective, 0, sizeof(*collective));
     collective->kind = (enum pl_kind)entry->definition.kind;
@@ -142,26 +141,28 @@ static enum pl_status describe(struct pl_named *named, const struct pl_named_ent
     collective->name = pl_named_collective_name(entry);
     collective->memory = (enum pl_memory)entry->definition.memory;
     collective->flags = PL_AGREED;
-    if (item->local) {
-        collective->send = item->local->send;
-        collective->recv = item->local->recv;
-        collective->ready = item->local->ready ? item->local->ready->event : NULL;
+    if (operation->submission) {
+        collective->send = operation->send;
+        collective->recv = operation->recv;
+        if (collective->memory == PL_MEMORY_DEVICE && operation->submission->ready) {
+            collective->ready = operation->submission->ready->event;
+        }
     }
     switch (collective->kind) {
     case PL_ALLREDUCE:
-        return describe_allreduce(named, entry, item, collective, reterr);
+        return describe_allreduce(named, entry, operation, collective, reterr);
     case PL_BROADCAST:
         collective->root = entry->definition.root;
         collective->count = pl_named_definition_elems(&entry->definition);
-        if (!item->local && collective->memory != PL_MEMORY_DEVICE) {
-            PL_TRY(make_scratch(item, collective->count, collective->dtype, NULL, reterr));
-            collective->recv = item->scratch;
+        if (!operation->submission && collective->memory != PL_MEMORY_DEVICE) {
+            PL_TRY(make_scratch(operation, collective->count, collective->dtype, NULL, reterr));
+            collective->recv = operation->scratch;
         }
         return PL_OK;
     case PL_ALLGATHER:
     case PL_ALLTOALL:
     case PL_REDUCE_SCATTER:
-        return describe_rows(named, entry, item, counts, recv_counts, collective, reterr);
+        return describe_rows(named, entry, operation, counts, recv_counts, collective, reterr);
     case PL_REDUCE:
     case PL_BARRIER:
         break;
@@ -170,57 +171,58 @@ static enum pl_status describe(struct pl_named *named, const struct pl_named_ent
     return PL_INVALID;
 }
 
-/* Starts the request of one entry, in place; in device memory queues it. */
-static enum pl_status post(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
+/* Posts the collective of an operation; in device memory queues it. */
+static enum pl_status start(struct pl_named *named, struct pl_operation *operation, struct pl_error *reterr)
 {
+    const struct pl_named_entry *entry = operation->entry;
     size_t ranks = (size_t)named->ranks;
     PL_AUTO_FREE uint64_t *counts = NULL;
-    struct pl_named_batch *batch;
-    enum pl_status status;
+    struct pl_collective collective;
 
     if (entry->definition.kind != PL_ALLREDUCE && entry->definition.kind != PL_BROADCAST) {
         PL_TRY(pl_memory_alloc(&counts, 2 * ranks, sizeof(uint64_t), reterr));
     }
-    batch = pl_named_batch_new(named, &entry, 1, reterr);
-    if (!batch) {
+    PL_TRY(describe(named, entry, operation, counts, counts ? counts + ranks : NULL, &collective, reterr));
+    if (collective.memory == PL_MEMORY_DEVICE) {
+        return pl_named_device_queue(named, operation, &collective, &counts, reterr);
+    }
+    PL_TRY(pl_collective_post(named->world, &collective, &operation->request, reterr));
+    return pl_operation_run(named, operation, reterr);
+}
+
+/* Starts the collective of one entry. */
+static enum pl_status post(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
+{
+    struct pl_operation *operation = entry->local ? entry->local : pl_operation_stand_in(named, entry, reterr);
+    enum pl_status status;
+
+    if (!operation) {
         return PL_MEMORY;
     }
-    batch->on_device = entry->definition.memory == PL_MEMORY_DEVICE;
-    status =
-        describe(named, entry, &batch->items[0], counts, counts ? counts + ranks : NULL, &batch->collective, reterr);
-    if (status == PL_OK && batch->on_device) {
-        batch->counts = PL_TAKE(counts);
-        batch->name = batch->collective.name ? pl_memory_string(batch->collective.name, reterr) : NULL;
-        status = batch->collective.name && !batch->name ? PL_MEMORY : PL_OK;
-        batch->collective.name = batch->name;
-    } else if (status == PL_OK) {
-        status = pl_collective_post(named->world, &batch->collective, &batch->request, reterr);
+    pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
+    pl_named_observed(named, PL_NAMED_STARTED, entry, named->rank, false);
+    status = start(named, operation, reterr);
+    if (status != PL_OK && !operation->submission && operation->state != OPERATION_RUNNING) {
+        pl_operation_end(named, operation, status, NULL);
     }
-    if (status != PL_OK) {
-        pl_named_batch_free(named, batch);
-        return status;
-    }
-    return pl_named_batch_posted(named, batch, reterr);
+    return status;
 }
 
 /* Ends a ready entry that needs no collective: ranks disagree, or the round itself was the barrier. */
 static enum pl_status end_at_once(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
-    struct pl_named_local *local = entry->local;
+    struct pl_operation *operation = entry->local;
 
     pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
     PL_TRY(pl_named_table_retire(&named->table, entry, !conflict, reterr));
-    if (!local) {
+    if (!operation) {
         pl_named_table_drop_idle(&named->table, entry);
-    } else if (conflict) {
-        pl_named_operation_agree(named, local->operation);
-        pl_named_end_local(named, local, PL_MISMATCH, conflict);
-    } else {
-        named->held = named->held || entry->definition.flags & NAMED_FENCE;
-        pl_named_operation_agree(named, local->operation);
-        pl_named_end_local(named, local, PL_OK, NULL);
+        return PL_OK;
     }
+    named->held = named->held || (!conflict && entry->definition.flags & NAMED_FENCE);
+    pl_operation_agree(named, operation);
+    pl_operation_end(named, operation, conflict ? PL_MISMATCH : PL_OK, conflict);
     return PL_OK;
 }
 

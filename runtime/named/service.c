@@ -6,12 +6,11 @@
 #include "runtime/service.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "collectives/world_private.h"
 #include "device/device_private.h"
-#include "runtime/named/queue.h"
+#include "runtime/named/operation.h"
 #include "runtime/named/service_private.h"
 
 #include <sched.h>
@@ -235,6 +234,7 @@ void pl_service_free(struct pl_service *service)
     pl_error_set(&error, PL_CANCELLED, "the named tensors were freed");
     pl_service_end_all(service, &error);
     pl_service_sets_free(service);
+    pl_service_names_done(service);
     pl_device_close(service->device);
     pthread_mutex_destroy(&service->opening);
     pthread_cond_destroy(&service->work);
@@ -254,19 +254,21 @@ static void wake(struct pl_service *service)
     }
 }
 
-/* Queues `item` for the next leader. Call it under the lock. */
-static void push(struct pl_service *service, struct pl_service_item *item, uint64_t bytes)
+/* Queues a submission for the next leader. Call it under the lock. */
+static void push(struct pl_service *service, struct pl_named_submission *submission, uint64_t bytes)
 {
-    item->completion->done = item->completion->is_launched = item->completion->is_followed = false;
-    item->completion->launched = NULL;
-    item->completion->status = PL_OK;
-    *(service->synced.last ? &service->synced.last->next : &service->synced.first) = item;
-    service->synced.last = item;
+    struct pl_completion *completion = submission->completion;
+
+    completion->done = completion->is_launched = completion->is_followed = false;
+    completion->launched = NULL;
+    completion->status = PL_OK;
+    *(service->synced.last ? &service->synced.last->next : &service->synced.first) = submission;
+    service->synced.last = submission;
     service->synced.outstanding++;
     service->synced.submitted++;
     service->synced.bytes += bytes;
-    service->synced.calls += item->completion->call ? 1 : 0;
-    if (item->completion->call || service->synced.bytes >= service->options.start_bytes) {
+    service->synced.calls += completion->call ? 1 : 0;
+    if (completion->call || service->synced.bytes >= service->options.start_bytes) {
         service->synced.urgent = true;
     }
     wake(service);
@@ -277,47 +279,33 @@ static enum pl_status refuse_left(const struct pl_service *service, struct pl_er
     return service->synced.leaving ? pl_error_set(reterr, PL_CANCELLED, "the named tensors were shut down") : PL_OK;
 }
 
-/* Makes an item in one piece of memory with its operations and a copy of `name`, which may be NULL. */
-static struct pl_service_item *item_new(enum pl_service_kind kind, const char *name, size_t count,
-                                        struct pl_completion *completion, struct pl_error *reterr)
+/*
+ * Makes a submission in one piece of memory with its operations, `row_counts` numbers and a copy of `name`, which may
+ * be NULL.
+ */
+static struct pl_named_submission *submission_new(struct pl_service *service, enum pl_named_submission_kind kind,
+                                                  const char *name, size_t count, size_t row_counts,
+                                                  struct pl_completion *completion, struct pl_error *reterr)
 {
-    size_t bytes = sizeof(struct pl_service_item) + count * sizeof(struct pl_named_op);
+    size_t bytes =
+        sizeof(struct pl_named_submission) + count * sizeof(struct pl_operation) + row_counts * sizeof(uint64_t);
     size_t name_bytes = name ? strlen(name) + 1 : 0;
-    struct pl_service_item *item = pl_memory_new(1, bytes + name_bytes, reterr);
+    struct pl_named_submission *submission = pl_memory_new(1, bytes + name_bytes, reterr);
 
-    if (item) {
-        item->name = name ? memcpy((char *)item + bytes, name, name_bytes) : NULL;
-        item->kind = kind;
-        item->count = count;
-        item->completion = completion;
+    if (submission) {
+        submission->name = name ? memcpy((char *)submission + bytes, name, name_bytes) : NULL;
+        submission->kind = kind;
+        submission->count = count;
+        submission->completion = completion;
+        submission->service = service;
     }
-    return item;
+    return submission;
 }
 
-/* Copies the operations with their splits. `ranks` is the number of splits of each. */
-static enum pl_status copy_ops(struct pl_service_item *item, const struct pl_named_op *ops, size_t ranks,
-                               struct pl_error *reterr)
+void pl_service_submission_free(struct pl_named_submission *submission)
 {
-    size_t splits = 0;
-
-    for (size_t i = 0; i < item->count; i++) {
-        item->ops[i] = ops[i];
-        item->ops[i].name = NULL;
-        splits += ops[i].kind == PL_ALLTOALL && ops[i].splits;
-    }
-    if (splits == 0) {
-        return PL_OK;
-    }
-    PL_TRY(pl_memory_alloc(&item->splits, splits * ranks, sizeof(uint64_t), reterr));
-    for (size_t i = 0; i < item->count; i++) {
-        if (ops[i].kind == PL_ALLTOALL && ops[i].splits) {
-            uint64_t *copy = item->splits + --splits * ranks;
-
-            memcpy(copy, ops[i].splits, ranks * sizeof(uint64_t));
-            item->ops[i].splits = copy;
-        }
-    }
-    return PL_OK;
+    pl_device_event_drop(submission->ready);
+    free(submission);
 }
 
 static uint64_t bytes_of(const struct pl_named_op *op)
@@ -330,17 +318,25 @@ static uint64_t bytes_of(const struct pl_named_op *op)
     return bytes;
 }
 
-/* Returns the place of `item`'s name in its chain, or of an equal name in flight. Call it under the lock. */
-static struct pl_service_item **find_name(struct pl_service *service, const struct pl_service_item *item)
+/* Checks what is to be submitted; `*ret_rows` is how many numbers of rows and splits it has. Call it under the lock. */
+static enum pl_status check(struct pl_service *service, const struct pl_named *named, const char *name,
+                            const struct pl_named_op *ops, size_t count, size_t *ret_rows, uint64_t *ret_bytes,
+                            struct pl_error *reterr)
 {
-    uint64_t hash = pl_hash(PL_HASH_START, item->name, strlen(item->name));
-    struct pl_service_item **at = &service->synced.names[hash % SERVICE_NAME_CHAINS];
-
-    while (*at &&
-           ((*at)->number != item->number || (*at)->grouped != item->grouped || strcmp((*at)->name, item->name) != 0)) {
-        at = &(*at)->next_of_name;
+    *ret_rows = 0;
+    *ret_bytes = 0;
+    if (named == service->all && service->synced.joining) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': this rank has joined, and not all ranks have", name);
     }
-    return at;
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i].kind == PL_BARRIER && ops[i].flags) {
+            return pl_error_set(reterr, PL_INVALID, "'%s': a barrier has no flags", name);
+        }
+        PL_TRY(pl_named_check(named, &ops[i], name, reterr));
+        *ret_rows += ops[i].kind == PL_ALLGATHER ? 1 : ops[i].kind == PL_ALLTOALL ? (size_t)named->ranks : 0;
+        *ret_bytes += bytes_of(&ops[i]);
+    }
+    return PL_OK;
 }
 
 /* Checks the operations, and enters them and their names as in flight. Call it under the lock. */
@@ -348,10 +344,11 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
                             size_t count, bool grouped, struct pl_device_event **ready_at,
                             struct pl_completion *completion, struct pl_error *reterr)
 {
-    struct pl_service_item *item, **same_name = NULL;
+    struct pl_named_submission *submission;
+    uint64_t bytes, *row_counts;
     struct pl_named *named;
-    uint64_t bytes = 0;
     enum pl_status status;
+    size_t rows;
 
     PL_TRY(refuse_left(service, reterr));
     PL_TRY(pl_service_set_named(service, set, &named, reterr));
@@ -359,41 +356,25 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
         return pl_error_set(reterr, PL_INVALID, "process set %d has %d ranks now, not %d", set, named->ranks,
                             completion->ranks);
     }
-    if (named == service->all && service->synced.joining) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': this rank has joined, and not all ranks have",
-                            name ? name : "an operation");
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (ops[i].kind == PL_BARRIER && ops[i].flags) {
-            return pl_error_set(reterr, PL_INVALID, "'%s': a barrier has no flags", name ? name : "an operation");
-        }
-        PL_TRY(pl_named_check(named, &ops[i], name ? name : "an operation", reterr));
-        bytes += bytes_of(&ops[i]);
-    }
-    item = item_new(SERVICE_OPERATIONS, name, count, completion, reterr);
-    if (!item) {
+    PL_TRY(check(service, named, name ? name : "an operation", ops, count, &rows, &bytes, reterr));
+    submission = submission_new(service, SUBMISSION_OPERATIONS, name, count, rows, completion, reterr);
+    if (!submission) {
         return PL_MEMORY;
     }
-    item->number = set;
-    item->grouped = grouped;
-    status = copy_ops(item, ops, (size_t)named->ranks, reterr);
-    if (status == PL_OK && name) {
-        same_name = find_name(service, item);
-        if (*same_name) {
-            status = pl_error_set(reterr, PL_INVALID,
-                                  "'%s' is still under way: wait for it before it is submitted again", name);
-        }
-    }
+    submission->number = set;
+    submission->is_grouped = grouped;
+    status = name ? pl_service_meet_name(service, submission, reterr) : PL_OK;
     if (status != PL_OK) {
-        pl_service_item_free(item);
+        pl_service_submission_free(submission);
         return status;
     }
-    if (same_name) {
-        *same_name = item;
-        item->name_at = same_name;
+    row_counts = (uint64_t *)(void *)&submission->operations[count];
+    for (size_t i = 0; i < count; i++) {
+        row_counts += pl_named_define(named, &ops[i], &submission->operations[i], row_counts);
     }
-    item->ready = PL_TAKE(*ready_at);
-    push(service, item, bytes);
+    submission->results = completion->results;
+    submission->ready = PL_TAKE(*ready_at);
+    push(service, submission, bytes);
     return PL_OK;
 }
 
@@ -434,8 +415,8 @@ enum pl_status pl_service_submit_group(struct pl_service *service, int set, cons
     return mark_and_admit(service, set, base, ops, count, true, completion, reterr);
 }
 
-/* Queues an item that is no operation, unless one of its kind is under way already. Takes ownership of it. */
-static enum pl_status submit_other(struct pl_service *service, struct pl_service_item *item, bool *under_way,
+/* Queues what is no operation, unless one of its kind is under way already. Takes ownership of it. */
+static enum pl_status submit_other(struct pl_service *service, struct pl_named_submission *submission, bool *under_way,
                                    const char *cause, struct pl_error *reterr)
 {
     enum pl_status status;
@@ -447,11 +428,11 @@ static enum pl_status submit_other(struct pl_service *service, struct pl_service
     }
     if (status == PL_OK) {
         *under_way = true;
-        push(service, item, 0);
+        push(service, submission, 0);
     }
     pthread_mutex_unlock(&service->lock);
     if (status != PL_OK) {
-        pl_service_item_free(item);
+        pl_service_submission_free(submission);
     }
     return status;
 }
@@ -459,9 +440,9 @@ static enum pl_status submit_other(struct pl_service *service, struct pl_service
 enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
                                       struct pl_error *reterr)
 {
-    struct pl_service_item *item = item_new(SERVICE_JOIN, NULL, 0, completion, reterr);
+    struct pl_named_submission *join = submission_new(service, SUBMISSION_JOIN, NULL, 0, 0, completion, reterr);
 
-    return item ? submit_other(service, item, &service->synced.joining, "this rank has joined, and not all ranks have",
+    return join ? submit_other(service, join, &service->synced.joining, "this rank has joined, and not all ranks have",
                                reterr)
                 : PL_MEMORY;
 }
@@ -556,8 +537,8 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
     wait_until(service, &completion->is_launched);
     pthread_mutex_lock(&service->lock); /* the leader takes the event back under it */
     if (completion->launched) {
-        status = pl_device_stream_wait_outside(service->all->device.device, stream,
-                                               completion->launched->operation.end->event, reterr);
+        status = pl_device_stream_wait_outside(service->all->device.device, stream, completion->launched->end->event,
+                                               reterr);
         completion->is_followed = status == PL_OK;
         if (status != PL_OK) {
             const char *name = completion->launched->name;
@@ -567,26 +548,28 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
         }
     }
     if (completion->is_followed) {
-        pl_service_drop_name(completion->launched);
+        pl_service_drop_name(service, completion->launched);
     }
     *ret_done = !completion->is_followed && status == PL_OK;
     pthread_mutex_unlock(&service->lock);
     return *ret_done ? pl_service_wait(service, completion, reterr) : status;
 }
 
-static enum pl_status change_sets(struct pl_service *service, enum pl_service_kind kind, const int *ranks, int count,
-                                  int *set, struct pl_error *reterr)
+static enum pl_status change_sets(struct pl_service *service, enum pl_named_submission_kind kind, const int *ranks,
+                                  int count, int *set, struct pl_error *reterr)
 {
+    static const struct pl_named_op fence = {.kind = PL_BARRIER, .flags = NAMED_FENCE};
     struct pl_completion completion = {0};
-    struct pl_service_item *item = item_new(kind, NULL, 0, &completion, reterr);
+    struct pl_named_submission *change = submission_new(service, kind, "process sets", 1, 0, &completion, reterr);
 
-    if (!item) {
+    if (!change) {
         return PL_MEMORY;
     }
-    item->ranks = ranks;
-    item->rank_count = count;
-    item->set = set;
-    PL_TRY(submit_other(service, item, &service->synced.changing_sets,
+    pl_named_define(service->all, &fence, &change->operations[0], NULL);
+    change->ranks = ranks;
+    change->rank_count = count;
+    change->set = set;
+    PL_TRY(submit_other(service, change, &service->synced.changing_sets,
                         "another thread of this rank is changing the process sets", reterr));
     return pl_service_wait(service, &completion, reterr);
 }
@@ -594,12 +577,12 @@ static enum pl_status change_sets(struct pl_service *service, enum pl_service_ki
 enum pl_status pl_service_add_set(struct pl_service *service, const int *ranks, int count, int *ret_set,
                                   struct pl_error *reterr)
 {
-    return change_sets(service, SERVICE_ADD_SET, ranks, count, ret_set, reterr);
+    return change_sets(service, SUBMISSION_ADD_SET, ranks, count, ret_set, reterr);
 }
 
 enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct pl_error *reterr)
 {
-    return change_sets(service, SERVICE_REMOVE_SET, NULL, 0, &set, reterr);
+    return change_sets(service, SUBMISSION_REMOVE_SET, NULL, 0, &set, reterr);
 }
 
 enum pl_status pl_service_shutdown(struct pl_service *service, struct pl_error *reterr)

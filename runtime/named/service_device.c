@@ -4,7 +4,6 @@
 #include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "runtime/named/device.h"
-#include "runtime/named/queue.h"
 #include "runtime/named/service_private.h"
 
 static const int64_t NAP_NS = 50 * PL_NS_PER_US;
@@ -45,12 +44,12 @@ enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, st
     return status;
 }
 
-static bool is_on_device(const struct pl_service_item *item)
+static bool is_on_device(const struct pl_named_submission *submission)
 {
     bool is = false;
 
-    for (size_t i = 0; i < item->count && !is; i++) {
-        is = item->ops[i].memory == PL_MEMORY_DEVICE && item->ops[i].kind != PL_BARRIER;
+    for (size_t i = 0; i < submission->count && !is; i++) {
+        is = submission->operations[i].definition.memory == PL_MEMORY_DEVICE;
     }
     return is;
 }
@@ -60,12 +59,12 @@ static bool works_on_device(struct pl_service *service)
 {
     bool works = false;
 
-    for (const struct pl_service_item *item = service->first_taken; item && !works; item = item->next_taken) {
-        works = is_on_device(item);
+    for (const struct pl_named_submission *at = service->first_taken; at && !works; at = at->next_taken) {
+        works = is_on_device(at);
     }
     pthread_mutex_lock(&service->lock);
-    for (const struct pl_service_item *item = service->synced.first; item && !works; item = item->next) {
-        works = is_on_device(item);
+    for (const struct pl_named_submission *at = service->synced.first; at && !works; at = at->next) {
+        works = is_on_device(at);
     }
     pthread_mutex_unlock(&service->lock);
     return works;

@@ -10,33 +10,15 @@
 
 enum { SERVICE_NAME_CHAINS = 1024 };
 
-enum pl_service_kind {
-    SERVICE_OPERATIONS, /* one operation, or a group of them */
-    SERVICE_JOIN,
-    SERVICE_ADD_SET, /* this and REMOVE_SET: a fence in set 0, then the call */
-    SERVICE_REMOVE_SET,
-};
-
-/** A submission of one call, until it has ended. */
-struct pl_service_item {
-    enum pl_service_kind kind;
-    struct pl_completion *completion;
-    struct pl_service *service;    /* set when the item is handed over */
-    int number;                    /* number of its process set, which may be removed before the item is handed over */
-    struct pl_named *named;        /* its engine, set when the item is handed over */
-    const char *name;              /* name of the operation, or of the group if `grouped`; NULL: numbered */
-    uint64_t *splits;              /* splits of the operations, one after the other */
-    struct pl_device_event *ready; /* device memory: the event of the submission, until the engine takes it */
-    const int *ranks;              /* ADD_SET */
-    int rank_count;
-    int *set; /* ADD_SET: output; REMOVE_SET: input */
-    struct pl_named_operation operation;
-    struct pl_service_item *next_of_name, **name_at; /* what points to it in the chain of its name */
-    struct pl_service_item *next;                    /* next in the list of submitted or of ended items */
-    struct pl_service_item *previous_taken, *next_taken;
-    bool grouped;
-    size_t count;
-    struct pl_named_op ops[];
+/** A name in a set: that of what is under way, or one that all ranks know. */
+struct pl_service_name {
+    struct pl_service_name *next;           /* in its chain */
+    struct pl_named_submission *submission; /* NULL: none is under way */
+    struct pl_named_entry *entry;           /* NULL: it is not known to be the same as long as its set exists */
+    uint64_t hash;
+    int set;
+    bool is_group;
+    char text[];
 };
 
 /** A process set, until it is removed. */
@@ -64,11 +46,11 @@ struct pl_service {
     pthread_cond_t changed; /* signalled for waiting threads */
     pthread_cond_t work;    /* signalled for the service's thread */
     struct {
-        struct pl_service_item *first, *last;               /* submitted items that the leader has not taken yet */
-        uint64_t bytes;                                     /* bytes of those items */
-        struct pl_service_item *names[SERVICE_NAME_CHAINS]; /* items in flight, by name and set */
-        uint64_t submitted;                                 /* number of submissions */
-        size_t outstanding;                                 /* number of items that have not ended */
+        struct pl_named_submission *first, *last; /* those that the leader has not taken yet */
+        uint64_t bytes;                           /* bytes of those */
+        struct pl_service_name *names[SERVICE_NAME_CHAINS];
+        uint64_t submitted;          /* number of submissions */
+        size_t outstanding;          /* number of those that have not ended */
         size_t calls;                /* number of those that end in a callback, so that no thread waits for them */
         unsigned waiters;            /* number of waiting threads */
         bool leads;                  /* a thread leads; only this thread uses the fields below `synced` */
@@ -81,16 +63,16 @@ struct pl_service {
         int64_t aborts_until_ns; /* until then waiting threads leave the lead to pl_service_abort() */
     } synced;
     /* Used by the leader. */
-    struct pl_service_item *first_taken; /* items in flight in an engine */
-    struct pl_service_item *join, *set_change;
+    struct pl_named_submission *first_taken; /* those in flight in an engine */
+    struct pl_named_submission *join, *set_change;
     uint64_t moves;
     int64_t moved_ns; /* time at which something moved last */
     int64_t reported_ns;
-    int64_t kept_ns; /* time since which ended items are held back; 0: no item is */
+    int64_t kept_ns; /* time since which ended ones are held back; 0: none is */
 };
 
 /**
- * Takes submitted items, advances every engine once, and reports what has ended. With `block` it may wait until
+ * Takes what was submitted, advances every engine once, and reports what has ended. With `block` it may wait until
  * something moves. Returns whether something moved. The caller leads, and does not hold the lock.
  */
 bool pl_service_step(struct pl_service *service, bool block);
@@ -110,16 +92,29 @@ void pl_service_leave_lead(struct pl_service *service);
  */
 void pl_service_revoke(struct pl_service *service, const struct pl_error *why);
 
-/** Ends every item in flight with the status of `error`. */
+/** Ends everything in flight with the status of `error`. */
 void pl_service_end_all(struct pl_service *service, const struct pl_error *error);
 
 /** Returns how long nothing has moved, and warns if that lasts. Called by the leader. */
 int64_t pl_service_idle_ns(struct pl_service *service);
 
-/** Frees the name of `item` for another one. Call it under the lock. */
-void pl_service_drop_name(struct pl_service_item *item);
+/*
+ * The names that are under way, in service_names.c. Call these under the lock.
+ */
 
-void pl_service_item_free(struct pl_service_item *item);
+/** Finds or makes the name of a submission, under which nothing else may be under way. */
+enum pl_status pl_service_meet_name(struct pl_service *service, struct pl_named_submission *submission,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Frees the name of a submission for another one. */
+void pl_service_drop_name(struct pl_service *service, struct pl_named_submission *submission);
+
+/** Forgets the entries of a set that is removed. */
+void pl_service_forget_names(struct pl_service *service, int set);
+
+void pl_service_names_done(struct pl_service *service);
+
+void pl_service_submission_free(struct pl_named_submission *submission);
 
 /** Makes set 0, and releases all sets without waiting. */
 enum pl_status pl_service_sets_new(struct pl_service *service, struct pl_error *reterr) PL_MUST_CHECK;

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "collectives/world_private.h"
 #include "runtime/compare_lines.h"
-#include "runtime/named/queue.h"
+#include "runtime/named/operation.h"
 #include "runtime/named/service_private.h"
 
 #include <stdlib.h>
@@ -216,6 +216,7 @@ enum pl_status pl_service_sets_remove(struct pl_service *service, int set, struc
         return unknown(set, reterr);
     }
     PL_TRY(check_idle(service, set, &all, reterr));
+    pl_service_forget_names(service, set);
     set_release(service, find(service, set));
     return PL_OK;
 }

@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "collectives/world_private.h"
 #include "runtime/named/device.h"
-#include "runtime/named/queue.h"
+#include "runtime/named/operation.h"
 #include "runtime/named/rounds.h"
 #include "runtime/named/service_private.h"
 
@@ -14,125 +14,105 @@
 /* How long ended operations are held back for others that end in the same round. */
 static const int64_t KEEP_NS = PL_NS_PER_MS;
 
-void pl_service_item_free(struct pl_service_item *item)
+static void taken_append(struct pl_service *service, struct pl_named_submission *submission)
 {
-    pl_device_event_drop(item->ready);
-    free(item->splits);
-    free(item);
-}
-
-void pl_service_drop_name(struct pl_service_item *item)
-{
-    if (item->name) {
-        *item->name_at = item->next_of_name;
-        if (item->next_of_name) {
-            item->next_of_name->name_at = item->name_at;
-        }
-        item->name = NULL;
-    }
-}
-
-static void taken_append(struct pl_service *service, struct pl_service_item *item)
-{
-    item->next_taken = service->first_taken;
-    item->previous_taken = NULL;
+    submission->next_taken = service->first_taken;
+    submission->previous_taken = NULL;
     if (service->first_taken) {
-        service->first_taken->previous_taken = item;
+        service->first_taken->previous_taken = submission;
     }
-    service->first_taken = item;
+    service->first_taken = submission;
 }
 
-static void taken_remove(struct pl_service *service, struct pl_service_item *item)
+static void taken_remove(struct pl_service *service, struct pl_named_submission *submission)
 {
-    *(item->previous_taken ? &item->previous_taken->next_taken : &service->first_taken) = item->next_taken;
-    if (item->next_taken) {
-        item->next_taken->previous_taken = item->previous_taken;
+    *(submission->previous_taken ? &submission->previous_taken->next_taken : &service->first_taken) =
+        submission->next_taken;
+    if (submission->next_taken) {
+        submission->next_taken->previous_taken = submission->previous_taken;
     }
 }
 
-/* Adds `item` to the ended items; its completion has the status. */
-static void end(struct pl_service_item *item, struct pl_service_item ***end_at)
+/* Adds a submission to the ended ones; its completion has the status. */
+static void end(struct pl_named_submission *submission, struct pl_named_submission ***end_at)
 {
-    item->next = NULL;
-    **end_at = item;
-    *end_at = &item->next;
+    submission->next = NULL;
+    **end_at = submission;
+    *end_at = &submission->next;
 }
 
-/* From now on no stream can follow an item that fails; if one does, the caller is told. */
-static void lose(struct pl_named_operation *operation, const struct pl_error *error)
+/* From now on no stream can follow a submission that fails; if one does, the caller is told. */
+static void lose(struct pl_named_submission *submission, const struct pl_error *error)
 {
-    struct pl_service_item *item = PL_CONTAINER_OF(operation, struct pl_service_item, operation);
-    struct pl_completion *completion = item->completion;
+    struct pl_completion *completion = submission->completion;
+    struct pl_service *service = submission->service;
     bool is_followed;
 
-    pthread_mutex_lock(&item->service->lock);
+    pthread_mutex_lock(&service->lock);
     completion->launched = NULL;
     is_followed = completion->is_followed;
     if (is_followed) {
         completion->status = error->status;
         completion->error = *error;
     }
-    pthread_mutex_unlock(&item->service->lock);
+    pthread_mutex_unlock(&service->lock);
     if (is_followed) {
         completion->lost(completion);
-        pthread_mutex_lock(&item->service->lock);
+        pthread_mutex_lock(&service->lock);
         completion->is_followed = false; /* it was told */
-        pthread_mutex_unlock(&item->service->lock);
+        pthread_mutex_unlock(&service->lock);
     }
 }
 
-static enum pl_status hand_over(struct pl_service *service, struct pl_service_item *item)
+static enum pl_status hand_over(struct pl_service *service, struct pl_named_submission *submission)
 {
-    struct pl_error *error = &item->completion->error;
+    struct pl_error *error = &submission->completion->error;
 
-    if (pl_service_set_named(service, item->number, &item->named, NULL) != PL_OK) {
+    if (pl_service_set_named(service, submission->number, &submission->named, NULL) != PL_OK) {
         return pl_error_set(error, PL_INVALID, "'%s': process set %d was removed before it began",
-                            item->name ? item->name : "an operation", item->number);
+                            submission->name ? submission->name : "an operation", submission->number);
     }
-    switch (item->kind) {
-    case SERVICE_OPERATIONS:
-        item->service = service;
-        item->operation.results = item->completion->results;
-        item->operation.is_listed = true;
-        item->operation.lose = item->completion->lost ? lose : NULL;
-        return pl_named_enter(item->named, item->name, item->grouped, item->ops, item->count, &item->ready,
-                              &item->operation, error);
-    case SERVICE_JOIN:
-        PL_TRY(pl_named_refuse_ended(item->named, error));
-        item->named->joining = true;
-        item->named->join_announced = false;
-        service->join = item;
+    switch (submission->kind) {
+    case SUBMISSION_OPERATIONS:
+        submission->lose = submission->completion->lost ? lose : NULL;
+        return pl_named_enter(submission->named, submission, submission->of_name ? submission->of_name->entry : NULL,
+                              error);
+    case SUBMISSION_JOIN:
+        PL_TRY(pl_named_refuse_ended(submission->named, error));
+        submission->named->joining = true;
+        submission->named->join_announced = false;
+        service->join = submission;
         return PL_OK;
-    case SERVICE_ADD_SET:
-    case SERVICE_REMOVE_SET:
-        service->set_change = item; /* see begin_change() */
+    case SUBMISSION_ADD_SET:
+    case SUBMISSION_REMOVE_SET:
+        service->set_change = submission; /* see begin_change() */
         return PL_OK;
     }
     PL_BUG_IF(true);
     return PL_INVALID;
 }
 
-/* Returns true if there was an item. */
-static bool take(struct pl_service *service, struct pl_service_item ***end_at)
+/* Returns true if there was a submission. */
+static bool take(struct pl_service *service, struct pl_named_submission ***end_at)
 {
-    struct pl_service_item *item, *next;
+    struct pl_named_submission *submission, *next;
     bool leaving, any;
 
     pthread_mutex_lock(&service->lock);
-    item = service->synced.first;
+    submission = service->synced.first;
     service->synced.first = service->synced.last = NULL;
     service->synced.bytes = 0;
     service->synced.urgent = false;
     leaving = service->synced.leaving;
     pthread_mutex_unlock(&service->lock);
-    any = item;
-    for (; item; item = next) {
-        next = item->next;
-        item->completion->status = hand_over(service, item);
-        if (item->completion->status != PL_OK && !item->operation.is_entered) {
-            end(item, end_at);
+    any = submission;
+    for (; submission; submission = next) {
+        next = submission->next;
+        submission->completion->status = hand_over(service, submission);
+        if (submission->completion->status != PL_OK) {
+            end(submission, end_at);
         } else {
-            taken_append(service, item);
+            taken_append(service, submission);
         }
     }
     for (struct pl_named *named = service->all; named && leaving; named = named->next) {
@@ -141,71 +121,76 @@ static bool take(struct pl_service *service, struct pl_service_item ***end_at)
     return any;
 }
 
-static void end_taken(struct pl_service *service, struct pl_service_item *item, struct pl_service_item ***end_at)
+static void end_taken(struct pl_service *service, struct pl_named_submission *submission,
+                      struct pl_named_submission ***end_at)
 {
-    taken_remove(service, item);
-    end(item, end_at);
+    taken_remove(service, submission);
+    end(submission, end_at);
 }
 
 /*
  * Call when the fence has ended, with or without an error: no round is in flight on any rank, and earlier operations
  * have ended.
  */
-static void change_sets(struct pl_service *service, struct pl_service_item ***end_at)
+static void change_sets(struct pl_service *service, struct pl_named_submission ***end_at)
 {
-    struct pl_service_item *item = service->set_change;
-    struct pl_completion *completion = item->completion;
+    struct pl_named_submission *submission = service->set_change;
+    struct pl_completion *completion = submission->completion;
 
-    completion->status = pl_named_operation_end(item->named, &item->operation, &completion->error);
+    completion->status = pl_named_submission_end(submission->named, submission, &completion->error);
     if (completion->status == PL_OK) {
         pthread_mutex_lock(&service->lock); /* other threads look up sets */
-        completion->status =
-            item->kind == SERVICE_ADD_SET
-                ? pl_service_sets_add(service, item->ranks, item->rank_count, item->set, &completion->error)
-                : pl_service_sets_remove(service, *item->set, &completion->error);
+        completion->status = submission->kind == SUBMISSION_ADD_SET
+                                 ? pl_service_sets_add(service, submission->ranks, submission->rank_count,
+                                                       submission->set, &completion->error)
+                                 : pl_service_sets_remove(service, *submission->set, &completion->error);
         pthread_mutex_unlock(&service->lock);
     }
     service->all->held = false;
     service->set_change = NULL;
-    end_taken(service, item, end_at);
+    end_taken(service, submission, end_at);
 }
 
-static void end_operations(struct pl_service *service, struct pl_service_item *item, struct pl_service_item ***end_at)
+/* The next submission of this name needs no look-up in the engine if all ranks know it. Call it under the lock. */
+static void remember(struct pl_named_submission *submission)
 {
-    /* From now on no stream can follow it. The set with its events may be removed before the item is reported. */
+    struct pl_named_entry *entry = submission->is_grouped ? NULL : submission->operations[0].entry;
+
+    if (submission->of_name && entry && entry->known) {
+        submission->of_name->entry = entry;
+    }
+}
+
+static void end_operations(struct pl_service *service, struct pl_named_submission *submission,
+                           struct pl_named_submission ***end_at)
+{
+    /* From now on no stream can follow it. The set with its events may be removed before the submission is reported. */
     pthread_mutex_lock(&service->lock);
-    item->completion->launched = NULL;
-    item->completion->status = pl_named_operation_end(item->named, &item->operation, &item->completion->error);
+    submission->completion->launched = NULL;
+    remember(submission);
+    submission->completion->status =
+        pl_named_submission_end(submission->named, submission, &submission->completion->error);
     pthread_mutex_unlock(&service->lock);
-    item->completion->has_leaked = item->completion->status != PL_OK && pl_world_has_leaked(item->named->world);
-    end_taken(service, item, end_at);
+    submission->completion->has_leaked =
+        submission->completion->status != PL_OK && pl_world_has_leaked(submission->named->world);
+    end_taken(service, submission, end_at);
 }
 
-/* Collects the ended items of `named`; after a failure of the world, all items. */
-static void collect(struct pl_service *service, struct pl_named *named, struct pl_service_item ***end_at)
+/* Collects the ended submissions of `named`; after a failure of the world, all of them. */
+static void collect(struct pl_service *service, struct pl_named *named, struct pl_named_submission ***end_at)
 {
-    struct pl_named_operation *operation = PL_TAKE(named->first_ended), *ended = NULL;
-    struct pl_service_item *next;
+    struct pl_named_submission *ended = PL_TAKE(named->first_ended), *next;
 
-    if (named->failure.status != PL_OK) {
-        for (struct pl_service_item *item = service->first_taken; item; item = next) {
-            next = item->next_taken;
-            if (item->kind == SERVICE_OPERATIONS && item->named == named) {
-                end_operations(service, item, end_at);
-            }
+    named->last_ended = NULL;
+    for (; ended && named->failure.status == PL_OK; ended = next) {
+        next = ended->next;
+        end_operations(service, ended, end_at);
+    }
+    for (ended = service->first_taken; ended && named->failure.status != PL_OK; ended = next) {
+        next = ended->next_taken;
+        if (ended->kind == SUBMISSION_OPERATIONS && ended->named == named) {
+            end_operations(service, ended, end_at);
         }
-        return;
-    }
-    while (operation) { /* the list begins with the last one */
-        struct pl_named_operation *before = operation->next_ended;
-
-        operation->next_ended = ended;
-        ended = operation;
-        operation = before;
-    }
-    for (; ended; ended = operation) {
-        operation = ended->next_ended;
-        end_operations(service, PL_CONTAINER_OF(ended, struct pl_service_item, operation), end_at);
     }
 }
 
@@ -214,12 +199,11 @@ static void collect_launched(struct pl_service *service, struct pl_named *named)
 {
     if (named->first_launched && named->failure.status == PL_OK) {
         pthread_mutex_lock(&service->lock);
-        for (struct pl_named_operation *operation = named->first_launched; operation;
-             operation = operation->next_launched) {
-            struct pl_service_item *item = PL_CONTAINER_OF(operation, struct pl_service_item, operation);
-
-            item->completion->launched = item;
-            item->completion->is_launched = true;
+        for (struct pl_named_submission *launched = named->first_launched; launched;
+             launched = launched->next_launched) {
+            launched->completion->launched = launched;
+            launched->completion->is_launched = true;
+            remember(launched);
         }
         pthread_cond_broadcast(&service->changed);
         pthread_mutex_unlock(&service->lock);
@@ -228,13 +212,13 @@ static void collect_launched(struct pl_service *service, struct pl_named *named)
 }
 
 /*
- * Holds ended items back for a moment. If the many small operations of a round were reported one by one, each report
- * would wake a thread of a framework, which takes the processor from ranks that are still behind. A thread that waits
- * in the library is woken at once.
+ * Holds ended submissions back for a moment. If the many small operations of a round were reported one by one, each
+ * report would wake a thread of a framework, which takes the processor from ranks that are still behind. A thread that
+ * waits in the library is woken at once.
  */
 static bool keeps_back(struct pl_service *service, const struct pl_named *named, bool block)
 {
-    if (block || !named->first_ended || !named->first_batch || named->failure.status != PL_OK) {
+    if (block || !named->first_ended || !named->first_running || named->failure.status != PL_OK) {
         return false;
     }
     service->kept_ns = service->kept_ns ? service->kept_ns : pl_clock_now_ns();
@@ -246,31 +230,29 @@ static bool keeps_back(struct pl_service *service, const struct pl_named *named,
  * end on this rank. No fence ends before every rank has submitted it, so then this is so on all ranks, and none of them
  * waits for another in pl_service_sets_remove() meanwhile.
  */
-static void begin_change(struct pl_service *service, struct pl_service_item ***end_at)
+static void begin_change(struct pl_service *service, struct pl_named_submission ***end_at)
 {
-    static const struct pl_named_op fence = {.name = "process sets", .kind = PL_BARRIER, .flags = NAMED_FENCE};
-    struct pl_service_item *item = service->set_change;
+    struct pl_named_submission *submission = service->set_change;
     struct pl_named *removed = NULL;
 
-    if (item->kind == SERVICE_REMOVE_SET && *item->set > 0 &&
-        pl_service_set_named(service, *item->set, &removed, NULL) == PL_OK && pl_named_name_agreed(removed) &&
+    if (submission->kind == SUBMISSION_REMOVE_SET && *submission->set > 0 &&
+        pl_service_set_named(service, *submission->set, &removed, NULL) == PL_OK && pl_named_name_agreed(removed) &&
         service->all->failure.status == PL_OK) {
         return;
     }
-    item->completion->status =
-        pl_named_enter(item->named, fence.name, false, &fence, 1, &(struct pl_device_event *){NULL}, &item->operation,
-                       &item->completion->error);
-    if (!item->operation.is_entered) {
+    submission->completion->status =
+        pl_named_enter(submission->named, submission, NULL, &submission->completion->error);
+    if (submission->completion->status != PL_OK) {
         service->set_change = NULL;
-        end_taken(service, item, end_at);
+        end_taken(service, submission, end_at);
     }
 }
 
 /* Collects ended joins and changes of the sets, which are not in an engine's list. */
-static void collect_others(struct pl_service *service, struct pl_service_item ***end_at)
+static void collect_others(struct pl_service *service, struct pl_named_submission ***end_at)
 {
     struct pl_named *all = service->all;
-    struct pl_service_item *join = service->join;
+    struct pl_named_submission *join = service->join;
 
     if (join && (!all->joining || all->left || all->failure.status != PL_OK)) {
         join->completion->status = all->joining ? pl_named_refuse_ended(all, &join->completion->error) : PL_OK;
@@ -279,76 +261,77 @@ static void collect_others(struct pl_service *service, struct pl_service_item **
         service->join = NULL;
         end_taken(service, join, end_at);
     }
-    if (service->set_change && !service->set_change->operation.is_entered) {
+    if (service->set_change && !service->set_change->is_entered) {
         begin_change(service, end_at);
     }
-    if (service->set_change && service->set_change->operation.is_entered &&
-        pl_named_operation_has_ended(all, &service->set_change->operation) &&
-        ((!all->first_batch && !all->device.first) || all->failure.status != PL_OK)) {
+    if (service->set_change && service->set_change->is_entered &&
+        pl_named_submission_has_ended(all, service->set_change) &&
+        ((!all->first_running && !all->device.first) || all->failure.status != PL_OK)) {
         change_sets(service, end_at);
     }
 }
 
-/* Reports the ended items. Call it without the lock, which it takes itself and releases for callbacks. */
-static void report(struct pl_service *service, struct pl_service_item *ended)
+/* Reports the ended submissions. Call it without the lock, which it takes itself and releases for callbacks. */
+static void report(struct pl_service *service, struct pl_named_submission *ended)
 {
-    struct pl_service_item *calls = NULL, **call_at = &calls, *lost = NULL, **lost_at = &lost, *next;
+    struct pl_named_submission *calls = NULL, **call_at = &calls, *lost = NULL, **lost_at = &lost, *next;
 
     if (!ended) {
         return;
     }
     pthread_mutex_lock(&service->lock);
-    for (struct pl_service_item *item = ended; item; item = next) {
-        next = item->next;
-        pl_service_drop_name(item);
-        if (item->kind == SERVICE_JOIN) {
+    for (struct pl_named_submission *submission = ended; submission; submission = next) {
+        next = submission->next;
+        pl_service_drop_name(service, submission);
+        if (submission->kind == SUBMISSION_JOIN) {
             service->synced.joining = false;
-        } else if (item->kind != SERVICE_OPERATIONS) {
+        } else if (submission->kind != SUBMISSION_OPERATIONS) {
             service->synced.changing_sets = false;
         }
         service->synced.outstanding--;
-        item->completion->launched = NULL;
-        if (item->completion->call) {
+        submission->completion->launched = NULL;
+        if (submission->completion->call) {
             service->synced.calls--;
-            end(item, &call_at);
-        } else if (item->completion->is_followed && item->completion->status != PL_OK && !service->synced.stop) {
-            end(item, &lost_at);
+            end(submission, &call_at);
+        } else if (submission->completion->is_followed && submission->completion->status != PL_OK &&
+                   !service->synced.stop) {
+            end(submission, &lost_at);
         } else {
-            item->completion->done = item->completion->is_launched = true;
-            pl_service_item_free(item);
+            submission->completion->done = submission->completion->is_launched = true;
+            pl_service_submission_free(submission);
         }
     }
     pthread_cond_broadcast(&service->changed);
     pthread_mutex_unlock(&service->lock);
-    for (struct pl_service_item *item = calls; item; item = next) {
-        next = item->next;
-        item->completion->call(item->completion);
-        pl_service_item_free(item);
+    for (struct pl_named_submission *submission = calls; submission; submission = next) {
+        next = submission->next;
+        submission->completion->call(submission->completion);
+        pl_service_submission_free(submission);
     }
-    for (struct pl_service_item *item = lost; item; item = next) {
-        next = item->next;
-        item->completion->lost(item->completion);
+    for (struct pl_named_submission *submission = lost; submission; submission = next) {
+        next = submission->next;
+        submission->completion->lost(submission->completion);
         pthread_mutex_lock(&service->lock);
-        item->completion->done = item->completion->is_launched = true;
+        submission->completion->done = submission->completion->is_launched = true;
         pthread_cond_broadcast(&service->changed);
         pthread_mutex_unlock(&service->lock);
-        pl_service_item_free(item);
+        pl_service_submission_free(submission);
     }
 }
 
 /* Returns whether the engine has ended. */
 static bool advance(struct pl_named *named, bool block)
 {
-    if (pl_named_has_work(named) || pl_named_needs_round(named) || named->first_batch || named->device.first ||
+    if (pl_named_has_work(named) || pl_named_needs_round(named) || named->first_running || named->device.first ||
         named->round.request) {
         pl_named_progress(named, block, NULL); /* `named` keeps a failure */
     }
-    return named->failure.status != PL_OK || (named->left && !named->first_batch && !named->device.first);
+    return named->failure.status != PL_OK || (named->left && !named->first_running && !named->device.first);
 }
 
 bool pl_service_step(struct pl_service *service, bool block)
 {
-    struct pl_service_item *ended = NULL, **end_at = &ended;
+    struct pl_named_submission *ended = NULL, **end_at = &ended;
     uint64_t moves = 0;
     bool left = true, kept = false, moved = take(service, &end_at);
 
@@ -404,24 +387,24 @@ int64_t pl_service_idle_ns(struct pl_service *service)
 
 void pl_service_end_all(struct pl_service *service, const struct pl_error *error)
 {
-    struct pl_service_item *ended = NULL, **end_at = &ended, *next;
+    struct pl_named_submission *ended = NULL, **end_at = &ended, *next;
 
-    for (struct pl_service_item *item = service->first_taken; item; item = next) {
-        next = item->next_taken;
-        if (item->operation.is_entered) {
-            (void)!pl_named_operation_end(item->named, &item->operation, NULL);
+    for (struct pl_named_submission *submission = service->first_taken; submission; submission = next) {
+        next = submission->next_taken;
+        if (submission->is_entered) {
+            (void)!pl_named_submission_end(submission->named, submission, NULL);
         }
-        item->completion->status = error->status;
-        item->completion->error = *error;
-        end_taken(service, item, &end_at);
+        submission->completion->status = error->status;
+        submission->completion->error = *error;
+        end_taken(service, submission, &end_at);
     }
     pthread_mutex_lock(&service->lock);
     *end_at = service->synced.first;
     service->synced.first = service->synced.last = NULL;
     pthread_mutex_unlock(&service->lock);
-    for (struct pl_service_item *item = *end_at; item; item = item->next) {
-        item->completion->status = error->status;
-        item->completion->error = *error;
+    for (struct pl_named_submission *submission = *end_at; submission; submission = submission->next) {
+        submission->completion->status = error->status;
+        submission->completion->error = *error;
     }
     report(service, ended);
 }

@@ -29,7 +29,7 @@ struct pl_named_definition {
     uint32_t group_index;
 };
 
-struct pl_named_local;
+struct pl_operation;
 struct named_group;
 
 struct pl_named_entry {
@@ -49,8 +49,8 @@ struct pl_named_entry {
     uint64_t pending_number; /* number of the entry in the order in which entries became pending */
     struct pl_named_entry *previous_pending, *next_pending;
 
-    struct pl_named_local *local; /* this rank's operation, from its submission to its end */
-    bool anonymous;               /* it has an automatic name, and is dropped at its end */
+    struct pl_operation *local; /* this rank's operation, from its submission to its end */
+    bool anonymous;             /* it has an automatic name, and is dropped at its end */
     uint64_t hash;
     struct pl_named_entry *next_in_slot;
 };

@@ -3,7 +3,7 @@
  * The head of an HTTP response, parsed line by line: the status, and the headers that an S3 client uses.
  *
  * Source  RFC 9110 (fields, Content-Range, Retry-After); Amazon S3 API Reference (common response headers).
- * Test    tests/unit/s3io/http/test_http_head.c, tests/fuzz/fuzz_s3.c
+ * Test    tests/unit/s3io/s3/test_texts.c, tests/fuzz/fuzz_s3.c
  */
 #ifndef PL_S3IO_HTTP_HTTP_HEAD_H
 #define PL_S3IO_HTTP_HTTP_HEAD_H

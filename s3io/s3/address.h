@@ -4,7 +4,7 @@
  *
  * Source  Amazon S3 user guide: "Virtual hosting of buckets", "Bucket naming rules"; AWS General Reference: "Amazon S3
  *         endpoints", "AWS STS endpoints".
- * Test    tests/unit/s3io/s3/test_address.c
+ * Test    tests/unit/s3io/s3/test_texts.c
  */
 #ifndef PL_S3IO_S3_ADDRESS_H
 #define PL_S3IO_S3_ADDRESS_H

@@ -4,7 +4,7 @@
  *
  * Source  SageMaker API Reference: S3DataSource. A ManifestFile is a JSON array: first {"prefix": "s3://..."}, then the
  *         rest of each key. An AugmentedManifestFile is JSON lines.
- * Test    tests/unit/s3io/s3/test_manifest.c, tests/fuzz/fuzz_s3.c
+ * Test    tests/unit/s3io/s3/test_texts.c, tests/fuzz/fuzz_s3.c
  */
 #ifndef PL_S3IO_S3_MANIFEST_H
 #define PL_S3IO_S3_MANIFEST_H

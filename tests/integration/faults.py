@@ -405,8 +405,8 @@ LISTEN = 'import socket, time; s = socket.socket(); s.setsockopt(socket.SOL_SOCK
 case('start', "the worker's port hangs up on every session", {'algo-1': ranks(''), 'algo-2': Host(process=['python3', '-c', f'import time; time.sleep(1); {LISTEN}\n'
      'while True: s.accept()[0].close()'])}, fault='wait_host algo-1 30\nhost_off algo-2', env=['PACELINE_PEER_WAIT_S=6'],
      ends=r'case_ends 10 algo-1 bad "1 of 2 hosts did not connect within 6 s: algo-2 \(kex_exchange_identification" algo-2 any ""')
-HELLO = r'PL\004\000\016\000\000\000master\000algo-1\000'
-case('start', 'a master that greets twice and goes', {'algo-2': ranks('')}, when='await_control algo-2', fault=rf"""relay '{HELLO}PL\004\000\000\000\000\000' greet
+HELLO = r'PL\005\000\016\000\000\000master\000algo-1\000'
+case('start', 'a master that greets twice and goes', {'algo-2': ranks('')}, when='await_control algo-2', fault=rf"""relay '{HELLO}PL\005\000\000\000\000\000' greet
 touch "$cluster/algo-2/ml/greet"
 wait $! || true""", ends='case_ends 20 algo-2 bad "master host algo-1 went away: its connection closed"')
 case('start', "SIGTERM in the moment of the master's greeting", {'algo-2': ranks('')}, when='await_control algo-2', fault=f"""relay '{HELLO}' output/failure
@@ -526,7 +526,7 @@ for busy, other in (('algo-2', 'algo-1'), ('algo-1', 'algo-2')):  # `other` runs
          ends=f'case_ends 30 {other} 3 "^the program on host {other} exited with code 3" {busy} bad "^the program on host {other} exited with code 3"', env=PREPARES_ENV)
 # The master has connected and has left with success: HELLO and RESULT by hand. A later failure is this host's own.
 case('links', 'a program fails after the master has left well', {'algo-2': waits('exit 3')}, when="await_log algo-2 '^runs$' 60", fault=rf"""
-relay '{HELLO}PL\004\010\003\000\000\0000\000\000' output/failure
+relay '{HELLO}PL\005\010\003\000\000\0000\000\000' output/failure
 touch "$cluster/algo-2/ml/greet"
 until [ -s "$cluster/algo-2/ml/received" ]; do sleep 0.05; done # READY
 case_mark

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers base/half.h. */
+/* Covers base/half.h, base/dtype.c. */
+#include "base/dtype.h"
 #include "base/half.h"
 #include "base/random.h"
 #include "tests/support/unit.h"
@@ -101,6 +102,18 @@ TEST(a_nan_stays_one_with_its_sign_and_upper_bits_and_is_quiet)
     ck_assert_uint_eq(pl_half_bfloat16_from_float(pl_half_float_of_bits(0x7f800001)), 0x7fc0);
     ck_assert(isnan(pl_half_float16_to_float(0x7c01)) && isnan(pl_half_bfloat16_to_float(0x7f81)));
     ck_assert_uint_eq(pl_half_bits_of_float(pl_half_float16_to_float(0xfe01)), 0xffc02000);
+}
+
+TEST(every_type_is_found_by_its_text)
+{
+    for (unsigned i = 0; i < PL_DTYPE_COUNT; i++) {
+        enum pl_dtype found = PL_DTYPE_COUNT;
+
+        ck_assert(pl_dtype_find(pl_dtype_text((enum pl_dtype)i), &found));
+        ck_assert_uint_eq(found, i);
+        ck_assert_uint_gt(pl_dtype_bytes(found), 0);
+    }
+    ck_assert_uint_eq(pl_dtype_bytes(PL_DTYPE_COUNT), 0);
 }
 
 UNIT_MAIN("base/half")

@@ -117,7 +117,7 @@ static enum pl_status do_plan(struct pl_error *reterr)
 
 static enum pl_status plan_hosts(struct pl_error *reterr)
 {
-    pl_launch_plan_free_at(&tree.plan);
+    pl_launch_plan_free(PL_TAKE(tree.plan));
     return pl_launch_plan_new_hosts(tree.job, &tree.plan, reterr);
 }
 
@@ -143,7 +143,7 @@ static enum pl_status do_partial(struct pl_error *reterr)
 
 static enum pl_status plan_again(struct pl_error *reterr)
 {
-    pl_launch_plan_free_at(&tree.plan);
+    pl_launch_plan_free(PL_TAKE(tree.plan));
     return pl_launch_plan_new(tree.job, &tree.plan, reterr);
 }
 

@@ -66,8 +66,8 @@ TEST(devices_are_counted_from_the_kernels_files)
 
     ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 0);
     tree_write(&tree, "proc/driver/nvidia/gpus/0000:00:1e.0/information", "");
-    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus,
-                     0); /* devices of the host, which this container may not use */
+    /* devices of the host, which this container may not use */
+    ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 0);
     tree_write(&tree, "dev/nvidiactl", "");
     ck_assert_int_eq(pl_devices_count(tree.base, "").gpus, 1);
     tree_write(&tree, "dev/nvidia0", "");

@@ -5,50 +5,71 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "runtime/named/queue.h"
+#include "runtime/named/operation.h"
 #include "runtime/named/rounds.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /** What was submitted, until it is waited for. */
-struct pending {
-    struct pl_named *named;
-    struct pending *next;
-    struct pl_named_operation operation;
-    struct pl_named_result results[];
-};
+typedef struct pl_named_submission *engine_handle;
 
-typedef struct pending *engine_handle;
-
-static _Thread_local struct pending *pendings;
+static _Thread_local engine_handle handles_left;
 
 static inline enum pl_status engine_enter(struct pl_named *named, const char *name, bool grouped,
                                           const struct pl_named_op *ops, size_t count, engine_handle *ret_handle,
                                           struct pl_error *reterr)
 {
+    size_t row_counts = count * (size_t)named->ranks, name_bytes = name ? strlen(name) + 1 : 0;
+    size_t bytes = sizeof(struct pl_named_submission) + count * sizeof(struct pl_operation) +
+                   count * sizeof(struct pl_named_result) + row_counts * sizeof(uint64_t) + name_bytes;
     struct pl_device_event *ready;
-    struct pending *pending;
     enum pl_status status;
+    engine_handle handle;
+    uint64_t *at;
 
     *ret_handle = NULL;
+    for (size_t i = 0; i < count; i++) {
+        PL_TRY(pl_named_check(named, &ops[i], name ? name : "an operation", reterr));
+    }
     PL_TRY(pl_named_mark(named, ops, count, &ready, reterr));
-    pending = pl_memory_new(1, sizeof(*pending) + count * sizeof(struct pl_named_result), reterr);
-    if (!pending) {
+    handle = pl_memory_new(1, bytes, reterr);
+    if (!handle) {
         pl_device_event_drop(ready);
         return PL_MEMORY;
     }
-    pending->named = named;
-    pending->operation.results = pending->results;
-    status = pl_named_enter(named, name, grouped, ops, count, &ready, &pending->operation, reterr);
-    pl_device_event_drop(ready);
+    handle->ready = ready;
+    handle->count = count;
+    handle->is_grouped = grouped;
+    handle->results = (struct pl_named_result *)(void *)&handle->operations[count];
+    at = (uint64_t *)(void *)(handle->results + count);
+    for (size_t i = 0; i < count; i++) {
+        at += pl_named_define(named, &ops[i], &handle->operations[i], at);
+    }
+    handle->name = name ? memcpy(at, name, name_bytes) : NULL;
+    handle->named = named;
+    status = pl_named_enter(named, handle, NULL, reterr);
     if (status != PL_OK) {
-        free(pending);
+        pl_device_event_drop(handle->ready);
+        free(handle);
         return status;
     }
-    pending->next = pendings;
-    pendings = pending;
-    *ret_handle = pending;
+    handle->next_taken = handles_left;
+    handles_left = handle;
+    *ret_handle = handle;
     return PL_OK;
+}
+
+static inline void engine_forget(engine_handle handle)
+{
+    engine_handle *at = &handles_left;
+
+    handle->named->first_ended = handle->named->last_ended = NULL;
+    while (*at != handle) {
+        at = &(*at)->next_taken;
+    }
+    *at = handle->next_taken;
+    free(handle);
 }
 
 static inline enum pl_status engine_submit(struct pl_named *named, const struct pl_named_op *op,
@@ -84,37 +105,31 @@ static inline void engine_advance(struct pl_named *named, int64_t began_ns)
 static inline bool engine_poll(struct pl_named *named, engine_handle handle)
 {
     pl_named_progress(named, false, NULL);
-    return pl_named_operation_has_ended(named, &handle->operation);
+    return pl_named_submission_has_ended(named, handle);
 }
 
 /** `ret_result` has a place for each operation; NULL drops the results. */
 static inline enum pl_status engine_wait(struct pl_named *named, engine_handle handle,
                                          struct pl_named_result *ret_result, struct pl_error *reterr)
 {
-    struct pl_named_operation *operation = &handle->operation;
-    struct pending **at = &pendings;
     int64_t began_ns = pl_clock_now_ns();
     enum pl_status status;
 
     if (!handle) {
         return pl_error_set(reterr, PL_INVALID, "nothing was submitted");
     }
-    while (!pl_named_operation_has_ended(named, operation)) {
+    while (!pl_named_submission_has_ended(named, handle)) {
         engine_advance(named, began_ns);
     }
-    status = pl_named_operation_end(named, operation, reterr);
-    for (size_t i = 0; i < operation->members && status == PL_OK; i++) {
+    status = pl_named_submission_end(named, handle, reterr);
+    for (size_t i = 0; i < handle->count && status == PL_OK; i++) {
         if (ret_result) {
-            ret_result[i] = operation->results[i];
+            ret_result[i] = handle->results[i];
         } else {
-            pl_named_result_done(&operation->results[i]);
+            pl_named_result_done(&handle->results[i]);
         }
     }
-    while (*at != handle) {
-        at = &(*at)->next;
-    }
-    *at = handle->next;
-    free(handle);
+    engine_forget(handle);
     return status;
 }
 
@@ -157,21 +172,17 @@ static inline enum pl_status engine_shutdown(struct pl_named *named, struct pl_e
 /** Frees what was not waited for, too. */
 static inline void engine_free(struct pl_named *named)
 {
-    pl_named_free(named);
-    for (struct pending **at = &pendings; *at;) {
-        struct pending *pending = *at;
-
-        if (pending->named != named) {
-            at = &pending->next;
-            continue;
+    for (engine_handle handle = handles_left, next; handle && named; handle = next) {
+        next = handle->next_taken;
+        if (handle->named == named) {
+            (void)!pl_named_submission_end(named, handle, NULL);
+            for (size_t i = 0; i < handle->count; i++) {
+                pl_named_result_done(&handle->results[i]);
+            }
+            engine_forget(handle);
         }
-        *at = pending->next;
-        for (size_t i = 0; i < pending->operation.members; i++) {
-            pl_named_result_done(&pending->results[i]);
-        }
-        free(pending->operation.failure);
-        free(pending);
     }
+    pl_named_free(named);
 }
 
 #endif

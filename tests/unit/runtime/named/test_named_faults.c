@@ -531,7 +531,10 @@ static void leave_queued_body(struct rank *self)
         expect_ok(engine_shutdown(named, &error));
     }
     for (int i = 0; i < 3; i++) {
-        expect(handles[i] == 0 || engine_wait(named, handles[i], NULL, &error) == PL_CANCELLED, "%s", error.cause);
+        enum pl_status status = handles[i] ? engine_wait(named, handles[i], NULL, &error) : PL_CANCELLED;
+
+        /* of two ranks the first may leave one round later, and both have announced that one by then */
+        expect(status == PL_CANCELLED || (status == PL_OK && i == 0 && self->size == 2), "%s", error.cause);
     }
     expect_ok(engine_shutdown(named, &error));
     engine_free(named);
@@ -621,10 +624,10 @@ static void freeing_body(struct rank *self)
     }
     pthread_barrier_wait(&freeing->met);
     if (self->rank == 1) {
-        while (freeing->agreed && !named->first_batch && !done) {
+        while (freeing->agreed && !named->first_running && !done) {
             done = engine_poll(named, handle);
         }
-        expect((freeing->agreed ? !!named->first_batch : !!named->round.request) && !done, "nothing is under way");
+        expect((freeing->agreed ? !!named->first_running : !!named->round.request) && !done, "nothing is under way");
         engine_free(named);
         expect(pl_barrier(self->world, &error) == PL_CANCELLED, "%s", error.cause);
     }

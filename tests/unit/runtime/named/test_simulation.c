@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/service.c, runtime/named/service_step.c, runtime/named/rounds.c, runtime/named/table.c,
- * runtime/named/named.c, runtime/named/queue.c, runtime/named/batch.c, runtime/named/run.c,
- * runtime/named/service_sets.c. */
+/* Covers runtime/named/service.c, runtime/named/service_names.c, runtime/named/service_step.c,
+ * runtime/named/service_sets.c, runtime/named/rounds.c, runtime/named/table.c, runtime/named/named.c,
+ * runtime/named/operation.c, runtime/named/run.c. */
 /*
  * All ranks with all their threads in one thread, on a virtual world and a virtual clock: a seed draws what they
  * submit, in which orders, who is late, differs, leaves, dies or has no memory, and whose turn it is. A model says how

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Operations from the queue to their end, and what a submission gets of that. Internal to runtime/. */
+#ifndef PL_RUNTIME_NAMED_OPERATION_H
+#define PL_RUNTIME_NAMED_OPERATION_H
+
+#include "runtime/named/engine.h"
+
+/** Queues an operation that the engine has taken for the next round. */
+void pl_operation_queue(struct pl_named *named, struct pl_operation *operation);
+
+/** Takes it out of the queue if it is there. */
+void pl_operation_unqueue(struct pl_named *named, struct pl_operation *operation);
+
+/** Makes what stands for the other ranks' operation of `entry`. NULL without memory. */
+struct pl_operation *pl_operation_stand_in(struct pl_named *named, struct pl_named_entry *entry,
+                                           struct pl_error *reterr);
+
+/** Ranks have agreed on an operation, which needs no round any more. */
+void pl_operation_agree(struct pl_named *named, struct pl_operation *operation);
+
+/**
+ * The collective of an operation begins, in a request or in a batch of the device. Its entry no longer takes part in
+ * rounds.
+ */
+enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *operation,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Hands over the result of an operation: when it is there, or before the operation is detached. */
+void pl_operation_give(struct pl_operation *operation);
+
+/**
+ * Frees the name of an operation for the next one before this one ends: a stream of the program follows the end. The
+ * entry must be known.
+ */
+void pl_operation_detach(struct pl_named *named, struct pl_operation *operation);
+
+/** Ends an operation that needs no round any more, and drops an automatic name. `failure` NULL means success. */
+void pl_operation_end(struct pl_named *named, struct pl_operation *operation, enum pl_status status,
+                      const char *failure);
+
+/** Lists a submission whose operations have ended, but not the fence of a change of the sets. */
+void pl_named_submission_ended(struct pl_named *named, struct pl_named_submission *submission);
+
+/** Whether what was submitted has ended or never will, because the engine has failed. */
+static inline bool pl_named_submission_has_ended(const struct pl_named *named,
+                                                 const struct pl_named_submission *submission)
+{
+    return submission->undone == 0 || named->failure.status != PL_OK;
+}
+
+/**
+ * Returns how a submission has ended. From now on the engine does not know it: what has not ended is cancelled. After a
+ * failure the results are released, but those of one that was launched: the caller has them.
+ */
+enum pl_status pl_named_submission_end(struct pl_named *named, struct pl_named_submission *submission,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns the failure of the world, PL_CANCELLED after a shutdown, else PL_OK. */
+enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns the name of an operation of this rank that is in flight. NULL if there is none, or if the world has failed,
+ * so that none will end.
+ */
+const char *pl_named_name_under_way(const struct pl_named *named);
+
+/**
+ * The same of one that the ranks have agreed on and that has not ended, even if a stream of the program follows it and
+ * its name may be used again.
+ */
+const char *pl_named_name_agreed(const struct pl_named *named);
+
+/**
+ * Returns the name of the entry's collective. Compression keeps residuals under that name, so it is NULL for an
+ * automatic name, which is used only once.
+ */
+const char *pl_named_collective_name(const struct pl_named_entry *entry);
+
+/** Fills the fields of a reduction over the tensors of `contributors` ranks, except the buffers. */
+void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_definition *definition, int contributors,
+                           struct pl_collective *collective);
+
+/** Calls the observer if there is an active one. `rank` is a rank of the engine's world, for ANNOUNCED. */
+void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct pl_named_entry *entry,
+                       int rank, bool first);
+
+/** Runs the operations that the table has made ready, in run.c. */
+enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Cancels what stands for others' operations, and releases what the engine keeps of them. */
+void pl_operations_done(struct pl_named *named);
+
+#endif
