@@ -5,7 +5,7 @@
  * By it a program runs on another host of the job in the way of ssh: as a child of the caller. The standard descriptors
  * of the child are those of the program. Its exit code is the program's exit code, 128 + the number of a signal that
  * ended the program, or 255 if there is no connection. ssh connects to that host's sshd with the job's key, and the
- * relay there has process 1 run the program (run_for_client() of supervise.c). Each program has its own session, so
+ * relay there has process 1 run the program (run_for_client() of frames.c). Each program has its own session, so
  * that its bytes delay neither another program nor heartbeats.
  *
  * It also listens in place of an sshd that cannot run on this host. It gives each client the reason by SSH's own

@@ -297,6 +297,66 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
     }
 }
 
+/* Start the frame's words as a program, with the environment of this container. */
+static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                                  const struct pl_frame *frame, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
+    pid_t pid;
+    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_EXEC,
+                                      .rank = -1,
+                                      .host = supervisor->job->current_host,
+                                      .progress_ns = PL_BARS_KEEP, /* the caller may be a terminal */
+                                      .program_words = 1,
+                                      .setup = PL_PROCESS_SETUP_NONE};
+
+    for (size_t i = 0; i < frame->count; i++) {
+        pl_strv_add(&argv, frame->fields[i]);
+    }
+    PL_TRY(pl_strv_check(&argv, reterr));
+    PL_TRY(pl_environment_new_copy(supervisor->job->process, &environment, reterr));
+    PL_TRY(pl_environment_set(environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr));
+    options.setup.argv = (const char *const *)argv.items;
+    options.setup.environment = pl_environment_strings(environment);
+    options.setup.cwd = supervisor->job->paths.base;
+    PL_TRY(pl_shim_fork_for(&options, supervisor->signals, connection->link.fd, connection->link.fds,
+                            connection->link.fds_count, &pid, reterr));
+    pl_watch_note_exec(&supervisor->seen.watch, argv.items[0], pid);
+    return PL_OK;
+}
+
+/*
+ * Run the program that an EXEC frame names, for another program of this host, under a shim of its own, and take
+ * ownership of the connection. A connection whose EXEC frame is not complete is dropped. By it one program of the job
+ * starts another on another host: `ssh HOST` leads to a relay there (ssh/relay.h), which asks the process 1 of that
+ * host.
+ *
+ * The client sends HELLO "exec" and then one EXEC frame: the program's words, and with them one to three descriptors,
+ * which become the program's first standard descriptors. The missing ones are those of process 1, so that the program
+ * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. STOP forwards
+ * a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes, and never
+ * waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients must end
+ * them, and those that are left at the end of the job are killed.
+ *
+ * The socket lies in the run directory. Only this user and root can use it, and programs of another host that have the
+ * job's key.
+ *
+ * Test  tests/integration/exec.sh
+ */
+static void run_for_client(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                           const struct pl_frame *frame)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (frame->type == PL_FRAME_EXEC && frame->count > 0 && connection->link.fds_count > 0 &&
+        start_words(supervisor, connection, frame, &error) != PL_OK) {
+        pl_log_error(&error, "run '%s' for another program", frame->fields[0]);
+    }
+    /* the connection now belongs to the shim; or, after a failure, its client sees the end */
+    pl_supervise_drop(connection);
+}
+
 /* A frame of a worker. */
 static void take_from_worker(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
 {
@@ -407,6 +467,8 @@ void pl_links_take(struct pl_supervisor *supervisor, struct pl_connection *conne
     }
     if (connection->kind == PL_CONNECTION_SHIM) {
         take_from_shim(supervisor, connection, frame);
+    } else if (connection->kind == PL_CONNECTION_EXEC) {
+        run_for_client(supervisor, connection, frame);
     } else if (connection->kind == PL_CONNECTION_RESOLVER && frame->type == PL_FRAME_RESULT) {
         pl_peers_note_answer(connection, frame->fields[1]);
     } else if (connection->kind == PL_CONNECTION_RSH_AGENT && frame->type == PL_FRAME_START) {

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/launch/needs.h"
 #include "entrypoint/ssh/relay.h"
 #include "entrypoint/supervise/process.h"

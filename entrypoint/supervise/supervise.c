@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* If the same stop signal arrives again within this time, the platform and another host report the same stop. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
@@ -24,20 +23,11 @@
 /* If a rank has ended with 0 and others still run after this time, a line is logged. */
 #define EARLY_END_NS (60 * PL_NS_PER_S)
 
-enum { SPARE_FILES = 256 };
-
 /* How long a host whose preparation failed waits for the others to connect, to notify them. */
 #define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
 /* A host that is stopped while hosts still wait for each other uses 1/12 of the stop budget to notify the others: most
  * of them know of the stop already, and the platform may not wait long. */
 #define NOTIFY_STOP_DIVISOR 12
-/*
- * The directory in which Open MPI 5 keeps its files. By default this is a directory in /tmp whose name has the host and
- * the process number, and Open MPI refuses to start if it exists. It exists if a container was killed and started
- * again, because its processes have the same numbers.
- */
-#define OPENMPI5_FILES_VARIABLE "PRTE_MCA_prte_tmpdir_base"
-
 void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
                        struct pl_failure *failure)
 {
@@ -82,131 +72,6 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
     pl_rundir_close(&supervisor->rundir);
     pl_environment_free(supervisor->environment);
     supervisor->environment = NULL;
-}
-
-/* Open the run directory and put into it what ranks need: the host's variables, and the name by which torchrun starts
- * ranks. */
-static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
-                                  struct pl_error *reterr)
-{
-    char link[PL_RUNDIR_PATH_BYTES + sizeof(PL_RUNDIR_PYTHON)];
-
-    if (supervisor->rundir.path[0] == '\0') {
-        PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
-    }
-    PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->environment, reterr));
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
-        snprintf(link, sizeof(link), "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
-        if (symlink(supervisor->job->self_path, link) != 0) {
-            return pl_error_errno(reterr, "make the link '%s'", link);
-        }
-    }
-    return PL_OK;
-}
-
-/* torchrun starts its ranks by the program in PYTHON_EXEC; the rank's shim finds the real interpreter. */
-static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl_error *reterr)
-{
-    const char *before = pl_environment_get(supervisor->environment, "PYTHON_EXEC");
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    if (before) {
-        PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PYTHON_VARIABLE, before, reterr));
-    }
-    PL_TRY(pl_text_set(&path, reterr, "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path));
-    return pl_environment_set(supervisor->environment, "PYTHON_EXEC", pl_text_string(&path), reterr);
-}
-
-/* A session needs two descriptors, a rank of this host at most two; the spare ones are for everything else. */
-static void raise_files(struct pl_supervisor *supervisor)
-{
-    const size_t hosts = supervisor->plan->hosts.count + supervisor->plan->outside_hosts.count;
-    const size_t programs = (size_t)supervisor->job->processes_per_host + 1;
-    const size_t count = SPARE_FILES + 2 * (hosts + programs);
-
-    if (!pl_signals_raise_files(supervisor->signals, count)) {
-        pl_log(PL_LOG_WARNING,
-               "process 1 may run out of descriptors: it needs about %zu for %zu hosts and %zu programs here, and the "
-               "hard limit is lower; start the container with docker run --ulimit nofile=65536",
-               count, hosts, programs);
-    }
-}
-
-static void use_link(struct pl_supervisor *supervisor, enum pl_launch_plan_link link)
-{
-    supervisor->link_kind = link;
-    supervisor->role = link == PL_LAUNCH_PLAN_LINK_NONE || supervisor->plan->role != PL_LAUNCH_PLAN_WORKER
-                           ? PL_HOST_MASTER
-                       : link == PL_LAUNCH_PLAN_LINK_BESIDE ? PL_HOST_WORKER
-                                                            : PL_HOST_LED;
-}
-
-enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
-{
-    enum pl_status status;
-
-    supervisor->plan = plan;
-    use_link(supervisor, plan->link);
-    if (plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
-        return PL_OK;
-    }
-    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
-    raise_files(supervisor);
-    status = pl_rundir_open(&supervisor->rundir, reterr);
-    if (status == PL_OK) {
-        return pl_links_begin(supervisor, reterr);
-    }
-    if (supervisor->outcome.failed || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
-        return status;
-    }
-    use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE); /* pl_supervise_set_plan() needs the directory too, and warns */
-    return PL_OK;
-}
-
-enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
-                                     struct pl_error *reterr)
-{
-    enum pl_status status;
-
-    supervisor->plan = plan;
-    supervisor->ranks = plan->ranks;
-    use_link(supervisor, plan->link);
-    supervisor->seen.watch.hang_ns = plan->runs_jobs ? 0 : supervisor->seen.watch.hang_ns;
-    raise_files(supervisor);
-    pl_environment_free(supervisor->environment);
-    supervisor->environment = NULL;
-    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE &&
-        supervisor->seen.watch.hang_ns == 0) {
-        return PL_OK;
-    }
-    status = open_rundir(supervisor, plan, reterr);
-    if (status == PL_OK) {
-        status = pl_watch_prepare(&supervisor->seen.watch, supervisor->job, &supervisor->rundir,
-                                  plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE, supervisor->environment, reterr);
-    }
-    if (status != PL_OK) {
-        pl_rundir_close(&supervisor->rundir);
-        if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
-            return status;
-        }
-        pl_log_error(reterr, "the job runs without a link between its hosts, without reports of its ranks, and without "
-                             "a watch for hangs");
-        supervisor->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
-        use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
-        supervisor->seen.watch.hang_ns = 0;
-        return PL_OK;
-    }
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
-        PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PIPES_VARIABLE, "1", reterr));
-    }
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE)) {
-        PL_TRY(pl_environment_set(supervisor->environment, OPENMPI5_FILES_VARIABLE, supervisor->rundir.path, reterr));
-    }
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
-        PL_TRY(use_own_python(supervisor, reterr));
-    }
-    return pl_environment_set(supervisor->environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr);
 }
 
 enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connection_kind kind, int fd,
@@ -487,66 +352,6 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
     }
 }
 
-/* Start the frame's words as a program, with the environment of this container. */
-static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                                  const struct pl_frame *frame, struct pl_error *reterr)
-{
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
-    pid_t pid;
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_EXEC,
-                                      .rank = -1,
-                                      .host = supervisor->job->current_host,
-                                      .progress_ns = PL_BARS_KEEP, /* the caller may be a terminal */
-                                      .program_words = 1,
-                                      .setup = PL_PROCESS_SETUP_NONE};
-
-    for (size_t i = 0; i < frame->count; i++) {
-        pl_strv_add(&argv, frame->fields[i]);
-    }
-    PL_TRY(pl_strv_check(&argv, reterr));
-    PL_TRY(pl_environment_new_copy(supervisor->job->process, &environment, reterr));
-    PL_TRY(pl_environment_set(environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr));
-    options.setup.argv = (const char *const *)argv.items;
-    options.setup.environment = pl_environment_strings(environment);
-    options.setup.cwd = supervisor->job->paths.base;
-    PL_TRY(pl_shim_fork_for(&options, supervisor->signals, connection->link.fd, connection->link.fds,
-                            connection->link.fds_count, &pid, reterr));
-    pl_watch_note_exec(&supervisor->seen.watch, argv.items[0], pid);
-    return PL_OK;
-}
-
-/*
- * Run the program that an EXEC frame names, for another program of this host, under a shim of its own, and take
- * ownership of the connection. A connection whose EXEC frame is not complete is dropped. By it one program of the job
- * starts another on another host: `ssh HOST` leads to a relay there (ssh/relay.h), which asks the process 1 of that
- * host.
- *
- * The client sends HELLO "exec" and then one EXEC frame: the program's words, and with them one to three descriptors,
- * which become the program's first standard descriptors. The missing ones are those of process 1, so that the program
- * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. STOP forwards
- * a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes, and never
- * waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients must end
- * them, and those that are left at the end of the job are killed.
- *
- * The socket lies in the run directory. Only this user and root can use it, and programs of another host that have the
- * job's key.
- *
- * Test  tests/integration/exec.sh
- */
-static void run_for_client(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                           const struct pl_frame *frame)
-{
-    struct pl_error error = PL_ERROR_NONE;
-
-    if (frame->type == PL_FRAME_EXEC && frame->count > 0 && connection->link.fds_count > 0 &&
-        start_words(supervisor, connection, frame, &error) != PL_OK) {
-        pl_log_error(&error, "run '%s' for another program", frame->fields[0]);
-    }
-    /* the connection now belongs to the shim; or, after a failure, its client sees the end */
-    pl_supervise_drop(connection);
-}
-
 static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
@@ -603,8 +408,6 @@ static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection
             handle_hello(supervisor, connection, &frame);
         } else if (connection->kind == PL_CONNECTION_SHIM) {
             handle_shim_frame(supervisor, connection, &frame);
-        } else if (connection->kind == PL_CONNECTION_EXEC) {
-            run_for_client(supervisor, connection, &frame);
         } else if (frame.type != PL_FRAME_HEARTBEAT) {
             pl_links_take(supervisor, connection, &frame);
         }

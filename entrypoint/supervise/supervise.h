@@ -28,7 +28,7 @@ enum pl_connection_kind {
     PL_CONNECTION_RESOLVER,  /* the process that looks up names */
     PL_CONNECTION_WORKER,    /* the master's link to a worker */
     PL_CONNECTION_MASTER,    /* a worker's link to the master */
-    PL_CONNECTION_EXEC,      /* a client that wants a program run, see run_for_client() in supervise.c */
+    PL_CONNECTION_EXEC,      /* a client that wants a program run, see run_for_client() in frames.c */
 };
 
 /**

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor's programs: those of a plan, steps that run to their end, and the report of a hang. */
+/* What the supervisor takes of a plan, and its programs: those of the plan, steps that run to their end, and the report
+ * of a hang. */
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/environment.h"
@@ -10,13 +11,147 @@
 #include "entrypoint/supervise/blas.h"
 #include "entrypoint/supervise/process.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* how long before the end of a stop's time uploads are aborted: the server must be told */
 #define ABORT_SYNC_NS (8 * PL_NS_PER_S)
+
+enum { SPARE_FILES = 256 };
+
+/*
+ * The directory in which Open MPI 5 keeps its files. By default this is a directory in /tmp whose name has the host and
+ * the process number, and Open MPI refuses to start if it exists. It exists if a container was killed and started
+ * again, because its processes have the same numbers.
+ */
+#define OPENMPI5_FILES_VARIABLE "PRTE_MCA_prte_tmpdir_base"
+
+/* Open the run directory and put into it what ranks need: the host's variables, and the name by which torchrun starts
+ * ranks. */
+static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
+                                  struct pl_error *reterr)
+{
+    char link[PL_RUNDIR_PATH_BYTES + sizeof(PL_RUNDIR_PYTHON)];
+
+    if (supervisor->rundir.path[0] == '\0') {
+        PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
+    }
+    PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->environment, reterr));
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
+        snprintf(link, sizeof(link), "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
+        if (symlink(supervisor->job->self_path, link) != 0) {
+            return pl_error_errno(reterr, "make the link '%s'", link);
+        }
+    }
+    return PL_OK;
+}
+
+/* torchrun starts its ranks by the program in PYTHON_EXEC; the rank's shim finds the real interpreter. */
+static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    const char *before = pl_environment_get(supervisor->environment, "PYTHON_EXEC");
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (before) {
+        PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PYTHON_VARIABLE, before, reterr));
+    }
+    PL_TRY(pl_text_set(&path, reterr, "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path));
+    return pl_environment_set(supervisor->environment, "PYTHON_EXEC", pl_text_string(&path), reterr);
+}
+
+/* A session needs two descriptors, a rank of this host at most two; the spare ones are for everything else. */
+static void raise_files(struct pl_supervisor *supervisor)
+{
+    const size_t hosts = supervisor->plan->hosts.count + supervisor->plan->outside_hosts.count;
+    const size_t programs = (size_t)supervisor->job->processes_per_host + 1;
+    const size_t count = SPARE_FILES + 2 * (hosts + programs);
+
+    if (!pl_signals_raise_files(supervisor->signals, count)) {
+        pl_log(PL_LOG_WARNING,
+               "process 1 may run out of descriptors: it needs about %zu for %zu hosts and %zu programs here, and the "
+               "hard limit is lower; start the container with docker run --ulimit nofile=65536",
+               count, hosts, programs);
+    }
+}
+
+static void use_link(struct pl_supervisor *supervisor, enum pl_launch_plan_link link)
+{
+    supervisor->link_kind = link;
+    supervisor->role = link == PL_LAUNCH_PLAN_LINK_NONE || supervisor->plan->role != PL_LAUNCH_PLAN_WORKER
+                           ? PL_HOST_MASTER
+                       : link == PL_LAUNCH_PLAN_LINK_BESIDE ? PL_HOST_WORKER
+                                                            : PL_HOST_LED;
+}
+
+enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    supervisor->plan = plan;
+    use_link(supervisor, plan->link);
+    if (plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+        return PL_OK;
+    }
+    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
+    raise_files(supervisor);
+    status = pl_rundir_open(&supervisor->rundir, reterr);
+    if (status == PL_OK) {
+        return pl_links_begin(supervisor, reterr);
+    }
+    if (supervisor->outcome.failed || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
+        return status;
+    }
+    use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE); /* pl_supervise_set_plan() needs the directory too, and warns */
+    return PL_OK;
+}
+
+enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
+                                     struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    supervisor->plan = plan;
+    supervisor->ranks = plan->ranks;
+    use_link(supervisor, plan->link);
+    supervisor->seen.watch.hang_ns = plan->runs_jobs ? 0 : supervisor->seen.watch.hang_ns;
+    raise_files(supervisor);
+    pl_environment_free(supervisor->environment);
+    supervisor->environment = NULL;
+    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE &&
+        supervisor->seen.watch.hang_ns == 0) {
+        return PL_OK;
+    }
+    status = open_rundir(supervisor, plan, reterr);
+    if (status == PL_OK) {
+        status = pl_watch_prepare(&supervisor->seen.watch, supervisor->job, &supervisor->rundir,
+                                  plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE, supervisor->environment, reterr);
+    }
+    if (status != PL_OK) {
+        pl_rundir_close(&supervisor->rundir);
+        if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
+            return status;
+        }
+        pl_log_error(reterr, "the job runs without a link between its hosts, without reports of its ranks, and without "
+                             "a watch for hangs");
+        supervisor->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
+        use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
+        supervisor->seen.watch.hang_ns = 0;
+        return PL_OK;
+    }
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
+        PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PIPES_VARIABLE, "1", reterr));
+    }
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE)) {
+        PL_TRY(pl_environment_set(supervisor->environment, OPENMPI5_FILES_VARIABLE, supervisor->rundir.path, reterr));
+    }
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
+        PL_TRY(use_own_python(supervisor, reterr));
+    }
+    return pl_environment_set(supervisor->environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr);
+}
 
 /* Returns how many words of a command a report may show: for the user's program the number in the plan, for our own
  * steps all words before -c, which is followed by code. */
