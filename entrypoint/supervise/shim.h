@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The shim: a small process between a supervisor and one program. It starts the program in a process group of its own,
- * forwards signals to it, copies the program's stderr unchanged while keeping the last lines, and reports its
- * exit over a link. The stdout of ranks, of trials, and of programs that share a host's log passes through it too. It
- * is the only part of Paceline through which the programs' output passes. It writes whole lines. Lines are written in
- * parts if their end does not arrive in time (copier.h), if they are longer than 4 KiB, or if they go to a terminal. If
- * the reader of the log has stopped, the shim still does everything else.
+ * forwards signals to it, copies the program's stderr while keeping the last lines, and reports its exit over a link.
+ * The stdout of a program that is alone, of ranks, of trials, and of programs that share a host's log passes too. It is
+ * the only part of Paceline through which the programs' output passes. It writes whole lines, and of a progress bar a
+ * line now and then (bars.h). Lines are written in parts if their end does not arrive in time (copier.h), if they are
+ * longer than 4 KiB, or if they go to a terminal. If the reader of the log has stopped, the shim still does everything
+ * else.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SHIM_H
 #define PL_ENTRYPOINT_SUPERVISE_SHIM_H
@@ -68,10 +69,11 @@ struct pl_shim_options {
 };
 
 /**
- * Run the program to its end, and send HELLO, BEGUN and ENDED over `link`, whose fd may be -1. A STOP frame and every
- * signal that this process gets are forwarded to the program's processes (entrypoint/proc/delivery.h). The end of the
- * link kills the program. Processes that the program leaves behind are killed; those that read from a pipe have 2 s to
- * write what they have read. The exit report is also stored in `*ret_report`, even if the start failed.
+ * Run the program to its end, and send HELLO, BEGUN and ENDED over `link`, whose fd may be -1. A STOP frame, and
+ * SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that this process gets, are forwarded to the program's
+ * processes (entrypoint/proc/delivery.h). The end of the link kills the program. Processes that the program leaves
+ * behind are killed; those that read from a pipe have 2 s to write what they have read. The exit report is also stored
+ * in `*ret_report`, even if the start failed.
  *
  * The shim of a rank that got a STOP frame reports whether a process of the program has a handler for its signal
  * (CATCHES). A program without a handler gets the signal with the RELEASE frame. The function returns only after that
