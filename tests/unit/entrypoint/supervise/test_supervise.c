@@ -583,8 +583,8 @@ TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
                   "for name in id_ed25519 host_ed25519; do echo key >$3/$name; echo key >$3/$name.pub; done\n");
     /* The other host sends READY, and DONE once it has received the stop. */
     write_program(&rig, "bin/ssh",
-                  "#!/bin/sh\nprintf 'PL\\004\\001\\006\\000\\000\\000other\\000'\nhead -c 36 >$HOME/received\n"
-                  "printf 'PL\\004\\011\\000\\000\\000\\000'\nexec cat >/dev/null\n");
+                  "#!/bin/sh\nprintf 'PL\\005\\001\\006\\000\\000\\000other\\000'\nhead -c 36 >$HOME/received\n"
+                  "printf 'PL\\005\\011\\000\\000\\000\\000'\nexec cat >/dev/null\n");
     snprintf(path, sizeof(path), "%s/bin:/usr/bin:/bin", rig.tree.base);
     tree_env(&rig.tree, "PATH", path);
     tree_env(&rig.tree, "PACELINE_SSH_SECRET", "secret");
