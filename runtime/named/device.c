@@ -48,10 +48,9 @@ static uint64_t bytes_of(const struct pl_named_definition *definition)
 bool pl_named_device_packs(const struct pl_named_entry *entry)
 {
     const struct pl_named_definition *definition = &entry->definition;
-    uint64_t bytes = bytes_of(definition);
 
-    return definition->memory == PL_MEMORY_DEVICE && definition->kind == PL_ALLREDUCE && bytes > 0 &&
-           bytes <= MOST_PACKED_BYTES;
+    return definition->memory == PL_MEMORY_DEVICE && definition->kind == PL_ALLREDUCE && bytes_of(definition) > 0 &&
+           bytes_of(definition) <= MOST_PACKED_BYTES;
 }
 
 static uint64_t packed_elems(const struct pl_named_definition *definition)
@@ -193,7 +192,10 @@ static void end_first(struct pl_named *named, enum pl_status status, const char 
     struct pl_named_batch *batch = device->first;
 
     device->first = batch->next;
-    device->last = device->first ? device->last : NULL;
+    if (!device->first) {
+        device->last = NULL;
+        device->moved_ns = 0;
+    }
     named->moves++;
     for (size_t i = 0; i < batch->count; i++) {
         struct pl_operation *operation = batch->operations[i];
@@ -700,10 +702,6 @@ enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved,
     bool moved = false;
     int heeded;
 
-    if (!device->first) {
-        device->moved_ns = 0;
-        return PL_OK;
-    }
     heeded = pl_device_pass_captures(device->device); /* the thread may be one of the program's */
     status = progress(named, &moved, &error);
     pl_device_heed_captures(device->device, heeded);

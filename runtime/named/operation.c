@@ -205,8 +205,12 @@ void pl_operation_detach(struct pl_named *named, struct pl_operation *operation)
 /* Releases what the engine has made for an operation. A message may still come to it if the world has leaked. */
 static void release(struct pl_named *named, struct pl_operation *operation)
 {
-    bool leaked = pl_world_has_leaked(named->world);
+    bool has_memory = operation->result.data || operation->result.rows_of_rank || operation->scratch;
+    bool leaked = has_memory && pl_world_has_leaked(named->world);
 
+    if (!has_memory) {
+        return;
+    }
     if (leaked) {
         operation->result.data = NULL;
     }
@@ -216,7 +220,9 @@ static void release(struct pl_named *named, struct pl_operation *operation)
 
 void pl_named_submission_ended(struct pl_named *named, struct pl_named_submission *submission)
 {
-    pl_device_event_release(PL_TAKE(submission->ready));
+    if (submission->ready) {
+        pl_device_event_release(PL_TAKE(submission->ready));
+    }
     if (submission->kind != SUBMISSION_OPERATIONS) { /* the service looks after these */
         return;
     }
@@ -305,8 +311,12 @@ enum pl_status pl_named_submission_end(struct pl_named *named, struct pl_named_s
     }
     submission->is_entered = false;
     free(PL_TAKE(submission->failure));
-    pl_device_event_release(PL_TAKE(submission->ready));
-    pl_device_event_release(PL_TAKE(submission->end));
+    if (submission->ready) {
+        pl_device_event_release(PL_TAKE(submission->ready));
+    }
+    if (submission->end) {
+        pl_device_event_release(PL_TAKE(submission->end));
+    }
     return status;
 }
 

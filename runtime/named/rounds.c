@@ -516,7 +516,9 @@ static enum pl_status progress_once(struct pl_named *named, bool block, struct p
             progressed = true;
         }
     }
-    PL_TRY(pl_named_device_progress(named, &progressed, reterr));
+    if (named->device.first) {
+        PL_TRY(pl_named_device_progress(named, &progressed, reterr));
+    }
     if (progressed) { /* what is submitted next may need a round, too */
         return PL_OK;
     }
@@ -526,7 +528,12 @@ static enum pl_status progress_once(struct pl_named *named, bool block, struct p
     if (!block || named->device.first || !(named->first_running || named->round.request)) {
         return PL_OK;
     }
-    return named->first_running ? end_running(named, reterr) : end_request(named, reterr);
+    if (!named->first_running) {
+        PL_TRY(end_request(named, reterr));
+    }
+    /* What the round has begun ends before a further round does, which nothing here needs. */
+    return named->first_running && !pl_named_needs_round(named) && !named->device.first ? end_running(named, reterr)
+                                                                                        : PL_OK;
 }
 
 enum pl_status pl_named_progress(struct pl_named *named, bool block, struct pl_error *reterr)

@@ -306,8 +306,10 @@ enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reter
             sorted[count + alone++] = entry;
         }
     }
-    sort_for_packing(sorted, packed);
-    PL_TRY(post_packed(named, sorted, packed, reterr));
+    if (packed > 0) {
+        sort_for_packing(sorted, packed);
+        PL_TRY(post_packed(named, sorted, packed, reterr));
+    }
     for (size_t i = 0; i < alone; i++) {
         PL_TRY(post(named, sorted[count + i], reterr));
     }

@@ -304,7 +304,9 @@ static struct pl_named_submission *submission_new(struct pl_service *service, en
 
 void pl_service_submission_free(struct pl_named_submission *submission)
 {
-    pl_device_event_drop(submission->ready);
+    if (submission->ready) {
+        pl_device_event_drop(submission->ready);
+    }
     free(submission);
 }
 
@@ -398,7 +400,9 @@ static enum pl_status mark_and_admit(struct pl_service *service, int set, const 
     pthread_mutex_lock(&service->lock);
     status = admit(service, set, name, ops, count, grouped, &ready, completion, reterr);
     pthread_mutex_unlock(&service->lock);
-    pl_device_event_drop(ready);
+    if (ready) {
+        pl_device_event_drop(ready);
+    }
     return status;
 }
 

@@ -359,7 +359,9 @@ bool pl_service_step(struct pl_service *service, bool block)
     }
     report(service, ended);
     for (struct pl_named *named = service->all; named; named = named->next) {
-        pl_named_device_abort(named); /* what streams of the program follow was reported as lost */
+        if (named->failure.status != PL_OK) { /* what streams of the program follow was reported as lost */
+            pl_named_device_abort(named);
+        }
     }
     if (left) {
         pthread_mutex_lock(&service->lock);

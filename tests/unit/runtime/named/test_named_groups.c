@@ -155,48 +155,6 @@ TEST(a_group_may_be_larger_than_any_message)
     over_sizes(large_body);
 }
 
-/* E12: parameters are broadcast by name, in an order of each rank's own. */
-static void broadcasts_body(struct rank *self)
-{
-    enum { PARAMETERS = 12 };
-
-    ENGINE(NULL);
-    for (int root = 0; root < self->size; root++) {
-        float values[PARAMETERS][3];
-        engine_handle handles[PARAMETERS];
-
-        for (int k = 0; k < PARAMETERS; k++) {
-            int i = self->rank % 2 ? PARAMETERS - 1 - k : (5 * k + self->rank) % PARAMETERS;
-            char name[32];
-            struct pl_named_op op = {.name = name,
-                                     .kind = PL_BROADCAST,
-                                     .dtype = PL_FLOAT32,
-                                     .root = root,
-                                     .dims = 1,
-                                     .shape = {(uint64_t)i % 3 + 1},
-                                     .recv = values[i]};
-
-            snprintf(name, sizeof(name), "parameter%d from %d", i, root);
-            for (int e = 0; e < 3; e++) {
-                values[i][e] = (float)(self->rank * 100 + i * 3 + e);
-            }
-            expect_ok(engine_submit(named, &op, &handles[i], &error));
-        }
-        for (int i = 0; i < PARAMETERS; i++) {
-            expect_ok(engine_wait(named, handles[i], NULL, &error));
-            for (int e = 0; e <= i % 3; e++) {
-                expect(values[i][e] == (float)(root * 100 + i * 3 + e), "parameter %d: %g", i, (double)values[i][e]);
-            }
-        }
-    }
-    engine_free(named);
-}
-
-TEST(parameters_are_broadcast_in_any_order)
-{
-    over_sizes(broadcasts_body);
-}
-
 /* Every tensor of a group is a vector of its own: parallel ones give the mean. Two small ones, of two types, and a
  * large one; then rank 0, which has joined, gives nothing. */
 static void adasum_body(struct rank *self)
