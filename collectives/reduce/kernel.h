@@ -2,9 +2,8 @@
 /**
  * Reductions of several buffers into one or more, copies and casts: the arithmetic under every collective.
  *
- * Each instruction set has one table; pl_kernel_best() picks by cpuid, pl_kernel_named() lets an option force one. The
- * loops are in kernel_vector.inc, those of plain C in kernel_plain.c. All tables give the same bits as the plain C one
- * (a NaN stays a NaN, with any payload).
+ * Each instruction set has one table of loops (kernel_vector.inc, kernel_plain.c): pl_kernel_best() picks by cpuid, an
+ * option may force one. All give the same bits as the plain C one (a NaN stays a NaN, with any payload).
  *
  * Order       ((source[0] op source[1]) op source[2]) ...: ranks pass their buffers in rank order, so that every rank
  *             that computes an element gets the same bits.
