@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the launchers share: hosts, roles, variables, instance types with EFA. */
+/* What the launchers share: hosts, roles, variables, steps, instance types with EFA. */
 #include "entrypoint/launch/launcher.h"
 
 #include "base/environment.h"
@@ -165,4 +165,34 @@ bool pl_launcher_has_efa(const struct pl_job *job)
 bool pl_launcher_has_efa_rdma(const char *instance_type)
 {
     return (fabric_of(instance_type) & FABRIC_RDMA) != 0;
+}
+
+struct pl_strv *pl_launch_plan_add_step(struct pl_launch_plan_steps *steps, const char *what, const char *cwd)
+{
+    struct pl_launch_plan_step *step = &steps->items[steps->count];
+
+    PL_BUG_IF(steps->count == PL_LAUNCH_PLAN_STEPS_MAX);
+    steps->count++;
+    *step = (struct pl_launch_plan_step){.what = pl_pool_string(&steps->pool, what),
+                                         .cwd = cwd ? pl_pool_string(&steps->pool, cwd) : NULL,
+                                         .argv = {.pool = &steps->pool}};
+    return &step->argv;
+}
+
+struct pl_strv *pl_launch_plan_add_look(struct pl_launch_plan_steps *steps, const char *what)
+{
+    struct pl_strv *argv = pl_launch_plan_add_step(steps, what, NULL);
+
+    steps->items[steps->count - 1].only_looks = true;
+    return argv;
+}
+
+void pl_launch_plan_set_for_step(struct pl_launch_plan_steps *steps, const char *name, const char *value)
+{
+    struct pl_environment **additions_at = &steps->items[steps->count - 1].additions;
+
+    if ((!*additions_at && pl_environment_new_empty(additions_at, NULL) != PL_OK) ||
+        pl_environment_set(*additions_at, name, value, NULL) != PL_OK) {
+        steps->pool.failed = true;
+    }
 }
