@@ -20,37 +20,11 @@
 /* If the same stop signal arrives again within this time, the platform and another host report the same stop. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define KILL_ALL_NS (5 * PL_NS_PER_S)
-/* If a rank has ended with 0 and others still run after this time, a line is logged. */
-#define EARLY_END_NS (60 * PL_NS_PER_S)
-
 /* How long a host whose preparation failed waits for the others to connect, to notify them. */
 #define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
 /* A host that is stopped while hosts still wait for each other uses 1/12 of the stop budget to notify the others: most
  * of them know of the stop already, and the platform may not wait long. */
 #define NOTIFY_STOP_DIVISOR 12
-void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
-                       struct pl_failure *failure)
-{
-    *supervisor =
-        (struct pl_supervisor){.job = job,
-                               .signals = signals,
-                               .failure = failure,
-                               .rundir = PL_RUNDIR_NONE,
-                               .outcome.exit_report = PL_EXIT_REPORT_NONE,
-                               .main = {.exit_report = PL_EXIT_REPORT_NONE, .left_early = PL_EXIT_REPORT_NONE}};
-    for (size_t i = 0; i < PL_TIMERS; i++) {
-        supervisor->timers_ns[i] = PL_DEADLINE_NEVER;
-    }
-    supervisor->stop.budget_ns = job->settings.stop_ns;
-    supervisor->seen.begun_ns = pl_clock_now_ns();
-    pl_changes_look(job->paths.model, &supervisor->seen.model_before);
-    supervisor->main.early_end_ns = EARLY_END_NS;
-    supervisor->seen.watch.hang_ns = job->settings.hang_ns;
-    supervisor->seen.watch.ends = strcmp(job->settings.hang_action, "end") == 0;
-    supervisor->seen.memory_kills = pl_process_memory_kills();
-    pl_apart_open(&supervisor->seen.apart, job);
-    pl_process_adopt_orphans();
-}
 
 static void free_connection(struct pl_connection *connection)
 {
@@ -308,7 +282,7 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
         connection->waiter->over = true;
         connection->waiter->exit_report = *exit_report;
     } else if (connection->source != PL_EXIT_SOURCE_SYNC) {
-        pl_host_note_end(supervisor, connection->source, begun, exit_report);
+        supervisor->loop.calls->ended(supervisor, connection->source, begun, exit_report);
     } else if (!pl_exit_report_ok(exit_report)) { /* it cannot fail the job */
         pl_exit_report_sentence(exit_report, &text);
         pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
@@ -346,7 +320,7 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
         pl_connection_go(&connection->state, PL_CONNECTION_READY);
     }
     if (frame->type != PL_FRAME_ENDED) {
-        pl_links_take(supervisor, connection, frame);
+        supervisor->loop.calls->take(supervisor, connection, frame);
     } else if (pl_exit_report_receive(frame, &exit_report, NULL) == PL_OK) {
         handle_exit_report(supervisor, connection, &exit_report);
     }
@@ -378,7 +352,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         connection->kind = PL_CONNECTION_EXEC;
     } else if (strcmp(kind, "master") == 0) {
         connection->kind = PL_CONNECTION_MASTER;
-        pl_links_take(supervisor, connection, frame);
+        supervisor->loop.calls->take(supervisor, connection, frame);
     } else {
         pl_supervise_drop(connection);
     }
@@ -388,7 +362,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
 static void lose(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
     pl_supervise_drop(connection);
-    pl_links_lose(supervisor, connection, why);
+    supervisor->loop.calls->lose(supervisor, connection, why);
 }
 
 static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection *connection)
@@ -409,7 +383,7 @@ static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection
         } else if (connection->kind == PL_CONNECTION_SHIM) {
             handle_shim_frame(supervisor, connection, &frame);
         } else if (frame.type != PL_FRAME_HEARTBEAT) {
-            pl_links_take(supervisor, connection, &frame);
+            supervisor->loop.calls->take(supervisor, connection, &frame);
         }
     }
     if (status == PL_OK || status == PL_END || connection->state == PL_CONNECTION_DROPPED) {
@@ -443,7 +417,7 @@ void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *c
 }
 
 /* Send heartbeats, and find links whose heartbeats do not come. Without a link to a host the timer stays off. */
-static void send_heartbeats(struct pl_supervisor *supervisor)
+void pl_supervise_send_heartbeats(struct pl_supervisor *supervisor)
 {
     const int64_t now_ns = pl_clock_now_ns();
     char why[64];
@@ -468,20 +442,12 @@ static void send_heartbeats(struct pl_supervisor *supervisor)
 /* Do what is due. A timer that does not set itself again is off. */
 static void ring(struct pl_supervisor *supervisor)
 {
-    static void (*const due[PL_TIMERS])(struct pl_supervisor *) = {
-        [PL_TIMER_HEARTBEAT] = send_heartbeats,     [PL_TIMER_SESSIONS] = pl_links_open_due,
-        [PL_TIMER_LATE_HOSTS] = pl_links_look_late, [PL_TIMER_EARLY_END] = pl_host_log_early_end,
-        [PL_TIMER_APART] = pl_host_look_apart,      [PL_TIMER_WATCH] = pl_hang_look,
-        [PL_TIMER_HOLDING] = pl_holding_update,     [PL_TIMER_LAUNCHER] = pl_supervise_stop_launcher,
-        [PL_TIMER_WAIT] = pl_host_look_wait,        [PL_TIMER_KILL] = pl_supervise_abort,
-    };
-
     const int64_t now_ns = pl_clock_now_ns();
 
     for (size_t i = 0; i < PL_TIMERS; i++) {
-        if (supervisor->timers_ns[i] <= now_ns) {
-            supervisor->timers_ns[i] = PL_DEADLINE_NEVER;
-            due[i](supervisor);
+        if (supervisor->loop.timers_ns[i] <= now_ns) {
+            supervisor->loop.timers_ns[i] = PL_DEADLINE_NEVER;
+            supervisor->loop.calls->due[i](supervisor);
         }
     }
 }
@@ -513,7 +479,7 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
                                        .events = supervisor->connections[i]->link.events};
     }
     for (size_t i = 0; i < PL_TIMERS; i++) {
-        deadline_ns = supervisor->timers_ns[i] < deadline_ns ? supervisor->timers_ns[i] : deadline_ns;
+        deadline_ns = supervisor->loop.timers_ns[i] < deadline_ns ? supervisor->loop.timers_ns[i] : deadline_ns;
     }
     if (poll(waits, (nfds_t)count + 2, pl_deadline_poll_ms(deadline_ns)) < 0) {
         return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for events");

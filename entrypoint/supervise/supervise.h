@@ -173,7 +173,7 @@ struct pl_holding {
     int64_t released_ns;
 };
 
-struct pl_stop {
+struct pl_host_stop {
     int number;        /* 0, or the signal that stops the job */
     int64_t ns;        /* the time of that signal */
     int64_t budget_ns; /* time from the signal to the end of this process */
@@ -189,6 +189,23 @@ struct pl_seen {
     struct pl_placement placement;
     struct pl_apart apart;
     struct pl_watch watch;
+};
+
+/** What the loop calls when something happens; host.c has the table, which names the functions. */
+struct pl_loop_calls {
+    /* a frame other than those of a program's start and end */
+    void (*take)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
+    /* a connection is over */
+    void (*lose)(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why);
+    /* a program has ended */
+    void (*ended)(struct pl_supervisor *supervisor, enum pl_exit_source source, bool begun,
+                  const struct pl_exit_report *exit_report);
+    void (*due[PL_TIMERS])(struct pl_supervisor *supervisor);
+};
+
+struct pl_loop {
+    const struct pl_loop_calls *calls;
+    int64_t timers_ns[PL_TIMERS]; /* when each is due; PL_DEADLINE_NEVER: it is off */
 };
 
 struct pl_supervisor {
@@ -208,10 +225,10 @@ struct pl_supervisor {
     enum pl_host_role role;
     struct pl_sessions sessions;
     struct pl_main main;
-    struct pl_stop stop;
+    struct pl_host_stop stop;
     struct pl_outcome outcome;
     struct pl_seen seen;
-    int64_t timers_ns[PL_TIMERS]; /* when each is due; PL_DEADLINE_NEVER: it is off */
+    struct pl_loop loop;
 };
 
 /**
@@ -277,7 +294,7 @@ bool pl_session_go(enum pl_session_state *state, enum pl_session_state next);
 void pl_supervise_drop(struct pl_connection *connection);
 
 /** Has a timer ring at `due_ns`; or once the events of this poll are handled, since what it decides by has changed. */
-#define PL_TIMER_SET(supervisor, timer, due_ns) ((supervisor)->timers_ns[PL_TIMER_##timer] = (due_ns))
+#define PL_TIMER_SET(supervisor, timer, due_ns) ((supervisor)->loop.timers_ns[PL_TIMER_##timer] = (due_ns))
 #define PL_TIMER_WAKE(supervisor, timer) PL_TIMER_SET(supervisor, timer, 0)
 
 /** Sends a frame to a process of this host; a connection that takes no more bytes is dropped. */
@@ -409,6 +426,7 @@ size_t pl_links_missing(const struct pl_supervisor *supervisor, bool outside, st
 void pl_links_close(struct pl_supervisor *supervisor);
 
 /** What the timers do that have their names. */
+void pl_supervise_send_heartbeats(struct pl_supervisor *supervisor);
 void pl_links_open_due(struct pl_supervisor *supervisor);
 void pl_links_look_late(struct pl_supervisor *supervisor);
 void pl_host_log_early_end(struct pl_supervisor *supervisor);
