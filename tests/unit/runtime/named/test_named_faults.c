@@ -241,7 +241,10 @@ static void awaited(struct pl_world *world, void *argument, char failure[RANKS_T
     engine_free(named);
 }
 
-/* As above, but one round has told who submitted "lost"; the last rank submits something else in it. */
+/*
+ * As above, but one round has told who submitted "lost"; the last rank submits something else in it. On a machine that
+ * holds that rank up for longer than the deadline, it comes too late for that round, too.
+ */
 static void awaited_since(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int rank = pl_world_rank(world), absent = pl_world_size(world) - 1;
@@ -249,25 +252,27 @@ static void awaited_since(struct pl_world *world, void *argument, char failure[R
     struct pl_named *named = NULL;
     float value = 1, other = 1;
     struct pl_named_op op = sum_of("lost", &value, 1), found = sum_of("found", &other, 1);
-    engine_handle lost = 0;
+    engine_handle lost = NULL;
     atomic_int *failed = argument;
+    enum pl_status status;
 
     RANKS_OK(pl_named_new(world, NULL, &named, &error));
     if (rank != absent) {
+        world->timeout_ns = SOON_NS;
         RANKS_OK(engine_submit(named, &op, &lost, &error));
     }
-    RANKS_OK(engine_run(named, &found, NULL, &error));
+    status = engine_run(named, &found, NULL, &waited);
     if (rank == absent) {
         while (atomic_load(failed) < absent) {
             pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
         }
     } else {
-        enum pl_status status;
+        bool has_met = status == PL_OK;
 
-        world->timeout_ns = SOON_NS;
-        status = engine_wait(named, lost, NULL, &waited);
+        status = has_met ? engine_wait(named, lost, NULL, &waited) : status;
         atomic_fetch_add(failed, 1);
-        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.context, "'lost': submitted by ranks 0-1, not by 2"),
+        RANKS_NEED(!has_met ||
+                       (status == PL_TIMEOUT && strstr(waited.context, "'lost': submitted by ranks 0-1, not by 2")),
                    "%s (%s)", waited.cause, waited.context);
     }
     engine_free(named);
