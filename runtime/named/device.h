@@ -30,8 +30,8 @@ enum pl_status pl_named_device_fuse(struct pl_named *named, struct pl_named_entr
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Advances the batches, of which there are some: posts those that are queued, gives the device what follows a request, and ends what has ended.
- * `*ret_moved` is set if one of them has moved.
+ * Advances the batches, of which there are some: posts those that are queued, gives the device what follows a request,
+ * and ends what has ended. `*ret_moved` is set if one of them has moved.
  */
 enum pl_status pl_named_device_progress(struct pl_named *named, bool *ret_moved, struct pl_error *reterr) PL_MUST_CHECK;
 
