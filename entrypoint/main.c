@@ -208,7 +208,7 @@ static void set_log_level(const struct pl_environment *environment)
     }
 }
 
-/* Take the words from the subcommand's name on. */
+/* Take the words from the subcommand's name on; started as PL_RUNDIR_PYTHON, argv[0] is that name. */
 static void take_words(int argc, char **argv, struct pl_invocation *call)
 {
     call->argc = argc;

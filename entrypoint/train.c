@@ -76,7 +76,7 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
 static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
 {
-    PL_TRY(pl_supervise_check(supervisor));
+    PL_TRY(pl_supervise_may_go_on(supervisor));
     PL_TRY(fetch_source(supervisor, job, reterr));
     PL_TRY(pl_launch_plan_fill(job, plan, reterr));
     PL_TRY(job->is_check ? pl_check_adapt_plan(plan, reterr) : PL_OK);
@@ -105,7 +105,7 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     enum pl_status status;
     int exit_code;
 
-    pl_supervise_open(&supervisor, job, signals, failure);
+    pl_host_open(&supervisor, job, signals, failure);
     if (*stop_number != 0) {
         pl_supervise_stop(&supervisor, *stop_number, false);
     }
@@ -113,7 +113,7 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     status = status == PL_OK ? pl_supervise_link(&supervisor, plan, &error) : status;
     status = status == PL_OK ? prepare(&supervisor, job, plan, &error) : status;
     pl_supervise_fail_status(&supervisor, status, &error);
-    exit_code = pl_supervise_run(&supervisor);
+    exit_code = pl_host_execute(&supervisor);
     *stop_number = supervisor.stop.number;
     pl_supervise_close(&supervisor);
     return exit_code;
@@ -129,12 +129,12 @@ static int notify_unreadable_job(const struct pl_job *job, struct pl_launch_plan
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     int exit_code;
 
-    pl_supervise_open(&supervisor, job, signals, failure);
+    pl_host_open(&supervisor, job, signals, failure);
     pl_supervise_fail(&supervisor, "host %.200s: %s", job->current_host, pl_error_text(error, text, sizeof(text)));
     if (pl_supervise_link(&supervisor, plan, &link_error) != PL_OK) {
         pl_log_error(&link_error, "the other hosts are not notified");
     }
-    exit_code = pl_supervise_run(&supervisor);
+    exit_code = pl_host_execute(&supervisor);
     pl_supervise_close(&supervisor);
     return exit_code;
 }
@@ -218,7 +218,7 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
     if (pl_check_new(job, words, &check, &error) != PL_OK) {
         return run_unreadable_job(call, &error, signals, failure);
     }
-    if (check) {
+    if (check) { /* NULL: none is wanted, as in most jobs */
         exit_code = run_job(check, signals, failure, &stop_number);
     }
     if (exit_code != 0 || words) {

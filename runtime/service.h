@@ -2,8 +2,8 @@
 /**
  * The calls of named tensors (named.h): any thread submits an operation, is told when it has ended, or waits for it.
  *
- * One thread at a time drives the engines. Whoever waits drives, so that a wait costs what it costs without threads;
- * where nobody waits, a thread of the service does. That one sleeps while nothing is under way (after the last
+ * One thread at a time leads: it drives the engines. Whoever waits leads, so that a wait costs what it costs without
+ * threads; where nobody waits, a thread of the service does. That one sleeps while nothing is under way (after the last
  * operation it looks once more), and takes short naps while something is: it begins a millisecond after a submission
  * that nobody has waited for, or at once when the operation has a callback or start_bytes have come together. With
  * callbacks to come it yields at first in place of a nap, for 100 us at most after anything has moved.
@@ -31,7 +31,7 @@ struct pl_named_submission;
  * How an operation ended: the caller's memory from the submission until then. Zero-initialise.
  *
  * With `call` the service calls that once and does not touch the completion afterwards: it may be freed in there. It
- * runs in whichever thread drives; it may submit, and must not wait. Without `call`, pl_service_wait() or
+ * runs in whichever thread leads; it may submit, and must not wait. Without `call`, pl_service_wait() or
  * pl_service_poll() tell of the end.
  */
 struct pl_completion {
@@ -54,7 +54,7 @@ struct pl_completion {
     struct pl_error error;
     int last_joined_rank; /* out: of a join */
     bool has_leaked;      /* out, after a failure: the caller must not free the buffers, see pl_world_has_leaked() */
-    /* used by the service */
+    /* used by the service; is_launched: who follows may go on, at the latest with `done` */
     bool done, is_launched, is_followed;
     struct pl_named_submission *launched;
 };

@@ -107,11 +107,6 @@ void pl_trace_free(struct pl_trace *trace)
     }
 }
 
-uint64_t pl_trace_count(const struct pl_trace *trace)
-{
-    return atomic_load_explicit(&trace->head->written, memory_order_acquire);
-}
-
 /* Returns the slot of the next record, for one writer at a time. publish() makes it visible. */
 static struct pl_ring_record *next_record(struct pl_trace *trace)
 {

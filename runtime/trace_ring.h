@@ -88,9 +88,6 @@ void pl_trace_add_event(void *trace_at, const struct pl_event *event);
 /** Notes that a collective of the world of all ranks was posted. Can be an observer's function too. */
 void pl_trace_note_posted(void *trace_at, const struct pl_posted *posted);
 
-/** Returns the number of records written so far, including those that were overwritten. */
-uint64_t pl_trace_count(const struct pl_trace *trace);
-
 /**
  * Append the rings in the `count` files as one JSON trace: a process a rank, a line for collectives, one for those of
  * each sub-world, and one for the program. A collective shows its bytes, how long the rank waited and for which rank.

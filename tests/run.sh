@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install what is missing, build with -Werror, and run tests that need no GPU.
 #
-#   tests/run.sh                 unit tests and each integration test's main case, about 9 minutes on two cores
-#   tests/run.sh --all           all stages, and the integration tests' long cases too, about half an hour on two cores
+#   tests/run.sh                 unit tests and each integration test's main case, about 12 minutes on two cores
+#   tests/run.sh --all           all stages, and the long cases too, about half an hour on two cores
 #   tests/run.sh --full          every test that needs no GPU: also what repeats others with more versions, seeds and faults, up to two hours
 #   tests/run.sh --quick         the unit tests of the plain build only
 #   tests/run.sh --stage NAME    one stage (may be given more than once; --all and --full add cases)

@@ -181,6 +181,7 @@ enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_pl
     if (plan->launcher->cause) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s", plan->launcher->cause);
     }
+    /* One of `launchers`: without a distribution it is make_plan() of launcher_direct.c. */
     PL_TRY(plan->launcher->plan(job, plan, reterr));
     PL_TRY(pl_needs_link(job, plan, reterr));
     if (job->settings.tf_chief && !plan->side && job->distribution_index >= 0) {

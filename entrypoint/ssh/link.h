@@ -17,7 +17,8 @@
 
 /* The types of frames, and the fields of each in order. */
 #define PL_FRAME_LIST(X)                                                                                               \
-    X(HELLO, "kind, host, and for a shim its rank: the first frame on every connection")                               \
+    X(HELLO,                                                                                                           \
+      "kind, host, and for a shim its rank, the ranks on its host, its CPUs: the first frame on every connection")     \
     X(READY, "host, processes: this host has everything that it needs to run ranks, and its devices make this number " \
              "of processes; from the master, without processes: all hosts are linked")                                 \
     X(HEARTBEAT, "no field: the sender is alive")                                                                      \

@@ -247,7 +247,7 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
     }
 }
 
-void pl_links_welcome(struct pl_supervisor *supervisor)
+void pl_frames_welcome(struct pl_supervisor *supervisor)
 {
     struct pl_session *session = supervisor->sessions.items;
     char processes[16];
@@ -293,7 +293,7 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
     }
     session->link = connection;
     if (supervisor->state != PL_HOST_PREPARING) {
-        pl_links_welcome(supervisor);
+        pl_frames_welcome(supervisor);
     }
 }
 
@@ -453,7 +453,7 @@ static void take_from_shim(struct pl_supervisor *supervisor, const struct pl_con
     }
 }
 
-void pl_links_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+void pl_frames_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     /* a frame with fewer fields is ignored */
     static const size_t least[PL_FRAME_TYPES] = {
@@ -519,7 +519,7 @@ static void lose_worker(struct pl_supervisor *supervisor, struct pl_session *ses
     }
 }
 
-void pl_links_lose(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why)
+void pl_frames_lose(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why)
 {
     struct pl_session *session = pl_links_find(supervisor, connection);
 

@@ -46,8 +46,8 @@
 
 /* What the loop of supervise.c calls. */
 static const struct pl_loop_calls calls = {
-    .take = pl_links_take,
-    .lose = pl_links_lose,
+    .take = pl_frames_take,
+    .lose = pl_frames_lose,
     .ended = pl_host_note_end,
     .due = {[PL_TIMER_HEARTBEAT] = pl_supervise_send_heartbeats,
             [PL_TIMER_SESSIONS] = pl_links_open_due,
@@ -61,8 +61,8 @@ static const struct pl_loop_calls calls = {
             [PL_TIMER_KILL] = pl_supervise_abort},
 };
 
-void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
-                       struct pl_failure *failure)
+void pl_host_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
+                  struct pl_failure *failure)
 {
     *supervisor =
         (struct pl_supervisor){.job = job,
@@ -196,7 +196,7 @@ void pl_host_log_early_end(struct pl_supervisor *supervisor)
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
     if (supervisor->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN || supervisor->state != PL_HOST_RUNNING || main->ended ||
-        pl_supervise_check(supervisor) != PL_OK) {
+        pl_supervise_may_go_on(supervisor) != PL_OK) {
         return;
     }
     pl_exit_report_name(PL_EXIT_SOURCE_RANK, main->left_early.rank, main->left_early.host, &name);
@@ -244,7 +244,7 @@ static enum pl_status apply_processes(struct pl_supervisor *supervisor, struct p
     return pl_mpi_hosts_apply(supervisor->job, supervisor->plan, reterr);
 }
 
-static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
+static enum pl_status prepare_and_start(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
 
@@ -423,18 +423,18 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
     pl_host_go(&supervisor->state, PL_HOST_LINKING);
     supervisor->sessions.begun_ns = pl_clock_now_ns();
     if (supervisor->role != PL_HOST_MASTER) {
-        pl_links_welcome(supervisor);
+        pl_frames_welcome(supervisor);
     }
     if (!supervisor->outcome.failed && supervisor->role != PL_HOST_LED) {
         PL_TRY(pl_peers_resolve(supervisor, true, reterr));
     }
     PL_TRY(pl_links_await(supervisor, reterr));
-    PL_TRY(pl_supervise_check(supervisor));
+    PL_TRY(pl_supervise_may_go_on(supervisor));
     if (supervisor->state == PL_HOST_LINKING) {
         pl_host_run(supervisor);
     }
     if (!supervisor->main.dismissed) {
-        PL_TRY(start_main(supervisor, reterr));
+        PL_TRY(prepare_and_start(supervisor, reterr));
     }
     while (!supervisor->main.given_up) {
         PL_TRY(pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr));
@@ -524,7 +524,7 @@ static void report_to_master(struct pl_supervisor *supervisor)
 }
 
 /* Leave no process. The master does so first here, then on the workers as they report; their sessions end last. */
-static void finish(struct pl_supervisor *supervisor)
+static void close_host(struct pl_supervisor *supervisor)
 {
     const bool is_worker = supervisor->role != PL_HOST_MASTER, own_program = supervisor->plan->argv.count > 0;
     int64_t deadline_ns;
@@ -584,7 +584,7 @@ static void drop_links(struct pl_supervisor *supervisor)
     }
 }
 
-int pl_supervise_run(struct pl_supervisor *supervisor)
+int pl_host_execute(struct pl_supervisor *supervisor)
 {
     const bool report_only = supervisor->outcome.failed;
     struct pl_error error = PL_ERROR_NONE;
@@ -593,13 +593,13 @@ int pl_supervise_run(struct pl_supervisor *supervisor)
 
     if (!supervisor->plan) {
         pl_host_go(&supervisor->state, PL_HOST_ENDED);
-        return pl_supervise_finish(supervisor);
+        return pl_supervise_write_result(supervisor);
     }
     if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_NONE) {
         drop_links(supervisor);
     }
     if (report_only) { /* the platform may end us once it knows of the failure */
-        exit_code = pl_supervise_finish(supervisor);
+        exit_code = pl_supervise_write_result(supervisor);
     }
     status = run(supervisor, &error);
     if (status != PL_OK) {
@@ -608,8 +608,8 @@ int pl_supervise_run(struct pl_supervisor *supervisor)
     if (supervisor->role != PL_HOST_MASTER && supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only) {
         report_to_master(supervisor);
     }
-    finish(supervisor);
-    exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
+    close_host(supervisor);
+    exit_code = report_only ? exit_code : pl_supervise_write_result(supervisor);
     pl_supervise_end_sync(supervisor);
     if (supervisor->role != PL_HOST_MASTER) {
         await_masters_exit(supervisor);

@@ -437,7 +437,7 @@ static bool is_awaited(const struct pl_supervisor *supervisor)
         return pl_links_missing(supervisor, false, NULL) > 0;
     }
     return pl_session_was_linked(supervisor->sessions.items)
-               ? supervisor->state == PL_HOST_LINKING && pl_supervise_check(supervisor) == PL_OK
+               ? supervisor->state == PL_HOST_LINKING && pl_supervise_may_go_on(supervisor) == PL_OK
                : pl_supervise_runs(supervisor, PL_EXIT_SET(SSHD));
 }
 
@@ -468,7 +468,7 @@ enum pl_status pl_links_await(struct pl_supervisor *supervisor, struct pl_error 
         }
         PL_TRY(pl_supervise_poll(supervisor, next_log_ns < deadline_ns ? next_log_ns : deadline_ns, reterr));
     }
-    for (size_t i = 0; i < sessions->count && !is_worker && pl_supervise_check(supervisor) == PL_OK; i++) {
+    for (size_t i = 0; i < sessions->count && !is_worker && pl_supervise_may_go_on(supervisor) == PL_OK; i++) {
         if (pl_session_was_linked(&sessions->items[i])) {
             PL_SUPERVISE_SEND(supervisor, sessions->items[i].link, PL_FRAME_READY, supervisor->job->current_host);
         }

@@ -248,7 +248,7 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, s
     if (status == PL_OK) {
         resolver->waiter = &waiter;
     }
-    while (status == PL_OK && !waiter.over && pl_supervise_check(supervisor) == PL_OK) {
+    while (status == PL_OK && !waiter.over && pl_supervise_may_go_on(supervisor) == PL_OK) {
         status = pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr);
     }
     kill(pid, SIGKILL); /* it holds no state, and is reaped with all others */

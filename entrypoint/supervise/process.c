@@ -313,7 +313,7 @@ static enum pl_status list_children(pid_t **ret_pids, size_t *ret_count)
     return PL_OK;
 }
 
-static size_t signal_children(int signal, const pid_t *keep, size_t keep_count, enum pl_process_spare spare)
+size_t pl_process_kill_children(const pid_t *keep, size_t keep_count, enum pl_process_spare spare)
 {
     PL_AUTO_FREE pid_t *pids = NULL;
     size_t count = 0, found = 0;
@@ -323,21 +323,11 @@ static size_t signal_children(int signal, const pid_t *keep, size_t keep_count, 
     }
     for (size_t i = 0; i < count; i++) {
         if (!is_kept(pids[i], keep, keep_count) && !is_spared(pids[i], spare)) {
-            kill(pids[i], signal);
+            kill(pids[i], SIGKILL);
             found++;
         }
     }
     return found;
-}
-
-size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count)
-{
-    return signal_children(signal, keep, keep_count, PL_PROCESS_SPARE_NOBODY);
-}
-
-void pl_process_kill_children_but(enum pl_process_spare spare)
-{
-    signal_children(SIGKILL, NULL, 0, spare);
 }
 
 void pl_process_close_range(int first_fd, int last_fd)

@@ -110,9 +110,6 @@ enum pl_status pl_process_start(int namespaces, int (*run)(void *context), void 
  */
 void pl_process_adopt_orphans(void);
 
-/** Sends `signal` to every direct child but the `keep_count` in `keep`. Returns how many children got it. */
-size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count);
-
 /** Which children are not killed; a reader has as standard input a pipe, other than this process's own input. */
 enum pl_process_spare {
     PL_PROCESS_SPARE_NOBODY,
@@ -120,8 +117,10 @@ enum pl_process_spare {
     PL_PROCESS_SPARE_READERS_AND_SHELLS,
 };
 
-/** Kills every direct child, but not those that `spare` names. */
-void pl_process_kill_children_but(enum pl_process_spare spare);
+/**
+ * Kills every direct child but the `keep_count` in `keep` and those that `spare` names. Returns how many were killed.
+ */
+size_t pl_process_kill_children(const pid_t *keep, size_t keep_count, enum pl_process_spare spare);
 
 /** Closes all descriptors from `first_fd` to `last_fd`; INT_MAX: all from `first_fd` on. */
 void pl_process_close_range(int first_fd, int last_fd);

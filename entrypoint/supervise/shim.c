@@ -39,10 +39,10 @@ struct shim {
     struct pl_copier copier, stdout_copier; /* the second is used if stdout is not the shim's own */
     pid_t pid;                              /* the program, and its process group */
     bool exited;
-    bool childless;         /* neither the program nor a process that it has left behind runs */
-    bool stopped;           /* stopped by SIGSTOP or a similar signal */
-    int64_t stopped_end_ns; /* when the program is killed, if it is still stopped then */
-    bool stopped_too_long;
+    bool childless;           /* neither the program nor a process that it has left behind runs */
+    bool suspended;           /* stopped by SIGSTOP or a similar signal */
+    int64_t suspended_end_ns; /* when the program is killed, if it is still stopped then */
+    bool suspended_too_long;
     bool sent_end; /* it was sent a signal that ends programs */
     struct pl_delivery delivery;
     int64_t look_ns; /* when to look again who gets the signal */
@@ -81,16 +81,16 @@ static bool continue_suspended(const struct shim *shim, int stop_number)
 
 /* Log that the program was stopped: to itself and to others a stopped program looks as if it hangs. `number` 0: it
  * continues. */
-static void log_stop(struct shim *shim, int number)
+static void log_suspended(struct shim *shim, int number)
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
     char signal_name[16], how[64] = "";
 
-    if (number == 0 && (!shim->stopped || shim->sent_end)) {
+    if (number == 0 && (!shim->suspended || shim->sent_end)) {
         return; /* every such signal is followed by SIGCONT */
     }
-    shim->stopped = number != 0;
-    shim->stopped_end_ns =
+    shim->suspended = number != 0;
+    shim->suspended_end_ns =
         shim->options->most_stopped_ns > 0 ? pl_deadline_after_ns(shim->options->most_stopped_ns) : PL_DEADLINE_NEVER;
     pl_exit_report_name(shim->options->source, shim->options->rank, shim->options->host, &name);
     if (number != 0) {
@@ -113,10 +113,10 @@ static void reap(struct shim *shim)
         pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
         if (pid == shim->pid && WIFSTOPPED(status)) {
             if (!continue_suspended(shim, WSTOPSIG(status))) {
-                log_stop(shim, WSTOPSIG(status));
+                log_suspended(shim, WSTOPSIG(status));
             }
         } else if (pid == shim->pid && WIFCONTINUED(status)) {
-            log_stop(shim, 0);
+            log_suspended(shim, 0);
         } else if (pid == shim->pid) {
             shim->exited = true;
             shim->wait_status = status;
@@ -430,7 +430,8 @@ static void wait_for_readers(struct shim *shim)
     while (!shim->childless && !pl_deadline_passed(readers_end_ns)) {
         const bool spares_shells = !pl_deadline_passed(shells_end_ns);
 
-        pl_process_kill_children_but(spares_shells ? PL_PROCESS_SPARE_READERS_AND_SHELLS : PL_PROCESS_SPARE_READERS);
+        pl_process_kill_children(NULL, 0,
+                                 spares_shells ? PL_PROCESS_SPARE_READERS_AND_SHELLS : PL_PROCESS_SPARE_READERS);
         /* the end of each child ends this wait */
         poll_once(shim, spares_shells ? shells_end_ns : readers_end_ns);
     }
@@ -446,7 +447,8 @@ static void end_orphans(struct shim *shim)
         wait_for_readers(shim);
     }
     deadline_ns = pl_deadline_after_ns(ORPHANS_NS);
-    while (!shim->childless && pl_process_signal_children(SIGKILL, NULL, 0) > 0 && !pl_deadline_passed(deadline_ns)) {
+    while (!shim->childless && pl_process_kill_children(NULL, 0, PL_PROCESS_SPARE_NOBODY) > 0 &&
+           !pl_deadline_passed(deadline_ns)) {
         pl_clock_nap(PL_NS_PER_MS, deadline_ns);
         reap(shim);
     }
@@ -477,15 +479,15 @@ static void run_to_end(struct shim *shim)
     int64_t deadline_ns;
 
     while (!has_ended(shim)) {
-        deadline_ns = shim->stopped ? shim->stopped_end_ns : PL_DEADLINE_NEVER;
+        deadline_ns = shim->suspended ? shim->suspended_end_ns : PL_DEADLINE_NEVER;
         poll_once(shim, must_look(shim) && shim->look_ns < deadline_ns ? shim->look_ns : deadline_ns);
         if (must_look(shim) && pl_deadline_passed(shim->look_ns)) {
             pl_delivery_go_on(&shim->delivery);
             shim->look_ns = pl_deadline_after_ns(LOOK_NS);
         }
-        if (shim->stopped && pl_deadline_passed(shim->stopped_end_ns)) {
-            shim->stopped_end_ns = PL_DEADLINE_NEVER;
-            shim->stopped_too_long = true;
+        if (shim->suspended && pl_deadline_passed(shim->suspended_end_ns)) {
+            shim->suspended_end_ns = PL_DEADLINE_NEVER;
+            shim->suspended_too_long = true;
             forward_signal(shim, SIGKILL);
         }
     }
@@ -572,7 +574,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         if (shim.stop_number != 0 && exit_report->signalled && exit_report->code == shim.stop_number && !shim.catches) {
             add_note(exit_report, "it has no handler for this signal");
         }
-        if (shim.stopped_too_long) {
+        if (shim.suspended_too_long) {
             add_note(exit_report, "it was stopped and did not go on within timeout_s");
         }
         if (shim.stop_number != 0 && exit_report->signalled && exit_report->code == SIGKILL) {

@@ -326,6 +326,7 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
     }
 }
 
+/* The first frame of a connection; a shim's comes from pl_shim_run() in `paceline rank`. */
 static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
@@ -542,7 +543,7 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
         }
     }
     /* The children of a killed process become ours, so every round reaches one more generation. */
-    while (reap(supervisor) && pl_process_signal_children(SIGKILL, keep, keep_count) > 0) {
+    while (reap(supervisor) && pl_process_kill_children(keep, keep_count, PL_PROCESS_SPARE_NOBODY) > 0) {
         if (pl_deadline_passed(deadline_ns)) {
             pl_log(PL_LOG_WARNING, "some processes do not end although they were killed");
             break;

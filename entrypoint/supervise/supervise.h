@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The supervisor: one thread and one poll(2) over signals, helpers on this host, and links to other hosts. supervise.c
- * has the loop, host.c the job on this host from its links to its end, links.c what linked hosts send each other.
+ * The supervisor: one thread and one poll(2) over signals, helpers on this host, and links to other hosts.
+ *
+ *   host.c                the job on this host, from its links to its end; the table of what the loop calls
+ *   supervise.c           the loop, connections, timers, signals and the stop; holding.c: ranks that end during a stop
+ *   supervise_start.c     programs, and when they are told to end: shim.c, process.c, exit_report.c
+ *   supervise_failure.c   why the job failed, and the files that say so (failure.c)
+ *   links.c, frames.c     the links to other hosts, and what goes over them
+ *   peers.c, ranks.c, watch.c, blas.c   names of hosts, ranks, whether anything happens, OpenBLAS's core
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
 #define PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
@@ -168,7 +174,7 @@ struct pl_holding {
     struct pl_holding_rank *ranks; /* freed with the supervisor */
     size_t count, capacity;
     int64_t asked_ns;  /* time at which the last host was asked, if that was after the stop */
-    int unasked_ended; /* number of ranks that ended before they were sent the stop */
+    int unasked_ended; /* number of ranks that ended without an answer */
     enum pl_stop_state state;
     int64_t released_ns;
 };
@@ -247,8 +253,8 @@ struct pl_supervisor {
 /**
  * Reads the options, and makes this process the parent of orphans. `failure` and `signals` still belong to the caller.
  */
-void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
-                       struct pl_failure *failure);
+void pl_host_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
+                  struct pl_failure *failure);
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /**
@@ -260,7 +266,7 @@ enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_lau
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Returns PL_FAILED if the job has failed, PL_CANCELLED if it is stopped, else PL_OK. */
-enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor) PL_MUST_CHECK;
+enum pl_status pl_supervise_may_go_on(const struct pl_supervisor *supervisor) PL_MUST_CHECK;
 
 /**
  * Takes the complete plan: its environment, and the run directory if ranks or other hosts will report. If that
@@ -376,7 +382,7 @@ enum pl_status pl_links_begin(struct pl_supervisor *supervisor, struct pl_error 
 enum pl_status pl_links_await(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** On a worker that is prepared: answers the master that has connected already. */
-void pl_links_welcome(struct pl_supervisor *supervisor);
+void pl_frames_welcome(struct pl_supervisor *supervisor);
 
 /**
  * Call when a host is linked, and when the program has started: names the hosts in the log once all are linked, and
@@ -385,10 +391,10 @@ void pl_links_welcome(struct pl_supervisor *supervisor);
 void pl_links_look(struct pl_supervisor *supervisor);
 
 /** Handles a frame of another host, or of a process here that is not only this host's. Other frames are ignored. */
-void pl_links_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
+void pl_frames_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
 
 /** Call when the link of a host has ended. */
-void pl_links_lose(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why);
+void pl_frames_lose(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why);
 
 /** Whether the hosts have exchanged READY, also if the link has ended since. */
 static inline bool pl_session_was_linked(const struct pl_session *session)
@@ -560,9 +566,9 @@ int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor);
  * Where the job has failed already, or is stopped before its program starts, it only connects to the other hosts and
  * notifies them.
  */
-int pl_supervise_run(struct pl_supervisor *supervisor);
+int pl_host_execute(struct pl_supervisor *supervisor);
 
 /** Writes the failure or success file, and returns the exit code. */
-int pl_supervise_finish(struct pl_supervisor *supervisor);
+int pl_supervise_write_result(struct pl_supervisor *supervisor);
 
 #endif

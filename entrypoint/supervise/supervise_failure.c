@@ -250,7 +250,7 @@ static void log_failure(const struct pl_supervisor *supervisor, const char *text
     }
 }
 
-int pl_supervise_finish(struct pl_supervisor *supervisor)
+int pl_supervise_write_result(struct pl_supervisor *supervisor)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;

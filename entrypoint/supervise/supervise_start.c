@@ -366,7 +366,7 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
     }
 }
 
-enum pl_status pl_supervise_check(const struct pl_supervisor *supervisor)
+enum pl_status pl_supervise_may_go_on(const struct pl_supervisor *supervisor)
 {
     return supervisor->outcome.failed ? PL_FAILED : supervisor->stop.number != 0 ? PL_CANCELLED : PL_OK;
 }
@@ -429,7 +429,7 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
     for (size_t i = 0; i < steps->count; i++) {
         PL_AUTO_ENVIRONMENT struct pl_environment *own = NULL;
 
-        PL_TRY(pl_supervise_check(supervisor));
+        PL_TRY(pl_supervise_may_go_on(supervisor));
         PL_TRY(pl_environment_new_copy(environment, &own, reterr));
         if (steps->items[i].additions) {
             PL_TRY(pl_environment_add(own, steps->items[i].additions, reterr));

@@ -212,7 +212,7 @@ static void note_end(struct run *run, pid_t pid, int status)
 static void kill_left(struct pl_local *local)
 {
     if (local->kind == PL_LOCAL_PLAIN && local->hosts[0].pid == 0) {
-        pl_process_signal_children(SIGKILL, local->feeds, local->feed_count);
+        pl_process_kill_children(local->feeds, local->feed_count, PL_PROCESS_SPARE_NOBODY);
     }
 }
 
@@ -318,7 +318,7 @@ static void end_all(struct pl_local *local)
     while ((ended = waitpid(-1, &status, WNOHANG)) >= 0 || errno == EINTR) {
         if (ended == 0) {
             if (pl_deadline_passed(deadline_ns)) {
-                pl_process_signal_children(SIGKILL, NULL, 0);
+                pl_process_kill_children(NULL, 0, PL_PROCESS_SPARE_NOBODY);
             }
             pl_clock_nap(NAP_NS, PL_DEADLINE_NEVER);
         }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The structs of named tensors. An operation is in one piece from its submission to its end: a service makes it with
- * its submission (service.c), the engine of its process set finds the entry of its name and announces it (named.c,
- * rounds.c), starts its collective when all ranks have announced it (run.c; device.c in device memory), and ends it
- * (operation.c). Internal to runtime/.
+ * The structs of named tensors, which are internal to runtime/, from a call to its end:
+ *
+ *   pl_named_submission   a call of the program with its operations: made by service.c, reported by service_step.c
+ *   pl_operation          a tensor of it on this rank: queued by named.c, run by run.c (device.c), ended by operation.c
+ *   pl_named_entry        a name and who has announced it, alike on all ranks: rounds.c, table.c
+ *   pl_named_batch        operations in device memory that share a collective: device.c
+ *   pl_request            the collective of an operation: collectives/core
  */
 #ifndef PL_RUNTIME_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_ENGINE_H

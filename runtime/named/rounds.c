@@ -150,7 +150,7 @@ static enum pl_status announce(struct pl_named *named, struct pl_named_entry *en
     return PL_OK;
 }
 
-static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_error *reterr)
+static enum pl_status take_ranges(struct pl_named *named, int rank, struct pl_error *reterr)
 {
     const struct pl_named_head *head = &named->round.heads[rank];
 
@@ -374,7 +374,7 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
         const unsigned char *end = at + head->payload_bytes;
 
         any |= head->flags;
-        PL_TRY(take_runs(named, rank, reterr));
+        PL_TRY(take_ranges(named, rank, reterr));
         while (at < end) {
             PL_TRY(process_announcement(named, rank, &at, end, reterr));
         }

@@ -61,8 +61,8 @@ static void thread_nap(struct pl_service *service)
     }
 }
 
-/* Returns whether the thread is to drive now; it sleeps while it has nothing to do. Call it under the lock. */
-static bool thread_may_drive(struct pl_service *service, uint64_t *seen, int64_t *since_ns)
+/* Returns whether the thread is to lead now; it sleeps while it has nothing to do. Call it under the lock. */
+static bool thread_may_lead(struct pl_service *service, uint64_t *seen, int64_t *since_ns)
 {
     int64_t deadline_ns = PL_DEADLINE_NEVER;
 
@@ -87,7 +87,7 @@ static bool thread_may_drive(struct pl_service *service, uint64_t *seen, int64_t
     return false;
 }
 
-static void *drive(void *service_at)
+static void *lead(void *service_at)
 {
     struct pl_service *service = service_at;
     uint64_t seen = 0;
@@ -97,7 +97,7 @@ static void *drive(void *service_at)
     while (!service->synced.stop) {
         bool moved;
 
-        if (!thread_may_drive(service, &seen, &since_ns)) {
+        if (!thread_may_lead(service, &seen, &since_ns)) {
             continue;
         }
         service->synced.leads = true;
@@ -135,7 +135,7 @@ enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_opti
     pthread_cond_init(&service->work, NULL);
     status = pl_service_sets_new(service, reterr);
     if (status == PL_OK) {
-        status = pl_thread_start(&service->thread, drive, service, "the thread of named tensors", reterr);
+        status = pl_thread_start(&service->thread, lead, service, "the thread of named tensors", reterr);
         service->has_thread = status == PL_OK;
     }
     if (status != PL_OK) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The table of names that every rank keeps alike: which ranks have announced what, whether the definitions agree, and
- * which tensors are ready. Pure bookkeeping: nothing is sent from here. Internal to runtime/; the engine is named.c.
+ * which tensors are ready. Pure bookkeeping: nothing is sent from here. Internal to runtime/; rounds.c drives it.
  *
  * Ranks stay alike because the table changes only through announcements that all ranks see in the same order. The
  * exception is `local`, which points to this rank's own operation.

@@ -39,7 +39,7 @@ static void rig_setup(struct rig *rig, const char *hosts)
     ck_ok(tree_job, &rig->tree);
     ck_ok(pl_signals_open, &rig->signals);
     ck_ok(pl_failure_open, &rig->failure, scratch_path(&rig->tree.scratch, "output", path));
-    pl_supervise_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure);
+    pl_host_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure);
     rig->plan = (struct pl_launch_plan){.role = PL_LAUNCH_PLAN_SINGLE,
                                         .cwd = (char *)(uintptr_t)rig->tree.base,
                                         .environment = rig->tree.environment,
@@ -66,7 +66,7 @@ static int run_with_server(struct rig *rig, bool is_worker, const char *server, 
     rig->plan.side = &rig->side;
     add_script(&rig->plan.argv, program);
     take_plan(rig);
-    return pl_supervise_run(&rig->supervisor);
+    return pl_host_execute(&rig->supervisor);
 }
 
 static void rig_done(struct rig *rig)
@@ -160,7 +160,7 @@ TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
     rig.plan.needs_names = true;
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
-    ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 1);
+    ck_assert_int_eq(pl_host_execute(&rig.supervisor), 1);
     ck_assert(!pl_supervise_runs(&rig.supervisor, PL_EXIT_SET(SYNC)));
     expect_file(&rig, "output/failure", "host name 'a.name");
     rig_done(&rig);
@@ -221,7 +221,7 @@ TEST(another_stop_signal_acts_at_once)
         &rig.plan.argv,
         "trap '' INT; trap 'exit 7' TERM; kill -INT $SUPERVISOR; kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
     take_plan(&rig);
-    ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 7);
+    ck_assert_int_eq(pl_host_execute(&rig.supervisor), 7);
     rig_done(&rig);
 }
 
@@ -307,7 +307,7 @@ TEST(mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_ended_we
         ck_assert_ok(PL_LINK_SEND(&rank, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
         await_ranks(&rig, 1, true);
         ck_ok(pl_exit_report_send, &exit_report, &rank);
-        ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 1);
+        ck_assert_int_eq(pl_host_execute(&rig.supervisor), 1);
         expect_file(&rig, "output/failure", failures[missing]);
         pl_link_close(&rank);
         rig_done(&rig);
@@ -327,7 +327,7 @@ TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
     rank = connect_rank(&rig, "3");
     await_ranks(&rig, 1, false);
     pl_link_close(&rank);
-    ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 1);
+    ck_assert_int_eq(pl_host_execute(&rig.supervisor), 1);
     expect_file(&rig, "output/failure", "rank 3 on host localhost was killed by signal 9 (SIGKILL)");
     rig_done(&rig);
 }
@@ -424,7 +424,7 @@ TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
         exit_report.signalled = true;
         exit_report.code = SIGTERM;
         ck_ok(pl_exit_report_send, &exit_report, &ranks[1]);
-        ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 1);
+        ck_assert_int_eq(pl_host_execute(&rig.supervisor), 1);
         expect_file(&rig, "output/failure", cases[i].failure);
         pl_link_close(&ranks[0]);
         pl_link_close(&ranks[1]);
@@ -442,7 +442,7 @@ static void run_and_read_log(struct rig *rig, int code, char *text, size_t text_
     log_fd = open(scratch_path(&rig->tree.scratch, "stderr", path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     ck_assert_int_ge(log_fd, 0);
     ck_assert_int_ge(dup2(log_fd, STDERR_FILENO), 0);
-    ck_assert_int_eq(pl_supervise_run(&rig->supervisor), code);
+    ck_assert_int_eq(pl_host_execute(&rig->supervisor), code);
     ck_assert_int_ge(dup2(kept_fd, STDERR_FILENO), 0);
     bytes = pread(log_fd, text, text_bytes - 1, 0);
     text[bytes > 0 ? bytes : 0] = '\0';
@@ -528,7 +528,7 @@ TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
         pl_supervise_fail_exit(&rig.supervisor, &cases[i].exit_report);
         rig.supervisor.outcome.failed_ns -= 3 * PL_NS_PER_S;
         pl_supervise_fail_lost(&rig.supervisor, "host", "algo-2", "late");
-        ck_assert_int_eq(pl_supervise_finish(&rig.supervisor), cases[i].stopped ? 128 + SIGTERM : 1);
+        ck_assert_int_eq(pl_supervise_write_result(&rig.supervisor), cases[i].stopped ? 128 + SIGTERM : 1);
         expect_file(&rig, "output/failure", cases[i].failure);
         rig_done(&rig);
     }
@@ -597,7 +597,7 @@ TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     /* if a host is stopped before the others have connected, it uses a twelfth of its budget to notify them */
     rig.supervisor.stop.budget_ns = 600 * PL_NS_PER_S;
     ck_assert_ok(pl_supervise_link(&rig.supervisor, &rig.plan, &rig.tree.error), &rig.tree.error);
-    ck_assert_int_eq(pl_supervise_run(&rig.supervisor), 128 + SIGTERM);
+    ck_assert_int_eq(pl_host_execute(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");
     ck_ok(pl_file_read, scratch_path(&rig.tree.scratch, "received", path), 65536, &received, &bytes);
     ck_assert_uint_eq(bytes, RECEIVED_BYTES);
