@@ -430,7 +430,7 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
     }
     PL_TRY(pl_links_await(supervisor, reterr));
     PL_TRY(pl_supervise_may_go_on(supervisor));
-    if (supervisor->state == PL_HOST_LINKING) {
+    if (supervisor->state == PL_HOST_LINKING) { /* on a worker the master's READY may have done it */
         pl_host_run(supervisor);
     }
     if (!supervisor->main.dismissed) {

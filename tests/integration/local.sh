@@ -24,6 +24,7 @@ ends() {
   [ -z "$(find "paceline-local/$2" -mindepth 2)" ] || fail "files are left: $(find "paceline-local/$2")"
 }
 # Waits until the line is in the log of the job that runs in the background.
+start() { : >log; "$@" >log 2>&1 </dev/null & job=$!; } # the log is empty before anything is awaited in it
 await() { until grep -q "$1" log; do kill -0 $job || fail "the job ended before '$1'"; [ $SECONDS -lt 500 ] || fail "no '$1'"; sleep 0.05; done; }
 
 mkdir data
@@ -135,8 +136,7 @@ assert len(reason) == 1024 and reason == ("AlgorithmError: " + "é€𝄞" * 100
 END
 
 step "a name in use, Control-C, and a stop"
-"$paceline" local --kind plain --name used -- sh -c 'trap "echo stopped; exit 0" TERM; echo runs; while :; do sleep 0.1; done' >log 2>&1 &
-job=$!
+start "$paceline" local --kind plain --name used -- sh -c 'trap "echo stopped; exit 0" TERM; echo runs; while :; do sleep 0.1; done'
 await '^\[algo-1\] runs'
 code=0
 "$paceline" local --kind plain --name used -- true >second.log 2>&1 || code=$?
@@ -157,8 +157,7 @@ for i in 1 2 3 4 5 6 7 8; do slow+=(--metric "m$i=(?:y|n)+([0-9.]+)"); done
 code=0
 timeout -s KILL 200 "$paceline" local --kind plain --name endless --max-run 1 --stop-time 1 "${slow[@]}" -- yes >log 2>&1 </dev/null || code=$?
 grep -q '^Status: Stopped (MaxRuntimeExceeded)$' log && grep -q '^\[algo-1\] y$' log || { sed -i '/algo-1/d' log; fail "--max-run: code $code"; }
-timeout -s KILL 200 "$paceline" local --kind plain --name endless --max-run 1000 --stop-time 1 "${slow[@]}" -- yes >log 2>&1 </dev/null &
-job=$!
+start timeout -s KILL 200 "$paceline" local --kind plain --name endless --max-run 1000 --stop-time 1 "${slow[@]}" -- yes
 await '^\[algo-1\] y$'
 kill -TERM $job # timeout passes it on
 code=0
@@ -190,8 +189,7 @@ silent=$!
 # from SERVER NAME CHANNEL has a job whose channel is read from that server.
 from() {
   AWS_ENDPOINT_URL_S3=http://127.0.0.1:$(sed -n 's/^port //p' "$1") AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x \
-    "$paceline" local --kind plain --name "$2" --channel "$3" "${@:4}" -- true >log 2>&1 &
-  job=$!
+    start "$paceline" local --kind plain --name "$2" --channel "$3" "${@:4}" -- true
 }
 until_there() { until "$@" >/dev/null; do kill -0 $job || fail "the job ended before: $*"; [ $SECONDS -lt 500 ] || fail "not there: $*"; sleep 0.05; done; }
 from half.log fetching training=s3://bkt/ --keep
@@ -227,8 +225,7 @@ for name in old new; do # the second call's prefix has another file, and the fir
 done
 printf '#!/bin/sh\necho "$@" >asked\nexec sleep 1000\n' >engine
 chmod +x engine
-"$paceline" local --engine "$work/engine" --image none --name engine -- true >log 2>&1 &
-job=$!
+start "$paceline" local --engine "$work/engine" --image none --name engine -- true
 until_there test -s asked
 interrupt
 kill -0 $job || fail "the first Control-C does not wait for the engine"
@@ -237,8 +234,7 @@ ends 1 engine
 grep -q "error: stopped while '$work/engine ps --all' ran" log || fail "a stop while the engine does not answer"
 
 step "a second Control-C kills, and one while the results are packed drops them"
-"$paceline" local --kind plain --name killed -- sh -c 'trap "" TERM; echo runs; while :; do sleep 0.1; done' >log 2>&1 &
-job=$!
+start "$paceline" local --kind plain --name killed -- sh -c 'trap "" TERM; echo runs; while :; do sleep 0.1; done'
 await '^\[algo-1\] runs'
 interrupt
 await 'a second Control-C kills it'
@@ -248,8 +244,7 @@ grep -q 'killing the job' log && grep -q '^Status: Stopped$' log && grep -q 'sto
 # packs BYTES has a job with a model of so many bytes; it returns while this is packed.
 packs() {
   rm -rf paceline-local/packing
-  "$paceline" local --kind plain --name packing -- sh -c "truncate -s $1"' "$SM_MODEL_DIR/large"' >log 2>&1 &
-  job=$!
+  start "$paceline" local --kind plain --name packing -- sh -c "truncate -s $1"' "$SM_MODEL_DIR/large"'
   until [ -e paceline-local/packing/model.tar.gz ] || ! kill -0 $job 2>/dev/null; do [ $SECONDS -lt 500 ] || fail "no model is packed"; sleep 0.01; done
 }
 packs 200M
@@ -305,8 +300,7 @@ grep -q '^\[algo-2\] 10.78.0.1 *algo-1' log || fail "algo-2 knows no address of 
 step "Control-C while hosts start: one does not answer"
 # starts WORDS... has a job of two hosts whose second one is halted before its ssh server is there.
 starts() {
-  "$paceline" local --name starting --hosts 2 --processes-per-host 1 --stop-time "$1" -- sh -c 'echo runs' >log 2>&1 &
-  job=$!
+  start "$paceline" local --name starting --hosts 2 --processes-per-host 1 --stop-time "$1" -- sh -c 'echo runs'
   second=
   until [ -n "$second" ]; do
     [ $SECONDS -lt 500 ] || fail "no second host"
@@ -471,8 +465,7 @@ cmp whole/model.safetensors halves/model.safetensors || fail "the models differ"
 
 step "SIGKILL leaves nothing"
 for hosts in 1 2; do
-  "$paceline" local --name killed --hosts $hosts --channel training=data:pipe -- sh -c "echo runs; exec sleep 10$hosts$$" >log 2>&1 &
-  job=$!
+  start "$paceline" local --name killed --hosts $hosts --channel training=data:pipe -- sh -c "echo runs; exec sleep 10$hosts$$"
   await '\] runs'
   kill -KILL $job
   wait $job 2>/dev/null || true
