@@ -56,7 +56,7 @@ static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan
         return PL_OK;
     }
     PL_TRY(pl_signals_open(&signals, reterr));
-    pl_host_open(&supervisor, job, &signals, NULL);
+    pl_supervise_open(&supervisor, job, &signals, NULL, &pl_host_calls);
     if (run_looks(&supervisor, source, job->process, &status, &error)) {
         run_looks(&supervisor, &plan->steps, plan->environment, &status, &error);
     }

@@ -105,7 +105,7 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     enum pl_status status;
     int exit_code;
 
-    pl_host_open(&supervisor, job, signals, failure);
+    pl_supervise_open(&supervisor, job, signals, failure, &pl_host_calls);
     if (*stop_number != 0) {
         pl_supervise_stop(&supervisor, *stop_number, false);
     }
@@ -129,7 +129,7 @@ static int notify_unreadable_job(const struct pl_job *job, struct pl_launch_plan
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     int exit_code;
 
-    pl_host_open(&supervisor, job, signals, failure);
+    pl_supervise_open(&supervisor, job, signals, failure, &pl_host_calls);
     pl_supervise_fail(&supervisor, "host %.200s: %s", job->current_host, pl_error_text(error, text, sizeof(text)));
     if (pl_supervise_link(&supervisor, plan, &link_error) != PL_OK) {
         pl_log_error(&link_error, "the other hosts are not notified");

@@ -60,25 +60,11 @@ static bool take_bytes(struct builder *builder, const char **text_at)
     return true;
 }
 
-/* Set one variable, unless Linux or its name makes that impossible: to the text `value`, or, where that is NULL, to
- * `node`: a string as it is, all else as JSON, which is sorted and compact with null as empty, or as version 3 of the
- * SDK has it. */
-static void set(struct builder *builder, const char *name, const char *value, const struct pl_python_json *node)
+/* Set one variable, unless Linux or its name makes that impossible. */
+static void set(struct builder *builder, const char *name, const char *value)
 {
-    const bool by_sdk = builder->job->drivers.source;
     const char *const inner_name = name;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (!value && pl_python_json_kind(node) == PL_PYTHON_JSON_STRING) {
-        value = pl_python_json_text(node);
-    } else if (!value) {
-        if (by_sdk || pl_python_json_kind(node) != PL_PYTHON_JSON_NULL) {
-            pl_python_json_print(node, by_sdk ? PL_PYTHON_JSON_SPACED : PL_PYTHON_JSON_COMPACT | PL_PYTHON_JSON_SORTED,
-                                 &text);
-        }
-        builder->pool->failed |= text.failed;
-        value = pl_text_string(&text);
-    }
     if ((strpbrk(name, NOT_BYTES) && !take_bytes(builder, &name)) ||
         (strpbrk(value, NOT_BYTES) && !take_bytes(builder, &value))) {
         pl_strv_printf(builder->warnings, "%s is not set: a variable cannot contain U+0000", inner_name);
@@ -96,6 +82,20 @@ static void set(struct builder *builder, const char *name, const char *value, co
     } else if (pl_environment_set(builder->environment, name, value, NULL) != PL_OK) {
         builder->pool->failed = true;
     }
+}
+
+/* The same for a node: a string as it is, all else as JSON, which is sorted and compact with null as empty, or as
+ * version 3 of the SDK has it. */
+static void set_json(struct builder *builder, const char *name, const struct pl_python_json *node)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (builder->job->drivers.source || pl_python_json_kind(node) == PL_PYTHON_JSON_STRING) {
+        pl_pyrepr_append_dumps(node, &text);
+    } else if (pl_python_json_kind(node) != PL_PYTHON_JSON_NULL) {
+        pl_python_json_print(node, PL_PYTHON_JSON_COMPACT | PL_PYTHON_JSON_SORTED, &text);
+    }
+    set(builder, name, pl_pool_text(builder->pool, &text));
 }
 
 /* Add a value to a list, or to an object under `name`. */
@@ -188,8 +188,9 @@ static void add_values(struct builder *builder, const struct value *values, size
     for (size_t i = 0; i < count; i++) {
         builder->pool->failed |= !values[i].node;
         if (values[i].variable && !builder->pool->failed) {
-            set(builder, values[i].variable, pl_python_json_kind(values[i].node) == PL_PYTHON_JSON_NULL ? "" : NULL,
-                values[i].node);
+            pl_python_json_kind(values[i].node) == PL_PYTHON_JSON_NULL
+                ? set(builder, values[i].variable, "")
+                : set_json(builder, values[i].variable, values[i].node);
         }
         if (!values[i].member && values[i].node != all) {
             pl_python_json_free(values[i].node);
@@ -271,7 +272,7 @@ static void set_upper(struct builder *builder, const char *prefix, const char *n
     for (char *at = upper; *at != '\0'; at++) {
         *at = *at >= 'a' && *at <= 'z' ? (char)(*at - 'a' + 'A') : *at;
     }
-    set(builder, upper, text, node);
+    text ? set(builder, upper, text) : set_json(builder, upper, node);
 }
 
 static void add_named(struct builder *builder)
@@ -292,8 +293,7 @@ static void add_python_path(struct builder *builder)
     const char *before = pl_environment_get_or(builder->job->process, "PYTHONPATH", NULL);
 
     set(builder, "PYTHONPATH",
-        pl_pool_printf(builder->pool, "%s%s%s", builder->job->paths.code, before ? ":" : "", before ? before : ""),
-        NULL);
+        pl_pool_printf(builder->pool, "%s%s%s", builder->job->paths.code, before ? ":" : "", before ? before : ""));
 }
 
 static void add_settings(struct builder *builder)
@@ -301,7 +301,7 @@ static void add_settings(struct builder *builder)
     PL_PYTHON_JSON_EACH(node, builder->job->setting_values) {
         /* an empty variable counts as not set */
         if (!pl_environment_get_or(builder->job->process, pl_python_json_name(node), NULL)) {
-            set(builder, pl_python_json_name(node), pl_python_json_text(node), NULL);
+            set(builder, pl_python_json_name(node), pl_python_json_text(node));
         }
     }
 }
@@ -326,19 +326,19 @@ static void add_drivers(struct builder *builder)
     const struct pl_drivers *drivers = &job->drivers;
     const struct pl_python_json *script = pl_python_json_member(drivers->source, "entry_script");
 
-    set(builder, "SM_INPUT_DATA_DIR", job->paths.input_data, NULL);
-    set(builder, "SM_OUTPUT_FAILURE", pl_pool_printf(builder->pool, "%s/failure", job->paths.output), NULL);
-    set(builder, "SM_MASTER_ADDR", job->master_host, NULL);
-    set(builder, "SM_MASTER_PORT", pl_pool_printf(builder->pool, "%d", PL_JOB_MASTER_PORT), NULL);
-    set(builder, "SM_HOST_COUNT", pl_pool_printf(builder->pool, "%zu", job->hosts.count), NULL);
-    set(builder, "SM_CURRENT_HOST_RANK", pl_pool_printf(builder->pool, "%d", job->host_index), NULL);
-    set(builder, "SM_SOURCE_DIR", job->paths.code, NULL);
+    set(builder, "SM_INPUT_DATA_DIR", job->paths.input_data);
+    set(builder, "SM_OUTPUT_FAILURE", pl_pool_printf(builder->pool, "%s/failure", job->paths.output));
+    set(builder, "SM_MASTER_ADDR", job->master_host);
+    set(builder, "SM_MASTER_PORT", pl_pool_printf(builder->pool, "%d", PL_JOB_MASTER_PORT));
+    set(builder, "SM_HOST_COUNT", pl_pool_printf(builder->pool, "%zu", job->hosts.count));
+    set(builder, "SM_CURRENT_HOST_RANK", pl_pool_printf(builder->pool, "%d", job->host_index));
+    set(builder, "SM_SOURCE_DIR", job->paths.code);
     set(builder, "SM_ENTRY_SCRIPT",
-        script && pl_python_json_kind(script) == PL_PYTHON_JSON_STRING ? pl_python_json_text(script) : "", NULL);
+        script && pl_python_json_kind(script) == PL_PYTHON_JSON_STRING ? pl_python_json_text(script) : "");
     if (pl_python_json_count(drivers->distributed) > 0) {
         set(builder, "SM_DISTRIBUTED_DRIVER_DIR",
-            pl_pool_printf(builder->pool, "%s/distributed_drivers", drivers->directory), NULL);
-        set(builder, "SM_DISTRIBUTED_CONFIG", NULL, drivers->distributed);
+            pl_pool_printf(builder->pool, "%s/distributed_drivers", drivers->directory));
+        set_json(builder, "SM_DISTRIBUTED_CONFIG", drivers->distributed);
     }
     add_underscored(builder);
 }
@@ -355,18 +355,18 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
     if (job->drivers.source) {
         add_drivers(&builder);
     }
-    set(&builder, "SAGEMAKER_JOB_NAME", job->sagemaker_job_name ? job->sagemaker_job_name : "", NULL);
-    set(&builder, "CURRENT_HOST", job->current_host, NULL);
-    set(&builder, "SAGEMAKER_REGION", job->region, NULL);
+    set(&builder, "SAGEMAKER_JOB_NAME", job->sagemaker_job_name ? job->sagemaker_job_name : "");
+    set(&builder, "CURRENT_HOST", job->current_host);
+    set(&builder, "SAGEMAKER_REGION", job->region);
     add_python_path(&builder);
     if (!pl_environment_get(job->process, "PYTHONUNBUFFERED")) {
         /* Python buffers its output to a pipe until it has 8 KiB: the log would be empty for hours, and the last lines
          * of a killed program would be lost. A variable that the user has set stays, even if it is empty. */
-        set(&builder, "PYTHONUNBUFFERED", "1", NULL);
+        set(&builder, "PYTHONUNBUFFERED", "1");
     }
     if (job->checkpoint_dir && !job->settings.checkpoint_dir) {
         /* tells the runtime where the platform keeps the job's checkpoints, if this is not the default */
-        set(&builder, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir, NULL);
+        set(&builder, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir);
     }
     add_settings(&builder);
     if (inherited && !job->settings.names_log_level && job->own_log_level != PL_LOG_INFO) {

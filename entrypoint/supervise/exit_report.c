@@ -37,12 +37,13 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
     unsigned code, signalled, not_started, source, out_of_memory;
+    int length = 0;
 
     if (frame->count < 7 ||
-        sscanf(frame->fields[0], "%u %u %u %u %d %u", &code, &signalled, &not_started, &source, &exit_report.rank,
-               &out_of_memory) != 6 ||
-        code > 255 || signalled > 1 || not_started > 1 || source >= PL_ARRAY_ITEMS(source_texts) ||
-        exit_report.rank < -1 || out_of_memory > 1) {
+        sscanf(frame->fields[0], "%3u %1u %1u %2u %9d %1u%n", &code, &signalled, &not_started, &source,
+               &exit_report.rank, &out_of_memory, &length) != 6 ||
+        frame->fields[0][length] != '\0' || code > 255 || signalled > 1 || not_started > 1 ||
+        source >= PL_ARRAY_ITEMS(source_texts) || exit_report.rank < -1 || out_of_memory > 1) {
         return pl_error_set(reterr, PL_CORRUPT, "control link: what came is no exit report");
     }
     exit_report.source = (enum pl_exit_source)source;

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/relay.h"
-#include "entrypoint/supervise/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -41,11 +41,8 @@
 /* How long a worker that has failed by itself waits for the master's message about the failure. */
 #define MASTER_RESULT_NS (10 * PL_NS_PER_S)
 
-/* If a rank has ended with 0 and others still run after this time, a line is logged. */
-#define EARLY_END_NS (60 * PL_NS_PER_S)
-
 /* What the loop of supervise.c calls. */
-static const struct pl_loop_calls calls = {
+const struct pl_loop_calls pl_host_calls = {
     .take = pl_frames_take,
     .lose = pl_frames_lose,
     .ended = pl_host_note_end,
@@ -60,31 +57,6 @@ static const struct pl_loop_calls calls = {
             [PL_TIMER_WAIT] = pl_host_look_wait,
             [PL_TIMER_KILL] = pl_supervise_abort},
 };
-
-void pl_host_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
-                  struct pl_failure *failure)
-{
-    *supervisor =
-        (struct pl_supervisor){.job = job,
-                               .signals = signals,
-                               .failure = failure,
-                               .rundir = PL_RUNDIR_NONE,
-                               .loop.calls = &calls,
-                               .outcome.exit_report = PL_EXIT_REPORT_NONE,
-                               .main = {.exit_report = PL_EXIT_REPORT_NONE, .left_early = PL_EXIT_REPORT_NONE}};
-    for (size_t i = 0; i < PL_TIMERS; i++) {
-        supervisor->loop.timers_ns[i] = PL_DEADLINE_NEVER;
-    }
-    supervisor->stop.budget_ns = job->settings.stop_ns;
-    supervisor->seen.begun_ns = pl_clock_now_ns();
-    pl_changes_look(job->paths.model, &supervisor->seen.model_before);
-    supervisor->main.early_end_ns = EARLY_END_NS;
-    supervisor->seen.watch.hang_ns = job->settings.hang_ns;
-    supervisor->seen.watch.ends = strcmp(job->settings.hang_action, "end") == 0;
-    supervisor->seen.memory_kills = pl_process_memory_kills();
-    pl_apart_open(&supervisor->seen.apart, job);
-    pl_process_adopt_orphans();
-}
 
 void pl_host_go(enum pl_host_state *state, enum pl_host_state next)
 {

@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "entrypoint/launch/needs.h"
 #include "entrypoint/ssh/relay.h"
-#include "entrypoint/supervise/process.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "entrypoint/supervise/process.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,11 +19,39 @@
 /* If the same stop signal arrives again within this time, the platform and another host report the same stop. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define KILL_ALL_NS (5 * PL_NS_PER_S)
+/* If a rank has ended with 0 and others still run after this time, a line is logged. */
+#define EARLY_END_NS (60 * PL_NS_PER_S)
+
 /* How long a host whose preparation failed waits for the others to connect, to notify them. */
 #define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
 /* A host that is stopped while hosts still wait for each other uses 1/12 of the stop budget to notify the others: most
  * of them know of the stop already, and the platform may not wait long. */
 #define NOTIFY_STOP_DIVISOR 12
+
+void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
+                       struct pl_failure *failure, const struct pl_loop_calls *calls)
+{
+    *supervisor =
+        (struct pl_supervisor){.job = job,
+                               .signals = signals,
+                               .failure = failure,
+                               .rundir = PL_RUNDIR_NONE,
+                               .loop.calls = calls,
+                               .outcome.exit_report = PL_EXIT_REPORT_NONE,
+                               .main = {.exit_report = PL_EXIT_REPORT_NONE, .left_early = PL_EXIT_REPORT_NONE}};
+    for (size_t i = 0; i < PL_TIMERS; i++) {
+        supervisor->loop.timers_ns[i] = PL_DEADLINE_NEVER;
+    }
+    supervisor->stop.budget_ns = job->settings.stop_ns;
+    supervisor->seen.begun_ns = pl_clock_now_ns();
+    pl_changes_look(job->paths.model, &supervisor->seen.model_before);
+    supervisor->main.early_end_ns = EARLY_END_NS;
+    supervisor->seen.watch.hang_ns = job->settings.hang_ns;
+    supervisor->seen.watch.ends = strcmp(job->settings.hang_action, "end") == 0;
+    supervisor->seen.memory_kills = pl_process_memory_kills();
+    pl_apart_open(&supervisor->seen.apart, job);
+    pl_process_adopt_orphans();
+}
 
 static void free_connection(struct pl_connection *connection)
 {

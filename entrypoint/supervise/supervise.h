@@ -197,7 +197,7 @@ struct pl_seen {
     struct pl_watch watch;
 };
 
-/** What the loop calls when something happens; host.c has the table, which names the functions. */
+/** What the loop calls when something happens: pl_host_calls, the table of host.c. */
 struct pl_loop_calls {
     /* a frame other than those of a program's start and end */
     void (*take)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
@@ -208,6 +208,8 @@ struct pl_loop_calls {
                   const struct pl_exit_report *exit_report);
     void (*due[PL_TIMERS])(struct pl_supervisor *supervisor);
 };
+
+extern const struct pl_loop_calls pl_host_calls;
 
 struct pl_loop {
     const struct pl_loop_calls *calls;
@@ -253,8 +255,8 @@ struct pl_supervisor {
 /**
  * Reads the options, and makes this process the parent of orphans. `failure` and `signals` still belong to the caller.
  */
-void pl_host_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
-                  struct pl_failure *failure);
+void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
+                       struct pl_failure *failure, const struct pl_loop_calls *calls);
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /**

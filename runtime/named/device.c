@@ -182,7 +182,7 @@ static void give(struct pl_named *named, struct pl_named_batch *batch, struct pl
     if (batch->buffer && pl_named_makes_memory(batch->collective.kind)) {
         pl_named_buffer_give(batch->buffer, named->world, operation->entry->name, &operation->result);
     }
-    pl_operation_give(operation);
+    pl_operation_give_result(operation);
 }
 
 /* Takes the first batch out of the list and ends its operations, with an error or without. */

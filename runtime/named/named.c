@@ -251,8 +251,8 @@ static const char *name_by_number(const struct pl_named *named, const char *what
 }
 
 /* Gives the operation of a submission that is called `name` to its entry, unless that has one. */
-static enum pl_status meet_entry(struct pl_named *named, const char *name, struct pl_named_entry *known,
-                                 struct pl_operation *operation, struct pl_error *reterr)
+static enum pl_status claim_entry(struct pl_named *named, const char *name, struct pl_named_entry *known,
+                                  struct pl_operation *operation, struct pl_error *reterr)
 {
     struct pl_named_entry *entry = known ? known : pl_named_table_find(&named->table, name, reterr);
 
@@ -269,8 +269,8 @@ static enum pl_status meet_entry(struct pl_named *named, const char *name, struc
 }
 
 /* The same for each member of a group. */
-static enum pl_status meet_entries(struct pl_named *named, const char *base, struct pl_named_submission *submission,
-                                   struct pl_error *reterr)
+static enum pl_status claim_entries(struct pl_named *named, const char *base, struct pl_named_submission *submission,
+                                    struct pl_error *reterr)
 {
     uint64_t hash = pl_hash(pl_hash(PL_HASH_START, base, strlen(base)), &submission->count, sizeof(submission->count));
     char name[PL_NAMED_MAX_NAME_BYTES + 64];
@@ -282,13 +282,13 @@ static enum pl_status meet_entries(struct pl_named *named, const char *base, str
         definition->group_members = (uint32_t)submission->count;
         definition->group_index = (uint32_t)i;
         snprintf(name, sizeof(name), "%.*s.%zuof%zu", PL_NAMED_MAX_NAME_BYTES, base, i, submission->count);
-        PL_TRY(meet_entry(named, name, NULL, &submission->operations[i], reterr));
+        PL_TRY(claim_entry(named, name, NULL, &submission->operations[i], reterr));
     }
     return PL_OK;
 }
 
 /* Takes the operations of a submission that is refused back from their entries. */
-static void part_entries(struct pl_named *named, struct pl_named_submission *submission)
+static void release_entries(struct pl_named *named, struct pl_named_submission *submission)
 {
     for (size_t i = 0; i < submission->count; i++) {
         struct pl_named_entry *entry = PL_TAKE(submission->operations[i].entry);
@@ -313,10 +313,10 @@ enum pl_status pl_named_enter(struct pl_named *named, struct pl_named_submission
     if (!name) {
         name = name_by_number(named, submission->is_grouped ? "group" : pl_kind_text(kind), *number, numbered);
     }
-    status = submission->is_grouped ? meet_entries(named, name, submission, reterr)
-                                    : meet_entry(named, name, known, &submission->operations[0], reterr);
+    status = submission->is_grouped ? claim_entries(named, name, submission, reterr)
+                                    : claim_entry(named, name, known, &submission->operations[0], reterr);
     if (status != PL_OK) {
-        part_entries(named, submission);
+        release_entries(named, submission);
         return status;
     }
     *number += submission->name ? 0 : 1;

@@ -184,7 +184,7 @@ enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *ope
     return PL_OK;
 }
 
-void pl_operation_give(struct pl_operation *operation)
+void pl_operation_give_result(struct pl_operation *operation)
 {
     struct pl_named_submission *submission = operation->submission;
 

@@ -26,7 +26,7 @@ enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *ope
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Hands over the result of an operation: when it is there, or before the operation is detached. */
-void pl_operation_give(struct pl_operation *operation);
+void pl_operation_give_result(struct pl_operation *operation);
 
 /**
  * Frees the name of an operation for the next one before this one ends: a stream of the program follows the end. The

@@ -475,7 +475,7 @@ static enum pl_status end_running(struct pl_named *named, struct pl_error *reter
     }
     pl_named_observed(named, PL_NAMED_ENDED, operation->entry, named->rank, false);
     if (operation->submission) {
-        pl_operation_give(operation);
+        pl_operation_give_result(operation);
     }
     pl_operation_end(named, operation, PL_OK, NULL);
     return PL_OK;

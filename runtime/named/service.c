@@ -365,7 +365,7 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     }
     submission->number = set;
     submission->is_grouped = grouped;
-    status = name ? pl_service_meet_name(service, submission, reterr) : PL_OK;
+    status = name ? pl_service_claim_name(service, submission, reterr) : PL_OK;
     if (status != PL_OK) {
         pl_service_submission_free(submission);
         return status;

@@ -25,8 +25,8 @@ static struct pl_service_name **find_name(struct pl_service *service, int set, c
     return at;
 }
 
-enum pl_status pl_service_meet_name(struct pl_service *service, struct pl_named_submission *submission,
-                                    struct pl_error *reterr)
+enum pl_status pl_service_claim_name(struct pl_service *service, struct pl_named_submission *submission,
+                                     struct pl_error *reterr)
 {
     size_t text_bytes = strlen(submission->name) + 1;
     uint64_t hash;

@@ -103,8 +103,8 @@ int64_t pl_service_idle_ns(struct pl_service *service);
  */
 
 /** Finds or makes the name of a submission, under which nothing else may be under way. */
-enum pl_status pl_service_meet_name(struct pl_service *service, struct pl_named_submission *submission,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_service_claim_name(struct pl_service *service, struct pl_named_submission *submission,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Frees the name of a submission for another one. */
 void pl_service_drop_name(struct pl_service *service, struct pl_named_submission *submission);

@@ -39,7 +39,7 @@ static void rig_setup(struct rig *rig, const char *hosts)
     ck_ok(tree_job, &rig->tree);
     ck_ok(pl_signals_open, &rig->signals);
     ck_ok(pl_failure_open, &rig->failure, scratch_path(&rig->tree.scratch, "output", path));
-    pl_host_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure);
+    pl_supervise_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure, &pl_host_calls);
     rig->plan = (struct pl_launch_plan){.role = PL_LAUNCH_PLAN_SINGLE,
                                         .cwd = (char *)(uintptr_t)rig->tree.base,
                                         .environment = rig->tree.environment,
