@@ -155,6 +155,8 @@ TEST(an_exit_report_travels_unchanged)
     ck_assert_str_eq(back.place, "x.py:3");
     frame.fields[0] = "900 1 0 1 1 1";
     ck_fails(PL_CORRUPT, "", pl_exit_report_receive, &frame, &back);
+    frame.fields[0] = "9 1 0 1 1 1x";
+    ck_fails(PL_CORRUPT, "", pl_exit_report_receive, &frame, &back);
     frame.count = 6;
     ck_fails(PL_CORRUPT, "", pl_exit_report_receive, &frame, &back);
 }
