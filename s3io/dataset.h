@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Batches of decoded fields from a channel, directories or S3, made ahead of time. One of `decode_threads` threads reads
- * and finds records while the others check, decode and write them into the rows of batches; the place of a record is
- * fixed when it is found, so that order, batches and shuffle are the same for any number of threads.
+ * Batches of decoded fields from a channel, directories or S3, made ahead of time. One of `decode_threads` threads
+ * reads and finds records while the others check, decode and write them into the rows of batches; the place of a record
+ * is fixed when it is found, so that order, batches and shuffle are the same for any number of threads.
  *
  *   pl_dataset_open(); for each epoch { pl_dataset_start(); while (pl_dataset_next() == PL_OK) { ...;
  *   pl_batch_release(); } } pl_dataset_close();
@@ -56,12 +56,12 @@ struct pl_dataset_options {
     struct pl_shard
         local; /* this rank among those of its host; needed for a channel that is sharded by key or shared */
     enum pl_stream_split split;
-    /* Pipe Mode with several ranks on the host, which share the FIFO: a path as in struct pl_share_options; NULL if each
-     * rank has its own FIFO */
+    /* Pipe Mode with several ranks on the host, which share the FIFO: a path as in struct pl_share_options; NULL if
+     * each rank has its own FIFO */
     const char *share_path;
 
-    /* Number of epochs that follow one another without a gap: with N, epoch E is begun when all of E - 1 is read, for the
-     * N - 1 epochs after the one that pl_dataset_start() names. 0 and 1: none is begun by itself. */
+    /* Number of epochs that follow one another without a gap, beginning with the first one that pl_dataset_start()
+     * names: each is begun as soon as the one before it is read. 0 and 1: none is begun by itself. */
     uint64_t epochs;
     unsigned decode_threads; /* 0: one for each CPU that this process may use, at most 4; at most 64 */
     size_t prefetch_batches; /* batches that are made ahead; 0 means 4 */
@@ -109,8 +109,8 @@ struct pl_dataset_progress {
 struct pl_dataset;
 
 /**
- * Opens a dataset. Nothing is read and no thread runs before pl_dataset_start(), except that S3 stores have a thread of
- * their own.
+ * Opens a dataset. `paths` are listed, a channel is not. No record is read and no thread runs before
+ * pl_dataset_start(), except that S3 has a thread of its own.
  *
  * Collective  with `share_path`, over the ranks of the host.
  * Errors      PL_INVALID and PL_NOT_FOUND name the option, the channel or the path. Those of pl_decoder_new() and
@@ -133,11 +133,11 @@ enum pl_status pl_dataset_start(struct pl_dataset *dataset, uint64_t epoch, stru
  * Ranks that read a stream may differ by a batch, also with drop_last. Before a step they must agree whether each of
  * them has a batch, for example by a PL_MIN over 1 and 0.
  *
- * Errors  PL_TIMEOUT without a batch at `deadline_ns`: nothing is lost, call again. PL_LIMIT: the program keeps
- *         max_batches batches; release some and call again. PL_CANCELLED. PL_INVALID: pl_dataset_start() was never
- *         called. All others end the dataset, and come after the whole batches before them, again in every later call:
- *         damaged data, a field that is missing or differs, with object, record, byte and field; PL_TIMEOUT if the source
- *         gave no record for timeout_ns; those of stores and FIFOs.
+ * Errors  with `reterr->retryable`, nothing is lost: PL_TIMEOUT, there is no batch at `deadline_ns`; PL_LIMIT, the
+ *         program keeps max_batches batches, and must release some. PL_CANCELLED. PL_INVALID: pl_dataset_start() was
+ *         never called. All others end the dataset, and come after the whole batches before them, again in every later
+ *         call: damaged data, a field that is missing or differs, with object, record, byte and field; PL_TIMEOUT if
+ *         the source gave no record for timeout_ns; those of stores and FIFOs.
  */
 enum pl_status pl_dataset_next(struct pl_dataset *dataset, int64_t deadline_ns, struct pl_batch *ret_batch,
                                struct pl_error *reterr) PL_MUST_CHECK;
@@ -148,8 +148,8 @@ void pl_batch_release(struct pl_batch *batch);
 struct pl_dataset_progress pl_dataset_progress(const struct pl_dataset *dataset);
 
 /**
- * Ends the dataset: a running pl_dataset_next(), within 50 ms, and later ones return PL_CANCELLED. May be called from any
- * thread and from a signal handler.
+ * Ends the dataset: a running pl_dataset_next(), within 50 ms, and later ones return PL_CANCELLED. May be called from
+ * any thread and from a signal handler.
  */
 void pl_dataset_cancel(struct pl_dataset *dataset);
 
