@@ -278,7 +278,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
                                  pl_environment_get_or(call->environment, "SM_OUTPUT_DATA_DIR", "/opt/ml/output/data"),
                                  "/tmp", "/dev/shm", NULL};
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
+    struct pl_shim_options options = {.kind = PL_PROCESS_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
     struct pl_job_settings settings;
     char tag[32];

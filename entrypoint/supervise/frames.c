@@ -106,11 +106,11 @@ static void take_end(struct pl_supervisor *supervisor, struct pl_session *sessio
     if (pl_exit_report_receive(frame, &exit_report, NULL) != PL_OK) {
         return;
     }
-    if (exit_report.source == PL_EXIT_SOURCE_RANK) {
+    if (exit_report.kind == PL_PROCESS_RANK) {
         pl_host_note_rank(supervisor, &exit_report);
         return;
     }
-    if (exit_report.source == PL_EXIT_SOURCE_PROGRAM || exit_report.source == PL_EXIT_SOURCE_TORCHRUN) {
+    if (exit_report.kind == PL_PROCESS_PROGRAM || exit_report.kind == PL_PROCESS_TORCHRUN) {
         pl_session_go(&session->state, PL_SESSION_IDLE);
         PL_TIMER_WAKE(supervisor, WAIT);
         pl_hang_decide(supervisor);
@@ -219,7 +219,7 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     setup.argv = (const char *const *)command.items;
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = supervisor->plan->cwd;
-    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
+    return pl_supervise_start(supervisor, PL_PROCESS_DAEMON, &setup, NULL, reterr);
 }
 
 /* Report the ends of programs that happened before the master connected. */
@@ -303,7 +303,7 @@ static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_co
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     pid_t pid;
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_EXEC,
+    struct pl_shim_options options = {.kind = PL_PROCESS_EXEC,
                                       .rank = -1,
                                       .host = supervisor->job->current_host,
                                       .progress_ns = PL_BARS_KEEP, /* the caller may be a terminal */
@@ -440,7 +440,7 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
 static void take_from_shim(struct pl_supervisor *supervisor, const struct pl_connection *shim,
                            const struct pl_frame *frame)
 {
-    if (frame->type == PL_FRAME_BEGUN && shim->source == PL_EXIT_SOURCE_DAEMON) {
+    if (frame->type == PL_FRAME_BEGUN && shim->process_kind == PL_PROCESS_DAEMON) {
         answer_start(supervisor, "");
     } else if (frame->type == PL_FRAME_CATCHES) {
         pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);

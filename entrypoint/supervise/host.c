@@ -84,7 +84,8 @@ static bool knows_result(const struct pl_supervisor *supervisor)
 static bool awaits_master(const struct pl_supervisor *supervisor)
 {
     return supervisor->role != PL_HOST_MASTER && supervisor->sessions.count > 0 &&
-           supervisor->sessions.items[0].state == PL_SESSION_AWAY && pl_supervise_runs(supervisor, PL_EXIT_SET(SSHD));
+           supervisor->sessions.items[0].state == PL_SESSION_AWAY &&
+           pl_supervise_runs(supervisor, PL_PROCESS_SET(SSHD));
 }
 
 /* --- what has ended --- */
@@ -108,7 +109,7 @@ void pl_host_note_rank(struct pl_supervisor *supervisor, const struct pl_exit_re
 static void note_on_worker(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
     pl_links_send_quiet(supervisor); /* the state goes first, because the end may be the last frame */
-    if (exit_report->source == PL_EXIT_SOURCE_RANK) {
+    if (exit_report->kind == PL_PROCESS_RANK) {
         pl_holding_note_end(supervisor, exit_report->rank);
     }
     if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !supervisor->plan->is_outside &&
@@ -127,32 +128,32 @@ static void note_main(struct pl_supervisor *supervisor, const struct pl_exit_rep
     supervisor->main.exit_report = *exit_report;
     if (supervisor->role != PL_HOST_MASTER) {
         note_on_worker(supervisor, exit_report);
-    } else if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && exit_report->source != PL_EXIT_SOURCE_LAUNCHER &&
+    } else if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && exit_report->kind != PL_PROCESS_LAUNCHER &&
                !pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     }
 }
 
-void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_exit_source source, bool begun,
+void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,
                       const struct pl_exit_report *exit_report)
 {
-    if (source == PL_EXIT_SOURCE_SSHD) {
+    if (kind == PL_PROCESS_SSHD) {
         pl_links_note_sshd(supervisor, exit_report);
     } else if (supervisor->state == PL_HOST_PREPARING) {
         return; /* nothing else of the job runs yet */
-    } else if (pl_exit_source_in(source, PL_EXIT_SET_MAIN)) {
+    } else if (pl_process_kind_in(kind, PL_PROCESS_SET_MAIN)) {
         note_main(supervisor, exit_report);
-    } else if (source == PL_EXIT_SOURCE_RANK) {
+    } else if (kind == PL_PROCESS_RANK) {
         (supervisor->role != PL_HOST_MASTER ? note_on_worker : pl_host_note_rank)(supervisor, exit_report);
-    } else if (source == PL_EXIT_SOURCE_STACKS) {
+    } else if (kind == PL_PROCESS_STACKS) {
         pl_hang_note_end(supervisor, exit_report);
-    } else if (source == PL_EXIT_SOURCE_DAEMON) {
+    } else if (kind == PL_PROCESS_DAEMON) {
         pl_links_send_end(supervisor, exit_report); /* first, because it is more specific */
         if (!begun) {
             PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_STARTED,
                               exit_report->note[0] != '\0' ? exit_report->note : "the daemon did not start");
         }
-    } else if (pl_exit_source_in(source, PL_EXIT_SET_SERVERS) && !pl_exit_report_ok(exit_report)) {
+    } else if (pl_process_kind_in(kind, PL_PROCESS_SET_SERVERS) && !pl_exit_report_ok(exit_report)) {
         if (supervisor->role == PL_HOST_MASTER && !supervisor->main.ended) {
             pl_supervise_fail_exit(supervisor, exit_report);
         } else if (!knows_result(supervisor)) {
@@ -171,7 +172,7 @@ void pl_host_log_early_end(struct pl_supervisor *supervisor)
         pl_supervise_may_go_on(supervisor) != PL_OK) {
         return;
     }
-    pl_exit_report_name(PL_EXIT_SOURCE_RANK, main->left_early.rank, main->left_early.host, &name);
+    pl_exit_report_name(PL_PROCESS_RANK, main->left_early.rank, main->left_early.host, &name);
     pl_log(PL_LOG_WARNING, "%s ended with 0 %lld s ago, and %d of %d ranks still run", pl_text_string(&name),
            (long long)(supervisor->main.early_end_ns / PL_NS_PER_S), supervisor->plan->processes - main->ranks_ended,
            supervisor->plan->processes);
@@ -243,8 +244,7 @@ static bool launcher_ended_ranks(const struct pl_supervisor *supervisor)
 
     return supervisor->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && supervisor->stop.number == 0 && !mpirun->signalled &&
            mpirun->code > 0 && mpirun->code < 128 && supervisor->outcome.exit_report_known &&
-           first->source == PL_EXIT_SOURCE_RANK && first->signalled &&
-           (first->code == SIGTERM || first->code == SIGKILL);
+           first->kind == PL_PROCESS_RANK && first->signalled && (first->code == SIGTERM || first->code == SIGKILL);
 }
 
 /* mpirun ends its ranks when one has left with 0 but without MPI_Finalize(), and when it gets SIGTERM itself. */
@@ -370,7 +370,7 @@ void pl_host_look_wait(struct pl_supervisor *supervisor)
     }
     end_ns = supervisor->role == PL_HOST_LED ? PL_DEADLINE_NEVER : grace_end(supervisor);
     if (end_ns != PL_DEADLINE_NEVER && !main->told) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), SIGTERM);
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(TORCHRUN), SIGTERM);
         main->told = true;
     }
     main->given_up = pl_deadline_passed(end_ns);
@@ -510,13 +510,13 @@ static void close_host(struct pl_supervisor *supervisor)
         }
     }
     if (supervisor->main.dismissed) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM), SIGTERM);
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM), SIGTERM);
     }
     if (knows_result(supervisor)) { /* leave what runs here a moment to end by itself */
-        pl_supervise_end(supervisor, PL_EXIT_SET(DAEMON) | PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), 0,
+        pl_supervise_end(supervisor, PL_PROCESS_SET(DAEMON) | PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(TORCHRUN), 0,
                          own_program && !supervisor->outcome.failed ? PROGRAM_GRACE_NS : DAEMON_GRACE_NS);
     }
-    pl_supervise_end(supervisor, PL_EXIT_SET_SERVERS, SIGTERM, SIDECAR_GRACE_NS);
+    pl_supervise_end(supervisor, PL_PROCESS_SET_SERVERS, SIGTERM, SIDECAR_GRACE_NS);
     pl_supervise_kill_all(supervisor, true);
     if (is_worker) {
         PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_DONE, "");

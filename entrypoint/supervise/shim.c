@@ -92,7 +92,7 @@ static void log_suspended(struct shim *shim, int number)
     shim->suspended = number != 0;
     shim->suspended_end_ns =
         shim->options->most_stopped_ns > 0 ? pl_deadline_after_ns(shim->options->most_stopped_ns) : PL_DEADLINE_NEVER;
-    pl_exit_report_name(shim->options->source, shim->options->rank, shim->options->host, &name);
+    pl_exit_report_name(shim->options->kind, shim->options->rank, shim->options->host, &name);
     if (number != 0) {
         snprintf(how, sizeof(how), "was stopped by signal %d (%s)", number, pl_signals_name(number, signal_name));
         pl_log(PL_LOG_WARNING, "%s %s: it does nothing until it gets SIGCONT", pl_text_string(&name), how);
@@ -134,9 +134,9 @@ static bool has_ended(const struct shim *shim)
 /* mpirun, its daemon and torchrun end their ranks themselves, whose shims are below them. */
 static bool starts_ranks(const struct shim *shim)
 {
-    const enum pl_exit_source source = shim->options->source;
+    const enum pl_process_kind kind = shim->options->kind;
 
-    return source == PL_EXIT_SOURCE_LAUNCHER || source == PL_EXIT_SOURCE_DAEMON || source == PL_EXIT_SOURCE_TORCHRUN;
+    return kind == PL_PROCESS_LAUNCHER || kind == PL_PROCESS_DAEMON || kind == PL_PROCESS_TORCHRUN;
 }
 
 static void forward_signal(struct shim *shim, int number)
@@ -202,7 +202,7 @@ static void handle_stop(struct shim *shim, int number)
     const bool is_stop = number == SIGTERM || number == SIGINT;
     char rank[16];
 
-    if (!is_stop || shim->options->source != PL_EXIT_SOURCE_RANK || shim->state != PL_STOP_RUNNING) {
+    if (!is_stop || shim->options->kind != PL_PROCESS_RANK || shim->state != PL_STOP_RUNNING) {
         forward_signal(shim, number);
         return;
     }
@@ -374,7 +374,7 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     setup.stderr_fd = write_fd;
     PL_TRY(open_stdout(shim, &stdout_fd, reterr));
     setup.stdout_fd = stdout_fd;
-    if (shim->options->source == PL_EXIT_SOURCE_DAEMON) {
+    if (shim->options->kind == PL_PROCESS_DAEMON) {
         /* A daemon prints only the map of the job there, two lines for each rank, which mpirun prints too. The output
          * of the daemon's ranks goes to mpirun. */
         null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -443,7 +443,7 @@ static void end_orphans(struct shim *shim)
 {
     int64_t deadline_ns;
 
-    if (shim->options->source == PL_EXIT_SOURCE_RANK || shim->options->source == PL_EXIT_SOURCE_PROGRAM) {
+    if (shim->options->kind == PL_PROCESS_RANK || shim->options->kind == PL_PROCESS_PROGRAM) {
         wait_for_readers(shim);
     }
     deadline_ns = pl_deadline_after_ns(ORPHANS_NS);
@@ -539,7 +539,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
 
     set_folders(options->setup.cwd, &shim.copier.tail.cause, folder);
     *exit_report = PL_EXIT_REPORT_NONE;
-    exit_report->source = options->source;
+    exit_report->kind = options->kind;
     exit_report->rank = options->rank;
     snprintf(exit_report->host, sizeof(exit_report->host), "%s", options->host);
     describe_program(options->setup.argv, options->program_words, exit_report->program, sizeof(exit_report->program));

@@ -14,7 +14,6 @@
 #include "entrypoint/output/bars.h"
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/supervise/exit_report.h"
-#include "entrypoint/supervise/process.h"
 
 /** The stdout that a program gets. */
 enum pl_shim_stdout {
@@ -45,7 +44,7 @@ enum pl_stop_state {
 void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next);
 
 struct pl_shim_options {
-    enum pl_exit_source source;
+    enum pl_process_kind kind;
     enum pl_shim_stdout stdout_as; /* used without `read` */
     enum pl_cause_lines searched;  /* of its stderr, for an exception */
     bool without_blocks;           /* the program is mpirun: see entrypoint/output/copier.h */

@@ -129,10 +129,10 @@ void pl_supervise_notify(struct pl_connection *connection, enum pl_frame_type ty
 }
 
 /* Whether it is the live shim of a program of these kinds. */
-static bool runs(const struct pl_connection *connection, unsigned sources)
+static bool runs(const struct pl_connection *connection, unsigned kinds)
 {
     return connection->kind == PL_CONNECTION_SHIM && connection->state <= PL_CONNECTION_READY &&
-           ((1U << connection->source) & sources);
+           ((1U << connection->process_kind) & kinds);
 }
 
 static bool is_host_link(const struct pl_connection *connection)
@@ -149,10 +149,10 @@ static void send_stop(struct pl_connection *shim, int number)
     pl_supervise_notify(shim, PL_FRAME_STOP, text);
 }
 
-void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int number)
+void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int number)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (runs(supervisor->connections[i], sources)) {
+        if (runs(supervisor->connections[i], kinds)) {
             send_stop(supervisor->connections[i], number);
         }
     }
@@ -166,12 +166,12 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
-        if (connection->kind == PL_CONNECTION_SHIM && connection->source == PL_EXIT_SOURCE_RANK) {
+        if (connection->kind == PL_CONNECTION_SHIM && connection->process_kind == PL_PROCESS_RANK) {
             pl_supervise_notify(connection, PL_FRAME_RELEASE, "");
         }
     }
     if (!supervisor->seen.ranks) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(TORCHRUN), SIGTERM); /* the agent still looks for the others */
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(TORCHRUN), SIGTERM); /* the agent still looks for the others */
     }
 }
 
@@ -209,7 +209,7 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     if (first) {
         begin_stop(supervisor, number);
     }
-    pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(RANK) | PL_EXIT_SET(STEP), number);
+    pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(RANK) | PL_PROCESS_SET(STEP), number);
     for (size_t i = 0; first && i < supervisor->connections_count; i++) {
         /* a worker that still prepares gets it too */
         if (is_host_link(supervisor->connections[i]) || supervisor->connections[i]->kind == PL_CONNECTION_WORKER) {
@@ -228,10 +228,10 @@ void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_conne
     }
 }
 
-bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned sources)
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned kinds)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (runs(supervisor->connections[i], sources)) {
+        if (runs(supervisor->connections[i], kinds)) {
             return true;
         }
     }
@@ -274,7 +274,7 @@ static void handle_signal(struct pl_supervisor *supervisor, int number)
     if (number == SIGINT || number == SIGTERM) {
         pl_supervise_stop(supervisor, number, false);
     } else if (number == SIGHUP || number == SIGQUIT || number == SIGUSR1 || number == SIGUSR2 || number == SIGWINCH) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(RANK), number);
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(RANK), number);
     }
 }
 
@@ -302,14 +302,14 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
         return;
     }
     pl_connection_go(&connection->state, PL_CONNECTION_ENDED);
-    if (connection->source == PL_EXIT_SOURCE_RANK) {
+    if (connection->process_kind == PL_PROCESS_RANK) {
         pl_apart_end(&supervisor->seen.apart);
     }
     if (connection->waiter) {
         connection->waiter->over = true;
         connection->waiter->exit_report = *exit_report;
-    } else if (connection->source != PL_EXIT_SOURCE_SYNC) {
-        supervisor->loop.calls->ended(supervisor, connection->source, begun, exit_report);
+    } else if (connection->process_kind != PL_PROCESS_SYNC) {
+        supervisor->loop.calls->ended(supervisor, connection->process_kind, begun, exit_report);
     } else if (!pl_exit_report_ok(exit_report)) { /* it cannot fail the job */
         pl_exit_report_sentence(exit_report, &text);
         pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
@@ -326,11 +326,11 @@ static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connect
         return;
     }
     exit_report.out_of_memory = pl_process_memory_kills() > supervisor->seen.memory_kills;
-    if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->stop.holding.state == PL_STOP_RELEASED &&
+    if (connection->process_kind == PL_PROCESS_RANK && supervisor->stop.holding.state == PL_STOP_RELEASED &&
         !exit_report.out_of_memory) {
         snprintf(exit_report.note, sizeof(exit_report.note), "it had not ended when it was asked to");
     }
-    exit_report.source = connection->source;
+    exit_report.kind = connection->process_kind;
     exit_report.rank = connection->rank;
     exit_report.signalled = true;
     exit_report.code = SIGKILL;
@@ -362,7 +362,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
 
     if (strcmp(kind, "shim") == 0 && pl_link_frame_number(frame, 2, 0, INT32_MAX, &rank, NULL) == PL_OK) {
         connection->kind = PL_CONNECTION_SHIM;
-        connection->source = PL_EXIT_SOURCE_RANK;
+        connection->process_kind = PL_PROCESS_RANK;
         connection->rank = (int)rank;
         supervisor->seen.ranks = true;
         pl_placement_add(&supervisor->seen.placement, frame);
@@ -555,7 +555,7 @@ static bool survives_kill(const struct pl_connection *connection, bool links)
         /* also a link that is being made: the host may have accepted it already */
         return links && connection->state != PL_CONNECTION_DROPPED;
     }
-    return runs(connection, PL_EXIT_SET(SYNC) | (links ? PL_EXIT_SET(SSHD) : 0));
+    return runs(connection, PL_PROCESS_SET(SYNC) | (links ? PL_PROCESS_SET(SSHD) : 0));
 }
 
 void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)

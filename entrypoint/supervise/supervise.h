@@ -84,8 +84,8 @@ struct pl_connection {
     struct pl_link link;
     enum pl_connection_kind kind;
     enum pl_connection_state state;
-    enum pl_exit_source source; /* for a shim: the kind of program that it supervises */
-    int rank;                   /* for a shim: its rank, or -1 */
+    enum pl_process_kind process_kind; /* for a shim: of what it supervises */
+    int rank;                          /* for a shim: its rank, or -1 */
     /* the number of the worker on which an agent's daemon is to start, or to which a link leads; else -1 */
     int index;
     pid_t pid;                /* the process at the other end if it is a child of this one, else 0 */
@@ -204,7 +204,7 @@ struct pl_loop_calls {
     /* a connection is over */
     void (*lose)(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why);
     /* a program has ended */
-    void (*ended)(struct pl_supervisor *supervisor, enum pl_exit_source source, bool begun,
+    void (*ended)(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,
                   const struct pl_exit_report *exit_report);
     void (*due[PL_TIMERS])(struct pl_supervisor *supervisor);
 };
@@ -318,7 +318,7 @@ void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *c
                        const char *const *fields, size_t count);
 
 /** Starts a program under a shim. */
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_process_kind kind,
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -326,7 +326,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Sends `number`, unless it is 0, to the programs of these kinds here, and waits for their end for this time. */
-void pl_supervise_end(struct pl_supervisor *supervisor, unsigned sources, int number, int64_t grace_ns);
+void pl_supervise_end(struct pl_supervisor *supervisor, unsigned kinds, int number, int64_t grace_ns);
 
 /**
  * Starts the upload of intermediate output, if the plan has one. If it cannot be started, the function warns, and the
@@ -337,8 +337,8 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor);
 /** Waits for the last uploads within their budget, and ends the upload. It cannot fail the job. */
 void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 
-/** Returns true while a program of these kinds, a PL_EXIT_SET, runs here under a shim. */
-bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned sources);
+/** Returns true while a program of these kinds, a PL_PROCESS_SET, runs here under a shim. */
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned kinds);
 
 /**
  * If the plan needs names, make this host's own known to its programs: where it does not resolve, the host's address
@@ -445,7 +445,7 @@ void pl_supervise_stop_launcher(struct pl_supervisor *supervisor);
 void pl_supervise_abort(struct pl_supervisor *supervisor);
 
 /** Takes the exit report of a program of this host, which had `begun` or could not be started. */
-void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_exit_source source, bool begun,
+void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,
                       const struct pl_exit_report *exit_report);
 
 /** Counts the end of a rank, on any host. */
@@ -541,8 +541,8 @@ void pl_supervise_release(struct pl_supervisor *supervisor);
 /** Writes the failure file, which may be written again. Logs a failure to write it. */
 void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text);
 
-/** Sends STOP with `number` to every live shim of these kinds, a PL_EXIT_SET. */
-void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int number);
+/** Sends STOP with `number` to every live shim of these kinds, a PL_PROCESS_SET. */
+void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int number);
 
 /**
  * Kills every process below this one, except the upload of intermediate output and, with `keep_links`, the ssh sessions

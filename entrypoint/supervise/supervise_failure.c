@@ -40,14 +40,14 @@ static int failure_code(const struct pl_supervisor *supervisor)
  */
 static int severity(const struct pl_exit_report *exit_report)
 {
-    if (!pl_exit_source_in(exit_report->source, PL_EXIT_SET(RANK) | PL_EXIT_SET(PROGRAM) | PL_EXIT_SET_SERVERS)) {
+    if (!pl_process_kind_in(exit_report->kind,
+                            PL_PROCESS_SET(RANK) | PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET_SERVERS)) {
         return exit_report->signalled ? KILLED_LAUNCHER : 0;
     }
     if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {
         return 1;
     }
-    return exit_report->source == PL_EXIT_SOURCE_RANK && !exit_report->signalled &&
-                   exit_report->code == MPI_UNKNOWN_ERROR
+    return exit_report->kind == PL_PROCESS_RANK && !exit_report->signalled && exit_report->code == MPI_UNKNOWN_ERROR
                ? 2
                : ROOT_CAUSE;
 }
@@ -69,8 +69,7 @@ void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_ex
     supervisor->outcome.exit_report_known = true;
     supervisor->outcome.exit_report = *exit_report;
     supervisor->outcome.exit_code = failure_code(supervisor);
-    if (exit_report->source == PL_EXIT_SOURCE_PROGRAM &&
-        strcmp(exit_report->host, supervisor->job->current_host) == 0) {
+    if (exit_report->kind == PL_PROCESS_PROGRAM && strcmp(exit_report->host, supervisor->job->current_host) == 0) {
         supervisor->outcome.exit_code = exit_report->signalled ? 128 + exit_report->code : exit_report->code;
     }
 }

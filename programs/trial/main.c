@@ -181,7 +181,7 @@ static enum pl_status run_program(struct trial *trial, const struct pl_signals *
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     char tag[32];
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
+    struct pl_shim_options options = {.kind = PL_PROCESS_PROGRAM,
                                       .rank = -1,
                                       .host = job->current_host,
                                       .program_words = 1,

@@ -43,7 +43,7 @@ TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
 {
     const char *const argv[] = {"cat", NULL};
     char *environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .host = "algo-1", .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_shim_options options = {.kind = PL_PROCESS_RANK, .host = "algo-1", .setup = PL_PROCESS_SETUP_NONE};
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_link link = PL_LINK_NONE;
     struct pl_frame frame;
