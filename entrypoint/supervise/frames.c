@@ -414,12 +414,12 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
         break;
     case PL_FRAME_HOLD:
         pl_supervise_write_failure(supervisor, frame->fields[0]);
-        if (supervisor->stop.holding.state == PL_STOP_SAVING) {
-            pl_stop_go(&supervisor->stop.holding.state, PL_STOP_HELD);
+        if (supervisor->stop.state == PL_STOP_SAVING) {
+            pl_stop_go(&supervisor->stop.state, PL_STOP_HELD);
         }
         break;
     case PL_FRAME_RELEASE:
-        if (supervisor->stop.holding.state != PL_STOP_RUNNING) {
+        if (supervisor->stop.state != PL_STOP_RUNNING) {
             pl_supervise_release(supervisor);
         }
         break;

@@ -325,7 +325,8 @@ static bool waits_for_hosts(const struct pl_supervisor *supervisor)
         return !knows_result(supervisor) && (pl_links_master(supervisor) || !pl_deadline_passed(join_end(supervisor)));
     }
     return supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE &&
-           (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) || pl_holding_is_on(supervisor)) &&
+           (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) ||
+            pl_holding_awaits_release(supervisor)) &&
            pl_links_count(supervisor, 1U << PL_SESSION_LINKED, false) > 0;
 }
 
@@ -340,12 +341,11 @@ static bool is_over(const struct pl_supervisor *supervisor)
 /* Returns until when the programs of a failed job may still run. */
 static int64_t grace_end(const struct pl_supervisor *supervisor)
 {
-    const struct pl_holding *holding = &supervisor->stop.holding;
-    int64_t begin_ns =
-        holding->released_ns > supervisor->outcome.failed_ns ? holding->released_ns : supervisor->outcome.failed_ns;
+    const int64_t released_ns = supervisor->stop.released_ns, failed_ns = supervisor->outcome.failed_ns;
+    const int64_t begin_ns = released_ns > failed_ns ? released_ns : failed_ns;
 
     if (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) ||
-        (pl_holding_is_on(supervisor) &&
+        (pl_holding_awaits_release(supervisor) &&
          (supervisor->outcome.exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE))) {
         return PL_DEADLINE_NEVER;
     }

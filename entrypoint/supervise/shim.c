@@ -56,9 +56,10 @@ struct shim {
 void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next)
 {
     static const bool may_follow[][PL_STOP_RELEASED + 1] = {
-        [PL_STOP_RUNNING] = {[PL_STOP_SAVING] = true, [PL_STOP_HELD] = true},
+        [PL_STOP_RUNNING] = {[PL_STOP_SAVING] = true, [PL_STOP_DEFERRED] = true},
         [PL_STOP_SAVING] = {[PL_STOP_SAVING] = true, [PL_STOP_HELD] = true, [PL_STOP_RELEASED] = true},
         [PL_STOP_HELD] = {[PL_STOP_SAVING] = true, [PL_STOP_RELEASED] = true},
+        [PL_STOP_DEFERRED] = {[PL_STOP_RELEASED] = true},
         /* a host that connects is asked too, and the master may decide again what was decided here */
         [PL_STOP_RELEASED] = {[PL_STOP_SAVING] = true, [PL_STOP_RELEASED] = true},
     };
@@ -220,12 +221,12 @@ static void handle_stop(struct shim *shim, int number)
     if (PL_LINK_SEND(shim->link, PL_FRAME_CATCHES, NULL, rank, shim->catches ? "1" : "0") != PL_OK) {
         pl_link_close(shim->link);
     }
-    pl_stop_go(&shim->state, shim->catches ? PL_STOP_SAVING : PL_STOP_HELD);
+    pl_stop_go(&shim->state, shim->catches ? PL_STOP_SAVING : PL_STOP_DEFERRED);
 }
 
 static void handle_release(struct shim *shim)
 {
-    if (shim->state == PL_STOP_HELD) {
+    if (shim->state == PL_STOP_DEFERRED) {
         forward_signal(shim, shim->stop_number);
     }
     if (shim->state != PL_STOP_RUNNING) {
@@ -519,7 +520,7 @@ static void add_note(struct pl_exit_report *exit_report, const char *text)
  */
 static void wait_for_release(struct shim *shim)
 {
-    while ((shim->state == PL_STOP_SAVING || shim->state == PL_STOP_HELD) && shim->link->fd >= 0) {
+    while ((shim->state == PL_STOP_SAVING || shim->state == PL_STOP_DEFERRED) && shim->link->fd >= 0) {
         poll_once(shim, PL_DEADLINE_NEVER);
     }
 }

@@ -35,8 +35,8 @@ enum pl_shim_stdout {
 enum pl_stop_state {
     PL_STOP_RUNNING,  /* no stop was requested */
     PL_STOP_SAVING,   /* a stop was requested: ranks and programs that have a handler for the signal save */
-    PL_STOP_HELD,     /* host: the failure file is written, and others still save; shim: its rank has no handler, and
-                         gets the signal last */
+    PL_STOP_HELD,     /* only a host: the failure file is written, and others still save */
+    PL_STOP_DEFERRED, /* only a shim: its rank has no handler, and gets the signal last */
     PL_STOP_RELEASED, /* no rank saves any more: shims need not wait */
 };
 

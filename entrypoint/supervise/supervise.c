@@ -160,8 +160,8 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int n
 
 void pl_supervise_release(struct pl_supervisor *supervisor)
 {
-    pl_stop_go(&supervisor->stop.holding.state, PL_STOP_RELEASED);
-    supervisor->stop.holding.released_ns = pl_clock_now_ns();
+    pl_stop_go(&supervisor->stop.state, PL_STOP_RELEASED);
+    supervisor->stop.released_ns = pl_clock_now_ns();
     PL_TIMER_WAKE(supervisor, WAIT);
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
@@ -184,7 +184,7 @@ static void begin_stop(struct pl_supervisor *supervisor, int number)
     const int64_t kill_ns = supervisor->role == PL_HOST_LED ? PL_SUPERVISE_KILL_NS / 2 : PL_SUPERVISE_KILL_NS;
     char name[16];
 
-    pl_stop_go(&supervisor->stop.holding.state, PL_STOP_SAVING);
+    pl_stop_go(&supervisor->stop.state, PL_STOP_SAVING);
     supervisor->stop.number = number;
     supervisor->stop.ns = pl_clock_now_ns();
     pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
@@ -326,7 +326,7 @@ static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connect
         return;
     }
     exit_report.out_of_memory = pl_process_memory_kills() > supervisor->seen.memory_kills;
-    if (connection->process_kind == PL_PROCESS_RANK && supervisor->stop.holding.state == PL_STOP_RELEASED &&
+    if (connection->process_kind == PL_PROCESS_RANK && supervisor->stop.state == PL_STOP_RELEASED &&
         !exit_report.out_of_memory) {
         snprintf(exit_report.note, sizeof(exit_report.note), "it had not ended when it was asked to");
     }
@@ -371,7 +371,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         if (supervisor->stop.number != 0) {
             send_stop(connection, supervisor->stop.number); /* it connected too late to get the stop with the others */
         }
-        if (supervisor->stop.holding.state == PL_STOP_RELEASED) {
+        if (supervisor->stop.state == PL_STOP_RELEASED) {
             pl_supervise_notify(connection, PL_FRAME_RELEASE, "");
         }
     } else if (strcmp(kind, "agent") == 0) {

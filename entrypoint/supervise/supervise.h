@@ -174,15 +174,15 @@ struct pl_holding {
     struct pl_holding_rank *ranks; /* freed with the supervisor */
     size_t count, capacity;
     int64_t asked_ns;  /* time at which the last host was asked, if that was after the stop */
-    int unasked_ended; /* number of ranks that ended without an answer */
-    enum pl_stop_state state;
-    int64_t released_ns;
+    int unasked_ended; /* number of ranks that ended without an answer, also before the stop */
 };
 
 struct pl_host_stop {
     int number;        /* 0, or the signal that stops the job */
     int64_t ns;        /* the time of that signal */
     int64_t budget_ns; /* time from the signal to the end of this process */
+    enum pl_stop_state state;
+    int64_t released_ns;
     struct pl_holding holding;
 };
 
@@ -466,8 +466,8 @@ void pl_holding_lose_host(struct pl_supervisor *supervisor, int host);
 /** Call when a rank has ended. */
 void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);
 
-/** Returns true while shims of ended ranks wait. */
-bool pl_holding_is_on(const struct pl_supervisor *supervisor);
+/** Returns true from the stop to the release, in a job with ranks: shims of ranks that end then wait. */
+bool pl_holding_awaits_release(const struct pl_supervisor *supervisor);
 
 /**
  * What PL_TIMER_HOLDING does, on a host that decides. If a program has failed during the stop, or has no handler, while

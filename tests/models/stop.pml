@@ -14,7 +14,7 @@
 
 mtype = { STOP, CATCHES, ENDED, RELEASE, RESULT };
 mtype = { RUNS, SAVES, OVER };
-mtype = { RUNNING, SAVING, HELD, RELEASED }; /* enum pl_stop_state */
+mtype = { RUNNING, SAVING, HELD, DEFERRED, RELEASED }; /* enum pl_stop_state */
 
 chan to_shim[RANKS] = [4] of { mtype };
 chan from_shim[RANKS] = [4] of { mtype, byte };
@@ -34,8 +34,9 @@ bool own_failure;       /* a rank has failed by itself, or of the signal */
 inline go(next)
 {
     d_step {
-        assert((state == RUNNING && (next == SAVING || next == HELD)) || (state == SAVING && next != RUNNING) ||
-               (state == HELD && (next == SAVING || next == RELEASED)) ||
+        assert((state == RUNNING && (next == SAVING || next == DEFERRED)) ||
+               (state == SAVING && (next == SAVING || next == HELD || next == RELEASED)) ||
+               (state == HELD && (next == SAVING || next == RELEASED)) || (state == DEFERRED && next == RELEASED) ||
                (state == RELEASED && (next == SAVING || next == RELEASED)));
         state = next
     }
@@ -77,12 +78,12 @@ proctype shim(byte me)
             from_shim[me]!CATCHES(catches);
             if
             :: catches -> program = SAVES; go(SAVING)
-            :: !catches -> go(HELD)
+            :: !catches -> go(DEFERRED)
             fi
         fi
     :: to_shim[me]?RELEASE ->
         if
-        :: state == HELD && program != OVER -> atomic { program = OVER; how = 2; own_failure = true }
+        :: state == DEFERRED && program != OVER -> atomic { program = OVER; how = 2; own_failure = true }
         :: else
         fi;
         go(RELEASED)
