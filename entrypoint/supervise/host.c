@@ -55,7 +55,7 @@ const struct pl_loop_calls pl_host_calls = {
             [PL_TIMER_HOLDING] = pl_holding_update,
             [PL_TIMER_LAUNCHER] = pl_supervise_stop_launcher,
             [PL_TIMER_WAIT] = pl_host_look_wait,
-            [PL_TIMER_KILL] = pl_supervise_abort},
+            [PL_TIMER_OVERDUE] = pl_supervise_fail_overdue},
 };
 
 void pl_host_go(enum pl_host_state *state, enum pl_host_state next)
@@ -361,11 +361,11 @@ void pl_host_look_wait(struct pl_supervisor *supervisor)
     struct pl_main *main = &supervisor->main;
     int64_t end_ns;
 
-    if (supervisor->state != PL_HOST_RUNNING || main->given_up) {
+    if (supervisor->state != PL_HOST_RUNNING || main->over) {
         return;
     }
     if (is_over(supervisor)) {
-        main->given_up = true;
+        main->over = true;
         return;
     }
     end_ns = supervisor->role == PL_HOST_LED ? PL_DEADLINE_NEVER : grace_end(supervisor);
@@ -373,7 +373,7 @@ void pl_host_look_wait(struct pl_supervisor *supervisor)
         pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(TORCHRUN), SIGTERM);
         main->told = true;
     }
-    main->given_up = pl_deadline_passed(end_ns);
+    main->over = pl_deadline_passed(end_ns);
     if (main->ended && !pl_deadline_passed(join_end(supervisor)) && join_end(supervisor) < end_ns) {
         end_ns = join_end(supervisor);
     }
@@ -408,7 +408,7 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
     if (!supervisor->main.dismissed) {
         PL_TRY(prepare_and_start(supervisor, reterr));
     }
-    while (!supervisor->main.given_up) {
+    while (!supervisor->main.over) {
         PL_TRY(pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr));
     }
     if (supervisor->role == PL_HOST_MASTER) {

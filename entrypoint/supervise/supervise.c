@@ -190,7 +190,7 @@ static void begin_stop(struct pl_supervisor *supervisor, int number)
     pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
            (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop.ns) / PL_NS_PER_S));
     PL_TIMER_SET(supervisor, LAUNCHER, pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_STOP_LAUNCHER_NS));
-    PL_TIMER_SET(supervisor, KILL, pl_supervise_stop_deadline(supervisor, kill_ns));
+    PL_TIMER_SET(supervisor, OVERDUE, pl_supervise_stop_deadline(supervisor, kill_ns));
     PL_TIMER_WAKE(supervisor, HOLDING);
     PL_TIMER_WAKE(supervisor, WAIT);
     if (supervisor->main.started) {

@@ -103,7 +103,7 @@ enum pl_timer {
     PL_TIMER_HOLDING,    /* to decide about the shims of ranks that have ended during a stop */
     PL_TIMER_LAUNCHER,   /* to tell the launcher to end, near the end of a stop's time */
     PL_TIMER_WAIT,       /* to end the wait for the program and the other hosts, or the grace of a failed job */
-    PL_TIMER_KILL,       /* to give up the programs at the end of a stop's time */
+    PL_TIMER_OVERDUE,    /* to wait for the programs no longer, at the end of a stop's time: close_host() kills them */
     PL_TIMERS,
 };
 
@@ -150,8 +150,8 @@ struct pl_outcome {
 struct pl_main {
     bool started, ended;
     bool dismissed; /* the job has ended although the program has not */
-    bool given_up;  /* it is not waited for any more */
-    bool told;      /* it was sent SIGTERM because the job has failed */
+    bool over;      /* it and other hosts are not waited for any more, also at the ordinary end */
+    bool told;      /* the job has failed, and it was sent SIGTERM, unless it is mpirun, which ends its ranks */
     struct pl_exit_report exit_report;
     int ranks_ended; /* on all hosts */
     /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
@@ -442,7 +442,7 @@ void pl_host_look_apart(struct pl_supervisor *supervisor);
 void pl_host_look_wait(struct pl_supervisor *supervisor);
 void pl_hang_look(struct pl_supervisor *supervisor);
 void pl_supervise_stop_launcher(struct pl_supervisor *supervisor);
-void pl_supervise_abort(struct pl_supervisor *supervisor);
+void pl_supervise_fail_overdue(struct pl_supervisor *supervisor);
 
 /** Takes the exit report of a program of this host, which had `begun` or could not be started. */
 void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,

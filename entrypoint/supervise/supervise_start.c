@@ -284,14 +284,14 @@ void pl_supervise_stop_launcher(struct pl_supervisor *supervisor)
     }
 }
 
-void pl_supervise_abort(struct pl_supervisor *supervisor)
+void pl_supervise_fail_overdue(struct pl_supervisor *supervisor)
 {
     const long long seconds = (long long)(supervisor->stop.budget_ns / PL_NS_PER_S);
 
-    if (supervisor->state != PL_HOST_RUNNING || supervisor->main.given_up) {
+    if (supervisor->state != PL_HOST_RUNNING || supervisor->main.over) {
         return;
     }
-    supervisor->main.given_up = true;
+    supervisor->main.over = true;
     if (supervisor->role == PL_HOST_LED) {
         pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop", seconds);
     } else {
