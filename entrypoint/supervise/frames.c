@@ -436,7 +436,7 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
     }
 }
 
-/* A frame of a shim on this host. What the host that decides must get is passed on. */
+/* A frame of a shim here. What the host that decides must get is passed on; HELLO of a forked shim says nothing new. */
 static void take_from_shim(struct pl_supervisor *supervisor, const struct pl_connection *shim,
                            const struct pl_frame *frame)
 {

@@ -259,8 +259,8 @@ static void explain_ended_ranks(struct pl_supervisor *supervisor)
                   : "it ended its ranks, none of which had failed: was it sent a signal?");
 }
 
-/* If all ranks have succeeded, check whether they were N programs without a connection. If a rank was connected, there
- * is nothing to wait for. */
+/* If all ranks have succeeded, check whether they were N programs without a connection. If a rank was connected, or
+ * there are none, there is nothing to wait for. */
 static enum pl_status check_ranks(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(LATE_REPORT_NS);
@@ -392,7 +392,7 @@ void pl_host_run(struct pl_supervisor *supervisor)
 
 static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    pl_host_go(&supervisor->state, PL_HOST_LINKING);
+    pl_host_go(&supervisor->state, PL_HOST_LINKING); /* a host that is alone waits for nothing until it runs */
     supervisor->sessions.begun_ns = pl_clock_now_ns();
     if (supervisor->role != PL_HOST_MASTER) {
         pl_frames_welcome(supervisor);

@@ -70,9 +70,9 @@ void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next)
 
 /* Handle Control-Z at a terminal whose foreground group is the program alone. No shell could ever continue it, so it is
  * continued at once: process 1 of a container ignores Control-Z as well. */
-static bool continue_suspended(const struct shim *shim, int stop_number)
+static bool continue_suspended(const struct shim *shim, int suspend_number)
 {
-    bool suspended = stop_number == SIGTSTP && shim->options->setup.foreground && isatty(STDIN_FILENO);
+    bool suspended = suspend_number == SIGTSTP && shim->options->setup.foreground && isatty(STDIN_FILENO);
 
     if (suspended) {
         kill(-shim->pid, SIGCONT);
@@ -196,7 +196,7 @@ static void handle_signals(struct shim *shim)
 /*
  * Handle the first signal that is to stop a rank: report whether its program handles the signal, because this cannot be
  * seen later. A program without a handler would die of it, and its connections would close: under Open MPI 5 this ends
- * the ranks that save. It gets the signal with the release instead. Other signals stop nothing and are forwarded.
+ * the ranks that save. It gets the signal with the release instead. A second stop and all other signals are forwarded.
  */
 static void handle_stop(struct shim *shim, int number)
 {

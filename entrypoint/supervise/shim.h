@@ -76,7 +76,7 @@ struct pl_shim_options {
  *
  * The shim of a rank that got a STOP frame reports whether a process of the program has a handler for its signal
  * (CATCHES). A program without a handler gets the signal with the RELEASE frame. The function returns only after that
- * frame, SIGTERM or the end of the link, because mpirun ends all ranks when one leaves.
+ * frame, SIGHUP, SIGINT, SIGQUIT, SIGTERM or the end of the link, because mpirun ends all ranks when one leaves.
  */
 void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
                  struct pl_exit_report *ret_report);

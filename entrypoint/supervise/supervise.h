@@ -51,7 +51,7 @@ enum pl_host_state {
 };
 
 enum pl_host_role {
-    PL_HOST_MASTER, /* it decides how the job ends; also a host that is alone */
+    PL_HOST_MASTER, /* it decides how the job ends; also a host without a link, whatever its role in the plan */
     PL_HOST_WORKER, /* it gets the result from the master; its program has the link beside it, and runs without */
     PL_HOST_LED,    /* a worker that decides nothing by itself, since no program runs without the link */
 };
@@ -129,7 +129,7 @@ struct pl_sessions {
     bool opens;        /* sessions are opened while this host prepares, and while the program runs */
     bool failure_told; /* the log says that a session could not be opened */
     bool late_told;    /* the log names the hosts that are late */
-    int64_t begun_ns;  /* time at which the first try was due, or sshd was started */
+    int64_t begun_ns;  /* when hosts began to wait for each other; set again once this host is prepared */
 };
 
 /** How the job ends. */
@@ -199,11 +199,11 @@ struct pl_seen {
 
 /** What the loop calls when something happens: pl_host_calls, the table of host.c. */
 struct pl_loop_calls {
-    /* a frame other than those of a program's start and end */
+    /* pl_frames_take(): a frame other than those of a program's start and end */
     void (*take)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
-    /* a connection is over */
+    /* pl_frames_lose(): a connection is over */
     void (*lose)(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why);
-    /* a program has ended */
+    /* pl_host_note_end(): a program has ended */
     void (*ended)(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,
                   const struct pl_exit_report *exit_report);
     void (*due[PL_TIMERS])(struct pl_supervisor *supervisor);
@@ -260,9 +260,9 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /**
- * Begins to link the hosts of the plan, which need not be complete: this goes on while this host is being prepared, so
- * that a stop or failure in this time reaches the others, and no host prepares for a job that has ended on another one.
- * A host that can run without its link warns and does.
+ * Keeps the plan, which need not be complete, and begins to link its hosts, if there are others. This goes on while
+ * this host is being prepared, so that a stop or failure in this time reaches the others, and no host prepares for a
+ * job that has ended on another one. A host that can run without its link warns and does.
  */
 enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                  struct pl_error *reterr) PL_MUST_CHECK;
@@ -527,8 +527,8 @@ bool pl_supervise_failed_in_stop(const struct pl_supervisor *supervisor);
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text);
 
 /**
- * Passes `number` to the program or the ranks of this host, records that the job is being stopped, and the first time
- * notifies the other hosts.
+ * Passes `number` to this host's program, ranks or step, but not to mpirun and torchrun, which would end their ranks
+ * (holding.c); records that the job is being stopped, and the first time notifies the other hosts.
  */
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
 

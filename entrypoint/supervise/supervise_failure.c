@@ -26,7 +26,7 @@ static void wake_timers(struct pl_supervisor *supervisor)
     PL_TIMER_WAKE(supervisor, WAIT);
 }
 
-/* Returns the exit code of a failure that is not the failure of a program. */
+/* Returns the exit code of a failed job, 143 after SIGTERM, if it is not that of this host's own program. */
 static int failure_code(const struct pl_supervisor *supervisor)
 {
     return supervisor->stop.number != 0 ? 128 + supervisor->stop.number : 1;

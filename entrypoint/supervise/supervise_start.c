@@ -76,7 +76,7 @@ static void raise_files(struct pl_supervisor *supervisor)
     }
 }
 
-static void use_link(struct pl_supervisor *supervisor, enum pl_launch_plan_link link)
+static void set_link_and_role(struct pl_supervisor *supervisor, enum pl_launch_plan_link link)
 {
     supervisor->link_kind = link;
     supervisor->role = link == PL_LAUNCH_PLAN_LINK_NONE || supervisor->plan->role != PL_LAUNCH_PLAN_WORKER
@@ -90,7 +90,7 @@ enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_lau
     enum pl_status status;
 
     supervisor->plan = plan;
-    use_link(supervisor, plan->link);
+    set_link_and_role(supervisor, plan->link);
     if (plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         return PL_OK;
     }
@@ -103,7 +103,8 @@ enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_lau
     if (supervisor->outcome.failed || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
         return status;
     }
-    use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE); /* pl_supervise_set_plan() needs the directory too, and warns */
+    set_link_and_role(supervisor,
+                      PL_LAUNCH_PLAN_LINK_NONE); /* pl_supervise_set_plan() needs the directory too, and warns */
     return PL_OK;
 }
 
@@ -114,7 +115,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
 
     supervisor->plan = plan;
     supervisor->ranks = plan->ranks;
-    use_link(supervisor, plan->link);
+    set_link_and_role(supervisor, plan->link);
     supervisor->seen.watch.hang_ns = plan->runs_jobs ? 0 : supervisor->seen.watch.hang_ns;
     raise_files(supervisor);
     pl_environment_free(supervisor->environment);
@@ -137,7 +138,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         pl_log_error(reterr, "the job runs without a link between its hosts, without reports of its ranks, and without "
                              "a watch for hangs");
         supervisor->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
-        use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
+        set_link_and_role(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
         supervisor->seen.watch.hang_ns = 0;
         return PL_OK;
     }
@@ -169,7 +170,7 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_proc
 }
 
 /* Parameter servers and the program that they serve write to one log, so their output is written in whole lines. A
- * program that is alone shares its log with no other: its stdout passes for its progress bars alone. */
+ * program that is alone shares its log with no other: its stdout passes only because of progress bars. */
 static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enum pl_process_kind kind)
 {
     if (!pl_process_kind_in(kind, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET_SERVERS)) {
