@@ -333,10 +333,10 @@ static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_co
  *
  * The client sends HELLO "exec" and then one EXEC frame: the program's words, and with them one to three descriptors,
  * which become the program's first standard descriptors. The missing ones are those of process 1, so that the program
- * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. STOP forwards
- * a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes, and never
- * waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients must end
- * them, and those that are left at the end of the job are killed.
+ * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. SIGNAL
+ * forwards a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes,
+ * and never waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients
+ * must end them, and those that are left at the end of the job are killed.
  *
  * The socket lies in the run directory. Only this user and root can use it, and programs of another host that have the
  * job's key.
@@ -369,7 +369,7 @@ static void take_from_worker(struct pl_supervisor *supervisor, struct pl_session
     case PL_FRAME_ENDED:
         take_end(supervisor, session, frame);
         break;
-    case PL_FRAME_STOP:
+    case PL_FRAME_SIGNAL:
         take_stop(supervisor, frame);
         break;
     case PL_FRAME_RESULT:
@@ -409,7 +409,7 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
             answer_start(supervisor, error.cause);
         }
         break;
-    case PL_FRAME_STOP:
+    case PL_FRAME_SIGNAL:
         take_stop(supervisor, frame);
         break;
     case PL_FRAME_HOLD:
@@ -457,7 +457,7 @@ void pl_frames_take(struct pl_supervisor *supervisor, struct pl_connection *conn
     /* a frame with fewer fields is ignored */
     static const size_t least[PL_FRAME_TYPES] = {
         [PL_FRAME_HELLO] = 2,   [PL_FRAME_START] = 2,     [PL_FRAME_STARTED] = 1,
-        [PL_FRAME_STOP] = 1,    [PL_FRAME_RESULT] = 2,    [PL_FRAME_HOLD] = 1,
+        [PL_FRAME_SIGNAL] = 1,  [PL_FRAME_RESULT] = 2,    [PL_FRAME_HOLD] = 1,
         [PL_FRAME_CATCHES] = 2, [PL_FRAME_SUSPENDED] = 2, [PL_FRAME_QUIET] = 1};
     struct pl_session *session;
 

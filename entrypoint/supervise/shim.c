@@ -242,7 +242,7 @@ static void handle_frames(struct shim *shim)
 
     while (status == PL_OK) {
         status = pl_link_next(shim->link, &frame, NULL);
-        if (status == PL_OK && frame.type == PL_FRAME_STOP &&
+        if (status == PL_OK && frame.type == PL_FRAME_SIGNAL &&
             pl_link_frame_number(&frame, 0, 1, 64, &number, NULL) == PL_OK) {
             handle_stop(shim, (int)number);
         } else if (status == PL_OK && frame.type == PL_FRAME_RELEASE) {

@@ -68,13 +68,13 @@ struct pl_shim_options {
 };
 
 /**
- * Run the program to its end, and send HELLO, BEGUN and ENDED over `link`, whose fd may be -1. A STOP frame, and
+ * Run the program to its end, and send HELLO, BEGUN and ENDED over `link`, whose fd may be -1. A SIGNAL frame, and
  * SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that this process gets, are forwarded to the program's
  * processes (entrypoint/proc/delivery.h). The end of the link kills the program. Processes that the program leaves
  * behind are killed; those that read from a pipe have 2 s to write what they have read. The exit report is also stored
  * in `*ret_report`, even if the start failed.
  *
- * The shim of a rank that got a STOP frame reports whether a process of the program has a handler for its signal
+ * The shim of a rank that gets the SIGNAL frame of a stop reports whether a process of the program has a handler for it
  * (CATCHES). A program without a handler gets the signal with the RELEASE frame. The function returns only after that
  * frame, SIGHUP, SIGINT, SIGQUIT, SIGTERM or the end of the link, because mpirun ends all ranks when one leaves.
  */

@@ -141,19 +141,19 @@ static bool is_host_link(const struct pl_connection *connection)
            connection->state == PL_CONNECTION_READY;
 }
 
-static void send_stop(struct pl_connection *shim, int number)
+static void send_signal(struct pl_connection *shim, int number)
 {
     char text[16];
 
     snprintf(text, sizeof(text), "%d", number);
-    pl_supervise_notify(shim, PL_FRAME_STOP, text);
+    pl_supervise_notify(shim, PL_FRAME_SIGNAL, text);
 }
 
 void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int number)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         if (runs(supervisor->connections[i], kinds)) {
-            send_stop(supervisor->connections[i], number);
+            send_signal(supervisor->connections[i], number);
         }
     }
 }
@@ -224,7 +224,7 @@ void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_conne
 
     snprintf(text, sizeof(text), "%d", supervisor->stop.number);
     if (supervisor->stop.number != 0) {
-        PL_SUPERVISE_SEND(supervisor, host, PL_FRAME_STOP, text);
+        PL_SUPERVISE_SEND(supervisor, host, PL_FRAME_SIGNAL, text);
     }
 }
 
@@ -369,7 +369,8 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         pl_apart_begin(&supervisor->seen.apart, frame);
         PL_TIMER_SET(supervisor, APART, supervisor->seen.apart.next_look_ns);
         if (supervisor->stop.number != 0) {
-            send_stop(connection, supervisor->stop.number); /* it connected too late to get the stop with the others */
+            send_signal(connection,
+                        supervisor->stop.number); /* it connected too late to get the stop with the others */
         }
         if (supervisor->stop.state == PL_STOP_RELEASED) {
             pl_supervise_notify(connection, PL_FRAME_RELEASE, "");

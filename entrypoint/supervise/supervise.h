@@ -199,7 +199,7 @@ struct pl_seen {
 
 /** What the loop calls when something happens: pl_host_calls, the table of host.c. */
 struct pl_loop_calls {
-    /* pl_frames_take(): a frame other than those of a program's start and end */
+    /* pl_frames_take(): a frame other than heartbeats and the exit reports of shims */
     void (*take)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
     /* pl_frames_lose(): a connection is over */
     void (*lose)(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why);
@@ -541,7 +541,7 @@ void pl_supervise_release(struct pl_supervisor *supervisor);
 /** Writes the failure file, which may be written again. Logs a failure to write it. */
 void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text);
 
-/** Sends STOP with `number` to every live shim of these kinds, a PL_PROCESS_SET. */
+/** Sends SIGNAL with `number` to every live shim of these kinds, a PL_PROCESS_SET. */
 void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int number);
 
 /**

@@ -103,8 +103,8 @@ enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_lau
     if (supervisor->outcome.failed || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
         return status;
     }
-    set_link_and_role(supervisor,
-                      PL_LAUNCH_PLAN_LINK_NONE); /* pl_supervise_set_plan() needs the directory too, and warns */
+    /* pl_supervise_set_plan() needs the directory too, and warns */
+    set_link_and_role(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
     return PL_OK;
 }
 

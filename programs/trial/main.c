@@ -5,7 +5,7 @@
  * A trial is a job in a job: `paceline train` in an /opt/ml of its own. A sweep starts each of its trials by this
  * program, on the trial's host, with options that verbs.c does not list:
  *
- *   --link             standard input is a link to the sweep (entrypoint/ssh/link.h): STOP frames are signals for the
+ *   --link             standard input is a link to the sweep (entrypoint/ssh/link.h): SIGNAL frames are signals for the
  *                      trial, its end kills the trial, and a MESSAGE tells the result; the trial's lines have a tag
  *   --checkpoints DIR  where the folders of the trial's checkpoints and model are
  *   --metric REGEX     what finds the metric in the trial's lines

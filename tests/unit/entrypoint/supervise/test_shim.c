@@ -113,7 +113,7 @@ static void stop_when(const struct scratch *scratch, const char *name)
         ck_assert(!pl_deadline_passed(deadline_ns));
         pl_clock_nap(PL_NS_PER_MS, deadline_ns);
     }
-    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_SIGNAL, NULL, "15"), PL_OK);
 }
 
 TEST(the_program_gets_clean_signals)
@@ -287,7 +287,7 @@ TEST(a_signal_that_stops_nothing_holds_nobody)
     while (access(path, F_OK) != 0) {
         pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
-    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "12"), PL_OK);
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_SIGNAL, NULL, "12"), PL_OK);
     ck_assert_int_eq(await_exit_report().code, 4); /* the function also waits for the end of the shim */
 }
 

@@ -258,7 +258,7 @@ static int count_stops(struct pl_link *link)
 
     ck_ok(pl_link_read, link);
     while (pl_link_next(link, &frame, &error) == PL_OK) {
-        count += frame.type == PL_FRAME_STOP;
+        count += frame.type == PL_FRAME_SIGNAL;
     }
     return count;
 }
@@ -555,7 +555,7 @@ TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit)
 
 TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
 {
-    static const char frame[] = "PL\005\007\003\000\000\00015"; /* STOP, SIGTERM */
+    static const char frame[] = "PL\005\007\003\000\000\00015"; /* SIGNAL, SIGTERM */
     enum { HELLO_BYTES = 25, RECEIVED_BYTES = 36 };
     PL_AUTO_FREE char *received = NULL;
     char path[PATH_MAX], self[PATH_MAX];
