@@ -420,7 +420,7 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
         break;
     case PL_FRAME_RELEASE:
         if (supervisor->stop.state != PL_STOP_RUNNING) {
-            pl_supervise_release(supervisor);
+            pl_holding_release(supervisor);
         }
         break;
     case PL_FRAME_RESULT:

@@ -104,6 +104,23 @@ static void send_to_workers(struct pl_supervisor *supervisor, enum pl_frame_type
     }
 }
 
+void pl_holding_release(struct pl_supervisor *supervisor)
+{
+    pl_stop_go(&supervisor->stop.state, PL_STOP_RELEASED);
+    supervisor->stop.released_ns = pl_clock_now_ns();
+    PL_TIMER_WAKE(supervisor, WAIT);
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        struct pl_connection *connection = supervisor->connections[i];
+
+        if (connection->kind == PL_CONNECTION_SHIM && connection->process_kind == PL_PROCESS_RANK) {
+            pl_supervise_notify(connection, PL_FRAME_RELEASE, "");
+        }
+    }
+    if (!supervisor->seen.ranks) {
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(TORCHRUN), SIGTERM); /* the agent still looks for the others */
+    }
+}
+
 /* Find a rank that gets the signal only after the others have saved; -1 if there is none. */
 static int find_deferred(const struct pl_holding *holding)
 {
@@ -161,7 +178,7 @@ void pl_holding_update(struct pl_supervisor *supervisor)
             hold(supervisor);
         }
     } else if (answered) {
-        pl_supervise_release(supervisor);
+        pl_holding_release(supervisor);
         send_to_workers(supervisor, PL_FRAME_RELEASE, "");
     }
     if (pl_holding_awaits_release(supervisor) && !answered) {

@@ -158,23 +158,6 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int n
     }
 }
 
-void pl_supervise_release(struct pl_supervisor *supervisor)
-{
-    pl_stop_go(&supervisor->stop.state, PL_STOP_RELEASED);
-    supervisor->stop.released_ns = pl_clock_now_ns();
-    PL_TIMER_WAKE(supervisor, WAIT);
-    for (size_t i = 0; i < supervisor->connections_count; i++) {
-        struct pl_connection *connection = supervisor->connections[i];
-
-        if (connection->kind == PL_CONNECTION_SHIM && connection->process_kind == PL_PROCESS_RANK) {
-            pl_supervise_notify(connection, PL_FRAME_RELEASE, "");
-        }
-    }
-    if (!supervisor->seen.ranks) {
-        pl_supervise_signal(supervisor, PL_PROCESS_SET(TORCHRUN), SIGTERM); /* the agent still looks for the others */
-    }
-}
-
 /* The job is asked to stop for the first time: set what is due until its time is over. */
 static void begin_stop(struct pl_supervisor *supervisor, int number)
 {
@@ -225,6 +208,31 @@ void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_conne
     snprintf(text, sizeof(text), "%d", supervisor->stop.number);
     if (supervisor->stop.number != 0) {
         PL_SUPERVISE_SEND(supervisor, host, PL_FRAME_SIGNAL, text);
+    }
+}
+
+void pl_supervise_stop_launcher(struct pl_supervisor *supervisor)
+{
+    if (supervisor->state == PL_HOST_RUNNING && supervisor->role != PL_HOST_LED) {
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(LAUNCHER) | PL_PROCESS_SET(TORCHRUN), SIGTERM);
+    }
+}
+
+void pl_supervise_fail_overdue(struct pl_supervisor *supervisor)
+{
+    const long long seconds = (long long)(supervisor->stop.budget_ns / PL_NS_PER_S);
+
+    if (supervisor->state != PL_HOST_RUNNING || supervisor->main.over) {
+        return;
+    }
+    supervisor->main.over = true;
+    if (supervisor->role == PL_HOST_LED) {
+        pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop", seconds);
+    } else {
+        pl_supervise_fail(supervisor,
+                          "the program did not end within %lld s after it was asked to stop: handle SIGTERM, or give "
+                          "it more time by PACELINE_STOP_S",
+                          seconds);
     }
 }
 

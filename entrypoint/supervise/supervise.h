@@ -4,7 +4,7 @@
  *
  *   host.c                the job on this host, from its links to its end; the table of what the loop calls
  *   supervise.c           the loop, connections, timers, signals and the stop; holding.c: ranks that end during a stop
- *   supervise_start.c     programs, and when they are told to end: shim.c, process.c, exit_report.c
+ *   supervise_start.c     programs, steps, uploads, what follows a hang: by shim.c, process.c, exit_report.c
  *   supervise_failure.c   why the job failed, and the files that say so (failure.c)
  *   links.c, frames.c     the links to other hosts, and what goes over them
  *   peers.c, ranks.c, watch.c, blas.c   names of hosts, ranks, whether anything happens, OpenBLAS's core
@@ -466,6 +466,9 @@ void pl_holding_lose_host(struct pl_supervisor *supervisor, int host);
 /** Call when a rank has ended. */
 void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);
 
+/** Lets the shims of this host's ranks end, also those that connect later. */
+void pl_holding_release(struct pl_supervisor *supervisor);
+
 /** Returns true from the stop to the release, in a job with ranks: shims of ranks that end then wait. */
 bool pl_holding_awaits_release(const struct pl_supervisor *supervisor);
 
@@ -534,9 +537,6 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
 
 /** Forwards the stop to another host, if the job is being stopped. */
 void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_connection *host);
-
-/** Lets the shims of this host's ranks end, also those that connect later. */
-void pl_supervise_release(struct pl_supervisor *supervisor);
 
 /** Writes the failure file, which may be written again. Logs a failure to write it. */
 void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text);

@@ -278,31 +278,6 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     return pl_supervise_start(supervisor, kinds[plan->ranks], &setup, NULL, reterr);
 }
 
-void pl_supervise_stop_launcher(struct pl_supervisor *supervisor)
-{
-    if (supervisor->state == PL_HOST_RUNNING && supervisor->role != PL_HOST_LED) {
-        pl_supervise_signal(supervisor, PL_PROCESS_SET(LAUNCHER) | PL_PROCESS_SET(TORCHRUN), SIGTERM);
-    }
-}
-
-void pl_supervise_fail_overdue(struct pl_supervisor *supervisor)
-{
-    const long long seconds = (long long)(supervisor->stop.budget_ns / PL_NS_PER_S);
-
-    if (supervisor->state != PL_HOST_RUNNING || supervisor->main.over) {
-        return;
-    }
-    supervisor->main.over = true;
-    if (supervisor->role == PL_HOST_LED) {
-        pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop", seconds);
-    } else {
-        pl_supervise_fail(supervisor,
-                          "the program did not end within %lld s after it was asked to stop: handle SIGTERM, or give "
-                          "it more time by PACELINE_STOP_S",
-                          seconds);
-    }
-}
-
 void pl_supervise_end(struct pl_supervisor *supervisor, unsigned kinds, int number, int64_t grace_ns)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(grace_ns);
