@@ -18,7 +18,6 @@
 #include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/thread.h"
 #include "entrypoint/job/devices.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/launch/launcher.h"
@@ -331,7 +330,7 @@ static int run_rank(const struct pl_invocation *call, bool by_torchrun)
         return 1;
     }
     if (exit_report.signalled) { /* mpirun distinguishes a rank that a signal killed from a rank that exits */
-        pl_thread_end_process(exit_report.code);
+        pl_process_end_by_signal(exit_report.code);
         return 128 + exit_report.code;
     }
     return exit_report.code;

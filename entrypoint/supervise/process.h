@@ -167,4 +167,7 @@ int pl_process_status_code(int wait_status, bool *ret_signalled);
 int64_t pl_process_memory_kills(void);
 int64_t pl_process_refused_forks(void);
 
+/** End this process as the signal `number` ends one, but without a core file. Returns where the signal ends nothing. */
+void pl_process_end_by_signal(int number);
+
 #endif
