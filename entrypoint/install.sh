@@ -8,7 +8,7 @@
 #   --no-mpi     this image runs no MPI jobs: a missing Open MPI is no error
 #   --no-ssh     this image runs no jobs on several hosts that need ssh: missing ssh programs and keys are no error
 #   --keys=no    make no ssh keys; jobs on several hosts then need PACELINE_SSH_SECRET (--keys=yes makes them)
-#   --remove     remove the links and the loader's settings that this program made
+#   --remove     remove the links, the loader's settings and Python's that this program made
 #
 # It may run again at any time, and must after the base's packages have changed. It ends with 0, with 1 where something is
 # missing (each line says what, and which package has it), and with 2 where the command line is wrong.
@@ -66,8 +66,15 @@ remove_link() {
   case $(readlink "$1" 2>/dev/null) in "$prefix"/*) rm -f "$1" ;; esac
 }
 
+# The package in the prefix is found by the python3 that is first on PATH, if there is one, through a file in its folder of packages.
+python_path_file() {
+  ! command -v python3 >/dev/null || python3 -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/paceline.pth")'
+}
+path_file=$(python_path_file)
+
 if [ $remove = yes ]; then
   each_link remove_link
+  [ -z "$path_file" ] || rm -f "$path_file"
   for name in mpirun mpiexec orted prted prte prterun; do
     case $(readlink "$links/bin/$name" 2>/dev/null) in /opt/amazon/openmpi/* | /opt/openmpi/*) rm -f "$links/bin/$name" ;; esac
   done
@@ -95,6 +102,10 @@ for file in share/paceline/bash-env.sh lib/pkgconfig/paceline.pc; do
   sed -i -e "s|exec [^ ]*/bin/paceline |exec $prefix/bin/paceline |" -e "s|^prefix=.*|prefix=$prefix|" "$prefix/$file"
 done
 each_link make_link
+if [ -n "$path_file" ]; then
+  mkdir -p "${path_file%/*}"
+  echo "$prefix/share/paceline/python" >"$path_file"
+fi
 
 # Open MPI is the base's, since the base's programs use it too. A job takes the first mpirun on PATH.
 first_mpirun=$(command -v mpirun || true)

@@ -69,9 +69,7 @@ if [ "${1:-}" = build ]; then
   meson setup /build . --prefix=$prefix --buildtype=release -Dstrip=true -Dtests=disabled -Dexamples=$examples -Dhorovod=enabled "$@"
   ninja -C /build
   DESTDIR=/out meson install -C /build --no-rebuild
-  mkdir -p /out$prefix/share/paceline/examples
   [ $examples = false ] || cp -r examples /out$prefix/share/paceline
-  cp -r examples/python /out$prefix/share/paceline/examples # the module that Python programs import
   install -m 755 entrypoint/install.sh /out$prefix/install
   programs | xargs -d '\n' objdump -T | grep -o 'GLIBC_[0-9.]*' | cut -d _ -f 2 | sort -uV | tail -n 1 >/out$prefix/share/paceline/glibc
   programs | while read -r file; do
