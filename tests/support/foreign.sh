@@ -20,11 +20,23 @@ keep_package() { # NAME PACKAGE: its version and licence, for the list of third 
   cp "/usr/share/doc/$2/copyright" "$target/copyright/$1"
 }
 
+# The only thing that its writer of tar wants of the file that names all formats.
+cat >"$work/kind.c" <<'C'
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+void __archive_write_entry_filetype_unsupported(struct archive *archive, struct archive_entry *entry, const char *format);
+void __archive_write_entry_filetype_unsupported(struct archive *archive, struct archive_entry *entry, const char *format)
+{
+    archive_set_error(archive, EILSEQ, "'%s' is of a kind that %s has not", archive_entry_pathname(entry), format);
+}
+C
+gcc -c -O2 -fPIE -o "$target/lib/kind.o" "$work/kind.c"
 cat >"$target/lib/pkgconfig/libarchive.pc" <<P
 Name: libarchive
 Description: the static library, of which a program gets what it uses
 Version: $(pkg-config --modversion libarchive)
-Libs: -l:libarchive.a -lzstd -llzma -lbz2 -lz
+Libs: $target/lib/kind.o -l:libarchive.a -lzstd -llzma -lbz2 -lz
 P
 keep_package libarchive libarchive-dev
 
