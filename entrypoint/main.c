@@ -208,7 +208,7 @@ static void set_log_level(const struct pl_environment *environment)
     }
 }
 
-/* Take the words from the subcommand's name on; started as PL_RUNDIR_PYTHON, argv[0] is that name. */
+/* argv[0] is the subcommand's name, or PL_RUNDIR_PYTHON, by which torchrun starts this binary in place of Python. */
 static void take_words(int argc, char **argv, struct pl_invocation *call)
 {
     call->argc = argc;

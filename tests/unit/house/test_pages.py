@@ -93,7 +93,7 @@ def transitions(prefix, names, source, model, marker, in_model, in_page):
 
 def states():
     folder = "entrypoint/supervise/"
-    yield from transitions("PL_STOP", ("running", "saving", "held", "released"), folder + "shim.c", "tests/models/stop.pml", r"go\(next\)", "", "")
+    yield from transitions("PL_STOP", ("running", "saving", "held", "deferred", "released"), folder + "shim.c", "tests/models/stop.pml", r"go\(next\)", "", "")
     for kind, file, names in (("host", "host.c", "preparing linking running closing ended"), ("connection", "supervise.c", "open ready ended dropped"),
                               ("session", "links.c", "away refused linked idle done lost")):
         yield from transitions(f"PL_{kind.upper()}", names.split(), folder + file, "tests/models/hosts.pml", rf"go_{kind}\(", kind.upper() + "_", kind + ": ")
