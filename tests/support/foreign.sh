@@ -31,12 +31,13 @@ void __archive_write_entry_filetype_unsupported(struct archive *archive, struct 
     archive_set_error(archive, EILSEQ, "'%s' is of a kind that %s has not", archive_entry_pathname(entry), format);
 }
 C
-gcc -c -O2 -fPIE -o "$target/lib/kind.o" "$work/kind.c"
+gcc -c -O2 -fPIE -o "$work/kind.o" "$work/kind.c"
+ar rcs "$target/lib/libkind.a" "$work/kind.o"
 cat >"$target/lib/pkgconfig/libarchive.pc" <<P
 Name: libarchive
 Description: the static library, of which a program gets what it uses
 Version: $(pkg-config --modversion libarchive)
-Libs: $target/lib/kind.o -l:libarchive.a -lzstd -llzma -lbz2 -lz
+Libs: -Wl,-u,__archive_write_entry_filetype_unsupported $target/lib/libkind.a -l:libarchive.a -lzstd -llzma -lbz2 -lz
 P
 keep_package libarchive libarchive-dev
 
