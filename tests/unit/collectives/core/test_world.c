@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/world_new.c, collectives/core/request.c, collectives/core/topology.c,
- * collectives/core/collective_check.c, collectives/p2p/check_calls.c. */
+ * collectives/core/request_check.c, collectives/p2p/check_calls.c. */
 /* Worlds, sub-worlds and requests; ranks that disagree; invalid arguments. */
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"

@@ -279,9 +279,9 @@ __attribute__((flatten)) enum pl_status pl_request_prepare(struct pl_request *re
     return PL_OK;
 }
 
-enum pl_status pl_collective_sign_step(struct pl_request *request, const struct pl_world *world,
-                                       const struct pl_collective *step, const struct pl_collective *of,
-                                       struct pl_error *reterr)
+enum pl_status pl_request_sign_step(struct pl_request *request, const struct pl_world *world,
+                                    const struct pl_collective *step, const struct pl_collective *of,
+                                    struct pl_error *reterr)
 {
     request->collective = *step;
     sign(world, of, of->count, &request->signature);
