@@ -321,8 +321,8 @@ static size_t write_pictures(const char *directory, unsigned char *data, size_t 
 
 static void to_floats(const unsigned char *picture, float *to)
 {
-    for (size_t p = 0; p < PIXELS; p++) {
-        for (size_t colour = 0; colour < 3; colour++) {
+    for (size_t colour = 0; colour < 3; colour++) {
+        for (size_t p = 0; p < PIXELS; p++) {
             to[p * 3 + colour] = (float)picture[colour * PIXELS + p] * 0.0157F - 1.99F;
         }
     }
