@@ -3,8 +3,7 @@
  * Measures the cost of reading records: finding them in memory, reading a FIFO compared with raw reads of the same
  * FIFO, and batches of pictures from files: as bytes, and shuffled and turned into floats by the program. Prints one
  * JSON line per case; runs alternate, figures are medians. A FIFO's reader and writer have one CPU each if two are
- * allowed: on one CPU a read costs less than half, and the scheduler would otherwise choose between the two in each
- * run.
+ * allowed: on one CPU a read costs less than half, and the scheduler would otherwise choose in each run.
  *
  *   bench_records [MEGABYTES [ROUNDS]]
  */
