@@ -493,7 +493,7 @@ bool pl_named_needs_round(const struct pl_named *named)
 
 static enum pl_status progress_once(struct pl_named *named, bool block, struct pl_error *reterr)
 {
-    bool need_round = pl_named_needs_round(named), progressed = false, done;
+    bool need_round = pl_named_needs_round(named), progressed = false, needs_another = false, done;
 
     /*
      * Requests end in the order in which they were started. Operations come first, since a round is started after those
@@ -530,10 +530,9 @@ static enum pl_status progress_once(struct pl_named *named, bool block, struct p
     }
     if (!named->first_running) {
         PL_TRY(end_request(named, reterr));
+        needs_another = pl_named_needs_round(named); /* it is posted before what this one has begun is waited for */
     }
-    /* What the round has begun ends before a further round does, which nothing here needs. */
-    return named->first_running && !pl_named_needs_round(named) && !named->device.first ? end_running(named, reterr)
-                                                                                        : PL_OK;
+    return named->first_running && !needs_another && !named->device.first ? end_running(named, reterr) : PL_OK;
 }
 
 enum pl_status pl_named_progress(struct pl_named *named, bool block, struct pl_error *reterr)
