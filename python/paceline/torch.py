@@ -15,7 +15,7 @@ a DataLoader must not read gradients.
 Ranks: of one host through shared memory; they find each other by the process group's store. Of several hosts by MPI, if mpirun has started them; sums then
 go on while the backward pass computes. Else the process group sums, and rank 0 says so once, as it does for tensors on a GPU, where NCCL is fastest.
 
-Errors: backward() raises RuntimeError with the text of a PacelineError, which names bucket, rank and host. No sum waits longer than the process group's timeout, or PACELINE_TIMEOUT_S
+Errors: backward() raises PacelineError, torch 1.13 a RuntimeError with its text, which names bucket, rank and host. No sum waits longer than the process group's timeout, or PACELINE_TIMEOUT_S
 where that is set; that a rank of the same host has ended is noticed at once. After an error a program can only end.
 """
 import concurrent.futures

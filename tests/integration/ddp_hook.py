@@ -65,7 +65,7 @@ def faults(python):
     for scene, seconds, words in (("killed", 120, "the process of rank 1 on host"), ("late", 6, "rank 1")):
         statuses, texts = plain(python, 3, RANKS_PY, scene, GROUP_TIMEOUT_S=str(seconds))
         for rank in (0, 2):
-            found = re.search(rf"rank {rank} after ([0-9.]+) s: RuntimeError: PacelineError: (.*)", texts[rank])
+            found = re.search(rf"rank {rank} after ([0-9.]+) s: (?:RuntimeError: )?PacelineError: (.*)", texts[rank])
             assert statuses[rank] == 5 and found, f"{scene}: {statuses}\n" + "\n".join(texts)
             assert re.search(rf"gradients' bucket \d+ \(\d+ bytes\), rank {rank} on host {socket.gethostname()}: .*{words}", found[2]), f"{scene}: {found[2]}"
             assert float(found[1]) < 100, f"{scene}: rank {rank} raised after {found[1]} s"

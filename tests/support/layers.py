@@ -48,7 +48,7 @@ ARROWS = {
     "s3io/record": {"s3io/bytes"},
     "s3io/s3": {"s3io/http", "s3io/record"},
     "s3io/pipe": {"s3io/record"},
-    "s3io/dataset": {"s3io/pipe"},
+    "s3io/dataset": {"s3io/pipe", "s3io/s3"},
     "runtime/named": set(),
     "runtime/gradient": set(),
     "runtime/checkpoint": {"runtime/gradient"},
