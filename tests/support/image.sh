@@ -47,6 +47,23 @@ carry() {
   for file in "$out$prefix"/lib/carried/*; do patchelf --set-rpath '$ORIGIN' "$file"; done
 }
 
+# lib/without-mpi has a libmpi.so.40 with the names that libpaceline.so needs, for a process that no mpirun has started and that has no Open MPI: the
+# package of Python loads it there. Of its functions only those that ask whether MPI runs can be called.
+make_without_mpi() {
+  local name library=$out$prefix/lib/without-mpi/libmpi.so.40
+  mkdir -p "${library%/*}"
+  {
+    printf '#include <stdio.h>\n#include <stdlib.h>\nstatic int absent(const char *name) { fprintf(stderr, "paceline: %%s: there is no Open MPI\\n", name); abort(); }\n'
+    nm -D --undefined-only "$out$prefix/lib/libpaceline.so.0" | sed -nE 's/^ *U ((MPI|ompi)_[A-Za-z0-9_]+)(@.*)?$/\1/p' | while read -r name; do
+      case $name in
+        MPI_Initialized | MPI_Finalized) echo "int $name(int *flag) { return *flag = 0; }" ;;
+        MPI_*) echo "int $name(void) { return absent(\"$name\"); }" ;;
+        *) echo "char ${name}[1024];" ;; # a communicator or a type, of which only the address is taken
+      esac
+    done
+  } | gcc -x c -shared -fPIC -O2 -s -Wl,-soname,libmpi.so.40 -o "$library" -
+}
+
 # The package of an installed file. dpkg knows a file below /usr/lib by one of two names.
 package_of() { { dpkg -S "$1" || dpkg -S "/usr$1" || dpkg -S "${1#/usr}"; } 2>/dev/null | sed -n 1p | cut -d : -f 1; }
 
@@ -99,6 +116,7 @@ if [ "${1:-}" = pack ]; then
     case $file in *.so | *.so.*) folders=$lib/linked ;; *) folders=$lib/carried:$lib/linked ;; esac
     patchelf --set-rpath "$(patchelf --print-rpath "$file" | sed "s|$foreign/lib:*||; s/..*/&:/")$folders" "$file"
   done
+  make_without_mpi
   name_third_parties <"$build/carried.txt" >"$out$prefix/share/paceline/third-parties.txt"
   programs | xargs -d '\n' objdump -T | grep -o 'GLIBC_[0-9.]*' | cut -d _ -f 2 | sort -uV | tail -n 1 >"$out$prefix/share/paceline/glibc"
   exit

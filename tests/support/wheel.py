@@ -5,13 +5,14 @@
     wheel.py PREFIX FOLDER VERSION
 
 PREFIX/share/paceline/python/paceline becomes the package, and all other files of the prefix lie in the package's folder _prefix, byte for byte. Wheels have
-no links: libpaceline.so, by which the linker finds the library, is a line for the linker. Equal prefixes give equal wheels.
+no links: libpaceline.so and the like, by which the linker finds a library, are a line for the linker. Equal prefixes give equal wheels.
 """
 import base64
 import hashlib
 import os
 import pathlib
 import platform
+import re
 import stat
 import sys
 import zipfile
@@ -52,11 +53,12 @@ def files_of(prefix, version):
         if path.is_dir() and not path.is_symlink():
             continue
         place = f"paceline/{name[len(PACKAGE) + 1:]}" if name.startswith(PACKAGE + "/") else f"paceline/_prefix/{name}"
-        if name == "lib/libpaceline.so":
-            yield place, b"INPUT(libpaceline.so.0)\n", False
-        elif name == "lib/libpaceline.so.0" or not (path.is_symlink() or name.startswith("lib/libpaceline.so.0.")):
+        own = re.fullmatch(r"lib/(libpaceline[a-z-]*\.so)((?:\.0)?)(.*)", name)
+        if own and not own.group(2):
+            yield place, f"INPUT({own.group(1)}.0)\n".encode(), False
+        elif own and not own.group(3) or not (own or path.is_symlink()):
             yield place, path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR)
-        elif not name.startswith("lib/libpaceline.so."):
+        elif not own:
             sys.exit(f"wheel.py: '{path}' is a link, which a wheel cannot have")
     yield f"paceline-{version}.data/scripts/paceline", COMMAND.encode(), True
 
