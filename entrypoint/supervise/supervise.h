@@ -260,8 +260,8 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /**
- * Begins to link the hosts of the plan, which need not be complete: this goes on while this host is being prepared, so
- * that a stop or failure in this time reaches the others, and no host prepares for a job that has ended on another one.
+ * Takes the plan, which need not be complete, and begins to link its hosts, if they are to be linked: while this host
+ * is being prepared, a stop or failure reaches the others, and no host prepares for a job that has ended elsewhere.
  * A host that can run without its link warns and does.
  */
 enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
