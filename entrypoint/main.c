@@ -172,7 +172,7 @@ static int print_help(int argc, char **argv, const struct pl_environment *enviro
 }
 
 /* The image's BASH_ENV makes the first shell start the job. The job's own shells are ordinary shells, so it is
- * removed. */
+ * removed; `paceline info` does that itself. */
 static void forget_bash_env(struct pl_environment *environment)
 {
     if (strcmp(basename(pl_environment_get_or(environment, "BASH_ENV", "")), "bash-env.sh") == 0) {
@@ -208,7 +208,7 @@ static void set_log_level(const struct pl_environment *environment)
     }
 }
 
-/* Take the words from the subcommand's name on; started as PL_RUNDIR_PYTHON, argv[0] is that name. */
+/* argv[0] is the subcommand's name, or PL_RUNDIR_PYTHON, by which torchrun starts this binary in place of Python. */
 static void take_words(int argc, char **argv, struct pl_invocation *call)
 {
     call->argc = argc;
@@ -245,7 +245,9 @@ int main(int argc, char **argv)
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
     }
-    forget_bash_env(environment);
+    if (!word || strcmp(word, "info") != 0) {
+        forget_bash_env(environment);
+    }
     if (complete_base_dir(environment, &error) != PL_OK) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;

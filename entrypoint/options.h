@@ -90,7 +90,11 @@
     ROW("--unless-compiled", NULL, "leave a compiled Horovod alone, and call that no error",                           \
         PL_TO_VALUE(compiled, KEPT))
 
-#define PL_INFO_OPTIONS(ROW) ROW("--json", NULL, "print one JSON object with an object for each section", PL_TO(json))
+#define PL_INFO_OPTIONS(ROW)                                                                                           \
+    ROW("--json", NULL, "print one JSON object with an object for each section", PL_TO(json))                          \
+    ROW("--cflags", NULL, "print only the compiler's options for a program in C that includes runtime/paceline.h",     \
+        PL_TO(cflags))                                                                                                 \
+    ROW("--libs", NULL, "print only the linker's options for such a program", PL_TO(libs))
 
 #define PL_LOCAL_OPTIONS(ROW)                                                                                          \
     ROW("--job", "FILE", "the body of CreateTrainingJob; - is standard input; the other options edit it",              \

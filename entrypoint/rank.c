@@ -18,7 +18,6 @@
 #include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/thread.h"
 #include "entrypoint/job/devices.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/launch/launcher.h"
@@ -278,7 +277,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
                                  pl_environment_get_or(call->environment, "SM_OUTPUT_DATA_DIR", "/opt/ml/output/data"),
                                  "/tmp", "/dev/shm", NULL};
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
+    struct pl_shim_options options = {.kind = PL_PROCESS_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
     struct pl_job_settings settings;
     char tag[32];
@@ -331,7 +330,7 @@ static int run_rank(const struct pl_invocation *call, bool by_torchrun)
         return 1;
     }
     if (exit_report.signalled) { /* mpirun distinguishes a rank that a signal killed from a rank that exits */
-        pl_thread_end_process(exit_report.code);
+        pl_process_end_by_signal(exit_report.code);
         return 128 + exit_report.code;
     }
     return exit_report.code;

@@ -109,7 +109,7 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     if (*stop_number != 0) {
         pl_supervise_stop(&supervisor, *stop_number, false);
     }
-    status = pl_launch_plan_new_hosts(job, &plan, &error);
+    status = pl_launch_plan_begin(job, &plan, &error);
     status = status == PL_OK ? pl_supervise_link(&supervisor, plan, &error) : status;
     status = status == PL_OK ? prepare(&supervisor, job, plan, &error) : status;
     pl_supervise_fail_status(&supervisor, status, &error);
@@ -161,7 +161,7 @@ static int run_unreadable_job(const struct pl_invocation *call, const struct pl_
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
 
     if (pl_job_new_partial(call->environment, call->self_path, &job, NULL) == PL_OK &&
-        pl_launch_plan_new_hosts(job, &plan, NULL) == PL_OK && plan->link != PL_LAUNCH_PLAN_LINK_NONE) {
+        pl_launch_plan_begin(job, &plan, NULL) == PL_OK && plan->link != PL_LAUNCH_PLAN_LINK_NONE) {
         return notify_unreadable_job(job, plan, error, signals, failure);
     }
     return report_unreadable_job(error, failure);

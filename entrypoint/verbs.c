@@ -26,6 +26,13 @@ static const struct pl_verb_option demo_options[] = {
     {"--processes", "N", "training processes (2)"},
 };
 
+static const struct pl_verb_option setup_options[] = {
+    {"--no-mpi", NULL, "this image runs no MPI jobs: a missing Open MPI is no error"},
+    {"--no-ssh", NULL, "no jobs on several hosts that need ssh: missing ssh programs and keys are no error"},
+    {"--keys", "yes|no", "whether to make the ssh keys by which the hosts of a job reach each other (yes)"},
+    {"--remove", NULL, "remove the links and settings that it made"},
+};
+
 const struct pl_verb_exit_code pl_verbs_exit_codes[] = {
     {"0", "train: the program ended with 0 on every rank. Another verb: it did what it was asked for"},
     {"1", "Paceline reports an error, or train lost a host or a rank, or check found a need that is not met"},
@@ -116,13 +123,26 @@ const struct pl_verb pl_verbs[] = {
     {.name = "info",
      .program = "paceline-info",
      .summary = "what this container has, for bug reports, and every setting of the runtime",
-     .arguments = "[--json]",
+     .arguments = "[--json | --cflags | --libs]",
      .text = "Print versions, the features that are compiled in, Open MPI, Python and its packages, ssh keys, limits, "
-             "devices and settings of this container, and then the backends, GPUs and CPUs that the runtime finds. A "
-             "value whose name looks like a secret's is not printed, and no Python package is imported. Of a whole "
-             "job the runtime's part: mpirun -n N paceline info",
+             "devices and settings of this container, then the backends, GPUs and CPUs that the runtime finds, and "
+             "what some jobs need and this image lacks, with the line that brings it. A value whose name looks like a "
+             "secret's is not printed, and no Python package is imported. Of a whole job the runtime's part: mpirun "
+             "-n N paceline info",
      OPTIONS(PL_INFO_OPTIONS),
-     .examples = "paceline info\npaceline info --json | jq .python"},
+     .examples = "paceline info\npaceline info --json | jq .python\ncc train.c $(paceline info --cflags --libs)"},
+    {.name = "setup",
+     .program = "paceline-setup",
+     .summary = "make this Paceline ready for use in an image, in a Dockerfile",
+     .arguments = "[OPTION...]",
+     .text =
+         "Link the command, headers and pages into /usr/local, find Open MPI and what else the image lacks, and make "
+         "the ssh keys of its hosts. What is missing is told with the package that has it, and the exit code is 1 "
+         "then; else the lines follow with which the Dockerfile goes on. It needs root, may run again, and must "
+         "after the image's packages have changed. /opt/paceline/install is the same program.",
+     .options = setup_options,
+     .option_count = PL_ARRAY_ITEMS(setup_options),
+     .examples = "pip install paceline && paceline setup\npaceline setup --no-mpi --no-ssh"},
     {.name = "horovod",
      .program = "paceline-horovod",
      .summary = "put Paceline under an installed Horovod's Python",

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@ size_t pl_abi_struct_bytes(const char *name)
         const char *name;
         size_t bytes;
     } structs[] = {
+        {"pl_bootstrap", sizeof(struct pl_bootstrap)},
+        {"pl_collective", sizeof(struct pl_collective)},
         {"pl_completion", sizeof(struct pl_completion)},
         {"pl_error", sizeof(struct pl_error)},
         {"pl_named_op", sizeof(struct pl_named_op)},
@@ -23,6 +26,7 @@ size_t pl_abi_struct_bytes(const char *name)
         {"pl_plan_tensor", sizeof(struct pl_plan_tensor)},
         {"pl_server_options", sizeof(struct pl_server_options)},
         {"pl_server_table", sizeof(struct pl_server_table)},
+        {"pl_span", sizeof(struct pl_span)},
     };
 
     for (size_t i = 0; i < sizeof(structs) / sizeof(structs[0]); i++) {

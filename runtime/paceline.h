@@ -10,7 +10,7 @@
  *   checkpoint.h, stop.h       going on later, bit for bit
  *   schedule.h                 learning rates
  *   channel.h                  where the platform put the data
- *   sampler.h, loader.h, ...   reading it
+ *   dataset.h, sampler.h, ...  reading it
  *   trace.h                    what happened when
  *   safetensors.h              the model as a file
  *   metrics.h                  lines that say how it goes
@@ -58,9 +58,9 @@ extern "C" {
 #include "runtime/stop.h"
 #include "runtime/trace.h"
 #include "s3io/channel.h"
-#include "s3io/example.h"
+#include "s3io/dataset.h"
+#include "s3io/fields.h"
 #include "s3io/idx.h"
-#include "s3io/loader.h"
 #include "s3io/record.h"
 #include "s3io/sampler.h"
 #include "s3io/store.h"

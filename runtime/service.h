@@ -3,10 +3,11 @@
  * The calls of named tensors (named.h): any thread submits an operation, is told when it has ended, or waits for it.
  *
  * One thread at a time leads: it drives the engines. Whoever waits leads, so that a wait costs what it costs without
- * threads; where nobody waits, a thread of the service does. That one sleeps while nothing is under way (after the last
- * operation it looks once more), and takes short naps while something is: it begins a millisecond after a submission
- * that nobody has waited for, or at once when the operation has a callback or start_bytes have come together. With
- * callbacks to come it yields at first in place of a nap, for 100 us at most after anything has moved.
+ * threads; where nobody waits, a thread of the service does. That one sleeps while nothing is under way (after the
+ * last operation it looks once more), and takes short naps while something is: it begins a millisecond after a
+ * submission that nobody has waited for, or at once when the operation has a callback. With callbacks to come it
+ * yields at first in place of a nap, for 100 us at most after anything has moved. Whoever submits leads for one step
+ * when start_bytes have come together: what is large is under way before anybody waits for it.
  *
  * Process sets are numbered groups of ranks, each with a world and names of its own. Set 0 is the whole world. There is
  * no order between sets: ranks may wait for several sets in different orders.

@@ -5,7 +5,6 @@
 
 #include "base/environment.h"
 #include "collectives/bootstrap.h"
-#include "runtime/channel.h"
 #include "runtime/start.h"
 
 /**
@@ -18,9 +17,5 @@ enum pl_status pl_runtime_start_unlimited(struct pl_bootstrap *bootstrap, struct
 
 /** Returns the environment as it was at the start. */
 const struct pl_environment *pl_runtime_environment(const struct pl_runtime *runtime);
-
-/** As pl_channel_setup_find(), in `environment`. */
-enum pl_status pl_channel_setup_find_in(const struct pl_environment *environment, const char *name,
-                                        struct pl_channel_setup *ret_setup, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -2,6 +2,9 @@
 /* Noting SIGTERM, and finding out in each step whether any rank has been asked to stop. */
 #include "runtime/stop.h"
 
+#include "runtime/channel.h"
+#include "runtime/start_private.h"
+
 #include "base/memory.h"
 #include "collectives/collective.h"
 
@@ -112,4 +115,12 @@ void pl_stop_free(struct pl_stop *stop)
         take_answer(stop, NULL); /* the world keeps a failure */
         free(stop);
     }
+}
+
+enum pl_status pl_channel_setup_find(const struct pl_runtime *runtime, const char *name,
+                                     struct pl_channel_setup *ret_setup, struct pl_error *reterr)
+{
+    PL_TRY(pl_channel_setup_find_in(pl_runtime_environment(runtime), name, ret_setup, reterr));
+    ret_setup->info.stop_fd = pl_stop_fd();
+    return PL_OK;
 }

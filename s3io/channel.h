@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A channel of training data as a plain struct: the content of the platform's configuration, without its files or
- * variables. The code that reads those fills it in (runtime/channel).
+ * A channel of training data as a plain struct, and from the platform's public variables SM_CHANNEL_<NAME> and
+ * SM_INPUT_DATA_CONFIG to that struct.
  *
- * Test  tests/unit/s3io/dataset/test_idx_pairs.c, test_stream.c
+ * Source  the SageMaker developer guide on input modes; SM_CHANNEL_<NAME> names the same path in Pipe Mode, where only
+ *         the FIFOs PATH_0, PATH_1, ... exist.
+ * Test    tests/unit/s3io/dataset/test_channel.c, test_idx_pairs.c, test_stream.c
  */
 #ifndef PL_S3IO_CHANNEL_H
 #define PL_S3IO_CHANNEL_H
@@ -31,6 +33,28 @@ struct pl_channel {
     const char *path; /* "/opt/ml/input/data/training" */
     int stop_fd;      /* see pl_source_stop_fifo(); 0 or less if there is none */
 };
+
+/** A channel, with the memory of the strings that `info` points to. Zero-initialise. */
+struct pl_channel_setup {
+    struct pl_channel info;
+    char *name;
+    char *path;
+};
+
+struct pl_environment;
+
+/**
+ * Looks `name` up in `environment`. Errors: PL_NOT_FOUND lists the channels that the environment has; PL_INVALID if
+ * SM_INPUT_DATA_CONFIG is not strict JSON (base/json/json.h), or if its mode is not text.
+ */
+enum pl_status pl_channel_setup_find_in(const struct pl_environment *environment, const char *name,
+                                        struct pl_channel_setup *ret_setup, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Describes a File channel `name` at the directory `path`, for programs that run outside the platform. */
+enum pl_status pl_channel_setup_directory(const char *name, const char *path, struct pl_channel_setup *ret_setup,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_channel_setup_done(struct pl_channel_setup *setup);
 
 /**
  * Returns the shard of a rank: all ranks of the world share a replicated channel, the ranks of one host share a sharded

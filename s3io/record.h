@@ -54,6 +54,10 @@ struct pl_record {
     size_t bytes;
     uint64_t index;        /* number of the record in the source, from 0; a skipped record keeps its number */
     uint64_t offset_bytes; /* where its framing begins in the source, after decompression */
+    uint64_t object;       /* of a stream: number of its object in the epoch's order */
+    uint64_t number;       /* number of the record in its source, as `index` but for a stream */
+    bool is_unchecked;     /* the data's checksum is `checksum` if it is right: pl_record_check() */
+    uint32_t checksum;
 };
 
 /** Zero-initialise, then set the options that differ from the defaults. */
@@ -69,6 +73,9 @@ struct pl_record_options {
     /* CSV: the byte between fields; 0 means a comma. It is needed because a quote opens only as the first byte of a
      * field */
     char delimiter;
+    /* leave the checksum of a TFRecord's data to pl_record_check(), which another thread may call; without effect with
+     * skip_corrupt */
+    bool leave_checksum;
 };
 
 struct pl_record_counts {
@@ -79,6 +86,9 @@ struct pl_record_counts {
     uint64_t skipped_bytes; /* bytes of the skipped pieces */
     uint64_t next_index;    /* number of the next record: counts records, and skipped pieces that have a number */
 };
+
+/** Compares the checksum of a record of which that was left. PL_CORRUPT with both if they differ. */
+enum pl_status pl_record_check(const struct pl_record *record, struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_record_reader;
 

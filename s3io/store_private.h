@@ -8,6 +8,8 @@
 #include "s3io/source.h"
 #include "s3io/store.h"
 
+struct pl_text;
+
 /** Appends an object with a copy of `key`. */
 enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes,
                                   struct pl_error *reterr) PL_MUST_CHECK;
@@ -38,11 +40,18 @@ struct pl_store_ops {
     enum pl_status (*open_fetched)(void *fetch, uint64_t position, struct pl_source **ret_source,
                                    struct pl_error *reterr);
     void (*fetch_close)(void *fetch);
+    /* Sets `name` to that of the object's source; NULL if it is the store's name, '/' and the key. */
+    enum pl_status (*name_object)(struct pl_store *store, const struct pl_object *object, struct pl_text *name,
+                                  struct pl_error *reterr);
     void (*close)(struct pl_store *store); /* releases `store` itself; pl_store_close() releases `name` */
 };
 
 enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name,
                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Sets `name` to that of the object's source, for messages. */
+enum pl_status pl_store_name_object(struct pl_store *store, const struct pl_object *object, struct pl_text *name,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Reads objects in an order that is known in advance, so that the store can fetch the next ones. Zero-initialise. */
 struct pl_store_reader {

@@ -10,8 +10,8 @@
 #define PL_S3IO_STREAM_H
 
 #include "s3io/channel.h"
-#include "s3io/loader.h"
 #include "s3io/record.h"
+#include "s3io/sampler.h"
 #include "s3io/store.h"
 
 enum pl_stream_split {
@@ -83,19 +83,14 @@ struct pl_record_counts pl_stream_counts(const struct pl_stream *stream);
 
 void pl_stream_close(struct pl_stream *stream);
 
-/** Samples for a loader, from the records of a stream. */
-struct pl_stream_samples {
-    struct pl_stream *stream;
-    void *context;
-    /* Decodes one record into the rows `fields`. */
-    enum pl_status (*decode)(void *context, const struct pl_record *record, void *const *fields,
-                             struct pl_error *reterr);
-};
-
 /**
- * Returns an input for a loader. `samples` must outlive the loader. An error in decoding has the number and offset of
- * the record.
+ * With true, a waiting pl_stream_start() or pl_stream_next(), and later calls, return PL_CANCELLED; with false, later
+ * calls work again. Any thread may call it.
  */
-struct pl_loader_input pl_loader_input_stream(struct pl_stream_samples *samples);
+void pl_stream_cancel(struct pl_stream *stream, bool cancelled);
+
+/** Adds to an error about a record's contents where the record is: object, number, byte, channel and epoch. */
+void pl_stream_error_context(const struct pl_stream *stream, uint64_t epoch, const struct pl_record *record,
+                             struct pl_error *reterr);
 
 #endif

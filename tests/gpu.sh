@@ -20,7 +20,7 @@
 #   sharing      allreduces of ranks that share the card, and how much of them a backward pass hides
 #   examples     mnist and cifar10 on the GPU against the CPU; two and four processes on one GPU
 #   torch        images a second beside PyTorch
-#   python       examples/python/paceline.py with PyTorch's tensors on the GPU, one rank and two that share it
+#   python       the package paceline with PyTorch's tensors on the GPU, one rank and two that share it
 #   horovod      Horovod's own Python with PyTorch's tensors on the GPU, up to four ranks that share it: values, training, figures, ends; Horovod's own tests
 #   conformance  the collectives' conformance matrix between processes, in the card's memory
 #   sanitizer    compute-sanitizer's memcheck and racecheck over the kernels

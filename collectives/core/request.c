@@ -58,7 +58,7 @@ static void reset(struct pl_request *request)
     request->phase = PL_REQUEST_QUEUED;
 }
 
-static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
+static struct pl_request *take_request(struct pl_world *world, struct pl_error *reterr)
 {
     struct pl_request *request = world->unused;
 
@@ -214,7 +214,8 @@ static enum pl_status start_step(struct pl_world *world, struct pl_request *requ
     return PL_OK;
 }
 
-static enum pl_status start(struct pl_world *world, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+static enum pl_status start_request(struct pl_world *world, struct pl_request *request, bool *ret_done,
+                                    struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;
 
@@ -244,7 +245,7 @@ static enum pl_status stream(struct pl_world *world, bool *ret_done, struct pl_e
     if (world->last->phase == PL_REQUEST_QUEUED) {
         for (struct pl_request *request = head; request && request->backend == head->backend; request = request->next) {
             if (request->phase == PL_REQUEST_QUEUED) {
-                PL_TRY(start(world, request, ret_done, reterr));
+                PL_TRY(start_request(world, request, ret_done, reterr));
             }
         }
     }
@@ -265,7 +266,7 @@ void pl_request_advance(struct pl_world *world)
         if (backend->backend->streamed) {
             status = stream(world, &done, &error);
         } else if (head->phase == PL_REQUEST_QUEUED) {
-            status = start(world, head, &done, &error);
+            status = start_request(world, head, &done, &error);
         } else {
             status = backend->backend->progress(backend->state, head, &done, &error);
         }
@@ -323,7 +324,7 @@ static enum pl_status make_request(struct pl_world *world, const struct pl_colle
                                    struct pl_chain *chain, int number, struct pl_request **ret_request,
                                    struct pl_error *reterr)
 {
-    struct pl_request *request = take(world, reterr);
+    struct pl_request *request = take_request(world, reterr);
     enum pl_status status;
 
     if (!request) {
@@ -332,7 +333,7 @@ static enum pl_status make_request(struct pl_world *world, const struct pl_colle
     if (chain) {
         struct pl_collective step = chain->describe(chain, number);
 
-        status = pl_collective_sign_step(request, world, &step, collective, reterr);
+        status = pl_request_sign_step(request, world, &step, collective, reterr);
     } else {
         status = pl_request_prepare(request, world, collective, reterr);
     }

@@ -76,8 +76,9 @@ static inline void pl_progress_release(struct pl_progress *const *held_at)
  * MPI_THREAD_MULTIPLE), `on` gives one to each world of more than one rank, `off` gives none. The internal worlds of
  * backends have no thread.
  *
- * Threads  the program's and this one take turns: every call of calls/collective.c, request_wait.c and arena.c
- *          holds the world's lock. A program that waits keeps the lock and advances by itself.
+ * Threads  the program's and this one take turns: functions of collective.h, world.h, arena.h and pl_request_post()
+ *          take the world's lock; those on requests here, from pl_request_advance() on, are called with it. A program
+ *          that waits keeps it and advances by itself.
  * Cost     20 ns per call for the lock. While requests are under way the thread advances them every 50 to 100 us, less
  *          often if nothing has moved for long; it sleeps while there are no requests.
  * Test     tests/unit/collectives/core/test_progress.c, examples/synthetic
@@ -121,7 +122,7 @@ struct pl_revoke {
     struct pl_error received;
 };
 
-/** The search for the rank that is late: see core/types.h. */
+/** The search for the rank that is late: see pl_late_search() below. */
 struct pl_late {
     uint64_t sequence; /* number of the collective that the search is about; 0: no search yet */
     int first;         /* the rank that this rank waits for */
@@ -230,21 +231,18 @@ enum pl_status pl_request_check(const struct pl_world *world, const struct pl_co
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_request_prepare(), for a step of the chain of `of`, whose buffers are not known yet. */
-enum pl_status pl_collective_sign_step(struct pl_request *request, const struct pl_world *world,
-                                       const struct pl_collective *step, const struct pl_collective *of,
-                                       struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_request_sign_step(struct pl_request *request, const struct pl_world *world,
+                                    const struct pl_collective *step, const struct pl_collective *of,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * pl_request_post() with the lock held, without waking the progress thread. `poll_budget` is how often a call may poll
- * again before it returns, because the caller would only wait.
+ * The inside of pl_collective_post(): with the lock held, and without waking the progress thread. `poll_budget` is how
+ * often a call may poll again before it returns, because the caller would only wait.
  */
 enum pl_status pl_request_enqueue(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Run the queue as far as possible without waiting. Call with the lock of the world held, as all of request.c and
- * request_wait.c.
- */
+/** Run the queue as far as possible without waiting; as what follows on requests, with the lock of the world held. */
 void pl_request_advance(struct pl_world *world);
 
 /** Wait until the request has ended, release it and return its status. */
@@ -278,7 +276,6 @@ enum pl_status pl_world_vote(struct pl_world *world, struct pl_packed_error *vot
 
 /*
  * How the failure of one rank reaches the others: which rank is late, a world that is revoked, the vote after a step.
- *
  *
  * Finds the rank that is late. A rank knows only the rank that it waits for itself, and that one may wait for another:
  * a rank waits for the first one of its host, and that one for the first of another host. So a rank whose deadline is

@@ -90,7 +90,7 @@ static void name_sum(const struct pl_hier *h, const struct pl_collective *c, uin
 {
     bool compressed = pl_p2p_is_compressed(c);
 
-    part->flags |= compressed ? c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16) : 0;
+    part->flags |= compressed ? c->flags & PL_WIRES : 0;
     if (!compressed || h->request->signature.name_hash) {
         snprintf(name, NAME_BYTES, "%016" PRIx64 "@%" PRIu64, h->request->signature.name_hash, at);
         part->name = name;

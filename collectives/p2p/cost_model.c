@@ -414,6 +414,6 @@ bool pl_p2p_needs_direct(const struct pl_collective *c)
 
 bool pl_p2p_is_compressed(const struct pl_collective *c)
 {
-    return (c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16)) && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 &&
+    return (c->flags & PL_WIRES) && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 &&
            (c->op == PL_SUM || c->op == PL_AVERAGE) && !pl_p2p_needs_direct(c);
 }

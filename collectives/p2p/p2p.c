@@ -213,15 +213,26 @@ static int rank_at(const struct pl_p2p *p2p, int position)
     return p2p->by_position ? p2p->order[position] : position;
 }
 
-/* Packs a range that is to be sent into its 16-bit form, in the slot's memory. */
+/* Whether a ring relays what it received in the round before. */
+static bool relays(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot)
+{
+    return p2p->wire && slot->round >= p2p->size;
+}
+
+/* Packs a range that is to be sent, in the slot's memory. */
 static const char *pack(const struct pl_p2p *p2p, struct pl_p2p_slot *slot, char *data, struct range range)
 {
-    enum pl_residuals_step step = slot->round < p2p->size - 1    ? PL_RESIDUALS_PARTIAL
-                                  : slot->round == p2p->size - 1 ? PL_RESIDUALS_FINISHED
-                                                                 : PL_RESIDUALS_PASS;
-
-    pl_residuals_pack(p2p, slot->accumulator, (float *)(void *)data, range.at, range.count, step);
+    if (!relays(p2p, slot)) {
+        pl_residuals_pack(p2p, slot->accumulator, (float *)(void *)data, range.at, range.count,
+                          slot->round == p2p->size - 1);
+    }
     return slot->accumulator;
+}
+
+/* The length of a message of the collective. */
+static size_t message_bytes(const struct pl_p2p *p2p, struct range range)
+{
+    return p2p->wire ? pl_compress_bytes(p2p->wire, range.count) : range.count * item_bytes(p2p);
 }
 
 static enum pl_status post_piece(const struct pl_p2p *p2p, struct pl_p2p_segmented *message, bool out,
@@ -277,9 +288,14 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
     const struct pl_collective *c = &p2p->request->collective;
     uint32_t tag = pl_check_calls_tag(p2p->messages_number, (unsigned)(slot - p2p->slots));
     int position = p2p->by_position ? p2p->position_of[p2p->rank] : p2p->rank;
-    size_t item = p2p->wire ? sizeof(uint16_t) : item_bytes(p2p);
     struct pl_algorithm_step *step = &slot->step;
 
+    if (relays(p2p, slot)) {
+        char *received = slot->recv_buffer; /* packed, and sent as it is: packing it again might round differently */
+
+        slot->recv_buffer = slot->accumulator;
+        slot->accumulator = received;
+    }
     *step = pl_algorithm_step_at(p2p->algorithm, p2p->size, position, c->root, slot->round);
     if (step->from >= 0) {
         /* A block per sender is the sender's input for the rank's own block. */
@@ -290,8 +306,8 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
                                                   : accumulator_at(p2p, slot, step->recv_first, range);
 
         if (!range.empty) {
-            PL_TRY(start_segmented(p2p, &slot->in, data, range.count * item, rank_at(p2p, step->from), tag, false,
-                                   reterr));
+            PL_TRY(start_segmented(p2p, &slot->in, data, message_bytes(p2p, range), rank_at(p2p, step->from), tag,
+                                   false, reterr));
         }
     }
     if (step->to >= 0) {
@@ -303,8 +319,8 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
         if (!range.empty) {
             const char *out = p2p->wire ? pack(p2p, slot, data, range) : data;
 
-            PL_TRY(
-                start_segmented(p2p, &slot->out, out, range.count * item, rank_at(p2p, step->to), tag, true, reterr));
+            PL_TRY(start_segmented(p2p, &slot->out, out, message_bytes(p2p, range), rank_at(p2p, step->to), tag, true,
+                                   reterr));
         }
     }
     return PL_OK;
@@ -450,7 +466,7 @@ static enum pl_status plan_segments(struct pl_p2p *p2p, const struct pl_collecti
 {
     pl_p2p_plan(p2p, c);
     PL_TRY(make_room(p2p, c, reterr));
-    p2p->wire = p2p->segment_count && pl_p2p_is_compressed(c) ? c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16) : 0;
+    p2p->wire = p2p->segment_count && pl_p2p_is_compressed(c) ? c->flags & PL_WIRES : 0;
     return p2p->wire ? pl_residuals_find(p2p, reterr) : PL_OK;
 }
 

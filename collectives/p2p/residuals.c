@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * float32 sums that are sent in 16 bits (reduce/compress.h). In a ring each rank narrows every block once: its own
+ * float32 sums that are sent in fewer bytes (reduce/compress.h). In a ring each rank narrows every block once: its own
  * block when it is finished, all others as partial sums. The rounding error is kept, and added to the rank's input when
  * a collective of the same name and length comes again.
  */
@@ -61,13 +61,12 @@ void pl_residuals_add(const struct pl_p2p *p2p, float *data, uint64_t at, uint64
     }
 }
 
-void pl_residuals_pack(const struct pl_p2p *p2p, void *packed, float *data, uint64_t at, uint64_t count,
-                       enum pl_residuals_step step)
+void pl_residuals_pack(const struct pl_p2p *p2p, void *packed, float *data, uint64_t at, uint64_t count, bool finished)
 {
-    float *residual = step != PL_RESIDUALS_PASS && p2p->residual ? p2p->residual + at : NULL;
+    float *residual = p2p->residual ? p2p->residual + at : NULL;
 
     pl_compress_pack(p2p->kernel, p2p->wire, packed, data, residual, PL_COMPRESS_REPLACE, count);
-    if (step == PL_RESIDUALS_FINISHED) {
+    if (finished) {
         pl_compress_unpack(p2p->kernel, p2p->wire, data, packed, false, count); /* the bits that all others get */
     }
 }

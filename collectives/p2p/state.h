@@ -120,14 +120,8 @@ void pl_residuals_done(struct pl_p2p *p2p);
 /** Add the residual to `data`, the vector's elements from `at`. */
 void pl_residuals_add(const struct pl_p2p *p2p, float *data, uint64_t at, uint64_t count);
 
-enum pl_residuals_step {
-    PL_RESIDUALS_PARTIAL,  /* keep the rounding error */
-    PL_RESIDUALS_FINISHED, /* keep it, and replace the data by its rounded form */
-    PL_RESIDUALS_PASS,     /* exact: the data was received in 16 bits */
-};
-
-void pl_residuals_pack(const struct pl_p2p *p2p, void *packed, float *data, uint64_t at, uint64_t count,
-                       enum pl_residuals_step step);
+/** Pack the vector's elements from `at` and keep the rounding error; `finished`: replace `data` by its rounded form. */
+void pl_residuals_pack(const struct pl_p2p *p2p, void *packed, float *data, uint64_t at, uint64_t count, bool finished);
 
 /** Whether blocks must be reduced once, from all inputs, in rank order. */
 bool pl_p2p_needs_direct(const struct pl_collective *collective);

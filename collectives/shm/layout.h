@@ -96,7 +96,7 @@ struct pl_shm_op {
     enum pl_shm_mode mode;
     struct pl_reduction reduction;
     uint64_t sequence;
-    uint64_t hash;    /* hash of this rank's descriptor */
+    uint64_t hash;    /* hash of this rank's signature */
     uint64_t differs; /* not 0: the hash of some header is not this rank's */
     uint64_t most;    /* largest size in a header so far */
     size_t elem_bytes;
@@ -120,7 +120,7 @@ struct pl_shm {
     uint64_t eager_bytes; /* data up to this size is sent with the header */
     size_t slot_bytes, eager_at, staging_at, round_bytes;
 
-    uint64_t sequence;    /* number of collectives so far */
+    uint64_t sequence;    /* posts of this backend so far; the signature's number counts those of the world */
     uint64_t rounds_base; /* number of rounds of all staged collectives so far */
     struct pl_shm_op op;
 

@@ -333,6 +333,7 @@ enum pl_status pl_shm_post(void *state, struct pl_request *request, bool *ret_do
     shm->op = (struct pl_shm_op){
         .collective = collective,
         .request = request,
+        .mode = PL_SHM_HEADERS,
         .sequence = sequence,
         .hash = hash,
         .elem_bytes = elem_bytes,

@@ -21,7 +21,7 @@
 
 /*
  * The settings, without PACELINE_, those of the runtime last; docs/contract.md and docs/supervision.md describe the
- * others. Settings without a field are read elsewhere: LIBRARY is for examples/python; Paceline itself sets those from
+ * others. Settings without a field are read elsewhere: LIBRARY is for python/; Paceline itself sets those from
  * RUN_DIR to RANK_WORKERS and those of a trial. For a text without a list of words, the code that reads it checks it.
  */
 static const struct setting {

@@ -203,14 +203,13 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, struct pl_launch_pla
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
 
-    PL_TRY(pl_launch_plan_new_hosts(job, &plan, reterr));
+    PL_TRY(pl_launch_plan_begin(job, &plan, reterr));
     PL_TRY(pl_launch_plan_fill(job, plan, reterr));
     *ret_plan = PL_TAKE(plan);
     return PL_OK;
 }
 
-enum pl_status pl_launch_plan_new_hosts(const struct pl_job *job, struct pl_launch_plan **ret_plan,
-                                        struct pl_error *reterr)
+enum pl_status pl_launch_plan_begin(const struct pl_job *job, struct pl_launch_plan **ret_plan, struct pl_error *reterr)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
 

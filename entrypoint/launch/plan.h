@@ -3,9 +3,9 @@
  * A plan: what `paceline train` does on this host for a job. A launcher makes it from the job and the code directory
  * alone; the supervisor executes it; `paceline plan` prints it after the steps that only look have succeeded.
  *
- * The order in which a job is executed: pl_launch_plan_new_hosts() chooses the hosts, which are linked; the steps of
- * pl_source_plan() fetch the code; pl_launch_plan_fill() completes the plan; pl_launch_plan_prepare() makes
- * directories; then come the plan's steps, its sidecars and its process.
+ * The order in which a job is executed: pl_launch_plan_begin() chooses launcher and hosts, which are linked; the steps
+ * of pl_source_plan() fetch the code; pl_launch_plan_fill() completes the plan; pl_launch_plan_prepare() makes
+ * directories; then come the plan's steps, its probe, its sidecars and its process.
  */
 #ifndef PL_ENTRYPOINT_LAUNCH_PLAN_H
 #define PL_ENTRYPOINT_LAUNCH_PLAN_H
@@ -63,7 +63,7 @@ struct pl_launch_plan_steps {
 
 /**
  * Add a step without words; `cwd` may be NULL. Returns its words, which the caller adds. That memory is out is noted in
- * steps->pool.
+ * steps->pool. In launcher.c, on which plan.c stands, as the two functions that follow.
  */
 struct pl_strv *pl_launch_plan_add_step(struct pl_launch_plan_steps *steps, const char *what, const char *cwd);
 
@@ -150,8 +150,8 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
  * one and the link. The plan runs nothing yet, but the hosts can be linked. The job may be one whose code is not there
  * yet, or one from pl_job_new_partial() with the launcher that it would have had.
  */
-enum pl_status pl_launch_plan_new_hosts(const struct pl_job *job, struct pl_launch_plan **ret_plan,
-                                        struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_launch_plan_begin(const struct pl_job *job, struct pl_launch_plan **ret_plan,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Complete such a plan. Looks at files (whether the program exists, whether it is a script) but changes nothing. A

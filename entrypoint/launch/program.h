@@ -15,7 +15,7 @@ enum pl_program_kind {
     PL_PROGRAM_SCRIPT,  /* PY name */
     PL_PROGRAM_PACKAGE, /* PY -m module */
     PL_PROGRAM_COMMAND, /* ./name, or a binary of the image */
-    PL_PROGRAM_GIVEN,   /* the words after `--`, unchanged */
+    PL_PROGRAM_GIVEN,   /* the job's command: the words after `--`, or the SDK's command */
     PL_PROGRAM_BUNDLED, /* the example program that is installed with Paceline */
 };
 

@@ -26,10 +26,10 @@
     X(STARTED, "error: why the daemon does not run; empty if it runs")                                                 \
     X(BEGUN, "pid: a watched program runs")                                                                            \
     X(ENDED, "an exit report, see exit_report.c")                                                                      \
-    X(STOP, "signal: forward this signal, whichever it is, to the programs")                                           \
+    X(SIGNAL, "signal: a shim forwards it to its program, whichever it is; between hosts it stops the job")            \
     X(RESULT, "failed (0 or 1), text: how the job ended")                                                              \
     X(DONE, "no field: no process of the job is left on this host")                                                    \
-    X(CATCHES, "rank, 0 or 1: a shim got STOP, and whether its program has a handler for the signal")                  \
+    X(CATCHES, "rank, 0 or 1: a shim got SIGNAL, and whether its program has a handler for the signal")                \
     X(HOLD, "text: a rank has failed during a stop, or has no handler, while others save; the text of the failure "    \
             "file so far")                                                                                             \
     X(SUSPENDED, "name, how: a signal has stopped this program, and it does nothing; without how: it continues")       \

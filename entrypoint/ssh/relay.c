@@ -320,7 +320,7 @@ static void hang_up(struct relay *relay)
         relay->hangup_ns = pl_deadline_after_ns(HANGUP_NS);
         if (relay->channel_fd >= 0 && !relay->input_ended) {
             end_input(relay);
-        } else if (PL_LINK_SEND(&relay->link, PL_FRAME_STOP, NULL, "1") != PL_OK) { /* SIGHUP */
+        } else if (PL_LINK_SEND(&relay->link, PL_FRAME_SIGNAL, NULL, "1") != PL_OK) { /* SIGHUP */
             relay->hangup_ns = 0;
         }
     }

@@ -4,7 +4,6 @@
 
 #include "base/memory.h"
 #include "base/number.h"
-#include "entrypoint/supervise/process.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -15,10 +14,10 @@ bool pl_exit_report_ok(const struct pl_exit_report *exit_report)
     return !exit_report->signalled && exit_report->code == 0;
 }
 
-static const char *const source_texts[] = {
-#define PL_EXIT_SOURCE_TEXT(name, text) [PL_EXIT_SOURCE_##name] = text,
-    PL_EXIT_SOURCE_LIST(PL_EXIT_SOURCE_TEXT)
-#undef PL_EXIT_SOURCE_TEXT
+static const char *const kind_texts[] = {
+#define PL_PROCESS_TEXT(name, text) [PL_PROCESS_##name] = text,
+    PL_PROCESS_KIND_LIST(PL_PROCESS_TEXT)
+#undef PL_PROCESS_TEXT
 };
 
 enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, struct pl_link *link,
@@ -27,7 +26,7 @@ enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, str
     char numbers[64];
 
     snprintf(numbers, sizeof(numbers), "%d %d %d %d %d %d", exit_report->code, exit_report->signalled,
-             exit_report->not_started, (int)exit_report->source, exit_report->rank, exit_report->out_of_memory);
+             exit_report->not_started, (int)exit_report->kind, exit_report->rank, exit_report->out_of_memory);
     return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, numbers, exit_report->host, exit_report->program,
                         exit_report->note, exit_report->tail, exit_report->cause, exit_report->place);
 }
@@ -36,17 +35,17 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
                                       struct pl_error *reterr)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
-    unsigned code, signalled, not_started, source, out_of_memory;
+    unsigned code, signalled, not_started, kind, out_of_memory;
     int length = 0;
 
     if (frame->count < 7 ||
-        sscanf(frame->fields[0], "%3u %1u %1u %2u %9d %1u%n", &code, &signalled, &not_started, &source,
-               &exit_report.rank, &out_of_memory, &length) != 6 ||
+        sscanf(frame->fields[0], "%3u %1u %1u %2u %9d %1u%n", &code, &signalled, &not_started, &kind, &exit_report.rank,
+               &out_of_memory, &length) != 6 ||
         frame->fields[0][length] != '\0' || code > 255 || signalled > 1 || not_started > 1 ||
-        source >= PL_ARRAY_ITEMS(source_texts) || exit_report.rank < -1 || out_of_memory > 1) {
+        kind >= PL_ARRAY_ITEMS(kind_texts) || exit_report.rank < -1 || out_of_memory > 1) {
         return pl_error_set(reterr, PL_CORRUPT, "control link: what came is no exit report");
     }
-    exit_report.source = (enum pl_exit_source)source;
+    exit_report.kind = (enum pl_process_kind)kind;
     exit_report.signalled = signalled == 1;
     exit_report.code = (int)code;
     exit_report.out_of_memory = out_of_memory == 1;
@@ -61,9 +60,9 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
     return PL_OK;
 }
 
-void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host, struct pl_text *text)
+void pl_exit_report_name(enum pl_process_kind kind, int rank, const char *host, struct pl_text *text)
 {
-    pl_text_append(text, source_texts[source]);
+    pl_text_append(text, kind_texts[kind]);
     if (rank >= 0) {
         pl_text_printf(text, " %d", rank);
     }
@@ -127,7 +126,7 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
 {
     char name[16];
 
-    pl_exit_report_name(exit_report->source, exit_report->rank, exit_report->host, text);
+    pl_exit_report_name(exit_report->kind, exit_report->rank, exit_report->host, text);
     if (exit_report->not_started) {
         pl_text_append(text, " did not start");
     } else if (exit_report->signalled) {
@@ -159,7 +158,7 @@ static bool is_cause(const struct pl_exit_report *exit_report)
     const int number = fatal_signal(exit_report);
 
     return exit_report->cause[0] != '\0' && (number == 0 || number == SIGABRT) &&
-           exit_report->source != PL_EXIT_SOURCE_LAUNCHER && exit_report->source != PL_EXIT_SOURCE_DAEMON;
+           exit_report->kind != PL_PROCESS_LAUNCHER && exit_report->kind != PL_PROCESS_DAEMON;
 }
 
 static bool is_fault(int number)
@@ -307,8 +306,8 @@ static bool own_words(const char **line_at, size_t *bytes_at)
 static void print_cause(const struct pl_exit_report *exit_report, struct pl_text *text)
 {
     pl_text_printf(text, "%s (%s%s", exit_report->cause, exit_report->place, exit_report->place[0] != '\0' ? ", " : "");
-    if (exit_report->source != PL_EXIT_SOURCE_PROGRAM) {
-        pl_text_append(text, source_texts[exit_report->source]);
+    if (exit_report->kind != PL_PROCESS_PROGRAM) {
+        pl_text_append(text, kind_texts[exit_report->kind]);
         if (exit_report->rank >= 0) {
             pl_text_printf(text, " %d", exit_report->rank);
         }
@@ -346,7 +345,7 @@ void pl_exit_report_print(const struct pl_exit_report *given, int stopped_by, si
     size_t bytes;
 
     line = last_line(exit_report->tail, &bytes);
-    if (exit_report->source == PL_EXIT_SOURCE_PROGRAM && !exit_report->signalled && is_own_tool(exit_report) &&
+    if (exit_report->kind == PL_PROCESS_PROGRAM && !exit_report->signalled && is_own_tool(exit_report) &&
         own_words(&line, &bytes)) { /* the tool's message says more than its exit code */
         pl_text_printf(text, "%.*s\n", (int)pl_number_min(bytes, max_bytes), line);
         return;

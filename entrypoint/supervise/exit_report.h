@@ -7,37 +7,7 @@
 #include "base/text.h"
 #include "entrypoint/output/tail.h"
 #include "entrypoint/ssh/link.h"
-
-/* the source, and its name in messages */
-#define PL_EXIT_SOURCE_LIST(X)                                                                                         \
-    X(PROGRAM, "the program")                                                                                          \
-    X(RANK, "rank")                                                                                                    \
-    X(LAUNCHER, "mpirun")                                                                                              \
-    X(DAEMON, "Open MPI's launch daemon")                                                                              \
-    X(SSHD, "sshd")                                                                                                    \
-    X(SIDECAR, "the parameter server")                                                                                 \
-    X(SYNC, "the upload of intermediate output")                                                                       \
-    X(STEP, "the command")                                                                                             \
-    X(TORCHRUN, "torchrun")                                                                                            \
-    X(STACKS, "the report of where programs stand")                                                                    \
-    X(WORKER_SERVER, "the worker's server")                                                                            \
-    X(EXEC, "the program started by ssh")
-
-enum pl_exit_source {
-#define PL_EXIT_SOURCE_ENUM(name, text) PL_EXIT_SOURCE_##name,
-    PL_EXIT_SOURCE_LIST(PL_EXIT_SOURCE_ENUM)
-#undef PL_EXIT_SOURCE_ENUM
-};
-
-/** Sets of sources. */
-#define PL_EXIT_SET(name) (1U << PL_EXIT_SOURCE_##name)
-#define PL_EXIT_SET_MAIN (PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(LAUNCHER) | PL_EXIT_SET(TORCHRUN)) /* a plan's program */
-#define PL_EXIT_SET_SERVERS (PL_EXIT_SET(SIDECAR) | PL_EXIT_SET(WORKER_SERVER))
-
-static inline bool pl_exit_source_in(enum pl_exit_source source, unsigned set)
-{
-    return (1U << source) & set;
-}
+#include "entrypoint/supervise/process.h"
 
 enum {
     PL_EXIT_REPORT_HOST_BYTES = 256,
@@ -47,7 +17,7 @@ enum {
 };
 
 struct pl_exit_report {
-    enum pl_exit_source source;
+    enum pl_process_kind kind;
     int rank; /* -1 if it is not a rank */
     char host[PL_EXIT_REPORT_HOST_BYTES];
     bool not_started; /* it did not start; `note` says why */
@@ -75,7 +45,7 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Prints who ended: "rank 1 on host algo-2", "the program on host algo-1". */
-void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host, struct pl_text *text);
+void pl_exit_report_name(enum pl_process_kind kind, int rank, const char *host, struct pl_text *text);
 
 /**
  * Prints one sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory

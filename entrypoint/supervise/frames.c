@@ -106,11 +106,11 @@ static void take_end(struct pl_supervisor *supervisor, struct pl_session *sessio
     if (pl_exit_report_receive(frame, &exit_report, NULL) != PL_OK) {
         return;
     }
-    if (exit_report.source == PL_EXIT_SOURCE_RANK) {
+    if (exit_report.kind == PL_PROCESS_RANK) {
         pl_host_note_rank(supervisor, &exit_report);
         return;
     }
-    if (exit_report.source == PL_EXIT_SOURCE_PROGRAM || exit_report.source == PL_EXIT_SOURCE_TORCHRUN) {
+    if (exit_report.kind == PL_PROCESS_PROGRAM || exit_report.kind == PL_PROCESS_TORCHRUN) {
         pl_session_go(&session->state, PL_SESSION_IDLE);
         PL_TIMER_WAKE(supervisor, WAIT);
         pl_hang_decide(supervisor);
@@ -219,7 +219,7 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     setup.argv = (const char *const *)command.items;
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = supervisor->plan->cwd;
-    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
+    return pl_supervise_start(supervisor, PL_PROCESS_DAEMON, &setup, NULL, reterr);
 }
 
 /* Report the ends of programs that happened before the master connected. */
@@ -303,7 +303,7 @@ static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_co
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     pid_t pid;
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_EXEC,
+    struct pl_shim_options options = {.kind = PL_PROCESS_EXEC,
                                       .rank = -1,
                                       .host = supervisor->job->current_host,
                                       .progress_ns = PL_BARS_KEEP, /* the caller may be a terminal */
@@ -333,10 +333,10 @@ static enum pl_status start_words(struct pl_supervisor *supervisor, struct pl_co
  *
  * The client sends HELLO "exec" and then one EXEC frame: the program's words, and with them one to three descriptors,
  * which become the program's first standard descriptors. The missing ones are those of process 1, so that the program
- * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. STOP forwards
- * a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes, and never
- * waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients must end
- * them, and those that are left at the end of the job are killed.
+ * prints to this host's log. From then on the connection leads to the shim, which sends BEGUN and ENDED. SIGNAL
+ * forwards a signal, and the end of the connection kills the program. Process 1 carries none of the program's bytes,
+ * and never waits for it. A stop of the job is sent to the program of the plan and not to these programs: their clients
+ * must end them, and those that are left at the end of the job are killed.
  *
  * The socket lies in the run directory. Only this user and root can use it, and programs of another host that have the
  * job's key.
@@ -369,7 +369,7 @@ static void take_from_worker(struct pl_supervisor *supervisor, struct pl_session
     case PL_FRAME_ENDED:
         take_end(supervisor, session, frame);
         break;
-    case PL_FRAME_STOP:
+    case PL_FRAME_SIGNAL:
         take_stop(supervisor, frame);
         break;
     case PL_FRAME_RESULT:
@@ -409,18 +409,18 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
             answer_start(supervisor, error.cause);
         }
         break;
-    case PL_FRAME_STOP:
+    case PL_FRAME_SIGNAL:
         take_stop(supervisor, frame);
         break;
     case PL_FRAME_HOLD:
         pl_supervise_write_failure(supervisor, frame->fields[0]);
-        if (supervisor->stop.holding.state == PL_STOP_SAVING) {
-            pl_stop_go(&supervisor->stop.holding.state, PL_STOP_HELD);
+        if (supervisor->stop.state == PL_STOP_SAVING) {
+            pl_stop_go(&supervisor->stop.state, PL_STOP_HELD);
         }
         break;
     case PL_FRAME_RELEASE:
-        if (supervisor->stop.holding.state != PL_STOP_RUNNING) {
-            pl_supervise_release(supervisor);
+        if (supervisor->stop.state != PL_STOP_RUNNING) {
+            pl_holding_release(supervisor);
         }
         break;
     case PL_FRAME_RESULT:
@@ -436,11 +436,11 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
     }
 }
 
-/* A frame of a shim on this host. What the host that decides must get is passed on. */
+/* A frame of a shim here. What the host that decides must get is passed on; HELLO of a forked shim says nothing new. */
 static void take_from_shim(struct pl_supervisor *supervisor, const struct pl_connection *shim,
                            const struct pl_frame *frame)
 {
-    if (frame->type == PL_FRAME_BEGUN && shim->source == PL_EXIT_SOURCE_DAEMON) {
+    if (frame->type == PL_FRAME_BEGUN && shim->process_kind == PL_PROCESS_DAEMON) {
         answer_start(supervisor, "");
     } else if (frame->type == PL_FRAME_CATCHES) {
         pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
@@ -457,7 +457,7 @@ void pl_frames_take(struct pl_supervisor *supervisor, struct pl_connection *conn
     /* a frame with fewer fields is ignored */
     static const size_t least[PL_FRAME_TYPES] = {
         [PL_FRAME_HELLO] = 2,   [PL_FRAME_START] = 2,     [PL_FRAME_STARTED] = 1,
-        [PL_FRAME_STOP] = 1,    [PL_FRAME_RESULT] = 2,    [PL_FRAME_HOLD] = 1,
+        [PL_FRAME_SIGNAL] = 1,  [PL_FRAME_RESULT] = 2,    [PL_FRAME_HOLD] = 1,
         [PL_FRAME_CATCHES] = 2, [PL_FRAME_SUSPENDED] = 2, [PL_FRAME_QUIET] = 1};
     struct pl_session *session;
 

@@ -37,9 +37,9 @@ void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_fr
 
 void pl_holding_ask_again(struct pl_supervisor *supervisor)
 {
-    if (supervisor->stop.holding.state != PL_STOP_RUNNING) {
+    if (supervisor->stop.state != PL_STOP_RUNNING) {
         supervisor->stop.holding.asked_ns = pl_clock_now_ns();
-        pl_stop_go(&supervisor->stop.holding.state, PL_STOP_SAVING);
+        pl_stop_go(&supervisor->stop.state, PL_STOP_SAVING);
         PL_TIMER_WAKE(supervisor, HOLDING);
     }
 }
@@ -77,9 +77,9 @@ void pl_holding_note_end(struct pl_supervisor *supervisor, int rank)
     PL_TIMER_WAKE(supervisor, HOLDING);
 }
 
-bool pl_holding_is_on(const struct pl_supervisor *supervisor)
+bool pl_holding_awaits_release(const struct pl_supervisor *supervisor)
 {
-    const enum pl_stop_state state = supervisor->stop.holding.state;
+    const enum pl_stop_state state = supervisor->stop.state;
 
     return supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE && (state == PL_STOP_SAVING || state == PL_STOP_HELD);
 }
@@ -101,6 +101,23 @@ static void send_to_workers(struct pl_supervisor *supervisor, enum pl_frame_type
             supervisor->connections[i]->state == PL_CONNECTION_READY) {
             PL_SUPERVISE_SEND(supervisor, supervisor->connections[i], type, text);
         }
+    }
+}
+
+void pl_holding_release(struct pl_supervisor *supervisor)
+{
+    pl_stop_go(&supervisor->stop.state, PL_STOP_RELEASED);
+    supervisor->stop.released_ns = pl_clock_now_ns();
+    PL_TIMER_WAKE(supervisor, WAIT);
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        struct pl_connection *connection = supervisor->connections[i];
+
+        if (connection->kind == PL_CONNECTION_SHIM && connection->process_kind == PL_PROCESS_RANK) {
+            pl_supervise_notify(connection, PL_FRAME_RELEASE, "");
+        }
+    }
+    if (!supervisor->seen.ranks) {
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(TORCHRUN), SIGTERM); /* the agent still looks for the others */
     }
 }
 
@@ -130,7 +147,7 @@ static void hold(struct pl_supervisor *supervisor)
     send_to_workers(supervisor, PL_FRAME_HOLD, pl_text_string(&text));
     pl_log(PL_LOG_WARNING, "%.*s; the others have time to save and end", (int)strcspn(pl_text_string(&text), "\n"),
            pl_text_string(&text));
-    pl_stop_go(&supervisor->stop.holding.state, PL_STOP_HELD);
+    pl_stop_go(&supervisor->stop.state, PL_STOP_HELD);
     PL_TIMER_WAKE(supervisor, WAIT); /* how long a failed job waits depends on the state */
 }
 
@@ -144,26 +161,27 @@ static bool decides(const struct pl_supervisor *supervisor)
 void pl_holding_update(struct pl_supervisor *supervisor)
 {
     struct pl_holding *holding = &supervisor->stop.holding;
+    const enum pl_stop_state state = supervisor->stop.state;
     const bool has_ranks = supervisor->ranks != PL_LAUNCH_PLAN_RANKS_NONE, failed = supervisor->outcome.failed;
     size_t saving;
     bool answered;
 
-    if (!decides(supervisor) || holding->state == PL_STOP_RUNNING || holding->state == PL_STOP_RELEASED) {
+    if (!decides(supervisor) || state == PL_STOP_RUNNING || state == PL_STOP_RELEASED) {
         return;
     }
     saving = count_saving(holding);
     answered = (int)holding->count + holding->unasked_ended >= supervisor->plan->processes ||
                pl_deadline_passed(answers_end(supervisor));
     if (saving > 0 || !has_ranks) {
-        if (holding->state == PL_STOP_SAVING && ((failed && supervisor->outcome.exit_report_known) ||
-                                                 (!failed && answered && find_deferred(holding) >= 0))) {
+        if (state == PL_STOP_SAVING && ((failed && supervisor->outcome.exit_report_known) ||
+                                        (!failed && answered && find_deferred(holding) >= 0))) {
             hold(supervisor);
         }
     } else if (answered) {
-        pl_supervise_release(supervisor);
+        pl_holding_release(supervisor);
         send_to_workers(supervisor, PL_FRAME_RELEASE, "");
     }
-    if (pl_holding_is_on(supervisor) && !answered) {
+    if (pl_holding_awaits_release(supervisor) && !answered) {
         PL_TIMER_SET(supervisor, HOLDING, answers_end(supervisor));
     }
 }

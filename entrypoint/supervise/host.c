@@ -55,7 +55,7 @@ const struct pl_loop_calls pl_host_calls = {
             [PL_TIMER_HOLDING] = pl_holding_update,
             [PL_TIMER_LAUNCHER] = pl_supervise_stop_launcher,
             [PL_TIMER_WAIT] = pl_host_look_wait,
-            [PL_TIMER_KILL] = pl_supervise_abort},
+            [PL_TIMER_OVERDUE] = pl_supervise_fail_overdue},
 };
 
 void pl_host_go(enum pl_host_state *state, enum pl_host_state next)
@@ -84,7 +84,8 @@ static bool knows_result(const struct pl_supervisor *supervisor)
 static bool awaits_master(const struct pl_supervisor *supervisor)
 {
     return supervisor->role != PL_HOST_MASTER && supervisor->sessions.count > 0 &&
-           supervisor->sessions.items[0].state == PL_SESSION_AWAY && pl_supervise_runs(supervisor, PL_EXIT_SET(SSHD));
+           supervisor->sessions.items[0].state == PL_SESSION_AWAY &&
+           pl_supervise_runs(supervisor, PL_PROCESS_SET(SSHD));
 }
 
 /* --- what has ended --- */
@@ -108,7 +109,7 @@ void pl_host_note_rank(struct pl_supervisor *supervisor, const struct pl_exit_re
 static void note_on_worker(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
     pl_links_send_quiet(supervisor); /* the state goes first, because the end may be the last frame */
-    if (exit_report->source == PL_EXIT_SOURCE_RANK) {
+    if (exit_report->kind == PL_PROCESS_RANK) {
         pl_holding_note_end(supervisor, exit_report->rank);
     }
     if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !supervisor->plan->is_outside &&
@@ -127,32 +128,32 @@ static void note_main(struct pl_supervisor *supervisor, const struct pl_exit_rep
     supervisor->main.exit_report = *exit_report;
     if (supervisor->role != PL_HOST_MASTER) {
         note_on_worker(supervisor, exit_report);
-    } else if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && exit_report->source != PL_EXIT_SOURCE_LAUNCHER &&
+    } else if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && exit_report->kind != PL_PROCESS_LAUNCHER &&
                !pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     }
 }
 
-void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_exit_source source, bool begun,
+void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,
                       const struct pl_exit_report *exit_report)
 {
-    if (source == PL_EXIT_SOURCE_SSHD) {
+    if (kind == PL_PROCESS_SSHD) {
         pl_links_note_sshd(supervisor, exit_report);
     } else if (supervisor->state == PL_HOST_PREPARING) {
         return; /* nothing else of the job runs yet */
-    } else if (pl_exit_source_in(source, PL_EXIT_SET_MAIN)) {
+    } else if (pl_process_kind_in(kind, PL_PROCESS_SET_MAIN)) {
         note_main(supervisor, exit_report);
-    } else if (source == PL_EXIT_SOURCE_RANK) {
+    } else if (kind == PL_PROCESS_RANK) {
         (supervisor->role != PL_HOST_MASTER ? note_on_worker : pl_host_note_rank)(supervisor, exit_report);
-    } else if (source == PL_EXIT_SOURCE_STACKS) {
+    } else if (kind == PL_PROCESS_STACKS) {
         pl_hang_note_end(supervisor, exit_report);
-    } else if (source == PL_EXIT_SOURCE_DAEMON) {
+    } else if (kind == PL_PROCESS_DAEMON) {
         pl_links_send_end(supervisor, exit_report); /* first, because it is more specific */
         if (!begun) {
             PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_STARTED,
                               exit_report->note[0] != '\0' ? exit_report->note : "the daemon did not start");
         }
-    } else if (pl_exit_source_in(source, PL_EXIT_SET_SERVERS) && !pl_exit_report_ok(exit_report)) {
+    } else if (pl_process_kind_in(kind, PL_PROCESS_SET_SERVERS) && !pl_exit_report_ok(exit_report)) {
         if (supervisor->role == PL_HOST_MASTER && !supervisor->main.ended) {
             pl_supervise_fail_exit(supervisor, exit_report);
         } else if (!knows_result(supervisor)) {
@@ -171,7 +172,7 @@ void pl_host_log_early_end(struct pl_supervisor *supervisor)
         pl_supervise_may_go_on(supervisor) != PL_OK) {
         return;
     }
-    pl_exit_report_name(PL_EXIT_SOURCE_RANK, main->left_early.rank, main->left_early.host, &name);
+    pl_exit_report_name(PL_PROCESS_RANK, main->left_early.rank, main->left_early.host, &name);
     pl_log(PL_LOG_WARNING, "%s ended with 0 %lld s ago, and %d of %d ranks still run", pl_text_string(&name),
            (long long)(supervisor->main.early_end_ns / PL_NS_PER_S), supervisor->plan->processes - main->ranks_ended,
            supervisor->plan->processes);
@@ -243,8 +244,7 @@ static bool launcher_ended_ranks(const struct pl_supervisor *supervisor)
 
     return supervisor->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && supervisor->stop.number == 0 && !mpirun->signalled &&
            mpirun->code > 0 && mpirun->code < 128 && supervisor->outcome.exit_report_known &&
-           first->source == PL_EXIT_SOURCE_RANK && first->signalled &&
-           (first->code == SIGTERM || first->code == SIGKILL);
+           first->kind == PL_PROCESS_RANK && first->signalled && (first->code == SIGTERM || first->code == SIGKILL);
 }
 
 /* mpirun ends its ranks when one has left with 0 but without MPI_Finalize(), and when it gets SIGTERM itself. */
@@ -259,8 +259,8 @@ static void explain_ended_ranks(struct pl_supervisor *supervisor)
                   : "it ended its ranks, none of which had failed: was it sent a signal?");
 }
 
-/* If all ranks have succeeded, check whether they were N programs without a connection. If a rank was connected, there
- * is nothing to wait for. */
+/* If all ranks have succeeded, check whether they were N programs without a connection. If a rank was connected, or
+ * there are none, there is nothing to wait for. */
 static enum pl_status check_ranks(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(LATE_REPORT_NS);
@@ -325,7 +325,8 @@ static bool waits_for_hosts(const struct pl_supervisor *supervisor)
         return !knows_result(supervisor) && (pl_links_master(supervisor) || !pl_deadline_passed(join_end(supervisor)));
     }
     return supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE &&
-           (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) || pl_holding_is_on(supervisor)) &&
+           (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) ||
+            pl_holding_awaits_release(supervisor)) &&
            pl_links_count(supervisor, 1U << PL_SESSION_LINKED, false) > 0;
 }
 
@@ -340,12 +341,11 @@ static bool is_over(const struct pl_supervisor *supervisor)
 /* Returns until when the programs of a failed job may still run. */
 static int64_t grace_end(const struct pl_supervisor *supervisor)
 {
-    const struct pl_holding *holding = &supervisor->stop.holding;
-    int64_t begin_ns =
-        holding->released_ns > supervisor->outcome.failed_ns ? holding->released_ns : supervisor->outcome.failed_ns;
+    const int64_t released_ns = supervisor->stop.released_ns, failed_ns = supervisor->outcome.failed_ns;
+    const int64_t begin_ns = released_ns > failed_ns ? released_ns : failed_ns;
 
     if (!supervisor->outcome.failed || pl_supervise_failed_in_stop(supervisor) ||
-        (pl_holding_is_on(supervisor) &&
+        (pl_holding_awaits_release(supervisor) &&
          (supervisor->outcome.exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE))) {
         return PL_DEADLINE_NEVER;
     }
@@ -361,19 +361,19 @@ void pl_host_look_wait(struct pl_supervisor *supervisor)
     struct pl_main *main = &supervisor->main;
     int64_t end_ns;
 
-    if (supervisor->state != PL_HOST_RUNNING || main->given_up) {
+    if (supervisor->state != PL_HOST_RUNNING || main->over) {
         return;
     }
     if (is_over(supervisor)) {
-        main->given_up = true;
+        main->over = true;
         return;
     }
     end_ns = supervisor->role == PL_HOST_LED ? PL_DEADLINE_NEVER : grace_end(supervisor);
     if (end_ns != PL_DEADLINE_NEVER && !main->told) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), SIGTERM);
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(TORCHRUN), SIGTERM);
         main->told = true;
     }
-    main->given_up = pl_deadline_passed(end_ns);
+    main->over = pl_deadline_passed(end_ns);
     if (main->ended && !pl_deadline_passed(join_end(supervisor)) && join_end(supervisor) < end_ns) {
         end_ns = join_end(supervisor);
     }
@@ -392,7 +392,7 @@ void pl_host_run(struct pl_supervisor *supervisor)
 
 static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    pl_host_go(&supervisor->state, PL_HOST_LINKING);
+    pl_host_go(&supervisor->state, PL_HOST_LINKING); /* a host that is alone waits for nothing until it runs */
     supervisor->sessions.begun_ns = pl_clock_now_ns();
     if (supervisor->role != PL_HOST_MASTER) {
         pl_frames_welcome(supervisor);
@@ -408,7 +408,7 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
     if (!supervisor->main.dismissed) {
         PL_TRY(prepare_and_start(supervisor, reterr));
     }
-    while (!supervisor->main.given_up) {
+    while (!supervisor->main.over) {
         PL_TRY(pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr));
     }
     if (supervisor->role == PL_HOST_MASTER) {
@@ -510,13 +510,13 @@ static void close_host(struct pl_supervisor *supervisor)
         }
     }
     if (supervisor->main.dismissed) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM), SIGTERM);
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM), SIGTERM);
     }
     if (knows_result(supervisor)) { /* leave what runs here a moment to end by itself */
-        pl_supervise_end(supervisor, PL_EXIT_SET(DAEMON) | PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(TORCHRUN), 0,
+        pl_supervise_end(supervisor, PL_PROCESS_SET(DAEMON) | PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(TORCHRUN), 0,
                          own_program && !supervisor->outcome.failed ? PROGRAM_GRACE_NS : DAEMON_GRACE_NS);
     }
-    pl_supervise_end(supervisor, PL_EXIT_SET_SERVERS, SIGTERM, SIDECAR_GRACE_NS);
+    pl_supervise_end(supervisor, PL_PROCESS_SET_SERVERS, SIGTERM, SIDECAR_GRACE_NS);
     pl_supervise_kill_all(supervisor, true);
     if (is_worker) {
         PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_DONE, "");

@@ -144,7 +144,7 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
         /* without the preloaded library of ranks, which has no openpty() */
         pl_environment_strings(supervisor->job->process);
     setup.cwd = "/";
-    PL_TRY(pl_supervise_start(supervisor, PL_EXIT_SOURCE_SSHD, &setup, NULL, reterr));
+    PL_TRY(pl_supervise_start(supervisor, PL_PROCESS_SSHD, &setup, NULL, reterr));
     return status;
 }
 
@@ -368,7 +368,7 @@ void pl_links_look_late(struct pl_supervisor *supervisor)
 static void set_sshds_waiter(struct pl_supervisor *supervisor, struct pl_waiter *waiter)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (supervisor->connections[i]->source == PL_EXIT_SOURCE_SSHD) {
+        if (supervisor->connections[i]->process_kind == PL_PROCESS_SSHD) {
             supervisor->connections[i]->waiter = waiter;
         }
     }
@@ -381,7 +381,7 @@ static const char *end_sshd(struct pl_supervisor *supervisor, struct pl_waiter *
     size_t length;
 
     set_sshds_waiter(supervisor, waiter);
-    pl_supervise_end(supervisor, PL_EXIT_SET(SSHD), SIGTERM, SSHD_GRACE_NS);
+    pl_supervise_end(supervisor, PL_PROCESS_SET(SSHD), SIGTERM, SSHD_GRACE_NS);
     set_sshds_waiter(supervisor, NULL);
     length = strlen(tail);
     while (length > 0 && tail[length - 1] == '\n') {
@@ -437,7 +437,7 @@ static bool is_awaited(const struct pl_supervisor *supervisor)
     }
     return pl_session_was_linked(supervisor->sessions.items)
                ? supervisor->state == PL_HOST_LINKING && pl_supervise_may_go_on(supervisor) == PL_OK
-               : pl_supervise_runs(supervisor, PL_EXIT_SET(SSHD));
+               : pl_supervise_runs(supervisor, PL_PROCESS_SET(SSHD));
 }
 
 enum pl_status pl_links_await(struct pl_supervisor *supervisor, struct pl_error *reterr)

@@ -503,3 +503,17 @@ const char *pl_signals_name(int number, char text[static 16])
     }
     return text;
 }
+
+void pl_process_end_by_signal(int number)
+{
+    const struct rlimit no_core = {0, 0};
+    sigset_t only;
+
+    setrlimit(RLIMIT_CORE, &no_core);
+    prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
+    signal(number, SIG_DFL);
+    sigemptyset(&only);
+    sigaddset(&only, number);
+    pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+    raise(number);
+}

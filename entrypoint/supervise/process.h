@@ -56,6 +56,38 @@ void pl_signals_restore(const struct pl_signals *signals);
  */
 const char *pl_signals_name(int number, char text[static 16]);
 
+/* the kinds of processes that a shim supervises, and their names in messages */
+#define PL_PROCESS_KIND_LIST(X)                                                                                        \
+    X(PROGRAM, "the program")                                                                                          \
+    X(RANK, "rank")                                                                                                    \
+    X(LAUNCHER, "mpirun")                                                                                              \
+    X(DAEMON, "Open MPI's launch daemon")                                                                              \
+    X(SSHD, "sshd")                                                                                                    \
+    X(SIDECAR, "the parameter server")                                                                                 \
+    X(SYNC, "the upload of intermediate output")                                                                       \
+    X(STEP, "the command")                                                                                             \
+    X(TORCHRUN, "torchrun")                                                                                            \
+    X(STACKS, "the report of where programs stand")                                                                    \
+    X(WORKER_SERVER, "the worker's server")                                                                            \
+    X(EXEC, "the program started by ssh")
+
+enum pl_process_kind {
+#define PL_PROCESS_KIND_ENUM(name, text) PL_PROCESS_##name,
+    PL_PROCESS_KIND_LIST(PL_PROCESS_KIND_ENUM)
+#undef PL_PROCESS_KIND_ENUM
+};
+
+/** Sets of kinds. */
+#define PL_PROCESS_SET(name) (1U << PL_PROCESS_##name)
+#define PL_PROCESS_SET_MAIN                                                                                            \
+    (PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(LAUNCHER) | PL_PROCESS_SET(TORCHRUN)) /* a plan's program */
+#define PL_PROCESS_SET_SERVERS (PL_PROCESS_SET(SIDECAR) | PL_PROCESS_SET(WORKER_SERVER))
+
+static inline bool pl_process_kind_in(enum pl_process_kind kind, unsigned set)
+{
+    return (1U << kind) & set;
+}
+
 struct pl_process_setup {
     const char *const *argv; /* ends with NULL; an argv[0] without '/' is looked up in the PATH of `environment` */
     /* in place of the program, whose name is for messages alone: the child, a copy of this process, calls it with
@@ -134,5 +166,8 @@ int pl_process_status_code(int wait_status, bool *ret_signalled);
  */
 int64_t pl_process_memory_kills(void);
 int64_t pl_process_refused_forks(void);
+
+/** End this process as the signal `number` ends one, but without a core file. Returns where the signal ends nothing. */
+void pl_process_end_by_signal(int number);
 
 #endif

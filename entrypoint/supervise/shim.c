@@ -56,9 +56,10 @@ struct shim {
 void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next)
 {
     static const bool may_follow[][PL_STOP_RELEASED + 1] = {
-        [PL_STOP_RUNNING] = {[PL_STOP_SAVING] = true, [PL_STOP_HELD] = true},
+        [PL_STOP_RUNNING] = {[PL_STOP_SAVING] = true, [PL_STOP_DEFERRED] = true},
         [PL_STOP_SAVING] = {[PL_STOP_SAVING] = true, [PL_STOP_HELD] = true, [PL_STOP_RELEASED] = true},
         [PL_STOP_HELD] = {[PL_STOP_SAVING] = true, [PL_STOP_RELEASED] = true},
+        [PL_STOP_DEFERRED] = {[PL_STOP_RELEASED] = true},
         /* a host that connects is asked too, and the master may decide again what was decided here */
         [PL_STOP_RELEASED] = {[PL_STOP_SAVING] = true, [PL_STOP_RELEASED] = true},
     };
@@ -69,9 +70,9 @@ void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next)
 
 /* Handle Control-Z at a terminal whose foreground group is the program alone. No shell could ever continue it, so it is
  * continued at once: process 1 of a container ignores Control-Z as well. */
-static bool continue_suspended(const struct shim *shim, int stop_number)
+static bool continue_suspended(const struct shim *shim, int suspend_number)
 {
-    bool suspended = stop_number == SIGTSTP && shim->options->setup.foreground && isatty(STDIN_FILENO);
+    bool suspended = suspend_number == SIGTSTP && shim->options->setup.foreground && isatty(STDIN_FILENO);
 
     if (suspended) {
         kill(-shim->pid, SIGCONT);
@@ -92,7 +93,7 @@ static void log_suspended(struct shim *shim, int number)
     shim->suspended = number != 0;
     shim->suspended_end_ns =
         shim->options->most_stopped_ns > 0 ? pl_deadline_after_ns(shim->options->most_stopped_ns) : PL_DEADLINE_NEVER;
-    pl_exit_report_name(shim->options->source, shim->options->rank, shim->options->host, &name);
+    pl_exit_report_name(shim->options->kind, shim->options->rank, shim->options->host, &name);
     if (number != 0) {
         snprintf(how, sizeof(how), "was stopped by signal %d (%s)", number, pl_signals_name(number, signal_name));
         pl_log(PL_LOG_WARNING, "%s %s: it does nothing until it gets SIGCONT", pl_text_string(&name), how);
@@ -134,9 +135,9 @@ static bool has_ended(const struct shim *shim)
 /* mpirun, its daemon and torchrun end their ranks themselves, whose shims are below them. */
 static bool starts_ranks(const struct shim *shim)
 {
-    const enum pl_exit_source source = shim->options->source;
+    const enum pl_process_kind kind = shim->options->kind;
 
-    return source == PL_EXIT_SOURCE_LAUNCHER || source == PL_EXIT_SOURCE_DAEMON || source == PL_EXIT_SOURCE_TORCHRUN;
+    return kind == PL_PROCESS_LAUNCHER || kind == PL_PROCESS_DAEMON || kind == PL_PROCESS_TORCHRUN;
 }
 
 static void forward_signal(struct shim *shim, int number)
@@ -195,14 +196,14 @@ static void handle_signals(struct shim *shim)
 /*
  * Handle the first signal that is to stop a rank: report whether its program handles the signal, because this cannot be
  * seen later. A program without a handler would die of it, and its connections would close: under Open MPI 5 this ends
- * the ranks that save. It gets the signal with the release instead. Other signals stop nothing and are forwarded.
+ * the ranks that save. It gets the signal with the release instead. A second stop and all other signals are forwarded.
  */
 static void handle_stop(struct shim *shim, int number)
 {
     const bool is_stop = number == SIGTERM || number == SIGINT;
     char rank[16];
 
-    if (!is_stop || shim->options->source != PL_EXIT_SOURCE_RANK || shim->state != PL_STOP_RUNNING) {
+    if (!is_stop || shim->options->kind != PL_PROCESS_RANK || shim->state != PL_STOP_RUNNING) {
         forward_signal(shim, number);
         return;
     }
@@ -220,12 +221,12 @@ static void handle_stop(struct shim *shim, int number)
     if (PL_LINK_SEND(shim->link, PL_FRAME_CATCHES, NULL, rank, shim->catches ? "1" : "0") != PL_OK) {
         pl_link_close(shim->link);
     }
-    pl_stop_go(&shim->state, shim->catches ? PL_STOP_SAVING : PL_STOP_HELD);
+    pl_stop_go(&shim->state, shim->catches ? PL_STOP_SAVING : PL_STOP_DEFERRED);
 }
 
 static void handle_release(struct shim *shim)
 {
-    if (shim->state == PL_STOP_HELD) {
+    if (shim->state == PL_STOP_DEFERRED) {
         forward_signal(shim, shim->stop_number);
     }
     if (shim->state != PL_STOP_RUNNING) {
@@ -241,7 +242,7 @@ static void handle_frames(struct shim *shim)
 
     while (status == PL_OK) {
         status = pl_link_next(shim->link, &frame, NULL);
-        if (status == PL_OK && frame.type == PL_FRAME_STOP &&
+        if (status == PL_OK && frame.type == PL_FRAME_SIGNAL &&
             pl_link_frame_number(&frame, 0, 1, 64, &number, NULL) == PL_OK) {
             handle_stop(shim, (int)number);
         } else if (status == PL_OK && frame.type == PL_FRAME_RELEASE) {
@@ -374,7 +375,7 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     setup.stderr_fd = write_fd;
     PL_TRY(open_stdout(shim, &stdout_fd, reterr));
     setup.stdout_fd = stdout_fd;
-    if (shim->options->source == PL_EXIT_SOURCE_DAEMON) {
+    if (shim->options->kind == PL_PROCESS_DAEMON) {
         /* A daemon prints only the map of the job there, two lines for each rank, which mpirun prints too. The output
          * of the daemon's ranks goes to mpirun. */
         null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -443,7 +444,7 @@ static void end_orphans(struct shim *shim)
 {
     int64_t deadline_ns;
 
-    if (shim->options->source == PL_EXIT_SOURCE_RANK || shim->options->source == PL_EXIT_SOURCE_PROGRAM) {
+    if (shim->options->kind == PL_PROCESS_RANK || shim->options->kind == PL_PROCESS_PROGRAM) {
         wait_for_readers(shim);
     }
     deadline_ns = pl_deadline_after_ns(ORPHANS_NS);
@@ -519,7 +520,7 @@ static void add_note(struct pl_exit_report *exit_report, const char *text)
  */
 static void wait_for_release(struct shim *shim)
 {
-    while ((shim->state == PL_STOP_SAVING || shim->state == PL_STOP_HELD) && shim->link->fd >= 0) {
+    while ((shim->state == PL_STOP_SAVING || shim->state == PL_STOP_DEFERRED) && shim->link->fd >= 0) {
         poll_once(shim, PL_DEADLINE_NEVER);
     }
 }
@@ -539,7 +540,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
 
     set_folders(options->setup.cwd, &shim.copier.tail.cause, folder);
     *exit_report = PL_EXIT_REPORT_NONE;
-    exit_report->source = options->source;
+    exit_report->kind = options->kind;
     exit_report->rank = options->rank;
     snprintf(exit_report->host, sizeof(exit_report->host), "%s", options->host);
     describe_program(options->setup.argv, options->program_words, exit_report->program, sizeof(exit_report->program));

@@ -14,7 +14,6 @@
 #include "entrypoint/output/bars.h"
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/supervise/exit_report.h"
-#include "entrypoint/supervise/process.h"
 
 /** The stdout that a program gets. */
 enum pl_shim_stdout {
@@ -36,8 +35,8 @@ enum pl_shim_stdout {
 enum pl_stop_state {
     PL_STOP_RUNNING,  /* no stop was requested */
     PL_STOP_SAVING,   /* a stop was requested: ranks and programs that have a handler for the signal save */
-    PL_STOP_HELD,     /* host: the failure file is written, and others still save; shim: its rank has no handler, and
-                         gets the signal last */
+    PL_STOP_HELD,     /* only a host: the failure file is written, and others still save */
+    PL_STOP_DEFERRED, /* only a shim: its rank has no handler, and gets the signal last */
     PL_STOP_RELEASED, /* no rank saves any more: shims need not wait */
 };
 
@@ -45,7 +44,7 @@ enum pl_stop_state {
 void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next);
 
 struct pl_shim_options {
-    enum pl_exit_source source;
+    enum pl_process_kind kind;
     enum pl_shim_stdout stdout_as; /* used without `read` */
     enum pl_cause_lines searched;  /* of its stderr, for an exception */
     bool without_blocks;           /* the program is mpirun: see entrypoint/output/copier.h */
@@ -69,15 +68,15 @@ struct pl_shim_options {
 };
 
 /**
- * Run the program to its end, and send HELLO, BEGUN and ENDED over `link`, whose fd may be -1. A STOP frame, and
+ * Run the program to its end, and send HELLO, BEGUN and ENDED over `link`, whose fd may be -1. A SIGNAL frame, and
  * SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 that this process gets, are forwarded to the program's
  * processes (entrypoint/proc/delivery.h). The end of the link kills the program. Processes that the program leaves
  * behind are killed; those that read from a pipe have 2 s to write what they have read. The exit report is also stored
  * in `*ret_report`, even if the start failed.
  *
- * The shim of a rank that got a STOP frame reports whether a process of the program has a handler for its signal
+ * The shim of a rank that gets the SIGNAL frame of a stop reports whether a process of the program has a handler for it
  * (CATCHES). A program without a handler gets the signal with the RELEASE frame. The function returns only after that
- * frame, SIGTERM or the end of the link, because mpirun ends all ranks when one leaves.
+ * frame, SIGHUP, SIGINT, SIGQUIT, SIGTERM or the end of the link, because mpirun ends all ranks when one leaves.
  */
 void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
                  struct pl_exit_report *ret_report);

@@ -129,10 +129,10 @@ void pl_supervise_notify(struct pl_connection *connection, enum pl_frame_type ty
 }
 
 /* Whether it is the live shim of a program of these kinds. */
-static bool runs(const struct pl_connection *connection, unsigned sources)
+static bool runs(const struct pl_connection *connection, unsigned kinds)
 {
     return connection->kind == PL_CONNECTION_SHIM && connection->state <= PL_CONNECTION_READY &&
-           ((1U << connection->source) & sources);
+           ((1U << connection->process_kind) & kinds);
 }
 
 static bool is_host_link(const struct pl_connection *connection)
@@ -141,37 +141,20 @@ static bool is_host_link(const struct pl_connection *connection)
            connection->state == PL_CONNECTION_READY;
 }
 
-static void send_stop(struct pl_connection *shim, int number)
+static void send_signal(struct pl_connection *shim, int number)
 {
     char text[16];
 
     snprintf(text, sizeof(text), "%d", number);
-    pl_supervise_notify(shim, PL_FRAME_STOP, text);
+    pl_supervise_notify(shim, PL_FRAME_SIGNAL, text);
 }
 
-void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int number)
+void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int number)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (runs(supervisor->connections[i], sources)) {
-            send_stop(supervisor->connections[i], number);
+        if (runs(supervisor->connections[i], kinds)) {
+            send_signal(supervisor->connections[i], number);
         }
-    }
-}
-
-void pl_supervise_release(struct pl_supervisor *supervisor)
-{
-    pl_stop_go(&supervisor->stop.holding.state, PL_STOP_RELEASED);
-    supervisor->stop.holding.released_ns = pl_clock_now_ns();
-    PL_TIMER_WAKE(supervisor, WAIT);
-    for (size_t i = 0; i < supervisor->connections_count; i++) {
-        struct pl_connection *connection = supervisor->connections[i];
-
-        if (connection->kind == PL_CONNECTION_SHIM && connection->source == PL_EXIT_SOURCE_RANK) {
-            pl_supervise_notify(connection, PL_FRAME_RELEASE, "");
-        }
-    }
-    if (!supervisor->seen.ranks) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(TORCHRUN), SIGTERM); /* the agent still looks for the others */
     }
 }
 
@@ -184,13 +167,13 @@ static void begin_stop(struct pl_supervisor *supervisor, int number)
     const int64_t kill_ns = supervisor->role == PL_HOST_LED ? PL_SUPERVISE_KILL_NS / 2 : PL_SUPERVISE_KILL_NS;
     char name[16];
 
-    pl_stop_go(&supervisor->stop.holding.state, PL_STOP_SAVING);
+    pl_stop_go(&supervisor->stop.state, PL_STOP_SAVING);
     supervisor->stop.number = number;
     supervisor->stop.ns = pl_clock_now_ns();
     pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
            (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop.ns) / PL_NS_PER_S));
     PL_TIMER_SET(supervisor, LAUNCHER, pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_STOP_LAUNCHER_NS));
-    PL_TIMER_SET(supervisor, KILL, pl_supervise_stop_deadline(supervisor, kill_ns));
+    PL_TIMER_SET(supervisor, OVERDUE, pl_supervise_stop_deadline(supervisor, kill_ns));
     PL_TIMER_WAKE(supervisor, HOLDING);
     PL_TIMER_WAKE(supervisor, WAIT);
     if (supervisor->main.started) {
@@ -209,7 +192,7 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     if (first) {
         begin_stop(supervisor, number);
     }
-    pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(RANK) | PL_EXIT_SET(STEP), number);
+    pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(RANK) | PL_PROCESS_SET(STEP), number);
     for (size_t i = 0; first && i < supervisor->connections_count; i++) {
         /* a worker that still prepares gets it too */
         if (is_host_link(supervisor->connections[i]) || supervisor->connections[i]->kind == PL_CONNECTION_WORKER) {
@@ -224,14 +207,39 @@ void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_conne
 
     snprintf(text, sizeof(text), "%d", supervisor->stop.number);
     if (supervisor->stop.number != 0) {
-        PL_SUPERVISE_SEND(supervisor, host, PL_FRAME_STOP, text);
+        PL_SUPERVISE_SEND(supervisor, host, PL_FRAME_SIGNAL, text);
     }
 }
 
-bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned sources)
+void pl_supervise_stop_launcher(struct pl_supervisor *supervisor)
+{
+    if (supervisor->state == PL_HOST_RUNNING && supervisor->role != PL_HOST_LED) {
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(LAUNCHER) | PL_PROCESS_SET(TORCHRUN), SIGTERM);
+    }
+}
+
+void pl_supervise_fail_overdue(struct pl_supervisor *supervisor)
+{
+    const long long seconds = (long long)(supervisor->stop.budget_ns / PL_NS_PER_S);
+
+    if (supervisor->state != PL_HOST_RUNNING || supervisor->main.over) {
+        return;
+    }
+    supervisor->main.over = true;
+    if (supervisor->role == PL_HOST_LED) {
+        pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop", seconds);
+    } else {
+        pl_supervise_fail(supervisor,
+                          "the program did not end within %lld s after it was asked to stop: handle SIGTERM, or give "
+                          "it more time by PACELINE_STOP_S",
+                          seconds);
+    }
+}
+
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned kinds)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        if (runs(supervisor->connections[i], sources)) {
+        if (runs(supervisor->connections[i], kinds)) {
             return true;
         }
     }
@@ -274,7 +282,7 @@ static void handle_signal(struct pl_supervisor *supervisor, int number)
     if (number == SIGINT || number == SIGTERM) {
         pl_supervise_stop(supervisor, number, false);
     } else if (number == SIGHUP || number == SIGQUIT || number == SIGUSR1 || number == SIGUSR2 || number == SIGWINCH) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET(RANK), number);
+        pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(RANK), number);
     }
 }
 
@@ -302,14 +310,14 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
         return;
     }
     pl_connection_go(&connection->state, PL_CONNECTION_ENDED);
-    if (connection->source == PL_EXIT_SOURCE_RANK) {
+    if (connection->process_kind == PL_PROCESS_RANK) {
         pl_apart_end(&supervisor->seen.apart);
     }
     if (connection->waiter) {
         connection->waiter->over = true;
         connection->waiter->exit_report = *exit_report;
-    } else if (connection->source != PL_EXIT_SOURCE_SYNC) {
-        supervisor->loop.calls->ended(supervisor, connection->source, begun, exit_report);
+    } else if (connection->process_kind != PL_PROCESS_SYNC) {
+        supervisor->loop.calls->ended(supervisor, connection->process_kind, begun, exit_report);
     } else if (!pl_exit_report_ok(exit_report)) { /* it cannot fail the job */
         pl_exit_report_sentence(exit_report, &text);
         pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
@@ -326,11 +334,11 @@ static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connect
         return;
     }
     exit_report.out_of_memory = pl_process_memory_kills() > supervisor->seen.memory_kills;
-    if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->stop.holding.state == PL_STOP_RELEASED &&
+    if (connection->process_kind == PL_PROCESS_RANK && supervisor->stop.state == PL_STOP_RELEASED &&
         !exit_report.out_of_memory) {
         snprintf(exit_report.note, sizeof(exit_report.note), "it had not ended when it was asked to");
     }
-    exit_report.source = connection->source;
+    exit_report.kind = connection->process_kind;
     exit_report.rank = connection->rank;
     exit_report.signalled = true;
     exit_report.code = SIGKILL;
@@ -362,16 +370,17 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
 
     if (strcmp(kind, "shim") == 0 && pl_link_frame_number(frame, 2, 0, INT32_MAX, &rank, NULL) == PL_OK) {
         connection->kind = PL_CONNECTION_SHIM;
-        connection->source = PL_EXIT_SOURCE_RANK;
+        connection->process_kind = PL_PROCESS_RANK;
         connection->rank = (int)rank;
         supervisor->seen.ranks = true;
         pl_placement_add(&supervisor->seen.placement, frame);
         pl_apart_begin(&supervisor->seen.apart, frame);
         PL_TIMER_SET(supervisor, APART, supervisor->seen.apart.next_look_ns);
         if (supervisor->stop.number != 0) {
-            send_stop(connection, supervisor->stop.number); /* it connected too late to get the stop with the others */
+            send_signal(connection,
+                        supervisor->stop.number); /* it connected too late to get the stop with the others */
         }
-        if (supervisor->stop.holding.state == PL_STOP_RELEASED) {
+        if (supervisor->stop.state == PL_STOP_RELEASED) {
             pl_supervise_notify(connection, PL_FRAME_RELEASE, "");
         }
     } else if (strcmp(kind, "agent") == 0) {
@@ -555,7 +564,7 @@ static bool survives_kill(const struct pl_connection *connection, bool links)
         /* also a link that is being made: the host may have accepted it already */
         return links && connection->state != PL_CONNECTION_DROPPED;
     }
-    return runs(connection, PL_EXIT_SET(SYNC) | (links ? PL_EXIT_SET(SSHD) : 0));
+    return runs(connection, PL_PROCESS_SET(SYNC) | (links ? PL_PROCESS_SET(SSHD) : 0));
 }
 
 void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)

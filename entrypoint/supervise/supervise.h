@@ -4,7 +4,7 @@
  *
  *   host.c                the job on this host, from its links to its end; the table of what the loop calls
  *   supervise.c           the loop, connections, timers, signals and the stop; holding.c: ranks that end during a stop
- *   supervise_start.c     programs, and when they are told to end: shim.c, process.c, exit_report.c
+ *   supervise_start.c     programs, steps, uploads, what follows a hang: by shim.c, process.c, exit_report.c
  *   supervise_failure.c   why the job failed, and the files that say so (failure.c)
  *   links.c, frames.c     the links to other hosts, and what goes over them
  *   peers.c, ranks.c, watch.c, blas.c   names of hosts, ranks, whether anything happens, OpenBLAS's core
@@ -51,7 +51,7 @@ enum pl_host_state {
 };
 
 enum pl_host_role {
-    PL_HOST_MASTER, /* it decides how the job ends; also a host that is alone */
+    PL_HOST_MASTER, /* it decides how the job ends; also a host without a link, whatever its role in the plan */
     PL_HOST_WORKER, /* it gets the result from the master; its program has the link beside it, and runs without */
     PL_HOST_LED,    /* a worker that decides nothing by itself, since no program runs without the link */
 };
@@ -84,8 +84,8 @@ struct pl_connection {
     struct pl_link link;
     enum pl_connection_kind kind;
     enum pl_connection_state state;
-    enum pl_exit_source source; /* for a shim: the kind of program that it supervises */
-    int rank;                   /* for a shim: its rank, or -1 */
+    enum pl_process_kind process_kind; /* for a shim: of what it supervises */
+    int rank;                          /* for a shim: its rank, or -1 */
     /* the number of the worker on which an agent's daemon is to start, or to which a link leads; else -1 */
     int index;
     pid_t pid;                /* the process at the other end if it is a child of this one, else 0 */
@@ -103,7 +103,7 @@ enum pl_timer {
     PL_TIMER_HOLDING,    /* to decide about the shims of ranks that have ended during a stop */
     PL_TIMER_LAUNCHER,   /* to tell the launcher to end, near the end of a stop's time */
     PL_TIMER_WAIT,       /* to end the wait for the program and the other hosts, or the grace of a failed job */
-    PL_TIMER_KILL,       /* to give up the programs at the end of a stop's time */
+    PL_TIMER_OVERDUE,    /* to wait for the programs no longer, at the end of a stop's time: close_host() kills them */
     PL_TIMERS,
 };
 
@@ -129,7 +129,7 @@ struct pl_sessions {
     bool opens;        /* sessions are opened while this host prepares, and while the program runs */
     bool failure_told; /* the log says that a session could not be opened */
     bool late_told;    /* the log names the hosts that are late */
-    int64_t begun_ns;  /* time at which the first try was due, or sshd was started */
+    int64_t begun_ns;  /* when hosts began to wait for each other; set again once this host is prepared */
 };
 
 /** How the job ends. */
@@ -150,8 +150,8 @@ struct pl_outcome {
 struct pl_main {
     bool started, ended;
     bool dismissed; /* the job has ended although the program has not */
-    bool given_up;  /* it is not waited for any more */
-    bool told;      /* it was sent SIGTERM because the job has failed */
+    bool over;      /* it and other hosts are not waited for any more, also at the ordinary end */
+    bool told;      /* the job has failed, and it was sent SIGTERM, unless it is mpirun, which ends its ranks */
     struct pl_exit_report exit_report;
     int ranks_ended; /* on all hosts */
     /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
@@ -174,15 +174,15 @@ struct pl_holding {
     struct pl_holding_rank *ranks; /* freed with the supervisor */
     size_t count, capacity;
     int64_t asked_ns;  /* time at which the last host was asked, if that was after the stop */
-    int unasked_ended; /* number of ranks that ended without an answer */
-    enum pl_stop_state state;
-    int64_t released_ns;
+    int unasked_ended; /* number of ranks that ended without an answer, also before the stop */
 };
 
 struct pl_host_stop {
     int number;        /* 0, or the signal that stops the job */
     int64_t ns;        /* the time of that signal */
     int64_t budget_ns; /* time from the signal to the end of this process */
+    enum pl_stop_state state;
+    int64_t released_ns;
     struct pl_holding holding;
 };
 
@@ -199,12 +199,12 @@ struct pl_seen {
 
 /** What the loop calls when something happens: pl_host_calls, the table of host.c. */
 struct pl_loop_calls {
-    /* a frame other than those of a program's start and end */
+    /* pl_frames_take(): a frame other than heartbeats and the exit reports of shims */
     void (*take)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
-    /* a connection is over */
+    /* pl_frames_lose(): a connection is over */
     void (*lose)(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why);
-    /* a program has ended */
-    void (*ended)(struct pl_supervisor *supervisor, enum pl_exit_source source, bool begun,
+    /* pl_host_note_end(): a program has ended */
+    void (*ended)(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,
                   const struct pl_exit_report *exit_report);
     void (*due[PL_TIMERS])(struct pl_supervisor *supervisor);
 };
@@ -260,9 +260,9 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /**
- * Takes the plan, which need not be complete, and begins to link its hosts, if they are to be linked: while this host
- * is being prepared, a stop or failure reaches the others, and no host prepares for a job that has ended elsewhere.
- * A host that can run without its link warns and does.
+ * Keeps the plan, which need not be complete, and begins to link its hosts, if there are others. This goes on while
+ * this host is being prepared, so that a stop or failure in this time reaches the others, and no host prepares for a
+ * job that has ended on another one. A host that can run without its link warns and does.
  */
 enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                  struct pl_error *reterr) PL_MUST_CHECK;
@@ -318,7 +318,7 @@ void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *c
                        const char *const *fields, size_t count);
 
 /** Starts a program under a shim. */
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_process_kind kind,
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -326,7 +326,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Sends `number`, unless it is 0, to the programs of these kinds here, and waits for their end for this time. */
-void pl_supervise_end(struct pl_supervisor *supervisor, unsigned sources, int number, int64_t grace_ns);
+void pl_supervise_end(struct pl_supervisor *supervisor, unsigned kinds, int number, int64_t grace_ns);
 
 /**
  * Starts the upload of intermediate output, if the plan has one. If it cannot be started, the function warns, and the
@@ -337,8 +337,8 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor);
 /** Waits for the last uploads within their budget, and ends the upload. It cannot fail the job. */
 void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 
-/** Returns true while a program of these kinds, a PL_EXIT_SET, runs here under a shim. */
-bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned sources);
+/** Returns true while a program of these kinds, a PL_PROCESS_SET, runs here under a shim. */
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned kinds);
 
 /**
  * If the plan needs names, make this host's own known to its programs: where it does not resolve, the host's address
@@ -442,10 +442,10 @@ void pl_host_look_apart(struct pl_supervisor *supervisor);
 void pl_host_look_wait(struct pl_supervisor *supervisor);
 void pl_hang_look(struct pl_supervisor *supervisor);
 void pl_supervise_stop_launcher(struct pl_supervisor *supervisor);
-void pl_supervise_abort(struct pl_supervisor *supervisor);
+void pl_supervise_fail_overdue(struct pl_supervisor *supervisor);
 
 /** Takes the exit report of a program of this host, which had `begun` or could not be started. */
-void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_exit_source source, bool begun,
+void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,
                       const struct pl_exit_report *exit_report);
 
 /** Counts the end of a rank, on any host. */
@@ -466,8 +466,11 @@ void pl_holding_lose_host(struct pl_supervisor *supervisor, int host);
 /** Call when a rank has ended. */
 void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);
 
-/** Returns true while shims of ended ranks wait. */
-bool pl_holding_is_on(const struct pl_supervisor *supervisor);
+/** Lets the shims of this host's ranks end, also those that connect later. */
+void pl_holding_release(struct pl_supervisor *supervisor);
+
+/** Returns true from the stop to the release, in a job with ranks: shims of ranks that end then wait. */
+bool pl_holding_awaits_release(const struct pl_supervisor *supervisor);
 
 /**
  * What PL_TIMER_HOLDING does, on a host that decides. If a program has failed during the stop, or has no handler, while
@@ -527,22 +530,19 @@ bool pl_supervise_failed_in_stop(const struct pl_supervisor *supervisor);
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text);
 
 /**
- * Passes `number` to the program or the ranks of this host, records that the job is being stopped, and the first time
- * notifies the other hosts.
+ * Passes `number` to this host's program, ranks or step, but not to mpirun and torchrun, which would end their ranks
+ * (holding.c); records that the job is being stopped, and the first time notifies the other hosts.
  */
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
 
 /** Forwards the stop to another host, if the job is being stopped. */
 void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_connection *host);
 
-/** Lets the shims of this host's ranks end, also those that connect later. */
-void pl_supervise_release(struct pl_supervisor *supervisor);
-
 /** Writes the failure file, which may be written again. Logs a failure to write it. */
 void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text);
 
-/** Sends STOP with `number` to every live shim of these kinds, a PL_EXIT_SET. */
-void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned sources, int number);
+/** Sends SIGNAL with `number` to every live shim of these kinds, a PL_PROCESS_SET. */
+void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int number);
 
 /**
  * Kills every process below this one, except the upload of intermediate output and, with `keep_links`, the ssh sessions

@@ -13,10 +13,15 @@
 /* For how long an exit report of higher severity, closer to the root cause, may replace the first. */
 #define ROOT_CAUSE_WINDOW_NS (PL_NS_PER_S / 2)
 
-enum {
-    MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
-    KILLED_LAUNCHER = 2,    /* the severity of a launcher that a signal ended, */
-    ROOT_CAUSE = 3,         /* and of an exit that needs no other exit as its explanation */
+enum { MPI_UNKNOWN_ERROR = 14 }; /* Open MPI's MPI_ERR_UNKNOWN */
+
+enum severity {
+    AFTER_ITS_RANKS, /* a launcher or daemon has exited, as it does because of its ranks */
+    SENT_TO_ALL,     /* a signal has ended it that all get: SIGTERM the program, SIGKILL its shim */
+    /* a launcher or daemon was killed, with which its ranks end; or Open MPI 5 has ended a rank whose peer had closed
+     * its socket, which may be reported before the peer's own exit */
+    PERHAPS_CAUSE,
+    ROOT_CAUSE, /* an exit or a fault of a program, rank or server, which needs no other exit as its explanation */
 };
 
 /* What was decided by how the job ends is decided again. */
@@ -26,29 +31,23 @@ static void wake_timers(struct pl_supervisor *supervisor)
     PL_TIMER_WAKE(supervisor, WAIT);
 }
 
-/* Returns the exit code of a failure that is not the failure of a program. */
+/* Returns the exit code of a failed job, 143 after SIGTERM, if it is not that of this host's own program. */
 static int failure_code(const struct pl_supervisor *supervisor)
 {
     return supervisor->stop.number != 0 ? 128 + supervisor->stop.number : 1;
 }
 
-/*
- * Returns the severity. Ranks, programs and their servers rank above processes that end because of them. An exit or a
- * fault ranks above a signal that was sent to all, which is SIGTERM for the program or SIGKILL for its shim. Two cases
- * are in between: the way in which Open MPI 5 ends a rank whose peer closed its socket, because this may be reported
- * before the peer's own exit; and a launcher or daemon that was killed, because its ranks end with it.
- */
-static int severity(const struct pl_exit_report *exit_report)
+static enum severity severity_of(const struct pl_exit_report *exit_report)
 {
-    if (!pl_exit_source_in(exit_report->source, PL_EXIT_SET(RANK) | PL_EXIT_SET(PROGRAM) | PL_EXIT_SET_SERVERS)) {
-        return exit_report->signalled ? KILLED_LAUNCHER : 0;
+    if (!pl_process_kind_in(exit_report->kind,
+                            PL_PROCESS_SET(RANK) | PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET_SERVERS)) {
+        return exit_report->signalled ? PERHAPS_CAUSE : AFTER_ITS_RANKS;
     }
     if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {
-        return 1;
+        return SENT_TO_ALL;
     }
-    return exit_report->source == PL_EXIT_SOURCE_RANK && !exit_report->signalled &&
-                   exit_report->code == MPI_UNKNOWN_ERROR
-               ? 2
+    return exit_report->kind == PL_PROCESS_RANK && !exit_report->signalled && exit_report->code == MPI_UNKNOWN_ERROR
+               ? PERHAPS_CAUSE
                : ROOT_CAUSE;
 }
 
@@ -58,7 +57,7 @@ void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_ex
         bool late = pl_clock_now_ns() - supervisor->outcome.failed_ns > ROOT_CAUSE_WINDOW_NS;
 
         if (!supervisor->outcome.exit_report_known || late ||
-            severity(exit_report) <= severity(&supervisor->outcome.exit_report)) {
+            severity_of(exit_report) <= severity_of(&supervisor->outcome.exit_report)) {
             return;
         }
     } else {
@@ -69,8 +68,7 @@ void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_ex
     supervisor->outcome.exit_report_known = true;
     supervisor->outcome.exit_report = *exit_report;
     supervisor->outcome.exit_code = failure_code(supervisor);
-    if (exit_report->source == PL_EXIT_SOURCE_PROGRAM &&
-        strcmp(exit_report->host, supervisor->job->current_host) == 0) {
+    if (exit_report->kind == PL_PROCESS_PROGRAM && strcmp(exit_report->host, supervisor->job->current_host) == 0) {
         supervisor->outcome.exit_code = exit_report->signalled ? 128 + exit_report->code : exit_report->code;
     }
 }
@@ -130,7 +128,7 @@ enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum 
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why)
 {
     if (supervisor->outcome.failed && supervisor->outcome.exit_report_known && supervisor->stop.number == 0 &&
-        severity(&supervisor->outcome.exit_report) < ROOT_CAUSE) {
+        severity_of(&supervisor->outcome.exit_report) < ROOT_CAUSE) {
         supervisor->outcome.failed = false;
         supervisor->outcome.exit_report_known = false;
     }

@@ -76,7 +76,7 @@ static void raise_files(struct pl_supervisor *supervisor)
     }
 }
 
-static void use_link(struct pl_supervisor *supervisor, enum pl_launch_plan_link link)
+static void set_link_and_role(struct pl_supervisor *supervisor, enum pl_launch_plan_link link)
 {
     supervisor->link_kind = link;
     supervisor->role = link == PL_LAUNCH_PLAN_LINK_NONE || supervisor->plan->role != PL_LAUNCH_PLAN_WORKER
@@ -90,7 +90,7 @@ enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_lau
     enum pl_status status;
 
     supervisor->plan = plan;
-    use_link(supervisor, plan->link);
+    set_link_and_role(supervisor, plan->link);
     if (plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         return PL_OK;
     }
@@ -103,7 +103,8 @@ enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_lau
     if (supervisor->outcome.failed || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
         return status;
     }
-    use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE); /* pl_supervise_set_plan() needs the directory too, and warns */
+    /* pl_supervise_set_plan() needs the directory too, and warns */
+    set_link_and_role(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
     return PL_OK;
 }
 
@@ -114,7 +115,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
 
     supervisor->plan = plan;
     supervisor->ranks = plan->ranks;
-    use_link(supervisor, plan->link);
+    set_link_and_role(supervisor, plan->link);
     supervisor->seen.watch.hang_ns = plan->runs_jobs ? 0 : supervisor->seen.watch.hang_ns;
     raise_files(supervisor);
     pl_environment_free(supervisor->environment);
@@ -137,7 +138,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         pl_log_error(reterr, "the job runs without a link between its hosts, without reports of its ranks, and without "
                              "a watch for hangs");
         supervisor->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
-        use_link(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
+        set_link_and_role(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
         supervisor->seen.watch.hang_ns = 0;
         return PL_OK;
     }
@@ -155,12 +156,12 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
 
 /* Returns how many words of a command a report may show: for the user's program the number in the plan, for our own
  * steps all words before -c, which is followed by code. */
-static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit_source source, const char *const *argv)
+static size_t program_words(const struct pl_supervisor *supervisor, enum pl_process_kind kind, const char *const *argv)
 {
     size_t words = 0;
 
-    if (source != PL_EXIT_SOURCE_STEP) {
-        return pl_exit_source_in(source, PL_EXIT_SET_MAIN) ? supervisor->plan->program_words : 1;
+    if (kind != PL_PROCESS_STEP) {
+        return pl_process_kind_in(kind, PL_PROCESS_SET_MAIN) ? supervisor->plan->program_words : 1;
     }
     while (argv[words] && strcmp(argv[words], "-c") != 0) {
         words++;
@@ -169,10 +170,10 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
 }
 
 /* Parameter servers and the program that they serve write to one log, so their output is written in whole lines. A
- * program that is alone shares its log with no other: its stdout passes for its progress bars alone. */
-static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enum pl_exit_source source)
+ * program that is alone shares its log with no other: its stdout passes only because of progress bars. */
+static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enum pl_process_kind kind)
 {
-    if (!pl_exit_source_in(source, PL_EXIT_SET(PROGRAM) | PL_EXIT_SET_SERVERS)) {
+    if (!pl_process_kind_in(kind, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET_SERVERS)) {
         return PL_SHIM_STDOUT_OWN;
     }
     return supervisor->plan->side                                  ? PL_SHIM_STDOUT_LINES
@@ -181,30 +182,29 @@ static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enu
 }
 
 /* Ranks have shims of their own, which search what ranks print. mpirun prints no exception itself; torchrun may. */
-static enum pl_cause_lines searched_of(const struct pl_supervisor *supervisor, enum pl_exit_source source)
+static enum pl_cause_lines searched_of(const struct pl_supervisor *supervisor, enum pl_process_kind kind)
 {
     return supervisor->ranks == PL_LAUNCH_PLAN_RANKS_NONE ? PL_CAUSE_ALL
-           : source == PL_EXIT_SOURCE_LAUNCHER            ? PL_CAUSE_NONE
-           : source == PL_EXIT_SOURCE_TORCHRUN            ? PL_CAUSE_UNTAGGED
+           : kind == PL_PROCESS_LAUNCHER                  ? PL_CAUSE_NONE
+           : kind == PL_PROCESS_TORCHRUN                  ? PL_CAUSE_UNTAGGED
                                                           : PL_CAUSE_ALL;
 }
 
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_process_kind kind,
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr)
 {
     const struct pl_job_paths *paths = &supervisor->job->paths;
     const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code,
                                  "/tmp",        "/dev/shm",         NULL};
-    struct pl_shim_options options = {.source = source,
-                                      .stdout_as = stdout_of(supervisor, source),
-                                      .searched = searched_of(supervisor, source),
-                                      .without_blocks =
-                                          source == PL_EXIT_SOURCE_LAUNCHER && !pl_log_shows(PL_LOG_DEBUG),
+    struct pl_shim_options options = {.kind = kind,
+                                      .stdout_as = stdout_of(supervisor, kind),
+                                      .searched = searched_of(supervisor, kind),
+                                      .without_blocks = kind == PL_PROCESS_LAUNCHER && !pl_log_shows(PL_LOG_DEBUG),
                                       .rank = -1,
                                       .host = supervisor->job->current_host,
                                       .progress_ns = supervisor->job->settings.progress_ns,
-                                      .program_words = program_words(supervisor, source, setup->argv),
+                                      .program_words = program_words(supervisor, kind, setup->argv),
                                       .setup = *setup,
                                       .disks = disks};
     struct pl_connection *connection;
@@ -218,7 +218,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
         kill(pid, SIGKILL);
         return status;
     }
-    connection->source = source;
+    connection->process_kind = kind;
     connection->pid = pid;
     if (ret_connection) {
         *ret_connection = connection;
@@ -234,8 +234,8 @@ static enum pl_status start_sidecars(struct pl_supervisor *supervisor, struct pl
         setup.argv = (const char *const *)side->argv.items;
         setup.environment = pl_environment_strings(side->environment);
         setup.cwd = supervisor->plan->cwd;
-        PL_TRY(pl_supervise_start(supervisor, side->is_worker ? PL_EXIT_SOURCE_WORKER_SERVER : PL_EXIT_SOURCE_SIDECAR,
-                                  &setup, NULL, reterr));
+        PL_TRY(pl_supervise_start(supervisor, side->is_worker ? PL_PROCESS_WORKER_SERVER : PL_PROCESS_SIDECAR, &setup,
+                                  NULL, reterr));
     }
     return PL_OK;
 }
@@ -256,9 +256,9 @@ static void adapt_mpirun(struct pl_supervisor *supervisor)
 
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    static const enum pl_exit_source sources[] = {[PL_LAUNCH_PLAN_RANKS_NONE] = PL_EXIT_SOURCE_PROGRAM,
-                                                  [PL_LAUNCH_PLAN_RANKS_MPIRUN] = PL_EXIT_SOURCE_LAUNCHER,
-                                                  [PL_LAUNCH_PLAN_RANKS_TORCHRUN] = PL_EXIT_SOURCE_TORCHRUN};
+    static const enum pl_process_kind kinds[] = {[PL_LAUNCH_PLAN_RANKS_NONE] = PL_PROCESS_PROGRAM,
+                                                 [PL_LAUNCH_PLAN_RANKS_MPIRUN] = PL_PROCESS_LAUNCHER,
+                                                 [PL_LAUNCH_PLAN_RANKS_TORCHRUN] = PL_PROCESS_TORCHRUN};
     const struct pl_launch_plan *plan = supervisor->plan;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
@@ -275,42 +275,17 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     setup.cwd = plan->cwd;
     setup.foreground = plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
     supervisor->main.started = true;
-    return pl_supervise_start(supervisor, sources[plan->ranks], &setup, NULL, reterr);
+    return pl_supervise_start(supervisor, kinds[plan->ranks], &setup, NULL, reterr);
 }
 
-void pl_supervise_stop_launcher(struct pl_supervisor *supervisor)
-{
-    if (supervisor->state == PL_HOST_RUNNING && supervisor->role != PL_HOST_LED) {
-        pl_supervise_signal(supervisor, PL_EXIT_SET(LAUNCHER) | PL_EXIT_SET(TORCHRUN), SIGTERM);
-    }
-}
-
-void pl_supervise_abort(struct pl_supervisor *supervisor)
-{
-    const long long seconds = (long long)(supervisor->stop.budget_ns / PL_NS_PER_S);
-
-    if (supervisor->state != PL_HOST_RUNNING || supervisor->main.given_up) {
-        return;
-    }
-    supervisor->main.given_up = true;
-    if (supervisor->role == PL_HOST_LED) {
-        pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop", seconds);
-    } else {
-        pl_supervise_fail(supervisor,
-                          "the program did not end within %lld s after it was asked to stop: handle SIGTERM, or give "
-                          "it more time by PACELINE_STOP_S",
-                          seconds);
-    }
-}
-
-void pl_supervise_end(struct pl_supervisor *supervisor, unsigned sources, int number, int64_t grace_ns)
+void pl_supervise_end(struct pl_supervisor *supervisor, unsigned kinds, int number, int64_t grace_ns)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(grace_ns);
 
     if (number != 0) {
-        pl_supervise_signal(supervisor, sources, number);
+        pl_supervise_signal(supervisor, kinds, number);
     }
-    while (pl_supervise_runs(supervisor, sources) && pl_supervise_wait(supervisor, deadline_ns)) {
+    while (pl_supervise_runs(supervisor, kinds) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
@@ -327,7 +302,7 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor)
     setup.cwd = supervisor->job->paths.base;
     /* the stop of a short job must not end the upload before it has seen what the job wrote */
     setup.keep_blocked = true;
-    if (pl_supervise_start(supervisor, PL_EXIT_SOURCE_SYNC, &setup, NULL, &error) != PL_OK) {
+    if (pl_supervise_start(supervisor, PL_PROCESS_SYNC, &setup, NULL, &error) != PL_OK) {
         pl_log_error(&error, "intermediate output is not uploaded");
     }
 }
@@ -338,8 +313,8 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
         pl_deadline_after_ns(supervisor->job->settings.intermediate_ns + PL_SUPERVISE_SYNC_GRACE_NS);
     bool aborting = false;
 
-    pl_supervise_signal(supervisor, PL_EXIT_SET(SYNC), SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_EXIT_SET(SYNC))) {
+    pl_supervise_signal(supervisor, PL_PROCESS_SET(SYNC), SIGTERM);
+    while (pl_supervise_runs(supervisor, PL_PROCESS_SET(SYNC))) {
         /* a stop may begin meanwhile */
         int64_t stop_ns = pl_supervise_stop_deadline(supervisor, aborting ? PL_SUPERVISE_KILL_NS : ABORT_SYNC_NS);
         int64_t deadline_ns = stop_ns < budget_end_ns ? stop_ns : budget_end_ns;
@@ -349,7 +324,7 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
                 break;
             }
             aborting = true;
-            pl_supervise_signal(supervisor, PL_EXIT_SET(SYNC), SIGINT);
+            pl_supervise_signal(supervisor, PL_PROCESS_SET(SYNC), SIGINT);
         } else if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
@@ -357,7 +332,7 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
-        if (connection->kind == PL_CONNECTION_SHIM && connection->source == PL_EXIT_SOURCE_SYNC &&
+        if (connection->kind == PL_CONNECTION_SHIM && connection->process_kind == PL_PROCESS_SYNC &&
             connection->state <= PL_CONNECTION_READY) {
             pl_log(PL_LOG_WARNING, "intermediate output was not uploaded in time");
             pl_connection_go(&connection->state, PL_CONNECTION_ENDED);
@@ -387,7 +362,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     /* the stdout of `paceline plan` is for its JSON */
     setup.stdout_fd = step->only_looks ? STDERR_FILENO : setup.stdout_fd;
     pl_log(step->is_long ? PL_LOG_INFO : PL_LOG_DEBUG, "%s", step->what);
-    status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
+    status = pl_supervise_start(supervisor, PL_PROCESS_STEP, &setup, &connection, reterr);
     if (status == PL_OK) {
         connection->waiter = &waiter;
     }
@@ -455,7 +430,7 @@ void pl_hang_look(struct pl_supervisor *supervisor)
     int64_t next_ns = PL_DEADLINE_NEVER;
 
     if (supervisor->state == PL_HOST_RUNNING && is_on(supervisor)) {
-        pl_watch_look(&supervisor->seen.watch, pl_supervise_runs(supervisor, PL_EXIT_SET(STACKS)), &next_ns);
+        pl_watch_look(&supervisor->seen.watch, pl_supervise_runs(supervisor, PL_PROCESS_SET(STACKS)), &next_ns);
         PL_TIMER_SET(supervisor, WATCH, next_ns);
         pl_hang_decide(supervisor);
     }
@@ -473,7 +448,7 @@ static enum pl_status start_report(struct pl_supervisor *supervisor, struct pl_e
     setup.argv = (const char *const[]){path, "--below", own, "--log", supervisor->job->current_host, NULL};
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = "/";
-    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_STACKS, &setup, NULL, reterr);
+    return pl_supervise_start(supervisor, PL_PROCESS_STACKS, &setup, NULL, reterr);
 }
 
 /* Do what the settings ask for after a hang. The line at `place` says what the first program of the report does; "" if
@@ -522,7 +497,7 @@ void pl_hang_decide(struct pl_supervisor *supervisor)
         return;
     }
     if (!is_on(supervisor) || !supervisor->seen.watch.quiet || !others_are_quiet(supervisor)) {
-        hang->reported = hang->reported && pl_supervise_runs(supervisor, PL_EXIT_SET(STACKS));
+        hang->reported = hang->reported && pl_supervise_runs(supervisor, PL_PROCESS_SET(STACKS));
         return;
     }
     if (hang->reported) {

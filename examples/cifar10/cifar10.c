@@ -109,7 +109,7 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
                         batch > MOST_EVALUATED ? batch : MOST_EVALUATED, &t->model, reterr);
 }
 
-static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch, struct pl_error *reterr)
+static enum pl_status train_step(struct trainer *t, const struct cifar10_batch *batch, struct pl_error *reterr)
 {
     uint64_t size = t->peers.all.size;
     struct nn_pass pass = {
@@ -121,8 +121,8 @@ static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch
     };
 
     nn_peers_set_rate(&t->peers, pl_schedule_rate(&t->schedule, t->step));
-    PL_TRY(nn_model_forward(t->model, batch->fields[0], batch->samples, &pass, reterr));
-    PL_TRY(nn_model_backward(t->model, batch->fields[1], &pass, nn_plan_ready, t->peers.plan, reterr));
+    PL_TRY(nn_model_forward(t->model, batch->images, batch->samples, &pass, reterr));
+    PL_TRY(nn_model_backward(t->model, batch->labels, &pass, nn_plan_ready, t->peers.plan, reterr));
     PL_TRY(nn_peers_step(&t->peers, reterr));
     t->step++;
     return PL_OK;
@@ -133,7 +133,7 @@ static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch
  * one batch more than others: such a batch at the end of an epoch is dropped. Asynchronous workers take all their
  * batches.
  */
-static enum pl_status next_on_all(struct trainer *t, struct pl_batch *ret_batch, bool *ret_have,
+static enum pl_status next_on_all(struct trainer *t, struct cifar10_batch *ret_batch, bool *ret_have,
                                   struct pl_error *reterr)
 {
     enum pl_status status = cifar10_data_next(t->training, ret_batch, reterr);
@@ -149,14 +149,16 @@ static enum pl_status next_on_all(struct trainer *t, struct pl_batch *ret_batch,
     return PL_OK;
 }
 
-static int64_t mix_order(int64_t order, const struct pl_batch *batch)
+static int64_t mix_order(int64_t order, const struct cifar10_batch *batch)
 {
-    const unsigned char *labels = batch->fields[1];
-    const uint32_t *values = batch->fields[0];
+    const unsigned char *labels = batch->labels;
     uint64_t mixed = (uint64_t)order;
 
     for (size_t i = 0; i < batch->samples * CIFAR10_VALUES; i++) {
-        mixed = (mixed ^ values[i]) * UINT64_C(0x100000001b3);
+        uint32_t value;
+
+        memcpy(&value, &batch->images[i], sizeof(value));
+        mixed = (mixed ^ value) * UINT64_C(0x100000001b3);
     }
     for (size_t i = 0; i < batch->samples; i++) {
         mixed = (mixed ^ labels[i]) * UINT64_C(0x100000001b3);
@@ -181,15 +183,15 @@ static enum pl_status evaluate(struct trainer *t, uint64_t number, double *ret_a
 {
     struct nn_pass pass = {.training = false};
     struct epoch epoch = {.order = 0};
-    struct pl_batch batch;
+    struct cifar10_batch batch;
     enum pl_status status;
 
     PL_TRY(nn_peers_meet(&t->peers, reterr));
     PL_TRY(nn_model_set_score(t->model, NULL, reterr));
     PL_TRY(cifar10_data_start(t->testing, number, reterr));
     while ((status = cifar10_data_next(t->testing, &batch, reterr)) == PL_OK) {
-        PL_TRY(nn_model_forward(t->model, batch.fields[0], batch.samples, &pass, reterr));
-        PL_TRY(nn_model_loss(t->model, batch.fields[1], reterr));
+        PL_TRY(nn_model_forward(t->model, batch.images, batch.samples, &pass, reterr));
+        PL_TRY(nn_model_loss(t->model, batch.labels, reterr));
     }
     if (status != PL_END) {
         return status;
@@ -234,9 +236,9 @@ static bool steps_used_up(const struct trainer *t)
 static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *ret_accuracy, struct pl_error *reterr)
 {
     struct epoch epoch = {.order = 0};
-    struct pl_loader_progress progress;
+    struct pl_dataset_progress progress;
     int64_t shown_ns = 0;
-    struct pl_batch batch;
+    struct cifar10_batch batch;
     bool have = true;
 
     PL_TRY(nn_model_set_score(t->model, NULL, reterr));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens CIFAR-10 channels as loaders of decoded batches. */
+/* Opens CIFAR-10 channels as datasets, and turns their bytes into floats. */
 #include "examples/cifar10/data.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -12,163 +13,106 @@
 enum { CLASSES = 10, EVALUATE_SAMPLES = 100 };
 
 struct cifar10_data {
-    struct pl_channel_setup channel;
-    struct pl_stream_samples samples;
-    struct pl_loader *loader;
-    char *socket_path;
-    int64_t timeout_ns;
-    struct pl_shard all, local;
+    struct pl_dataset *dataset;
+    float *images;   /* [batch][32][32][3] */
+    uint8_t *labels; /* [batch] */
 };
 
 /* Mean and standard deviation of the training pictures' colours, as most CIFAR-10 programs use them. */
 static const float means[CIFAR10_CHANNELS] = {0.4914F, 0.4822F, 0.4465F};
 static const float spreads[CIFAR10_CHANNELS] = {0.2470F, 0.2435F, 0.2616F};
 
-/*
- * Decodes one tf.Example: "image" is 3072 bytes, one colour plane after the other; "label" is a number. It runs on the
- * loader's thread.
- */
-static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields,
-                             struct pl_error *reterr)
+/* Turns a picture, one colour plane after the other, into floats. */
+static void convert(const unsigned char *planes, float *to)
 {
-    struct pl_example_feature feature;
-    struct pl_view image;
-    int64_t label = -1;
-    size_t count = 0;
-
-    (void)context;
-    PL_TRY(pl_example_find(record->data, record->bytes, "image", &feature, reterr));
-    PL_TRY(pl_example_bytes(&feature, &image, reterr));
-    PL_TRY(pl_example_find(record->data, record->bytes, "label", &feature, reterr));
-    PL_TRY(pl_example_int64(&feature, &label, 1, &count, reterr));
-    if (image.bytes != CIFAR10_VALUES || count != 1 || label < 0 || label >= CLASSES) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "an image of %zu bytes with label %lld; expected %d bytes and a label from 0 to 9",
-                            image.bytes, (long long)label, (int)CIFAR10_VALUES);
-    }
     for (size_t colour = 0; colour < CIFAR10_CHANNELS; colour++) {
-        const unsigned char *from = image.data + colour * CIFAR10_PIXELS;
-        float *to = (float *)fields[0] + colour;
+        const unsigned char *from = planes + colour * CIFAR10_PIXELS;
         float scale = 1.0F / (255.0F * spreads[colour]), shift = means[colour] / spreads[colour];
 
         for (size_t p = 0; p < CIFAR10_PIXELS; p++) {
-            to[p * CIFAR10_CHANNELS] = (float)from[p] * scale - shift;
+            to[p * CIFAR10_CHANNELS + colour] = (float)from[p] * scale - shift;
         }
     }
-    *(uint8_t *)fields[1] = (uint8_t)label;
-    return PL_OK;
 }
 
 /*
  * Makes the path of the socket over which the ranks of this host share a FIFO: in the job's directory, or if there is
  * none in a place that ranks of the same mpirun know.
  */
-static enum pl_status make_socket_path(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
-                                       struct pl_error *reterr)
+static void print_socket_path(struct pl_runtime *runtime, const char *name, struct pl_text *path)
 {
     const char *directory = pl_runtime_variable(runtime, "PACELINE_RUN_DIR", NULL);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     if (directory) {
-        pl_text_printf(&path, "%s/channel-%s", directory, name);
+        pl_text_printf(path, "%s/channel-%s", directory, name);
     } else {
-        pl_text_printf(&path, "%s/paceline-%ld-%ld-%s", pl_runtime_variable(runtime, "TMPDIR", "/tmp"), (long)getuid(),
+        pl_text_printf(path, "%s/paceline-%ld-%ld-%s", pl_runtime_variable(runtime, "TMPDIR", "/tmp"), (long)getuid(),
                        (long)getppid(), name);
     }
-    return pl_text_take(&path, &data->socket_path, reterr);
 }
 
-static enum pl_status open_s3(struct cifar10_data *data, const char *url, const struct pl_stream_options *options,
-                              struct pl_error *reterr)
+/* Opens `from`/`name` in S3 or a directory, or the job's channel `name`. */
+static enum pl_status open_dataset(struct pl_runtime *runtime, const char *name, const char *from,
+                                   struct pl_dataset_options *options, struct pl_dataset **ret_dataset,
+                                   struct pl_error *reterr)
 {
-    PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
-    struct pl_store *store;
+    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE, socket_path = PL_TEXT_NONE;
+    struct pl_channel_setup channel = {.name = NULL};
+    const char *url;
     enum pl_status status;
 
-    PL_TRY(pl_store_open(url, &store, reterr));
-    /* S3 has no directories: a missing channel is a prefix without objects. */
-    status = pl_store_list(store, pl_deadline_after_ns(data->timeout_ns), &list, reterr);
-    if (status == PL_OK && list.count == 0) {
-        status = pl_error_set(reterr, PL_NOT_FOUND, "'%s' holds no objects", url);
-    }
-    if (status == PL_OK) {
-        status = pl_stream_open_store(store, options, &data->samples.stream, reterr);
-    }
-    if (status != PL_OK) {
-        pl_store_close(store);
-    }
-    return status;
-}
-
-static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
-                                   const char *directory, struct pl_stream_options *options, struct pl_error *reterr)
-{
-    struct pl_share_options share = {
-        .local_rank = data->local.rank, .local_size = data->local.size, .timeout_ns = data->timeout_ns};
-
-    if (directory) {
-        PL_TRY(pl_channel_setup_directory(name, directory, &data->channel, reterr));
-    } else {
-        PL_TRY(pl_channel_setup_find(runtime, name, &data->channel, reterr));
-    }
-    PL_TRY(make_socket_path(runtime, data, name, reterr));
-    share.socket_path = data->socket_path;
-    options->deal = pl_channel_shard(&data->channel.info, options->deal, data->local);
-    options->share = &share;
-    return pl_stream_open(&data->channel.info, options, &data->samples.stream, reterr);
-}
-
-static enum pl_status open_stream(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
-                                  const char *from, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
-    struct pl_stream_options options = {
-        .records = {.format = PL_RECORD_TFRECORD},
-        .compression = PL_COMPRESSION_AUTO,
-        .deal = data->all,
-    };
-
-    if (!*from) {
-        return open_channel(runtime, data, name, NULL, &options, reterr);
-    }
-    pl_text_printf(&place, "%s/%s", from, name);
+    pl_text_printf(&place, "%s/%s%s", from, name, strncmp(from, "s3://", 5) == 0 ? "/" : "");
     PL_TRY(pl_text_check(&place, reterr));
+    url = pl_text_string(&place);
     if (strncmp(from, "s3://", 5) == 0) {
-        pl_text_append_char(&place, '/');
-        PL_TRY(pl_text_check(&place, reterr));
-        return open_s3(data, pl_text_string(&place), &options, reterr);
+        options->paths = &url;
+        options->path_count = 1;
+        return pl_dataset_open(options, ret_dataset, reterr);
     }
-    return open_channel(runtime, data, name, pl_text_string(&place), &options, reterr);
+    print_socket_path(runtime, name, &socket_path);
+    PL_TRY(pl_text_check(&socket_path, reterr));
+    PL_TRY(*from ? pl_channel_setup_directory(name, url, &channel, reterr)
+                 : pl_channel_setup_find(runtime, name, &channel, reterr));
+    options->channel = &channel.info;
+    options->share_path = pl_text_string(&socket_path);
+    status = pl_dataset_open(options, ret_dataset, reterr);
+    pl_channel_setup_done(&channel);
+    return status;
 }
 
 enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, bool training,
                                  const struct cifar10_options *options, struct pl_shard all, struct pl_shard local,
                                  struct cifar10_data **ret_data, struct pl_error *reterr)
 {
-    struct cifar10_data *data = pl_memory_new(1, sizeof(*data), reterr);
-    struct pl_loader_options shape = {
-        .fields = 2,
-        .sample_bytes = {CIFAR10_VALUES * sizeof(float), 1},
+    static const struct pl_field fields[] = {
+        {.name = "image", .type = PL_UINT8, .dims = 3, .shape = {CIFAR10_CHANNELS, CIFAR10_SIDE, CIFAR10_SIDE}},
+        {.name = "label", .type = PL_UINT8},
+    };
+    struct pl_dataset_options shape = {
+        .records = {.format = PL_RECORD_TFRECORD},
+        .compression = PL_COMPRESSION_AUTO,
+        .source = PL_FIELDS_EXAMPLE,
+        .fields = fields,
+        .field_count = 2,
         .batch_samples = training ? options->batch_size : EVALUATE_SAMPLES,
         .drop_last = training,
         .shuffle_samples = training ? options->shuffle_buffer : 0,
-        .shuffle_seed = options->seed,
+        .seed = options->seed,
+        .deal = all,
+        .local = local,
+        .epochs = options->max_steps ? 1 : options->epochs,
         .timeout_ns = (int64_t)(options->timeout * (double)PL_NS_PER_S),
     };
-    struct pl_loader_input input;
+    struct cifar10_data *data;
     enum pl_status status;
 
-    if (!data) {
-        return PL_MEMORY;
-    }
-    data->timeout_ns = shape.timeout_ns;
-    data->all = all;
-    data->local = local;
-    data->samples.decode = decode;
-    status = open_stream(runtime, data, name, options->data, reterr);
+    PL_TRY(pl_memory_alloc(&data, 1, sizeof(*data), reterr));
+    status = open_dataset(runtime, name, options->data, &shape, &data->dataset, reterr);
     if (status == PL_OK) {
-        input = pl_loader_input_stream(&data->samples);
-        status = pl_loader_new(&shape, &input, &data->loader, reterr);
+        status = pl_memory_alloc(&data->images, shape.batch_samples, CIFAR10_VALUES * sizeof(float), reterr);
+    }
+    if (status == PL_OK) {
+        status = pl_memory_alloc(&data->labels, shape.batch_samples, 1, reterr);
     }
     if (status != PL_OK) {
         cifar10_data_close(data);
@@ -180,27 +124,41 @@ enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, b
 
 enum pl_status cifar10_data_start(struct cifar10_data *data, uint64_t epoch, struct pl_error *reterr)
 {
-    return pl_loader_start(data->loader, epoch, reterr);
+    return pl_dataset_start(data->dataset, epoch, reterr);
 }
 
-enum pl_status cifar10_data_next(struct cifar10_data *data, struct pl_batch *ret_batch, struct pl_error *reterr)
+enum pl_status cifar10_data_next(struct cifar10_data *data, struct cifar10_batch *ret_batch, struct pl_error *reterr)
 {
-    /* the loader itself fails if one record takes too long */
-    return pl_loader_next(data->loader, PL_DEADLINE_NEVER, ret_batch, reterr);
+    enum pl_status status = PL_OK;
+    struct pl_batch batch;
+
+    /* the dataset itself fails if one record takes too long */
+    PL_TRY(pl_dataset_next(data->dataset, PL_DEADLINE_NEVER, &batch, reterr));
+    memcpy(data->labels, batch.fields[1].data, batch.samples);
+    for (size_t i = 0; i < batch.samples; i++) {
+        convert((const unsigned char *)batch.fields[0].data + i * CIFAR10_VALUES, data->images + i * CIFAR10_VALUES);
+        if (data->labels[i] >= CLASSES) {
+            status = pl_error_set(reterr, PL_INVALID, "sample %zu of batch %llu has the label %u; expected 0 to 9", i,
+                                  (unsigned long long)batch.index, data->labels[i]);
+        }
+    }
+    *ret_batch = (struct cifar10_batch){
+        .index = batch.index, .samples = batch.samples, .images = data->images, .labels = data->labels};
+    pl_batch_release(&batch);
+    return status;
 }
 
-struct pl_loader_progress cifar10_data_progress(const struct cifar10_data *data)
+struct pl_dataset_progress cifar10_data_progress(const struct cifar10_data *data)
 {
-    return pl_loader_progress(data->loader);
+    return pl_dataset_progress(data->dataset);
 }
 
 void cifar10_data_close(struct cifar10_data *data)
 {
     if (data) {
-        pl_loader_free(data->loader);
-        pl_stream_close(data->samples.stream);
-        pl_channel_setup_done(&data->channel);
-        free(data->socket_path);
+        pl_dataset_close(data->dataset);
+        free(data->images);
+        free(data->labels);
         free(data);
     }
 }

@@ -41,14 +41,19 @@ enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, b
 /** Begins `epoch`. */
 enum pl_status cifar10_data_start(struct cifar10_data *data, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * Returns this rank's next batch: fields[0] is float32 [samples][32][32][3], about -2 to 2; fields[1] is uint8
- * [samples]. PL_END after the last batch.
- */
-enum pl_status cifar10_data_next(struct cifar10_data *data, struct pl_batch *ret_batch,
+/** A batch; valid until the next one. */
+struct cifar10_batch {
+    uint64_t index; /* number in the epoch, from 0 */
+    size_t samples;
+    const float *images;   /* [samples][32][32][3], about -2 to 2 */
+    const uint8_t *labels; /* [samples] */
+};
+
+/** Returns this rank's next batch. PL_END after the last batch. */
+enum pl_status cifar10_data_next(struct cifar10_data *data, struct cifar10_batch *ret_batch,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-struct pl_loader_progress cifar10_data_progress(const struct cifar10_data *data);
+struct pl_dataset_progress cifar10_data_progress(const struct cifar10_data *data);
 
 /** Closes the data, which may be NULL. */
 void cifar10_data_close(struct cifar10_data *data);

@@ -120,6 +120,7 @@ static enum pl_status print_lines(const struct pl_text *report, struct pl_error 
 struct place {
     const struct pl_environment *environment;
     const char *self_path; /* this program, in the folder with the other ones */
+    bool has_bash_env;     /* the image's shells lead back to Paceline */
 };
 
 /* The last line that is not empty. */
@@ -421,6 +422,35 @@ static void add_settings(struct pl_json_writer *report, const struct place *plac
     pl_json_write_close(report);
 }
 
+/* What jobs of some kinds need and this image lacks, with what brings it. */
+static void add_missing(struct pl_json_writer *report, const struct place *place)
+{
+    PL_AUTO_FREE char *mpirun = find_program(place, "mpirun"), *ssh = find_program(place, "ssh"), *sshd = NULL;
+    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+    const bool has_sshd = pl_file_find_program("sshd", PL_NEEDS_SSHD_PATH, &sshd, NULL) == PL_OK;
+
+    pl_text_printf(&key, "%s/id_ed25519",
+                   pl_environment_get_or(place->environment, "PACELINE_SSH_DIR", PL_NEEDS_KEYS_DIR));
+    pl_json_write_object(report, "missing");
+    if (!mpirun) {
+        add_text(report, "mpirun", "MPI jobs need it: apt-get install openmpi-bin, or pip install 'paceline[mpi]'");
+    }
+    if (!ssh) {
+        add_text(report, "ssh", "jobs on several hosts need it: apt-get install openssh-client");
+    }
+    if (!has_sshd) {
+        add_text(report, "sshd", "jobs on several hosts need it: apt-get install openssh-server");
+    }
+    if (access(pl_text_string(&key), F_OK) != 0 &&
+        !pl_environment_get_or(place->environment, "PACELINE_SSH_SECRET", NULL)) {
+        add_text(report, "keys", "jobs on several hosts need them, or PACELINE_SSH_SECRET: paceline setup");
+    }
+    if (!place->has_bash_env) {
+        add_text(report, "BASH_ENV", "version 3 of the SDK needs it: the line ENV that paceline setup prints");
+    }
+    pl_json_write_close(report);
+}
+
 /* What the runtime finds, or why it cannot run here. */
 static enum pl_status add_world(struct pl_json_writer *report, const struct place *place, const char *world,
                                 struct pl_error *reterr)
@@ -448,6 +478,10 @@ static enum pl_status show(bool is_json, const char *self_path, const char *worl
 
     PL_TRY(pl_environment_new(&environment, reterr));
     place.environment = environment;
+    place.has_bash_env = pl_text_ends_with(pl_environment_get_or(environment, "BASH_ENV", ""), "/bash-env.sh");
+    if (place.has_bash_env) { /* the programs that are asked may be scripts */
+        pl_environment_unset(environment, "BASH_ENV");
+    }
     pl_json_write_object(&report, NULL);
     pl_json_write_int64(&report, "version", JSON_VERSION);
     add_paceline(&report, &place);
@@ -458,6 +492,7 @@ static enum pl_status show(bool is_json, const char *self_path, const char *worl
     add_devices(&report);
     add_settings(&report, &place);
     PL_TRY(add_world(&report, &place, world, reterr));
+    add_missing(&report, &place);
     pl_json_write_close(&report);
     PL_TRY(pl_json_write_end(&report, reterr));
     if (is_json) {
@@ -470,8 +505,29 @@ static enum pl_status show(bool is_json, const char *self_path, const char *worl
                : pl_error_set(reterr, PL_SYSTEM, "standard output cannot be written");
 }
 
+/* What a program in C is compiled and linked with, as pkg-config has it in an image. */
+static enum pl_status print_flags(const char *self_path, bool cflags, bool libs, struct pl_error *reterr)
+{
+    static const char header[] = "/include/paceline/runtime/paceline.h";
+    PL_AUTO_FREE char *path = NULL;
+    PL_AUTO_TEXT struct pl_text prefix = PL_TEXT_NONE;
+    const char *root;
+
+    PL_TRY(pl_companion_find(self_path, "../../include/paceline/runtime/paceline.h", &path, reterr));
+    pl_text_append_n(&prefix, path, strlen(path) - strlen(header));
+    PL_TRY(pl_text_check(&prefix, reterr));
+    root = pl_text_string(&prefix);
+    if (cflags) {
+        printf("-I%s/include/paceline%s", root, libs ? " " : "\n");
+    }
+    if (libs) { /* with what the library needs and the base may lack */
+        printf("-L%s/lib -Wl,-rpath,%s/lib -Wl,-rpath-link,%s/lib/carried -lpaceline\n", root, root, root);
+    }
+    return PL_OK;
+}
+
 struct options {
-    bool json;
+    bool json, cflags, libs;
 };
 
 #define PL_OPTIONS_OF struct options
@@ -492,6 +548,13 @@ int main(int argc, char **argv)
     }
     if (status != PL_OK) {
         return pl_verbs_refuse(status, &error);
+    }
+    if (options.cflags || options.libs) {
+        if (print_flags(self_path ? self_path : "", options.cflags, options.libs, &error) != PL_OK) {
+            pl_log_error(&error, "looking for the headers");
+            return 1;
+        }
+        return 0;
     }
     if (pl_companion_find(self_path ? self_path : "", "paceline-world", &world, &error) != PL_OK) {
         pl_log_error(&error, "looking for the runtime's part");

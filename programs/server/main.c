@@ -211,7 +211,7 @@ static int check_end(struct children *children, int worker, int status)
     }
     signal_workers(children, SIGTERM);
     if (WIFSIGNALED(status)) {
-        pl_thread_end_process(WTERMSIG(status));
+        pl_process_end_by_signal(WTERMSIG(status));
     }
     _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }

@@ -39,7 +39,7 @@ static void signal_trial(struct pl_sweep_run *run, int number)
     char text[16];
 
     snprintf(text, sizeof(text), "%d", number);
-    if (PL_LINK_SEND(&run->link, PL_FRAME_STOP, NULL, text) != PL_OK) {
+    if (PL_LINK_SEND(&run->link, PL_FRAME_SIGNAL, NULL, text) != PL_OK) {
         pl_link_close(&run->link);
     }
 }

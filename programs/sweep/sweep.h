@@ -2,7 +2,7 @@
 /**
  * A sweep: the program `paceline-sweep` on the job's master starts the trials of a specification, each by `paceline
  * trial` on its host: trial i on host i modulo the number of hosts, on other hosts over ssh. A link leads to each
- * trial: STOP frames are signals for it, its end kills it, and a MESSAGE has its result.
+ * trial: SIGNAL frames are signals for it, its end kills it, and a MESSAGE has its result.
  *
  *   space.c    the specification, and space_expand.c, its trials
  *   sweep.c    events, times, and how the sweep ends

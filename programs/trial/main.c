@@ -5,7 +5,7 @@
  * A trial is a job in a job: `paceline train` in an /opt/ml of its own. A sweep starts each of its trials by this
  * program, on the trial's host, with options that verbs.c does not list:
  *
- *   --link             standard input is a link to the sweep (entrypoint/ssh/link.h): STOP frames are signals for the
+ *   --link             standard input is a link to the sweep (entrypoint/ssh/link.h): SIGNAL frames are signals for the
  *                      trial, its end kills the trial, and a MESSAGE tells the result; the trial's lines have a tag
  *   --checkpoints DIR  where the folders of the trial's checkpoints and model are
  *   --metric REGEX     what finds the metric in the trial's lines
@@ -181,7 +181,7 @@ static enum pl_status run_program(struct trial *trial, const struct pl_signals *
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     char tag[32];
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
+    struct pl_shim_options options = {.kind = PL_PROCESS_PROGRAM,
                                       .rank = -1,
                                       .host = job->current_host,
                                       .program_words = 1,

@@ -495,7 +495,7 @@ static bool needs_round(const struct pl_named *named)
 
 static enum pl_status progress_once(struct pl_named *named, bool block, struct pl_error *reterr)
 {
-    bool need_round = needs_round(named), progressed = false, done;
+    bool need_round = needs_round(named), progressed = false, needs_another = false, done;
 
     /*
      * Requests end in the order in which they were started. Operations come first, since a round is started after those
@@ -526,15 +526,16 @@ static enum pl_status progress_once(struct pl_named *named, bool block, struct p
     }
     if (!named->round.request && need_round && may_begin(named)) {
         PL_TRY(post_round(named, reterr));
+        needs_another = !named->round.request && needs_round(named);
     }
     if (!block || named->device.first || !(named->first_running || named->round.request)) {
         return PL_OK;
     }
     if (!named->first_running) {
         PL_TRY(end_request(named, reterr));
+        needs_another = needs_round(named); /* it is posted before what this one has begun is waited for */
     }
-    /* What the round has begun ends before a further round does, which nothing here needs. */
-    return named->first_running && !needs_round(named) && !named->device.first ? end_running(named, reterr) : PL_OK;
+    return named->first_running && !needs_another && !named->device.first ? end_running(named, reterr) : PL_OK;
 }
 
 enum pl_status pl_named_progress(struct pl_named *named, bool block, struct pl_error *reterr)

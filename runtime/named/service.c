@@ -275,10 +275,26 @@ static void push(struct pl_service *service, struct pl_named_submission *submiss
     service->synced.submitted++;
     service->synced.bytes += bytes;
     service->synced.calls += completion->call ? 1 : 0;
-    if (completion->call || service->synced.bytes >= service->options.start_bytes) {
-        service->synced.urgent = true;
-    }
+    service->synced.urgent = service->synced.urgent || completion->call;
     wake(service);
+}
+
+/*
+ * Leads for one step, which announces what was submitted, if that is much: a thread that had to be woken for it would
+ * take the processor from a program that computes. Call it under the lock, which it releases meanwhile.
+ */
+static void begin_much(struct pl_service *service)
+{
+    if (service->synced.bytes < service->options.start_bytes || service->synced.leads || service->synced.calls > 0 ||
+        service->synced.aborts_until_ns) {
+        return;
+    }
+    service->synced.leads = true;
+    pl_service_step(service, false);
+    service->synced.leads = false;
+    if (service->synced.waiters > 0) {
+        pthread_cond_broadcast(&service->changed);
+    }
 }
 
 static enum pl_status refuse_left(struct pl_error *reterr)
@@ -407,6 +423,7 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     submission->results = completion->results;
     submission->ready = PL_TAKE(*ready_at);
     push(service, submission, bytes);
+    begin_much(service);
     return PL_OK;
 }
 

@@ -63,6 +63,13 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
     return PL_OK;
 }
 
+enum pl_status pl_store_name_object(struct pl_store *store, const struct pl_object *object, struct pl_text *name,
+                                    struct pl_error *reterr)
+{
+    return store->ops->name_object ? store->ops->name_object(store, object, name, reterr)
+                                   : pl_text_set(name, reterr, "%s/%s", store->name, object->key);
+}
+
 uint64_t pl_object_order_count(const struct pl_object_order *order)
 {
     const struct pl_shard *deal = &order->deal;
@@ -219,7 +226,7 @@ static enum pl_status directory_open(struct pl_store *store, const struct pl_obj
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    PL_TRY(pl_text_set(&path, reterr, "%s/%s", store->name, object->key));
+    PL_TRY(pl_store_name_object(store, object, &path, reterr));
     return pl_source_open_file_at(((struct directory_store *)store)->fd, object->key, pl_text_string(&path),
                                   object->size_bytes, ret_source, reterr);
 }

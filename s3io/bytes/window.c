@@ -13,17 +13,20 @@ enum { LEAST_CAPACITY = 64, PAGE_BYTES = 4096, MOST_READ_BYTES = 1 << 20 };
 enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source, size_t capacity,
                               struct pl_error *reterr)
 {
-    window->source = source;
-    window->offset_bytes = source->offset_bytes;
+    *window = (struct pl_window){
+        .source = source, .offset_bytes = source->offset_bytes, .buffer = window->buffer, .capacity = window->capacity};
     if (source->ops->view) {
         window->available = source->ops->view(source, &window->data);
         window->ended = true;
         return PL_OK;
     }
-    window->capacity = capacity < LEAST_CAPACITY ? LEAST_CAPACITY : capacity;
-    window->buffer = pl_memory_new_aligned(window->capacity, 1, PAGE_BYTES, reterr);
+    if (!window->buffer || window->capacity < capacity) {
+        free(window->buffer);
+        window->capacity = capacity < LEAST_CAPACITY ? LEAST_CAPACITY : capacity;
+        PL_TRY(pl_memory_alloc_aligned(&window->buffer, window->capacity, 1, PAGE_BYTES, reterr));
+    }
     window->data = window->buffer;
-    return window->buffer ? PL_OK : PL_MEMORY;
+    return PL_OK;
 }
 
 /*

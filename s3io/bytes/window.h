@@ -23,7 +23,10 @@ struct pl_window {
     size_t capacity;
 };
 
-/** Makes a window on `source`, which stays the caller's. `window` must be zeroed. */
+/**
+ * Makes a window on `source`, which stays the caller's. `window` is zeroed, or a window on another source, whose buffer
+ * it takes over.
+ */
 enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source, size_t capacity,
                               struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,422 +1,369 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prefetches batches on a thread, with a shuffle buffer, and gives them to the program. */
-#include "s3io/loader.h"
-
+/*
+ * The threads of a dataset take turns. A thread reads a chunk of records while no other one reads, which fixes their
+ * rows, and then decodes the chunk beside the others. So records are decoded in the cache of the core that has read
+ * them, and no queue lies between reading and decoding.
+ */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/random.h"
 #include "base/thread.h"
+#include "s3io/dataset/dataset_private.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_TIMEOUT_NS (300 * PL_NS_PER_S)
+enum { SPARE_BYTES = 64 << 10 }; /* memory for a record that is kept although the record is much shorter */
 
-enum { DEFAULT_PREFETCH = 4 };
-
-struct slot {
-    size_t samples;
-    uint64_t bytes;
-    unsigned char *fields[PL_LOADER_MAX_FIELDS];
-};
-
-/* Samples of which the next one is chosen at random. Used only by the loader's thread. */
-struct shuffle {
-    unsigned char *fields[PL_LOADER_MAX_FIELDS];
-    uint64_t *bytes;
-    size_t count;
-    bool filled; /* the first fill of the epoch is done */
-    uint64_t random;
-};
-
-struct pl_loader {
-    struct pl_loader_options options;
-    struct pl_loader_input input;
-    size_t slot_count; /* one more than is prefetched, because the consumer holds one */
-    struct slot *slots;
-    struct shuffle shuffle;
-    pthread_t thread;
-    bool thread_started;
-    bool holding;     /* the consumer has a batch */
-    int64_t start_ns; /* 0 before the first epoch */
-    struct pl_loader_progress progress;
-    bool over; /* the consumer has received PL_END for the epoch */
-
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    struct {
-        bool stop;       /* asks the thread to end */
-        bool running;    /* the thread produces an epoch */
-        bool abandon;    /* asks the thread to leave the epoch */
-        uint64_t epoch;  /* the epoch to produce, or the last one that was produced */
-        uint64_t filled; /* number of batches made in the epoch */
-        uint64_t freed;  /* number of batches that the consumer gave back */
-        bool done;       /* production has ended; `status` tells how */
-        enum pl_status status;
-        struct pl_error error;
-    } synced; /* guarded by `mutex` */
-};
-
-/* Makes `fields` point to row `row` of the arrays at `base`. */
-static void row_at(const struct pl_loader *loader, unsigned char *const *base, size_t row, void **fields)
+static void swap_held(struct pl_held *a, struct pl_held *b)
 {
-    for (unsigned field = 0; field < loader->options.fields; field++) {
-        fields[field] = base[field] + row * loader->options.sample_bytes[field];
+    struct pl_held one = *a;
+
+    *a = *b;
+    *b = one;
+}
+
+/* Reads the next record of the stream into `held`. */
+static enum pl_status read_record(struct pl_dataset *dataset, struct pl_held *held, struct pl_error *reterr)
+{
+    struct pl_record *record = &held->record;
+    size_t want;
+
+    PL_TRY(pl_stream_next(dataset->stream, pl_deadline_after_ns(dataset->options.timeout_ns), record, reterr));
+    want = record->bytes + 1;
+    if (want > held->capacity || (held->capacity > SPARE_BYTES && want < held->capacity / 4)) {
+        free(held->data);
+        held->capacity = 0;
+        PL_TRY(pl_memory_alloc(&held->data, want + want / 8, 1, reterr));
+        held->capacity = want + want / 8;
     }
-}
-
-static enum pl_status read_sample(struct pl_loader *loader, unsigned char *const *base, size_t row, uint64_t *ret_bytes,
-                                  struct pl_error *reterr)
-{
-    void *fields[PL_LOADER_MAX_FIELDS] = {NULL};
-
-    row_at(loader, base, row, fields);
-    *ret_bytes = 0;
-    return loader->input.next(loader->input.context, fields, pl_deadline_after_ns(loader->options.timeout_ns),
-                              ret_bytes, reterr);
-}
-
-static void copy_sample(const struct pl_loader *loader, unsigned char *const *from, size_t from_row,
-                        unsigned char *const *to, size_t to_row)
-{
-    for (unsigned field = 0; field < loader->options.fields; field++) {
-        size_t bytes = loader->options.sample_bytes[field];
-
-        memcpy(to[field] + to_row * bytes, from[field] + from_row * bytes, bytes);
+    if (record->bytes) {
+        memcpy(held->data, record->data, record->bytes);
     }
+    record->data = held->data;
+    return PL_OK;
 }
 
-/* Takes a random sample out of the shuffle buffer, and reads the next one of the input into its place. */
-static enum pl_status shuffled_sample(struct pl_loader *loader, struct slot *slot, size_t row, uint64_t *ret_bytes,
-                                      struct pl_error *reterr)
+/* Takes a random record out of the shuffle buffer, and reads the next one of the stream into its place. */
+static enum pl_status shuffled_record(struct pl_dataset *dataset, struct pl_held *held, struct pl_error *reterr)
 {
-    struct shuffle *shuffle = &loader->shuffle;
+    struct pl_shuffle *shuffle = &dataset->shuffle;
     enum pl_status status = PL_OK;
     size_t pick;
 
     while (!shuffle->filled) {
-        status = read_sample(loader, shuffle->fields, shuffle->count, &shuffle->bytes[shuffle->count], reterr);
+        status = read_record(dataset, &shuffle->held[shuffle->count], reterr);
         if (status != PL_OK && status != PL_END) {
             return status;
         }
         shuffle->count += status == PL_OK;
-        shuffle->filled = status == PL_END || shuffle->count == loader->options.shuffle_samples;
+        shuffle->filled = status == PL_END || shuffle->count == dataset->options.shuffle_samples;
     }
     if (shuffle->count == 0) {
         return PL_END;
     }
     pick = (size_t)(pl_random_next(&shuffle->random) % shuffle->count);
-    copy_sample(loader, shuffle->fields, pick, slot->fields, row);
-    *ret_bytes = shuffle->bytes[pick];
+    swap_held(held, &shuffle->held[pick]);
     /* The buffer shrinks only after the end of the input: while it is full, there may be more to read. */
-    if (shuffle->count == loader->options.shuffle_samples) {
-        status = read_sample(loader, shuffle->fields, pick, &shuffle->bytes[pick], reterr);
-        if (status == PL_OK) {
-            return PL_OK;
-        }
+    if (shuffle->count == dataset->options.shuffle_samples) {
+        status = read_record(dataset, &shuffle->held[pick], reterr);
         if (status != PL_END) {
             return status;
         }
     }
     shuffle->count--;
     if (pick != shuffle->count) {
-        copy_sample(loader, shuffle->fields, shuffle->count, shuffle->fields, pick);
-        shuffle->bytes[pick] = shuffle->bytes[shuffle->count];
+        swap_held(&shuffle->held[pick], &shuffle->held[shuffle->count]);
     }
     return PL_OK;
 }
 
-static enum pl_status fill_slot(struct pl_loader *loader, struct slot *slot, struct pl_error *reterr)
+static enum pl_status start_epoch(struct pl_dataset *dataset, uint64_t epoch, struct pl_error *reterr)
 {
-    slot->samples = 0;
-    slot->bytes = 0;
-    while (slot->samples < loader->options.batch_samples) {
-        uint64_t bytes;
+    dataset->shuffle.count = 0;
+    dataset->shuffle.filled = false;
+    dataset->shuffle.random = dataset->options.seed ^ (epoch * UINT64_C(0xd1342543de82ef95));
+    return pl_stream_start(dataset->stream, epoch, pl_deadline_after_ns(dataset->options.timeout_ns), reterr);
+}
 
-        PL_TRY(loader->options.shuffle_samples ? shuffled_sample(loader, slot, slot->samples, &bytes, reterr)
-                                               : read_sample(loader, slot->fields, slot->samples, &bytes, reterr));
-        slot->samples++;
-        slot->bytes += bytes;
+/* Reads a chunk of at most `most` records. Returns why it is not longer: PL_OK if it need not be. */
+static enum pl_status read_chunk(struct pl_worker *worker, size_t most, size_t *ret_count, struct pl_error *reterr)
+{
+    struct pl_dataset *dataset = worker->dataset;
+    size_t bytes = 0;
+
+    for (*ret_count = 0; *ret_count < most && bytes < PL_CHUNK_BYTES; ++*ret_count) {
+        struct pl_held *held = &worker->held[*ret_count];
+
+        PL_TRY(dataset->options.shuffle_samples ? shuffled_record(dataset, held, reterr)
+                                                : read_record(dataset, held, reterr));
+        bytes += held->record.bytes;
     }
     return PL_OK;
 }
 
-/* Waits for a free slot. Returns false if the thread must leave the epoch. */
-static bool wait_for_slot(struct pl_loader *loader, uint64_t *ret_number)
+/* Notes an error in a row of a batch, under the lock. */
+static void fail(struct pl_dataset *dataset, uint64_t sequence, size_t row, const struct pl_error *error)
 {
-    bool go_on;
-
-    pthread_mutex_lock(&loader->mutex);
-    while (!loader->synced.abandon && loader->synced.filled - loader->synced.freed == loader->slot_count) {
-        pthread_cond_wait(&loader->changed, &loader->mutex);
+    pthread_cond_broadcast(&dataset->ready);
+    if (dataset->synced.abandon) {
+        return; /* reading was cancelled */
     }
-    go_on = !loader->synced.abandon;
-    *ret_number = loader->synced.filled;
-    pthread_mutex_unlock(&loader->mutex);
-    return go_on;
+    if (!dataset->synced.failed || sequence < dataset->synced.failed_sequence ||
+        (sequence == dataset->synced.failed_sequence && row < dataset->synced.failed_row)) {
+        dataset->synced.failed = true;
+        dataset->synced.failed_sequence = sequence;
+        dataset->synced.failed_row = row;
+        dataset->synced.error = *error;
+        dataset->synced.error.retryable = false; /* the dataset is over, also after a deadline */
+    }
 }
 
-static enum pl_status produce_epoch(struct pl_loader *loader, uint64_t epoch, struct pl_error *reterr)
+/* Decodes `count` records of the chunk into the rows from `first` on. Stops at an error, at `*ret_row`. */
+static enum pl_status decode_chunk(struct pl_worker *worker, struct pl_batch_memory *memory, size_t first, size_t count,
+                                   size_t *ret_row, struct pl_error *reterr)
 {
-    enum pl_status status =
-        loader->input.start(loader->input.context, epoch, pl_deadline_after_ns(loader->options.timeout_ns), reterr);
-    uint64_t number;
+    struct pl_dataset *dataset = worker->dataset;
 
-    loader->shuffle.count = 0;
-    loader->shuffle.filled = false;
-    loader->shuffle.random = loader->options.shuffle_seed ^ (epoch * UINT64_C(0xd1342543de82ef95));
-    while (status == PL_OK && wait_for_slot(loader, &number)) {
-        struct slot *slot = &loader->slots[number % loader->slot_count];
+    for (size_t f = 0; worker->varying && f < dataset->fields; f++) {
+        worker->varying[f].bytes = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct pl_record *record = &worker->held[i].record;
+        enum pl_status status;
 
-        status = fill_slot(loader, slot, reterr);
-        if (status == PL_OK || (status == PL_END && slot->samples > 0 && !loader->options.drop_last)) {
-            pthread_mutex_lock(&loader->mutex);
-            loader->synced.filled++;
-            pthread_cond_broadcast(&loader->changed);
-            pthread_mutex_unlock(&loader->mutex);
+        for (size_t f = 0; f < dataset->fields; f++) {
+            worker->rows[f] = (unsigned char *)memory->fields[f].data + (first + i) * dataset->row_bytes[f];
+        }
+        *ret_row = first + i;
+        status = pl_record_check(record, reterr);
+        if (status == PL_OK) {
+            status = pl_decode(dataset->decoder, record->data, record->bytes, worker->rows, worker->varying, reterr);
+        }
+        if (status != PL_OK) {
+            pl_stream_error_context(dataset->stream, memory->epoch, record, reterr);
+            return status;
+        }
+        for (size_t f = 0; worker->varying && f < dataset->fields; f++) {
+            if (memory->fields[f].offsets) { /* until the batch is whole, the bytes of this chunk up to the row */
+                ((int64_t *)(uintptr_t)memory->fields[f].offsets)[first + i + 1] = (int64_t)worker->varying[f].bytes;
+            }
         }
     }
-    return status;
+    return PL_OK;
+}
+
+/* Makes a batch ready whose rows are all there. Called under the lock, which it releases in between. */
+static void finish(struct pl_batch_memory *memory)
+{
+    struct pl_dataset *dataset = memory->dataset;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = PL_OK;
+
+    if (dataset->is_varying) {
+        pthread_mutex_unlock(&dataset->mutex);
+        status = pl_batch_join(memory, &error);
+        pthread_mutex_lock(&dataset->mutex);
+    }
+    if (status != PL_OK) {
+        fail(dataset, memory->sequence, memory->samples, &error);
+    }
+    memory->is_ready = true;
+    pthread_cond_broadcast(&dataset->ready);
+}
+
+static bool may_read(const struct pl_dataset *dataset)
+{
+    return dataset->synced.producing && !dataset->synced.reading && !dataset->synced.failed &&
+           !dataset->synced.abandon &&
+           (dataset->synced.filling ||
+            (dataset->synced.made < dataset->options.prefetch_batches &&
+             (dataset->synced.spare || dataset->synced.total < dataset->options.max_batches)));
+}
+
+/* Takes the memory of a new batch, under the lock; NULL if it must be allocated. */
+static struct pl_batch_memory *take_spare(struct pl_dataset *dataset)
+{
+    struct pl_batch_memory *memory = dataset->synced.spare;
+
+    if (memory) {
+        dataset->synced.spare = memory->next;
+    } else {
+        dataset->synced.total++;
+    }
+    return memory;
+}
+
+/* Appends a new batch to those that are made, under the lock. */
+static void append(struct pl_batch_memory *memory)
+{
+    struct pl_dataset *dataset = memory->dataset;
+
+    memory->next = NULL;
+    memory->sequence = dataset->synced.sequence++;
+    memory->epoch = dataset->synced.epoch;
+    memory->index = dataset->synced.index++;
+    memory->samples = memory->chunks = 0;
+    memory->bytes = 0;
+    memory->is_closed = memory->is_ready = memory->ends_epoch = false;
+    *(dataset->synced.first ? &dataset->synced.last->next : &dataset->synced.first) = memory;
+    dataset->synced.last = memory;
+    dataset->synced.made++;
+    dataset->synced.filling = memory;
+}
+
+/* Ends the epoch that was read, under the lock, and begins the next one if it follows. */
+static void end_epoch(struct pl_dataset *dataset)
+{
+    dataset->synced.filling->ends_epoch = true;
+    dataset->synced.begins = dataset->synced.epoch - dataset->first + 1 < dataset->options.epochs;
+    dataset->synced.producing = dataset->synced.begins;
+    dataset->synced.epoch += dataset->synced.begins;
+    dataset->synced.index = 0;
+}
+
+/* Reads a chunk, without the lock. Makes the batch for it if there is none. */
+static enum pl_status read_turn(struct pl_worker *worker, struct pl_batch_memory **memory, size_t first, bool begins,
+                                uint64_t epoch, size_t *ret_count, struct pl_error *reterr)
+{
+    struct pl_dataset *dataset = worker->dataset;
+
+    if (!*memory) {
+        PL_TRY(pl_batch_memory_new(dataset, memory, reterr));
+    }
+    if (begins) {
+        PL_TRY(start_epoch(dataset, epoch, reterr));
+    }
+    return read_chunk(worker, pl_number_min(dataset->options.batch_samples - first, PL_CHUNK_RECORDS), ret_count,
+                      reterr);
+}
+
+/* Reads a chunk of records and decodes it. Called under the lock, which it releases in between. */
+static void take_turn(struct pl_worker *worker)
+{
+    struct pl_dataset *dataset = worker->dataset;
+    struct pl_batch_memory *memory = dataset->synced.filling;
+    size_t first = memory ? memory->samples : 0, count = 0, row = 0, chunk;
+    struct pl_error error = PL_ERROR_NONE;
+    bool is_new = !memory, begins = dataset->synced.begins;
+    uint64_t epoch = dataset->synced.epoch;
+    enum pl_status status;
+
+    dataset->synced.reading = true;
+    memory = is_new ? take_spare(dataset) : memory;
+    pthread_mutex_unlock(&dataset->mutex);
+    status = read_turn(worker, &memory, first, begins, epoch, &count, &error);
+    pthread_mutex_lock(&dataset->mutex);
+    dataset->synced.reading = false;
+    if (!memory) {
+        dataset->synced.total--;
+        fail(dataset, dataset->synced.sequence, 0, &error);
+        return;
+    }
+    if (is_new) {
+        append(memory);
+    }
+    dataset->synced.begins = false;
+    memory->samples += count;
+    memory->skipped = pl_stream_counts(dataset->stream).skipped;
+    for (size_t i = 0; i < count; i++) {
+        memory->bytes += worker->held[i].record.bytes;
+    }
+    chunk = memory->chunks;
+    memory->chunks += count > 0;
+    memory->unfinished += count > 0;
+    dataset->synced.decoding += count > 0;
+    if (status == PL_END) {
+        end_epoch(dataset);
+    } else if (status != PL_OK) {
+        fail(dataset, memory->sequence, memory->samples, &error);
+    }
+    memory->is_closed = status == PL_END || memory->samples == dataset->options.batch_samples;
+    if (memory->is_closed) {
+        dataset->synced.filling = NULL;
+    }
+    pthread_cond_signal(&dataset->work);
+    if (count > 0) {
+        pthread_mutex_unlock(&dataset->mutex);
+        status = decode_chunk(worker, memory, first, count, &row, &error);
+        if (status == PL_OK && dataset->is_varying) {
+            status = pl_batch_hand_over(worker, &memory->pieces[chunk], count, &error);
+        }
+        pthread_mutex_lock(&dataset->mutex);
+        memory->unfinished--;
+        if (status != PL_OK) {
+            fail(dataset, memory->sequence, row, &error);
+        }
+    }
+    if (memory->is_closed && memory->unfinished == 0 &&
+        !(dataset->synced.failed && memory->sequence >= dataset->synced.failed_sequence)) {
+        finish(memory);
+    }
+    dataset->synced.decoding -= count > 0;
+    pthread_cond_broadcast(&dataset->ready);
 }
 
 static void *run(void *argument)
 {
-    struct pl_loader *loader = argument;
+    struct pl_worker *worker = argument;
+    struct pl_dataset *dataset = worker->dataset;
 
-    pthread_mutex_lock(&loader->mutex);
-    for (;;) {
-        struct pl_error error = PL_ERROR_NONE;
-        enum pl_status status;
-        uint64_t epoch;
-
-        while (!loader->synced.running && !loader->synced.stop) {
-            pthread_cond_wait(&loader->changed, &loader->mutex);
+    pthread_mutex_lock(&dataset->mutex);
+    while (!dataset->synced.stop) {
+        if (may_read(dataset)) {
+            take_turn(worker);
+        } else {
+            pthread_cond_wait(&dataset->work, &dataset->mutex);
         }
-        if (loader->synced.stop) {
-            break;
-        }
-        epoch = loader->synced.epoch;
-        pthread_mutex_unlock(&loader->mutex);
-        status = produce_epoch(loader, epoch, &error);
-        pthread_mutex_lock(&loader->mutex);
-        loader->synced.running = false;
-        loader->synced.done = true;
-        loader->synced.status = status;
-        loader->synced.error = error;
-        pthread_cond_broadcast(&loader->changed);
     }
-    pthread_mutex_unlock(&loader->mutex);
+    pthread_mutex_unlock(&dataset->mutex);
     return NULL;
 }
 
-/* Asks the thread to leave a running epoch, and waits until it has. */
-static void abandon(struct pl_loader *loader)
+void pl_loader_recycle(struct pl_batch_memory *memory)
 {
-    pthread_mutex_lock(&loader->mutex);
-    if (loader->synced.running) {
-        loader->synced.abandon = true;
-        pthread_cond_broadcast(&loader->changed);
-        if (loader->input.cancel) {
-            pthread_mutex_unlock(&loader->mutex);
-            loader->input.cancel(loader->input.context, true);
-            pthread_mutex_lock(&loader->mutex);
-        }
-        while (loader->synced.running) {
-            pthread_cond_wait(&loader->changed, &loader->mutex);
-        }
-        if (loader->input.cancel) {
-            loader->input.cancel(loader->input.context, false);
-        }
-        loader->synced.abandon = false;
-    }
-    pthread_mutex_unlock(&loader->mutex);
+    struct pl_dataset *dataset = memory->dataset;
+
+    memory->next = dataset->synced.spare;
+    dataset->synced.spare = memory;
+    pthread_cond_signal(&dataset->work);
 }
 
-static enum pl_status allocate_rows(const struct pl_loader *loader, size_t rows, bool batch, unsigned char **fields,
-                                    struct pl_error *reterr)
+struct pl_batch_memory *pl_loader_take_first(struct pl_dataset *dataset)
 {
-    for (unsigned field = 0; field < loader->options.fields; field++) {
-        size_t bytes;
+    struct pl_batch_memory *memory = dataset->synced.first;
 
-        if (__builtin_mul_overflow(rows, loader->options.sample_bytes[field], &bytes)) {
-            return pl_error_set(reterr, PL_LIMIT, "%zu samples of %zu bytes are too large", rows,
-                                loader->options.sample_bytes[field]);
-        }
-        if (batch && loader->options.allocate) {
-            fields[field] = loader->options.allocate(loader->options.allocator, bytes);
-        } else {
-            fields[field] = pl_memory_new_aligned(bytes, 1, 64, reterr);
-        }
-        if (!fields[field]) {
-            return pl_error_set(reterr, PL_MEMORY, "out of memory for %zu samples of %zu bytes", rows,
-                                loader->options.sample_bytes[field]);
-        }
+    dataset->synced.first = memory->next;
+    dataset->synced.made--;
+    return memory;
+}
+
+void pl_loader_abandon(struct pl_dataset *dataset)
+{
+    dataset->synced.abandon = true;
+    pthread_mutex_unlock(&dataset->mutex);
+    pl_stream_cancel(dataset->stream, true);
+    pthread_mutex_lock(&dataset->mutex);
+    while (dataset->synced.reading || dataset->synced.decoding) {
+        pthread_cond_wait(&dataset->ready, &dataset->mutex);
+    }
+    pl_stream_cancel(dataset->stream, false);
+    while (dataset->synced.first) {
+        pl_loader_recycle(pl_loader_take_first(dataset));
+    }
+    dataset->synced.filling = NULL;
+    dataset->synced.producing = false;
+    dataset->synced.abandon = false;
+}
+
+enum pl_status pl_loader_start(struct pl_dataset *dataset, struct pl_error *reterr)
+{
+    while (dataset->running < dataset->options.decode_threads) {
+        struct pl_worker *worker = &dataset->workers[dataset->running];
+
+        PL_TRY(pl_thread_start(&worker->thread, run, worker, "a dataset's thread", reterr));
+        dataset->running++;
     }
     return PL_OK;
-}
-
-static enum pl_status set_up(struct pl_loader *loader, struct pl_error *reterr)
-{
-    const struct pl_loader_options *options = &loader->options;
-
-    PL_TRY(pl_memory_alloc(&loader->slots, loader->slot_count, sizeof(*loader->slots), reterr));
-    for (size_t i = 0; i < loader->slot_count; i++) {
-        PL_TRY(allocate_rows(loader, options->batch_samples, true, loader->slots[i].fields, reterr));
-    }
-    if (options->shuffle_samples) {
-        PL_TRY(allocate_rows(loader, options->shuffle_samples, false, loader->shuffle.fields, reterr));
-        PL_TRY(
-            pl_memory_alloc(&loader->shuffle.bytes, options->shuffle_samples, sizeof(*loader->shuffle.bytes), reterr));
-    }
-    pthread_mutex_init(&loader->mutex, NULL);
-    pthread_cond_init(&loader->changed, NULL);
-    if (pl_thread_start(&loader->thread, run, loader, "the loader's thread", reterr) != PL_OK) {
-        pthread_cond_destroy(&loader->changed);
-        pthread_mutex_destroy(&loader->mutex);
-        return PL_SYSTEM;
-    }
-    loader->thread_started = true;
-    return PL_OK;
-}
-
-enum pl_status pl_loader_new(const struct pl_loader_options *options, const struct pl_loader_input *input,
-                             struct pl_loader **ret_loader, struct pl_error *reterr)
-{
-    struct pl_loader *loader;
-    enum pl_status status;
-
-    if (options->fields == 0 || options->fields > PL_LOADER_MAX_FIELDS || options->batch_samples == 0) {
-        return pl_error_set(reterr, PL_INVALID, "a loader needs 1 to %d fields and batches of at least one sample",
-                            (int)PL_LOADER_MAX_FIELDS);
-    }
-    if (!options->allocate != !options->release) {
-        return pl_error_set(reterr, PL_INVALID, "a loader's memory needs both allocate and release");
-    }
-    PL_TRY(pl_memory_alloc(&loader, 1, sizeof(*loader), reterr));
-    loader->options = *options;
-    loader->input = *input;
-    if (loader->options.timeout_ns == 0) {
-        loader->options.timeout_ns = DEFAULT_TIMEOUT_NS;
-    }
-    loader->slot_count = (options->prefetch_batches ? options->prefetch_batches : DEFAULT_PREFETCH) + 1;
-    loader->over = true;
-    status = set_up(loader, reterr);
-    if (status != PL_OK) {
-        pl_loader_free(loader);
-        return status;
-    }
-    *ret_loader = loader;
-    return PL_OK;
-}
-
-enum pl_status pl_loader_start(struct pl_loader *loader, uint64_t epoch, struct pl_error *reterr)
-{
-    (void)reterr;
-    abandon(loader);
-    loader->holding = false;
-    loader->over = false;
-    loader->start_ns = pl_clock_now_ns();
-    loader->progress = (struct pl_loader_progress){.epoch = epoch};
-    pthread_mutex_lock(&loader->mutex);
-    loader->synced.epoch = epoch;
-    loader->synced.filled = 0;
-    loader->synced.freed = 0;
-    loader->synced.done = false;
-    loader->synced.running = true;
-    pthread_cond_broadcast(&loader->changed);
-    pthread_mutex_unlock(&loader->mutex);
-    return PL_OK;
-}
-
-static enum pl_status wait_for_batch(struct pl_loader *loader, int64_t deadline_ns, struct pl_error *reterr)
-{
-    while (loader->synced.filled == loader->synced.freed && !loader->synced.done) {
-        if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "no batch was ready before the deadline");
-        }
-        pl_deadline_wait(deadline_ns, &loader->changed, &loader->mutex);
-    }
-    return PL_OK;
-}
-
-enum pl_status pl_loader_next(struct pl_loader *loader, int64_t deadline_ns, struct pl_batch *ret_batch,
-                              struct pl_error *reterr)
-{
-    int64_t begin_ns = pl_clock_now_ns();
-    enum pl_status status;
-    const struct slot *slot;
-
-    if (loader->over) {
-        return loader->start_ns ? PL_END
-                                : pl_error_set(reterr, PL_INVALID, "pl_loader_start() comes first: no epoch has begun");
-    }
-    pthread_mutex_lock(&loader->mutex);
-    if (loader->holding) {
-        loader->synced.freed++;
-        loader->holding = false;
-        pthread_cond_broadcast(&loader->changed);
-    }
-    status = wait_for_batch(loader, deadline_ns, reterr);
-    if (status == PL_OK && loader->synced.filled == loader->synced.freed) {
-        status = loader->synced.status;
-        loader->over = status == PL_END;
-        if (status != PL_END && reterr) {
-            *reterr = loader->synced.error;
-        }
-    } else if (status == PL_OK) {
-        slot = &loader->slots[loader->synced.freed % loader->slot_count];
-        *ret_batch = (struct pl_batch){.index = loader->synced.freed, .samples = slot->samples};
-        for (unsigned field = 0; field < loader->options.fields; field++) {
-            ret_batch->fields[field] = slot->fields[field];
-        }
-        loader->holding = true;
-        loader->progress.samples += slot->samples;
-        loader->progress.bytes += slot->bytes;
-    }
-    pthread_mutex_unlock(&loader->mutex);
-    loader->progress.waited_ns += pl_clock_now_ns() - begin_ns;
-    loader->progress.elapsed_ns = pl_clock_now_ns() - loader->start_ns;
-    return status;
-}
-
-struct pl_loader_progress pl_loader_progress(const struct pl_loader *loader)
-{
-    struct pl_loader_progress progress = loader->progress;
-
-    if (!loader->over) {
-        progress.elapsed_ns = pl_clock_now_ns() - loader->start_ns;
-    }
-    return progress;
-}
-
-void pl_loader_free(struct pl_loader *loader)
-{
-    if (!loader) {
-        return;
-    }
-    if (loader->thread_started) {
-        abandon(loader);
-        pthread_mutex_lock(&loader->mutex);
-        loader->synced.stop = true;
-        pthread_cond_broadcast(&loader->changed);
-        pthread_mutex_unlock(&loader->mutex);
-        pthread_join(loader->thread, NULL);
-        pthread_cond_destroy(&loader->changed);
-        pthread_mutex_destroy(&loader->mutex);
-    }
-    for (unsigned field = 0; field < loader->options.fields; field++) {
-        for (size_t i = 0; loader->slots && i < loader->slot_count; i++) {
-            if (loader->options.release && loader->slots[i].fields[field]) {
-                loader->options.release(loader->options.allocator, loader->slots[i].fields[field],
-                                        loader->options.batch_samples * loader->options.sample_bytes[field]);
-            } else if (!loader->options.release) {
-                free(loader->slots[i].fields[field]);
-            }
-        }
-        free(loader->shuffle.fields[field]);
-    }
-    free(loader->slots);
-    free(loader->shuffle.bytes);
-    free(loader);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The records of a channel, epoch after epoch: which objects are read, in which order, and which records belong to this
- * rank. Opens a channel's files or FIFOs. */
+ * rank. */
 #include "s3io/stream.h"
 
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/channel.h"
+#include "s3io/dataset/dataset_private.h"
 #include "s3io/record/record_formats.h"
 #include "s3io/sampler.h"
 #include "s3io/share.h"
@@ -37,6 +38,8 @@ struct pl_stream {
     struct pl_store_reader objects;  /* the objects of the epoch, in its order */
     struct pl_record_reader *outer;  /* in Pipe Mode with RecordIO wrapping: reads the objects */
     struct pl_record_reader *reader; /* reads the records of the current object or FIFO */
+    struct pl_record_reader *spare;  /* the memory of the reader before it */
+    uint64_t object;                 /* number of the objects before that of `reader` */
     uint64_t base;                   /* number of the epoch's records before those of `reader` */
     struct pl_record_counts counts;  /* sum over the closed readers */
 
@@ -47,7 +50,7 @@ struct pl_stream {
     } synced;                      /* guarded by `mutex` */
 };
 
-/* Sets the source that samples_cancel() cancels. If the stream was cancelled before, cancels it at once. */
+/* Sets the source that pl_stream_cancel() cancels. If the stream was cancelled before, cancels it at once. */
 static void set_reading(struct pl_stream *stream, struct pl_source *source)
 {
     pthread_mutex_lock(&stream->mutex);
@@ -84,8 +87,9 @@ static void close_reader(struct pl_stream *stream)
         if (!stream->outer) {
             set_reading(stream, NULL);
         }
-        pl_record_reader_close(stream->reader);
-        stream->reader = NULL;
+        pl_record_reader_end(stream->reader);
+        stream->spare = PL_TAKE(stream->reader);
+        stream->object++;
     }
 }
 
@@ -110,7 +114,12 @@ static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source
     if (stream->options.compression != PL_COMPRESSION_NONE) {
         PL_TRY(pl_source_open_inflate(*top, stream->options.compression, top, reterr));
     }
-    return pl_record_reader_open(*top, &options, &stream->reader, reterr);
+    if (!stream->spare) {
+        return pl_record_reader_open(*top, &options, &stream->reader, reterr);
+    }
+    PL_TRY(pl_record_reader_begin(stream->spare, *top, options.window_bytes, reterr));
+    stream->reader = PL_TAKE(stream->spare);
+    return PL_OK;
 }
 
 /* Opens a reader of the records in `source`, with decompression if the options ask for it. Closes `source` on
@@ -127,6 +136,18 @@ static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *so
     return status;
 }
 
+static struct pl_object_order order_of(const struct pl_stream *stream, uint64_t epoch)
+{
+    const struct pl_stream_options *options = &stream->options;
+
+    return (struct pl_object_order){.list = &stream->list,
+                                    .shuffle = options->shuffle_objects,
+                                    .seed = options->seed,
+                                    .epoch = epoch,
+                                    .deal = options->split == PL_STREAM_SPLIT_OBJECTS ? options->deal
+                                                                                      : (struct pl_shard){.size = 0}};
+}
+
 static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reterr)
 {
     const struct pl_object *object;
@@ -137,6 +158,21 @@ static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reter
     return open_reader(stream, source, object->size_bytes, reterr);
 }
 
+/* Sets `name` to that of an object, by its number in the order of the epoch. */
+static enum pl_status name_object(const struct pl_stream *stream, uint64_t epoch, uint64_t object, struct pl_text *name,
+                                  struct pl_error *reterr)
+{
+    if (stream->store) {
+        const struct pl_object_order order = order_of(stream, epoch);
+
+        return pl_store_name_object(stream->store, pl_object_order_at(&order, object), name, reterr);
+    }
+    return stream->channel.wrapper == PL_CHANNEL_WRAPPER_NONE
+               ? pl_text_set(name, reterr, "%s_%llu", stream->path, (unsigned long long)epoch)
+               : pl_text_set(name, reterr, "%s_%llu, object %llu", stream->path, (unsigned long long)epoch,
+                             (unsigned long long)object);
+}
+
 /* Opens the next object of a FIFO whose objects are wrapped in RecordIO. */
 static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -145,8 +181,7 @@ static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns
     struct pl_source *source;
 
     PL_TRY(pl_record_reader_next(stream->outer, deadline_ns, &object, reterr));
-    PL_TRY(pl_text_set(&name, reterr, "%s_%llu, object %llu", stream->path, (unsigned long long)stream->epoch,
-                       (unsigned long long)object.index));
+    PL_TRY(name_object(stream, stream->epoch, object.index, &name, reterr));
     PL_TRY(pl_source_open_memory(pl_text_string(&name), object.data, object.bytes, &source, reterr));
     return open_reader(stream, source, object.bytes, reterr);
 }
@@ -181,6 +216,7 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, 
             status = pl_record_reader_next(stream->reader, deadline_ns, ret_record, reterr);
             if (status == PL_OK) {
                 ret_record->index += stream->base;
+                ret_record->object = stream->object;
                 /* If a damaged record was skipped, the one after it can belong to a different rank. */
                 if (by_object || shard_mask[ret_record->index % size]) {
                     return PL_OK;
@@ -230,22 +266,23 @@ static enum pl_status start_pipe(struct pl_stream *stream, uint64_t epoch, struc
     return status;
 }
 
-static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_stream_list(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
 {
-    const struct pl_stream_options *options = &stream->options;
-    struct pl_object_order order = {
-        .list = &stream->list, .shuffle = options->shuffle_objects, .seed = options->seed, .epoch = stream->epoch};
-
     if (!stream->listed) {
         PL_TRY(pl_store_list(stream->store, deadline_ns, &stream->list, reterr));
         stream->listed = true;
     }
-    if (stream->list.count == 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "there are no objects in '%s'", stream->store->name);
-    }
-    if (options->split == PL_STREAM_SPLIT_OBJECTS) {
-        order.deal = options->deal;
-    }
+    return stream->list.count > 0
+               ? PL_OK
+               : pl_error_set(reterr, PL_NOT_FOUND, "there are no objects in '%s'", stream->store->name);
+}
+
+static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pl_object_order order;
+
+    PL_TRY(pl_stream_list(stream, deadline_ns, reterr));
+    order = order_of(stream, stream->epoch);
     return pl_store_reader_open(&stream->objects, stream->store, &order, reterr);
 }
 
@@ -256,6 +293,7 @@ static enum pl_status start(struct pl_stream *stream, uint64_t epoch, int64_t de
     close_epoch(stream);
     stream->epoch = epoch;
     stream->base = 0;
+    stream->object = 0;
     stream->counts = (struct pl_record_counts){.records = 0};
     if (stream->share) {
         pl_share_start(stream->share, epoch);
@@ -285,6 +323,7 @@ void pl_stream_close(struct pl_stream *stream)
     pl_share_close(stream->share); /* closed before the feed, which the distributor reads until then */
     pl_stream_close(stream->feed);
     close_epoch(stream);
+    pl_record_reader_close(stream->spare);
     pl_store_close(stream->store);
     pl_object_list_done(&stream->list);
     pthread_mutex_destroy(&stream->mutex);
@@ -348,6 +387,7 @@ static enum pl_status open_share(struct pl_stream *stream, struct pl_error *rete
     stream->share_options.deal = stream->options.deal;
     if (stream->share_options.local_rank == 0) {
         options.share = NULL;
+        options.records.leave_checksum = false; /* the rings carry bytes only */
         PL_TRY(make(&stream->channel, &options, &stream->feed, reterr));
         feed.context = stream->feed;
     }
@@ -385,34 +425,8 @@ enum pl_status pl_stream_open_store(struct pl_store *store, const struct pl_stre
     return PL_OK;
 }
 
-static enum pl_status samples_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+void pl_stream_cancel(struct pl_stream *stream, bool cancelled)
 {
-    return pl_stream_start(((struct pl_stream_samples *)context)->stream, epoch, deadline_ns, reterr);
-}
-
-static enum pl_status samples_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes,
-                                   struct pl_error *reterr)
-{
-    const struct pl_stream_samples *samples = context;
-    struct pl_record record;
-    enum pl_status status;
-
-    PL_TRY(pl_stream_next(samples->stream, deadline_ns, &record, reterr));
-    *ret_bytes = record.bytes;
-    status = samples->decode(samples->context, &record, fields, reterr);
-    if (status != PL_OK) {
-        pl_error_context(reterr, "channel '%s', record %llu at byte %llu", samples->stream->name,
-                         (unsigned long long)record.index, (unsigned long long)record.offset_bytes);
-    }
-    return status == PL_END
-               ? pl_error_set(reterr, PL_FAILED, "a decoder returned PL_END for a record: expected PL_OK or an error")
-               : status;
-}
-
-static void samples_cancel(void *context, bool cancelled)
-{
-    struct pl_stream *stream = ((struct pl_stream_samples *)context)->stream;
-
     if (stream->share) {
         pl_share_cancel(stream->share, cancelled);
         return;
@@ -425,44 +439,17 @@ static void samples_cancel(void *context, bool cancelled)
     pthread_mutex_unlock(&stream->mutex);
 }
 
-struct pl_loader_input pl_loader_input_stream(struct pl_stream_samples *samples)
+void pl_stream_error_context(const struct pl_stream *stream, uint64_t epoch, const struct pl_record *record,
+                             struct pl_error *reterr)
 {
-    return (struct pl_loader_input){
-        .context = samples, .start = samples_start, .next = samples_next, .cancel = samples_cancel};
-}
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local)
-{
-    switch (channel->distribution) {
-    case PL_CHANNEL_FULLY_REPLICATED:
-        return world;
-    case PL_CHANNEL_SHARDED_BY_KEY:
-        return local;
+    if (!stream->share && name_object(stream, epoch, record->object, &name, NULL) == PL_OK) {
+        pl_error_context(reterr, "'%s': record %llu at byte %llu", pl_text_string(&name),
+                         (unsigned long long)record->number, (unsigned long long)record->offset_bytes);
+    } else {
+        pl_error_context(reterr, "record %llu at byte %llu", (unsigned long long)record->index,
+                         (unsigned long long)record->offset_bytes);
     }
-    return world;
-}
-
-enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
-                                     struct pl_error *reterr)
-{
-    if (channel->mode == PL_CHANNEL_PIPE) {
-        return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode and has no files", channel->name);
-    }
-    return pl_store_open_directory(channel->path, false, ret_store, reterr);
-}
-
-enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
-                                     struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-    if (channel->mode != PL_CHANNEL_PIPE) {
-        return pl_error_set(reterr, PL_INVALID, "channel '%s' is not in Pipe Mode", channel->name);
-    }
-    PL_TRY(pl_text_set(&path, reterr, "%s_%llu", channel->path, (unsigned long long)epoch));
-    PL_TRY(pl_source_open_fifo(pl_text_string(&path), ret_source, reterr));
-    if (channel->stop_fd > 0) {
-        pl_source_stop_fifo(*ret_source, channel->stop_fd);
-    }
-    return PL_OK;
+    pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)epoch);
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum {
     SPARE_HANDLES = 64,
@@ -482,8 +483,17 @@ static void release(struct pl_http *http)
     free(http);
 }
 
+/* Where this system has its certificates; NULL if it is where libcurl looks, as on Debian. */
+static const char *find_bundle(void)
+{
+    static const char debian[] = "/etc/ssl/certs/ca-certificates.crt", red_hat[] = "/etc/pki/tls/certs/ca-bundle.crt";
+
+    return access(debian, R_OK) != 0 && access(red_hat, R_OK) == 0 ? red_hat : NULL;
+}
+
 enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http **ret_http, struct pl_error *reterr)
 {
+    const char *ca_bundle = options->ca_bundle ? options->ca_bundle : find_bundle();
     struct pl_http *http;
 
     PL_TRY(pl_memory_alloc(&http, 1, sizeof(*http), reterr));
@@ -494,7 +504,7 @@ enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http
     http->options.ca_bundle = NULL;
     http->options.stall_ns = options->stall_ns ? options->stall_ns : 10 * PL_NS_PER_S;
     http->multi = curl_multi_init();
-    if (options->ca_bundle && !(http->ca_bundle = pl_memory_string(options->ca_bundle, reterr))) {
+    if (ca_bundle && !(http->ca_bundle = pl_memory_string(ca_bundle, reterr))) {
         release(http);
         return PL_MEMORY;
     }

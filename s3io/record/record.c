@@ -48,6 +48,7 @@ static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t 
     if ((unsigned)reader->options.format >= PL_ARRAY_ITEMS(finders)) {
         return pl_error_set(reterr, PL_INVALID, "unknown record format %d", (int)reader->options.format);
     }
+    ret_record->is_unchecked = false;
     status = reader->discard_bytes ? discard(reader, deadline_ns, reterr) : PL_OK;
     if (status == PL_OK) {
         status = finders[reader->options.format](reader, check, deadline_ns, ret_record, &framed_bytes, reterr);
@@ -56,7 +57,7 @@ static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t 
         reader->broken = status != PL_TIMEOUT && status != PL_END;
         return status;
     }
-    ret_record->index = reader->next_index++;
+    ret_record->index = ret_record->number = reader->next_index++;
     ret_record->offset_bytes = reader->window.offset_bytes;
     reader->discard_bytes = framed_bytes;
     reader->counts.records++;

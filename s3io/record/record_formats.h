@@ -4,7 +4,6 @@
 #define PL_S3IO_RECORD_RECORD_FORMATS_H
 
 #include "s3io/bytes/window.h"
-#include "s3io/example.h"
 #include "s3io/idx.h"
 #include "s3io/record.h"
 #include "s3io/source.h"
@@ -92,6 +91,11 @@ static inline uint32_t pl_record_load_be32(const unsigned char *at)
 enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options,
                                      struct pl_record_reader **ret_reader, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Close the source of a reader, and begin another one in the reader's memory, as pl_record_reader_open() does. */
+void pl_record_reader_end(struct pl_record_reader *reader);
+enum pl_status pl_record_reader_begin(struct pl_record_reader *reader, struct pl_source *source, size_t window_bytes,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * Returns the next record, or PL_END (without an error text) after the last one.
  *
@@ -128,26 +132,5 @@ enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_idx_reader_close(struct pl_idx_reader *reader);
-
-/* Walks through the features of a tf.Example, for s3io/example.h and its tests. */
-
-/** A cursor: the rest of a message. */
-struct pl_protobuf {
-    const unsigned char *next;
-    const unsigned char *end;
-};
-
-/**
- * The position in the features of a message. Zero-initialise before the first pl_example_next(), which returns the
- * features in their order, and PL_END after the last one.
- */
-struct pl_example_walk {
-    bool started;
-    struct pl_protobuf example;
-    struct pl_protobuf features;
-};
-
-enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, size_t bytes,
-                               struct pl_example_feature *ret_feature, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -56,18 +56,35 @@ enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_r
     }
     reader->options = *options;
     reader->options.skip_corrupt = options->skip_corrupt && options->format != PL_RECORD_IDX;
+    reader->options.leave_checksum = options->leave_checksum && !options->skip_corrupt;
     if (reader->options.max_record_bytes == 0) {
         reader->options.max_record_bytes = DEFAULT_MAX_RECORD_BYTES;
     }
-    status = pl_window_init(&reader->window, source,
-                            options->window_bytes ? options->window_bytes : DEFAULT_WINDOW_BYTES, reterr);
+    status = pl_record_reader_begin(reader, source, options->window_bytes, reterr);
     if (status != PL_OK) {
         free(reader);
         return status;
     }
-    reader->source = source;
     *ret_reader = reader;
     return PL_OK;
+}
+
+enum pl_status pl_record_reader_begin(struct pl_record_reader *reader, struct pl_source *source, size_t window_bytes,
+                                      struct pl_error *reterr)
+{
+    PL_TRY(pl_window_init(&reader->window, source, window_bytes ? window_bytes : DEFAULT_WINDOW_BYTES, reterr));
+    *reader = (struct pl_record_reader){.source = source,
+                                        .options = reader->options,
+                                        .window = reader->window,
+                                        .joined = reader->joined,
+                                        .joined_capacity = reader->joined_capacity};
+    return PL_OK;
+}
+
+void pl_record_reader_end(struct pl_record_reader *reader)
+{
+    pl_source_close(reader->source);
+    reader->source = NULL;
 }
 
 struct pl_record_counts pl_record_reader_counts(const struct pl_record_reader *reader)

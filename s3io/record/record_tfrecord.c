@@ -45,6 +45,21 @@ static enum pl_status cut(struct pl_record_reader *reader, const char *where, st
     return PL_END;
 }
 
+enum pl_status pl_record_check(const struct pl_record *record, struct pl_error *reterr)
+{
+    uint32_t computed;
+
+    if (!record->is_unchecked) {
+        return PL_OK;
+    }
+    computed = pl_checksum_mask(pl_checksum_crc32c(0, record->data, record->bytes));
+    return computed == record->checksum
+               ? PL_OK
+               : pl_error_set(reterr, PL_CORRUPT,
+                              "the checksum of the data is %08x, the stored one %08x; upload the file again", computed,
+                              record->checksum);
+}
+
 enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
                                        struct pl_record *ret_record, uint64_t *ret_framed_bytes,
                                        struct pl_error *reterr)
@@ -87,7 +102,11 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
             return cut(reader, "a record", reterr);
         }
         ret_record->data = window->data + HEAD_BYTES;
-        stored = pl_record_load_le32(ret_record->data + bytes);
+        ret_record->checksum = stored = pl_record_load_le32(ret_record->data + bytes);
+        ret_record->is_unchecked = reader->options.leave_checksum;
+        if (ret_record->is_unchecked) {
+            return PL_OK;
+        }
         computed = pl_checksum_mask(pl_checksum_crc32c(0, ret_record->data, (size_t)bytes));
         if (stored == computed) {
             return PL_OK;

@@ -138,14 +138,21 @@ static enum pl_status s3_fetch(struct pl_store *store, const struct pl_object_or
     return PL_OK;
 }
 
+static enum pl_status s3_name_object(struct pl_store *store, const struct pl_object *object, struct pl_text *name,
+                                     struct pl_error *reterr)
+{
+    const struct s3_store *s3 = (const struct s3_store *)store;
+
+    return pl_text_set(name, reterr, "s3://%s/%.*s%s", s3->bucket, (int)s3->directory_bytes, s3->prefix, object->key);
+}
+
 static enum pl_status s3_open_fetched(void *context, uint64_t position, struct pl_source **ret_source,
                                       struct pl_error *reterr)
 {
     struct s3_fetch *fetch = context;
-    struct pl_s3_object object = fetched_object(fetch, position);
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    PL_TRY(pl_text_set(&name, reterr, "s3://%s/%s", object.bucket, object.key));
+    PL_TRY(pl_text_set(&name, reterr, "s3://%s/%s", fetch->s3->bucket, fetched_object(fetch, position).key));
     return pl_s3_stream_source(fetch->stream, position, pl_text_string(&name), ret_source, reterr);
 }
 
@@ -173,6 +180,7 @@ static const struct pl_store_ops s3_ops = {.list = s3_list,
                                            .fetch = s3_fetch,
                                            .open_fetched = s3_open_fetched,
                                            .fetch_close = s3_fetch_close,
+                                           .name_object = s3_name_object,
                                            .close = s3_close};
 
 /* Finds the common prefix of all keys of a manifest, so that as little as possible is listed. */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the cost of reading records: decoding from memory, and reading a FIFO compared with raw reads of the same
- * FIFO. Prints one JSON line per case; runs alternate, figures are medians. A FIFO's reader and writer have one CPU
- * each if two are allowed: on one CPU a read costs less than half, and the scheduler would otherwise choose between the
- * two in each run.
+ * Measures the cost of reading records: finding them in memory, reading a FIFO compared with raw reads of the same
+ * FIFO, and batches of pictures from files: as bytes, and shuffled and turned into floats by the program. Prints one
+ * JSON line per case; runs alternate, figures are medians. A FIFO's reader and writer have one CPU each if two are
+ * allowed: on one CPU a read costs less than half, and the scheduler would otherwise choose between the two in each
+ * run.
  *
  *   bench_records [MEGABYTES [ROUNDS]]
  */
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "s3io/dataset.h"
 #include "s3io/record/record_formats.h"
 #include "s3io/source.h"
-#include "s3io/stream.h"
 #include "tests/bench/median.h"
 
 #include <errno.h>
@@ -287,6 +288,121 @@ static void bench_fifo(unsigned char *data, size_t room, unsigned rounds, enum p
     fflush(stdout);
 }
 
+enum { FILES = 20, PIXELS = 1024, PICTURE_BYTES = 3 * PIXELS, BATCH = 256, SHUFFLE = 2000 };
+
+/* Writes pictures and labels as tf.Example messages, in TFRecord files below `directory`. */
+static size_t write_pictures(const char *directory, unsigned char *data, size_t room)
+{
+    static const unsigned char before[] = "\x0a\xa3\x18\x0a\x90\x18\x0a\x05image\x12\x86\x18\x0a\x83\x18\x0a\x80\x18";
+    static const unsigned char label[] = "\x0a\x0e\x0a\x05label\x12\x05\x1a\x03\x0a\x01\x07";
+    size_t head = sizeof(before) - 1, tail = sizeof(label) - 1, record_bytes = head + PICTURE_BYTES + tail;
+    size_t pictures = room / FILES / (record_bytes + 16);
+
+    for (unsigned file = 0; file < FILES; file++) {
+        size_t used = 0;
+        char path[200];
+        FILE *to;
+
+        fill(data, pictures * (record_bytes + 16), PL_RECORD_LINES, 1 << 20);
+        for (size_t i = 0; i < pictures; i++) {
+            unsigned char *at = data + used;
+
+            memcpy(at + 12, before, head);
+            memcpy(at + 12 + head + PICTURE_BYTES, label, tail);
+            used += put_tfrecord(at, record_bytes);
+        }
+        snprintf(path, sizeof(path), "%s/%02u", directory, file);
+        to = fopen(path, "we");
+        if (!to || fwrite(data, 1, used, to) != used || fclose(to) != 0) {
+            die(path, NULL);
+        }
+    }
+    return pictures * FILES;
+}
+
+static void to_floats(const unsigned char *picture, float *to)
+{
+    for (size_t colour = 0; colour < 3; colour++) {
+        for (size_t p = 0; p < PIXELS; p++) {
+            to[p * 3 + colour] = (float)picture[colour * PIXELS + p] * 0.0157F - 1.99F;
+        }
+    }
+}
+
+/* Reads an epoch. Returns the wall seconds, and the CPU seconds. */
+static double read_pictures(const char *directory, bool as_floats, unsigned threads, size_t pictures, double *ret_cpu_s)
+{
+    static const struct pl_field fields[] = {
+        {.name = "image", .type = PL_UINT8, .dims = 3, .shape = {3, 32, 32}},
+        {.name = "label", .type = PL_UINT8},
+    };
+    static float floats[BATCH * PICTURE_BYTES];
+    const struct pl_dataset_options options = {.paths = &directory,
+                                               .path_count = 1,
+                                               .records = {.format = PL_RECORD_TFRECORD},
+                                               .source = PL_FIELDS_EXAMPLE,
+                                               .fields = fields,
+                                               .field_count = 2,
+                                               .batch_samples = BATCH,
+                                               .shuffle_samples = as_floats ? SHUFFLE : 0,
+                                               .decode_threads = threads};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_dataset *dataset;
+    struct pl_batch batch;
+    enum pl_status status;
+    double begin_s = cpu_seconds();
+    int64_t begin_ns = pl_clock_now_ns();
+    size_t seen = 0;
+
+    if (pl_dataset_open(&options, &dataset, &error) != PL_OK || pl_dataset_start(dataset, 0, &error) != PL_OK) {
+        die(directory, &error);
+    }
+    while ((status = pl_dataset_next(dataset, PL_DEADLINE_NEVER, &batch, &error)) == PL_OK) {
+        for (size_t i = 0; as_floats && i < batch.samples; i++) {
+            to_floats((const unsigned char *)batch.fields[0].data + i * PICTURE_BYTES, floats + i * PICTURE_BYTES);
+        }
+        sink += ((const unsigned char *)batch.fields[0].data)[0] + (uint64_t)floats[0];
+        seen += batch.samples;
+        pl_batch_release(&batch);
+    }
+    if (status != PL_END || seen != pictures) {
+        die("pictures", &error);
+    }
+    pl_dataset_close(dataset);
+    *ret_cpu_s = cpu_seconds() - begin_s;
+    return seconds_since(begin_ns);
+}
+
+static void bench_pictures(unsigned char *data, size_t room, unsigned rounds)
+{
+    static const unsigned threads[] = {1, 2, 4};
+    char directory[] = "/tmp/bench-records-XXXXXX", path[sizeof(directory) + 8];
+    double wall[6][MOST_ROUNDS], cpu[6][MOST_ROUNDS];
+    size_t pictures;
+
+    if (!mkdtemp(directory)) {
+        die("temporary directory", NULL);
+    }
+    pictures = write_pictures(directory, data, room);
+    for (unsigned round = 0; round < rounds; round++) {
+        for (unsigned k = 0; k < 6; k++) {
+            wall[k][round] = read_pictures(directory, k & 1, threads[k / 2], pictures, &cpu[k][round]);
+        }
+    }
+    for (unsigned k = 0; k < 6; k++) {
+        printf("{\"case\": \"pictures\", \"as\": \"%s\", \"shuffle\": %d, \"decode_threads\": %u, \"pictures\": %zu, "
+               "\"pictures_per_s\": %.0f, \"cpu_us_per_picture\": %.2f}\n",
+               k & 1 ? "float32" : "uint8", k & 1 ? SHUFFLE : 0, threads[k / 2], pictures,
+               (double)pictures / median(wall[k], rounds), median(cpu[k], rounds) * 1e6 / (double)pictures);
+    }
+    for (unsigned file = 0; file < FILES; file++) {
+        snprintf(path, sizeof(path), "%s/%02u", directory, file);
+        unlink(path);
+    }
+    rmdir(directory);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     size_t room = (size_t)(argc > 1 ? strtoul(argv[1], NULL, 10) : 64) << 20;
@@ -298,6 +414,7 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     signal(SIGPIPE, SIG_IGN);
+    bench_pictures(data, room, rounds);
     bench_memory(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 1024);
     bench_memory(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 16384);
     bench_memory(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 131072);

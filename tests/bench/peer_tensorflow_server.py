@@ -147,7 +147,7 @@ def read_workers(outputs):
 
 
 def our_round(words, total_bytes):
-    environment = dict(ENVIRONMENT, PYTHONPATH=str(HERE.parents[1] / "examples/python"), PACELINE_LIBRARY=str(words.build / "runtime/libpaceline.so"))
+    environment = dict(ENVIRONMENT, PYTHONPATH=str(HERE.parents[1] / "python"), PACELINE_LIBRARY=str(words.build / "runtime/libpaceline.so"))
     done = subprocess.run([words.build / "libexec/paceline/paceline-server", "--workers", "2", words.python, __file__, "ours", str(total_bytes), str(words.seconds)],
                           env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=300)
     return read_workers([done.stdout])

@@ -29,7 +29,7 @@ wait $!
 goodput=$(cat "$cluster/goodput")
 
 ours() { # BYTES
-  PYTHONPATH=$here/../../examples/python PACELINE_LIBRARY=$build/runtime/libpaceline.so cluster_mpirun 1 -x PYTHONPATH -x PACELINE_LIBRARY ${PACELINE_BUCKET_BYTES:+-x PACELINE_BUCKET_BYTES} timeout 120 \
+  PYTHONPATH=$here/../../python PACELINE_LIBRARY=$build/runtime/libpaceline.so cluster_mpirun 1 -x PYTHONPATH -x PACELINE_LIBRARY ${PACELINE_BUCKET_BYTES:+-x PACELINE_BUCKET_BYTES} timeout 120 \
     "$build/libexec/paceline/paceline-server" --workers 1 "$python" "$program" ours "$1" "$seconds"
 }
 

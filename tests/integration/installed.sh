@@ -41,6 +41,10 @@ else
 fi
 
 paceline=$(find "$scratch/root" -path '*/bin/paceline')
+cc "$PACELINE_SOURCE/examples/03_train.c" -o "$scratch/03_train" -lm $("$paceline" info --cflags) $("$paceline" info --libs)
+last=$(env -u LD_LIBRARY_PATH "$scratch/03_train" | tail -n 1)
+[[ $last == "step=1000 loss=0.0"* ]] || { echo "03_train with the flags of paceline info gave: $last"; exit 1; }
+echo "paceline info has the flags of compiler and linker"
 "$paceline" help >"$scratch/help"
 for tool in "${paceline%/bin/paceline}"/libexec/paceline/paceline-*; do
   verb=${tool##*/paceline-}

@@ -321,7 +321,7 @@ def main():
     if not PYTHON:
         print("skipped: no Python here has numpy (python3-numpy)")
         sys.exit(SKIP)
-    environment = dict(os.environ, PYTHONPATH=f"{SOURCE}/examples/python", PACELINE_LIBRARY=f"{BUILD}/runtime/libpaceline.so",
+    environment = dict(os.environ, PYTHONPATH=f"{SOURCE}/python", PACELINE_LIBRARY=f"{BUILD}/runtime/libpaceline.so",
                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     for ranks in (1, 3) if FULL else (2,):
         output = output_of(mpirun(ranks, PYTHON, "-c", OPERATIONS, env=environment))
@@ -368,8 +368,8 @@ def main():
             with open(os.path.join(base, "input", "config", name), "w") as file:
                 json.dump(content, file)
         os.makedirs(os.path.join(base, "code"))
-        for name in ("paceline.py", "train_mnist.py"):
-            shutil.copy(f"{SOURCE}/examples/python/{name}", os.path.join(base, "code"))
+        shutil.copy(f"{SOURCE}/examples/python/train_mnist.py", os.path.join(base, "code"))
+        shutil.copytree(f"{SOURCE}/python/paceline", os.path.join(base, "code", "paceline"))
         environment["SAGEMAKER_BASE_DIR"] = base
         environment["PACELINE_PYTHON"] = PYTHON
         output = run([f"{BUILD}/entrypoint/paceline", "train"], env=environment)

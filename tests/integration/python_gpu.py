@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""paceline.py with torch's tensors on a GPU: every operation, and training that ends as with gradients in host memory.
+"""The package paceline with torch's tensors on a GPU: every operation, and training that ends as with gradients in host memory.
 
     python_gpu.py             on a GPU, also as ranks of mpirun, which share one with PACELINE_SHARE_DEVICE=1; exits 77 without torch or a GPU
     python_gpu.py --pretend   torch's tensors in host memory count as those of a GPU: for the tests' driver, whose kernels work on any memory
@@ -12,12 +12,13 @@ import sys
 
 if "PACELINE_BUILD" in os.environ:
     os.environ.setdefault("PACELINE_LIBRARY", f"{os.environ['PACELINE_BUILD']}/runtime/libpaceline.so")
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ("examples/python", "tests/support")]
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ("python", "tests/support")]
 from python_with import python_with  # noqa: E402
 
 try:
     import torch
     import paceline as hvd
+    from paceline import _job as job, _operations as operations
 except ImportError as error:
     python = python_with("torch")
     if python not in (None, sys.executable):
@@ -55,11 +56,11 @@ def start():
         print("skipped: torch finds no GPU")
         sys.exit(77)
     hvd.init()
-    assert hvd._gpu is not None
+    assert job._gpu is not None
     if not PRETEND:
-        torch.cuda.set_device(hvd._gpu)
-        return torch.device("cuda", hvd._gpu)
-    hvd._gpu_of = lambda array: hvd._gpu if hvd._is_torch(array) and not hasattr(array, "is_copy") else None
+        torch.cuda.set_device(job._gpu)
+        return torch.device("cuda", job._gpu)
+    operations._gpu_of = lambda array: job._gpu if operations._is_torch(array) and not hasattr(array, "is_copy") else None
     torch.Tensor.cpu = copy_to_host
     torch.cuda.current_stream = lambda device, stream=Stream("default"): stream
     return torch.device("cpu")
@@ -126,17 +127,17 @@ def train(device):
 
 
 def check_training(device):
-    there, gpu_of = train(device), hvd._gpu_of
-    hvd._gpu_of = lambda array: None
+    there, gpu_of = train(device), operations._gpu_of
+    operations._gpu_of = lambda array: None
     here = train(torch.device("cpu"))
-    hvd._gpu_of = gpu_of
+    operations._gpu_of = gpu_of
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(here, there)), (here, there)
 
 
 def check_errors():
-    hvd._gpu_of, own = lambda array: 7, hvd._gpu
+    operations._gpu_of, own = lambda array: 7, job._gpu
     for gpu, words in ((own, f"on GPU 7, and this rank's is {own}: torch.cuda.set_device({own})"), (None, "import torch before init()")):
-        hvd._gpu = gpu
+        job._gpu = gpu
         try:
             hvd.allreduce(torch.ones(1))
         except ValueError as error:

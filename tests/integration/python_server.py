@@ -18,7 +18,7 @@ from python_with import python_with  # noqa: E402
 WITH_TORCH = python_with("numpy", "torch")
 PYTHON = WITH_TORCH or python_with("numpy")
 PACELINE = f"{BUILD}/entrypoint/paceline"
-ENVIRONMENT = dict(os.environ, PYTHONPATH=f"{SOURCE}/examples/python", PACELINE_LIBRARY=f"{BUILD}/runtime/libpaceline.so", OMP_NUM_THREADS="1",
+ENVIRONMENT = dict(os.environ, PYTHONPATH=f"{SOURCE}/python", PACELINE_LIBRARY=f"{BUILD}/runtime/libpaceline.so", OMP_NUM_THREADS="1",
                    OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 SKIP = 77
 
@@ -322,7 +322,7 @@ def train(folder, script):
     for name, content in files.items():
         with open(os.path.join(folder, "input", "config", name), "w") as file:
             json.dump(content, file)
-    shutil.copy(f"{SOURCE}/examples/python/paceline.py", os.path.join(folder, "code"))
+    shutil.copytree(f"{SOURCE}/python/paceline", os.path.join(folder, "code", "paceline"))
     with open(os.path.join(folder, "code", "train.py"), "w") as file:
         file.write(script)
     return run([PACELINE, "train"], environment={"SAGEMAKER_BASE_DIR": folder, "PACELINE_PYTHON": PYTHON, "PYTHONPATH": ""})

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stop of an MPI job (docs/supervision.md has its states, go() below their order, as pl_stop_go() has it): the platform's signal comes to either host, to both or to
- * none, at any moment; rank 0 is on the master, rank 1 is on the worker. A program runs and ends by itself,
- * well or badly; one with a handler for the signal saves and then ends well, one without dies of it. mpirun kills all
- * ranks once the shim of a rank has left whose program ended badly. Once during the stop another host may be linked,
- * so that the master asks again.
+ * A stop of an MPI job (docs/supervision.md has its states, go() below their order, as pl_stop_go() has it): the
+ * platform's signal comes to either host, to both or to none, at any moment; rank 0 is on the master, rank 1 is on the
+ * worker. A program runs and ends by itself, well or badly; one with a handler for the signal saves and ends well,
+ * one without dies of it. mpirun kills all ranks once the shim of a rank has left whose program ended badly. Once during
+ * the stop another host may be linked, so that the master asks again.
  *   Every run ends: there is no state from which a process cannot go on to its end.
  *   No rank that saves is killed, unless one had left before it was asked to stop.
  *   The cause is no rank that mpirun killed, where a rank failed by itself.
@@ -12,9 +12,9 @@
  */
 #define RANKS 2
 
-mtype = { STOP, CATCHES, ENDED, RELEASE, RESULT };
+mtype = { SIGNAL, CATCHES, ENDED, RELEASE, RESULT };
 mtype = { RUNS, SAVES, OVER };
-mtype = { RUNNING, SAVING, HELD, RELEASED }; /* enum pl_stop_state */
+mtype = { RUNNING, SAVING, HELD, DEFERRED, RELEASED }; /* enum pl_stop_state */
 
 chan to_shim[RANKS] = [4] of { mtype };
 chan from_shim[RANKS] = [4] of { mtype, byte };
@@ -34,8 +34,9 @@ bool own_failure;       /* a rank has failed by itself, or of the signal */
 inline go(next)
 {
     d_step {
-        assert((state == RUNNING && (next == SAVING || next == HELD)) || (state == SAVING && next != RUNNING) ||
-               (state == HELD && (next == SAVING || next == RELEASED)) ||
+        assert((state == RUNNING && (next == SAVING || next == DEFERRED)) ||
+               (state == SAVING && (next == SAVING || next == HELD || next == RELEASED)) ||
+               (state == HELD && (next == SAVING || next == RELEASED)) || (state == DEFERRED && next == RELEASED) ||
                (state == RELEASED && (next == SAVING || next == RELEASED)));
         state = next
     }
@@ -70,19 +71,19 @@ proctype shim(byte me)
         assert(program != SAVES || unasked_left);
         program = OVER;
         how = 1
-    :: to_shim[me]?STOP ->
+    :: to_shim[me]?SIGNAL ->
         if
         :: program == OVER -> go(SAVING)
         :: program != OVER ->
             from_shim[me]!CATCHES(catches);
             if
             :: catches -> program = SAVES; go(SAVING)
-            :: !catches -> go(HELD)
+            :: !catches -> go(DEFERRED)
             fi
         fi
     :: to_shim[me]?RELEASE ->
         if
-        :: state == HELD && program != OVER -> atomic { program = OVER; how = 2; own_failure = true }
+        :: state == DEFERRED && program != OVER -> atomic { program = OVER; how = 2; own_failure = true }
         :: else
         fi;
         go(RELEASED)
@@ -116,8 +117,8 @@ inline stop_master()
     :: state != RUNNING
     :: state == RUNNING ->
         go(SAVING);
-        to_shim[0]!STOP;
-        to_worker!STOP
+        to_shim[0]!SIGNAL;
+        to_worker!SIGNAL
     fi
 }
 
@@ -127,8 +128,8 @@ inline stop_worker()
     :: state != RUNNING
     :: state == RUNNING ->
         go(SAVING);
-        to_shim[1]!STOP;
-        to_master!STOP(0, 0)
+        to_shim[1]!SIGNAL;
+        to_master!SIGNAL(0, 0)
     fi
 }
 
@@ -160,7 +161,7 @@ proctype master()
 
     do
     :: signalled[0] && state == RUNNING -> stop_master()
-    :: to_master?STOP(rank, what) -> stop_master()
+    :: to_master?SIGNAL(rank, what) -> stop_master()
     :: from_shim[0]?CATCHES(what) -> take_answer(0)
     :: to_master?CATCHES(rank, what) -> take_answer(rank)
     :: from_shim[0]?ENDED(what) -> take_end(0)
@@ -184,7 +185,7 @@ proctype worker()
 
     do
     :: signalled[1] && state == RUNNING -> stop_worker()
-    :: to_worker?STOP -> stop_worker()
+    :: to_worker?SIGNAL -> stop_worker()
     :: to_worker?RELEASE -> go(RELEASED); to_shim[1]!RELEASE
     :: to_worker?RESULT -> break
     :: from_shim[1]?CATCHES(what) -> to_master!CATCHES(1, what)

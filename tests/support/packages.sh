@@ -9,9 +9,9 @@
 # Roles: build (compile), test (tests/run.sh), format (the checks of the code's layout and of shell scripts, left out without it),
 # python and torch (tests of Python programs, which skip without them), peers (libraries that tests/bench/peers.py measures
 # next to ours), image (what the final container image carries), examples (what the programs in examples/ need there), cuda
-# (nvcc's host compiler), prefix (what makes the image's /opt/paceline relocatable), containers and s3-server (an engine and a real server, for tests that print that they need them).
-# Run on Debian 12, and on Debian 13, which has no clang-format 14 and where some names are provided by other packages
-# (libcurl4 by libcurl4t64), and with roles build, test, image and cuda on Ubuntu 22.04 and 24.04. 24.04 has no python3-torch.
+# (nvcc's host compiler), prefix (what makes the image's /opt/paceline relocatable, and the libraries that it carries), containers and s3-server (an engine and a real server, for tests that print that they need them).
+# Run on Debian 12, and on Debian 13, which has no clang-format 14 and where some names are provided by other packages,
+# and with roles build, test, image and cuda on Ubuntu 22.04 and 24.04. 24.04 has no python3-torch.
 set -euo pipefail
 
 packages_of() {
@@ -24,11 +24,10 @@ packages_of() {
     python) echo "python3-numpy python3-mpi4py" ;;
     torch) echo "python3-torch" ;;
     peers) echo "mpich libmpich-dev python3-torch" ;;
-    image) echo "openmpi-bin openssh-server openssh-client ca-certificates libcurl4 libarchive13 libcjson1 libexpat1 \
-      libzstd1 libisal2 libssl3 libdw1 libpcre2-8-0" ;;
+    image) echo "openmpi-bin openssh-server openssh-client ca-certificates" ;;
     examples) echo "libopenblas0-pthread" ;;
     cuda) echo "g++" ;;
-    prefix) echo "patchelf" ;;
+    prefix) echo "patchelf make patch xz-utils libbz2-dev liblzma-dev zlib1g-dev" ;;
     containers) echo "podman buildah runc debootstrap netavark aardvark-dns iptables nftables iproute2" ;;
     s3-server) echo "radosgw ceph-mon ceph-osd ceph-common uuid-runtime openssl curl python3" ;;
     *) echo "packages.sh: unknown role '$1': build, test, format, python, torch, peers, image, examples, cuda, prefix, containers or s3-server" >&2; return 2 ;;

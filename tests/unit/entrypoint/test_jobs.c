@@ -118,7 +118,7 @@ static enum pl_status do_plan(struct pl_error *reterr)
 static enum pl_status plan_hosts(struct pl_error *reterr)
 {
     pl_launch_plan_free(PL_TAKE(tree.plan));
-    return pl_launch_plan_new_hosts(tree.job, &tree.plan, reterr);
+    return pl_launch_plan_begin(tree.job, &tree.plan, reterr);
 }
 
 /* The hosts first, as `paceline train` does. */

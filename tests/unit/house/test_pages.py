@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1])
-FOLDERS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "programs", "examples", "tests"]
+FOLDERS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "programs", "examples", "python", "tests"]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), ROOT / "tests/conformance.md"]
 EXAMPLES = {"pl_part_open", "PACELINE_NAME"}  # names that stand for others
 
@@ -60,15 +60,16 @@ def verbs_of(table):
     built_in = set(re.findall(r'\{"(\w+)", \w+\},', (ROOT / "entrypoint/main.c").read_text()))
     if built_in != {name for name, has_program in verbs.items() if not has_program}:
         wrong.append(f"entrypoint/main.c: what it runs is not what entrypoint/verbs.c says: {sorted(built_in)}")
-    mains = set(re.findall(r"'(\w+)': \[files\(|custom_target\('paceline-(\w+)'", (ROOT / "programs/meson.build").read_text()))
-    mains = {program or script for program, script in mains}
+    build = (ROOT / "programs/meson.build").read_text()
+    mains = set(re.findall(r"'(\w+)': \[files\(", build)) | set(re.findall(r"'(\w+)'", re.search(r"foreach script : \[(.*)\]", build).group(1)))
     if {name for name, has_program in verbs.items() if has_program} != mains - built_in:  # mpirun starts the program of a built-in verb
         wrong.append("entrypoint/verbs.c: its programs are not those of programs/")
-    listed = set(re.findall(r'\{"--([a-z0-9-]+)"', re.search(r"demo_options\[\] = \{(.*?)\n\};", table, re.S).group(1)))
-    script = (ROOT / "programs/demo/paceline-demo.sh").read_text()  # not a program, which takes its options from their rows
-    taken = set(re.findall(r"--(\w+)", re.search(r"for name in (--.*);", script).group(1))) - {"help"}
-    if listed != taken:
-        wrong.append(f"entrypoint/verbs.c: options of demo: {sorted(listed ^ taken)}")
+    # Not programs, which take their options from their rows, but scripts.
+    for verb, script, pattern in (("demo", "programs/demo/paceline-demo.sh", r"for name in (--[^;]*);"), ("setup", "entrypoint/install.sh", r"case \$word in(.*?)\n  esac")):
+        listed = set(re.findall(r'\{"--([a-z0-9-]+)"', re.search(verb + r"_options\[\] = \{(.*?)\n\};", table, re.S).group(1)))
+        taken = set(re.findall(r"(?<=[ |])--([\w-]+)", re.search(pattern, (ROOT / script).read_text(), re.S).group(1))) - {"help"}
+        if listed != taken:
+            wrong.append(f"entrypoint/verbs.c: options of {verb}: {sorted(listed ^ taken)}")
     return set(verbs) | {"help"}, wrong
 
 
@@ -92,7 +93,7 @@ def transitions(prefix, names, source, model, marker, in_model, in_page):
 
 def states():
     folder = "entrypoint/supervise/"
-    yield from transitions("PL_STOP", ("running", "saving", "held", "released"), folder + "shim.c", "tests/models/stop.pml", r"go\(next\)", "", "")
+    yield from transitions("PL_STOP", ("running", "saving", "held", "deferred", "released"), folder + "shim.c", "tests/models/stop.pml", r"go\(next\)", "", "")
     for kind, file, names in (("host", "host.c", "preparing linking running closing ended"), ("connection", "supervise.c", "open ready ended dropped"),
                               ("session", "links.c", "away refused linked idle done lost")):
         yield from transitions(f"PL_{kind.upper()}", names.split(), folder + file, "tests/models/hosts.pml", rf"go_{kind}\(", kind.upper() + "_", kind + ": ")

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$1"
 command -v shellcheck >/dev/null || { echo "shellcheck is not installed"; exit 77; }
-scripts=(tests/run.sh tests/support/packages.sh tests/support/image.sh)
+scripts=(tests/run.sh tests/support/{packages,image,foreign,deb,wheel}.sh)
 while IFS= read -r file; do
   scripts+=("$file")
 done < <(grep -rlE '^#!.*\b(ba|da)?sh$|^# shellcheck shell=' base collectives device entrypoint examples programs runtime s3io | sort)

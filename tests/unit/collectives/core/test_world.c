@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/world_new.c, collectives/core/request.c, collectives/core/topology.c,
- * collectives/core/collective_check.c, collectives/p2p/check_calls.c. */
+ * collectives/core/request_check.c, collectives/p2p/check_calls.c. */
 /* Worlds, sub-worlds and requests; ranks that disagree; invalid arguments. */
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
@@ -480,7 +480,7 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     float b[8] = {0};
     const struct pl_collective good = {.kind = PL_ALLREDUCE, .count = 4, .send = a, .recv = b};
     const uint64_t counts[2][RANKS_MOST] = {{1, 1, 1, 1, 1}, {0}};
-    struct pl_collective bad[16];
+    struct pl_collective bad[17];
     size_t count = 0;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
@@ -494,6 +494,7 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     bad[count++].count = UINT64_MAX / 2;
     bad[count++].flags = 1U << 20;
     bad[count++].flags = PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16;
+    bad[count++].flags = PL_WIRE_FLOAT16 | PL_WIRE_INT8;
     bad[count].scaled = true;
     bad[count].postscale = 1.0;
     bad[count++].prescale = (double)NAN;

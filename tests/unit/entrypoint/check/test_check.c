@@ -82,7 +82,7 @@ TEST(a_host_outside_the_distribution_checks_itself)
                                 "\"sagemaker_distribution_instance_groups\": [\"train\"]}");
     ck_assert_ok(make_check(&tree, &none, &check), &tree.error);
     ck_assert_str_eq(joined(&check->distribution_hosts), "algo-2");
-    ck_ok(pl_launch_plan_new_hosts, check, &plan);
+    ck_ok(pl_launch_plan_begin, check, &plan);
     ck_assert_str_eq(plan->launcher->name, "mpi");
 }
 

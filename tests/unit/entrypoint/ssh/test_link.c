@@ -64,7 +64,7 @@ TEST(a_frame_in_pieces_waits_for_its_rest)
     struct pl_frame frame;
     size_t used;
 
-    ck_ok(pl_link_frame_encode, &text, PL_FRAME_STOP, (const char *const[]){"15"}, 1);
+    ck_ok(pl_link_frame_encode, &text, PL_FRAME_SIGNAL, (const char *const[]){"15"}, 1);
     for (size_t bytes = 0; bytes < text.length; bytes++) {
         ck_ok(pl_link_frame_decode, text.data, bytes, &frame, &used);
         ck_assert_uint_eq(used, 0);
@@ -93,7 +93,7 @@ TEST(what_is_no_frame_is_refused)
 
 TEST(numbers_are_checked)
 {
-    struct pl_frame frame = {.type = PL_FRAME_STOP, .count = 3, .fields = {"15", "15x", ""}};
+    struct pl_frame frame = {.type = PL_FRAME_SIGNAL, .count = 3, .fields = {"15", "15x", ""}};
     int64_t number;
 
     ck_ok(pl_link_frame_number, &frame, 0, 1, 64, &number);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/supervise/exit_report.c. */
 /* A case of tests/data/exit-reports.txt begins with rank 1 of algo-2 that has exited with 3. Its lines set the report's
- * fields; `of` is its source, `long_tail` repeats a line, `stopped` is the signal that has stopped the job. `next` is
+ * fields; `of` is its kind, `long_tail` repeats a line, `stopped` is the signal that has stopped the job. `next` is
  * the line with what to do next. */
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
@@ -28,16 +28,15 @@ static void set_source(char *rest)
 {
     static const struct {
         const char *name;
-        enum pl_exit_source source;
-    } sources[] = {
-        {"program", PL_EXIT_SOURCE_PROGRAM}, {"launcher", PL_EXIT_SOURCE_LAUNCHER}, {"step", PL_EXIT_SOURCE_STEP}};
+        enum pl_process_kind kind;
+    } kinds[] = {{"program", PL_PROCESS_PROGRAM}, {"launcher", PL_PROCESS_LAUNCHER}, {"step", PL_PROCESS_STEP}};
     size_t at = 0;
 
-    while (strcmp(sources[at].name, rest) != 0) {
+    while (strcmp(kinds[at].name, rest) != 0) {
         at++;
-        ck_assert_uint_lt(at, PL_ARRAY_ITEMS(sources));
+        ck_assert_uint_lt(at, PL_ARRAY_ITEMS(kinds));
     }
-    report.source = sources[at].source;
+    report.kind = kinds[at].kind;
     report.rank = -1;
 }
 
@@ -112,7 +111,7 @@ static const char *find(const char *name, struct pl_text *text, bool *ret_known)
 static void begin(void)
 {
     report = PL_EXIT_REPORT_NONE;
-    report.source = PL_EXIT_SOURCE_RANK;
+    report.kind = PL_PROCESS_RANK;
     report.rank = 1;
     report.code = 3;
     strcpy(report.host, "algo-2");

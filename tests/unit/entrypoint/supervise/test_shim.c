@@ -28,10 +28,10 @@ static int64_t most_stopped_ns;
 static enum pl_shim_stdout stdout_as;
 static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
-static void start_source(enum pl_exit_source source, int rank, const char *const *argv, const char *cwd)
+static void start_kind(enum pl_process_kind kind, int rank, const char *const *argv, const char *cwd)
 {
     struct pl_shim_options options = {
-        .source = source, .rank = rank, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
+        .kind = kind, .rank = rank, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     int fd;
 
     options.most_stopped_ns = most_stopped_ns;
@@ -47,12 +47,12 @@ static void start_source(enum pl_exit_source source, int rank, const char *const
 
 static void start_rank(int rank, const char *const *argv, const char *cwd)
 {
-    start_source(PL_EXIT_SOURCE_RANK, rank, argv, cwd);
+    start_kind(PL_PROCESS_RANK, rank, argv, cwd);
 }
 
 static void start_program(const char *const *argv, const char *cwd)
 {
-    start_source(PL_EXIT_SOURCE_PROGRAM, -1, argv, cwd);
+    start_kind(PL_PROCESS_PROGRAM, -1, argv, cwd);
 }
 
 static void start_watch(const char *script)
@@ -113,7 +113,7 @@ static void stop_when(const struct scratch *scratch, const char *name)
         ck_assert(!pl_deadline_passed(deadline_ns));
         pl_clock_nap(PL_NS_PER_MS, deadline_ns);
     }
-    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_SIGNAL, NULL, "15"), PL_OK);
 }
 
 TEST(the_program_gets_clean_signals)
@@ -287,7 +287,7 @@ TEST(a_signal_that_stops_nothing_holds_nobody)
     while (access(path, F_OK) != 0) {
         pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
-    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "12"), PL_OK);
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_SIGNAL, NULL, "12"), PL_OK);
     ck_assert_int_eq(await_exit_report().code, 4); /* the function also waits for the end of the shim */
 }
 
@@ -477,19 +477,19 @@ TEST(what_a_killed_rank_has_written_is_in_the_log)
 
 TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
 {
-    static const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_DAEMON};
+    static const enum pl_process_kind kinds[] = {PL_PROCESS_PROGRAM, PL_PROCESS_DAEMON};
     const char *const argv[] = {"sh", "-c", "echo a map; echo a fault >&2; exit 3", NULL};
     char text[64];
     int pair[2];
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(sources); i++) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(kinds); i++) {
         struct pl_exit_report exit_report;
         ssize_t bytes;
 
         ck_assert_int_eq(pipe(pair), 0);
         ck_assert_int_eq(dup2(pair[1], STDOUT_FILENO), STDOUT_FILENO);
         close(pair[1]);
-        start_source(sources[i], -1, argv, NULL);
+        start_kind(kinds[i], -1, argv, NULL);
         exit_report = await_exit_report();
         ck_assert_int_eq(exit_report.code, 3);
         ck_assert_str_eq(exit_report.tail, "a fault\n");
@@ -497,7 +497,7 @@ TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
         bytes = read(pair[0], text, sizeof(text) - 1);
         ck_assert_int_ge(bytes, 0);
         text[bytes] = '\0';
-        ck_assert_str_eq(text, sources[i] == PL_EXIT_SOURCE_DAEMON ? "" : "a map\n");
+        ck_assert_str_eq(text, kinds[i] == PL_PROCESS_DAEMON ? "" : "a map\n");
         close(pair[0]);
         pl_link_close(&link_to_watch);
         pl_signals_restore(&signals);
@@ -601,11 +601,8 @@ TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer)
 TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
 {
     const char *const argv[] = {"true", NULL};
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
-                                      .rank = -1,
-                                      .host = "algo-1",
-                                      .program_words = 1,
-                                      .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_shim_options options = {
+        .kind = PL_PROCESS_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     struct rlimit limit;
     rlim_t before;
@@ -661,7 +658,7 @@ TEST(lines_of_a_program_that_is_read_have_its_tag)
                                 "head -c 9000 /dev/zero | tr '\\0' x; echo; printf 'acc=0.25 and no end'",
                                 NULL};
     struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
+    struct pl_shim_options options = {.kind = PL_PROCESS_PROGRAM,
                                       .rank = -1,
                                       .host = "algo-1",
                                       .program_words = 1,

@@ -43,7 +43,7 @@ TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
 {
     const char *const argv[] = {"cat", NULL};
     char *environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .host = "algo-1", .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_shim_options options = {.kind = PL_PROCESS_RANK, .host = "algo-1", .setup = PL_PROCESS_SETUP_NONE};
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_link link = PL_LINK_NONE;
     struct pl_frame frame;
@@ -65,7 +65,7 @@ TEST(the_shim_of_a_rank_that_had_ended_when_the_stop_came_waits_for_its_release)
     await_state(shim, 'T');
     close(input[1]);
     await_state(frame.fields[0], 'Z');
-    ck_assert_int_eq(PL_LINK_SEND(&link, PL_FRAME_STOP, NULL, "15"), PL_OK);
+    ck_assert_int_eq(PL_LINK_SEND(&link, PL_FRAME_SIGNAL, NULL, "15"), PL_OK);
     kill(pid, SIGCONT);
     await(&link, PL_FRAME_ENDED, &frame);
     ck_assert_int_eq(PL_LINK_SEND(&link, PL_FRAME_HEARTBEAT, NULL, ""), PL_OK);

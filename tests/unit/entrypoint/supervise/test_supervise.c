@@ -161,7 +161,7 @@ TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
     ck_assert_int_eq(pl_host_execute(&rig.supervisor), 1);
-    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_EXIT_SET(SYNC)));
+    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_PROCESS_SET(SYNC)));
     expect_file(&rig, "output/failure", "host name 'a.name");
     rig_done(&rig);
 }
@@ -258,7 +258,7 @@ static int count_stops(struct pl_link *link)
 
     ck_ok(pl_link_read, link);
     while (pl_link_next(link, &frame, &error) == PL_OK) {
-        count += frame.type == PL_FRAME_STOP;
+        count += frame.type == PL_FRAME_SIGNAL;
     }
     return count;
 }
@@ -292,7 +292,7 @@ TEST(mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_ended_we
         "mpirun on host localhost exited with code 1\n"};
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
 
-    exit_report.source = PL_EXIT_SOURCE_RANK;
+    exit_report.kind = PL_PROCESS_RANK;
     exit_report.rank = 0;
     for (int missing = 0; missing < 2; missing++) {
         struct pl_link rank;
@@ -335,14 +335,14 @@ TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
 TEST(who_ended_because_of_another_does_not_hide_it)
 {
     const struct pl_exit_report killed_first[] = {
-        {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
-        {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* the shim was killed too */
+        {.kind = PL_PROCESS_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
+        {.kind = PL_PROCESS_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* the shim was killed too */
     };
     /* by Open MPI 5, because its peer has ended */
-    const struct pl_exit_report aborted = {.source = PL_EXIT_SOURCE_RANK, .rank = 2, .code = 14, .program = "train"};
-    const struct pl_exit_report cause = {.source = PL_EXIT_SOURCE_RANK, .rank = 3, .code = 3, .program = "train"};
+    const struct pl_exit_report aborted = {.kind = PL_PROCESS_RANK, .rank = 2, .code = 14, .program = "train"};
+    const struct pl_exit_report cause = {.kind = PL_PROCESS_RANK, .rank = 3, .code = 3, .program = "train"};
     const struct pl_exit_report killed_alone = {
-        .source = PL_EXIT_SOURCE_RANK, .rank = 1, .signalled = true, .code = SIGKILL, .program = "train"};
+        .kind = PL_PROCESS_RANK, .rank = 1, .signalled = true, .code = SIGKILL, .program = "train"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(killed_first); i++) {
         struct rig rig;
@@ -367,24 +367,24 @@ TEST(who_ended_because_of_another_does_not_hide_it)
 /* Ranks that end because their launcher or daemon was killed are not the cause of its end. */
 TEST(a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_with_it)
 {
-    const struct pl_exit_report fallen = {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGKILL};
+    const struct pl_exit_report fallen = {.kind = PL_PROCESS_RANK, .rank = 0, .signalled = true, .code = SIGKILL};
     const struct pl_exit_report ended = {
-        .source = PL_EXIT_SOURCE_RANK, .rank = 1, .signalled = true, .code = SIGTERM, .program = "train"};
-    const struct pl_exit_report cause = {.source = PL_EXIT_SOURCE_RANK, .rank = 2, .code = 3, .program = "train"};
-    const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_LAUNCHER, PL_EXIT_SOURCE_DAEMON, PL_EXIT_SOURCE_TORCHRUN};
+        .kind = PL_PROCESS_RANK, .rank = 1, .signalled = true, .code = SIGTERM, .program = "train"};
+    const struct pl_exit_report cause = {.kind = PL_PROCESS_RANK, .rank = 2, .code = 3, .program = "train"};
+    const enum pl_process_kind kinds[] = {PL_PROCESS_LAUNCHER, PL_PROCESS_DAEMON, PL_PROCESS_TORCHRUN};
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(sources); i++) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(kinds); i++) {
         const struct pl_exit_report launcher = {
-            .source = sources[i], .rank = -1, .signalled = true, .code = SIGKILL, .program = "launcher"};
+            .kind = kinds[i], .rank = -1, .signalled = true, .code = SIGKILL, .program = "launcher"};
         struct rig rig;
 
         rig_setup(&rig, "\"localhost\"");
         pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &fallen : &ended);
         rig.supervisor.outcome.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
         pl_supervise_fail_exit(&rig.supervisor, &launcher);
-        ck_assert_int_eq(rig.supervisor.outcome.exit_report.source, sources[i]);
+        ck_assert_int_eq(rig.supervisor.outcome.exit_report.kind, kinds[i]);
         pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &ended : &fallen);
-        ck_assert_int_eq(rig.supervisor.outcome.exit_report.source, sources[i]);
+        ck_assert_int_eq(rig.supervisor.outcome.exit_report.kind, kinds[i]);
         pl_supervise_fail_exit(&rig.supervisor, &cause);
         ck_assert_int_eq(rig.supervisor.outcome.exit_report.rank, 2);
         rig_done(&rig);
@@ -405,7 +405,7 @@ TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        struct pl_exit_report exit_report = {.source = PL_EXIT_SOURCE_RANK, .host = "localhost", .program = "train"};
+        struct pl_exit_report exit_report = {.kind = PL_PROCESS_RANK, .host = "localhost", .program = "train"};
         struct pl_link ranks[2];
         struct rig rig;
 
@@ -452,7 +452,7 @@ static void run_and_read_log(struct rig *rig, int code, char *text, size_t text_
 
 TEST(ranks_that_run_on_after_one_has_ended_with_0_are_logged)
 {
-    struct pl_exit_report exit_report = {.source = PL_EXIT_SOURCE_RANK, .host = "localhost", .program = "train"};
+    struct pl_exit_report exit_report = {.kind = PL_PROCESS_RANK, .host = "localhost", .program = "train"};
     struct pl_link ranks[2];
     char text[4096];
     struct rig rig;
@@ -482,40 +482,25 @@ TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
         bool stopped;
         const char *failure;
     } cases[] = {
-        {{.source = PL_EXIT_SOURCE_RANK,
-          .rank = 0,
-          .host = "algo-1",
-          .signalled = true,
-          .code = SIGTERM,
-          .program = "train"},
+        {{.kind = PL_PROCESS_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
          false,
          "host algo-2 went away: late\n"},
-        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL},
+        {{.kind = PL_PROCESS_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL},
          false,
          "host algo-2 went away: late\n"},
-        {{.source = PL_EXIT_SOURCE_LAUNCHER, .host = "algo-1", .code = 1, .program = "mpirun"},
+        {{.kind = PL_PROCESS_LAUNCHER, .host = "algo-1", .code = 1, .program = "mpirun"},
          false,
          "host algo-2 went away: late\n"},
-        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .code = 14, .program = "train"},
+        {{.kind = PL_PROCESS_RANK, .rank = 0, .host = "algo-1", .code = 14, .program = "train"},
          false,
          "host algo-2 went away: late\n"},
-        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"},
+        {{.kind = PL_PROCESS_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"},
          false,
          "rank 0 on host algo-1 exited with code 3"},
-        {{.source = PL_EXIT_SOURCE_RANK,
-          .rank = 0,
-          .host = "algo-1",
-          .signalled = true,
-          .code = SIGKILL,
-          .program = "train"},
+        {{.kind = PL_PROCESS_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL, .program = "train"},
          false,
          "rank 0 on host algo-1 was killed"},
-        {{.source = PL_EXIT_SOURCE_RANK,
-          .rank = 0,
-          .host = "algo-1",
-          .signalled = true,
-          .code = SIGTERM,
-          .program = "train"},
+        {{.kind = PL_PROCESS_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
          true,
          "the job was stopped by SIGTERM; rank 0"},
     };
@@ -570,7 +555,7 @@ TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit)
 
 TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
 {
-    static const char frame[] = "PL\005\007\003\000\000\00015"; /* STOP, SIGTERM */
+    static const char frame[] = "PL\005\007\003\000\000\00015"; /* SIGNAL, SIGTERM */
     enum { HELLO_BYTES = 25, RECEIVED_BYTES = 36 };
     PL_AUTO_FREE char *received = NULL;
     char path[PATH_MAX], self[PATH_MAX];

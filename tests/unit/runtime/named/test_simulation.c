@@ -144,7 +144,7 @@ static bool make_trouble(struct program *p, int phase, int slot)
     }
 }
 
-/* Submits `slot`, and now and then the same name again, which is refused. */
+/* Submits `slot`, and now and then the same name again, which is refused as long as the first has not ended. */
 static void submit(struct program *p, int phase, int slot)
 {
     const struct plan *plan = &all.plans[phase][slot];
@@ -162,7 +162,7 @@ static void submit(struct program *p, int phase, int slot)
     one->completion.call = draw(&p->own, 3) == 0 ? called : NULL;
     virtual_hold(true);
     status = submit_it(p, plan, one, &one->completion, &error);
-    if (status == PL_OK && !plan->numbered && !p->has_helper && draw(&p->own, 8) == 0 &&
+    if (status == PL_OK && !one->completion.done && !plan->numbered && !p->has_helper && draw(&p->own, 8) == 0 &&
         (submit_it(p, plan, one, &second, &error) == PL_OK ||
          (all.trouble < LEAVE && !strstr(error.cause, "is still under way")))) {
         virtual_fail("'%s' was taken twice, or refused for another reason: %.200s", plan->name, error.cause);

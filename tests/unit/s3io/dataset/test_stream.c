@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/dataset/stream.c. */
 #include "base/clock.h"
+#include "s3io/dataset.h"
 #include "s3io/source.h"
 #include "s3io/stream.h"
 #include "tests/support/scratch.h"
@@ -456,55 +457,49 @@ TEST(all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts)
     ck_assert_int_eq(close(fd), 0);
 }
 
-static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields,
-                             struct pl_error *reterr)
-{
-    if (record->bytes > 8) {
-        return pl_error_set(reterr, PL_INVALID, "too long");
-    }
-    memset(fields[0], 0, 8);
-    memcpy(fields[0], record->data, record->bytes);
-    return PL_OK;
-}
-
-TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
+TEST(dataset_takes_its_samples_from_a_fifo_and_can_leave_a_waiting_one)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     char path[PATH_MAX];
     struct pl_channel channel = {
         .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
-    struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
-    struct pl_loader_options shape = {.fields = 1, .sample_bytes = {8}, .batch_samples = 10};
-    struct pl_stream_samples samples = {.stream = open_stream(&channel, &options), .decode = decode};
-    struct pl_loader_input input = pl_loader_input_stream(&samples);
+    struct pl_field field = {.name = "text", .type = PL_UINT8, .is_varying = true};
+    struct pl_dataset_options options = {.channel = &channel,
+                                         .records = {.format = PL_RECORD_TFRECORD},
+                                         .fields = &field,
+                                         .field_count = 1,
+                                         .batch_samples = 10};
     struct feeder feeder = {.cut = 0};
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_loader *loader;
+    struct pl_dataset *dataset;
     struct pl_batch batch;
     pthread_t thread;
     size_t total = 0;
 
-    ck_ok(pl_loader_new, &shape, &input, &loader);
+    ck_ok(pl_dataset_open, &options, &dataset);
     for (int i = 0; i < 3; i++) { /* epoch 5 has no writer */
-        ck_ok(pl_loader_start, loader, 5);
-        ck_fails(PL_TIMEOUT, "", pl_loader_next, loader, pl_deadline_after_ns(10 * PL_NS_PER_MS), &batch);
+        ck_ok(pl_dataset_start, dataset, 5);
+        ck_fails(PL_TIMEOUT, "", pl_dataset_next, dataset, pl_deadline_after_ns(10 * PL_NS_PER_MS), &batch);
     }
     scratch_path(&scratch, "training_0", feeder.path);
     ck_assert_int_eq(mkfifo(feeder.path, 0600), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, feed, &feeder), 0);
-    ck_ok(pl_loader_start, loader, 0);
-    while (pl_loader_next(loader, pl_deadline_after_ns(100 * PL_NS_PER_S), &batch, &error) == PL_OK) {
+    ck_ok(pl_dataset_start, dataset, 0);
+    while (pl_dataset_next(dataset, pl_deadline_after_ns(100 * PL_NS_PER_S), &batch, &error) == PL_OK) {
+        const int64_t *offsets = batch.fields[0].offsets;
+
         for (size_t i = 0; i < batch.samples; i++, total++) {
             char text[32];
 
-            snprintf(text, sizeof(text), "%zu:%zu", total / PER_OBJECT, total % PER_OBJECT);
-            ck_assert_str_eq((const char *)batch.fields[0] + 8 * i, text);
+            ck_assert_int_eq(snprintf(text, sizeof(text), "%zu:%zu", total / PER_OBJECT, total % PER_OBJECT),
+                             offsets[i + 1] - offsets[i]);
+            ck_assert_mem_eq((const char *)batch.fields[0].data + offsets[i], text, strlen(text));
         }
+        pl_batch_release(&batch);
     }
     ck_assert_uint_eq(total, TOTAL);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    pl_loader_free(loader);
-    pl_stream_close(samples.stream);
+    pl_dataset_close(dataset);
 }
 
 TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ranks)

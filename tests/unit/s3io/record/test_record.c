@@ -2,7 +2,7 @@
 /* Covers s3io/record/record.c, s3io/record/record_recordio.c, s3io/record/record_text.c,
  * s3io/record/record_tfrecord.c. */
 #include "base/clock.h"
-#include "s3io/example.h"
+#include "s3io/fields.h"
 #include "s3io/record.h"
 #include "s3io/record/record_formats.h"
 #include "s3io/source.h"
@@ -557,31 +557,73 @@ TEST(a_record_that_sagemakers_sdk_wrote_is_read)
 
 TEST(packed_examples_that_tensorflow_wrote_are_read)
 {
+    static const struct pl_field fields[] = {
+        {.name = "i", .type = PL_INT64, .dims = 1, .shape = {2}},
+        {.name = "f", .type = PL_FLOAT32},
+    };
     struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
-    struct pl_example_feature feature;
     AUTO_READER struct pl_record_reader *reader = NULL;
+    struct pl_decoder *decoder;
     struct pl_source *source;
     struct pl_record record;
-    struct pl_view words[2];
     int64_t integers[2];
     float floats[1];
-    size_t count;
+    void *rows[] = {integers, floats};
 
     ck_ok(pl_source_open_inflate, drip_new(tensorflow, sizeof(tensorflow), 11), PL_COMPRESSION_AUTO, &source);
     reader = open_reader(source, &options);
     ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
-    ck_ok(pl_example_find, record.data, record.bytes, "i", &feature);
-    ck_ok(pl_example_int64, &feature, integers, 2, &count);
-    ck_assert(count == 2 && integers[0] == -1 && integers[1] == 300);
-    ck_ok(pl_example_find, record.data, record.bytes, "f", &feature);
-    ck_ok(pl_example_float32, &feature, floats, 1, &count);
-    ck_assert(count == 1 && floats[0] == 1.5F);
-    ck_ok(pl_example_find, record.data, record.bytes, "b", &feature);
-    ck_ok(pl_example_bytes_list, &feature, words, 2, &count);
-    ck_assert(count == 2 && words[0].bytes == 2 && memcmp(words[0].data, "xy", 2) == 0 && words[1].bytes == 0);
+    ck_ok(pl_decoder_new, PL_FIELDS_EXAMPLE, fields, 2, 0, &decoder);
+    ck_ok(pl_decode, decoder, record.data, record.bytes, rows, NULL);
+    ck_assert(integers[0] == -1 && integers[1] == 300 && floats[0] == 1.5F);
+    pl_decoder_free(decoder);
     ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
     ck_assert_uint_eq(record.bytes, 0);
     ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
+}
+
+TEST(checksum_that_was_left_is_compared_later)
+{
+    struct pl_record_options options = {.format = PL_RECORD_TFRECORD, .leave_checksum = true};
+    struct build build = {.data = NULL};
+
+    build_tfrecord(&build, "good", 4);
+    build_tfrecord(&build, "bad", 3);
+    build.data[build.bytes - 5] ^= 1;
+    for (int skip = 0; skip < 2; skip++) {
+        struct pl_record record;
+        AUTO_READER struct pl_record_reader *reader = NULL;
+
+        options.skip_corrupt = skip;
+        reader = open_reader(drip_new(build.data, build.bytes, 7), &options);
+        ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
+        ck_assert(record.is_unchecked == !skip);
+        ck_ok(pl_record_check, &record);
+        if (skip) { /* a damaged record gets no place in a batch */
+            ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
+        } else {
+            ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
+            ck_fails(PL_CORRUPT, "the checksum of the data is ", pl_record_check, &record);
+        }
+    }
+    build_done(&build);
+}
+
+TEST(reader_begins_another_source_in_its_memory)
+{
+    struct pl_record_options options = {.format = PL_RECORD_LINES};
+    AUTO_READER struct pl_record_reader *reader = open_reader(drip_new("a\nbc\n", 5, 2), &options);
+    struct pl_record record;
+
+    for (int i = 0; i < 2; i++) {
+        ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
+        ck_assert_uint_eq(record.index, 0);
+        ck_ok(pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
+        ck_assert(record.bytes == 2 && record.number == 1 && record.offset_bytes == 2);
+        ck_fails(PL_END, "", pl_record_reader_next, reader, PL_DEADLINE_NEVER, &record);
+        pl_record_reader_end(reader);
+        ck_ok(pl_record_reader_begin, reader, drip_new("d\nef\n", 5, 3), i ? 64 << 20 : 0);
+    }
 }
 
 TEST(reader_of_a_cancelled_source_says_so)

@@ -137,11 +137,13 @@ static enum pl_status check_values(const struct pl_world *world, const struct pl
         return pl_error_set(reterr, PL_INVALID, "%d is not an element type", (int)c->dtype);
     }
     if (c->flags) {
-        if (c->flags & ~(unsigned)(PL_REPRODUCIBLE | PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16 | PL_AGREED)) {
+        unsigned wire = c->flags & PL_WIRES;
+
+        if (c->flags & ~(unsigned)(PL_REPRODUCIBLE | PL_WIRES | PL_AGREED)) {
             return pl_error_set(reterr, PL_INVALID, "unknown flags %#x", c->flags);
         }
-        if ((c->flags & PL_WIRE_FLOAT16) && (c->flags & PL_WIRE_BFLOAT16)) {
-            return pl_error_set(reterr, PL_INVALID, "the wire type can be float16 or bfloat16, not both");
+        if (wire & (wire - 1)) {
+            return pl_error_set(reterr, PL_INVALID, "the wire type can be float16, bfloat16 or int8, one of them");
         }
     }
     if ((c->kind == PL_BROADCAST || c->kind == PL_REDUCE) && (c->root < 0 || c->root >= world->size)) {
@@ -262,8 +264,7 @@ __attribute__((flatten)) enum pl_status pl_request_prepare(struct pl_request *re
         c->divisor = (uint32_t)world->size;
     }
     c->flags |= world->always_flags;
-    if (world->wire_flag && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 &&
-        !(c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16))) {
+    if (world->wire_flag && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 && !(c->flags & PL_WIRES)) {
         c->flags |= world->wire_flag;
     }
     sign(world, c, total, &request->signature);
@@ -278,9 +279,9 @@ __attribute__((flatten)) enum pl_status pl_request_prepare(struct pl_request *re
     return PL_OK;
 }
 
-enum pl_status pl_collective_sign_step(struct pl_request *request, const struct pl_world *world,
-                                       const struct pl_collective *step, const struct pl_collective *of,
-                                       struct pl_error *reterr)
+enum pl_status pl_request_sign_step(struct pl_request *request, const struct pl_world *world,
+                                    const struct pl_collective *step, const struct pl_collective *of,
+                                    struct pl_error *reterr)
 {
     request->collective = *step;
     sign(world, of, of->count, &request->signature);

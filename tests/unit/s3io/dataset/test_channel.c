@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/channel.c. */
-#include "runtime/channel.h"
+/* Covers s3io/dataset/channel.c. */
+#include "s3io/channel.h"
 
 #include "base/environment.h"
-#include "runtime/start_private.h"
 #include "tests/support/unit.h"
 
 static struct pl_environment *environment;
@@ -111,4 +110,4 @@ TEST(a_configuration_that_is_read_in_two_ways_is_refused_with_its_place)
     pl_environment_free(environment);
 }
 
-UNIT_MAIN("runtime/channel")
+UNIT_MAIN("s3io/channel")

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a channel's settings from the SM_* variables of the environment. */
-#include "runtime/channel.h"
+/* Reading a channel's settings from the SM_* variables of the environment, and opening its files or FIFOs. */
+#include "s3io/channel.h"
 
 #include "base/environment.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "runtime/start_private.h"
-#include "runtime/stop.h"
+#include "s3io/source.h"
+#include "s3io/store_private.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -114,7 +114,6 @@ enum pl_status pl_channel_setup_find_in(const struct pl_environment *environment
         pl_channel_setup_done(&setup);
         return status;
     }
-    setup.info.stop_fd = pl_stop_fd();
     *ret_setup = setup;
     return PL_OK;
 }
@@ -126,8 +125,38 @@ void pl_channel_setup_done(struct pl_channel_setup *setup)
     *setup = (struct pl_channel_setup){0};
 }
 
-enum pl_status pl_channel_setup_find(const struct pl_runtime *runtime, const char *name,
-                                     struct pl_channel_setup *ret_setup, struct pl_error *reterr)
+struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local)
 {
-    return pl_channel_setup_find_in(pl_runtime_environment(runtime), name, ret_setup, reterr);
+    switch (channel->distribution) {
+    case PL_CHANNEL_FULLY_REPLICATED:
+        return world;
+    case PL_CHANNEL_SHARDED_BY_KEY:
+        return local;
+    }
+    return world;
+}
+
+enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
+                                     struct pl_error *reterr)
+{
+    if (channel->mode == PL_CHANNEL_PIPE) {
+        return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode and has no files", channel->name);
+    }
+    return pl_store_open_directory(channel->path, false, ret_store, reterr);
+}
+
+enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
+                                     struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (channel->mode != PL_CHANNEL_PIPE) {
+        return pl_error_set(reterr, PL_INVALID, "channel '%s' is not in Pipe Mode", channel->name);
+    }
+    PL_TRY(pl_text_set(&path, reterr, "%s_%llu", channel->path, (unsigned long long)epoch));
+    PL_TRY(pl_source_open_fifo(pl_text_string(&path), ret_source, reterr));
+    if (channel->stop_fd > 0) {
+        pl_source_stop_fifo(*ret_source, channel->stop_fd);
+    }
+    return PL_OK;
 }

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Batches of decoded fields from a channel, directories or S3, made ahead of time. One of `decode_threads` threads
+ * reads and finds records while the others check, decode and write them into the rows of batches; the place of a record
+ * is fixed when it is found, so that order, batches and shuffle are the same for any number of threads.
+ *
+ *   pl_dataset_open(); for each epoch { pl_dataset_start(); while (pl_dataset_next() == PL_OK) { ...;
+ *   pl_batch_release(); } } pl_dataset_close();
+ *
+ * A binding for another language needs this header, s3io/fields.h, s3io/record.h, s3io/sampler.h, s3io/stream.h and
+ * base/status.h; pl_dataset_struct_bytes() tells whether its copies of the structs are those of the library.
+ *
+ * Threads  one thread calls start, next and close; any thread may call pl_batch_release() and pl_dataset_cancel(). The
+ *          dataset's own threads begin with the first pl_dataset_start(), and have all signals blocked. A child of
+ *          fork() must leave the dataset and its batches alone.
+ * Test     tests/unit/s3io/dataset/test_loader.c
+ */
+#ifndef PL_S3IO_DATASET_H
+#define PL_S3IO_DATASET_H
+
+#include "s3io/channel.h"
+#include "s3io/fields.h"
+#include "s3io/record.h"
+#include "s3io/sampler.h"
+#include "s3io/stream.h"
+
+/**
+ * Zero-initialise, then set the options that differ from the defaults. Exactly one of `channel`, `channel_name` and
+ * `paths` says where the records are. Strings and arrays are copied.
+ */
+struct pl_dataset_options {
+    /* A channel of the platform by its name: SM_CHANNEL_<NAME> and SM_INPUT_DATA_CONFIG of this process's environment
+     * say where it is, and whether it is in File, FastFile or Pipe Mode. */
+    const char *channel_name;
+    const struct pl_channel *channel;
+    /* Files, directories and "s3://BUCKET/PREFIX", with the objects of one after those of the other. A directory or
+     * prefix without objects is PL_NOT_FOUND. */
+    const char *const *paths;
+    size_t path_count;
+
+    struct pl_record_options records; /* format, skip_corrupt, delimiter, ... */
+    enum pl_compression compression;  /* of every object, or of the FIFO's stream */
+
+    enum pl_field_source source;
+    const struct pl_field *fields;
+    size_t field_count;
+
+    size_t batch_samples;
+    bool drop_last; /* leave out the last batch of an epoch if it is not full */
+    /* 0: samples keep their order; else each is chosen at random from a buffer of this many undecoded records */
+    size_t shuffle_samples;
+    bool shuffle_objects; /* read the objects in an order that depends on `seed` and the epoch; not in Pipe Mode */
+    uint64_t seed;        /* random choices depend on the seed and the epoch */
+
+    struct pl_shard deal; /* this rank among all; a size of 0 means the only one */
+    struct pl_shard
+        local; /* this rank among those of its host; needed for a channel that is sharded by key or shared */
+    enum pl_stream_split split;
+    /* Pipe Mode with several ranks on the host, which share the FIFO: a path as in struct pl_share_options; NULL if
+     * each rank has its own FIFO */
+    const char *share_path;
+
+    /* Number of epochs that follow one another without a gap, beginning with the first one that pl_dataset_start()
+     * names: each is begun as soon as the one before it is read. 0 and 1: none is begun by itself. */
+    uint64_t epochs;
+    unsigned decode_threads; /* 0: one for each CPU that this process may use, at most 4; at most 64 */
+    size_t prefetch_batches; /* batches that are made ahead; 0 means 4 */
+    /* Most batches that exist at a time: those made ahead and those that the program keeps; 0 means 64. At this limit
+     * pl_dataset_next() is PL_LIMIT if all of them are kept. */
+    size_t max_batches;
+    int64_t timeout_ns; /* 0 means 5 minutes; longest wait for one record before PL_TIMEOUT */
+
+    /* Memory for rows of fixed shape, for example pinned memory for a GPU; NULL for ordinary memory. Both may be called
+     * by any thread, also after pl_dataset_close() for batches that were kept. */
+    void *(*allocate)(void *allocator, size_t bytes);
+    void (*release)(void *allocator, void *memory, size_t bytes);
+    void *allocator;
+};
+
+/** One field of a batch. */
+struct pl_batch_field {
+    void *data; /* [samples][shape...]; for a varying field [offsets[samples]] elements */
+    /* [samples + 1]: sample i has the elements from offsets[i] to offsets[i + 1]; NULL for a field of fixed shape */
+    const int64_t *offsets;
+};
+
+struct pl_batch_memory;
+
+/** A batch. It is the program's until pl_batch_release(), also after pl_dataset_close(). */
+struct pl_batch {
+    uint64_t epoch;
+    uint64_t index; /* number in the epoch, from 0 */
+    size_t samples; /* below batch_samples only in the last batch */
+    size_t field_count;
+    const struct pl_batch_field *fields; /* in the order of the options */
+    struct pl_batch_memory *memory;      /* not the program's business */
+};
+
+/** The progress of the epoch that the program reads. */
+struct pl_dataset_progress {
+    uint64_t epoch;
+    uint64_t samples;   /* samples given to the program */
+    uint64_t bytes;     /* bytes of these samples' records */
+    uint64_t skipped;   /* corrupt pieces that were left out up to here, with skip_corrupt */
+    int64_t elapsed_ns; /* time since the start of the epoch; constant after its end */
+    int64_t waited_ns;  /* part of this time in which the program waited for data */
+};
+
+struct pl_dataset;
+
+/**
+ * Opens a dataset. `paths` are listed, a channel is not. No record is read and no thread runs before
+ * pl_dataset_start(), except that S3 has a thread of its own.
+ *
+ * Collective  with `share_path`, over the ranks of the host.
+ * Errors      PL_INVALID and PL_NOT_FOUND name the option, the channel or the path. Those of pl_decoder_new() and
+ *             pl_stream_open().
+ */
+enum pl_status pl_dataset_open(const struct pl_dataset_options *options, struct pl_dataset **ret_dataset,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Begins `epoch`. The rest of an earlier epoch is dropped. If `epoch` has begun by itself after the one before it was
+ * read to its end (`epochs`), it goes on.
+ *
+ * Errors  PL_SYSTEM: a thread cannot be started. The error that ended the dataset.
+ */
+enum pl_status pl_dataset_start(struct pl_dataset *dataset, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns the next batch, or PL_END after the last one of the epoch.
+ *
+ * Ranks that read a stream may differ by a batch, also with drop_last. Before a step they must agree whether each of
+ * them has a batch, for example by a PL_MIN over 1 and 0.
+ *
+ * Errors  with `reterr->retryable`, nothing is lost: PL_TIMEOUT, there is no batch at `deadline_ns`; PL_LIMIT, the
+ *         program keeps max_batches batches, and must release some. PL_CANCELLED. PL_INVALID: pl_dataset_start() was
+ *         never called. All others end the dataset, and come after the whole batches before them, again in every later
+ *         call: damaged data, a field that is missing or differs, with object, record, byte and field; PL_TIMEOUT if
+ *         the source gave no record for timeout_ns; those of stores and FIFOs.
+ */
+enum pl_status pl_dataset_next(struct pl_dataset *dataset, int64_t deadline_ns, struct pl_batch *ret_batch,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Gives a batch back. Does nothing for a zeroed batch; zeroes `batch`. */
+void pl_batch_release(struct pl_batch *batch);
+
+struct pl_dataset_progress pl_dataset_progress(const struct pl_dataset *dataset);
+
+/**
+ * Ends the dataset: a running pl_dataset_next(), within 50 ms, and later ones return PL_CANCELLED. May be called from
+ * any thread and from a signal handler.
+ */
+void pl_dataset_cancel(struct pl_dataset *dataset);
+
+/** Ends the threads and closes the source. Batches that were not released stay valid. Does nothing for NULL. */
+void pl_dataset_close(struct pl_dataset *dataset);
+
+/**
+ * Returns the bytes of `struct NAME`: "pl_batch", "pl_batch_field", "pl_dataset_options", "pl_dataset_progress",
+ * "pl_error" or "pl_field"; 0 for another name.
+ */
+size_t pl_dataset_struct_bytes(const char *name);
+
+#endif

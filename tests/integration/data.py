@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""paceline.data: batches are what Python wrote into TFRecord, RecordIO, CSV and text files, each record once an epoch over ranks and a DataLoader's workers;
+errors name object, record and byte; what fork, pickle, Control-C and kept arrays do. Needs numpy; without torch its part is left out with a message.
+
+Each case is a function, which runs in a Python of its own: data.py CASE.
+"""
+import json
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
+sys.path.insert(0, f"{SOURCE}/tests/support")
+import records  # noqa: E402
+from python_with import python_with  # noqa: E402
+
+SKIP, LIMIT_S, COUNT = 77, 300, 1000
+FOLDER = pathlib.Path(os.environ.get("PACELINE_DATA_FOLDER", ""))
+
+
+def sample(i):
+    return {"id": [i], "image": bytes((i + k) % 256 for k in range(12)), "weight": [i / 4, -i / 8], "text": f"record {i}".encode() * (i % 3), "list": [i] * (i % 4)}
+
+
+def write(folder):
+    """1,000 records in seven files of different lengths, and the same as RecordIO, CSV and lines."""
+    cuts = [0, 1, 130, 131, 400, 650, 651, COUNT]
+    for kind in ("tfrecord", "recordio", "csv", "lines"):
+        (folder / kind).mkdir()
+    for number, (begin, end) in enumerate(zip(cuts, cuts[1:])):
+        mine = range(begin, end)
+        (folder / f"tfrecord/part-{number}").write_bytes(b"".join(records.tfrecord(records.example(sample(i))) for i in mine))
+        (folder / f"recordio/part-{number}").write_bytes(b"".join(records.recordio(records.protobuf([i, i / 2, -i], i % 10)) for i in mine))
+        (folder / f"csv/part-{number}").write_text("".join(f"{i},{i / 4},{-i},\"a, {i}\"\n" for i in mine))
+        (folder / f"lines/part-{number}").write_text("".join(f"line {i}\n" for i in mine))
+
+
+FIELDS = {"id": "int64", "image": ("uint8", (3, 2, 2)), "weight": ("float32", (2,)), "text": bytes, "list": ("int64", None)}
+
+
+def expect_error(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert all(word in str(error) for word in words), f"'{error}' has not all of {words}"
+        return error
+    raise AssertionError(f"no error with {words}")
+
+
+def formats():
+    import numpy
+    from paceline.data import Dataset, Field
+    at, sizes = 0, []
+    for batch in Dataset(FOLDER / "tfrecord", FIELDS, batch=64):
+        sizes.append(len(batch["id"]))
+        for row in range(len(batch["id"])):
+            wanted = sample(at)
+            assert batch["id"][row] == at and batch["image"][row].tobytes() == wanted["image"] and batch["image"].shape[1:] == (3, 2, 2), at
+            assert list(batch["weight"][row]) == wanted["weight"] and batch["weight"].dtype == numpy.float32, at
+            assert batch["text"].sample(row).tobytes() == wanted["text"] and list(batch["list"].sample(row)) == wanted["list"], at
+            at += 1
+    assert at == COUNT and sizes == [64] * 15 + [40], sizes
+    assert [len(batch["id"]) for batch in Dataset(FOLDER / "tfrecord", {"id": "int64"}, batch=64, drop_last=True)] == [64] * 15
+    rows = numpy.concatenate([batch["values"] for batch in Dataset(FOLDER / "recordio", {"values": ("float32", (3,)), "label": "float32"}, 100, format="recordio")])
+    assert (rows == numpy.array([[i, i / 2, -i] for i in range(COUNT)], numpy.float32)).all()
+    fields = {"id": Field("int32", name=0), "pair": Field("float64", (2,), name=1), "text": Field("uint8", None, name=3)}
+    columns = list(Dataset(FOLDER / "csv", fields, 300, format="csv"))
+    assert (numpy.concatenate([batch["id"] for batch in columns]) == numpy.arange(COUNT)).all()
+    assert (numpy.concatenate([batch["pair"] for batch in columns]) == numpy.array([[i / 4, -i] for i in range(COUNT)])).all()
+    assert columns[1]["text"].sample(5).tobytes().strip(b'"') == b"a, 305", columns[1]["text"].sample(5).tobytes()
+    text = [batch["line"].sample(i).tobytes() for batch in Dataset(FOLDER / "lines", {"line": bytes}, 99, format="lines") for i in range(len(batch["line"].offsets) - 1)]
+    assert text == [f"line {i}".encode() for i in range(COUNT)]
+    absent = {"id": "int64", "absent": Field("float32", (2,), default=0.5)}
+    assert all((batch["absent"] == 0.5).all() for batch in Dataset(FOLDER / "tfrecord", absent, 256))
+
+
+def ids(batches):
+    return [int(i) for batch in batches for i in batch["id"]]
+
+
+def order():
+    """Epochs follow each other by themselves; the order depends on the seed and the epoch, and not on threads."""
+    from paceline.data import Dataset
+
+    def dataset(**options):
+        return Dataset(FOLDER / "tfrecord", {"id": "int64"}, batch=32, shuffle=300, **options)
+    first = dataset(seed=3)
+    epochs = [ids(first) for _ in range(3)]
+    assert all(sorted(epoch) == list(range(COUNT)) for epoch in epochs) and len({tuple(epoch) for epoch in epochs}) == 3
+    first.set_epoch(1)
+    assert ids(first) == epochs[1]
+    for options in ({"decode_threads": 1}, {"decode_threads": 3}, {"epochs": 3}):
+        again = dataset(seed=3, **options)
+        assert [ids(again) for _ in range(3)] == epochs, f"{options}: the order differs"
+    assert ids(dataset(seed=4)) != epochs[0]
+    shares = [ids(dataset(seed=3, rank=rank, size=3)) for rank in range(3)]
+    assert sorted(sum(shares, [])) == list(range(COUNT)) and max(map(len, shares)) - min(map(len, shares)) <= 1
+    shares = [ids(dataset(split="objects", rank=rank, size=3)) for rank in range(3)]
+    assert sorted(sum(shares, [])) == list(range(COUNT))
+
+
+def mapping():
+    from paceline.data import Dataset
+    threads = set()
+
+    def double(batch):
+        threads.add(threading.get_ident())
+        time.sleep(0.001 * (batch["id"][0] % 7))  # the order must not be that of the ends
+        return {"id": 2 * batch["id"]}
+    doubled = Dataset(FOLDER / "tfrecord", {"id": "int64"}, batch=10).map(double, threads=3)
+    assert ids(doubled) == list(range(0, 2 * COUNT, 2)) and threading.get_ident() not in threads and len(threads) <= 3
+    broken = Dataset(FOLDER / "tfrecord", {"id": "int64"}, batch=10).map(lambda batch: 1 // 0, threads=2)
+    expect_error(ZeroDivisionError, [], lambda: list(broken))
+
+
+def keeping():
+    """Arrays live as long as the program has them, also when the dataset is closed."""
+    from paceline.data import DataError, Dataset
+    dataset = Dataset(FOLDER / "tfrecord", FIELDS, batch=50, max_batches=30)
+    kept = list(dataset)
+    dataset.close()
+    assert ids(kept) == list(range(COUNT)) and kept[3]["text"].sample(1).tobytes() == sample(151)["text"]
+    images = kept[7]["image"][3:5]
+    del kept
+    assert images[1].tobytes() == sample(354)["image"]
+    few = Dataset(FOLDER / "tfrecord", {"id": "int64"}, batch=10, max_batches=8)
+    expect_error(DataError, ["8"], lambda: list(few))
+    assert dataset.progress().samples == 0 and len(ids(dataset)) == COUNT and dataset.progress().samples == COUNT
+
+
+def processes():
+    """fork, pickle, threads and libraries."""
+    before = len(os.listdir("/proc/self/task"))
+    from paceline.data import DataError, Dataset
+    dataset = Dataset(FOLDER / "tfrecord", {"id": "int64"}, batch=10, rank=0, size=1)
+    copy = pickle.loads(pickle.dumps(dataset))
+    loaded = {line.split("/")[-1].strip() for line in open("/proc/self/maps") if ".so" in line}
+    assert not [name for name in loaded if "libmpi" in name or "libpaceline" in name], loaded
+    assert len(os.listdir("/proc/self/task")) == before + 0 or "OPENBLAS_NUM_THREADS" not in os.environ
+    under_way = iter(dataset)
+    first = [int(next(under_way)["id"][0]) for _ in range(3)]
+    loaded = {line.split("/")[-1].strip() for line in open("/proc/self/maps") if ".so" in line}
+    assert not [name for name in loaded if "libmpi" in name or name.startswith("libpaceline.so")], loaded
+    expect_error(DataError, ["middle of an epoch"], lambda: pickle.dumps(dataset))
+    child = os.fork()
+    if child == 0:
+        try:
+            expect_error(DataError, ["parent process"], lambda: next(under_way))
+            dataset.set_epoch(0)
+            os._exit(0 if ids(dataset) == list(range(COUNT)) else 3)
+        finally:
+            os._exit(4)
+    assert os.waitpid(child, 0)[1] == 0, "the child of fork()"
+    assert ids(under_way) == list(range(30, COUNT)) and first == [0, 10, 20]
+    assert ids(pickle.loads(pickle.dumps(dataset))) == ids(copy) == list(range(COUNT))
+
+
+def errors():
+    from paceline.data import DataTimeoutError, DataValueError, Dataset, Field
+    bad = FOLDER / "bad"
+    bad.mkdir()
+    data = b"".join(records.tfrecord(records.example(sample(i))) for i in range(20))
+    offset = len(b"".join(records.tfrecord(records.example(sample(i))) for i in range(5)))
+    (bad / "flipped").write_bytes(data[:offset + 20] + bytes([data[offset + 20] ^ 1]) + data[offset + 21:])
+    got = []
+
+    def read(path, fields, **options):
+        dataset = Dataset(path, fields, options.pop("batch", 2), **options)
+        got[:] = []
+        for batch in dataset:
+            got.extend(batch["id"] if "id" in batch else [])
+        return dataset
+    expect_error(DataValueError, ["flipped", "record 5", str(offset)], lambda: read(bad, {"id": "int64"}))
+    assert got == [0, 1, 2, 3], got
+    dataset = read(bad, {"id": "int64"}, skip_corrupt=True)
+    assert got == [i for i in range(20) if i != 5] and dataset.progress().skipped == 1, (got, dataset.progress().skipped)
+    (bad / "flipped").write_bytes(data[:-7])
+    expect_error(DataValueError, ["flipped"], lambda: read(bad, {"id": "int64"}))
+    expect_error(DataValueError, ["absent", "part-0", "record 0"], lambda: read(FOLDER / "tfrecord", {"absent": "int64"}))
+    expect_error(DataValueError, ["image", "12"], lambda: read(FOLDER / "tfrecord", {"image": ("uint8", (3, 5))}))
+    expect_error(DataValueError, ["weight"], lambda: read(FOLDER / "tfrecord", {"weight": ("int64", (2,))}))
+    expect_error(DataValueError, ["nowhere"], lambda: read(FOLDER / "nowhere", {"id": "int64"}))
+    (bad / "flipped").unlink()
+    expect_error(DataValueError, ["bad"], lambda: read(bad, {"id": "int64"}))
+    expect_error(DataValueError, ["tfrecord, recordio"], lambda: read(bad, {"id": "int64"}, format="parquet"))
+    expect_error(DataValueError, ["field 'id'", "int65"], lambda: read(bad, {"id": "int65"}))
+    expect_error(DataValueError, ["rank 2 of size 2"], lambda: read(bad, {"id": "int64"}, rank=2, size=2))
+    expect_error(DataValueError, ["batch 0"], lambda: read(bad, {"id": "int64"}, batch=0))
+    os.mkfifo(FOLDER / "pipe_0")
+    os.environ.update(SM_CHANNEL_PIPE=str(FOLDER / "pipe"), SM_INPUT_DATA_CONFIG=json.dumps({"pipe": {"TrainingInputMode": "Pipe"}}))
+    expect_error(DataTimeoutError, ["pipe"], lambda: read("pipe", {"id": "int64"}, timeout=0.5))
+    assert isinstance(Field("int64"), tuple)
+
+
+def waits():
+    """Waits for a FIFO without a writer, until Control-C."""
+    from paceline.data import Dataset
+    os.mkfifo(FOLDER / "silent_0")
+    os.environ.update(SM_CHANNEL_SILENT=str(FOLDER / "silent"), SM_INPUT_DATA_CONFIG=json.dumps({"silent": {"TrainingInputMode": "Pipe"}}))
+    try:
+        print("waits", flush=True)
+        list(Dataset("silent", {"id": "int64"}, 4))
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+
+
+def channel():
+    """A channel by its name, and ranks by the variables of a launcher."""
+    from paceline.data import Dataset
+    os.environ.update(SM_CHANNEL_TRAINING=str(FOLDER / "tfrecord"), SM_INPUT_DATA_CONFIG=json.dumps({"training": {"TrainingInputMode": "File"}}))
+    shares = []
+    for rank in range(2):
+        os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2")
+        shares.append(ids(Dataset("training", {"id": "int64"}, batch=64)))
+    assert shares == [list(range(0, COUNT, 2)), list(range(1, COUNT, 2))]
+
+
+def torch():
+    """Each record once in each of two epochs, over two ranks and the workers of a DataLoader."""
+    import torch
+    from paceline.data import Dataset, Field
+    for start, workers, ranks in (("fork", 0, 2), ("fork", 1, 2), ("fork", 4, 2), ("spawn", 1, 1)):
+        datasets = [Dataset(FOLDER / "tfrecord", FIELDS, batch=16, shuffle=100, rank=rank, size=ranks).torch() for rank in range(ranks)]
+        loaders = [torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=start if workers else None)
+                   for dataset in datasets]
+        for epoch in range(ranks):
+            seen = []
+            for dataset, loader in zip(datasets, loaders):
+                dataset.set_epoch(epoch)
+                for batch in loader:
+                    assert batch["id"].dtype is torch.int64 and batch["image"].shape[1:] == (3, 2, 2) and batch["image"].dtype is torch.uint8
+                    for row, i in enumerate(batch["id"].tolist()):
+                        assert bytes(batch["image"][row].flatten().tolist()) == sample(i)["image"], i
+                        assert batch["list"].sample(row).tolist() == sample(i)["list"], i
+                    seen += batch["id"].tolist()
+            assert sorted(seen) == list(range(COUNT)), f"{start}, {workers} workers, epoch {epoch}: records came {len(seen)} times"
+    half = Dataset(FOLDER / "tfrecord", {"weight": Field("bfloat16", (2,), default=1.5, name="absent")}, 8).torch()
+    assert all(batch["weight"].dtype is torch.bfloat16 and (batch["weight"] == 1.5).all() for batch in half)
+    assert ids(Dataset(FOLDER / "tfrecord", {"id": "int64"}, 8).map(lambda batch: {"id": batch["id"] + 1}).torch()) == list(range(1, COUNT + 1))
+
+
+def example():
+    """examples/python/data_torch.py learns which of ten pictures a noisy one is; by itself and with two workers."""
+    import random
+    draw = random.Random(1)
+    pictures = [bytes(draw.randrange(256) for _ in range(192)) for _ in range(10)]
+    (FOLDER / "digits").mkdir()
+    for part in range(4):
+        found = [(label, bytes(min(255, max(0, byte + draw.randrange(-60, 60))) for byte in pictures[label])) for label in draw.choices(range(10), k=250)]
+        (FOLDER / f"digits/{part}").write_bytes(b"".join(records.tfrecord(records.example({"image": image, "label": [label]})) for label, image in found))
+    for workers in ("0", "2"):
+        output = subprocess.run([sys.executable, f"{SOURCE}/examples/python/data_torch.py", "--data", str(FOLDER / "digits"), "--workers", workers], stdout=subprocess.PIPE,
+                                text=True, check=True).stdout.splitlines()
+        assert len(output) == 5 and all("samples=1000" in line for line in output), output
+        assert float(output[-1].split("accuracy=")[1]) > 0.9, output
+
+
+CASES = [formats, order, mapping, keeping, processes, errors, channel]
+
+
+def main():
+    if sys.argv[1:]:
+        return globals()[sys.argv[1]]()
+    python = python_with("numpy", "torch") or python_with("numpy")
+    if not python:
+        print("skipped: no Python here has numpy (python3-numpy)")
+        sys.exit(SKIP)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SM_", "OMPI_", "PMI"))}
+    environment.update(PYTHONPATH=f"{SOURCE}/python", PACELINE_DATA_LIBRARY=f"{BUILD}/runtime/libpaceline-data.so", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    with_torch = python_with("numpy", "torch")
+    for case in CASES + [torch, example] * bool(with_torch):
+        with tempfile.TemporaryDirectory() as folder:
+            write(pathlib.Path(folder))
+            done = subprocess.run([python, __file__, case.__name__], env=dict(environment, PACELINE_DATA_FOLDER=folder), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
+            assert done.returncode == 0, f"{case.__name__}: exit {done.returncode}\n{done.stdout}"
+        print(f"ok: {case.__name__}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        waiting = subprocess.Popen([python, __file__, "waits"], env=dict(environment, PACELINE_DATA_FOLDER=folder), stdout=subprocess.PIPE, text=True)
+        assert waiting.stdout.readline() == "waits\n"
+        time.sleep(0.3)  # whichever call it is in then
+        waiting.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        assert waiting.communicate(timeout=LIMIT_S)[0] == "interrupted\n" and waiting.returncode == 0, waiting.returncode
+        print(f"ok: Control-C, after {time.monotonic() - began:.2f} s")
+    if not with_torch:
+        print("not shown: torch, which no Python here has (python3-torch)")
+
+
+if __name__ == "__main__":  # a worker that is spawned imports this file too
+    main()
