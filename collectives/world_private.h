@@ -92,6 +92,28 @@ bool pl_world_shares_device_memory(const struct pl_world *world);
 enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Make a request of `collective` that is started again and again (MPI: a persistent collective): it is checked and
+ * described once. An ALLREDUCE that is not adasum, or an ALLGATHER without counts. Starts nothing.
+ *
+ * Errors  PL_INVALID, PL_UNSUPPORTED, PL_MEMORY.
+ */
+enum pl_status pl_request_new(struct pl_world *world, const struct pl_collective *collective,
+                              struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Post the collective of a persistent request, with these buffers, which the caller has checked. `*ret_done`: it has
+ * ended already, with success. Otherwise it is waited for, tested and cancelled as any request, which does not release
+ * it. Call when it does not run.
+ *
+ * Errors  the failure of the world.
+ */
+enum pl_status pl_request_start(struct pl_request *request, const void *send, void *recv, bool *ret_done,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Release a persistent request, which does not run. NULL is fine. */
+void pl_request_free(struct pl_request *request);
+
 /** Settings of the world, equal on all ranks. */
 const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
 

@@ -21,7 +21,7 @@
  * Cost     in the steady state one round (an allgather of 64 bytes a rank) for all operations submitted before a wait.
  * Source   Sergeev and Del Balso, "Horovod: fast and easy distributed deep learning in TensorFlow" (2018), for the
  *          programming model.
- * Test     tests/unit/runtime/named/test_simulation.c, test_named_groups.c, test_named_faults.c
+ * Test     tests/unit/runtime/named/test_simulation.c, test_named.c, test_named_faults.c
  */
 #ifndef PL_RUNTIME_NAMED_H
 #define PL_RUNTIME_NAMED_H

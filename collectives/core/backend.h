@@ -74,6 +74,7 @@ struct pl_request {
     uint64_t progress_count;
 
     /* Fields of the world: */
+    bool is_persistent;     /* see pl_request_new() */
     struct pl_chain *chain; /* chain that this request is a step of; may be NULL */
     int step;
     const struct pl_world_backend *backend;

@@ -29,6 +29,9 @@ void pl_request_release(struct pl_request *request)
 {
     struct pl_world *world = request->world;
 
+    if (request->is_persistent) {
+        return;
+    }
     if (request->counts) {
         free(request->counts);
         request->counts = NULL;
@@ -39,6 +42,20 @@ void pl_request_release(struct pl_request *request)
     }
     request->next = world->unused;
     world->unused = request;
+}
+
+/* Makes a request that has run ready for the queue. */
+static void reset(struct pl_request *request)
+{
+    memset(request->scratch, 0, sizeof(request->scratch));
+    request->launched = false;
+    request->poll_budget = 0;
+    request->progress_count = 0;
+    request->next = NULL;
+    request->deadline_ns = 0;
+    request->posted_ns = request->started_ns = request->wait_began_ns = 0;
+    request->status = PL_OK;
+    request->phase = PL_REQUEST_QUEUED;
 }
 
 static struct pl_request *take_request(struct pl_world *world, struct pl_error *reterr)
@@ -56,16 +73,7 @@ static struct pl_request *take_request(struct pl_world *world, struct pl_error *
         return request;
     }
     world->unused = request->next;
-    memset(request->scratch, 0, sizeof(request->scratch));
-    request->launched = false;
-    request->poll_budget = 0;
-    request->progress_count = 0;
-    request->backend = NULL;
-    request->next = NULL;
-    request->deadline_ns = 0;
-    request->wait_began_ns = 0;
-    request->status = PL_OK;
-    request->phase = PL_REQUEST_QUEUED;
+    reset(request);
     return request;
 }
 
@@ -85,7 +93,7 @@ void pl_request_describe(const struct pl_request *request, char name[sizeof(requ
         .sequence = request->signature.sequence,
         .bytes = request->signature.count * pl_dtype_bytes(request->collective.dtype),
         .posted_ns = request->posted_ns,
-        .started_ns = request->started_ns,
+        .started_ns = request->started_ns ? request->started_ns : request->posted_ns,
         .ended_ns = pl_clock_now_ns(),
         .part = request->world->part,
         .rank = pl_world_global_rank(request->world, request->world->rank),
@@ -222,7 +230,7 @@ static enum pl_status start_request(struct pl_world *world, struct pl_request *r
         c->send = NULL;
     }
     request->phase = PL_REQUEST_RUNNING;
-    if (world->observer.ended) {
+    if (world->observer.ended && !request->started_ns) {
         request->started_ns = pl_clock_now_ns();
     }
     /* The table of backends.c; between the processes of one host it is pl_shm_post() of shm/run.c. */
@@ -281,7 +289,7 @@ void pl_request_advance(struct pl_world *world)
         if (!world->first) {
             world->last = NULL;
         }
-        if (is_internal(head)) {
+        if (head->chain && is_internal(head)) {
             pl_request_release(head);
         }
     }
@@ -353,7 +361,8 @@ static void enqueue(struct pl_world *world, struct pl_request *request)
     request->signature.sequence = ++world->sequence;
     request->waited_for = -1;
     if (world->observer.ended) {
-        request->posted_ns = request->started_ns = pl_clock_now_ns();
+        request->posted_ns = pl_clock_now_ns();
+        request->started_ns = world->first ? 0 : request->posted_ns; /* the head of the queue starts at once */
     }
     if (world->observer.posted && world->part == 0) {
         world->observer.posted(world->observer.context, &(struct pl_posted){.kind = request->collective.kind,
@@ -425,6 +434,48 @@ enum pl_status pl_request_post(struct pl_world *world, const struct pl_collectiv
         pl_core_wake_progress(world->progress);
     }
     return PL_OK;
+}
+
+enum pl_status pl_request_new(struct pl_world *world, const struct pl_collective *collective,
+                              struct pl_request **ret_request, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+
+    PL_TRY(make_request(world, collective, NULL, 0, ret_request, reterr));
+    (*ret_request)->is_persistent = true;
+    return PL_OK;
+}
+
+enum pl_status pl_request_start(struct pl_request *request, const void *send, void *recv, bool *ret_done,
+                                struct pl_error *reterr)
+{
+    struct pl_world *world = request->world;
+    PL_AUTO_HOLD(world);
+
+    if (world->failure.status != PL_OK) {
+        return pl_request_world_failure(world, reterr);
+    }
+    reset(request);
+    request->collective.send = send;
+    request->collective.recv = recv;
+    enqueue(world, request);
+    pl_request_advance(world);
+    *ret_done = request->phase == PL_REQUEST_DONE && request->status == PL_OK;
+    if (world->first) {
+        pl_core_wake_progress(world->progress);
+    }
+    return PL_OK;
+}
+
+void pl_request_free(struct pl_request *request)
+{
+    if (request) {
+        struct pl_world *world = request->world;
+        PL_AUTO_HOLD(world);
+
+        request->is_persistent = false;
+        pl_request_release(request);
+    }
 }
 
 enum pl_status pl_request_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr)

@@ -113,8 +113,8 @@ enum { PL_PROCESS_ANSWER = -2 }; /* as stdout_fd or stderr_fd of pl_process_run(
 #define PL_PROCESS_SETUP_NONE ((struct pl_process_setup){.stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1})
 
 /**
- * Start a program. All descriptors but 0, 1 and 2 are closed in it, because they are close-on-exec everywhere in this
- * program.
+ * Start a process: of a program, or of a function of this one (`run`). A program has descriptors 0, 1 and 2 only, since
+ * all others are close-on-exec everywhere here.
  *
  * Errors  PL_NOT_FOUND: no such program or directory, PL_SYSTEM: everything else (not executable, no memory);
  *         the child's errno is the code. Nothing is left running.

@@ -102,8 +102,8 @@ bool pl_interpreter_install_check(void);
  * for each tensor: NEGOTIATE_ALLREDUCE from the first rank that is ready to the last one, with a tick for each rank,
  * then ALLREDUCE. CYCLE_START marks each round of announcements. A process has one timeline.
  *
- * Tensors in host memory are not fused (runtime/named/run.c): nothing is copied into a fusion buffer, and the file has
- * no such span. The trace of the run (runtime/trace.h) has every collective under the tensors, on every rank.
+ * Tensors in host memory are not fused (runtime/named/operation.c): nothing is copied into a fusion buffer, and the
+ * file has no such span. The trace of the run (runtime/trace.h) has every collective under the tensors, on every rank.
  *
  * Threads  any.
  * Cost     a test of a flag if the timeline is off; else a line of text per event, which a thread of its own writes.

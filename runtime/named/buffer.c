@@ -236,6 +236,17 @@ static enum pl_status move(struct pl_named_buffer *buffer, void *to, uint64_t by
     return status;
 }
 
+void pl_named_result_done(struct pl_named_result *result)
+{
+    if (result->buffer) {
+        pl_named_buffer_return(result->buffer);
+    } else {
+        free(result->data);
+    }
+    free(result->rows_of_rank);
+    memset(result, 0, sizeof(*result));
+}
+
 enum pl_status pl_named_result_move(struct pl_named_result *result, void *to, void *stream, struct pl_error *reterr)
 {
     struct pl_named_buffer *buffer = PL_TAKE(result->buffer);

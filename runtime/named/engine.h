@@ -3,10 +3,10 @@
  * The structs of named tensors, which are internal to runtime/, from a call to its end:
  *
  *   pl_named_submission   a call of the program with its operations: made by service.c, reported by service_step.c
- *   pl_operation          a tensor of it on this rank: queued by named.c, run by run.c (device.c), ended by operation.c
+ *   pl_operation          a tensor of it on this rank: queued by named.c, run and ended by operation.c (device.c)
  *   pl_named_entry        a name and who has announced it, alike on all ranks: rounds.c, table.c
  *   pl_named_batch        operations in device memory that share a collective: device.c
- *   pl_request            the collective of an operation: collectives/core
+ *   pl_request            the collective of an operation, or of a round: collectives/core
  */
 #ifndef PL_RUNTIME_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_ENGINE_H
@@ -39,7 +39,7 @@ struct pl_operation {
     const void *send;
     void *recv;
     uint64_t *row_counts;       /* rows or splits, see pl_named_definition_row_counts() */
-    struct pl_request *request; /* of its collective, in host memory */
+    struct pl_request *request; /* of its collective, in host memory, while it runs */
     struct pl_named_result result;
     void *scratch; /* what stands for the others' memory */
 };
@@ -93,8 +93,9 @@ struct pl_named_submission {
     enum pl_named_submission_kind kind;
     struct pl_completion *completion;
     struct pl_service *service;
-    int number;                      /* of its process set, which may be removed before the submission is handed over */
-    struct pl_named *named;          /* its engine, set when it is handed over */
+    bool is_small;                   /* its memory is kept for another one */
+    int number;                      /* of its process set */
+    struct pl_named *named;          /* the set's engine; NULL: the set was removed before the submission was taken */
     struct pl_service_name *of_name; /* NULL: numbered, or the name is free again */
     const int *ranks;                /* ADD_SET */
     int rank_count;
@@ -150,8 +151,9 @@ struct pl_named_head {
 };
 
 struct pl_named_round {
-    struct pl_request *request; /* NULL if no round is in flight */
-    bool in_payload;            /* the heads have arrived, and the payloads are in flight */
+    struct pl_request *request;    /* NULL if no round is in flight */
+    struct pl_request *persistent; /* that of the heads */
+    bool in_payload;               /* the heads have arrived, and the payloads are in flight */
     struct pl_named_head own;
     struct pl_named_head *heads; /* [n] */
     struct pl_text payload;      /* payload of this rank */
@@ -188,14 +190,13 @@ struct pl_named {
     struct pl_named_device device;
     int rank, ranks;
     struct pl_named_options options;
+    bool is_observed; /* the options' observer was active when the engine was advanced last */
     struct pl_named_table table;
     struct pl_named_round round;
     size_t undone, unagreed;                           /* sums of those of all submissions */
     struct pl_operation *first_queued, *last_queued;   /* for the next round */
     struct pl_operation *first_running, *last_running; /* in host memory, in the order of their requests */
     struct pl_operation *spare;                        /* what has stood for others' operations */
-    struct pl_named_entry **sorted;                    /* what has become ready, in the order in which it is posted */
-    size_t sorted_capacity;
     /* number of operations without a name since the last join; the same for groups */
     uint64_t numbered[PL_KIND_COUNT];
     uint64_t numbered_groups;
@@ -213,7 +214,7 @@ struct pl_named {
 };
 
 /*
- * The calls of named.c. One thread at a time uses an engine, but for pl_named_check(), pl_named_define() and
+ * The calls of a service. One thread at a time uses an engine, but for pl_named_check(), pl_named_define() and
  * pl_named_mark().
  */
 
@@ -233,9 +234,9 @@ void pl_named_free(struct pl_named *named);
 /** Lets the engine take operations in the memory of `device`, which must outlive it; NULL: in host memory only. */
 void pl_named_use_device(struct pl_named *named, struct pl_device *device);
 
-/** Returns PL_OK if the engine can run `op` under the name `name`. */
+/** Returns PL_OK if the engine can run `op` under the name `name`, whose entry is `known`, if the caller knows it. */
 enum pl_status pl_named_check(const struct pl_named *named, const struct pl_named_op *op, const char *name,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+                              const struct pl_named_entry *known, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Fills an operation, which is zero, as `op` says, which was checked; `row_counts` is the memory for its rows or
@@ -260,5 +261,18 @@ enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *o
  */
 enum pl_status pl_named_enter(struct pl_named *named, struct pl_named_submission *submission,
                               struct pl_named_entry *known, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Appends to a warning what this rank waits for: the `append` of struct pl_about. `subject` is an engine. */
+void pl_named_append_awaited(const void *subject, struct pl_text *text);
+
+/**
+ * Advance once: end what has ended, or begin a round where one is needed and may begin (paced rounds that agree on
+ * nothing, a fence). With `block` wait until something moved, unless nothing is under way, or something in device
+ * memory. A failure is also kept in named->failure.
+ */
+enum pl_status pl_named_progress(struct pl_named *named, bool block, struct pl_error *reterr);
+
+/** Whether `named` has operations of this rank in flight. */
+bool pl_named_has_work(const struct pl_named *named);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The beginning and the end of an engine, and what is submitted to it: checks, definitions, groups. */
+/* What is submitted to an engine: checks, definitions, names, groups; and what is asked of it. */
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
-#include "runtime/named/device.h"
 #include "runtime/named/operation.h"
 
 #include <inttypes.h>
@@ -11,57 +10,74 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
-                            struct pl_error *reterr)
-{
-    struct pl_named *named;
-    size_t ranks = (size_t)pl_world_size(world);
-
-    PL_TRY(pl_memory_alloc(&named, 1, sizeof(*named), reterr));
-    named->world = world;
-    named->rank = pl_world_rank(world);
-    named->ranks = pl_world_size(world);
-    named->device.device = pl_world_device(world);
-    if (options) {
-        named->options = *options;
-    }
-    named->round.heads = pl_memory_new(ranks, sizeof(struct pl_named_head), reterr);
-    named->round.payload_bytes = pl_memory_new(ranks, sizeof(uint64_t), reterr);
-    if (!named->round.heads || !named->round.payload_bytes ||
-        pl_named_table_init(&named->table, world, reterr) != PL_OK) {
-        pl_named_free(named);
-        return PL_MEMORY;
-    }
-    named->table.strict_join = named->options.strict_join;
-    *ret_named = named;
-    return PL_OK;
-}
-
 void pl_named_use_device(struct pl_named *named, struct pl_device *device)
 {
     named->device.device = device;
 }
 
-void pl_named_free(struct pl_named *named)
+void pl_named_observe(struct pl_named_observer *observer, bool active)
 {
-    if (!named) {
+    __atomic_store_n(&observer->active, active, __ATOMIC_RELAXED);
+}
+
+void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct pl_named_entry *entry,
+                       int rank, bool first)
+{
+    const struct pl_named_observer *observer = named->options.observer;
+    struct pl_named_event event = {.phase = phase, .first = first};
+
+    if (!named->is_observed) {
         return;
     }
-    if (named->round.request) {
-        pl_request_cancel(named->round.request);
+    if (entry) {
+        event.name = entry->name;
+        event.kind = (enum pl_kind)entry->definition.kind;
+        event.dtype = (enum pl_dtype)entry->definition.dtype;
+        event.dims = entry->definition.dims;
+        event.shape = entry->definition.shape;
+        event.rank = pl_world_global_rank(named->world, rank);
     }
-    pl_named_device_done(named);
-    pl_operations_done(named);
-    free(named->sorted);
-    free(named->round.payload_bytes);
-    pl_named_table_done(&named->table);
-    if (pl_world_has_leaked(named->world)) {
-        return; /* not freed, because messages of a round may still access it */
+    observer->happened(observer->context, &event);
+}
+
+enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr)
+{
+    if (named->failure.status != PL_OK) {
+        if (reterr) {
+            *reterr = named->failure;
+        }
+        return named->failure.status;
     }
-    free(named->round.heads);
-    free(named->round.received);
-    pl_text_done(&named->round.payload);
-    free(named);
+    if (named->left) {
+        char name[PL_RANK_NAME_BYTES];
+
+        return pl_error_set(reterr, PL_CANCELLED, "%s shut the named tensors down",
+                            pl_world_rank_name(named->world, named->left_rank, name));
+    }
+    return PL_OK;
+}
+
+const char *pl_named_name_under_way(const struct pl_named *named)
+{
+    for (size_t i = 0; i < named->table.slot_count && named->failure.status == PL_OK; i++) {
+        for (const struct pl_named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
+            if (entry->local) {
+                return entry->name;
+            }
+        }
+    }
+    return NULL;
+}
+
+const char *pl_named_name_agreed(const struct pl_named *named)
+{
+    const struct pl_named_batch *batch = named->device.first;
+    const struct pl_operation *operation = batch ? batch->operations[0] : named->first_running;
+
+    if ((!batch && !operation) || named->failure.status != PL_OK) {
+        return NULL;
+    }
+    return operation && operation->entry ? operation->entry->name : "an operation";
 }
 
 static bool shape_elems(const struct pl_named_op *op, uint64_t *ret_elems)
@@ -152,9 +168,28 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     return op->kind == PL_ALLTOALL ? check_splits(named, op, name, reterr) : PL_OK;
 }
 
-enum pl_status pl_named_check(const struct pl_named *named, const struct pl_named_op *op, const char *name,
-                              struct pl_error *reterr)
+/* Whether the ranks have agreed on the same reduction before, so that it is right, and its buffers are, too. */
+static bool is_as_agreed(const struct pl_named_op *op, const struct pl_named_definition *agreed)
 {
+    bool is = op->kind == PL_ALLREDUCE && agreed->kind == PL_ALLREDUCE && op->dtype == (enum pl_dtype)agreed->dtype &&
+              op->op == (enum pl_op)agreed->op && op->flags == agreed->flags &&
+              op->memory == (enum pl_memory)agreed->memory && op->dims == agreed->dims && !op->scaled;
+    uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv;
+    uint64_t bytes = is ? pl_dtype_bytes(op->dtype) : 0;
+
+    for (unsigned i = 0; is && i < op->dims; i++) {
+        is = op->shape[i] == agreed->shape[i];
+        bytes *= op->shape[i];
+    }
+    return is && send && recv && (send == recv || send + bytes <= recv || recv + bytes <= send);
+}
+
+enum pl_status pl_named_check(const struct pl_named *named, const struct pl_named_op *op, const char *name,
+                              const struct pl_named_entry *known, struct pl_error *reterr)
+{
+    if (known && is_as_agreed(op, &known->agreed)) {
+        return PL_OK;
+    }
     if (!*name || strlen(name) >= PL_NAMED_MAX_NAME_BYTES) {
         return pl_error_set(reterr, PL_INVALID, "'%.40s...': a name has 1 to %d bytes", name,
                             PL_NAMED_MAX_NAME_BYTES - 1);
@@ -162,15 +197,19 @@ enum pl_status pl_named_check(const struct pl_named *named, const struct pl_name
     return check_op(named, op, name, reterr);
 }
 
-/* Fills the definition, which is zero and must be equal on all ranks. */
-static void define(const struct pl_named_op *op, struct pl_named_definition *definition)
+size_t pl_named_define(const struct pl_named *named, const struct pl_named_op *op, struct pl_operation *operation,
+                       uint64_t *row_counts)
 {
-    bool reduces = op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER;
+    struct pl_named_definition *definition = &operation->definition;
+    bool is_ragged = op->kind == PL_ALLGATHER || op->kind == PL_ALLTOALL;
+    size_t count;
 
+    operation->send = op->kind == PL_BROADCAST && !op->send ? op->recv : op->send;
+    operation->recv = op->recv;
     definition->kind = (uint8_t)op->kind;
     if (op->kind == PL_BARRIER) {
         definition->flags = op->flags & NAMED_FENCE;
-        return;
+        return 0;
     }
     definition->dtype = (uint8_t)op->dtype;
     definition->memory = op->memory == PL_MEMORY_DEVICE ? PL_MEMORY_DEVICE : PL_MEMORY_HOST;
@@ -178,13 +217,10 @@ static void define(const struct pl_named_op *op, struct pl_named_definition *def
     for (unsigned i = 0; i < op->dims; i++) {
         definition->shape[i] = op->shape[i];
     }
-    if (op->kind == PL_ALLGATHER || op->kind == PL_ALLTOALL) {
-        definition->shape[0] = 0;
-    }
     if (op->kind == PL_BROADCAST) {
         definition->root = op->root;
     }
-    if (reduces) {
+    if (op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER) {
         definition->op = (uint8_t)op->op;
         definition->flags = (uint16_t)op->flags;
         definition->scaled = op->scaled;
@@ -192,18 +228,12 @@ static void define(const struct pl_named_op *op, struct pl_named_definition *def
         definition->prescale = op->scaled ? op->prescale : 1;
         definition->postscale = op->scaled ? op->postscale : 1;
     }
-}
-
-size_t pl_named_define(const struct pl_named *named, const struct pl_named_op *op, struct pl_operation *operation,
-                       uint64_t *row_counts)
-{
-    size_t count;
-
-    define(op, &operation->definition);
-    operation->send = op->kind == PL_BROADCAST && !op->send ? op->recv : op->send;
-    operation->recv = op->recv;
-    count = pl_named_definition_row_counts(&operation->definition, named->ranks);
-    operation->row_counts = count ? row_counts : NULL;
+    if (!is_ragged) {
+        return 0;
+    }
+    definition->shape[0] = 0;
+    operation->row_counts = row_counts;
+    count = pl_named_definition_row_counts(definition, named->ranks);
     for (size_t i = 0; i < count; i++) {
         row_counts[i] = op->kind == PL_ALLGATHER ? op->shape[0]
                         : op->splits             ? op->splits[i]
@@ -300,6 +330,19 @@ static void release_entries(struct pl_named *named, struct pl_named_submission *
     }
 }
 
+void pl_named_submission_ended(struct pl_named *named, struct pl_named_submission *submission)
+{
+    if (submission->ready) {
+        pl_device_event_release(PL_TAKE(submission->ready));
+    }
+    if (submission->kind != SUBMISSION_OPERATIONS) { /* the service looks after these */
+        return;
+    }
+    submission->next = NULL;
+    *(named->last_ended ? &named->last_ended->next : &named->first_ended) = submission;
+    named->last_ended = submission;
+}
+
 enum pl_status pl_named_enter(struct pl_named *named, struct pl_named_submission *submission,
                               struct pl_named_entry *known, struct pl_error *reterr)
 {
@@ -309,7 +352,9 @@ enum pl_status pl_named_enter(struct pl_named *named, struct pl_named_submission
     char numbered[NUMBERED_BYTES];
     enum pl_status status;
 
-    PL_TRY(pl_named_refuse_ended(named, reterr));
+    if (named->failure.status != PL_OK || named->left) {
+        return pl_named_refuse_ended(named, reterr);
+    }
     if (!name) {
         name = name_by_number(named, submission->is_grouped ? "group" : pl_kind_text(kind), *number, numbered);
     }
@@ -328,7 +373,8 @@ enum pl_status pl_named_enter(struct pl_named *named, struct pl_named_submission
     for (size_t i = 0; i < submission->count; i++) {
         submission->operations[i].submission = submission;
         submission->operations[i].is_anonymous = !submission->name;
-        pl_operation_queue(named, &submission->operations[i]);
+        submission->operations[i].state = OPERATION_QUEUED;
+        pl_operation_append(&named->first_queued, &named->last_queued, &submission->operations[i]);
     }
     if (submission->count == 0) {
         pl_named_submission_ended(named, submission);

@@ -1,116 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations from the queue to their end, and what a submission gets of that. */
+/*
+ * An engine's operations from the queue to their end: what ranks have agreed on becomes collectives, in device memory
+ * many tensors one, and what ends is a submission's.
+ */
 #include "runtime/named/operation.h"
 
 #include "base/memory.h"
 #include "collectives/world_private.h"
+#include "runtime/named/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void pl_named_result_done(struct pl_named_result *result)
-{
-    if (result->buffer) {
-        pl_named_buffer_return(result->buffer);
-    } else {
-        free(result->data);
-    }
-    free(result->rows_of_rank);
-    memset(result, 0, sizeof(*result));
-}
-
-void pl_named_observe(struct pl_named_observer *observer, bool active)
-{
-    __atomic_store_n(&observer->active, active, __ATOMIC_RELAXED);
-}
-
-void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct pl_named_entry *entry,
-                       int rank, bool first)
-{
-    const struct pl_named_observer *observer = named->options.observer;
-    struct pl_named_event event = {.phase = phase, .first = first};
-
-    if (!observer || !__atomic_load_n(&observer->active, __ATOMIC_RELAXED)) {
-        return;
-    }
-    if (entry) {
-        event.name = entry->name;
-        event.kind = (enum pl_kind)entry->definition.kind;
-        event.dtype = (enum pl_dtype)entry->definition.dtype;
-        event.dims = entry->definition.dims;
-        event.shape = entry->definition.shape;
-        event.rank = pl_world_global_rank(named->world, rank);
-    }
-    observer->happened(observer->context, &event);
-}
-
-enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr)
-{
-    if (named->failure.status != PL_OK) {
-        if (reterr) {
-            *reterr = named->failure;
-        }
-        return named->failure.status;
-    }
-    if (named->left) {
-        char name[PL_RANK_NAME_BYTES];
-
-        return pl_error_set(reterr, PL_CANCELLED, "%s shut the named tensors down",
-                            pl_world_rank_name(named->world, named->left_rank, name));
-    }
-    return PL_OK;
-}
-
-const char *pl_named_name_under_way(const struct pl_named *named)
-{
-    for (size_t i = 0; i < named->table.slot_count && named->failure.status == PL_OK; i++) {
-        for (const struct pl_named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
-            if (entry->local) {
-                return entry->name;
-            }
-        }
-    }
-    return NULL;
-}
-
-const char *pl_named_name_agreed(const struct pl_named *named)
-{
-    const struct pl_named_batch *batch = named->device.first;
-    const struct pl_operation *operation = batch ? batch->operations[0] : named->first_running;
-
-    if ((!batch && !operation) || named->failure.status != PL_OK) {
-        return NULL;
-    }
-    return operation && operation->entry ? operation->entry->name : "an operation";
-}
-
-const char *pl_named_collective_name(const struct pl_named_entry *entry)
-{
-    return entry->anonymous ? NULL : entry->name;
-}
-
-void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_definition *definition, int contributors,
-                           struct pl_collective *collective)
-{
-    collective->op = (enum pl_op)definition->op;
-    collective->flags |= definition->flags;
-    collective->scaled = definition->scaled && !definition->is_scaled_by_caller;
-    collective->prescale = definition->prescale;
-    collective->postscale = definition->postscale;
-    if (contributors < named->ranks && collective->op == PL_AVERAGE &&
-        named->options.join_divisor == PL_NAMED_DIVIDE_BY_CONTRIBUTORS) {
-        collective->divisor = (uint32_t)contributors;
-    }
-}
+enum { FUSED_BYTES = 64 << 20 }; /* bytes of the largest fusion of tensors in device memory */
 
 /* ---- lists ---- */
-
-static void append(struct pl_operation **first, struct pl_operation **last, struct pl_operation *operation)
-{
-    operation->next = NULL;
-    *(*last ? &(*last)->next : first) = operation;
-    *last = operation;
-}
 
 static void take_out(struct pl_operation **first, struct pl_operation **last, struct pl_operation *operation)
 {
@@ -122,12 +26,6 @@ static void take_out(struct pl_operation **first, struct pl_operation **last, st
     }
     *at = operation->next;
     *last = operation->next ? *last : before;
-}
-
-void pl_operation_queue(struct pl_named *named, struct pl_operation *operation)
-{
-    operation->state = OPERATION_QUEUED;
-    append(&named->first_queued, &named->last_queued, operation);
 }
 
 void pl_operation_unqueue(struct pl_named *named, struct pl_operation *operation)
@@ -172,7 +70,7 @@ enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *ope
 
     operation->state = OPERATION_RUNNING;
     if (operation->request) { /* from now on the engine cancels it */
-        append(&named->first_running, &named->last_running, operation);
+        pl_operation_append(&named->first_running, &named->last_running, operation);
     }
     pl_operation_agree(named, operation);
     PL_TRY(pl_named_table_retire(&named->table, entry, true, reterr));
@@ -218,19 +116,6 @@ static void release(struct pl_named *named, struct pl_operation *operation)
     free(leaked ? NULL : PL_TAKE(operation->scratch));
 }
 
-void pl_named_submission_ended(struct pl_named *named, struct pl_named_submission *submission)
-{
-    if (submission->ready) {
-        pl_device_event_release(PL_TAKE(submission->ready));
-    }
-    if (submission->kind != SUBMISSION_OPERATIONS) { /* the service looks after these */
-        return;
-    }
-    submission->next = NULL;
-    *(named->last_ended ? &named->last_ended->next : &named->first_ended) = submission;
-    named->last_ended = submission;
-}
-
 void pl_operation_end(struct pl_named *named, struct pl_operation *operation, enum pl_status status,
                       const char *failure)
 {
@@ -247,7 +132,7 @@ void pl_operation_end(struct pl_named *named, struct pl_operation *operation, en
     } else if (!is_detached) {
         entry->local = NULL;
     }
-    if (entry && !is_detached) {
+    if (entry && !entry->known && !is_detached) {
         pl_named_table_drop_idle(&named->table, entry);
     }
     if (!submission) {
@@ -262,6 +147,207 @@ void pl_operation_end(struct pl_named *named, struct pl_operation *operation, en
         pl_named_submission_ended(named, submission);
     }
 }
+
+/* ---- what ranks have agreed on begins ---- */
+
+void pl_operation_finish(struct pl_named *named, struct pl_operation *operation)
+{
+    named->moves++;
+    if (named->is_observed) {
+        pl_named_observed(named, PL_NAMED_ENDED, operation->entry, named->rank, false);
+    }
+    if (operation->submission && operation->submission->results) {
+        pl_operation_give_result(operation);
+    }
+    pl_operation_end(named, operation, PL_OK, NULL);
+}
+
+/*
+ * Finds the persistent request of a reduction in host memory: what all ranks have reduced under a name before has one,
+ * as long as they agree on the same. NULL: the operation needs a request of its own.
+ */
+static enum pl_status find_persistent(struct pl_named *named, struct pl_named_entry *entry,
+                                      struct pl_request **ret_request, struct pl_error *reterr)
+{
+    const struct pl_named_definition *definition = &entry->definition;
+    struct pl_collective collective;
+
+    *ret_request = NULL;
+    if (!entry->known || memcmp(definition, &entry->agreed, sizeof(*definition)) != 0) {
+        pl_request_free(PL_TAKE(entry->request));
+    } else if (definition->kind == PL_ALLREDUCE && definition->memory == PL_MEMORY_HOST &&
+               definition->op != PL_ADASUM && entry->announced == named->ranks) {
+        if (!entry->request) {
+            PL_TRY(pl_named_describe(named, entry, entry->local, NULL, NULL, &collective, reterr));
+            PL_TRY(pl_request_new(named->world, &collective, &entry->request, reterr));
+        }
+        *ret_request = entry->request;
+    }
+    return PL_OK;
+}
+
+/* Posts the collective of an operation that has no persistent request; in device memory queues it. */
+static enum pl_status post_once(struct pl_named *named, struct pl_operation *operation, struct pl_error *reterr)
+{
+    const struct pl_named_entry *entry = operation->entry;
+    size_t ranks = (size_t)named->ranks;
+    PL_AUTO_FREE uint64_t *counts = NULL;
+    struct pl_collective collective;
+
+    if (entry->definition.kind != PL_ALLREDUCE && entry->definition.kind != PL_BROADCAST) {
+        PL_TRY(pl_memory_alloc(&counts, 2 * ranks, sizeof(uint64_t), reterr));
+    }
+    PL_TRY(pl_named_describe(named, entry, operation, counts, counts ? counts + ranks : NULL, &collective, reterr));
+    if (collective.memory == PL_MEMORY_DEVICE) {
+        return pl_named_device_queue(named, operation, &collective, &counts, reterr);
+    }
+    PL_TRY(pl_collective_post(named->world, &collective, &operation->request, reterr));
+    return pl_operation_run(named, operation, reterr);
+}
+
+/* Starts the collective of an operation, which may end at once. */
+static enum pl_status start(struct pl_named *named, struct pl_operation *operation, struct pl_error *reterr)
+{
+    struct pl_request *request;
+    bool done = false;
+
+    PL_TRY(find_persistent(named, operation->entry, &request, reterr));
+    if (!request) {
+        return post_once(named, operation, reterr);
+    }
+    PL_TRY(pl_request_start(request, operation->send, operation->recv, &done, reterr));
+    done = done && !named->first_running; /* operations end in their order */
+    operation->request = done ? NULL : request;
+    PL_TRY(pl_operation_run(named, operation, reterr));
+    if (done) {
+        pl_operation_finish(named, operation);
+    }
+    return PL_OK;
+}
+
+/* Starts the collective of one entry. */
+static enum pl_status post(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
+{
+    struct pl_operation *operation = entry->local ? entry->local : pl_operation_stand_in(named, entry, reterr);
+    enum pl_status status;
+
+    if (!operation) {
+        return PL_MEMORY;
+    }
+    if (named->is_observed) {
+        pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
+        pl_named_observed(named, PL_NAMED_STARTED, entry, named->rank, false);
+    }
+    status = start(named, operation, reterr);
+    if (status != PL_OK && !operation->submission && operation->state != OPERATION_RUNNING) {
+        pl_operation_end(named, operation, status, NULL);
+    }
+    return status;
+}
+
+/* Ends a ready entry that needs no collective: ranks disagree, or the round itself was the barrier. */
+static enum pl_status end_at_once(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
+    struct pl_operation *operation = entry->local;
+
+    pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
+    PL_TRY(pl_named_table_retire(&named->table, entry, !conflict, reterr));
+    if (!operation) {
+        pl_named_table_drop_idle(&named->table, entry);
+        return PL_OK;
+    }
+    named->held = named->held || (!conflict && entry->definition.flags & NAMED_FENCE);
+    pl_operation_agree(named, operation);
+    pl_operation_end(named, operation, conflict ? PL_MISMATCH : PL_OK, conflict);
+    return PL_OK;
+}
+
+/* Returns 0 for entries whose tensors may be packed together. What is not packed comes after that, in its order. */
+static int compare_packing(const struct pl_named_entry *one, const struct pl_named_entry *other)
+{
+    const struct pl_named_definition *a = &one->definition, *b = &other->definition;
+    bool packs = pl_named_device_packs(one);
+    int order = (int)pl_named_device_packs(other) - (int)packs;
+
+    if (order || !packs) {
+        return order;
+    }
+    order = (int)a->dtype - (int)b->dtype;
+    order = order ? order : (int)a->op - (int)b->op;
+    order = order ? order : (int)a->scaled - (int)b->scaled;
+    order = order ? order : (int)a->is_scaled_by_caller - (int)b->is_scaled_by_caller;
+    order = order ? order : (a->flags > b->flags) - (a->flags < b->flags);
+    order = order ? order : (a->prescale > b->prescale) - (a->prescale < b->prescale);
+    return order ? order : (a->postscale > b->postscale) - (a->postscale < b->postscale);
+}
+
+/*
+ * An insertion sort keeps the order of equal entries, which qsort(3) does not, and takes one pass for the usual list of
+ * one kind.
+ */
+static void sort_for_packing(struct pl_named_entry **entries, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        struct pl_named_entry *entry = entries[i];
+        size_t at = i;
+
+        for (; at > 0 && compare_packing(entries[at - 1], entry) > 0; at--) {
+            entries[at] = entries[at - 1];
+        }
+        entries[at] = entry;
+    }
+}
+
+/* Whether both are packed, and the same ranks had joined before both: what a rank packs, it packs of both. */
+static bool may_be_one(const struct pl_named_table *table, const struct pl_named_entry *a,
+                       const struct pl_named_entry *b)
+{
+    return pl_named_device_packs(a) && compare_packing(a, b) == 0 && pl_named_table_same_ranks(table, a, b);
+}
+
+/* Starts what is in device memory: sorts it, then fuses each sequence that may be fused. */
+static enum pl_status post_on_device(struct pl_named *named, struct pl_named_entry **entries, size_t count,
+                                     struct pl_error *reterr)
+{
+    sort_for_packing(entries, count);
+    for (size_t first = 0, end; first < count; first = end) {
+        uint64_t bytes = 0;
+
+        for (end = first; end < count && (end == first || may_be_one(&named->table, entries[first], entries[end]));
+             end++) {
+            bytes += pl_named_device_packed_bytes(entries[end]);
+            if ((bytes > FUSED_BYTES && end > first) || end - first == PL_NAMED_MOST_PIECES) {
+                break;
+            }
+        }
+        PL_TRY(end - first == 1 ? post(named, entries[first], reterr)
+                                : pl_named_device_fuse(named, &entries[first], end - first, reterr));
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr)
+{
+    struct pl_named_table *table = &named->table;
+    size_t count = table->ready_count, on_device = 0;
+
+    table->ready_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct pl_named_entry *entry = table->ready[i];
+
+        if (entry->conflict || entry->definition.kind == PL_BARRIER) {
+            PL_TRY(end_at_once(named, entry, reterr));
+        } else if (entry->definition.memory == PL_MEMORY_DEVICE) {
+            table->ready[on_device++] = entry;
+        } else { /* host memory is not packed: two copies cost as much as a message */
+            PL_TRY(post(named, entry, reterr));
+        }
+    }
+    return on_device > 0 ? post_on_device(named, table->ready, on_device, reterr) : PL_OK;
+}
+
+/* ---- what a submission gets ---- */
 
 /* What is left of a submission in the engine ends without it: the engine has failed, or the program frees it. */
 static void forget(struct pl_named *named, struct pl_named_submission *submission)
@@ -320,7 +406,10 @@ enum pl_status pl_named_submission_end(struct pl_named *named, struct pl_named_s
     return status;
 }
 
-void pl_operations_done(struct pl_named *named)
+/* ---- an engine's beginning and end ---- */
+
+/* Cancels what stands for others' operations, and releases what the engine keeps of them, and its requests. */
+static void operations_done(struct pl_named *named)
 {
     for (struct pl_operation *operation = named->first_running, *next; operation; operation = next) {
         next = operation->next;
@@ -332,4 +421,55 @@ void pl_operations_done(struct pl_named *named)
         next = operation->next;
         free(operation);
     }
+    for (size_t i = 0; i < named->table.known_count; i++) {
+        pl_request_free(named->table.known[i]->request);
+    }
+}
+
+void pl_named_free(struct pl_named *named)
+{
+    if (!named) {
+        return;
+    }
+    if (named->round.request) {
+        pl_request_cancel(named->round.request);
+    }
+    pl_named_device_done(named);
+    operations_done(named);
+    pl_request_free(named->round.persistent);
+    free(named->round.payload_bytes);
+    pl_named_table_done(&named->table);
+    if (pl_world_has_leaked(named->world)) {
+        return; /* not freed, because messages of a round may still access it */
+    }
+    free(named->round.heads);
+    free(named->round.received);
+    pl_text_done(&named->round.payload);
+    free(named);
+}
+
+enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
+                            struct pl_error *reterr)
+{
+    struct pl_named *named;
+    size_t ranks = (size_t)pl_world_size(world);
+
+    PL_TRY(pl_memory_alloc(&named, 1, sizeof(*named), reterr));
+    named->world = world;
+    named->rank = pl_world_rank(world);
+    named->ranks = pl_world_size(world);
+    named->device.device = pl_world_device(world);
+    if (options) {
+        named->options = *options;
+    }
+    named->round.heads = pl_memory_new(ranks, sizeof(struct pl_named_head), reterr);
+    named->round.payload_bytes = pl_memory_new(ranks, sizeof(uint64_t), reterr);
+    if (!named->round.heads || !named->round.payload_bytes ||
+        pl_named_table_init(&named->table, world, reterr) != PL_OK) {
+        pl_named_free(named);
+        return PL_MEMORY;
+    }
+    named->table.strict_join = named->options.strict_join;
+    *ret_named = named;
+    return PL_OK;
 }

@@ -5,8 +5,14 @@
 
 #include "runtime/named/engine.h"
 
-/** Queues an operation that the engine has taken for the next round. */
-void pl_operation_queue(struct pl_named *named, struct pl_operation *operation);
+/** Appends an operation to the list of queued or of running ones. */
+static inline void pl_operation_append(struct pl_operation **first, struct pl_operation **last,
+                                       struct pl_operation *operation)
+{
+    operation->next = NULL;
+    *(*last ? &(*last)->next : first) = operation;
+    *last = operation;
+}
 
 /** Takes it out of the queue if it is there. */
 void pl_operation_unqueue(struct pl_named *named, struct pl_operation *operation);
@@ -24,6 +30,9 @@ void pl_operation_agree(struct pl_named *named, struct pl_operation *operation);
  */
 enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *operation,
                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The collective of an operation in host memory has ended with success. */
+void pl_operation_finish(struct pl_named *named, struct pl_operation *operation);
 
 /** Hands over the result of an operation: when it is there, or before the operation is detached. */
 void pl_operation_give_result(struct pl_operation *operation);
@@ -80,14 +89,20 @@ const char *pl_named_collective_name(const struct pl_named_entry *entry);
 void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_definition *definition, int contributors,
                            struct pl_collective *collective);
 
+/**
+ * Fills the collective of an operation whose entry all ranks have announced, and makes the memory of its result. In
+ * device memory what the engine provides comes later. `counts` and `recv_counts` are [n], for the kinds whose ranks
+ * have different numbers of rows.
+ */
+enum pl_status pl_named_describe(struct pl_named *named, const struct pl_named_entry *entry,
+                                 struct pl_operation *operation, uint64_t *counts, uint64_t *recv_counts,
+                                 struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Calls the observer if there is an active one. `rank` is a rank of the engine's world, for ANNOUNCED. */
 void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct pl_named_entry *entry,
                        int rank, bool first);
 
-/** Runs the operations that the table has made ready, in run.c. */
+/** Begins the operations that the table has made ready. Some may end at once. */
 enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Cancels what stands for others' operations, and releases what the engine keeps of them. */
-void pl_operations_done(struct pl_named *named);
 
 #endif

@@ -3,7 +3,6 @@
  * Negotiation rounds: the ranks' announcements, and what follows from them. Every rank processes the same bytes in the
  * same order.
  */
-#include "runtime/named/rounds.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -89,65 +88,11 @@ void pl_named_append_awaited(const void *subject, struct pl_text *text)
     }
 }
 
-static enum pl_status post_round(struct pl_named *named, struct pl_error *reterr)
-{
-    struct pl_named_round *round = &named->round;
-    struct pl_collective heads = {.kind = PL_ALLGATHER,
-                                  .dtype = PL_UINT8,
-                                  .count = sizeof(struct pl_named_head),
-                                  .send = &round->own,
-                                  .recv = round->heads,
-                                  .about = {.name = "agreement", .append = pl_named_append_awaited, .subject = named}};
-    unsigned ranges = 0;
-
-    memset(&round->own, 0, sizeof(round->own));
-    pl_text_clear(&round->payload);
-    for (struct pl_operation *operation = named->first_queued; operation; operation = operation->next) {
-        const struct pl_named_entry *entry = operation->entry;
-        bool by_id = entry->known && memcmp(&entry->agreed, &operation->definition, sizeof(entry->agreed)) == 0;
-
-        if (!by_id || operation->row_counts || !announce_short(&round->own, &ranges, entry->id)) {
-            announce_long(named, operation, by_id);
-        }
-        operation->state = OPERATION_ANNOUNCED;
-        round->own.flags |= NAMED_HEAD_UPDATES;
-    }
-    PL_TRY(pl_text_check(&round->payload, reterr));
-    if (round->payload.length > UINT32_MAX) {
-        return pl_error_set(reterr, PL_LIMIT, "%zu bytes of announcements in one round", round->payload.length);
-    }
-    named->first_queued = named->last_queued = NULL;
-    round->own.payload_bytes = (uint32_t)round->payload.length;
-    if (named->joining && !named->join_announced) {
-        round->own.flags |= NAMED_HEAD_UPDATES | NAMED_HEAD_JOIN;
-        named->join_announced = true;
-    }
-    if (named->leaving) {
-        round->own.flags |= NAMED_HEAD_UPDATES | NAMED_HEAD_LEAVE;
-    }
-    if (round->deadline_ns && pl_clock_now_ns() > round->deadline_ns) {
-        round->own.flags |= NAMED_HEAD_EXPIRED;
-    }
-    round->in_payload = false;
-    return pl_collective_post(named->world, &heads, &round->request, reterr);
-}
-
 static enum pl_status corrupt(const struct pl_named *named, int rank, struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_CORRUPT,
                         "rank %d sent an announcement that this rank cannot read: are all ranks the same program?",
                         pl_world_global_rank(named->world, rank));
-}
-
-static enum pl_status announce(struct pl_named *named, struct pl_named_entry *entry, int rank,
-                               const struct pl_named_definition *definition, const void *row_counts,
-                               struct pl_error *reterr)
-{
-    bool first = entry->announced == 0;
-
-    PL_TRY(pl_named_table_announce(&named->table, entry, rank, definition, row_counts, reterr));
-    pl_named_observed(named, PL_NAMED_ANNOUNCED, entry, rank, first);
-    return PL_OK;
 }
 
 static enum pl_status take_ranges(struct pl_named *named, int rank, struct pl_error *reterr)
@@ -156,10 +101,15 @@ static enum pl_status take_ranges(struct pl_named *named, int rank, struct pl_er
 
     for (unsigned i = 0; i < NAMED_HEAD_RANGES; i++) {
         for (uint32_t id = head->ranges[i].first; id - head->ranges[i].first < head->ranges[i].count; id++) {
-            if (id >= named->table.known_count) {
+            struct pl_named_entry *entry = id < named->table.known_count ? named->table.known[id] : NULL;
+
+            if (!entry) {
                 return corrupt(named, rank, reterr);
             }
-            PL_TRY(announce(named, named->table.known[id], rank, NULL, NULL, reterr));
+            PL_TRY(pl_named_table_announce(&named->table, entry, rank, NULL, NULL, reterr));
+            if (named->is_observed) {
+                pl_named_observed(named, PL_NAMED_ANNOUNCED, entry, rank, entry->announced == 1);
+            }
         }
     }
     return PL_OK;
@@ -215,7 +165,8 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
     if ((size_t)(end - *at) < row_counts_bytes) {
         return corrupt(named, rank, reterr);
     }
-    PL_TRY(announce(named, entry, rank, &definition, row_counts_bytes ? *at : NULL, reterr));
+    PL_TRY(pl_named_table_announce(&named->table, entry, rank, &definition, row_counts_bytes ? *at : NULL, reterr));
+    pl_named_observed(named, PL_NAMED_ANNOUNCED, entry, rank, entry->announced == 1);
     *at += row_counts_bytes;
     return PL_OK;
 }
@@ -288,9 +239,6 @@ static void warn_of_oldest(struct pl_named *named)
     const struct pl_named_entry *oldest = named->table.first_pending;
     struct pl_named_round *round = &named->round;
 
-    if (named->rank != 0 || !oldest) {
-        return;
-    }
     if (oldest->pending_number != round->oldest_number) {
         round->oldest_number = oldest->pending_number;
         round->oldest_since_ns = pl_clock_now_ns();
@@ -368,7 +316,9 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
     uint32_t any = 0;
     int leaving_rank = -1;
 
-    pl_named_observed(named, PL_NAMED_ROUND, NULL, 0, false);
+    if (named->is_observed) {
+        pl_named_observed(named, PL_NAMED_ROUND, NULL, 0, false);
+    }
     for (int rank = 0; rank < named->ranks; rank++) {
         const struct pl_named_head *head = &named->round.heads[rank];
         const unsigned char *end = at + head->payload_bytes;
@@ -388,7 +338,9 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
     PL_TRY(pl_named_table_collect(&named->table, reterr));
     PL_TRY(check_waiting(named, any, reterr));
     pace(named, any);
-    warn_of_oldest(named);
+    if (named->rank == 0 && named->table.first_pending) {
+        warn_of_oldest(named);
+    }
     PL_TRY(pl_named_run_ready(named, reterr));
     if (named->table.joined_count == named->ranks) {
         named->join_last_rank = named->table.last_joined;
@@ -425,6 +377,60 @@ static enum pl_status process_heads(struct pl_named *named, struct pl_error *ret
     payloads.recv = round->received;
     round->in_payload = true;
     return pl_collective_post(named->world, &payloads, &round->request, reterr);
+}
+
+/* Begins a round, which may end at once. */
+static enum pl_status post_round(struct pl_named *named, struct pl_error *reterr)
+{
+    struct pl_named_round *round = &named->round;
+    const struct pl_collective heads = {
+        .kind = PL_ALLGATHER,
+        .dtype = PL_UINT8,
+        .count = sizeof(struct pl_named_head),
+        .send = &round->own,
+        .recv = round->heads,
+        .about = {.name = "agreement", .append = pl_named_append_awaited, .subject = named}};
+    unsigned ranges = 0;
+    bool done = false;
+
+    if (!round->persistent) {
+        PL_TRY(pl_request_new(named->world, &heads, &round->persistent, reterr));
+    }
+    memset(&round->own, 0, sizeof(round->own));
+    pl_text_clear(&round->payload);
+    for (struct pl_operation *operation = named->first_queued; operation; operation = operation->next) {
+        const struct pl_named_entry *entry = operation->entry;
+        bool by_id = entry->known && memcmp(&entry->agreed, &operation->definition, sizeof(entry->agreed)) == 0;
+
+        if (!by_id || operation->row_counts || !announce_short(&round->own, &ranges, entry->id)) {
+            announce_long(named, operation, by_id);
+        }
+        operation->state = OPERATION_ANNOUNCED;
+        round->own.flags |= NAMED_HEAD_UPDATES;
+    }
+    PL_TRY(pl_text_check(&round->payload, reterr));
+    if (round->payload.length > UINT32_MAX) {
+        return pl_error_set(reterr, PL_LIMIT, "%zu bytes of announcements in one round", round->payload.length);
+    }
+    named->first_queued = named->last_queued = NULL;
+    round->own.payload_bytes = (uint32_t)round->payload.length;
+    if (named->joining && !named->join_announced) {
+        round->own.flags |= NAMED_HEAD_UPDATES | NAMED_HEAD_JOIN;
+        named->join_announced = true;
+    }
+    if (named->leaving) {
+        round->own.flags |= NAMED_HEAD_UPDATES | NAMED_HEAD_LEAVE;
+    }
+    if (round->deadline_ns && pl_clock_now_ns() > round->deadline_ns) {
+        round->own.flags |= NAMED_HEAD_EXPIRED;
+    }
+    round->in_payload = false;
+    PL_TRY(pl_request_start(round->persistent, &round->own, round->heads, &done, reterr));
+    if (done) {
+        return process_heads(named, reterr);
+    }
+    round->request = round->persistent;
+    return PL_OK;
 }
 
 /* Adds to the error of an operation's request which it is. */
@@ -465,7 +471,6 @@ static enum pl_status end_running(struct pl_named *named, struct pl_error *reter
 
     named->first_running = operation->next;
     named->last_running = named->first_running ? named->last_running : NULL;
-    named->moves++;
     status = in_operation(operation, pl_request_wait(PL_TAKE(operation->request), reterr), reterr);
     if (status != PL_OK) {
         if (!operation->submission) {
@@ -473,11 +478,7 @@ static enum pl_status end_running(struct pl_named *named, struct pl_error *reter
         }
         return status;
     }
-    pl_named_observed(named, PL_NAMED_ENDED, operation->entry, named->rank, false);
-    if (operation->submission) {
-        pl_operation_give_result(operation);
-    }
-    pl_operation_end(named, operation, PL_OK, NULL);
+    pl_operation_finish(named, operation);
     return PL_OK;
 }
 
@@ -486,14 +487,15 @@ bool pl_named_has_work(const struct pl_named *named)
     return named->failure.status == PL_OK && !named->left && named->undone > 0;
 }
 
-bool pl_named_needs_round(const struct pl_named *named)
+/* Whether this rank waits for what only a round can change. */
+static bool needs_round(const struct pl_named *named)
 {
-    return named->failure.status == PL_OK && !named->left && (named->unagreed > 0 || named->joining || named->leaving);
+    return !named->left && (named->unagreed > 0 || named->joining || named->leaving);
 }
 
 static enum pl_status progress_once(struct pl_named *named, bool block, struct pl_error *reterr)
 {
-    bool need_round = pl_named_needs_round(named), progressed = false, needs_another = false, done;
+    bool need_round = needs_round(named), progressed = false, needs_another = false, done;
 
     /*
      * Requests end in the order in which they were started. Operations come first, since a round is started after those
@@ -524,23 +526,26 @@ static enum pl_status progress_once(struct pl_named *named, bool block, struct p
     }
     if (!named->round.request && need_round && may_begin(named)) {
         PL_TRY(post_round(named, reterr));
+        needs_another = !named->round.request && needs_round(named);
     }
     if (!block || named->device.first || !(named->first_running || named->round.request)) {
         return PL_OK;
     }
     if (!named->first_running) {
         PL_TRY(end_request(named, reterr));
-        needs_another = pl_named_needs_round(named); /* it is posted before what this one has begun is waited for */
+        needs_another = needs_round(named); /* it is posted before what this one has begun is waited for */
     }
     return named->first_running && !needs_another && !named->device.first ? end_running(named, reterr) : PL_OK;
 }
 
 enum pl_status pl_named_progress(struct pl_named *named, bool block, struct pl_error *reterr)
 {
+    const struct pl_named_observer *observer = named->options.observer;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = named->failure.status;
 
     if (status == PL_OK) {
+        named->is_observed = observer && __atomic_load_n(&observer->active, __ATOMIC_RELAXED);
         status = progress_once(named, block, &error);
         if (status != PL_OK) {
             error.status = status;

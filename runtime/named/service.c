@@ -17,7 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_START_BYTES = 1 << 20 };
+enum {
+    DEFAULT_START_BYTES = 1 << 20,
+    SMALL_BYTES = 1 << 10, /* of a submission whose memory is kept: one operation with a name of 255 bytes */
+};
+_Static_assert(SMALL_BYTES >= sizeof(struct pl_named_submission) + sizeof(struct pl_operation) + 256, "too small");
 
 /* For this long the thread leaves a submission to a thread that may come to wait for it. */
 static const int64_t WATCH_NS = PL_NS_PER_MS;
@@ -101,9 +105,7 @@ static void *lead(void *service_at)
             continue;
         }
         service->synced.leads = true;
-        pthread_mutex_unlock(&service->lock);
         moved = pl_service_step(service, false);
-        pthread_mutex_lock(&service->lock);
         service->synced.leads = false;
         if (service->synced.waiters > 0) {
             pthread_cond_broadcast(&service->changed);
@@ -232,9 +234,14 @@ void pl_service_free(struct pl_service *service)
     }
     stop_thread(service);
     pl_error_set(&error, PL_CANCELLED, "the named tensors were freed");
+    pthread_mutex_lock(&service->lock);
     pl_service_end_all(service, &error);
+    pthread_mutex_unlock(&service->lock);
     pl_service_sets_free(service);
-    pl_service_names_done(service);
+    for (struct pl_named_submission *spare = service->synced.spare, *next; spare; spare = next) {
+        next = spare->next;
+        free(spare);
+    }
     pl_device_close(service->device);
     pthread_mutex_destroy(&service->opening);
     pthread_cond_destroy(&service->work);
@@ -283,23 +290,21 @@ static void begin_much(struct pl_service *service)
         return;
     }
     service->synced.leads = true;
-    pthread_mutex_unlock(&service->lock);
     pl_service_step(service, false);
-    pthread_mutex_lock(&service->lock);
     service->synced.leads = false;
     if (service->synced.waiters > 0) {
         pthread_cond_broadcast(&service->changed);
     }
 }
 
-static enum pl_status refuse_left(const struct pl_service *service, struct pl_error *reterr)
+static enum pl_status refuse_left(struct pl_error *reterr)
 {
-    return service->synced.leaving ? pl_error_set(reterr, PL_CANCELLED, "the named tensors were shut down") : PL_OK;
+    return pl_error_set(reterr, PL_CANCELLED, "the named tensors were shut down");
 }
 
 /*
  * Makes a submission in one piece of memory with its operations, `row_counts` numbers and a copy of `name`, which may
- * be NULL.
+ * be NULL. A small one takes the memory of an earlier one. Call it under the lock.
  */
 static struct pl_named_submission *submission_new(struct pl_service *service, enum pl_named_submission_kind kind,
                                                   const char *name, size_t count, size_t row_counts,
@@ -308,10 +313,18 @@ static struct pl_named_submission *submission_new(struct pl_service *service, en
     size_t bytes =
         sizeof(struct pl_named_submission) + count * sizeof(struct pl_operation) + row_counts * sizeof(uint64_t);
     size_t name_bytes = name ? strlen(name) + 1 : 0;
-    struct pl_named_submission *submission = pl_memory_new(1, bytes + name_bytes, reterr);
+    bool is_small = bytes + name_bytes <= SMALL_BYTES;
+    struct pl_named_submission *submission = is_small ? service->synced.spare : NULL;
 
     if (submission) {
+        service->synced.spare = submission->next;
+        memset(submission, 0, bytes);
+    } else {
+        submission = pl_memory_new(1, is_small ? SMALL_BYTES : bytes + name_bytes, reterr);
+    }
+    if (submission) {
         submission->name = name ? memcpy((char *)submission + bytes, name, name_bytes) : NULL;
+        submission->is_small = is_small;
         submission->kind = kind;
         submission->count = count;
         submission->completion = completion;
@@ -325,7 +338,12 @@ void pl_service_submission_free(struct pl_named_submission *submission)
     if (submission->ready) {
         pl_device_event_drop(submission->ready);
     }
-    free(submission);
+    if (submission->is_small) {
+        submission->next = submission->service->synced.spare;
+        submission->service->synced.spare = submission;
+    } else {
+        free(submission);
+    }
 }
 
 static uint64_t bytes_of(const struct pl_named_op *op)
@@ -338,11 +356,17 @@ static uint64_t bytes_of(const struct pl_named_op *op)
     return bytes;
 }
 
-/* Checks what is to be submitted; `*ret_rows` is how many numbers of rows and splits it has. Call it under the lock. */
+/*
+ * Checks what is to be submitted under `of_name`, NULL: a name that is not there. `*ret_rows` is how many numbers of
+ * rows and splits it has. Call it under the lock.
+ */
 static enum pl_status check(struct pl_service *service, const struct pl_named *named, const char *name,
-                            const struct pl_named_op *ops, size_t count, size_t *ret_rows, uint64_t *ret_bytes,
-                            struct pl_error *reterr)
+                            const struct pl_service_name *of_name, const struct pl_named_op *ops, size_t count,
+                            size_t *ret_rows, uint64_t *ret_bytes, struct pl_error *reterr)
 {
+    /* the leader may change the entry of a name that is under way */
+    const struct pl_named_entry *known = of_name && !of_name->submission ? of_name->entry : NULL;
+
     *ret_rows = 0;
     *ret_bytes = 0;
     if (named == service->all && service->synced.joining) {
@@ -352,7 +376,7 @@ static enum pl_status check(struct pl_service *service, const struct pl_named *n
         if (ops[i].kind == PL_BARRIER && ops[i].flags) {
             return pl_error_set(reterr, PL_INVALID, "'%s': a barrier has no flags", name);
         }
-        PL_TRY(pl_named_check(named, &ops[i], name, reterr));
+        PL_TRY(pl_named_check(named, &ops[i], name, known, reterr));
         *ret_rows += ops[i].kind == PL_ALLGATHER ? 1 : ops[i].kind == PL_ALLTOALL ? (size_t)named->ranks : 0;
         *ret_bytes += bytes_of(&ops[i]);
     }
@@ -364,26 +388,30 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
                             size_t count, bool grouped, struct pl_device_event **ready_at,
                             struct pl_completion *completion, struct pl_error *reterr)
 {
+    struct pl_service_name *of_name = name ? pl_service_find_name(service, set, name, grouped) : NULL;
     struct pl_named_submission *submission;
     uint64_t bytes, *row_counts;
     struct pl_named *named;
     enum pl_status status;
     size_t rows;
 
-    PL_TRY(refuse_left(service, reterr));
+    if (service->synced.leaving) {
+        return refuse_left(reterr);
+    }
     PL_TRY(pl_service_set_named(service, set, &named, reterr));
     if (completion->ranks && completion->ranks != named->ranks) {
         return pl_error_set(reterr, PL_INVALID, "process set %d has %d ranks now, not %d", set, named->ranks,
                             completion->ranks);
     }
-    PL_TRY(check(service, named, name ? name : "an operation", ops, count, &rows, &bytes, reterr));
+    PL_TRY(check(service, named, name ? name : "an operation", of_name, ops, count, &rows, &bytes, reterr));
     submission = submission_new(service, SUBMISSION_OPERATIONS, name, count, rows, completion, reterr);
     if (!submission) {
         return PL_MEMORY;
     }
+    submission->named = named;
     submission->number = set;
     submission->is_grouped = grouped;
-    status = name ? pl_service_claim_name(service, submission, reterr) : PL_OK;
+    status = name ? pl_service_claim_name(service, of_name, submission, reterr) : PL_OK;
     if (status != PL_OK) {
         pl_service_submission_free(submission);
         return status;
@@ -438,36 +466,48 @@ enum pl_status pl_service_submit_group(struct pl_service *service, int set, cons
     return mark_and_admit(service, set, base, ops, count, true, completion, reterr);
 }
 
-/* Queues what is no operation, unless one of its kind is under way already. Takes ownership of it. */
-static enum pl_status submit_other(struct pl_service *service, struct pl_named_submission *submission, bool *under_way,
-                                   const char *cause, struct pl_error *reterr)
+/* Queues what is no operation, unless one of its kind is under way already. Call it under the lock. */
+static enum pl_status submit_other(struct pl_service *service, enum pl_named_submission_kind kind, const int *ranks,
+                                   int rank_count, int *set, struct pl_completion *completion, struct pl_error *reterr)
 {
-    enum pl_status status;
+    static const struct pl_named_op fence = {.kind = PL_BARRIER, .flags = NAMED_FENCE};
+    bool joins = kind == SUBMISSION_JOIN,
+         *under_way = joins ? &service->synced.joining : &service->synced.changing_sets;
+    struct pl_named_submission *submission;
 
-    pthread_mutex_lock(&service->lock);
-    status = refuse_left(service, reterr);
-    if (status == PL_OK && *under_way) {
-        status = pl_error_set(reterr, PL_INVALID, "%s", cause);
+    if (service->synced.leaving) {
+        return refuse_left(reterr);
     }
-    if (status == PL_OK) {
-        *under_way = true;
-        push(service, submission, 0);
+    if (*under_way) {
+        return pl_error_set(reterr, PL_INVALID, "%s",
+                            joins ? "this rank has joined, and not all ranks have"
+                                  : "another thread of this rank is changing the process sets");
     }
-    pthread_mutex_unlock(&service->lock);
-    if (status != PL_OK) {
-        pl_service_submission_free(submission);
+    submission = submission_new(service, kind, joins ? NULL : "process sets", joins ? 0 : 1, 0, completion, reterr);
+    if (!submission) {
+        return PL_MEMORY;
     }
-    return status;
+    if (!joins) {
+        pl_named_define(service->all, &fence, &submission->operations[0], NULL);
+    }
+    submission->named = service->all;
+    submission->ranks = ranks;
+    submission->rank_count = rank_count;
+    submission->set = set;
+    *under_way = true;
+    push(service, submission, 0);
+    return PL_OK;
 }
 
 enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
                                       struct pl_error *reterr)
 {
-    struct pl_named_submission *join = submission_new(service, SUBMISSION_JOIN, NULL, 0, 0, completion, reterr);
+    enum pl_status status;
 
-    return join ? submit_other(service, join, &service->synced.joining, "this rank has joined, and not all ranks have",
-                               reterr)
-                : PL_MEMORY;
+    pthread_mutex_lock(&service->lock);
+    status = submit_other(service, SUBMISSION_JOIN, NULL, 0, NULL, completion, reterr);
+    pthread_mutex_unlock(&service->lock);
+    return status;
 }
 
 bool pl_service_poll(struct pl_service *service, const struct pl_completion *completion)
@@ -508,10 +548,9 @@ static void nap(struct pl_service *service)
     service->synced.naps = false;
 }
 
-/* Waits until `*done`, which changes under the lock, and leads if no other thread does. */
+/* Waits until `*done`, and leads if no other thread does. Call it under the lock, which it releases meanwhile. */
 static void wait_until(struct pl_service *service, const bool *done)
 {
-    pthread_mutex_lock(&service->lock);
     service->synced.waiters++;
     while (!*done) {
         if (service->synced.leads) {
@@ -523,14 +562,8 @@ static void wait_until(struct pl_service *service, const bool *done)
             continue;
         }
         service->synced.leads = true;
-        pthread_mutex_unlock(&service->lock);
-        if (pl_service_step(service, true)) {
-            pthread_mutex_lock(&service->lock);
-        } else {
-            pthread_mutex_lock(&service->lock);
-            if (!*done && !service->synced.first) {
-                nap(service);
-            }
+        if (!pl_service_step(service, true) && !*done && !service->synced.first) {
+            nap(service);
         }
         service->synced.leads = false;
     }
@@ -540,10 +573,10 @@ static void wait_until(struct pl_service *service, const bool *done)
     } else if (service->synced.outstanding > 0 && service->synced.thread_sleeps) {
         pthread_cond_signal(&service->work);
     }
-    pthread_mutex_unlock(&service->lock);
 }
 
-enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion *completion, struct pl_error *reterr)
+/* Waits for the end, under the lock. */
+static enum pl_status wait_for(struct pl_service *service, struct pl_completion *completion, struct pl_error *reterr)
 {
     wait_until(service, &completion->done);
     if (completion->status != PL_OK && reterr) {
@@ -552,13 +585,23 @@ enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion 
     return completion->status;
 }
 
+enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion *completion, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    pthread_mutex_lock(&service->lock);
+    status = wait_for(service, completion, reterr);
+    pthread_mutex_unlock(&service->lock);
+    return status;
+}
+
 enum pl_status pl_service_follow(struct pl_service *service, struct pl_completion *completion, void *stream,
                                  bool *ret_done, struct pl_error *reterr)
 {
     enum pl_status status = PL_OK;
 
-    wait_until(service, &completion->is_launched);
     pthread_mutex_lock(&service->lock); /* the leader takes the event back under it */
+    wait_until(service, &completion->is_launched);
     if (completion->launched) {
         status = pl_device_stream_wait_outside(service->all->device.device, stream, completion->launched->end->event,
                                                reterr);
@@ -574,27 +617,24 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
         pl_service_drop_name(service, completion->launched);
     }
     *ret_done = !completion->is_followed && status == PL_OK;
+    if (*ret_done) {
+        status = wait_for(service, completion, reterr);
+    }
     pthread_mutex_unlock(&service->lock);
-    return *ret_done ? pl_service_wait(service, completion, reterr) : status;
+    return status;
 }
 
 static enum pl_status change_sets(struct pl_service *service, enum pl_named_submission_kind kind, const int *ranks,
                                   int count, int *set, struct pl_error *reterr)
 {
-    static const struct pl_named_op fence = {.kind = PL_BARRIER, .flags = NAMED_FENCE};
     struct pl_completion completion = {0};
-    struct pl_named_submission *change = submission_new(service, kind, "process sets", 1, 0, &completion, reterr);
+    enum pl_status status;
 
-    if (!change) {
-        return PL_MEMORY;
-    }
-    pl_named_define(service->all, &fence, &change->operations[0], NULL);
-    change->ranks = ranks;
-    change->rank_count = count;
-    change->set = set;
-    PL_TRY(submit_other(service, change, &service->synced.changing_sets,
-                        "another thread of this rank is changing the process sets", reterr));
-    return pl_service_wait(service, &completion, reterr);
+    pthread_mutex_lock(&service->lock);
+    status = submit_other(service, kind, ranks, count, set, &completion, reterr);
+    status = status == PL_OK ? wait_for(service, &completion, reterr) : status;
+    pthread_mutex_unlock(&service->lock);
+    return status;
 }
 
 enum pl_status pl_service_add_set(struct pl_service *service, const int *ranks, int count, int *ret_set,
@@ -612,7 +652,7 @@ enum pl_status pl_service_shutdown(struct pl_service *service, struct pl_error *
 {
     pthread_mutex_lock(&service->lock);
     service->synced.leaving = true;
-    pthread_mutex_unlock(&service->lock);
     wait_until(service, &service->synced.left);
+    pthread_mutex_unlock(&service->lock);
     return service->all->left ? PL_OK : pl_named_refuse_ended(service->all, reterr);
 }

@@ -54,7 +54,7 @@ static bool is_on_device(const struct pl_named_submission *submission)
     return is;
 }
 
-/* Whether operations in device memory are not done. The caller leads. */
+/* Whether operations in device memory are not done. The caller leads, and holds the lock. */
 static bool works_on_device(struct pl_service *service)
 {
     bool works = false;
@@ -62,11 +62,9 @@ static bool works_on_device(struct pl_service *service)
     for (const struct pl_named_submission *at = service->first_taken; at && !works; at = at->next_taken) {
         works = is_on_device(at);
     }
-    pthread_mutex_lock(&service->lock);
     for (const struct pl_named_submission *at = service->synced.first; at && !works; at = at->next) {
         works = is_on_device(at);
     }
-    pthread_mutex_unlock(&service->lock);
     return works;
 }
 
@@ -77,11 +75,15 @@ void pl_service_release_device(struct pl_service *service, int64_t deadline_ns, 
     if (!pl_service_take_lead(service, false, pl_deadline_after_ns(PL_NS_PER_S))) {
         return;
     }
+    pthread_mutex_lock(&service->lock);
     while ((works = works_on_device(service)) && !pl_deadline_passed(deadline_ns)) {
         if (!pl_service_step(service, false)) {
+            pthread_mutex_unlock(&service->lock);
             pl_clock_nap(NAP_NS, deadline_ns);
+            pthread_mutex_lock(&service->lock);
         }
     }
+    pthread_mutex_unlock(&service->lock);
     if (works) {
         pl_service_revoke(service, why);
     }

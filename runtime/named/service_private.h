@@ -48,6 +48,7 @@ struct pl_service {
     struct {
         struct pl_named_submission *first, *last; /* those that the leader has not taken yet */
         uint64_t bytes;                           /* bytes of those */
+        struct pl_named_submission *spare;        /* small ones that have ended, for later ones */
         struct pl_service_name *names[SERVICE_NAME_CHAINS];
         uint64_t submitted;          /* number of submissions */
         size_t outstanding;          /* number of those that have not ended */
@@ -66,14 +67,14 @@ struct pl_service {
     struct pl_named_submission *first_taken; /* those in flight in an engine */
     struct pl_named_submission *join, *set_change;
     uint64_t moves;
-    int64_t moved_ns; /* time at which something moved last */
+    int64_t moved_ns; /* time since which nothing moves; 0: something has moved in the last step */
     int64_t reported_ns;
     int64_t kept_ns; /* time since which ended ones are held back; 0: none is */
 };
 
 /**
  * Takes what was submitted, advances every engine once, and reports what has ended. With `block` it may wait until
- * something moves. Returns whether something moved. The caller leads, and does not hold the lock.
+ * something moves. Returns whether something moved. The caller leads, and holds the lock, which is released meanwhile.
  */
 bool pl_service_step(struct pl_service *service, bool block);
 
@@ -92,37 +93,36 @@ void pl_service_leave_lead(struct pl_service *service);
  */
 void pl_service_revoke(struct pl_service *service, const struct pl_error *why);
 
-/** Ends everything in flight with the status of `error`. */
+/** Ends everything in flight with the status of `error`. Call it as pl_service_step(). */
 void pl_service_end_all(struct pl_service *service, const struct pl_error *error);
 
-/** Returns how long nothing has moved, and warns if that lasts. Called by the leader. */
+/** Returns how long nothing has moved, and warns if that lasts. Called by the leader, after a step. */
 int64_t pl_service_idle_ns(struct pl_service *service);
 
 /*
- * The names that are under way, in service_names.c. Call these under the lock.
+ * Names, in service_sets.c. Call these under the lock.
  */
 
-/** Finds or makes the name of a submission, under which nothing else may be under way. */
-enum pl_status pl_service_claim_name(struct pl_service *service, struct pl_named_submission *submission,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+/** Returns the name of an operation, or of a group, in `set`; NULL: there is none. */
+struct pl_service_name *pl_service_find_name(struct pl_service *service, int set, const char *text, bool is_group);
+
+/** Gives a submission its name, which was found or is made; nothing else may be under way under it. */
+enum pl_status pl_service_claim_name(struct pl_service *service, struct pl_service_name *name,
+                                     struct pl_named_submission *submission, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Frees the name of a submission for another one. */
 void pl_service_drop_name(struct pl_service *service, struct pl_named_submission *submission);
 
-/** Forgets the entries of a set that is removed. */
-void pl_service_forget_names(struct pl_service *service, int set);
-
-void pl_service_names_done(struct pl_service *service);
-
+/** Keeps the memory of a submission for the next one, or frees it. Call it under the lock. */
 void pl_service_submission_free(struct pl_named_submission *submission);
 
-/** Makes set 0, and releases all sets without waiting. */
+/** Makes set 0, and releases all sets, without waiting, and all names. */
 enum pl_status pl_service_sets_new(struct pl_service *service, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_service_sets_free(struct pl_service *service);
 
 /**
  * What pl_service_add_set() and pl_service_remove_set() do at the point that ranks have agreed on: nothing is under way
- * in set 0. Call them under the lock, as soon as other threads may look up sets. Collective.
+ * in set 0. Call them under the lock. Collective.
  */
 enum pl_status pl_service_sets_add(struct pl_service *service, const int *ranks, int count, int *ret_set,
                                    struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A service's process sets: numbered groups of ranks, each with a world and an engine of its own. They are added and
- * removed here.
+ * A service's process sets, and the names in them. A set is a numbered group of ranks with a world and an engine of its
+ * own. A name is under way, or the set's engine has an entry for it that all ranks know.
  */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/world_private.h"
@@ -18,6 +19,97 @@
 
 /* The members make a set's world right after all ranks have compared what they add. */
 static const int64_t MEET_NS = 60 * PL_NS_PER_S;
+
+/* ---- names ---- */
+
+struct pl_service_name *pl_service_find_name(struct pl_service *service, int set, const char *text, bool is_group)
+{
+    uint64_t hash = pl_hash(PL_HASH_START, text, strlen(text));
+    struct pl_service_name *name = service->synced.names[hash % SERVICE_NAME_CHAINS];
+
+    while (name &&
+           (name->hash != hash || name->set != set || name->is_group != is_group || strcmp(name->text, text) != 0)) {
+        name = name->next;
+    }
+    return name;
+}
+
+enum pl_status pl_service_claim_name(struct pl_service *service, struct pl_service_name *name,
+                                     struct pl_named_submission *submission, struct pl_error *reterr)
+{
+    if (name && name->submission) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is still under way: wait for it before it is submitted again",
+                            submission->name);
+    }
+    if (!name) {
+        size_t text_bytes = strlen(submission->name) + 1;
+        struct pl_service_name **chain;
+
+        PL_TRY(pl_memory_alloc(&name, 1, sizeof(*name) + text_bytes, reterr));
+        name->hash = pl_hash(PL_HASH_START, submission->name, text_bytes - 1);
+        name->set = submission->number;
+        name->is_group = submission->is_grouped;
+        memcpy(name->text, submission->name, text_bytes);
+        chain = &service->synced.names[name->hash % SERVICE_NAME_CHAINS];
+        name->next = *chain;
+        *chain = name;
+    }
+    name->submission = submission;
+    submission->of_name = name;
+    return PL_OK;
+}
+
+/* Drops a name that stands for nothing any more. */
+static void drop(struct pl_service *service, struct pl_service_name *name)
+{
+    struct pl_service_name **at = &service->synced.names[name->hash % SERVICE_NAME_CHAINS];
+
+    while (*at != name) {
+        at = &(*at)->next;
+    }
+    *at = name->next;
+    free(name);
+}
+
+void pl_service_drop_name(struct pl_service *service, struct pl_named_submission *submission)
+{
+    struct pl_service_name *name = PL_TAKE(submission->of_name);
+
+    if (name) {
+        name->submission = NULL;
+        if (!name->entry) {
+            drop(service, name);
+        }
+    }
+}
+
+/* Forgets the entries of a set that is removed. */
+static void forget_names(struct pl_service *service, int set)
+{
+    for (size_t i = 0; i < SERVICE_NAME_CHAINS; i++) {
+        for (struct pl_service_name *name = service->synced.names[i], *next; name; name = next) {
+            next = name->next;
+            if (name->set == set) {
+                name->entry = NULL;
+                if (!name->submission) {
+                    drop(service, name);
+                }
+            }
+        }
+    }
+}
+
+static void names_done(struct pl_service *service)
+{
+    for (size_t i = 0; i < SERVICE_NAME_CHAINS; i++) {
+        for (struct pl_service_name *name = service->synced.names[i], *next; name; name = next) {
+            next = name->next;
+            free(name);
+        }
+    }
+}
+
+/* ---- sets ---- */
 
 static void set_release(struct pl_service *service, struct pl_service_members *set)
 {
@@ -43,6 +135,7 @@ void pl_service_sets_free(struct pl_service *service)
         set_release(service, &service->sets[i]);
     }
     free(service->sets);
+    names_done(service);
 }
 
 enum pl_status pl_service_sets_new(struct pl_service *service, struct pl_error *reterr)
@@ -216,7 +309,10 @@ enum pl_status pl_service_sets_remove(struct pl_service *service, int set, struc
         return unknown(set, reterr);
     }
     PL_TRY(check_idle(service, set, &all, reterr));
-    pl_service_forget_names(service, set);
+    for (struct pl_named_submission *late = service->synced.first; late; late = late->next) {
+        late->named = late->number == set ? NULL : late->named;
+    }
+    forget_names(service, set);
     set_release(service, find(service, set));
     return PL_OK;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step of the leader: it hands operations over to the engines, advances them, and reports what has ended. */
+/*
+ * A step of the leader: it hands operations over to the engines and advances them without the lock, and collects and
+ * reports what has ended under it.
+ */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
 #include "runtime/named/device.h"
 #include "runtime/named/operation.h"
-#include "runtime/named/rounds.h"
 #include "runtime/named/service_private.h"
 
 #include <stdlib.h>
@@ -24,21 +26,24 @@ static void taken_append(struct pl_service *service, struct pl_named_submission 
     service->first_taken = submission;
 }
 
-static void taken_remove(struct pl_service *service, struct pl_named_submission *submission)
-{
-    *(submission->previous_taken ? &submission->previous_taken->next_taken : &service->first_taken) =
-        submission->next_taken;
-    if (submission->next_taken) {
-        submission->next_taken->previous_taken = submission->previous_taken;
-    }
-}
-
 /* Adds a submission to the ended ones; its completion has the status. */
 static void end(struct pl_named_submission *submission, struct pl_named_submission ***end_at)
 {
     submission->next = NULL;
     **end_at = submission;
     *end_at = &submission->next;
+}
+
+/* What was taken has ended; its completion has the status. */
+static void end_taken(struct pl_service *service, struct pl_named_submission *submission,
+                      struct pl_named_submission ***end_at)
+{
+    *(submission->previous_taken ? &submission->previous_taken->next_taken : &service->first_taken) =
+        submission->next_taken;
+    if (submission->next_taken) {
+        submission->next_taken->previous_taken = submission->previous_taken;
+    }
+    end(submission, end_at);
 }
 
 /* From now on no stream can follow a submission that fails; if one does, the caller is told. */
@@ -68,7 +73,7 @@ static enum pl_status hand_over(struct pl_service *service, struct pl_named_subm
 {
     struct pl_error *error = &submission->completion->error;
 
-    if (pl_service_set_named(service, submission->number, &submission->named, NULL) != PL_OK) {
+    if (!submission->named) {
         return pl_error_set(error, PL_INVALID, "'%s': process set %d was removed before it began",
                             submission->name ? submission->name : "an operation", submission->number);
     }
@@ -92,21 +97,11 @@ static enum pl_status hand_over(struct pl_service *service, struct pl_named_subm
     return PL_INVALID;
 }
 
-/* Returns true if there was a submission. */
-static bool take(struct pl_service *service, struct pl_named_submission ***end_at)
+/* Hands over what was submitted before this step. */
+static void take(struct pl_service *service, struct pl_named_submission *submitted,
+                 struct pl_named_submission ***end_at)
 {
-    struct pl_named_submission *submission, *next;
-    bool leaving, any;
-
-    pthread_mutex_lock(&service->lock);
-    submission = service->synced.first;
-    service->synced.first = service->synced.last = NULL;
-    service->synced.bytes = 0;
-    service->synced.urgent = false;
-    leaving = service->synced.leaving;
-    pthread_mutex_unlock(&service->lock);
-    any = submission;
-    for (; submission; submission = next) {
+    for (struct pl_named_submission *submission = submitted, *next; submission; submission = next) {
         next = submission->next;
         submission->completion->status = hand_over(service, submission);
         if (submission->completion->status != PL_OK) {
@@ -115,17 +110,6 @@ static bool take(struct pl_service *service, struct pl_named_submission ***end_a
             taken_append(service, submission);
         }
     }
-    for (struct pl_named *named = service->all; named && leaving; named = named->next) {
-        named->leaving = true;
-    }
-    return any;
-}
-
-static void end_taken(struct pl_service *service, struct pl_named_submission *submission,
-                      struct pl_named_submission ***end_at)
-{
-    taken_remove(service, submission);
-    end(submission, end_at);
 }
 
 /*
@@ -139,24 +123,22 @@ static void change_sets(struct pl_service *service, struct pl_named_submission *
 
     completion->status = pl_named_submission_end(submission->named, submission, &completion->error);
     if (completion->status == PL_OK) {
-        pthread_mutex_lock(&service->lock); /* other threads look up sets */
         completion->status = submission->kind == SUBMISSION_ADD_SET
                                  ? pl_service_sets_add(service, submission->ranks, submission->rank_count,
                                                        submission->set, &completion->error)
                                  : pl_service_sets_remove(service, *submission->set, &completion->error);
-        pthread_mutex_unlock(&service->lock);
     }
     service->all->held = false;
     service->set_change = NULL;
     end_taken(service, submission, end_at);
 }
 
-/* The next submission of this name needs no look-up in the engine if all ranks know it. Call it under the lock. */
+/* The next submission of this name needs no look-up in the engine if all ranks know it. */
 static void remember(struct pl_named_submission *submission)
 {
     struct pl_named_entry *entry = submission->is_grouped ? NULL : submission->operations[0].entry;
 
-    if (submission->of_name && entry && entry->known) {
+    if (entry && entry->known) {
         submission->of_name->entry = entry;
     }
 }
@@ -164,15 +146,14 @@ static void remember(struct pl_named_submission *submission)
 static void end_operations(struct pl_service *service, struct pl_named_submission *submission,
                            struct pl_named_submission ***end_at)
 {
-    /* From now on no stream can follow it. The set with its events may be removed before the submission is reported. */
-    pthread_mutex_lock(&service->lock);
-    submission->completion->launched = NULL;
-    remember(submission);
-    submission->completion->status =
-        pl_named_submission_end(submission->named, submission, &submission->completion->error);
-    pthread_mutex_unlock(&service->lock);
-    submission->completion->has_leaked =
-        submission->completion->status != PL_OK && pl_world_has_leaked(submission->named->world);
+    struct pl_completion *completion = submission->completion;
+
+    completion->launched = NULL; /* its set with the event may be removed before the submission is reported */
+    if (submission->of_name && !submission->of_name->entry) {
+        remember(submission);
+    }
+    completion->status = pl_named_submission_end(submission->named, submission, &completion->error);
+    completion->has_leaked = completion->status != PL_OK && pl_world_has_leaked(submission->named->world);
     end_taken(service, submission, end_at);
 }
 
@@ -197,18 +178,16 @@ static void collect(struct pl_service *service, struct pl_named *named, struct p
 /* Lets threads that wait in pl_service_follow() go on. After a failure they learn of that. */
 static void collect_launched(struct pl_service *service, struct pl_named *named)
 {
-    if (named->first_launched && named->failure.status == PL_OK) {
-        pthread_mutex_lock(&service->lock);
-        for (struct pl_named_submission *launched = named->first_launched; launched;
-             launched = launched->next_launched) {
-            launched->completion->launched = launched;
-            launched->completion->is_launched = true;
+    struct pl_named_submission *launched = PL_TAKE(named->first_launched);
+
+    for (; launched && named->failure.status == PL_OK; launched = launched->next_launched) {
+        launched->completion->launched = launched;
+        launched->completion->is_launched = true;
+        if (launched->of_name && !launched->of_name->entry) {
             remember(launched);
         }
         pthread_cond_broadcast(&service->changed);
-        pthread_mutex_unlock(&service->lock);
     }
-    named->first_launched = NULL;
 }
 
 /*
@@ -216,9 +195,9 @@ static void collect_launched(struct pl_service *service, struct pl_named *named)
  * report would wake a thread of a framework, which takes the processor from ranks that are still behind. A thread that
  * waits in the library is woken at once.
  */
-static bool keeps_back(struct pl_service *service, const struct pl_named *named, bool block)
+static bool keeps_back(struct pl_service *service, const struct pl_named *named)
 {
-    if (block || !named->first_ended || !named->first_running || named->failure.status != PL_OK) {
+    if (!named->first_ended || !named->first_running || named->failure.status != PL_OK) {
         return false;
     }
     service->kept_ns = service->kept_ns ? service->kept_ns : pl_clock_now_ns();
@@ -271,16 +250,14 @@ static void collect_others(struct pl_service *service, struct pl_named_submissio
     }
 }
 
-/* Reports the ended submissions. Call it without the lock, which it takes itself and releases for callbacks. */
+/* Reports the ended submissions. Releases the lock for callbacks. */
 static void report(struct pl_service *service, struct pl_named_submission *ended)
 {
     struct pl_named_submission *calls = NULL, **call_at = &calls, *lost = NULL, **lost_at = &lost, *next;
 
-    if (!ended) {
-        return;
-    }
-    pthread_mutex_lock(&service->lock);
     for (struct pl_named_submission *submission = ended; submission; submission = next) {
+        struct pl_completion *completion = submission->completion;
+
         next = submission->next;
         pl_service_drop_name(service, submission);
         if (submission->kind == SUBMISSION_JOIN) {
@@ -289,94 +266,115 @@ static void report(struct pl_service *service, struct pl_named_submission *ended
             service->synced.changing_sets = false;
         }
         service->synced.outstanding--;
-        submission->completion->launched = NULL;
-        if (submission->completion->call) {
+        completion->launched = NULL;
+        if (completion->call) {
             service->synced.calls--;
             end(submission, &call_at);
-        } else if (submission->completion->is_followed && submission->completion->status != PL_OK &&
-                   !service->synced.stop) {
+        } else if (completion->is_followed && completion->status != PL_OK && !service->synced.stop) {
             end(submission, &lost_at);
         } else {
-            submission->completion->done = submission->completion->is_launched = true;
+            completion->done = completion->is_launched = true;
             pl_service_submission_free(submission);
         }
     }
     pthread_cond_broadcast(&service->changed);
+    if (!calls && !lost) {
+        return;
+    }
     pthread_mutex_unlock(&service->lock);
+    for (struct pl_named_submission *submission = calls; submission; submission = submission->next) {
+        submission->completion->call(submission->completion);
+    }
+    for (struct pl_named_submission *submission = lost; submission; submission = submission->next) {
+        submission->completion->lost(submission->completion);
+    }
+    pthread_mutex_lock(&service->lock);
+    for (struct pl_named_submission *submission = lost; submission; submission = submission->next) {
+        submission->completion->done = submission->completion->is_launched = true;
+    }
+    pthread_cond_broadcast(&service->changed);
+    *call_at = lost;
     for (struct pl_named_submission *submission = calls; submission; submission = next) {
         next = submission->next;
-        submission->completion->call(submission->completion);
-        pl_service_submission_free(submission);
-    }
-    for (struct pl_named_submission *submission = lost; submission; submission = next) {
-        next = submission->next;
-        submission->completion->lost(submission->completion);
-        pthread_mutex_lock(&service->lock);
-        submission->completion->done = submission->completion->is_launched = true;
-        pthread_cond_broadcast(&service->changed);
-        pthread_mutex_unlock(&service->lock);
         pl_service_submission_free(submission);
     }
 }
 
-/* Returns whether the engine has ended. */
-static bool advance(struct pl_named *named, bool block)
+/* What streams of the program follow in engines that have failed was reported as lost. */
+static void abort_failed(struct pl_service *service)
 {
-    if (pl_named_has_work(named) || pl_named_needs_round(named) || named->first_running || named->device.first ||
-        named->round.request) {
-        pl_named_progress(named, block, NULL); /* `named` keeps a failure */
+    for (struct pl_named *named = service->all; named; named = named->next) {
+        if (named->failure.status != PL_OK) {
+            pthread_mutex_unlock(&service->lock);
+            pl_named_device_abort(named);
+            pthread_mutex_lock(&service->lock);
+        }
     }
-    return named->failure.status != PL_OK || (named->left && !named->first_running && !named->device.first);
 }
 
 bool pl_service_step(struct pl_service *service, bool block)
 {
-    struct pl_named_submission *ended = NULL, **end_at = &ended;
+    struct pl_named_submission *submitted = PL_TAKE(service->synced.first), *ended = NULL, **end_at = &ended;
+    bool leaving = service->synced.leaving, left = true, kept = false, failed = false, moved = submitted;
     uint64_t moves = 0;
-    bool left = true, kept = false, moved = take(service, &end_at);
 
+    service->synced.last = NULL;
+    service->synced.bytes = 0;
+    service->synced.urgent = false;
+    pthread_mutex_unlock(&service->lock);
+    take(service, submitted, &end_at);
     for (struct pl_named *named = service->all; named; named = named->next) {
+        named->leaving = named->leaving || leaving;
         /*
          * With one engine a wait in it holds nothing up: whatever is submitted meanwhile needs its next round, which
          * begins after what is under way, except in device memory.
          */
-        left = advance(named, block && !service->all->next && !ended && !named->device.first) && left;
-        collect_launched(service, named);
-        if (keeps_back(service, named, block)) {
+        pl_named_progress(named, block && !service->all->next && !ended && !named->device.first, NULL);
+        moves += named->moves;
+        failed = failed || named->failure.status != PL_OK;
+        left =
+            left && (named->failure.status != PL_OK || (named->left && !named->first_running && !named->device.first));
+    }
+    pthread_mutex_lock(&service->lock);
+    for (struct pl_named *named = service->all; named; named = named->next) {
+        if (named->first_launched) {
+            collect_launched(service, named);
+        }
+        if (!block && keeps_back(service, named)) {
             kept = true;
         } else {
             collect(service, named, &end_at);
         }
-        moves += named->moves;
     }
     service->kept_ns = kept ? service->kept_ns : 0;
-    collect_others(service, &end_at);
+    if (service->join || service->set_change) {
+        collect_others(service, &end_at);
+    }
     moved = moved || ended || moves != service->moves;
     service->moves = moves;
-    if (moved || !service->moved_ns) {
-        service->moved_ns = pl_clock_now_ns();
-        service->reported_ns = 0;
+    if (moved) {
+        service->moved_ns = service->reported_ns = 0;
     }
-    report(service, ended);
-    for (struct pl_named *named = service->all; named; named = named->next) {
-        if (named->failure.status != PL_OK) { /* what streams of the program follow was reported as lost */
-            pl_named_device_abort(named);
-        }
+    if (ended) {
+        report(service, ended);
+    }
+    if (failed) {
+        abort_failed(service);
     }
     if (left) {
-        pthread_mutex_lock(&service->lock);
         service->synced.left = true;
         pthread_cond_broadcast(&service->changed);
-        pthread_mutex_unlock(&service->lock);
     }
     return moved;
 }
 
 int64_t pl_service_idle_ns(struct pl_service *service)
 {
-    int64_t idle_ns = pl_clock_now_ns() - service->moved_ns;
+    int64_t now_ns = pl_clock_now_ns(), idle_ns;
     struct pl_named *named = service->all;
 
+    service->moved_ns = service->moved_ns ? service->moved_ns : now_ns;
+    idle_ns = now_ns - service->moved_ns;
     while (named && !pl_named_has_work(named)) {
         named = named->next;
     }
@@ -400,10 +398,8 @@ void pl_service_end_all(struct pl_service *service, const struct pl_error *error
         submission->completion->error = *error;
         end_taken(service, submission, &end_at);
     }
-    pthread_mutex_lock(&service->lock);
-    *end_at = service->synced.first;
-    service->synced.first = service->synced.last = NULL;
-    pthread_mutex_unlock(&service->lock);
+    *end_at = PL_TAKE(service->synced.first);
+    service->synced.last = NULL;
     for (struct pl_named_submission *submission = *end_at; submission; submission = submission->next) {
         submission->completion->status = error->status;
         submission->completion->error = *error;

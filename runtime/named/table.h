@@ -4,7 +4,7 @@
  * which tensors are ready. Pure bookkeeping: nothing is sent from here. Internal to runtime/; rounds.c drives it.
  *
  * Ranks stay alike because the table changes only through announcements that all ranks see in the same order. The
- * exception is `local`, which points to this rank's own operation.
+ * exceptions are `local`, which points to this rank's own operation, and `request`.
  */
 #ifndef PL_RUNTIME_NAMED_TABLE_H
 #define PL_RUNTIME_NAMED_TABLE_H
@@ -30,6 +30,7 @@ struct pl_named_definition {
 };
 
 struct pl_operation;
+struct pl_request;
 struct named_group;
 
 struct pl_named_entry {
@@ -50,6 +51,7 @@ struct pl_named_entry {
     struct pl_named_entry *previous_pending, *next_pending;
 
     struct pl_operation *local; /* this rank's operation, from its submission to its end */
+    struct pl_request *request; /* the persistent one of a reduction that was agreed on; NULL: there is none */
     bool anonymous;             /* it has an automatic name, and is dropped at its end */
     uint64_t hash;
     struct pl_named_entry *next_in_slot;

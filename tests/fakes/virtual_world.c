@@ -50,6 +50,7 @@ struct pl_request {
     struct pl_collective c;
     uint64_t counts[MOST_RANKS], recv_counts[MOST_RANKS];
     char name[64];
+    bool is_persistent;
     int64_t deadline_ns;
     int64_t ready_ns; /* 0: not complete */
 };
@@ -163,12 +164,13 @@ static int64_t reduce(enum pl_op op, int64_t a, int64_t b)
 static int64_t reduced(const struct call *call, int size, uint64_t i)
 {
     const struct pl_collective *c = &call->of[0]->c;
-    int64_t value = value_at(c->send, i, c->dtype);
+    int64_t before = c->scaled ? (int64_t)c->prescale : 1, value = before * value_at(c->send, i, c->dtype);
 
     for (int r = 1; r < size; r++) {
-        value = reduce(c->op, value, value_at(call->of[r]->c.send, i, c->dtype));
+        value = reduce(c->op, value, before * value_at(call->of[r]->c.send, i, c->dtype));
     }
-    return c->op == PL_AVERAGE ? value / (c->divisor ? (int64_t)c->divisor : size) : value;
+    value = c->op == PL_AVERAGE ? value / (c->divisor ? (int64_t)c->divisor : size) : value;
+    return c->scaled ? value * (int64_t)c->postscale : value;
 }
 
 static void sum_for_all(const struct call *call, int size)
@@ -303,19 +305,24 @@ static void complete(struct call *call, const struct rendezvous *rendezvous)
     virtual_wake(rendezvous);
 }
 
-enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective,
-                                  struct pl_request **ret_request, struct pl_error *reterr)
+static struct pl_request *make_request(struct pl_world *world, const struct pl_collective *collective)
 {
-    struct rendezvous *rendezvous = world->rendezvous;
-    struct pl_request *request;
-    struct call *call;
+    struct pl_request *request = virtual_new(1, sizeof(*request));
 
-    PL_TRY(failure_of(world, reterr));
-    request = virtual_new(1, sizeof(*request));
-    *request = (struct pl_request){.world = world, .number = world->posted++, .c = *collective};
+    *request = (struct pl_request){.world = world, .c = *collective};
     snprintf(request->name, sizeof(request->name), "%s", collective->name ? collective->name : "");
     request->c.name = request->name;
     copy_counts(request);
+    return request;
+}
+
+static void post(struct pl_request *request)
+{
+    struct pl_world *world = request->world;
+    struct rendezvous *rendezvous = world->rendezvous;
+    struct call *call;
+
+    request->number = world->posted++;
     call = request->call = &rendezvous->calls[request->number % WINDOW];
     if (call->number != request->number || call->posted == 0) {
         *call = (struct call){.number = request->number};
@@ -330,7 +337,14 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
     if (++call->posted == rendezvous->size) {
         complete(call, rendezvous);
     }
-    *ret_request = request;
+}
+
+enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective,
+                                  struct pl_request **ret_request, struct pl_error *reterr)
+{
+    PL_TRY(failure_of(world, reterr));
+    *ret_request = make_request(world, collective);
+    post(*ret_request);
     return PL_OK;
 }
 
@@ -352,6 +366,27 @@ static bool has_ended(struct pl_request *request)
     return world->failure.status != PL_OK;
 }
 
+enum pl_status pl_request_new(struct pl_world *world, const struct pl_collective *collective,
+                              struct pl_request **ret_request, struct pl_error *reterr)
+{
+    (void)reterr;
+    *ret_request = make_request(world, collective);
+    (*ret_request)->is_persistent = true;
+    return PL_OK;
+}
+
+enum pl_status pl_request_start(struct pl_request *request, const void *send, void *recv, bool *ret_done,
+                                struct pl_error *reterr)
+{
+    PL_TRY(failure_of(request->world, reterr));
+    request->c.send = send;
+    request->c.recv = recv;
+    request->deadline_ns = request->ready_ns = 0;
+    post(request);
+    *ret_done = has_ended(request) && request->ready_ns;
+    return PL_OK;
+}
+
 enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     *ret_done = has_ended(request);
@@ -367,6 +402,13 @@ static void request_free(struct pl_request *request)
         request->call->of[request->world->rank] = NULL;
         request->call->posted = -WINDOW; /* the world has failed, and nothing completes any more */
     }
+    if (!request->is_persistent) {
+        free(request);
+    }
+}
+
+void pl_request_free(struct pl_request *request)
+{
     free(request);
 }
 

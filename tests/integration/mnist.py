@@ -289,6 +289,10 @@ def errors(folder):
     expect(str(folder), "--data", folder)
     data = synthetic_data(folder / "files", 40, 10)
     expect("expected 0: named tensors do not work with parameter servers", "--data", data, "--named", "1", environment={"PACELINE_PS_SOCKET": str(folder / "none")})
+    odd = synthetic_data(folder / "odd", 40, 10)
+    images = odd / "training/train-images-idx3-ubyte"
+    images.write_bytes(struct.pack(">4I", 0x803, 40, 28, 14) + images.read_bytes()[16:16 + 40 * 28 * 14])
+    expect("channel 'testing' have 784 bytes, expected 392", "--data", odd)  # not read beyond their end
     labels = data / "training/train-labels-idx1-ubyte"
     labels.write_bytes(labels.read_bytes()[:-5])
     expect("train-labels-idx1-ubyte", "--data", data)

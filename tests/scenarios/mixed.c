@@ -10,6 +10,7 @@
 #include "base/knob.h"
 #include "base/random.h"
 #include "collectives/arena.h"
+#include "collectives/world_private.h"
 #include "tests/scenarios/trial.h"
 
 #include <inttypes.h>
@@ -33,6 +34,7 @@ struct place {
     int size;
     struct pl_span arena;
     uint64_t arena_used;
+    struct pl_request *persistent; /* NULL before the first use */
 };
 
 /* One collective of a request, and the memory of its buffers. */
@@ -325,6 +327,30 @@ static bool look_around(struct mixture *m, int posts)
     return true;
 }
 
+/* Starts the world's persistent request once more, among what is under way, and waits for it. */
+static bool repeat(struct mixture *m, struct place *place)
+{
+    int64_t given = (int64_t)mixed_draw(&m->common, 1000), sum = 0;
+    struct pl_collective collective = {
+        .kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_SUM, .count = 1, .send = &given, .recv = &sum};
+    struct pl_error error = PL_ERROR_NONE;
+    bool done = false;
+
+    if (!place->world) {
+        return true;
+    }
+    if ((!place->persistent && pl_request_new(place->world, &collective, &place->persistent, &error) != PL_OK) ||
+        pl_request_start(place->persistent, &given, &sum, &done, &error) != PL_OK ||
+        (!done && pl_request_wait(place->persistent, &error) != PL_OK)) {
+        return fail(m, &error);
+    }
+    if (sum != given * place->size) {
+        snprintf(m->failure, MIXED_TEXT_BYTES, "the sum of a persistent request is %" PRId64 ", not %" PRId64, sum,
+                 given * place->size);
+    }
+    return sum == given * place->size;
+}
+
 static bool step(struct mixture *m)
 {
     int posts = 1 + (int)mixed_draw(&m->common, MOST_POSTS);
@@ -336,6 +362,9 @@ static bool step(struct mixture *m)
     }
     while (good && started < posts) {
         good = start(m, &m->posts[started++]);
+        if (good && mixed_draw(&m->common, 4) == 0) {
+            good = repeat(m, m->posts[started - 1].place);
+        }
     }
     if (good && mixed_draw(&m->own, 2)) {
         good = look_around(m, posts);
@@ -395,6 +424,7 @@ void mixed_run(struct pl_world *world, uint64_t seed, int steps, char failure[MI
     for (int i = 0; i < WORLDS; i++) {
         if (m->places[i].world) {
             pl_arena_free(m->places[i].world, &m->places[i].arena);
+            pl_request_free(m->places[i].persistent);
         }
         if (i > 0) {
             pl_world_free(m->places[i].world);

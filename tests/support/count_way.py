@@ -23,7 +23,7 @@ import time
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PLAIN = ('base/', 'entrypoint/proc/', 'entrypoint/job/strv.c')
 SMALL = ('-Dexamples=false', '-Dcuda=disabled', '-Dhorovod=disabled', '-Dstacks=disabled', '-Dtests=disabled')
-LOOK_UPS = ('pl_named_table_find', 'find_name')
+LOOK_UPS = ('pl_named_table_find', 'pl_service_find_name')
 ALLOCATIONS = ('pl_memory_new', 'pl_memory_new_aligned')
 
 

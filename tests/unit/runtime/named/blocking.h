@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/named/operation.h"
-#include "runtime/named/rounds.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static inline enum pl_status engine_enter(struct pl_named *named, const char *na
 
     *ret_handle = NULL;
     for (size_t i = 0; i < count; i++) {
-        PL_TRY(pl_named_check(named, &ops[i], name ? name : "an operation", reterr));
+        PL_TRY(pl_named_check(named, &ops[i], name ? name : "an operation", NULL, reterr));
     }
     PL_TRY(pl_named_mark(named, ops, count, &ready, reterr));
     handle = pl_memory_new(1, bytes, reterr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/device.c, runtime/named/run.c. */
+/* Covers runtime/named/device.c, runtime/named/describe.c. */
 /* Named tensors in device memory. Runs on any driver that is found: a GPU's or the tests' own. */
 #include "base/clock.h"
 #include "runtime/service.h"

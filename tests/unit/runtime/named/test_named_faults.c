@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/named/named.c, runtime/named/rounds.c, runtime/named/table.c,
- * runtime/named/run.c. */
+ * runtime/named/operation.c, runtime/named/describe.c. */
 /* Named tensors that ranks disagree on. Every rank reports the same words, nothing hangs, and the engine goes on. */
 #include "base/clock.h"
 #include "base/knob.h"
@@ -425,12 +425,14 @@ static void freeing_body(struct rank *self)
 
     ENGINE(NULL);
     expect_alive(self, named);
-    if (self->rank == 1 || freeing->agreed) {
+    if (self->rank == 0 && freeing->agreed) {
         expect_ok(engine_submit(named, &op, &handle, &error));
         engine_flush(named);
     }
     pthread_barrier_wait(&freeing->met);
     if (self->rank == 1) {
+        expect_ok(engine_submit(named, &op, &handle, &error));
+        engine_flush(named);
         while (freeing->agreed && !named->first_running && !done) {
             done = engine_poll(named, handle);
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Covers collectives/core/request.c, runtime/compare_lines.c, runtime/gradient/plan_seal.c,
- * runtime/gradient/optimizer.c, runtime/named/run.c, runtime/named/service_step.c.
+ * runtime/gradient/optimizer.c, runtime/named/operation.c, runtime/named/service_step.c.
  */
 /* Messages that cannot be cancelled, as in MPI: their buffers are leaked, and stay as they are until the process ends.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/named/service.c, runtime/named/service_step.c, runtime/named/table.c. */
-/* Named tensors from many threads: who drives, callbacks, errors, strict join, process sets, leaving. */
+/* Named tensors from many threads: callbacks, errors, process sets, leaving. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/named/service_private.h"
@@ -20,7 +20,7 @@
     expect_ok(pl_service_shutdown(service, &error));                                                                   \
     pl_service_free(service)
 
-enum { CHAIN = 30, TICKS = 20, HANDLES = 50, LONG = 1 << 20 };
+enum { CHAIN = 30, HANDLES = 50, LONG = 1 << 20 };
 
 /* The sum of one element in set 0, from submission to end. */
 static enum pl_status sum_one(struct pl_service *service, const char *name, float *value, struct pl_error *reterr)
@@ -30,23 +30,6 @@ static enum pl_status sum_one(struct pl_service *service, const char *name, floa
 
     PL_TRY(pl_service_submit(service, 0, &op, &completion, reterr));
     return pl_service_wait(service, &completion, reterr);
-}
-
-static void blocking_body(struct rank *self)
-{
-    SERVICE(NULL);
-    for (int i = 0; i < 20; i++) {
-        float value = (float)(self->rank + i);
-
-        expect_ok(sum_one(service, i % 2 ? "sum" : NULL, &value, &error));
-        expect((int)value == self->size * (self->size - 1) / 2 + i * self->size, "%g", (double)value);
-    }
-    LEAVE();
-}
-
-TEST(who_waits_drives)
-{
-    over_sizes(blocking_body);
 }
 
 struct chain {
@@ -152,46 +135,9 @@ static void *wait_for_name(void *waiter_at)
     return NULL;
 }
 
-/* All ranks wait, each for another name, while other threads of theirs go on and at last submit those names too. */
-static void other_names_body(struct rank *self)
-{
-    struct waiter waiter = {.name = self->rank == 0 ? "first" : "second", .value = 1};
-
-    SERVICE(NULL);
-    waiter.service = service;
-    pthread_create(&waiter.thread, NULL, wait_for_name, &waiter);
-    for (int i = 0; i < TICKS; i++) {
-        float tick = 1;
-
-        expect_ok(sum_one(service, "tick", &tick, &error));
-        expect((int)tick == self->size, "%g", (double)tick);
-        sched_yield();
-    }
-    for (int i = 0; i < 2; i++) { /* the name that the waiter has not */
-        const char *name = i == 0 ? "first" : "second";
-        float value = 1;
-
-        if (strcmp(name, waiter.name) != 0) {
-            expect_ok(sum_one(service, name, &value, &error));
-            expect((int)value == self->size, "%g", (double)value);
-        }
-    }
-    pthread_join(waiter.thread, NULL);
-    expect(waiter.status == PL_OK && (int)waiter.value == self->size, "%s: %s", pl_status_name(waiter.status),
-           waiter.error.cause);
-    LEAVE();
-}
-
-TEST(ranks_that_wait_for_different_names_are_no_deadlock)
-{
-    for (int size = 2; size <= 4; size++) {
-        ck_assert_bodies(size, other_names_body, NULL);
-    }
-}
-
 static void refused_body(struct rank *self)
 {
-    struct pl_completion first = {0}, group = {0}, other = {0};
+    struct pl_completion first = {0}, group = {0}, empty = {0}, other = {0};
     float values[3] = {1, 1, 1};
     struct pl_named_op op = sum_of("name", &values[0], 1), members[2] = {sum_of(NULL, &values[1], 1), {0}};
     struct pl_named_op flagged = {.name = "barrier", .kind = PL_BARRIER, .flags = NAMED_FENCE};
@@ -203,12 +149,14 @@ static void refused_body(struct rank *self)
     expect_ok(pl_service_submit(service, 0, &op, &first, &error));
     expect_ok(
         pl_service_submit_group(service, 0, "name", members, 2, &group, &error)); /* members are names of their own */
+    expect_ok(pl_service_submit_group(service, 0, "none", NULL, 0, &empty, &error));
     expect(pl_service_submit(service, 7, &op, &other, &error) == PL_INVALID, "no such set");
     expect(strstr(error.cause, "no process set 7"), "%s", error.cause);
     expect(pl_service_submit(service, 0, &flagged, &other, &error) == PL_INVALID, "a flag");
     expect(pl_service_submit(service, 0, &exchange, &other, &error) == PL_INVALID, "splits");
     expect_ok(pl_service_wait(service, &first, &error));
     expect_ok(pl_service_wait(service, &group, &error));
+    expect_ok(pl_service_wait(service, &empty, &error));
     expect((int)values[0] == self->size && (int)values[2] == self->size, "%g %g", (double)values[0], (double)values[2]);
     LEAVE();
     expect(!other.done, "a refused operation has ended");
@@ -232,88 +180,6 @@ TEST(what_is_wrong_is_refused_at_the_submission)
 {
     ck_assert_bodies(1, refused_body, NULL);
     ck_assert_bodies(1, refused_alone_body, NULL);
-}
-
-/* Rank 0 holds its name under way: the other rank submits it after rank 0 has tried what is refused. */
-static void twice_body(struct rank *self)
-{
-    struct pl_completion first = {0}, other = {0};
-    float value = 1, ready = 1;
-    struct pl_named_op op = sum_of("name", &value, 1);
-
-    SERVICE(NULL);
-    if (self->rank == 0) {
-        expect_ok(pl_service_submit(service, 0, &op, &first, &error));
-        expect(pl_service_submit(service, 0, &op, &other, &error) == PL_INVALID, "twice");
-        expect(strstr(error.cause, "'name' is still under way"), "%s", error.cause);
-    }
-    expect_ok(sum_one(service, "ready", &ready, &error));
-    if (self->rank != 0) {
-        expect_ok(pl_service_submit(service, 0, &op, &first, &error));
-    }
-    expect_ok(pl_service_wait(service, &first, &error));
-    expect((int)value == self->size, "%g", (double)value);
-    LEAVE();
-}
-
-TEST(a_name_under_way_is_refused_from_any_thread)
-{
-    ck_assert_bodies(2, twice_body, NULL);
-    ck_assert_bodies(3, twice_body, NULL);
-}
-
-/* Rank 0 joins first. Without `strict` (data NULL) gathering and a broadcast go on, with it they fail. */
-static void join_body(struct rank *self)
-{
-    const struct pl_named_options options = {.strict_join = self->data};
-    float value = 2, rows[8] = {0};
-    struct pl_named_op gather = {
-        .name = "gather", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {1}, .send = &value};
-    struct pl_named_op spread = {
-        .name = "spread", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = 1, .dims = 1, .shape = {1}, .recv = rows};
-    struct pl_completion joined = {0}, completion = {0}, refused = {0};
-    struct pl_named_result result = {0};
-    float sum = 1;
-
-    SERVICE(&options);
-    if (self->rank == 0) {
-        struct pl_named_op op = sum_of("before", &value, 1);
-
-        expect_ok(pl_service_submit(service, 0, &op, &completion, &error)); /* under way when this rank joins */
-        expect_ok(pl_service_submit_join(service, &joined, &error));
-        expect(pl_service_submit(service, 0, &gather, &refused, &error) == PL_INVALID, "has joined");
-        expect(pl_service_submit_join(service, &refused, &error) == PL_INVALID, "has joined");
-        expect_ok(pl_service_wait(service, &completion, &error));
-        expect((int)value == 2 * self->size, "%g", (double)value);
-    } else {
-        enum pl_status want = options.strict_join ? PL_MISMATCH : PL_OK;
-
-        expect_ok(sum_one(service, "before", &value, &error));
-        expect_ok(sum_one(service, "sum", &sum, &error)); /* rank 0 has joined: else it would wait */
-        expect((int)sum == self->size - 1, "%g", (double)sum);
-        completion.results = &result;
-        expect_ok(pl_service_submit(service, 0, &gather, &completion, &error));
-        expect(pl_service_wait(service, &completion, &error) == want, "%s", pl_status_name(completion.status));
-        expect(want == PL_OK || strstr(error.cause, "cannot run while 1 of"), "%s", error.cause);
-        expect(want != PL_OK || (int)result.rows == self->size - 1, "%llu rows", (unsigned long long)result.rows);
-        pl_named_result_done(&result);
-        completion.results = NULL;
-        expect_ok(pl_service_submit(service, 0, &spread, &completion, &error));
-        expect(pl_service_wait(service, &completion, &error) == want, "%s", pl_status_name(completion.status));
-        expect_ok(pl_service_submit_join(service, &joined, &error));
-    }
-    expect_ok(pl_service_wait(service, &joined, &error));
-    expect(joined.last_joined_rank != 0, "rank %d joined last", joined.last_joined_rank);
-    expect_ok(sum_one(service, "after", &sum, &error));
-    LEAVE();
-}
-
-TEST(allgather_and_broadcast_fail_after_a_strict_join_only)
-{
-    for (int size = 2; size <= 4; size++) {
-        ck_assert_bodies(size, join_body, NULL);
-        ck_assert_bodies(size, join_body, "strict");
-    }
 }
 
 /* What has no name is under way when a join ends, and what has none either is submitted then. */

@@ -1,17 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Runs the operations that ranks have agreed on: ready tensors become collectives; in device memory many tensors become
- * one.
- */
-
+/* The collective of an operation that ranks have agreed on: its counts, its buffers, and the memory of its result. */
 #include "base/memory.h"
-#include "runtime/named/device.h"
+#include "collectives/world_private.h"
 #include "runtime/named/operation.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { FUSED_BYTES = 64 << 20 }; /* bytes of the largest fusion of tensors in device memory */
+const char *pl_named_collective_name(const struct pl_named_entry *entry)
+{
+    return entry->anonymous ? NULL : entry->name;
+}
+
+void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_definition *definition, int contributors,
+                           struct pl_collective *collective)
+{
+    collective->op = (enum pl_op)definition->op;
+    collective->flags |= definition->flags;
+    collective->scaled = definition->scaled && !definition->is_scaled_by_caller;
+    collective->prescale = definition->prescale;
+    collective->postscale = definition->postscale;
+    if (contributors < named->ranks && collective->op == PL_AVERAGE &&
+        named->options.join_divisor == PL_NAMED_DIVIDE_BY_CONTRIBUTORS) {
+        collective->divisor = (uint32_t)contributors;
+    }
+}
 
 /* Makes the contribution of a joined rank: `elems` neutral elements, or zeros if `op` is NULL. */
 static enum pl_status make_scratch(struct pl_operation *operation, uint64_t elems, enum pl_dtype dtype,
@@ -131,9 +144,9 @@ static enum pl_status describe_rows(struct pl_named *named, const struct pl_name
     return PL_OK;
 }
 
-static enum pl_status describe(struct pl_named *named, const struct pl_named_entry *entry,
-                               struct pl_operation *operation, uint64_t *counts, uint64_t *recv_counts,
-                               struct pl_collective *collective, struct pl_error *reterr)
+enum pl_status pl_named_describe(struct pl_named *named, const struct pl_named_entry *entry,
+                                 struct pl_operation *operation, uint64_t *counts, uint64_t *recv_counts,
+                                 struct pl_collective *collective, struct pl_error *reterr)
 {
     memset(collective, 0, sizeof(*collective));
     collective->kind = (enum pl_kind)entry->definition.kind;
@@ -169,149 +182,4 @@ static enum pl_status describe(struct pl_named *named, const struct pl_named_ent
     }
     PL_BUG_IF(true);
     return PL_INVALID;
-}
-
-/* Posts the collective of an operation; in device memory queues it. */
-static enum pl_status start(struct pl_named *named, struct pl_operation *operation, struct pl_error *reterr)
-{
-    const struct pl_named_entry *entry = operation->entry;
-    size_t ranks = (size_t)named->ranks;
-    PL_AUTO_FREE uint64_t *counts = NULL;
-    struct pl_collective collective;
-
-    if (entry->definition.kind != PL_ALLREDUCE && entry->definition.kind != PL_BROADCAST) {
-        PL_TRY(pl_memory_alloc(&counts, 2 * ranks, sizeof(uint64_t), reterr));
-    }
-    PL_TRY(describe(named, entry, operation, counts, counts ? counts + ranks : NULL, &collective, reterr));
-    if (collective.memory == PL_MEMORY_DEVICE) {
-        return pl_named_device_queue(named, operation, &collective, &counts, reterr);
-    }
-    PL_TRY(pl_collective_post(named->world, &collective, &operation->request, reterr));
-    return pl_operation_run(named, operation, reterr);
-}
-
-/* Starts the collective of one entry. */
-static enum pl_status post(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
-{
-    struct pl_operation *operation = entry->local ? entry->local : pl_operation_stand_in(named, entry, reterr);
-    enum pl_status status;
-
-    if (!operation) {
-        return PL_MEMORY;
-    }
-    pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
-    pl_named_observed(named, PL_NAMED_STARTED, entry, named->rank, false);
-    status = start(named, operation, reterr);
-    if (status != PL_OK && !operation->submission && operation->state != OPERATION_RUNNING) {
-        pl_operation_end(named, operation, status, NULL);
-    }
-    return status;
-}
-
-/* Ends a ready entry that needs no collective: ranks disagree, or the round itself was the barrier. */
-static enum pl_status end_at_once(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
-{
-    PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
-    struct pl_operation *operation = entry->local;
-
-    pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
-    PL_TRY(pl_named_table_retire(&named->table, entry, !conflict, reterr));
-    if (!operation) {
-        pl_named_table_drop_idle(&named->table, entry);
-        return PL_OK;
-    }
-    named->held = named->held || (!conflict && entry->definition.flags & NAMED_FENCE);
-    pl_operation_agree(named, operation);
-    pl_operation_end(named, operation, conflict ? PL_MISMATCH : PL_OK, conflict);
-    return PL_OK;
-}
-
-/* Returns 0 for entries that may be fused. */
-static int compare_packing(const struct pl_named_definition *a, const struct pl_named_definition *b)
-{
-    int order = (int)a->dtype - (int)b->dtype;
-
-    order = order ? order : (int)a->op - (int)b->op;
-    order = order ? order : (int)a->scaled - (int)b->scaled;
-    order = order ? order : (int)a->is_scaled_by_caller - (int)b->is_scaled_by_caller;
-    order = order ? order : (a->flags > b->flags) - (a->flags < b->flags);
-    order = order ? order : (a->prescale > b->prescale) - (a->prescale < b->prescale);
-    return order ? order : (a->postscale > b->postscale) - (a->postscale < b->postscale);
-}
-
-/*
- * An insertion sort keeps the order of equal entries, which qsort(3) does not, and takes one pass for the usual list of
- * one kind.
- */
-static void sort_for_packing(struct pl_named_entry **entries, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        struct pl_named_entry *entry = entries[i];
-        size_t at = i;
-
-        for (; at > 0 && compare_packing(&entries[at - 1]->definition, &entry->definition) > 0; at--) {
-            entries[at] = entries[at - 1];
-        }
-        entries[at] = entry;
-    }
-}
-
-/* Whether the same ranks had joined before both entries: what a rank packs, it packs of both. */
-static bool may_be_one(const struct pl_named_table *table, const struct pl_named_entry *a,
-                       const struct pl_named_entry *b)
-{
-    return pl_named_table_same_ranks(table, a, b) && compare_packing(&a->definition, &b->definition) == 0;
-}
-
-/* Starts the reductions in device memory: sorts them, then fuses each sequence that may be fused. */
-static enum pl_status post_packed(struct pl_named *named, struct pl_named_entry **entries, size_t count,
-                                  struct pl_error *reterr)
-{
-    for (size_t first = 0, end; first < count; first = end) {
-        uint64_t bytes = 0;
-
-        for (end = first; end < count && may_be_one(&named->table, entries[first], entries[end]); end++) {
-            bytes += pl_named_device_packed_bytes(entries[end]);
-            if ((bytes > FUSED_BYTES && end > first) || end - first == PL_NAMED_MOST_PIECES) {
-                break;
-            }
-        }
-        PL_TRY(end - first == 1 ? post(named, entries[first], reterr)
-                                : pl_named_device_fuse(named, &entries[first], end - first, reterr));
-    }
-    return PL_OK;
-}
-
-enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr)
-{
-    struct pl_named_table *table = &named->table;
-    size_t count = table->ready_count, packed = 0, alone = 0;
-    struct pl_named_entry **sorted;
-
-    if (count == 0) {
-        return PL_OK;
-    }
-    PL_TRY(pl_memory_grow(&named->sorted, &named->sorted_capacity, 2 * count, sizeof(struct pl_named_entry *), reterr));
-    sorted = named->sorted;
-    table->ready_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct pl_named_entry *entry = table->ready[i];
-
-        if (entry->conflict || entry->definition.kind == PL_BARRIER) {
-            PL_TRY(end_at_once(named, entry, reterr));
-        } else if (pl_named_device_packs(entry)) {
-            sorted[packed++] = entry;
-        } else {
-            /* host memory is not packed: two copies cost as much as a message */
-            sorted[count + alone++] = entry;
-        }
-    }
-    if (packed > 0) {
-        sort_for_packing(sorted, packed);
-        PL_TRY(post_packed(named, sorted, packed, reterr));
-    }
-    for (size_t i = 0; i < alone; i++) {
-        PL_TRY(post(named, sorted[count + i], reterr));
-    }
-    return PL_OK;
 }
