@@ -349,8 +349,8 @@ struct narrow {
 };
 
 /*
- * Each result is a 16-bit number, or far from exact, but over many steps the sum of results must approach the sum of inputs: no rounding
- * error is lost for good.
+ * Each result is a 16-bit number, or far from exact, but over many steps the sum of results must approach the sum of
+ * inputs: no rounding error is lost for good.
  */
 static void feed_back(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
