@@ -13,7 +13,7 @@
  * Threads  one thread calls start, next and close; any thread may call pl_batch_release() and pl_dataset_cancel(). The
  *          dataset's own threads begin with the first pl_dataset_start(), and have all signals blocked. A child of
  *          fork() must leave the dataset and its batches alone.
- * Test     tests/unit/s3io/dataset/test_dataset.c, test_loader.c
+ * Test     tests/unit/s3io/dataset/test_loader.c
  */
 #ifndef PL_S3IO_DATASET_H
 #define PL_S3IO_DATASET_H

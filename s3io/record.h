@@ -69,13 +69,13 @@ struct pl_record_options {
     /* skip and count corrupt records instead of returning PL_CORRUPT; not for IDX, because nothing marks where the next
      * item begins */
     bool skip_corrupt;
-    /* leave the checksum of a TFRecord's data to pl_record_check(), which another thread may call; without effect with
-     * skip_corrupt */
-    bool leave_checksum;
     bool keep_empty_lines; /* lines and CSV: an empty line is a record */
     /* CSV: the byte between fields; 0 means a comma. It is needed because a quote opens only as the first byte of a
      * field */
     char delimiter;
+    /* leave the checksum of a TFRecord's data to pl_record_check(), which another thread may call; without effect with
+     * skip_corrupt */
+    bool leave_checksum;
 };
 
 struct pl_record_counts {

@@ -214,7 +214,7 @@ static int rank_at(const struct pl_p2p *p2p, int position)
 }
 
 /* Whether a ring relays what it received in the round before. */
-static bool is_relay(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot)
+static bool relays(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot)
 {
     return p2p->wire && slot->round >= p2p->size;
 }
@@ -222,7 +222,7 @@ static bool is_relay(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot)
 /* Packs a range that is to be sent, in the slot's memory. */
 static const char *pack(const struct pl_p2p *p2p, struct pl_p2p_slot *slot, char *data, struct range range)
 {
-    if (!is_relay(p2p, slot)) {
+    if (!relays(p2p, slot)) {
         pl_residuals_pack(p2p, slot->accumulator, (float *)(void *)data, range.at, range.count,
                           slot->round == p2p->size - 1);
     }
@@ -290,7 +290,7 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
     int position = p2p->by_position ? p2p->position_of[p2p->rank] : p2p->rank;
     struct pl_algorithm_step *step = &slot->step;
 
-    if (is_relay(p2p, slot)) {
+    if (relays(p2p, slot)) {
         char *received = slot->recv_buffer; /* packed, and sent as it is: packing it again might round differently */
 
         slot->recv_buffer = slot->accumulator;

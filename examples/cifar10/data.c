@@ -25,16 +25,12 @@ static const float spreads[CIFAR10_CHANNELS] = {0.2470F, 0.2435F, 0.2616F};
 /* Turns a picture, one colour plane after the other, into floats. */
 static void convert(const unsigned char *planes, float *to)
 {
-    float scales[CIFAR10_CHANNELS], shifts[CIFAR10_CHANNELS];
-
     for (size_t colour = 0; colour < CIFAR10_CHANNELS; colour++) {
-        scales[colour] = 1.0F / (255.0F * spreads[colour]);
-        shifts[colour] = means[colour] / spreads[colour];
-    }
-    for (size_t p = 0; p < CIFAR10_PIXELS; p++) {
-        for (size_t colour = 0; colour < CIFAR10_CHANNELS; colour++) {
-            to[p * CIFAR10_CHANNELS + colour] =
-                (float)planes[colour * CIFAR10_PIXELS + p] * scales[colour] - shifts[colour];
+        const unsigned char *from = planes + colour * CIFAR10_PIXELS;
+        float scale = 1.0F / (255.0F * spreads[colour]), shift = means[colour] / spreads[colour];
+
+        for (size_t p = 0; p < CIFAR10_PIXELS; p++) {
+            to[p * CIFAR10_CHANNELS + colour] = (float)from[p] * scale - shift;
         }
     }
 }

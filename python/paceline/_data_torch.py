@@ -53,7 +53,7 @@ class TorchDataset(torch.utils.data.IterableDataset):
         return _tensors(batch, {name: field.type for name, field in self._dataset._fields.items()})
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iteration reads. With workers, which are new in each epoch, call it before each; workers that persist count by themselves."""
+        """The epoch that the next iteration reads. With workers, which are made again for each epoch, call it before each; workers that persist count by themselves."""
         self._dataset.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:

@@ -8,7 +8,7 @@
             train(batch["image"], batch["label"])
 
 Records: every record of an epoch goes to one rank, and there to one worker of a DataLoader. Nothing is opened, and no thread runs, before the first iteration.
-A child of fork() opens the dataset itself when it iterates. Control-C ends a wait at once.
+A child of fork() opens the dataset again when it iterates. Control-C ends a wait at once.
 
 Memory: arrays are views of the batch, which is used again when the last of them is gone. A program may keep up to `max_batches` batches.
 """

@@ -203,7 +203,7 @@ class _Sums:
         _call(what, _library.pl_collective_run, self._world, ctypes.byref(collective))
 
     def _keep(self, bucket):
-        """What is kept of this bucket. DistributedDataParallel cuts other buckets after the first step, and a new model's may have an old one's ids."""
+        """What is kept of this bucket. DistributedDataParallel cuts its buckets again after the first step, and a new model's may have an old one's ids."""
         parameters = bucket.parameters()
         key = tuple(map(id, parameters))
         kept = self._buckets.get(key)

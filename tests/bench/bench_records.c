@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the cost of reading records: finding them in memory, reading a FIFO compared with raw reads of the same FIFO,
- * and batches of pictures from files: as bytes, and shuffled and turned into floats by the program. Prints one JSON line per case; runs alternate, figures are medians. A FIFO's reader and writer have one CPU
- * each if two are allowed: on one CPU a read costs less than half, and the scheduler would otherwise choose between the
- * two in each run.
+ * Measures the cost of reading records: finding them in memory, reading a FIFO compared with raw reads of the same
+ * FIFO, and batches of pictures from files: as bytes, and shuffled and turned into floats by the program. Prints one
+ * JSON line per case; runs alternate, figures are medians. A FIFO's reader and writer have one CPU each if two are
+ * allowed: on one CPU a read costs less than half, and the scheduler would otherwise choose between the two in each
+ * run.
  *
  *   bench_records [MEGABYTES [ROUNDS]]
  */
@@ -321,8 +322,8 @@ static size_t write_pictures(const char *directory, unsigned char *data, size_t 
 
 static void to_floats(const unsigned char *picture, float *to)
 {
-    for (size_t p = 0; p < PIXELS; p++) {
-        for (size_t colour = 0; colour < 3; colour++) {
+    for (size_t colour = 0; colour < 3; colour++) {
+        for (size_t p = 0; p < PIXELS; p++) {
             to[p * 3 + colour] = (float)picture[colour * PIXELS + p] * 0.0157F - 1.99F;
         }
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/dataset/loader.c, s3io/dataset/batch.c, s3io/dataset/dataset.c. */
+/* Covers s3io/dataset/dataset.c, s3io/dataset/loader.c, s3io/dataset/batch.c, s3io/dataset/store_many.c. */
 #include "base/clock.h"
 #include "base/random.h"
 #include "s3io/dataset.h"
