@@ -14,6 +14,8 @@
  *   64-bit floats         float64
  *   one value of bytes    any type: the bytes are the elements, little-endian; their number must fit the shape
  *   a column of CSV       a number, of an integer type, float32 or float64; a varying uint8 field takes the text
+ *   a member of tar       one element: a number as text ("7"), as in CSV, which a line end may follow. A shape, also
+ *                         [1], or varying: the member's bytes are the elements, as above
  *
  * Test  tests/unit/s3io/record/test_fields.c, tests/fuzz/fuzz_record.c
  */
@@ -37,6 +39,9 @@ enum pl_field_source {
     /* CSV: the name is the number of the first column, from 0; a field of fixed shape takes as many columns as it has
      * elements, a varying one takes one */
     PL_FIELDS_CSV,
+    /* a sample of PL_RECORD_TAR: the name is the member's extension, all that follows the first dot of its base name
+     * ("jpg", "seg.png"); "__key__" is the folder and the name before that dot */
+    PL_FIELDS_TAR,
 };
 
 /** A field. Zero-initialise, then set what differs. */

@@ -35,6 +35,11 @@ enum pl_record_format {
     PL_RECORD_CSV,
     PL_RECORD_IDX,   /* the items along the first dimension of IDX arrays, one array after the other */
     PL_RECORD_WHOLE, /* all the bytes of the source are one record */
+    /* the samples of tar archives (ustar, GNU, pax), one archive after the other: files that follow each other and have
+     * the same name before the first dot of the base name; the record has their headers too. A repeated name is
+     * PL_CORRUPT; a link, a device or a sparse file is PL_UNSUPPORTED. Directories are passed over, and files whose
+     * base name has no dot or begins with one. */
+    PL_RECORD_TAR,
 };
 
 /** How the parts of a split RecordIO record are joined. */
@@ -66,8 +71,8 @@ struct pl_record_options {
     enum pl_record_join join; /* only for RecordIO */
     size_t max_record_bytes;  /* 0 means 1 GiB; a longer record is PL_LIMIT before anything is allocated */
     size_t window_bytes;      /* 0 means 2 MiB; the buffer's first size, which grows to the longest record */
-    /* skip and count corrupt records instead of returning PL_CORRUPT; not for IDX, because nothing marks where the next
-     * item begins */
+    /* skip and count corrupt records instead of returning PL_CORRUPT; not for IDX and tar, where only the lengths before
+     * it tell where the next item begins */
     bool skip_corrupt;
     bool keep_empty_lines; /* lines and CSV: an empty line is a record */
     /* CSV: the byte between fields; 0 means a comma. It is needed because a quote opens only as the first byte of a

@@ -33,9 +33,9 @@ __all__ = ["DataError", "DataTimeoutError", "DataValueError", "Dataset", "Field"
 Batch = Dict[str, Any]
 
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int16": 5, "int32": 6, "int64": 7, "uint8": 8, "bool": 9}  # enum pl_dtype
-_FORMATS = {"tfrecord": 0, "recordio": 1, "lines": 2, "csv": 3, "idx": 4, "whole": 5}  # enum pl_record_format
-_SOURCES = {"record": 0, "example": 1, "protobuf": 2, "csv": 3}  # enum pl_field_source
-_SOURCE_OF = {"tfrecord": "example", "recordio": "protobuf", "csv": "csv"}
+_FORMATS = {"tfrecord": 0, "recordio": 1, "lines": 2, "csv": 3, "idx": 4, "whole": 5, "tar": 6}  # enum pl_record_format
+_SOURCES = {"record": 0, "example": 1, "protobuf": 2, "csv": 3, "tar": 4}  # enum pl_field_source
+_SOURCE_OF = {"tfrecord": "example", "recordio": "protobuf", "csv": "csv", "tar": "tar"}
 _COMPRESSIONS = {"none": 0, "gzip": 1, "zstd": 2, "auto": 3}  # enum pl_compression
 _SPLITS = {"records": 0, "objects": 1}  # enum pl_stream_split
 _MAX_DIMS = 8
@@ -111,7 +111,7 @@ class Field(NamedTuple):
 
     `shape` is that of one sample, () for one element; None: the number of elements differs from sample to sample. A record without the field gets `default`, one
     element or a whole sample; without a default it is an error. `name` is the field's name in the record, if it is another one; for CSV the number of its
-    first column, from 0."""
+    first column, from 0; for tar the member's extension, or "__key__". Of tar one element is a number as text; with a shape or None it is the member's bytes."""
 
     type: str
     shape: Optional[Tuple[int, ...]] = ()
@@ -253,8 +253,8 @@ class Dataset:
     `source`: the name of a channel, whose configuration says where it is (File, FastFile or Pipe Mode); a file, a directory, "s3://BUCKET/PREFIX"; or a list of
     these three. `fields`: what each record is decoded to, by name: Field, "int64", ("uint8", (3, 32, 32)), or bytes for text and pictures.
     `batch`: samples. The last one of an epoch has fewer, or is left out with `drop_last`.
-    `format` of the objects: tfrecord, recordio, lines, csv, idx, whole. `decode` of a record: example (tf.Example), protobuf (SageMaker's RecordIO-protobuf), csv,
-    record (its bytes are the one field); by the format if it is None. `compression`: none, gzip, zstd, auto.
+    `format` of the objects: tfrecord, recordio, lines, csv, idx, whole, tar. `decode` of a record: example (tf.Example), protobuf (SageMaker's RecordIO-protobuf), csv,
+    tar (members by their extensions), record (its bytes are the one field); by the format if it is None. `compression`: none, gzip, zstd, auto.
     `shuffle`: each sample is chosen at random from a buffer of so many records. `shuffle_objects`: objects are read in an order of the epoch. Both
     depend on `seed` and the epoch alone.
     `epochs`: so many follow each other, and each is begun before the program asks for it. None: it begins when the program iterates.

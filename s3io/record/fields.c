@@ -112,6 +112,10 @@ static enum pl_status add_field(struct pl_decoder *decoder, const struct pl_fiel
     }
     PL_TRY(set_shape(made, field, reterr));
     PL_TRY(set_default(made, field, reterr));
+    if (decoder->source == PL_FIELDS_TAR && !made->is_varying && made->dims == 0 &&
+        (made->type == PL_FLOAT16 || made->type == PL_BFLOAT16)) {
+        return refuse(made, reterr, "a member as one element is a number as text, but not of half-width types");
+    }
     return decoder->source == PL_FIELDS_CSV ? set_columns(decoder, decoder->count - 1, reterr) : PL_OK;
 }
 
@@ -121,7 +125,7 @@ enum pl_status pl_decoder_new(enum pl_field_source source, const struct pl_field
     struct pl_decoder *decoder;
     enum pl_status status;
 
-    if ((unsigned)source > PL_FIELDS_CSV) {
+    if ((unsigned)source > PL_FIELDS_TAR) {
         return pl_error_set(reterr, PL_INVALID, "unknown source of fields %d", (int)source);
     }
     if (count == 0 || count > (source == PL_FIELDS_RECORD ? 1 : PL_FIELDS_MOST)) {
@@ -173,10 +177,9 @@ enum pl_status pl_decode(const struct pl_decoder *decoder, const void *data, siz
                          struct pl_varying *varying, struct pl_error *reterr)
 {
     static pl_fields_walk *const walks[] = {
-        [PL_FIELDS_RECORD] = whole_record,
-        [PL_FIELDS_EXAMPLE] = pl_fields_message,
-        [PL_FIELDS_PROTOBUF] = pl_fields_message,
-        [PL_FIELDS_CSV] = pl_fields_csv,
+        [PL_FIELDS_RECORD] = whole_record,        [PL_FIELDS_EXAMPLE] = pl_fields_message,
+        [PL_FIELDS_PROTOBUF] = pl_fields_message, [PL_FIELDS_CSV] = pl_fields_csv,
+        [PL_FIELDS_TAR] = pl_fields_tar,
     };
 
     return walks[decoder->source](decoder, data, bytes, rows, varying, reterr);

@@ -103,22 +103,22 @@ static bool read_integer(const char *text, int64_t *ret_number)
     return is_negative || !__builtin_sub_overflow(0, value, ret_number);
 }
 
-static enum pl_status put_number(const struct pl_decoder_field *field, const struct column *column, unsigned char *at,
-                                 struct pl_error *reterr)
+enum pl_status pl_field_put_number(const struct pl_decoder_field *field, const char *number, size_t bytes,
+                                   unsigned char *at, struct pl_error *reterr)
 {
     char text[MOST_NUMBER_BYTES] = "";
-    size_t begin = 0, end = column->bytes;
+    size_t begin = 0, end = bytes;
     int64_t whole;
     double real;
 
-    while (begin < end && (column->text[begin] == ' ' || column->text[begin] == '\t')) {
+    while (begin < end && (number[begin] == ' ' || number[begin] == '\t')) {
         begin++;
     }
-    while (end > begin && (column->text[end - 1] == ' ' || column->text[end - 1] == '\t')) {
+    while (end > begin && (number[end - 1] == ' ' || number[end - 1] == '\t')) {
         end--;
     }
     if (end - begin < sizeof(text)) {
-        memcpy(text, column->text + begin, end - begin);
+        memcpy(text, number + begin, end - begin);
     }
     if (pl_field_is_integer(field->type)) {
         if (read_integer(text, &whole)) {
@@ -130,7 +130,7 @@ static enum pl_status put_number(const struct pl_decoder_field *field, const str
         memcpy(at, field->type == PL_FLOAT32 ? (const void *)&narrow : (const void *)&real, field->item_bytes);
         return PL_OK;
     }
-    return pl_field_unexpected(field, reterr, "'%.*s'", (int)(column->bytes < 40 ? column->bytes : 40), column->text);
+    return pl_field_unexpected(field, reterr, "'%.*s'", (int)(bytes < 40 ? bytes : 40), number);
 }
 
 /* Appends the text of a column, with one quote for two. */
@@ -161,7 +161,7 @@ static enum pl_status put_column(struct pl_field_sink *sink, uint64_t item, cons
     }
     sink->row += item * field->item_bytes;
     if (column->bytes > 0) {
-        return put_number(field, column, sink->row, reterr);
+        return pl_field_put_number(field, column->text, column->bytes, sink->row, reterr);
     }
     if (!field->has_default) {
         return pl_error_set(reterr, PL_NOT_FOUND, "field '%s': column %llu is empty, and there is no default",

@@ -51,6 +51,10 @@ enum pl_status pl_field_put_bytes(struct pl_field_sink *sink, const void *data, 
 enum pl_status pl_field_put_integer(const struct pl_decoder_field *field, int64_t value, unsigned char *at,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Writes a number that is text as one element of `field` to `at`: as in a column of CSV. PL_INVALID if it is none. */
+enum pl_status pl_field_put_number(const struct pl_decoder_field *field, const char *text, size_t bytes,
+                                   unsigned char *at, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Returns whether `type` is an integer type or bool. */
 static inline bool pl_field_is_integer(enum pl_dtype type)
 {
@@ -64,11 +68,11 @@ enum pl_status pl_field_unexpected(const struct pl_decoder_field *field, struct 
 /** Ends a field: takes its default if `missing`, and checks the number of elements. */
 enum pl_status pl_field_end(struct pl_field_sink *sink, bool missing, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Decode a record, as pl_decode(): fields_message.c and fields_csv.c. */
+/** Decode a record, as pl_decode(): fields_message.c, fields_csv.c and fields_tar.c. */
 typedef enum pl_status pl_fields_walk(const struct pl_decoder *decoder, const void *data, size_t bytes,
                                       void *const *rows, struct pl_varying *varying, struct pl_error *reterr);
 
-pl_fields_walk pl_fields_message, pl_fields_csv;
+pl_fields_walk pl_fields_message, pl_fields_csv, pl_fields_tar;
 
 static inline struct pl_field_sink pl_field_sink_of(const struct pl_decoder *decoder, size_t field, void *const *rows,
                                                     struct pl_varying *varying)

@@ -34,6 +34,7 @@ static pl_record_find *const finders[] = {
     [PL_RECORD_TFRECORD] = pl_record_find_tfrecord, [PL_RECORD_RECORDIO] = pl_record_find_recordio,
     [PL_RECORD_LINES] = pl_record_find_lines,       [PL_RECORD_CSV] = pl_record_find_csv,
     [PL_RECORD_IDX] = pl_record_find_idx,           [PL_RECORD_WHOLE] = pl_record_find_whole,
+    [PL_RECORD_TAR] = pl_record_find_tar,
 };
 
 static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t deadline_ns,

@@ -18,11 +18,12 @@ struct pl_record_reader {
      * then */
     uint64_t discard_bytes;
     bool broken;           /* an error was returned, and the position is no longer valid */
-    unsigned char *joined; /* buffer for RecordIO records that consist of several parts */
+    unsigned char *joined; /* RecordIO: a record of several parts; tar: key and extensions of a sample */
     size_t joined_capacity;
     uint64_t items_left; /* IDX: remaining items of the current array */
     size_t item_bytes;
-    bool whole_done; /* PL_RECORD_WHOLE: the only record was returned */
+    bool whole_done;    /* PL_RECORD_WHOLE: the only record was returned */
+    bool archive_ended; /* tar: zeros have ended the archive */
 };
 
 /**
@@ -35,7 +36,7 @@ typedef enum pl_status pl_record_find(struct pl_record_reader *reader, bool chec
                                       struct pl_error *reterr);
 
 pl_record_find pl_record_find_tfrecord, pl_record_find_recordio, pl_record_find_lines, pl_record_find_csv,
-    pl_record_find_idx, pl_record_find_whole;
+    pl_record_find_idx, pl_record_find_whole, pl_record_find_tar;
 
 /** Sets PL_CORRUPT with source, record number and offset. */
 enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format,
@@ -84,6 +85,30 @@ static inline uint32_t pl_record_load_be32(const unsigned char *at)
 {
     return (uint32_t)at[3] | (uint32_t)at[2] << 8 | (uint32_t)at[1] << 16 | (uint32_t)at[0] << 24;
 }
+
+enum { PL_RECORD_TAR_NAME_BYTES = 4096 };
+
+/** A member of a tar archive, as its headers describe it. Places are relative to the data that is walked over. */
+struct pl_record_tar_member {
+    char name[PL_RECORD_TAR_NAME_BYTES]; /* with its folder */
+    /* of `name`: the folder, and the base name before its first dot, which the extension follows. 0: the member belongs
+     * to no sample. It is a directory, a global header, or a file whose name has no dot or begins with one. */
+    size_t key_bytes;
+    size_t data_at, end; /* where its bytes are, and the next member */
+    uint64_t bytes;
+    size_t want;  /* if it is more than is available, so many are needed first, and only this is set */
+    bool is_zero; /* no member, but a block of zeros */
+};
+
+/**
+ * Describes the member at `at` of `data`, of which `available` bytes are there, from its headers. `offset_bytes` says
+ * where `data` is in the source, for errors.
+ *
+ * Errors  PL_CORRUPT: a checksum, a number or a pax header is wrong. PL_UNSUPPORTED names a link, a device, a sparse
+ *         file. PL_LIMIT: a name is too long.
+ */
+enum pl_status pl_record_tar_next(const unsigned char *data, size_t available, size_t at, uint64_t offset_bytes,
+                                  struct pl_record_tar_member *member, struct pl_error *reterr) PL_MUST_CHECK;
 
 /* Reads records from a byte source. Internal to s3io/; programs read the records of a stream (s3io/stream.h). */
 

@@ -55,7 +55,8 @@ enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_r
         return PL_MEMORY;
     }
     reader->options = *options;
-    reader->options.skip_corrupt = options->skip_corrupt && options->format != PL_RECORD_IDX;
+    reader->options.skip_corrupt =
+        options->skip_corrupt && options->format != PL_RECORD_IDX && options->format != PL_RECORD_TAR;
     reader->options.leave_checksum = options->leave_checksum && !options->skip_corrupt;
     if (reader->options.max_record_bytes == 0) {
         reader->options.max_record_bytes = DEFAULT_MAX_RECORD_BYTES;

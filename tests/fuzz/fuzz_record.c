@@ -9,7 +9,9 @@
 #include "s3io/source.h"
 #include "tests/support/fuzz.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Read all of `data` as `format`, once strictly and once skipping damaged records. Reading ends or fails, and accounts
  * for every byte. */
@@ -37,7 +39,7 @@ static void fuzz_records(enum pl_record_format format, const uint8_t *data, size
         PL_BUG_IF(status == PL_END && counts.source_bytes != bytes);
         PL_BUG_IF(counts.source_bytes > bytes || counts.skipped_bytes > bytes);
         PL_BUG_IF(!skip && counts.skipped != 0);
-        PL_BUG_IF(skip && status == PL_CORRUPT && format != PL_RECORD_IDX);
+        PL_BUG_IF(skip && status == PL_CORRUPT && format != PL_RECORD_IDX && format != PL_RECORD_TAR);
         pl_record_reader_close(reader);
     }
 }
@@ -87,6 +89,49 @@ static int fuzz_recordio(const uint8_t *data, size_t bytes)
     return 0;
 }
 
+/* Returns a copy in which the checksum of each block is that of a tar header, so that damage gets behind it. */
+static unsigned char *seal_blocks(const uint8_t *data, size_t bytes)
+{
+    enum { BLOCK_BYTES = 512, SUM_AT = 148, SUM_BYTES = 8 };
+    struct pl_error error = PL_ERROR_NONE;
+    unsigned char *copy = pl_memory_new(bytes + 1, 1, &error);
+
+    PL_BUG_IF(!copy);
+    memcpy(copy, data, bytes);
+    for (size_t at = 0; bytes - at >= BLOCK_BYTES; at += BLOCK_BYTES) {
+        unsigned sum = 0;
+
+        memset(copy + at + SUM_AT, ' ', SUM_BYTES);
+        for (size_t i = 0; i < BLOCK_BYTES; i++) {
+            sum += copy[at + i];
+        }
+        if (sum > SUM_BYTES * ' ') {
+            snprintf((char *)copy + at + SUM_AT, SUM_BYTES, "%06o", sum & 0777777);
+        } else {
+            memset(copy + at + SUM_AT, 0, SUM_BYTES);
+        }
+    }
+    return copy;
+}
+
+/* Samples, and each whole archive as one of them. */
+static int fuzz_tar(const uint8_t *data, size_t bytes)
+{
+    static const struct pl_field fields[] = {
+        {.name = "__key__", .type = PL_UINT8, .is_varying = true},
+        {.name = "txt", .type = PL_UINT8, .dims = 1, .shape = {4}},
+        {.name = "cls", .type = PL_INT16},
+        {.name = "cls", .type = PL_FLOAT32, .has_default = true, .default_data = "1234", .default_bytes = 4},
+    };
+
+    PL_AUTO_FREE unsigned char *sealed = seal_blocks(data, bytes);
+
+    fuzz_records(PL_RECORD_TAR, data, bytes);
+    fuzz_records(PL_RECORD_TAR, sealed, bytes);
+    fuzz_fields(PL_FIELDS_TAR, fields, PL_ARRAY_ITEMS(fields), sealed, bytes);
+    return fuzz_fields(PL_FIELDS_TAR, fields, PL_ARRAY_ITEMS(fields), data, bytes);
+}
+
 static int fuzz_tfrecord(const uint8_t *data, size_t bytes)
 {
     fuzz_records(PL_RECORD_TFRECORD, data, bytes);
@@ -131,5 +176,5 @@ static int fuzz_example(const uint8_t *data, size_t bytes)
     return fuzz_fields(PL_FIELDS_EXAMPLE, fields, PL_ARRAY_ITEMS(fields), data, bytes);
 }
 
-FUZZ_TARGETS({"csv", fuzz_csv}, {"recordio", fuzz_recordio}, {"tfrecord", fuzz_tfrecord}, {"idx", fuzz_idx},
-             {"example", fuzz_example})
+FUZZ_TARGETS({"csv", fuzz_csv}, {"recordio", fuzz_recordio}, {"tar", fuzz_tar}, {"tfrecord", fuzz_tfrecord},
+             {"idx", fuzz_idx}, {"example", fuzz_example})

@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""paceline.data: batches are what Python wrote into TFRecord, RecordIO, CSV and text files, each record once an epoch over ranks and a DataLoader's workers;
+"""paceline.data: batches are what Python wrote into TFRecord, RecordIO, CSV, text and tar files, each record once an epoch over ranks and a DataLoader's workers;
 errors name object, record and byte; what fork, pickle, Control-C and kept arrays do. Needs numpy; without torch its part is left out with a message.
 
 Each case is a function, which runs in a Python of its own: data.py CASE.
 """
+import contextlib
+import gzip
+import io
 import json
 import os
 import pathlib
 import pickle
+import random
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -79,6 +84,99 @@ def formats():
     assert text == [f"line {i}".encode() for i in range(COUNT)]
     absent = {"id": "int64", "absent": Field("float32", (2,), default=0.5)}
     assert all((batch["absent"] == 0.5).all() for batch in Dataset(FOLDER / "tfrecord", absent, 256))
+
+
+def make_archive(path, draw):
+    """An archive by tarfile: samples of one to four files, and what belongs to none, in one of the three formats."""
+    style = draw.choice([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+    short = style == tarfile.USTAR_FORMAT
+    comment = {"comment": "of no use"} if style == tarfile.PAX_FORMAT and draw.random() < 0.5 else {}
+    with tarfile.open(path, "w", format=style, pax_headers=comment) as archive:
+        def add(name, data, kind=tarfile.REGTYPE):
+            info = tarfile.TarInfo(name)
+            info.size, info.type, info.mtime = len(data), kind, draw.choice([0, 1700000000] if short else [0, 1700000000.5, 2**36])
+            archive.addfile(info, io.BytesIO(data))
+        for number in range(draw.randrange(len(comment), 12)):
+            folder = draw.choice(["", "", "./", "train/", "v1.2/", "folder/" * draw.randrange(1, 30), "f\u00f6lder/"])
+            name = folder + draw.choice([f"{number % 3}", f"{number:06}", "n" * draw.choice([20, 80, 90] if short else [99, 100, 101, 512, 600])])
+            for extension in draw.sample(["txt", "cls", "seg.png", "bin", "json"], draw.randrange(1, 5)):
+                data = draw.randbytes(8 if extension == "bin" else draw.choice([0, 5, 511, 512, 513, 9000]))
+                if extension == "cls":
+                    data = str(draw.randrange(-9, 99)).encode() + draw.choice([b"", b"\n"])
+                if draw.random() < 0.2:
+                    add(*draw.choice([("some/", b"", tarfile.DIRTYPE), (folder + "README", b"no sample"), (folder + ".hidden.txt", b"no sample")]))
+                with contextlib.suppress(ValueError):  # a name too long for ustar
+                    for _ in range(1 + (draw.random() < 0.01)):
+                        add(f"{name}.{extension}", data)
+
+
+def samples_of(path):
+    """What tarfile finds in an archive, grouped as WebDataset does; None if a name comes twice in a sample."""
+    found = []
+    with tarfile.open(path) as archive:
+        for member in archive:
+            folder, slash, base = member.name.rpartition("/")
+            stem, dot, extension = base.partition(".")
+            if member.isfile() and stem and dot:
+                key = folder + slash + stem
+                if not found or found[-1]["__key__"] != key.encode():
+                    found.append({"__key__": key.encode()})
+                if extension in found[-1]:
+                    return None
+                found[-1][extension] = archive.extractfile(member).read()
+    return found
+
+
+def tar():
+    from paceline.data import DataValueError, Dataset, Field
+    absent, folder, draw = b"<none>", FOLDER / "tar", random.Random(7)
+    fields = {"key": Field("uint8", None, name="__key__"), "txt": Field("uint8", None, absent), "seg.png": Field("uint8", None, absent),
+              "cls": Field("int64", (), -100), "bin": Field("float32", (2,), 0.0)}
+
+    def expected(sample):
+        return (sample["__key__"], sample.get("txt", absent), sample.get("seg.png", absent), int(sample.get("cls", -100)), sample.get("bin", bytes(8)))
+
+    def read(path, **options):
+        return [(batch["key"].sample(row).tobytes(), batch["txt"].sample(row).tobytes(), batch["seg.png"].sample(row).tobytes(), int(batch["cls"][row]),
+                 batch["bin"][row].tobytes()) for batch in Dataset(path, fields, 7, format="tar", **options) for row in range(len(batch["cls"]))]
+    folder.mkdir()
+    wanted, repeated = [], 0
+    for number in range(200):
+        path = folder / f"{number:03}.tar"
+        make_archive(path, draw)
+        found = samples_of(path)
+        if found is None:
+            expect_error(DataValueError, [path.name, "two members"], lambda: read(path))
+            path.unlink()
+            repeated += 1
+            continue
+        wanted += map(expected, found)
+        for threads in (1, 4):
+            assert read(path, decode_threads=threads) == list(map(expected, found)), f"{path.name}, {threads} threads: the samples differ"
+    assert len(wanted) > 500 and 0 < repeated < 100, (len(wanted), repeated)
+    assert read(folder, decode_threads=4) == wanted
+    shares = [read(folder, shuffle=50, shuffle_objects=True, rank=rank, size=2) for rank in range(2)]
+    assert sorted(sum(shares, [])) == sorted(wanted) and abs(len(shares[0]) - len(shares[1])) <= 1
+    os.mkfifo(FOLDER / "tar_0")
+    os.environ.update(SM_CHANNEL_TAR=str(FOLDER / "tar"), SM_INPUT_DATA_CONFIG=json.dumps({"tar": {"TrainingInputMode": "Pipe"}}))
+    archives = gzip.compress(b"".join(path.read_bytes() for path in sorted(folder.iterdir())))
+    writer = threading.Thread(target=(FOLDER / "tar_0").write_bytes, args=(archives,))
+    writer.start()
+    assert read("tar", compression="gzip") == wanted  # one archive after the other
+    writer.join()
+    path = next(path for path in sorted(folder.iterdir()) if len(samples_of(path)) > 1)
+    data = path.read_bytes()
+    path.write_bytes(data[:-(-len(data.rstrip(b"\0")) // 512) * 512 - 1])  # a byte of the last block is missing
+    expect_error(DataValueError, [path.name, "record ", "at byte ", "the input ends inside"], lambda: read(path))
+    with tarfile.open(path, "w") as archive:
+        link = tarfile.TarInfo("a.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "b.txt"
+        archive.addfile(link)
+    expect_error(DataValueError, [path.name, "record 0", "'a.txt' at byte 0 is a symbolic link"], lambda: read(path))
+    path.write_bytes(b"no archive" * 100)
+    expect_error(DataValueError, [path.name, "record 0", "byte 0", "not a tar archive"], lambda: read(path))
+    path = next(path for path in sorted(folder.iterdir()) if path.read_bytes()[:2] != b"no" and samples_of(path))
+    expect_error(DataValueError, [path.name, "record 0 at byte ", "field 'none' is missing"], lambda: list(Dataset(path, {"none": bytes}, 7, format="tar")))
 
 
 def ids(batches):
@@ -248,7 +346,6 @@ def torch():
 
 def example():
     """examples/python/data_torch.py learns which of ten pictures a noisy one is; by itself and with two workers."""
-    import random
     draw = random.Random(1)
     pictures = [bytes(draw.randrange(256) for _ in range(192)) for _ in range(10)]
     (FOLDER / "digits").mkdir()
@@ -262,7 +359,7 @@ def example():
         assert float(output[-1].split("accuracy=")[1]) > 0.9, output
 
 
-CASES = [formats, order, mapping, keeping, processes, errors, channel]
+CASES = [formats, tar, order, mapping, keeping, processes, errors, channel]
 
 
 def main():
