@@ -17,7 +17,7 @@
  *   a member of tar       one element: a number as text ("7"), as in CSV, which a line end may follow. A shape, also
  *                         [1], or varying: the member's bytes are the elements, as above
  *
- * Test  tests/unit/s3io/record/test_fields.c, tests/fuzz/fuzz_record.c
+ * Test  tests/unit/s3io/record/test_fields.c, test_tar.c, tests/fuzz/fuzz_record.c
  */
 #ifndef PL_S3IO_FIELDS_H
 #define PL_S3IO_FIELDS_H

@@ -5,7 +5,7 @@
  * the input ends inside a record, that is an error with source and offset: an epoch is never too short without an
  * error.
  *
- * Test  tests/unit/s3io/record/test_record.c and the fuzz targets in tests/fuzz
+ * Test  tests/unit/s3io/record/test_record.c, test_tar.c and the fuzz targets in tests/fuzz
  */
 #ifndef PL_S3IO_RECORD_H
 #define PL_S3IO_RECORD_H
@@ -71,8 +71,8 @@ struct pl_record_options {
     enum pl_record_join join; /* only for RecordIO */
     size_t max_record_bytes;  /* 0 means 1 GiB; a longer record is PL_LIMIT before anything is allocated */
     size_t window_bytes;      /* 0 means 2 MiB; the buffer's first size, which grows to the longest record */
-    /* skip and count corrupt records instead of returning PL_CORRUPT; not for IDX and tar, where only the lengths before
-     * it tell where the next item begins */
+    /* skip and count corrupt records instead of returning PL_CORRUPT; not for IDX and tar, where nothing but
+     * the lengths before it marks where the next item begins */
     bool skip_corrupt;
     bool keep_empty_lines; /* lines and CSV: an empty line is a record */
     /* CSV: the byte between fields; 0 means a comma. It is needed because a quote opens only as the first byte of a
