@@ -84,6 +84,8 @@ static struct build make_archives(void)
     put_text(&build, "data/0002.txt", "");
     put(&build, "data/", '5', "", 0);
     put_text(&build, "data/0002.cls", "-8");
+    put_text(&build, "data/000.txt", "a shorter key");
+    put_text(&build, "data/000.cls", "3");
     put(&build, "././@LongLink", 'L', longer, sizeof(longer));
     put_text(&build, "a/rather/lo", "mask");
     put(&build, "x", 'x', "", 0); /* empty: nothing changes */
@@ -107,6 +109,7 @@ static const struct {
 } samples[] = {
     {"data/0001", "one", "", 7},
     {"data/0002", "", "", -8},
+    {"data/000", "a shorter key", "", 3},
     {"a/rather/long/folder/0003", "three", "mask", 9},
     {"a/rather/long/folder/0003", "of another archive", "", 10},
 };
@@ -279,8 +282,6 @@ TEST(members_that_are_no_files_are_refused_by_name)
     put(&build, "x", 'x', "22 GNU.sparse.major=1\n", 22);
     put_text(&build, "b.txt", "text");
     expect_error(&build, PL_UNSUPPORTED, "'b.txt' at byte 1024 is a sparse file");
-    put(&build, "g", 'g', "15 path=all.txt\n", 16);
-    expect_error(&build, PL_CORRUPT, "the tar header at byte 0 is followed by a pax keyword that is not");
     put(&build, "g", 'g', "16 path=all.txt\n", 16);
     expect_error(&build, PL_UNSUPPORTED, "the global tar header at byte 0 sets the path of all members");
 }
@@ -311,8 +312,6 @@ TEST(damaged_headers_are_errors_with_offset)
         put_text(&build, "a.txt", "text");
         expect_error(&build, PL_CORRUPT, "the tar header at byte 0 ");
     }
-    put(&build, "x", 'x', "11 size=0x5\n", 12);
-    expect_error(&build, PL_CORRUPT, "the tar header at byte 0 ");
     put(&build, "x", 'x', "12 size=0x5\n", 12);
     expect_error(&build, PL_CORRUPT, "the tar header at byte 0 has the size '0x5'");
     put(&build, "x", 'x', "32 size=99999999999999999999999\n", 32);
@@ -324,10 +323,11 @@ TEST(damaged_headers_are_errors_with_offset)
         put(&build, "x", 'x', "", 0);
     }
     expect_error(&build, PL_CORRUPT, "the tar header at byte 4608 comes after 8 headers that extend it");
+    put_end(&build, 2);
     put_text(&build, "a.txt", "text");
     put_end(&build, 1);
     put_text(&build, "b.txt", "text");
-    expect_error(&build, PL_CORRUPT, "record 1 at byte 1024: a block of zeros, but not two");
+    expect_error(&build, PL_CORRUPT, "record 1 at byte 2048: a block of zeros, but not two");
     put(&build, "x", 'x', "", 0);
     put_end(&build, 2);
     expect_error(&build, PL_CORRUPT, "the tar header at byte 512 has a wrong checksum");
