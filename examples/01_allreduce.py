@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allreduce: each rank gives a vector, and each rank gets the sum of all vectors.
 
-    PYTHONPATH=python mpirun -n 2 python3 01_allreduce.py
+    PYTHONPATH=../python mpirun -n 2 python3 01_allreduce.py
 """
 import numpy
 

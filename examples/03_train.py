@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train. A network of one hidden layer learns y = sin(x). Each rank has its own samples; the library averages the gradients.
 
-    PYTHONPATH=python mpirun -n 2 python3 03_train.py       or as a job: paceline train, with sagemaker_program=03_train.py
+    PYTHONPATH=../python mpirun -n 2 python3 03_train.py       or as a job: paceline train, with sagemaker_program=03_train.py
 """
 import os
 

@@ -38,7 +38,7 @@ def build(folder):
     run("meson", "install", "-C", BUILD, "--no-rebuild", DESTDIR=str(folder / "root"))
     pc = next((folder / "root").rglob("paceline.pc"))
     os.environ.update(PKG_CONFIG_PATH=str(pc.parent), PKG_CONFIG_SYSROOT_DIR=str(folder / "root"), LD_LIBRARY_PATH=str(pc.parent.parent),
-                      PYTHONPATH=str(EXAMPLES / "python"), PACELINE_LIBRARY=str(pc.parent.parent / "libpaceline.so"),
+                      PYTHONPATH=str(next((folder / "root").rglob("paceline/__init__.py")).parents[1]), PACELINE_LIBRARY=str(pc.parent.parent / "libpaceline.so"),
                       OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     sources = sorted(EXAMPLES.glob("[0-9]*.c"))
     assert len(sources) == 4, f"this test has no word about some of {sources}"
