@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "collectives/bootstrap.h"
+#include "runtime/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ size_t pl_abi_struct_bytes(const char *name)
         {"pl_server_options", sizeof(struct pl_server_options)},
         {"pl_server_table", sizeof(struct pl_server_table)},
         {"pl_span", sizeof(struct pl_span)},
+        {"pl_tensor", sizeof(struct pl_tensor)},
     };
 
     for (size_t i = 0; i < sizeof(structs) / sizeof(structs[0]); i++) {

@@ -16,8 +16,8 @@
 
 /**
  * Returns the bytes of `struct NAME` ("pl_bootstrap", "pl_collective", "pl_completion", "pl_error", "pl_named_op",
- * "pl_named_options", "pl_named_result", "pl_plan_tensor", "pl_server_options", "pl_server_table", "pl_span"), or 0 for
- * a struct that no binding needs.
+ * "pl_named_options", "pl_named_result", "pl_plan_tensor", "pl_server_options", "pl_server_table", "pl_span",
+ * "pl_tensor"), or 0 for a struct that no binding needs.
  */
 size_t pl_abi_struct_bytes(const char *name);
 

@@ -7,7 +7,7 @@
  * checkpoint-STEP.safetensors with values and optimizer arrays, and checkpoint-STEP.json with everything else and the
  * checksum of both, written last: without it the other one does not count. Both open in Python.
  *
- * Test  tests/unit/runtime/checkpoint/test_checkpoint.c, tests/integration/resume.py
+ * Test  tests/unit/runtime/checkpoint/test_checkpoint.c, tests/integration/resume.py, tests/integration/checkpoint.py
  */
 #ifndef PL_RUNTIME_CHECKPOINT_H
 #define PL_RUNTIME_CHECKPOINT_H
@@ -100,5 +100,38 @@ enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret
 
 /** Waits for the writer. Errors of the last write are lost: flush first. NULL is fine. */
 void pl_checkpoints_close(struct pl_checkpoints *checkpoints);
+
+/* The files of a checkpoint without a plan, for bindings whose programs have tensors and states of other kinds. */
+
+struct pl_tensor; /* of runtime/safetensors.h */
+
+/** Returns the CRC-32C of the data of `tensors` [count], in their order. A state keeps it. */
+uint32_t pl_checkpoint_checksum(const struct pl_tensor *tensors, size_t count);
+
+/**
+ * Write the two files of a checkpoint: tensors [count], then `state`, a JSON text, with its checksum. Then all but the
+ * `keep` newest up to `step` are removed.
+ *
+ * Errors  PL_INVALID and PL_LIMIT, before anything is written: `state` is not JSON, has more than 64 MiB, 1,000,000
+ *         values or 127 levels; those of pl_safetensors_write().
+ */
+enum pl_status pl_checkpoint_write(const char *directory, uint64_t step, unsigned keep, const struct pl_tensor *tensors,
+                                   size_t count, const char *state, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * The state of a checkpoint, in compact form; the caller frees it. Its tensors are read by pl_safetensors_open() and
+ * compared with the checksum in it.
+ *
+ * Errors  PL_CORRUPT with the reason; PL_NOT_FOUND, PL_SYSTEM or PL_MEMORY if it cannot be read.
+ */
+enum pl_status pl_checkpoint_read_state(const char *directory, uint64_t step, char **ret_state,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Lists the steps that have a JSON file in the directory `path`, newest first. The caller frees `*ret_steps`. With
+ * `clean` it also removes checkpoints that are half written or half removed.
+ */
+enum pl_status pl_checkpoint_steps(const char *path, bool clean, uint64_t **ret_steps, size_t *ret_count,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

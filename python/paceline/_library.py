@@ -144,3 +144,13 @@ def _call(function, *arguments):
     status = function(*arguments, _error)
     if status:
         _failed(status)
+
+
+def _call_anywhere(what, function, *arguments):
+    """As _call(), from any thread; an error's text begins with `what`."""
+    error = _Error()
+    status = function(*arguments, ctypes.byref(error))
+    if status:
+        text = ctypes.create_string_buffer(1100)
+        _library.pl_error_text(ctypes.byref(error), text, len(text))
+        raise PacelineError(_library.pl_status_name(status).decode(), f"{what}: {text.value.decode(errors='replace')}")

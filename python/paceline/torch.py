@@ -33,7 +33,7 @@ import torch
 import torch.distributed
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from ._library import PacelineError, _Error, _library, _struct
+from ._library import PacelineError, _call_anywhere as _call, _Error, _library, _struct
 from ._operations import _DTYPES, _KINDS, _OPS
 
 __all__ = ["allreduce_hook", "bf16_hook", "compressed", "fp16_hook"]
@@ -51,16 +51,6 @@ _EXCHANGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Erro
                              ctypes.POINTER(_Error))
 _Bootstrap = _struct("_Bootstrap", name=ctypes.c_char_p, context=ctypes.c_void_p, rank=ctypes.c_int, size=ctypes.c_int, exchange=_EXCHANGE,
                      split=ctypes.c_void_p, any_thread=ctypes.c_bool, finalized=ctypes.c_bool, transport=ctypes.c_void_p, free=ctypes.c_void_p)
-
-
-def _call(what, function, *arguments):
-    """As _library._call(), from any thread; an error's text begins with `what`."""
-    error = _Error()
-    status = function(*arguments, ctypes.byref(error))
-    if status:
-        text = ctypes.create_string_buffer(1100)
-        _library.pl_error_text(ctypes.byref(error), text, len(text))
-        raise PacelineError(_library.pl_status_name(status).decode(), f"{what}: {text.value.decode(errors='replace')}")
 
 
 def _after_ns(seconds):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Printing and reading the JSON file of a checkpoint, which is protected by a CRC-32C; the files' names; a plan's
- * values as a safetensors file, and a file's tensors compared with a plan's. */
+/* Writing the files of a checkpoint, and printing and reading the JSON one, which is protected by a CRC-32C; the files'
+ * names; a plan's values as a safetensors file, and a file's tensors compared with a plan's. */
 #include "runtime/checkpoint/checkpoint_format.h"
 
 #include "base/checksum.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_RECORD_BYTES = 65536 };
+enum { MAX_RECORD_BYTES = 64 << 20 };
 
 /* The whole numbers of a record: field of the struct, name. */
 #define RECORD_NUMBERS(X)                                                                                              \
@@ -34,11 +34,7 @@ enum { MAX_RECORD_BYTES = 65536 };
     X(optimizer.good_steps, "optimizer_good_steps")                                                                    \
     X(data_crc32c, "data_crc32c")
 
-/*
- * Prints in the form of pl_python_json_print(PL_PYTHON_JSON_COMPACT), so that the checksum can be computed again from
- * the parsed JSON.
- */
-static void print_state(const struct pl_checkpoint_record *record, struct pl_text *text)
+void pl_checkpoint_record_print(const struct pl_checkpoint_record *record, struct pl_text *text)
 {
     pl_text_append(text, "{");
 #define PRINT_NUMBER(field, name) pl_text_printf(text, "\"%s\":%llu,", name, (unsigned long long)record->field);
@@ -51,19 +47,6 @@ static void print_state(const struct pl_checkpoint_record *record, struct pl_tex
         pl_text_printf(text, "%02x", record->state.extra[i]);
     }
     pl_text_append(text, "\"}");
-}
-
-void pl_checkpoint_record_print(const struct pl_checkpoint_record *record, struct pl_text *text)
-{
-    PL_AUTO_TEXT struct pl_text state = PL_TEXT_NONE;
-
-    print_state(record, &state);
-    if (pl_text_check(&state, NULL) != PL_OK) {
-        text->failed = true;
-        return;
-    }
-    pl_text_printf(text, "{\"crc32c\": %lu, \"state\": %s}\n",
-                   (unsigned long)pl_checksum_crc32c(0, state.data, state.length), state.data);
 }
 
 static bool read_number(const struct pl_python_json *object, const char *name, uint64_t most, uint64_t *ret_value)
@@ -98,30 +81,48 @@ static bool read_extra(const struct pl_python_json *node, struct pl_checkpoint_s
     return true;
 }
 
-enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_record *ret_record,
-                                         struct pl_error *reterr)
+static enum pl_status corrupt_record(const char *path, struct pl_error *reterr)
 {
-    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    enum pl_status status = pl_python_json_read(path, MAX_RECORD_BYTES, &root, reterr);
-    struct pl_checkpoint_record record = {.data_crc32c = 0};
+    return pl_error_set(reterr, PL_CORRUPT, "'%s' is not as it was written", path);
+}
+
+/*
+ * Reads the JSON file at `path`, and prints its state as it was printed when its checksum was computed. Errors: as
+ * pl_checkpoint_record_read().
+ */
+static enum pl_status read_state(const char *path, struct pl_python_json **ret_root, struct pl_text *text,
+                                 struct pl_error *reterr)
+{
+    enum pl_status status = pl_python_json_read(path, MAX_RECORD_BYTES, ret_root, reterr);
     const struct pl_python_json *state;
-    const struct pl_python_json *scale;
     uint64_t crc = 0;
-    uint64_t value;
-    bool whole = true;
 
     if (status == PL_INVALID || status == PL_LIMIT) {
         return pl_error_set(reterr, PL_CORRUPT, "'%s' is not a record of a checkpoint", path);
     }
     PL_TRY(status);
-    state = pl_python_json_member(root, "state");
-    whole = read_number(root, "crc32c", UINT32_MAX, &crc) && state;
-    if (whole) {
-        pl_python_json_print(state, PL_PYTHON_JSON_COMPACT, &text);
-        PL_TRY(pl_text_check(&text, reterr)); /* without memory it is unknown whether the record is correct */
-        whole = pl_checksum_crc32c(0, text.data, text.length) == crc;
+    state = pl_python_json_member(*ret_root, "state");
+    if (!state || !read_number(*ret_root, "crc32c", UINT32_MAX, &crc)) {
+        return corrupt_record(path, reterr);
     }
+    pl_python_json_print(state, PL_PYTHON_JSON_COMPACT, text);
+    PL_TRY(pl_text_check(text, reterr)); /* without memory it is unknown whether the record is correct */
+    return pl_checksum_crc32c(0, text->data, text->length) == crc ? PL_OK : corrupt_record(path, reterr);
+}
+
+enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_record *ret_record,
+                                         struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_checkpoint_record record = {.data_crc32c = 0};
+    const struct pl_python_json *state;
+    const struct pl_python_json *scale;
+    uint64_t value;
+    bool whole = true;
+
+    PL_TRY(read_state(path, &root, &text, reterr));
+    state = pl_python_json_member(root, "state");
 #define READ_NUMBER(field, name)                                                                                       \
     whole = whole && read_number(state, name, UINT64_MAX, &value);                                                     \
     record.field = (__typeof__(record.field))(whole ? value : 0);
@@ -130,7 +131,7 @@ enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_
     scale = whole ? pl_python_json_member(state, "loss_scale") : NULL;
     if (!scale || pl_python_json_kind(scale) != PL_PYTHON_JSON_FLOAT ||
         !read_extra(pl_python_json_member(state, "extra"), &record.state)) {
-        return pl_error_set(reterr, PL_CORRUPT, "'%s' is not as it was written", path);
+        return corrupt_record(path, reterr);
     }
     record.optimizer.loss_scale = pl_python_json_double(scale);
     *ret_record = record;
@@ -142,6 +143,15 @@ enum { STEP_DIGITS = 12 };
 void pl_checkpoint_name(char name[PL_CHECKPOINT_NAME_BYTES], uint64_t step, const char *suffix)
 {
     snprintf(name, PL_CHECKPOINT_NAME_BYTES, "checkpoint-%0*llu.%s", STEP_DIGITS, (unsigned long long)step, suffix);
+}
+
+enum pl_status pl_checkpoint_path(const char *directory, uint64_t step, const char *suffix, struct pl_text *text,
+                                  struct pl_error *reterr)
+{
+    char name[PL_CHECKPOINT_NAME_BYTES];
+
+    pl_checkpoint_name(name, step, suffix);
+    return pl_text_set(text, reterr, "%s/%s", directory, name);
 }
 
 /*
@@ -222,6 +232,88 @@ enum pl_status pl_checkpoint_steps(const char *path, bool clean, uint64_t **ret_
     *ret_steps = PL_TAKE(steps);
     *ret_count = count;
     return PL_OK;
+}
+
+/*
+ * Removes all but the newest checkpoints of this run. Later steps were passed over when the run began, or belong to
+ * another run: they must not push this run's checkpoints out.
+ */
+static void remove_old(const char *directory, uint64_t step, unsigned keep)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_FREE uint64_t *steps = NULL;
+    size_t count = 0, newest = 0;
+
+    if (pl_checkpoint_steps(directory, false, &steps, &count, NULL) != PL_OK) {
+        return; /* old files do no harm, and the next save tries again */
+    }
+    while (newest < count && steps[newest] > step) {
+        newest++;
+    }
+    for (size_t i = newest + keep; i < count; i++) {
+        /* removes the JSON file first: a half-removed checkpoint must not look complete */
+        if (pl_checkpoint_path(directory, steps[i], "json", &path, NULL) == PL_OK) {
+            unlink(pl_text_string(&path));
+        }
+        if (pl_checkpoint_path(directory, steps[i], "safetensors", &path, NULL) == PL_OK) {
+            unlink(pl_text_string(&path));
+        }
+    }
+}
+
+uint32_t pl_checkpoint_checksum(const struct pl_tensor *tensors, size_t count)
+{
+    uint32_t crc = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        crc = pl_checksum_crc32c(crc, tensors[i].data, tensors[i].bytes);
+    }
+    return crc;
+}
+
+/* Prints {"crc32c": N, "state": {...}}. The state has its reader's form, so that the reader finds the same checksum. */
+static enum pl_status print_record(const char *state, struct pl_text *json, struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    PL_TRY(pl_text_set(json, reterr, "{\"crc32c\": 0, \"state\": %s}", state));
+    PL_TRY(pl_python_json_parse(json->data, json->length, "state", &root, reterr));
+    pl_python_json_print(pl_python_json_member(root, "state"), PL_PYTHON_JSON_COMPACT, &text);
+    PL_TRY(pl_text_check(&text, reterr));
+    PL_TRY(pl_text_set(json, reterr, "{\"crc32c\": %lu, \"state\": %s}\n",
+                       (unsigned long)pl_checksum_crc32c(0, text.data, text.length), pl_text_string(&text)));
+    return json->length <= MAX_RECORD_BYTES
+               ? PL_OK
+               : pl_error_set(reterr, PL_LIMIT, "a state of %zu bytes: expected at most %d", json->length,
+                              MAX_RECORD_BYTES);
+}
+
+enum pl_status pl_checkpoint_write(const char *directory, uint64_t step, unsigned keep, const struct pl_tensor *tensors,
+                                   size_t count, const char *state, struct pl_error *reterr)
+{
+    struct pl_metadata metadata[] = {{"format", "paceline-checkpoint"}};
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
+
+    PL_TRY(print_record(state, &json, reterr));
+    PL_TRY(pl_checkpoint_path(directory, step, "safetensors", &path, reterr));
+    PL_TRY(pl_safetensors_write(pl_text_string(&path), tensors, count, metadata, PL_ARRAY_ITEMS(metadata), reterr));
+    PL_TRY(pl_checkpoint_path(directory, step, "json", &path, reterr));
+    PL_TRY(pl_file_write_atomic(pl_text_string(&path), json.data, json.length, 0644, reterr));
+    remove_old(directory, step, keep);
+    return PL_OK;
+}
+
+enum pl_status pl_checkpoint_read_state(const char *directory, uint64_t step, char **ret_state, struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    PL_TRY(pl_checkpoint_path(directory, step, "json", &path, reterr));
+    PL_TRY(read_state(pl_text_string(&path), &root, &text, reterr));
+    return pl_text_take(&text, ret_state, reterr);
 }
 
 struct pl_tensor pl_plan_file_tensor(const struct pl_plan_tensor *tensor, const char *name, const float *array)

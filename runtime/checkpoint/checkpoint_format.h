@@ -19,29 +19,26 @@ struct pl_checkpoint_record {
     uint32_t data_crc32c; /* of the data of all tensors, in file order */
 };
 
-/** Appends {"crc32c": N, "state": {...}}. */
+/** Appends the state that pl_checkpoint_write() takes. */
 void pl_checkpoint_record_print(const struct pl_checkpoint_record *record, struct pl_text *text);
 
 /**
- * Errors: PL_CORRUPT with the reason if the file differs from what pl_checkpoint_record_print() writes; PL_NOT_FOUND,
+ * Errors: PL_CORRUPT with the reason if the file differs from what pl_checkpoint_write() writes; PL_NOT_FOUND,
  * PL_SYSTEM or PL_MEMORY if it cannot be read.
  */
 enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_record *ret_record,
                                          struct pl_error *reterr) PL_MUST_CHECK;
 
-/* The names of a checkpoint's files, and the steps that a directory has. */
+/* The names of a checkpoint's files. */
 
 enum { PL_CHECKPOINT_NAME_BYTES = 64 };
 
 /** Prints a name: "checkpoint-000000000123.json" for step 123 and the suffix "json". */
 void pl_checkpoint_name(char name[PL_CHECKPOINT_NAME_BYTES], uint64_t step, const char *suffix);
 
-/**
- * Lists the steps that have a JSON file in the directory `path`, newest first. The caller frees `*ret_steps`. With
- * `clean` it also removes checkpoints that are half written or half removed.
- */
-enum pl_status pl_checkpoint_steps(const char *path, bool clean, uint64_t **ret_steps, size_t *ret_count,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+/** Sets `text` to the path of the same file in `directory`. */
+enum pl_status pl_checkpoint_path(const char *directory, uint64_t step, const char *suffix, struct pl_text *text,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /* Compares a file's tensors with those that a plan wants; checkpoints use it too. */
 

@@ -18,10 +18,8 @@
 #include "runtime/safetensors.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_SLOTS = 2 };
 
@@ -60,15 +58,6 @@ struct pl_checkpoints {
     enum pl_status write_status;
     struct pl_error write_error;
 };
-
-static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, const char *suffix, struct pl_text *text,
-                                struct pl_error *reterr)
-{
-    char name[PL_CHECKPOINT_NAME_BYTES];
-
-    pl_checkpoint_name(name, step, suffix);
-    return pl_text_set(text, reterr, "%s/%s", c->directory, name);
-}
 
 static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *reterr)
 {
@@ -179,33 +168,6 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
     return PL_OK;
 }
 
-/*
- * Removes all but the newest checkpoints of this run. Later steps were passed over when the run began, or belong to
- * another run: they must not push this run's checkpoints out.
- */
-static void remove_old(const struct pl_checkpoints *c)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    PL_AUTO_FREE uint64_t *steps = NULL;
-    size_t count = 0, newest = 0;
-
-    if (pl_checkpoint_steps(c->directory, false, &steps, &count, NULL) != PL_OK) {
-        return; /* old files do no harm, and the next save tries again */
-    }
-    while (newest < count && steps[newest] > c->record.state.step) {
-        newest++;
-    }
-    for (size_t i = newest + c->options.keep; i < count; i++) {
-        /* removes the JSON file first: a half-removed checkpoint must not look complete */
-        if (file_path(c, steps[i], "json", &path, NULL) == PL_OK) {
-            unlink(pl_text_string(&path));
-        }
-        if (file_path(c, steps[i], "safetensors", &path, NULL) == PL_OK) {
-            unlink(pl_text_string(&path));
-        }
-    }
-}
-
 /* Describes all tensors of a file, as they lie in the copy. The caller frees the result. */
 static struct pl_tensor *describe_entries(const struct pl_checkpoints *c, struct pl_error *reterr)
 {
@@ -222,27 +184,16 @@ static struct pl_tensor *describe_entries(const struct pl_checkpoints *c, struct
 static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_tensor *tensors = describe_entries(c, reterr);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
-    struct pl_metadata metadata[] = {{"format", "paceline-checkpoint"}};
-    uint32_t crc = 0;
+    PL_AUTO_TEXT struct pl_text state = PL_TEXT_NONE;
 
     if (!tensors) {
         return PL_MEMORY;
     }
-    for (size_t i = 0; i < c->entry_count; i++) {
-        crc = pl_checksum_crc32c(crc, tensors[i].data, tensors[i].bytes);
-    }
-    c->record.data_crc32c = crc;
-    PL_TRY(file_path(c, c->record.state.step, "safetensors", &path, reterr));
-    PL_TRY(pl_safetensors_write(pl_text_string(&path), tensors, c->entry_count, metadata, PL_ARRAY_ITEMS(metadata),
-                                reterr));
-    pl_checkpoint_record_print(&c->record, &json);
-    PL_TRY(pl_text_check(&json, reterr));
-    PL_TRY(file_path(c, c->record.state.step, "json", &path, reterr));
-    PL_TRY(pl_file_write_atomic(pl_text_string(&path), json.data, json.length, 0644, reterr));
-    remove_old(c);
-    return PL_OK;
+    c->record.data_crc32c = pl_checkpoint_checksum(tensors, c->entry_count);
+    pl_checkpoint_record_print(&c->record, &state);
+    PL_TRY(pl_text_check(&state, reterr));
+    return pl_checkpoint_write(c->directory, c->record.state.step, c->options.keep, tensors, c->entry_count,
+                               pl_text_string(&state), reterr);
 }
 
 /* Copies all arrays. In device memory this only starts the copy, behind the work of the plan's stream. */
@@ -379,13 +330,13 @@ static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct 
     struct pl_safetensors *file = NULL;
     enum pl_status status;
 
-    PL_TRY(file_path(c, step, "json", &path, reterr));
+    PL_TRY(pl_checkpoint_path(c->directory, step, "json", &path, reterr));
     PL_TRY(pl_checkpoint_record_read(pl_text_string(&path), ret_record, reterr));
     if (ret_record->state.step != step) {
         return pl_error_set(reterr, PL_CORRUPT, "'%s' is of step %llu", pl_text_string(&path),
                             (unsigned long long)ret_record->state.step);
     }
-    PL_TRY(file_path(c, step, "safetensors", &path, reterr));
+    PL_TRY(pl_checkpoint_path(c->directory, step, "safetensors", &path, reterr));
     PL_TRY(pl_safetensors_open(pl_text_string(&path), &file, reterr));
     status = read_tensors(c, file, pl_text_string(&path), ret_record->data_crc32c, reterr);
     pl_safetensors_close(file);
