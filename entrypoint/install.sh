@@ -79,10 +79,10 @@ remove_link() {
 python_path_file() {
   [ ! -d "$prefix/share/paceline/python" ] || ! command -v python3 >/dev/null || python3 -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/paceline.pth")'
 }
-path_file=$(python_path_file)
 
 if [ $remove = yes ]; then
   each_link remove_link
+  path_file=$(python_path_file) || path_file=
   [ -z "$path_file" ] || rm -f "$path_file"
   for name in mpirun mpiexec orted prted prte prterun; do
     case $(readlink "$links/bin/$name" 2>/dev/null) in /opt/amazon/openmpi/* | /opt/openmpi/* | "${near:-/opt/openmpi}"/*) rm -f "$links/bin/$name" ;; esac
@@ -111,10 +111,6 @@ for file in share/paceline/bash-env.sh lib/pkgconfig/paceline.pc; do
   sed -i -e "s|exec [^ ]*/bin/paceline |exec $prefix/bin/paceline |" -e "s|^prefix=.*|prefix=$prefix|" "$prefix/$file"
 done
 each_link make_link
-if [ -n "$path_file" ]; then
-  mkdir -p "${path_file%/*}"
-  echo "$prefix/share/paceline/python" >"$path_file"
-fi
 
 # Open MPI is the base's, since the base's programs use it too. A job takes the first mpirun on PATH.
 first_mpirun=$(command -v mpirun || true)
@@ -174,6 +170,14 @@ if command -v ldconfig >/dev/null; then
   ldconfig
 else
   lack "no ldconfig: install libc-bin"
+fi
+
+# A python3 may need what ldconfig has just written.
+if ! path_file=$(python_path_file); then
+  say "$(command -v python3) does not run, so that it has no package paceline: run this again when it does"
+elif [ -n "$path_file" ]; then
+  mkdir -p "${path_file%/*}"
+  echo "$prefix/share/paceline/python" >"$path_file"
 fi
 
 # A library that the base has not is taken from lib/carried: the programs look into lib/linked before they look into the
