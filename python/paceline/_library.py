@@ -7,6 +7,7 @@ import os
 import sys
 
 _MAX_DIMS = 8
+_DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int16": 5, "int32": 6, "int64": 7, "uint8": 8, "bool": 9}  # enum pl_dtype
 
 
 class PacelineError(RuntimeError):
@@ -89,16 +90,21 @@ def _open(path, needs_mpi=True):
     return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 
 
-def _load():
-    path = _find()
-    library = _open(path)
-    library.pl_abi_struct_bytes.restype = ctypes.c_size_t
-    for name, struct in (("pl_error", _Error), ("pl_named_op", _Op), ("pl_named_result", _Result), ("pl_named_options", _Options),
-                         ("pl_completion", _Completion), ("pl_plan_tensor", _PlanTensor), ("pl_server_options", _ServerOptions), ("pl_server_table", _Table)):
-        bytes_there = library.pl_abi_struct_bytes(name.encode())
+def _check_structs(struct_bytes, path="libpaceline.so", /, **structs):
+    """ImportError if a struct of the package has not the size that the library's function `struct_bytes` says."""
+    struct_bytes.restype = ctypes.c_size_t
+    for name, struct in structs.items():
+        bytes_there = struct_bytes(name.encode())
         if bytes_there != ctypes.sizeof(struct):
             raise ImportError(f"{path}: struct {name} has {bytes_there} bytes, this package expects {ctypes.sizeof(struct)}: "
                               "take the package and the library from the same build")
+
+
+def _load():
+    path = _find()
+    library = _open(path)
+    _check_structs(library.pl_abi_struct_bytes, path, pl_error=_Error, pl_named_op=_Op, pl_named_result=_Result, pl_named_options=_Options,
+                   pl_completion=_Completion, pl_plan_tensor=_PlanTensor, pl_server_options=_ServerOptions, pl_server_table=_Table)
     library.pl_error_text.restype = library.pl_status_name.restype = ctypes.c_char_p
     library.pl_runtime_world.restype = library.pl_runtime_device.restype = ctypes.c_void_p
     library.pl_world_is_homogeneous.restype = library.pl_world_any_thread.restype = library.pl_service_poll.restype = ctypes.c_bool
@@ -108,10 +114,11 @@ def _load():
     return library
 
 
-def _load_data():
-    """The library of records alone, which needs no MPI: $PACELINE_DATA_LIBRARY, else where _find() looks."""
-    library = _open(_find("libpaceline-data", "PACELINE_DATA_LIBRARY"), needs_mpi=False)
-    library.pl_dataset_struct_bytes.restype = ctypes.c_size_t
+def _load_data(**structs):
+    """The library of records alone, which needs no MPI: $PACELINE_DATA_LIBRARY, else where _find() looks. It has `structs`."""
+    path = _find("libpaceline-data", "PACELINE_DATA_LIBRARY")
+    library = _open(path, needs_mpi=False)
+    _check_structs(library.pl_dataset_struct_bytes, path, pl_error=_Error, **structs)
     library.pl_error_text.restype = library.pl_status_name.restype = ctypes.c_char_p
     return library
 
@@ -133,10 +140,15 @@ _library = _Library()
 _error = ctypes.byref(_Error())  # one for all calls: filled in by those that fail
 
 
-def _failed(status):
+def _words(library, status, error):
+    """The name of a status, and the text of its error."""
     text = ctypes.create_string_buffer(1100)
-    _library.pl_error_text(_error, text, len(text))
-    name, text = _library.pl_status_name(status).decode(), text.value.decode(errors="replace")
+    library.pl_error_text(error, text, len(text))
+    return library.pl_status_name(status).decode(), text.value.decode(errors="replace")
+
+
+def _failed(status):
+    name, text = _words(_library, status, _error)
     raise InvalidError(text) if name == "INVALID" else PacelineError(name, text)
 
 
@@ -148,9 +160,8 @@ def _call(function, *arguments):
 
 def _call_anywhere(what, function, *arguments):
     """As _call(), from any thread; an error's text begins with `what`."""
-    error = _Error()
-    status = function(*arguments, ctypes.byref(error))
+    error = ctypes.byref(_Error())
+    status = function(*arguments, error)
     if status:
-        text = ctypes.create_string_buffer(1100)
-        _library.pl_error_text(ctypes.byref(error), text, len(text))
-        raise PacelineError(_library.pl_status_name(status).decode(), f"{what}: {text.value.decode(errors='replace')}")
+        name, text = _words(_library, status, error)
+        raise PacelineError(name, f"{what}: {text}")

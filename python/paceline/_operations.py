@@ -11,7 +11,7 @@ from typing import Any, List, Optional, Sequence, TypeVar
 
 from . import _job
 from ._job import ProcessSet, _running, _service, global_process_set, rank
-from ._library import InvalidError, _Completion, _MAX_DIMS, _Op, _Result, _call, _error, _failed, _library
+from ._library import InvalidError, _Completion, _DTYPES, _MAX_DIMS, _Op, _Result, _call, _error, _failed, _library
 
 Array = TypeVar("Array")  # a numpy array or a torch tensor
 
@@ -21,7 +21,6 @@ Sum, Average, Min, Max, Product, Adasum = "sum", "average", "min", "max", "produ
 _ON_DEVICE = 2  # enum pl_memory
 _OPS = [Sum, Average, Min, Max, Product, Adasum]  # enum pl_op
 _KINDS = ["allreduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "reduce", "barrier"]  # enum pl_kind
-_DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int16": 5, "int32": 6, "int64": 7, "uint8": 8, "bool": 9}
 
 
 class _Numpy:

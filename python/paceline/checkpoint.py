@@ -28,14 +28,14 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy
 
-from ._library import _MAX_DIMS, PacelineError, _call_anywhere, _library, _struct
-from .data import _TYPES, _ranks
+from ._library import _DTYPES, _MAX_DIMS, PacelineError, _call_anywhere, _check_structs, _library, _struct
+from .data import _ranks
 
 __all__ = ["Checkpoints"]
 
 _USELESS = ("CORRUPT", "LIMIT", "MISMATCH", "NOT_FOUND", "UNSUPPORTED")  # the checkpoint itself is wrong; any other failure may pass
 _log = logging.getLogger("paceline")
-_STORED = {**_TYPES, **{f"u{name}": _TYPES[name] for name in ("int16", "int32", "int64")}}  # safetensors' types that C has: the same bits
+_STORED = {**_DTYPES, **{f"u{name}": _DTYPES[name] for name in ("int16", "int32", "int64")}}  # safetensors' types that C has: the same bits
 
 _Tensor = _struct("_Tensor", name=ctypes.c_char_p, dtype=ctypes.c_int, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS, data=ctypes.c_void_p,
                   bytes=ctypes.c_uint64)
@@ -44,8 +44,7 @@ _Tensor = _struct("_Tensor", name=ctypes.c_char_p, dtype=ctypes.c_int, dims=ctyp
 def _c():
     """The library, after a check that its struct is this one."""
     if _library.pl_safetensors_tensor.restype is not ctypes.POINTER(_Tensor):
-        if _library.pl_abi_struct_bytes(b"pl_tensor") != ctypes.sizeof(_Tensor):
-            raise ImportError("struct pl_tensor is another one in the library: take the package and the library from the same build")
+        _check_structs(_library.pl_abi_struct_bytes, pl_tensor=_Tensor)
         _library.pl_safetensors_count.restype, _library.pl_checkpoint_checksum.restype = ctypes.c_size_t, ctypes.c_uint32
         _library.pl_safetensors_tensor.restype = ctypes.POINTER(_Tensor)
     return _library

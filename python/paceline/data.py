@@ -26,19 +26,17 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import numpy
 
-from ._library import PacelineError, _Error, _load_data, _struct
+from ._library import PacelineError, _DTYPES, _Error, _MAX_DIMS, _load_data, _struct, _words
 
 __all__ = ["DataError", "DataTimeoutError", "DataValueError", "Dataset", "Field", "Varying"]
 
 Batch = Dict[str, Any]
 
-_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int16": 5, "int32": 6, "int64": 7, "uint8": 8, "bool": 9}  # enum pl_dtype
 _FORMATS = {"tfrecord": 0, "recordio": 1, "lines": 2, "csv": 3, "idx": 4, "whole": 5, "tar": 6}  # enum pl_record_format
 _SOURCES = {"record": 0, "example": 1, "protobuf": 2, "csv": 3, "tar": 4}  # enum pl_field_source
 _SOURCE_OF = {"tfrecord": "example", "recordio": "protobuf", "csv": "csv", "tar": "tar"}
 _COMPRESSIONS = {"none": 0, "gzip": 1, "zstd": 2, "auto": 3}  # enum pl_compression
 _SPLITS = {"records": 0, "objects": 1}  # enum pl_stream_split
-_MAX_DIMS = 8
 _POLL_NS = 100_000_000  # so long Python does not see a signal
 
 _Shard = _struct("_Shard", rank=ctypes.c_uint32, size=ctypes.c_uint32)
@@ -80,11 +78,9 @@ class DataTimeoutError(DataError, TimeoutError):
 
 def _checked(status, error):
     if status:
-        text = ctypes.create_string_buffer(1100)
-        _data().pl_error_text(ctypes.byref(error), text, len(text))
-        name = _data().pl_status_name(status).decode()
+        name, text = _words(_data(), status, ctypes.byref(error))
         kind = DataTimeoutError if name == "TIMEOUT" else DataValueError if name in ("INVALID", "NOT_FOUND", "CORRUPT", "UNSUPPORTED", "LIMIT") else DataError
-        failure = kind(f"{text.value.decode(errors='replace')} [{name}]")
+        failure = kind(f"{text} [{name}]")
         failure.status = name
         raise failure
 
@@ -96,11 +92,7 @@ def _data():
     """The library of base and s3io; the first call loads it."""
     global _loaded
     if _loaded is None:
-        library = _load_data()
-        for name, struct in (("pl_batch", _Batch), ("pl_batch_field", _BatchField), ("pl_dataset_options", _Options), ("pl_dataset_progress", _Progress),
-                             ("pl_error", _Error), ("pl_field", _Field)):
-            if library.pl_dataset_struct_bytes(name.encode()) != ctypes.sizeof(struct):
-                raise ImportError(f"struct {name} is another one in the library: take the package and the library from the same build")
+        library = _load_data(pl_batch=_Batch, pl_batch_field=_BatchField, pl_dataset_options=_Options, pl_dataset_progress=_Progress, pl_field=_Field)
         library.pl_dataset_progress.restype = _Progress
         _loaded = library
     return _loaded
@@ -141,13 +133,13 @@ def _numpy_type(name):
 
 
 def _field_in_c(name, field):
-    if field.type not in _TYPES:
-        raise DataValueError(f"field '{name}': {field.type!r} is not a type: {', '.join(_TYPES)}")
+    if field.type not in _DTYPES:
+        raise DataValueError(f"field '{name}': {field.type!r} is not a type: {', '.join(_DTYPES)}")
     shape = () if field.shape is None else tuple(field.shape)
     if len(shape) > _MAX_DIMS:
         raise DataValueError(f"field '{name}': {len(shape)} dimensions, and there may be {_MAX_DIMS}")
     inside = str(name if field.name is None else field.name).encode()
-    struct = _Field(inside, _TYPES[field.type], len(shape), (ctypes.c_uint64 * _MAX_DIMS)(*shape), field.shape is None, field.default is not None)
+    struct = _Field(inside, _DTYPES[field.type], len(shape), (ctypes.c_uint64 * _MAX_DIMS)(*shape), field.shape is None, field.default is not None)
     if field.default is not None:
         if isinstance(field.default, (bytes, str)):
             data = field.default.encode() if isinstance(field.default, str) else field.default
@@ -307,7 +299,7 @@ class Dataset:
 
     def torch(self, pin: bool = False) -> Any:
         """A torch.utils.data.IterableDataset with tensors in place of arrays, by itself or in DataLoader(dataset, batch_size=None, num_workers=n): each worker reads
-        its share. `pin`: rows of fixed shape lie in pinned memory, from which copies to a GPU need not wait."""
+        its share. `pin`: rows of fixed shape are in pinned memory, from which copies to a GPU need not wait."""
         from ._data_torch import TorchDataset
         return TorchDataset(self._copy(), pin)
 

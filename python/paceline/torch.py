@@ -33,8 +33,8 @@ import torch
 import torch.distributed
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from ._library import PacelineError, _call_anywhere as _call, _Error, _library, _struct
-from ._operations import _DTYPES, _KINDS, _OPS
+from ._library import PacelineError, _call_anywhere as _call, _check_structs, _DTYPES, _Error, _library, _struct
+from ._operations import _KINDS, _OPS
 
 __all__ = ["allreduce_hook", "bf16_hook", "compressed", "fp16_hook"]
 
@@ -129,9 +129,7 @@ class _Sums:
         self._said = set()
         self._runtime, self._world, self._shares = ctypes.c_void_p(), None, False
         self._thread: Optional[concurrent.futures.Executor] = None  # sums between hosts, one after the other
-        for name, struct in (("pl_collective", _Collective), ("pl_bootstrap", _Bootstrap), ("pl_span", _Span)):
-            if _library.pl_abi_struct_bytes(name.encode()) != ctypes.sizeof(struct):
-                raise ImportError(f"struct {name} is another one in libpaceline.so: take the package and the library from the same build")
+        _check_structs(_library.pl_abi_struct_bytes, pl_collective=_Collective, pl_bootstrap=_Bootstrap, pl_span=_Span)
         self._store = _Store(group, self._timeout_s or _DEFAULT_TIMEOUT_S)
         self._who = f"rank {self._store.rank} on host {socket.gethostname()}"
         try:
@@ -167,7 +165,7 @@ class _Sums:
             self._said.add(why_not)
             return default_hooks.allreduce_hook(group, bucket)
         kept = self._keep(bucket)
-        if self._shares and kept.memory is None and kept.calls & (kept.calls - 1) == 0:  # ever more seldom, and on all ranks at the same time
+        if self._shares and kept.memory is None and kept.calls & (kept.calls - 1) == 0:  # ever more rarely, and on all ranks at the same time
             self._share(kept, bucket)
         future = torch.futures.Future()
         what = f"gradients' bucket {bucket.index()} ({buffer.numel() * buffer.element_size()} bytes), {self._who}"
