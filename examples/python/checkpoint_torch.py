@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains with a checkpoint every ten steps, and goes on from the newest one when it is started again.
 
-    python3 checkpoint_torch.py [--steps 60]       checkpoints lie in PACELINE_CHECKPOINT_DIR, which `paceline train` sets
+    python3 checkpoint_torch.py [--steps 60]       checkpoints are in PACELINE_CHECKPOINT_DIR, which `paceline train` sets
 """
 import argparse
 

@@ -201,7 +201,7 @@ static enum pl_status describe(struct headers *headers, struct pl_error *reterr)
     if (type == '5' || (type == '\0' && base > member->name && !*base)) {
         return PL_OK; /* a directory: no bytes follow */
     }
-    if (type != '0' && type != '\0' && type != '7') { /* 7: a contiguous file, of which nobody takes notice */
+    if (type != '0' && type != '\0' && type != '7') { /* 7: a contiguous file, read as any other */
         while (refused[i].type && refused[i].type != type) {
             i++;
         }

@@ -4,7 +4,7 @@
 
     wheel.py PREFIX FOLDER VERSION
 
-PREFIX/share/paceline/python/paceline becomes the package, and all other files of the prefix lie in the package's folder _prefix, byte for byte. Wheels have
+PREFIX/share/paceline/python/paceline becomes the package, and all other files of the prefix are in the package's folder _prefix, byte for byte. Wheels have
 no links: libpaceline.so and the like, by which the linker finds a library, are a line for the linker. Equal prefixes give equal wheels.
 """
 import base64
