@@ -309,15 +309,16 @@ static enum pl_status fit_ranks(const struct pl_stream *stream, const struct pl_
 {
     const struct pl_stream_options *options = &stream->options;
     const struct pl_shard deal = options->deal;
+    /* After equally many batches the ranks are in the same round of the deal, and at the end of an epoch together. */
+    bool is_even = options->split == PL_STREAM_SPLIT_RECORDS && !options->records.skip_corrupt;
     uint64_t rank, size;
 
     PL_TRY(read_number(pl_json_member(root, "rank"), &rank, reterr));
     PL_TRY(read_number(pl_json_member(root, "size"), &size, reterr));
-    if ((rank == deal.rank && size == deal.size) || position->is_end) {
+    if ((rank == deal.rank && size == deal.size) || (is_even && position->is_end)) {
         return PL_OK;
     }
-    if ((dataset && dataset->options.shuffle_samples) || options->split != PL_STREAM_SPLIT_RECORDS ||
-        options->records.skip_corrupt) {
+    if ((dataset && dataset->options.shuffle_samples) || !is_even) {
         return pl_error_set(
             reterr, PL_MISMATCH,
             "the saved place is that of rank %" PRIu64 " of %" PRIu64

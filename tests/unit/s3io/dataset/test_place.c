@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/dataset/place.c. */
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "s3io/dataset.h"
@@ -9,6 +10,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/drip.h"
 #include "tests/unit/s3io/record/build.h"
+#include "tests/unit/s3io/record/files.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -148,93 +150,6 @@ static size_t take_two(struct fixture *f, uint64_t *hashes)
 
     ck_ok(pl_dataset_start, f->dataset, pl_dataset_progress(f->dataset).epoch + 1);
     return count + take(f, MOST_BATCHES, hashes + count);
-}
-
-static const struct {
-    enum pl_record_format format;
-    const char *name;
-} formats[] = {
-    {PL_RECORD_TFRECORD, "tfrecord"}, {PL_RECORD_RECORDIO, "recordio"}, {PL_RECORD_LINES, "lines"},
-    {PL_RECORD_CSV, "csv"},           {PL_RECORD_IDX, "idx"},           {PL_RECORD_WHOLE, "whole"},
-    {PL_RECORD_TAR, "tar"},
-};
-
-/* A member of a tar archive. */
-static void put_member(struct build *build, const char *name, const void *data, size_t bytes)
-{
-    static const char zeros[512];
-    char block[512] = "";
-    unsigned sum = 8 * ' ';
-
-    snprintf(block, 100, "%s", name);
-    snprintf(block + 124, 12, "%011o", (unsigned)bytes);
-    block[156] = '0';
-    memcpy(block + 257, "ustar\00000", 8);
-    for (size_t i = 0; i < sizeof(block); i++) {
-        sum += (unsigned char)block[i];
-    }
-    snprintf(block + 148, 8, "%06o", sum);
-    build_bytes(build, block, sizeof(block));
-    build_bytes(build, data, bytes);
-    build_bytes(build, zeros, -bytes % sizeof(block));
-}
-
-/* One record, number i of its file, that holds a text. */
-static void put_record(struct build *build, enum pl_record_format format, unsigned i, const char *text, size_t bytes)
-{
-    char name[32];
-
-    switch (format) {
-    case PL_RECORD_TFRECORD:
-        build_tfrecord(build, text, bytes);
-        break;
-    case PL_RECORD_RECORDIO:
-        build_recordio(build, text, bytes);
-        break;
-    case PL_RECORD_IDX:
-        if (i % 16 == 0) { /* an array of 16 items of 8 bytes */
-            build_bytes(build, "\0\0\x08\x02\0\0\0\x10\0\0\0\x08", 12);
-        }
-        build_bytes(build, text, 8);
-        break;
-    case PL_RECORD_TAR:
-        snprintf(name, sizeof(name), "%04u.txt", i);
-        put_member(build, name, text, bytes);
-        if (i % 3 == 0) {
-            snprintf(name, sizeof(name), "%04u.cls", i);
-            put_member(build, name, text, 1);
-        }
-        break;
-    default:
-        build_bytes(build, text, bytes);
-        if (format != PL_RECORD_WHOLE) {
-            build_bytes(build, i % 5 ? "\n" : "\n\r\n", i % 5 ? 1 : 3);
-        }
-    }
-}
-
-static void write_files(const struct scratch *scratch, enum pl_record_format format, bool gzip)
-{
-    static unsigned char packed[1 << 20];
-    bool is_whole = format == PL_RECORD_WHOLE;
-    uint64_t state = format;
-    char text[300], name[16];
-
-    for (unsigned file = 0; file < (is_whole ? 40 : 4); file++) {
-        struct build build = {.data = NULL};
-
-        for (unsigned i = 0; i < (is_whole ? 1 : 16 * file + 16); i++) {
-            uint64_t number = pl_random_next(&state);
-            int bytes = snprintf(text, sizeof(text), "%016llx", (unsigned long long)number);
-
-            memset(text + bytes, 'x', sizeof(text) - (size_t)bytes);
-            put_record(&build, format, i, text, (size_t)bytes + number % 200);
-        }
-        snprintf(name, sizeof(name), "part-%02u", file);
-        scratch_write(scratch, name, gzip ? packed : build.data,
-                      gzip ? drip_gzip(build.data, build.bytes, packed, sizeof(packed)) : build.bytes);
-        build_done(&build);
-    }
 }
 
 TEST(rest_after_a_stop_is_that_of_a_run_without_one_in_every_format)
@@ -484,6 +399,51 @@ TEST(place_of_something_else_is_refused_by_name_with_found_and_expected)
     scratch_done(&f.scratch);
 }
 
+/* A text whose checksum is right, but whose numbers no one has saved: an error, or another rest. */
+TEST(place_with_wrong_numbers_neither_crashes_nor_hangs)
+{
+    uint64_t state = 1, hash[MOST_BATCHES];
+    size_t refused = 0;
+    struct fixture f;
+
+    for (uint32_t k = 0; k < 400; k++) {
+        struct pl_batch batch;
+        size_t at, before;
+        char *text;
+
+        if (k % 100 == 0) {
+            set_up_numbers(&f);
+        }
+        f.options.shuffle_samples = k / 100 % 2 * 10;
+        f.options.deal = (struct pl_shard){0, 1 + k / 200};
+        start(&f);
+        ck_ok(pl_dataset_start, f.dataset, 0);
+        take(&f, 4, hash);
+        text = save(&f, 0);
+        before = strlen(text) - 20;
+        do {
+            at = (size_t)(pl_random_next(&state) % before);
+        } while (text[at] < '0' || text[at] > '9');
+        text[at] = (char)('0' + pl_random_next(&state) % 10);
+        snprintf(text + before, 21, ",\"check\":\"%08x\"}", pl_checksum_crc32c(0, text, before));
+        pl_dataset_close(f.dataset);
+        start(&f);
+        if (pl_dataset_restore(f.dataset, text, &f.error) == PL_OK) {
+            while (pl_dataset_next(f.dataset, PL_DEADLINE_NEVER, &batch, &f.error) == PL_OK) {
+                pl_batch_release(&batch);
+            }
+        } else {
+            refused++;
+        }
+        free(text);
+        pl_dataset_close(f.dataset);
+        if (k % 100 == 99) {
+            scratch_done(&f.scratch);
+        }
+    }
+    ck_assert_uint_gt(refused, 50);
+}
+
 /* Takes `most` batches of numbers and counts them. Returns how many samples there were. */
 static size_t count_numbers(struct fixture *f, size_t most, unsigned seen[COUNT])
 {
@@ -653,52 +613,68 @@ static void end_writer(struct writer *writer)
     build_done(&writer->build);
 }
 
+struct fifo {
+    struct fixture f;
+    char path[PATH_MAX], name[PATH_MAX];
+    struct writer writer;
+};
+
+/* Opens a dataset of a FIFO. */
+static void set_up_fifo(struct fifo *fifo, bool wrapped, size_t buffer)
+{
+    struct fixture *f = &fifo->f;
+
+    set_up_numbers(f);
+    f->channel = (struct pl_channel){.name = "training",
+                                     .mode = PL_CHANNEL_PIPE,
+                                     .wrapper = wrapped ? PL_CHANNEL_WRAPPER_RECORDIO : PL_CHANNEL_WRAPPER_NONE,
+                                     .path = scratch_path(&f->scratch, "training", fifo->path)};
+    f->options.path_count = 0;
+    f->options.channel = &f->channel;
+    f->options.shuffle_samples = buffer;
+    ck_assert_int_eq(mkfifo(scratch_path(&f->scratch, "training_0", fifo->name), 0600), 0);
+    start(f);
+}
+
+/* Takes `most` batches of the FIFO, and returns how many there were. The dataset is closed and opened again after it, or
+ * the next writer would find this reader. */
+static size_t take_fifo(struct fifo *fifo, bool wrapped, size_t most, uint64_t *hashes, char **ret_place)
+{
+    size_t count;
+
+    start_writer(&fifo->writer, fifo->name, 0, wrapped);
+    ck_ok(pl_dataset_start, fifo->f.dataset, 0);
+    count = take(&fifo->f, most, hashes);
+    *ret_place = save(&fifo->f, 0);
+    pl_dataset_close(fifo->f.dataset);
+    end_writer(&fifo->writer);
+    start(&fifo->f);
+    return count;
+}
+
 TEST(fifo_is_read_from_its_beginning_and_what_was_seen_is_passed_over)
 {
     for (unsigned variant = 0; variant < 4; variant++) {
         uint64_t all[MOST_BATCHES], rest[MOST_BATCHES];
         bool wrapped = variant & 1;
-        char path[PATH_MAX], fifo[PATH_MAX];
-        struct writer writer;
         struct pl_batch batch;
-        struct fixture f;
-        size_t count;
+        struct fifo fifo;
         char *text;
 
-        set_up_numbers(&f);
-        f.channel = (struct pl_channel){.name = "training",
-                                        .mode = PL_CHANNEL_PIPE,
-                                        .wrapper = wrapped ? PL_CHANNEL_WRAPPER_RECORDIO : PL_CHANNEL_WRAPPER_NONE,
-                                        .path = scratch_path(&f.scratch, "training", path)};
-        f.options.path_count = 0;
-        f.options.channel = &f.channel;
-        f.options.shuffle_samples = variant & 2 ? 50 : 0;
-        ck_assert_int_eq(mkfifo(scratch_path(&f.scratch, "training_0", fifo), 0600), 0);
-        start(&f);
-        start_writer(&writer, fifo, 0, wrapped);
-        ck_ok(pl_dataset_start, f.dataset, 0);
-        count = take(&f, MOST_BATCHES, all);
-        ck_assert_uint_eq(count, 143);
-        end_writer(&writer);
-        pl_dataset_close(f.dataset); /* or the next writer would find this reader */
-        start(&f);
-        start_writer(&writer, fifo, 0, wrapped);
-        ck_ok(pl_dataset_start, f.dataset, 0);
-        take(&f, 60, rest);
-        text = save(&f, 0);
-        pl_dataset_close(f.dataset);
-        end_writer(&writer);
-        start(&f);
-        start_writer(&writer, fifo, 0, wrapped);
-        ck_ok(pl_dataset_restore, f.dataset, text);
-        ck_assert_uint_eq(take(&f, MOST_BATCHES, rest), count - 60);
-        ck_assert_mem_eq(rest, all + 60, (count - 60) * sizeof(*rest));
-        end_writer(&writer);
-        ck_ok(pl_dataset_start, f.dataset, 1); /* has no writer */
-        ck_fails(PL_TIMEOUT, "", pl_dataset_next, f.dataset, pl_deadline_after_ns(5 * PL_NS_PER_MS), &batch);
+        set_up_fifo(&fifo, wrapped, variant & 2 ? 50 : 0);
+        ck_assert_uint_eq(take_fifo(&fifo, wrapped, MOST_BATCHES, all, &text), 143);
         free(text);
-        pl_dataset_close(f.dataset);
-        scratch_done(&f.scratch);
+        take_fifo(&fifo, wrapped, 60, rest, &text);
+        start_writer(&fifo.writer, fifo.name, 0, wrapped);
+        ck_ok(pl_dataset_restore, fifo.f.dataset, text);
+        ck_assert_uint_eq(take(&fifo.f, MOST_BATCHES, rest), 143 - 60);
+        ck_assert_mem_eq(rest, all + 60, (143 - 60) * sizeof(*rest));
+        end_writer(&fifo.writer);
+        ck_ok(pl_dataset_start, fifo.f.dataset, 1); /* has no writer */
+        ck_fails(PL_TIMEOUT, "", pl_dataset_next, fifo.f.dataset, pl_deadline_after_ns(5 * PL_NS_PER_MS), &batch);
+        free(text);
+        pl_dataset_close(fifo.f.dataset);
+        scratch_done(&fifo.f.scratch);
     }
 }
 
@@ -706,40 +682,25 @@ TEST(fifo_is_read_from_its_beginning_and_what_was_seen_is_passed_over)
 TEST(records_that_are_not_where_they_were_are_an_error)
 {
     for (int shorter = 0; shorter < 2; shorter++) {
-        char path[PATH_MAX], fifo[PATH_MAX];
-        struct writer writer;
         struct pl_batch batch;
-        struct fixture f;
+        struct fifo fifo;
         uint64_t hash[20];
         char *text;
 
-        set_up_numbers(&f);
-        f.channel = (struct pl_channel){
-            .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&f.scratch, "training", path)};
-        f.options.path_count = 0;
-        f.options.channel = &f.channel;
-        f.options.shuffle_samples = 50;
-        ck_assert_int_eq(mkfifo(scratch_path(&f.scratch, "training_0", fifo), 0600), 0);
-        start(&f);
-        start_writer(&writer, fifo, 0, false);
-        ck_ok(pl_dataset_start, f.dataset, 0);
-        take(&f, 20, hash);
-        text = save(&f, 0);
-        pl_dataset_close(f.dataset);
-        end_writer(&writer);
-        start(&f);
-        writer = (struct writer){.path = fifo};
-        build_tfrecord(&writer.build, "a longer record", 15);
+        set_up_fifo(&fifo, false, 50);
+        take_fifo(&fifo, false, 20, hash, &text);
+        fifo.writer = (struct writer){.path = fifo.name};
+        build_tfrecord(&fifo.writer.build, "a longer record", 15);
         for (uint32_t i = 0; i < (shorter ? 30 : 1000); i++) {
-            build_tfrecord(&writer.build, &i, sizeof(i));
+            build_tfrecord(&fifo.writer.build, &i, sizeof(i));
         }
-        ck_assert_int_eq(pthread_create(&writer.thread, NULL, write_fifo, &writer), 0);
-        ck_ok(pl_dataset_restore, f.dataset, text);
-        ck_fails(PL_MISMATCH, "the data has changed", pl_dataset_next, f.dataset, PL_DEADLINE_NEVER, &batch);
+        ck_assert_int_eq(pthread_create(&fifo.writer.thread, NULL, write_fifo, &fifo.writer), 0);
+        ck_ok(pl_dataset_restore, fifo.f.dataset, text);
+        ck_fails(PL_MISMATCH, "the data has changed", pl_dataset_next, fifo.f.dataset, PL_DEADLINE_NEVER, &batch);
         free(text);
-        pl_dataset_close(f.dataset);
-        end_writer(&writer);
-        scratch_done(&f.scratch);
+        pl_dataset_close(fifo.f.dataset);
+        end_writer(&fifo.writer);
+        scratch_done(&fifo.f.scratch);
     }
 }
 
