@@ -286,7 +286,7 @@ class Dataset:
         self._memory: Optional[Callable[[], Tuple[ctypes.c_void_p, ctypes.c_void_p]]] = None  # gives allocate and release
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iteration reads, from 0, in place of the one after the last."""
+        """The epoch that the next iteration reads, from 0, instead of the one after the last."""
         self._epoch = epoch
 
     def map(self, function: Callable[[Batch], Any], threads: int = 1) -> "Dataset":
@@ -298,7 +298,7 @@ class Dataset:
         return other
 
     def torch(self, pin: bool = False) -> Any:
-        """A torch.utils.data.IterableDataset with tensors in place of arrays, by itself or in DataLoader(dataset, batch_size=None, num_workers=n): each worker reads
+        """A torch.utils.data.IterableDataset with tensors instead of arrays, by itself or in DataLoader(dataset, batch_size=None, num_workers=n): each worker reads
         its share. `pin`: rows of fixed shape are in pinned memory, from which copies to a GPU need not wait."""
         from ._data_torch import TorchDataset
         return TorchDataset(self._copy(), pin)
