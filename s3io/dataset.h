@@ -70,7 +70,7 @@ struct pl_dataset_options {
     size_t max_batches;
     int64_t timeout_ns; /* 0 means 5 minutes; longest wait for one record before PL_TIMEOUT */
 
-    /* Memory for rows of fixed shape, for example pinned memory for a GPU; NULL for ordinary memory. Both may be called
+    /* Memory for rows of fixed shape, for example pinned memory for a GPU; NULL for pageable memory. Both may be called
      * by any thread, also after pl_dataset_close() for batches that were kept. */
     void *(*allocate)(void *allocator, size_t bytes);
     void (*release)(void *allocator, void *memory, size_t bytes);

@@ -14,7 +14,7 @@ struct pl_text;
 enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A plan: the objects that will be read, in their order. Zero but for `list`: all of them, in the list's order. */
+/** A plan: the objects that will be read, in their order. Zero except `list`: all of them, in the list's order. */
 struct pl_object_order {
     const struct pl_object_list *list; /* must outlive the order */
     bool shuffle;                      /* an order that depends on `seed` and `epoch` */

@@ -312,7 +312,7 @@ class Dataset:
         self._memory: Optional[Callable[[], Tuple[ctypes.c_void_p, ctypes.c_void_p]]] = None  # gives allocate and release
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iteration reads, from 0, in place of the one after the last. A place in that epoch, from load_state_dict(), stays."""
+        """The epoch that the next iteration reads, from 0, instead of the one after the last. A place in that epoch, from load_state_dict(), stays."""
         if epoch != self._epoch:
             self._saved = None
         self._epoch, self._turn = epoch, None
@@ -347,7 +347,7 @@ class Dataset:
         return other
 
     def torch(self, pin: bool = False) -> Any:
-        """A torch.utils.data.IterableDataset with tensors in place of arrays, by itself or in DataLoader(dataset, batch_size=None, num_workers=n): each worker reads
+        """A torch.utils.data.IterableDataset with tensors instead of arrays, by itself or in DataLoader(dataset, batch_size=None, num_workers=n): each worker reads
         its share. `pin`: rows of fixed shape are in pinned memory, from which copies to a GPU need not wait."""
         from ._data_torch import TorchDataset
         return TorchDataset(self._copy(), pin)

@@ -468,7 +468,7 @@ enum pl_status pl_service_submit_group(struct pl_service *service, int set, cons
     return mark_and_admit(service, set, base, ops, count, true, completion, reterr);
 }
 
-/* Queues what is no operation, unless one of its kind is under way already. Call it under the lock. */
+/* Queues what is not an operation, unless one of its kind is under way already. Call it under the lock. */
 static enum pl_status submit_other(struct pl_service *service, enum pl_named_submission_kind kind, const int *ranks,
                                    int rank_count, int *set, struct pl_completion *completion, struct pl_error *reterr)
 {

@@ -171,7 +171,7 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
 
     if (fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO,
-                              errno, "open '%s'", name);
+                              errno, "cannot open '%s'", name);
     }
     /* fstat() of the open descriptor needs no round trip on a mounted file system. */
     if (fstat(fd, &info) != 0) {

@@ -257,7 +257,7 @@ enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_
 
     if (fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
-                              "open directory '%s'", path);
+                              "cannot open directory '%s'", path);
     }
     PL_TRY(pl_memory_alloc(&store, 1, sizeof(*store), reterr));
     if (pl_store_init(&store->head, &directory_ops, path, reterr) != PL_OK) {
