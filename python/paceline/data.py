@@ -23,6 +23,7 @@ import ctypes
 import os
 import re
 import sys
+import threading
 import time
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -44,7 +45,7 @@ _POLL_NS = 100_000_000  # so long Python does not see a signal
 
 _Shard = _struct("_Shard", rank=ctypes.c_uint32, size=ctypes.c_uint32)
 _RecordOptions = _struct("_RecordOptions", format=ctypes.c_int, join=ctypes.c_int, max_record_bytes=ctypes.c_size_t, window_bytes=ctypes.c_size_t,
-                         skip_corrupt=ctypes.c_bool, leave_checksum=ctypes.c_bool, keep_empty_lines=ctypes.c_bool, delimiter=ctypes.c_char)
+                         skip_corrupt=ctypes.c_bool, keep_empty_lines=ctypes.c_bool, delimiter=ctypes.c_char, leave_checksum=ctypes.c_bool)
 _Field = _struct("_Field", name=ctypes.c_char_p, type=ctypes.c_int, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS, is_varying=ctypes.c_bool,
                  has_default=ctypes.c_bool, default_data=ctypes.c_char_p, default_bytes=ctypes.c_size_t)
 _Options = _struct("_Options", channel_name=ctypes.c_char_p, channel=ctypes.c_void_p, paths=ctypes.POINTER(ctypes.c_char_p), path_count=ctypes.c_size_t,
@@ -194,8 +195,25 @@ class _Reader:
 
     def __init__(self, options):
         self.handle, self.pid, self.turn = ctypes.c_void_p(), os.getpid(), None
-        error = _Error()
-        _checked(_data().pl_dataset_open(ctypes.byref(options), ctypes.byref(self.handle), ctypes.byref(error)), error)
+        error, opened, lock, left = _Error(), [], threading.Lock(), []
+
+        def open_it():
+            status = _data().pl_dataset_open(ctypes.byref(options), ctypes.byref(self.handle), ctypes.byref(error))
+            with lock:
+                opened.append(status)
+                if left and not status:
+                    _close(self.handle, self.pid)
+        opening = threading.Thread(target=open_it, name="paceline-open", daemon=True)  # it may list S3, and Control-C ends the wait for it
+        opening.start()
+        try:
+            opening.join()
+        except BaseException:
+            with lock:
+                left.append(True)
+                if opened == [0]:
+                    _close(self.handle, self.pid)
+            raise
+        _checked(opened[0], error)
         self.close = weakref.finalize(self, _close, self.handle, self.pid)
 
     def start(self, epoch, place):
