@@ -20,6 +20,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import ctypes
+import json
 import os
 import re
 import sys
@@ -51,7 +52,7 @@ _Field = _struct("_Field", name=ctypes.c_char_p, type=ctypes.c_int, dims=ctypes.
 _Options = _struct("_Options", channel_name=ctypes.c_char_p, channel=ctypes.c_void_p, paths=ctypes.POINTER(ctypes.c_char_p), path_count=ctypes.c_size_t,
                    records=_RecordOptions, compression=ctypes.c_int, source=ctypes.c_int, fields=ctypes.POINTER(_Field), field_count=ctypes.c_size_t,
                    batch_samples=ctypes.c_size_t, drop_last=ctypes.c_bool, shuffle_samples=ctypes.c_size_t, shuffle_objects=ctypes.c_bool,
-                   seed=ctypes.c_uint64, deal=_Shard, local=_Shard, split=ctypes.c_int, share_path=ctypes.c_char_p, epochs=ctypes.c_uint64,
+                   seed=ctypes.c_uint64, deal=_Shard, local=_Shard, split=ctypes.c_int, epochs=ctypes.c_uint64,
                    decode_threads=ctypes.c_uint, prefetch_batches=ctypes.c_size_t, max_batches=ctypes.c_size_t, timeout_ns=ctypes.c_int64,
                    allocate=ctypes.c_void_p, release=ctypes.c_void_p, allocator=ctypes.c_void_p)
 _BatchField = _struct("_BatchField", data=ctypes.c_void_p, offsets=ctypes.c_void_p)
@@ -406,6 +407,8 @@ class Dataset:
 
     def _open(self, worker, workers):
         (rank, size), local, _ = self._find_place()
+        if workers > 1 and self._is_channel and json.loads(os.environ.get("SM_INPUT_DATA_CONFIG") or "{}").get(self._source[0], {}).get("TrainingInputMode") == "Pipe":
+            raise DataValueError(f"channel '{self._source[0]}' is in Pipe Mode, where one process reads the FIFO: num_workers is {workers}, and may be 1; threads decode")
         local_rank, local_size = local or (rank, size)
         options = _Options(**self._options, records=_RecordOptions(**self._records), deal=_Shard(rank * workers + worker, size * workers),
                            local=_Shard(local_rank * workers + worker, local_size * workers))

@@ -196,18 +196,13 @@ static enum pl_status open_channel(const struct pl_dataset_options *options, con
                                    struct pl_stream_options *records, struct pl_stream **ret_stream,
                                    struct pl_error *reterr)
 {
-    struct pl_share_options share = {.socket_path = options->share_path,
-                                     .local_rank = options->local.rank,
-                                     .local_size = options->local.size,
-                                     .timeout_ns = options->timeout_ns};
-
-    if (channel->distribution == PL_CHANNEL_SHARDED_BY_KEY && options->local.size == 0 && records->deal.size > 1) {
+    if (!channel->is_dealt && channel->distribution == PL_CHANNEL_SHARDED_BY_KEY && options->local.size == 0 &&
+        records->deal.size > 1) {
         return pl_error_set(reterr, PL_INVALID,
                             "channel '%s' is sharded by key, so that each host has its own objects: `local` is needed",
                             channel->name);
     }
     records->deal = pl_channel_shard(channel, records->deal, options->local.size ? options->local : records->deal);
-    records->share = options->share_path ? &share : NULL;
     return pl_stream_open(channel, records, ret_stream, reterr);
 }
 

@@ -7,7 +7,6 @@
 #define PL_S3IO_DATASET_DATASET_PRIVATE_H
 
 #include "s3io/dataset.h"
-#include "s3io/share.h"
 #include "s3io/store_private.h"
 
 #include <pthread.h>
@@ -23,10 +22,6 @@ struct pl_stream {
     struct pl_channel channel; /* its strings belong to the stream; the mode is FILE if there is a `store` */
     char *name;
     char *path;
-    bool *own; /* [deal.size]: which records belong to this rank */
-    struct pl_share *share;
-    struct pl_share_options share_options;
-    struct pl_stream *feed; /* with `share`, on local rank 0: the distributor's own stream */
 
     struct pl_store *store;
     struct pl_object_list list;

@@ -68,7 +68,7 @@ ARROWS = {
     "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
     # One verb per sub-room; they must not use each other.
-    **{f"programs/{verb}": set() for verb in ("bench", "check", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "stacks",
+    **{f"programs/{verb}": set() for verb in ("bench", "check", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "split", "stacks",
                                               "sweep", "sync", "trial", "unpack")},
     # A report, of which `paceline trace` is a part, joins what two of them find out.
     "programs/report": {"programs/local"},
