@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of records from files, S3 and Pipe Mode, decoded by threads of C, as numpy arrays or torch tensors.
+"""Batches of records from files, S3 and Pipe Mode, decoded by threads of C, as numpy arrays, or tensors of torch
+and TensorFlow.
 
     from paceline.data import Dataset
     dataset = Dataset("training", {"image": ("uint8", (3, 32, 32)), "label": "int64"}, batch=256, shuffle=2000)
@@ -371,6 +372,13 @@ class Dataset:
         from ._data_torch import TorchDataset
         return TorchDataset(self._copy(), pin)
 
+    def tf(self) -> Any:
+        """A tf.data.Dataset whose batches come from operations of TensorFlow, without Python: dicts by field of tensors, for bytes of strings, and for other fields of
+        varying length of RaggedTensors. Each iterator is one epoch, begun where the one before it was begun last; with `drop_last` shapes are fixed. Errors are
+        those of tf.errors, with the text of DataError."""
+        from ._data_tensorflow import TensorflowDataset
+        return TensorflowDataset(self._copy())
+
     def progress(self) -> Any:
         """Of the epoch that is read: epoch, samples, bytes, skipped, elapsed_ns, waited_ns."""
         return _data().pl_dataset_progress(self._reader.handle) if self._reader and self._reader.pid == os.getpid() else _Progress()
@@ -405,7 +413,7 @@ class Dataset:
             self._says_so = False
         return self._place
 
-    def _open(self, worker, workers):
+    def _options_in_c(self, worker, workers):
         (rank, size), local, _ = self._find_place()
         if workers > 1 and self._is_channel and json.loads(os.environ.get("SM_INPUT_DATA_CONFIG") or "{}").get(self._source[0], {}).get("TrainingInputMode") == "Pipe":
             raise DataValueError(f"channel '{self._source[0]}' is in Pipe Mode, where one process reads the FIFO: num_workers is {workers}, and may be 1; threads decode")
@@ -421,14 +429,14 @@ class Dataset:
         options.field_count = len(self._fields)
         if self._memory:
             options.allocate, options.release = self._memory()
-        return _Reader(options)
+        return options
 
     def __iter__(self) -> Iterator[Batch]:
         return self._iterate(0, 1)
 
     def _iterate(self, worker, workers):
         if self._reader is None or self._reader.pid != os.getpid():
-            self._reader = self._open(worker, workers)
+            self._reader = _Reader(self._options_in_c(worker, workers))
         turn = _Turn()
         self._turn = None
         batches = self._epoch_of(self._reader, turn)

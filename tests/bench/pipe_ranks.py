@@ -5,7 +5,7 @@
     pipe_ranks.py [--build BUILD] [--mib 1024] [--turns 5] [--ranks 2] [--record 3100] [--data]
 
 `paceline feed` writes, dd reads; with --copy the feeder writes as SageMaker's agent may, without lending pages. With --data the readers are paceline.data's
-Dataset in place of dd: batches of an image of so many bytes, which one process or the ranks decode; this needs numpy.
+Dataset instead of dd: batches of an image of so many bytes, which one process or the ranks decode; this needs numpy.
 """
 import argparse
 import json
