@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving a plan and its optimizer to files and to kept memory in a background thread, and loading the newest whole
- * checkpoint. */
+/* Saving a plan and its optimizer in a background thread, to files and kept memory, and loading the newest. */
 #include "runtime/checkpoint.h"
 
 #include "base/checksum.h"
@@ -302,6 +301,8 @@ static enum pl_status check_extra(const struct pl_checkpoint_state *state, struc
 static enum pl_status write_copy(struct pl_checkpoints *c, const struct pl_checkpoint_state *state, bool to_files,
                                  struct pl_error *reterr)
 {
+    enum pl_status status;
+
     PL_TRY(check_extra(state, reterr));
     if (!c->writes) {
         return PL_OK;
@@ -318,9 +319,10 @@ static enum pl_status write_copy(struct pl_checkpoints *c, const struct pl_check
     c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){0};
     c->write_error = PL_ERROR_NONE;
     atomic_store_explicit(&c->keeper.is_writing, true, memory_order_relaxed);
-    PL_TRY(pl_thread_start(&c->writer, writer_main, c, "a thread that writes a checkpoint", reterr));
-    c->writing = true;
-    return PL_OK;
+    status = pl_thread_start(&c->writer, writer_main, c, "a thread that writes a checkpoint", reterr);
+    c->writing = status == PL_OK;
+    c->keeper.place = c->writing ? c->keeper.place : NULL; /* there is no copy */
+    return status;
 }
 
 enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
@@ -466,14 +468,13 @@ static bool is_useless(enum pl_status status)
 /* A checkpoint was loaded. */
 static void note_world_size(const struct pl_checkpoints *c, const struct pl_checkpoint_state *state)
 {
-    const uint64_t size = c->options.world_size;
-
-    if (state->world_size != size) {
+    if (state->world_size != c->options.world_size) {
         note(c,
              "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ in "
              "the "
              "last bits",
-             (unsigned long long)state->step, (unsigned long long)state->world_size, (unsigned long long)size);
+             (unsigned long long)state->step, (unsigned long long)state->world_size,
+             (unsigned long long)c->options.world_size);
     }
 }
 
