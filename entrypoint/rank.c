@@ -15,6 +15,7 @@
 #include "base/cpus.h"
 #include "base/environment.h"
 #include "base/file.h"
+#include "base/kept_head.h"
 #include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -171,6 +172,20 @@ static enum pl_status set_accelerate(struct pl_environment *environment, struct 
                : pl_environment_set(environment, "ACCELERATE_USE_CPU", "true", reterr);
 }
 
+/* torchrun begins again in each attempt of a job, so that its own variables for elastic programs would say 0. */
+static enum pl_status set_torchelastic(struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const char *const names[][2] = {{"TORCHELASTIC_RESTART_COUNT", "PACELINE_RESTART"},
+                                           {"TORCHELASTIC_MAX_RESTARTS", "PACELINE_MAX_RESTARTS"}};
+
+    for (size_t i = 0; pl_environment_get(environment, "PACELINE_RESTART") && i < PL_ARRAY_ITEMS(names); i++) {
+        const char *value = pl_environment_get_or(environment, names[i][1], "0");
+
+        PL_TRY(pl_environment_set(environment, names[i][0], value, reterr));
+    }
+    return PL_OK;
+}
+
 /*
  * mpirun's fixed options contain `btl ^openib`, which enables the ofi component that Open MPI's packages switch off.
  * That component is of no use to the ob1 messaging that the same options select, but loads libfabric and its providers,
@@ -305,6 +320,8 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(set_torch(environment, reterr));
         PL_TRY(exclude_ofi(environment, reterr));
         PL_TRY(set_most_stopped(environment, &options, reterr));
+    } else {
+        PL_TRY(set_torchelastic(environment, reterr));
     }
     PL_TRY(set_accelerate(environment, reterr));
     PL_TRY(pl_blas_set_core((const char *const *)argv.items, environment, reterr));
@@ -322,6 +339,9 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     options.rank = by_torchrun ? number_of(environment, NAMES("RANK"), 0)
                                : number_of(environment, NAMES("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"), 0);
     options.local_size = local_size_of(environment, 0);
+    if (options.rank != 0) {
+        pl_environment_unset(environment, PL_KEPT_VARIABLE); /* process 1's memory for rank 0 */
+    }
     if (strcmp(settings.rank_tags, "rank") == 0 || (by_torchrun && strcmp(settings.rank_tags, "auto") == 0)) {
         snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */
         options.tag = tag;

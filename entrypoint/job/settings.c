@@ -74,6 +74,7 @@ static const struct setting {
                 {.name = "BASH_ENV"},
                 {.name = "HOST_NAME"},
                 {.name = "ACTIVITY"},
+                {.name = "KEPT"},
                 {.name = "PYTHON_STACKS"},
                 {.name = "PS_SOCKET"},
                 {.name = "PS_WORKER"},
