@@ -80,6 +80,7 @@ static bool thread_may_lead(struct pl_service *service, uint64_t *seen, int64_t 
         *since_ns = 0;
     } else {
         *since_ns = *since_ns ? *since_ns : pl_clock_now_ns();
+        *since_ns = *since_ns > service->synced.begun_ns ? *since_ns : service->synced.begun_ns;
         deadline_ns = *since_ns + WATCH_NS;
         if (service->synced.urgent || service->synced.calls > 0 || pl_deadline_passed(deadline_ns)) {
             return true;
@@ -292,6 +293,7 @@ static void begin_much(struct pl_service *service)
     service->synced.leads = true;
     pl_service_step(service, false);
     service->synced.leads = false;
+    service->synced.begun_ns = pl_clock_now_ns();
     if (service->synced.waiters > 0) {
         pthread_cond_broadcast(&service->changed);
     }

@@ -62,6 +62,7 @@ struct pl_service {
         bool leaving, left;
         bool stop;
         int64_t aborts_until_ns; /* until this time waiting threads leave the lead to pl_service_abort() */
+        int64_t begun_ns;        /* when a thread that submitted much led last */
     } synced;
     /* Used by the leader. */
     struct pl_named_submission *first_taken; /* submissions in flight in an engine */
