@@ -150,7 +150,7 @@ enum pl_status pl_dataset_save(const struct pl_dataset *dataset, uint64_t back, 
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * In place of pl_dataset_start(): goes to the place in `text`, so that pl_dataset_next() returns the batch after it,
+ * Instead of pl_dataset_start(): goes to the place in `text`, so that pl_dataset_next() returns the batch after it,
  * and all batches from there on are those of a run without a stop, bit for bit. The epoch is that of
  * pl_dataset_progress(). Reading begins with the oldest record of the shuffle buffer; see pl_stream_restore(), also for
  * other numbers of ranks, which need a dataset without a shuffle buffer. Threads, prefetch_batches, fields and

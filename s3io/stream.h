@@ -69,9 +69,9 @@ enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, str
 enum pl_status pl_stream_save(struct pl_stream *stream, char **ret_text, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * In place of pl_stream_start(): goes to the place in `text`, so that pl_stream_next() returns the record after it. An
+ * Instead of pl_stream_start(): goes to the place in `text`, so that pl_stream_next() returns the record after it. An
  * object is read from there; a FIFO, and an object that is compressed or IDX, from its beginning, and what was read
- * before is passed over without a check of its data. The counts are those since then, but for `source_bytes`.
+ * before is passed over without a check of its data. The counts are those since then, except `source_bytes`.
  *
  * The place may be that of another rank or of another number of ranks: at the beginning of an epoch; and where records
  * are dealt, without `skip_corrupt`, if all ranks had read equally many when it was saved.

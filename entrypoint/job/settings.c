@@ -20,7 +20,7 @@
     .type = _Generic(((struct pl_job_settings *)NULL)->name, const char * : TEXT, bool : BOOL, int64_t : NUMBER)
 
 /*
- * The settings, without PACELINE_, those of the runtime last; docs/contract.md and docs/supervision.md describe the
+ * The settings, without PACELINE_, those of the runtime last; docs/settings.md describes the
  * others. Settings without a field are read elsewhere: LIBRARY is for python/; Paceline itself sets those from
  * RUN_DIR to RANK_WORKERS and those of a trial. For a text without a list of words, the code that reads it checks it.
  */

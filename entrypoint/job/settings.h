@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 /**
- * The value of each setting that the entry point reads. docs/contract.md and docs/supervision.md describe the settings.
+ * The value of each setting that the entry point reads. docs/settings.md lists the settings.
  * A text is NULL if it is not set and has no default. It lies in the environment or in the hyperparameters.
  */
 struct pl_job_settings {
