@@ -57,6 +57,8 @@ enum pl_knob_type {
       "Horovod's DistributedOptimizer compares the ranks' weights once, and warns if they differ")                     \
     X(CHECKPOINT_IGNORE, "checkpoint_ignore", BOOL, "", "0", NULL,                                                     \
       "training begins at step 0 if the checkpoints are of another model or optimizer; 0: that is an error")           \
+    X(KEEP_STEPS, "keep_steps", INT, "steps", "0", NULL,                                                               \
+      "a job with paceline_max_restarts keeps its state in memory after so many steps; 0: as often as costs 1 %")      \
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "bytes of a plan's gradients that are reduced together")   \
     X(PS_STALENESS, "ps_staleness", WORD, "none N", "none", NULL,                                                      \
       "steps that a worker of parameter servers may be ahead of the slowest; 0: no step; none: any number")            \

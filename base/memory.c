@@ -2,8 +2,15 @@
 /* Heap memory with overflow-checked sizes, growing arrays and copies of strings. */
 #include "base/memory.h"
 
+#include "base/file.h"
+#include "base/text.h"
+
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { TEXT_BYTES = 1024 * 1024 };
 
 void *pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr)
 {
@@ -101,4 +108,66 @@ void pl_memory_free_at(void *pointer_at)
 
     memcpy(&memory, pointer_at, sizeof(memory));
     free(memory);
+}
+
+static char *read_below(const char *root, const char *name)
+{
+    char path[PATH_MAX], *text = NULL;
+
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    return pl_file_read(path, TEXT_BYTES, &text, NULL, NULL) == PL_OK ? text : NULL;
+}
+
+/* Returns the number at the beginning of a file, or after `name` at the beginning of one of its lines; -1 if there is
+ * none. */
+static int64_t number_below(const char *root, const char *file, const char *name)
+{
+    PL_AUTO_FREE char *text = read_below(root, file);
+    const char *at = text;
+    char *end;
+    int64_t number;
+
+    while (at && strncmp(at, name, strlen(name)) != 0) {
+        at = strchr(at, '\n');
+        at = at ? at + 1 : NULL;
+    }
+    if (!at) {
+        return -1;
+    }
+    number = strtoll(at + strlen(name), &end, 10);
+    return end == at + strlen(name) ? -1 : number;
+}
+
+int64_t pl_memory_room(const char *root)
+{
+    static const struct {
+        const char *limit, *used, *stat, *files[2];
+    } versions[] = {
+        {"sys/fs/cgroup/memory.max",
+         "sys/fs/cgroup/memory.current",
+         "sys/fs/cgroup/memory.stat",
+         {"inactive_file ", "active_file "}},
+        {"sys/fs/cgroup/memory/memory.limit_in_bytes",
+         "sys/fs/cgroup/memory/memory.usage_in_bytes",
+         "sys/fs/cgroup/memory/memory.stat",
+         {"total_inactive_file ", "total_active_file "}},
+    };
+    const int64_t kib = number_below(root, "proc/meminfo", "MemAvailable:");
+    int64_t room = kib < 0 ? -1 : kib * 1024;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(versions); i++) {
+        const int64_t limit = number_below(root, versions[i].limit, "");
+        const int64_t used = number_below(root, versions[i].used, "");
+        int64_t left = limit - used;
+
+        for (size_t f = 0; f < 2; f++) {
+            const int64_t files = number_below(root, versions[i].stat, versions[i].files[f]);
+
+            left += files > 0 ? files : 0;
+        }
+        if (limit >= 0 && limit < INT64_MAX / 2 && used >= 0 && (room < 0 || left < room)) {
+            room = left > 0 ? left : 0;
+        }
+    }
+    return room;
 }

@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct pl_text;
 
@@ -39,6 +40,13 @@ char *pl_memory_string(const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Returns a copy of `length` bytes of `text` with a NUL after it; NULL with PL_MEMORY. */
 char *pl_memory_string_n(const char *text, size_t length, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns how many bytes more may be used before the container's memory limit, or the machine's memory, is reached. Files
+ * that the kernel holds in memory count as free. -1: unknown. `root` stands before /sys and /proc: "", or a test's
+ * directory.
+ */
+int64_t pl_memory_room(const char *root);
 
 void pl_memory_free_at(void *pointer_at);
 

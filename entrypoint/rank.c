@@ -15,6 +15,7 @@
 #include "base/cpus.h"
 #include "base/environment.h"
 #include "base/file.h"
+#include "base/kept_head.h"
 #include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -106,6 +107,16 @@ static enum pl_status set_number(struct pl_environment *environment, const char 
     return pl_environment_get(environment, name) ? PL_OK : pl_environment_set(environment, name, text, reterr);
 }
 
+/* Returns the rank's place in the job, by the numbers of its launcher; -1 for what is unknown. */
+static struct pl_rundir_place place_of(const struct pl_environment *environment)
+{
+    return (struct pl_rundir_place){.rank = number_of(environment, NAMES("OMPI_COMM_WORLD_RANK", "RANK"), -1),
+                                    .size = number_of(environment, NAMES("OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"), -1),
+                                    .local_rank =
+                                        number_of(environment, NAMES("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"), -1),
+                                    .local_size = local_size_of(environment, 0)};
+}
+
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
 {
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
@@ -159,6 +170,20 @@ static enum pl_status set_accelerate(struct pl_environment *environment, struct 
     return pl_environment_get(environment, "ACCELERATE_USE_CPU")
                ? PL_OK
                : pl_environment_set(environment, "ACCELERATE_USE_CPU", "true", reterr);
+}
+
+/* torchrun begins again in each attempt of a job, so that its own variables for elastic programs would say 0. */
+static enum pl_status set_torchelastic(struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const char *const names[][2] = {{"TORCHELASTIC_RESTART_COUNT", "PACELINE_RESTART"},
+                                           {"TORCHELASTIC_MAX_RESTARTS", "PACELINE_MAX_RESTARTS"}};
+
+    for (size_t i = 0; pl_environment_get(environment, "PACELINE_RESTART") && i < PL_ARRAY_ITEMS(names); i++) {
+        const char *value = pl_environment_get_or(environment, names[i][1], "0");
+
+        PL_TRY(pl_environment_set(environment, names[i][0], value, reterr));
+    }
+    return PL_OK;
 }
 
 /*
@@ -280,6 +305,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     struct pl_shim_options options = {.kind = PL_PROCESS_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
     struct pl_job_settings settings;
+    struct pl_rundir_place place;
     char tag[32];
 
     PL_TRY(pl_settings_read(call->environment, NULL, &settings, reterr));
@@ -287,17 +313,24 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     PL_TRY(by_torchrun ? split_python(&call->words, environment, &argv, &options.program_words, reterr)
                        : split_arguments(&call->words, &argv, &options.program_words, reterr));
     pl_environment_unset(environment, PL_RUNDIR_PIPES_VARIABLE);
+    pl_environment_unset(environment, "OMPI_MCA_" PL_RUNDIR_MPIRUN_FILES);
     if (!by_torchrun) {
         PL_TRY(run_dir ? pl_rundir_load_environment(run_dir, environment, reterr) : PL_OK);
         PL_TRY(set_thread_counts(environment, reterr));
         PL_TRY(set_torch(environment, reterr));
         PL_TRY(exclude_ofi(environment, reterr));
         PL_TRY(set_most_stopped(environment, &options, reterr));
+    } else {
+        PL_TRY(set_torchelastic(environment, reterr));
     }
     PL_TRY(set_accelerate(environment, reterr));
     PL_TRY(pl_blas_set_core((const char *const *)argv.items, environment, reterr));
     if (pl_environment_get(environment, PL_WATCH_PYTHON_VARIABLE)) {
         PL_TRY(pl_watch_hook_python(environment, call->self_path, reterr));
+    }
+    place = place_of(environment);
+    if (workers_of(environment) == 0) { /* a parameter server does it for its workers */
+        PL_TRY(pl_rundir_take_fifos(run_dir, &place, environment, reterr));
     }
     if (run_dir) {
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
@@ -306,6 +339,9 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     options.rank = by_torchrun ? number_of(environment, NAMES("RANK"), 0)
                                : number_of(environment, NAMES("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"), 0);
     options.local_size = local_size_of(environment, 0);
+    if (options.rank != 0) {
+        pl_environment_unset(environment, PL_KEPT_VARIABLE); /* process 1's memory for rank 0 */
+    }
     if (strcmp(settings.rank_tags, "rank") == 0 || (by_torchrun && strcmp(settings.rank_tags, "auto") == 0)) {
         snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */
         options.tag = tag;
@@ -315,6 +351,9 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);
     pl_shim_run(&options, signals, &link, ret_report);
+    if (pl_environment_get(environment, PL_RUNDIR_FIFOS_VARIABLE)) {
+        pl_rundir_leave_fifos(run_dir, place.local_rank);
+    }
     pl_link_close(&link);
     return PL_OK;
 }

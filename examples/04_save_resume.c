@@ -5,6 +5,8 @@
  *   cc 04_save_resume.c -o save_resume $(pkg-config --cflags --libs paceline)
  *   paceline train                           with sagemaker_program=save_resume; docker stop -t 120 sends SIGTERM
  *
+ * With paceline_max_restarts=3 the job goes on by itself when a rank is killed, from a copy in memory.
+ *
  * Checkpoints are in the job's directory for them, /opt/ml/checkpoints, or in PACELINE_CHECKPOINT_DIR.
  */
 #include "runtime/paceline.h"
@@ -55,7 +57,8 @@ static enum pl_status run(struct pl_error *reterr)
         PL_TRY(pl_plan_ready(plan, index, reterr));
         PL_TRY(pl_optimizer_step(optimizer, 0.001, reterr));
         state.step++;
-        PL_TRY(pl_stop_agreed(stop, &stopping, reterr)); /* the same answer on all ranks */
+        PL_TRY(pl_checkpoints_keep(checkpoints, &state, reterr)); /* with paceline_max_restarts */
+        PL_TRY(pl_stop_agreed(stop, &stopping, reterr));          /* the same answer on all ranks */
     }
     PL_TRY(pl_checkpoints_save(checkpoints, &state, reterr)); /* rank 0 writes, in the background */
     PL_TRY(pl_checkpoints_flush(checkpoints, reterr));

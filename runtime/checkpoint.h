@@ -7,7 +7,11 @@
  * checkpoint-STEP.safetensors with values and optimizer arrays, and checkpoint-STEP.json with everything else and the
  * checksum of both, written last: without it the other one does not count. Both open in Python.
  *
- * Test  tests/unit/runtime/checkpoint/test_checkpoint.c, tests/integration/resume.py, tests/integration/checkpoint.py
+ * In a job that may be started again after a failure (PACELINE_MAX_RESTARTS), a copy in memory that outlives the ranks
+ * (runtime/kept.h) lets it go on from a later step than the newest file's: pl_checkpoints_keep().
+ *
+ * Test  tests/unit/runtime/checkpoint/test_checkpoint.c, tests/unit/runtime/checkpoint/test_keep.c,
+ *       tests/integration/resume.py, tests/integration/checkpoint.py
  */
 #ifndef PL_RUNTIME_CHECKPOINT_H
 #define PL_RUNTIME_CHECKPOINT_H
@@ -54,6 +58,10 @@ struct pl_checkpoints_options {
      * 0: the world's size
      */
     unsigned world_size;
+    /* no directory and no files: pl_checkpoints_save() keeps as well, and without kept memory does nothing */
+    bool memory_only;
+    /* pl_checkpoints_keep() keeps after so many steps, and waits for the copy before. 0: the setting keep_steps */
+    unsigned keep_steps;
     /* Called on rank 0 for every checkpoint that is passed over, with the reason. NULL: the library logs a warning. */
     void (*note)(void *context, const char *text);
     void *context;
@@ -79,11 +87,27 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
 enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Keep a copy of everything in the job's kept memory, of which loading takes the newest. Call it once a step, after
+ * pl_checkpoints_save(), whose copy then counts. Returns at once on ranks other than 0, in a job that is not started
+ * again after a failure (PACELINE_MAX_RESTARTS), and while no copy is due: with the setting keep_steps one is due that
+ * many steps after the last, else after a hundred times as long as the last one took, so that keeping costs at most 1 %.
+ * Memory: two copies, of which saving uses one. If there is no room for them, a warning says so once, and files serve.
+ *
+ * Errors  PL_INVALID: more extra bytes than there is room; another part of the job keeps already. Those of
+ *         pl_checkpoints_flush().
+ */
+enum pl_status pl_checkpoints_keep(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether pl_checkpoints_keep() would take a copy after step `step`: for a state whose making costs something. */
+bool pl_checkpoints_keep_is_due(struct pl_checkpoints *checkpoints, uint64_t step);
+
 /** Waits until the last checkpoint is on disk. */
 enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Put the newest whole checkpoint into plan and optimizer of every rank. `*ret_found` false: there is none, nothing was
+ * Put the newest whole checkpoint, a file or the kept copy, into plan and optimizer of every rank. `*ret_found` false: there is none, nothing was
  * changed. What is cut, corrupt or of another model or optimizer is passed over with a note, and an older one is tried.
  * Rank 0 sends to the waiting ranks before each tensor that it reads: the setting timeout_s has to be long enough for
  * the largest.

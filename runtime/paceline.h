@@ -45,6 +45,7 @@ extern "C" {
 #include "device/kernel.h"
 #include "runtime/channel.h"
 #include "runtime/checkpoint.h"
+#include "runtime/kept.h"
 #include "runtime/metrics.h"
 #include "runtime/named.h"
 #include "runtime/optimizer.h"

@@ -20,7 +20,7 @@
     .type = _Generic(((struct pl_job_settings *)NULL)->name, const char * : TEXT, bool : BOOL, int64_t : NUMBER)
 
 /*
- * The settings, without PACELINE_, those of the runtime last; docs/contract.md and docs/supervision.md describe the
+ * The settings, without PACELINE_, those of the runtime last; docs/settings.md describes the
  * others. Settings without a field are read elsewhere: LIBRARY is for python/; Paceline itself sets those from
  * RUN_DIR to RANK_WORKERS and those of a trial. For a text without a list of words, the code that reads it checks it.
  */
@@ -60,16 +60,21 @@ static const struct setting {
                 {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
                 {"PROGRESS_S", FIELD(progress_ns), "seconds", 0, 86400, "10", PL_NS_PER_S, "keep"},
                 {"RANK_TAGS", FIELD(rank_tags), "auto rank off", .fallback = "auto"},
+                {"DIVIDE_PIPES", FIELD(divide_pipes), .fallback = "1"},
                 {"REPORT", FIELD(report), .fallback = "0"},
+                {"MAX_RESTARTS", FIELD(max_restarts), "a whole number", 0, 1000, "0"},
                 {"SWEEP", FIELD(sweep)},
                 {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, "0", PL_NS_PER_S},
                 {"SWEEP_FRESH", FIELD(sweep_fresh), "a number", 0, 1000000, "0"},
                 {"CHECKPOINT_DIR", FIELD(checkpoint_dir)},
                 {.name = "LIBRARY"},
                 {.name = "RUN_DIR"},
+                {.name = "FIFOS"},
+                {.name = "RESTART"},
                 {.name = "BASH_ENV"},
                 {.name = "HOST_NAME"},
                 {.name = "ACTIVITY"},
+                {.name = "KEPT"},
                 {.name = "PYTHON_STACKS"},
                 {.name = "PS_SOCKET"},
                 {.name = "PS_WORKER"},

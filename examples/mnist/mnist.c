@@ -324,10 +324,12 @@ static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
 
     if (!*options.directory) {
         PL_TRY(pl_checkpoints_directory(&t->job_checkpoints, reterr));
-        wanted = access(t->job_checkpoints, F_OK) == 0;
+        options.memory_only = access(t->job_checkpoints, F_OK) != 0;
+        wanted = !options.memory_only || !t->peers.server;
         options.directory = t->job_checkpoints;
     }
     PL_TRY(nn_peers_load(&t->peers, wanted ? &options : NULL, &found, &state, reterr));
+    t->peers.saves = t->peers.saves && !options.memory_only;
     if (!found) {
         return PL_OK;
     }
@@ -377,7 +379,14 @@ static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler
     if (taken < t->epoch_samples &&
         (t->stopped || (t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0))) {
         PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr));
-        PL_TRY(save_checkpoint(t, &state, &score, reterr));
+        return save_checkpoint(t, &state, &score, reterr);
+    }
+    if (taken < t->epoch_samples && nn_peers_keep_is_due(&t->peers, t->step)) {
+        struct pl_checkpoint_state kept = {.step = t->step, .sampler = state, .extra_bytes = sizeof(score)};
+
+        PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr));
+        memcpy(kept.extra, &score, sizeof(score));
+        return nn_peers_keep(&t->peers, &kept, reterr);
     }
     return PL_OK;
 }

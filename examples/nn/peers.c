@@ -137,6 +137,16 @@ enum pl_status nn_peers_save(struct nn_peers *peers, const struct pl_checkpoint_
     return pl_checkpoints_save(peers->checkpoints, state, reterr);
 }
 
+bool nn_peers_keep_is_due(const struct nn_peers *peers, uint64_t step)
+{
+    return peers->checkpoints && !peers->server && pl_checkpoints_keep_is_due(peers->checkpoints, step);
+}
+
+enum pl_status nn_peers_keep(struct nn_peers *peers, const struct pl_checkpoint_state *state, struct pl_error *reterr)
+{
+    return pl_checkpoints_keep(peers->checkpoints, state, reterr);
+}
+
 void nn_peers_add_metrics(const struct nn_peers *peers, struct pl_metrics *metrics)
 {
     struct pl_server_counts counts;

@@ -52,6 +52,14 @@ enum pl_status nn_peers_save(struct nn_peers *peers, const struct pl_checkpoint_
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * Whether a job that may be started again is to keep its state in memory after step `step`, and the call that does so,
+ * on rank 0. Never with servers, which have the state.
+ */
+bool nn_peers_keep_is_due(const struct nn_peers *peers, uint64_t step);
+enum pl_status nn_peers_keep(struct nn_peers *peers, const struct pl_checkpoint_state *state,
+                             struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Returns, after a step, whether all processes are to stop because one was asked to. All get the same answer after the
  * same step, unless the servers are asynchronous. `stop` is used by ranks only.
  */

@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/checkpoint_format.h"
 
 #include "base/checksum.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/json/python_json.h"
 #include "base/memory.h"
@@ -136,6 +137,16 @@ enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_
     record.optimizer.loss_scale = pl_python_json_double(scale);
     *ret_record = record;
     return PL_OK;
+}
+
+enum pl_status pl_checkpoints_directory(char **ret_directory, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    *ret_directory = pl_memory_string(
+        pl_environment_get_or(environment, "PACELINE_CHECKPOINT_DIR", PL_CHECKPOINT_DIRECTORY), reterr);
+    return *ret_directory ? PL_OK : PL_MEMORY;
 }
 
 enum { STEP_DIGITS = 12 };

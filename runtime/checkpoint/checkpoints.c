@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving a plan and its optimizer to files in a background thread, and loading the newest whole checkpoint. */
+/* Saving a plan and its optimizer in a background thread, to files and kept memory, and loading the newest. */
 #include "runtime/checkpoint.h"
 
 #include "base/checksum.h"
-#include "base/environment.h"
 #include "base/file.h"
 #include "base/knob.h"
 #include "base/log.h"
@@ -13,6 +12,7 @@
 #include "collectives/world_private.h"
 #include "device/device_private.h"
 #include "runtime/checkpoint/checkpoint_format.h"
+#include "runtime/checkpoint/keeper.h"
 #include "runtime/gradient/optimizer_rule.h"
 #include "runtime/gradient/plan_private.h"
 #include "runtime/safetensors.h"
@@ -42,10 +42,15 @@ struct pl_checkpoints {
     struct entry *entries;
     size_t entry_count;
 
-    float *copy; /* [arrays][elems]: the data to be written; the writer thread owns it while `writing` */
+    float *copy;     /* [arrays][elems]: the data to be written; the writer thread owns it while `writing` */
+    float *own_copy; /* the same, if it does not lie in kept memory */
     struct pl_checkpoint_record record;
     bool writing;
+    bool to_files; /* the writer writes the copy to files too */
     pthread_t writer;
+
+    /* The job's kept memory. Once it keeps, the copy lies in it; of a device's memory a second one does. */
+    struct pl_keeper keeper;
 
     /*
      * In device memory the copy is pinned. A stream of its own fills it, after the event `begun` of the plan's stream;
@@ -58,6 +63,15 @@ struct pl_checkpoints {
     enum pl_status write_status;
     struct pl_error write_error;
 };
+
+static void add_to_model(uint64_t *model, const struct entry *entry)
+{
+    const struct pl_plan_tensor *tensor = entry->tensor;
+
+    *model = pl_checksum_crc64nvme(*model, entry->name, strlen(entry->name) + 1);
+    *model = pl_checksum_crc64nvme(*model, &tensor->offset_elems, sizeof(tensor->offset_elems));
+    *model = pl_checksum_crc64nvme(*model, tensor->shape, tensor->dims * sizeof(tensor->shape[0]));
+}
 
 static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *reterr)
 {
@@ -76,6 +90,7 @@ static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *re
             }
             pl_text_append(&name, entry->tensor->name);
             PL_TRY(pl_text_take(&name, &entry->name, reterr));
+            add_to_model(&c->keeper.model, entry);
         }
     }
     return PL_OK;
@@ -83,13 +98,14 @@ static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *re
 
 static enum pl_status allocate_copy(struct pl_checkpoints *c, struct pl_error *reterr)
 {
-    uint64_t elems = c->arrays * pl_plan_elems(c->plan);
     void *copy;
 
     if (!c->device) {
-        return pl_memory_alloc_aligned(&c->copy, elems, sizeof(float), 4096, reterr);
+        PL_TRY(pl_memory_alloc_aligned(&c->own_copy, c->keeper.data_bytes, 1, 4096, reterr));
+        c->copy = c->own_copy;
+        return PL_OK;
     }
-    PL_TRY(pl_device_alloc_pinned(c->device, elems * sizeof(float), &copy, reterr));
+    PL_TRY(pl_device_alloc_pinned(c->device, c->keeper.data_bytes, &copy, reterr));
     c->copy = copy;
     PL_TRY(pl_device_stream_new(c->device, &c->stream, reterr));
     PL_TRY(pl_device_event_new(c->device, false, &c->begun, reterr));
@@ -99,7 +115,7 @@ static enum pl_status allocate_copy(struct pl_checkpoints *c, struct pl_error *r
 static void free_copy(struct pl_checkpoints *c)
 {
     if (!c->device) {
-        free(c->copy);
+        free(c->own_copy);
         return;
     }
     c->plan->copy_event = NULL;
@@ -109,19 +125,11 @@ static void free_copy(struct pl_checkpoints *c)
     pl_device_release_pinned(c->device, c->copy);
 }
 
-enum pl_status pl_checkpoints_directory(char **ret_directory, struct pl_error *reterr)
-{
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-
-    PL_TRY(pl_environment_new(&environment, reterr));
-    *ret_directory = pl_memory_string(
-        pl_environment_get_or(environment, "PACELINE_CHECKPOINT_DIR", PL_CHECKPOINT_DIRECTORY), reterr);
-    return *ret_directory ? PL_OK : PL_MEMORY;
-}
-
 static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error *reterr)
 {
-    if (!c->options.directory) {
+    if (c->options.memory_only) {
+        c->options.directory = NULL;
+    } else if (!c->options.directory) {
         PL_TRY(pl_checkpoints_directory(&c->directory, reterr));
     } else if (!(c->directory = pl_memory_string(c->options.directory, reterr))) {
         return PL_MEMORY;
@@ -133,11 +141,14 @@ static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error
     }
     PL_TRY(name_entries(c, reterr));
     c->writes = pl_world_rank(pl_plan_world(c->plan)) == 0;
-    if (c->writes) {
+    c->keeper.data_bytes = c->arrays * pl_plan_elems(c->plan) * sizeof(float);
+    if (c->writes && (c->device || c->directory)) {
+        PL_TRY(allocate_copy(c, reterr));
+    }
+    if (c->writes && c->directory) {
         PL_AUTO_FREE uint64_t *steps = NULL;
         size_t count;
 
-        PL_TRY(allocate_copy(c, reterr));
         PL_TRY(pl_file_make_dirs(c->directory, 0777, reterr));
         return pl_checkpoint_steps(c->directory, true, &steps, &count, reterr);
     }
@@ -159,6 +170,9 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
     c->options = options ? *options : (struct pl_checkpoints_options){0};
     c->options.world_size =
         c->options.world_size ? c->options.world_size : (unsigned)pl_world_size(pl_plan_world(plan));
+    c->keeper.every_steps = c->options.keep_steps
+                                ? c->options.keep_steps
+                                : (uint64_t)pl_knob_int(pl_world_knobs(pl_plan_world(plan)), PL_KNOB_KEEP_STEPS);
     status = open_checkpoints(c, reterr);
     if (status != PL_OK) {
         pl_checkpoints_close(c);
@@ -196,6 +210,21 @@ static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *ret
                                pl_text_string(&state), reterr);
 }
 
+/* Finds the place for the next copy, which replaces none that is needed. */
+static enum pl_status place_copy(struct pl_checkpoints *c, uint64_t step, struct pl_error *reterr)
+{
+    pl_keeper_begin(&c->keeper, step);
+    if (c->device) {
+        return PL_OK;
+    }
+    if (c->keeper.place) {
+        free(PL_TAKE(c->own_copy));
+        c->copy = (float *)(void *)c->keeper.place;
+        return PL_OK;
+    }
+    return c->own_copy || !c->directory ? PL_OK : allocate_copy(c, reterr);
+}
+
 /* Copies all arrays. In device memory this only starts the copy, behind the work of the plan's stream. */
 static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reterr)
 {
@@ -229,9 +258,16 @@ static void *writer_main(void *argument)
     }
     c->write_status =
         c->device ? pl_device_stream_finish(c->device, c->stream, c->copy_deadline_ns, &c->write_error) : PL_OK;
-    if (c->write_status == PL_OK) {
+    if (c->write_status == PL_OK && c->keeper.place) {
+        if (c->device) {
+            memcpy(c->keeper.place, c->copy, c->keeper.data_bytes);
+        }
+        pl_keeper_end(&c->keeper, &c->record);
+    }
+    if (c->write_status == PL_OK && c->to_files) {
         c->write_status = write_files(c, &c->write_error);
     }
+    atomic_store_explicit(&c->keeper.is_writing, false, memory_order_release);
     return NULL;
 }
 
@@ -253,27 +289,75 @@ enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct p
     return status;
 }
 
+static enum pl_status check_extra(const struct pl_checkpoint_state *state, struct pl_error *reterr)
+{
+    return state->extra_bytes <= PL_CHECKPOINT_EXTRA_BYTES
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID, "%llu extra bytes, at most %d are kept",
+                              (unsigned long long)state->extra_bytes, PL_CHECKPOINT_EXTRA_BYTES);
+}
+
+/* Takes a copy and starts its writer. */
+static enum pl_status write_copy(struct pl_checkpoints *c, const struct pl_checkpoint_state *state, bool to_files,
+                                 struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    PL_TRY(check_extra(state, reterr));
+    if (!c->writes) {
+        return PL_OK;
+    }
+    PL_TRY(pl_checkpoints_flush(c, reterr));
+    PL_TRY(place_copy(c, state->step, reterr));
+    if (!to_files && !c->keeper.place) {
+        return PL_OK; /* nothing is kept */
+    }
+    PL_TRY(take_copy(c, reterr));
+    c->to_files = to_files;
+    c->record = (struct pl_checkpoint_record){.state = *state};
+    c->record.state.world_size = c->options.world_size;
+    c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){0};
+    c->write_error = PL_ERROR_NONE;
+    atomic_store_explicit(&c->keeper.is_writing, true, memory_order_relaxed);
+    status = pl_thread_start(&c->writer, writer_main, c, "a thread that writes a checkpoint", reterr);
+    c->writing = status == PL_OK;
+    c->keeper.place = c->writing ? c->keeper.place : NULL; /* there is no copy */
+    return status;
+}
+
 enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
                                    struct pl_error *reterr)
 {
     struct pl_checkpoints *c = checkpoints;
 
-    if (state->extra_bytes > PL_CHECKPOINT_EXTRA_BYTES) {
-        return pl_error_set(reterr, PL_INVALID, "%llu extra bytes, at most %d are kept",
-                            (unsigned long long)state->extra_bytes, PL_CHECKPOINT_EXTRA_BYTES);
+    if (c->writes && c->options.memory_only) {
+        PL_TRY(pl_keeper_open(&c->keeper, reterr));
+        c->keeper.keeps = c->keeper.kept;
     }
-    if (!c->writes) {
+    return write_copy(c, state, !c->options.memory_only, reterr);
+}
+
+bool pl_checkpoints_keep_is_due(struct pl_checkpoints *checkpoints, uint64_t step)
+{
+    struct pl_checkpoints *c = checkpoints;
+
+    return c->writes && (pl_keeper_open(&c->keeper, NULL) != PL_OK || pl_keeper_is_due(&c->keeper, step));
+}
+
+enum pl_status pl_checkpoints_keep(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
+                                   struct pl_error *reterr)
+{
+    struct pl_checkpoints *c = checkpoints;
+
+    PL_TRY(check_extra(state, reterr));
+    if (c->writes) {
+        PL_TRY(pl_keeper_open(&c->keeper, reterr));
+    }
+    if (!pl_keeper_is_due(&c->keeper, state->step)) {
         return PL_OK;
     }
-    PL_TRY(pl_checkpoints_flush(c, reterr));
-    PL_TRY(take_copy(c, reterr));
-    c->record = (struct pl_checkpoint_record){.state = *state};
-    c->record.state.world_size = c->options.world_size;
-    c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){0};
-    c->write_error = PL_ERROR_NONE;
-    PL_TRY(pl_thread_start(&c->writer, writer_main, c, "a thread that writes a checkpoint", reterr));
-    c->writing = true;
-    return PL_OK;
+    c->keeper.keeps = true;
+    return write_copy(c, state, false, reterr);
 }
 
 /* What rank 0 sends to the ranks that wait for a checkpoint. */
@@ -322,6 +406,15 @@ static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_saf
                              : pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", path);
 }
 
+/* Copies the arrays at `data` into the plan and its optimizer. */
+static enum pl_status take_over(struct pl_checkpoints *c, const float *data, struct pl_error *reterr)
+{
+    for (unsigned a = 0; a < c->arrays; a++) {
+        PL_TRY(pl_plan_write_array(c->plan, c->live[a], data + a * pl_plan_elems(c->plan), reterr));
+    }
+    return PL_OK;
+}
+
 /* Checks the whole checkpoint of `step`, then copies it into the plan and its optimizer. */
 static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct pl_checkpoint_record *ret_record,
                                 struct pl_error *reterr)
@@ -340,10 +433,7 @@ static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct 
     PL_TRY(pl_safetensors_open(pl_text_string(&path), &file, reterr));
     status = read_tensors(c, file, pl_text_string(&path), ret_record->data_crc32c, reterr);
     pl_safetensors_close(file);
-    for (unsigned a = 0; status == PL_OK && a < c->arrays; a++) {
-        status = pl_plan_write_array(c->plan, c->live[a], c->copy + a * pl_plan_elems(c->plan), reterr);
-    }
-    return status;
+    return status == PL_OK ? take_over(c, c->copy, reterr) : status;
 }
 
 static void note(const struct pl_checkpoints *c, const char *format, ...) PL_PRINTF(2, 3);
@@ -375,6 +465,33 @@ static bool is_useless(enum pl_status status)
     return status == PL_CORRUPT || status == PL_LIMIT || status == PL_MISMATCH || status == PL_NOT_FOUND;
 }
 
+/* A checkpoint was loaded. */
+static void note_world_size(const struct pl_checkpoints *c, const struct pl_checkpoint_state *state)
+{
+    if (state->world_size != c->options.world_size) {
+        note(c,
+             "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ in "
+             "the "
+             "last bits",
+             (unsigned long long)state->step, (unsigned long long)state->world_size,
+             (unsigned long long)c->options.world_size);
+    }
+}
+
+/* Finds the newest kept copy that fits, `*ret_data`; NULL: there is none, or another part of the job keeps. */
+static enum pl_status find_kept(struct pl_checkpoints *c, struct pl_checkpoint_record *ret_record,
+                                const float **ret_data, struct pl_error *reterr)
+{
+    const enum pl_status status = pl_keeper_open(&c->keeper, reterr);
+
+    *ret_data = NULL;
+    if (status == PL_OK && pl_keeper_read(&c->keeper, ret_record, ret_data) == PL_MISMATCH) {
+        note(c, "the kept copy of step %llu is passed over: it is of another model or optimizer",
+             (unsigned long long)ret_record->state.step);
+    }
+    return status == PL_INVALID ? PL_OK : status;
+}
+
 static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, struct pl_checkpoint_record *ret_record,
                                   struct pl_error *reterr)
 {
@@ -382,23 +499,24 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
     size_t count = 0;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     struct pl_error other = PL_ERROR_NONE; /* error of the newest checkpoint that is of another model */
+    struct pl_checkpoint_record kept_record;
+    const float *kept;
 
     PL_TRY(pl_checkpoints_flush(c, reterr));
-    PL_TRY(pl_checkpoint_steps(c->directory, false, &steps, &count, reterr));
-    for (size_t i = 0; i < count && !*ret_found; i++) {
+    PL_TRY(place_copy(c, 0, reterr)); /* files are read there */
+    if (c->keeper.place) {
+        memset(c->keeper.place, 0, c->keeper.data_bytes); /* with what is between tensors */
+        c->keeper.place = NULL;
+    }
+    PL_TRY(find_kept(c, &kept_record, &kept, reterr));
+    PL_TRY(c->directory ? pl_checkpoint_steps(c->directory, false, &steps, &count, reterr) : PL_OK);
+    for (size_t i = 0; i < count && !*ret_found && (!kept || steps[i] > kept_record.state.step); i++) {
         struct pl_error error = PL_ERROR_NONE;
         enum pl_status status = load_step(c, steps[i], ret_record, &error);
-        uint64_t size = c->options.world_size;
 
         PL_TRY(pl_world_failure(pl_plan_world(c->plan), reterr)); /* not a failure of the checkpoint */
         *ret_found = status == PL_OK;
-        if (*ret_found && ret_record->state.world_size != size) {
-            note(c,
-                 "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ "
-                 "in the last bits",
-                 (unsigned long long)steps[i], (unsigned long long)ret_record->state.world_size,
-                 (unsigned long long)size);
-        } else if (is_useless(status)) {
+        if (is_useless(status)) {
             note(c, "the checkpoint of step %llu is passed over: %s", (unsigned long long)steps[i],
                  pl_error_text(&error, text, sizeof(text)));
             other = status == PL_MISMATCH && other.status == PL_OK ? error : other;
@@ -408,6 +526,14 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
                              (unsigned long long)steps[i]);
             return status;
         }
+    }
+    if (!*ret_found && kept) {
+        PL_TRY(take_over(c, kept, reterr));
+        *ret_record = kept_record;
+        *ret_found = true;
+    }
+    if (*ret_found) {
+        note_world_size(c, &ret_record->state);
     }
     if (!*ret_found && other.status != PL_OK &&
         !pl_knob_bool(pl_world_knobs(pl_plan_world(c->plan)), PL_KNOB_CHECKPOINT_IGNORE)) {
@@ -468,6 +594,7 @@ void pl_checkpoints_close(struct pl_checkpoints *checkpoints)
     }
     free(c->entries);
     free_copy(c);
+    pl_kept_close(c->keeper.kept);
     free(c->directory);
     free(c);
 }

@@ -12,6 +12,7 @@
 #define PL_RUNTIME_HOROVOD_HOROVOD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /** The errors that the functions about process sets return instead of a number. */
@@ -47,6 +48,21 @@ const char *horovod_paceline_error(void);
  * no effect if the setting check_weights is off, or if a rank does not call. Not in Horovod.
  */
 void horovod_paceline_compare_weights(const char *name, int set, uint64_t checksum, const char *cure);
+
+/**
+ * Whether this rank keeps what the program commits, in memory that outlives the ranks of a job which may be started
+ * again (runtime/kept.h): on rank 0 alone. Not in Horovod.
+ */
+bool horovod_paceline_keeps(void);
+
+/** Keeps `data` as what was committed the `commit`-th time. A failure is logged, and is the last. Not in Horovod. */
+void horovod_paceline_keep(uint64_t commit, const void *data, size_t bytes);
+
+/**
+ * Returns what was kept last, also before the job was started again, or NULL; it stays until the next is kept. Not in
+ * Horovod.
+ */
+const void *horovod_paceline_kept(uint64_t *ret_commit, size_t *ret_bytes);
 
 /**
  * Joins the job and adds `set_count` process sets. The ranks of all sets are in `set_ranks`, one set after the other;

@@ -525,6 +525,65 @@ print("rank", hvd.rank(), "of", hvd.size())
 '''
 
 
+# hvd.elastic.run in a job that is started again: rank 1 is killed in the first attempt, in which rank 0 has committed twice.
+ELASTIC = r'''
+import os, signal, sys
+import torch
+import horovod.torch as hvd
+hvd.init()
+torch.manual_seed(hvd.rank())
+model = torch.nn.Linear(4, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), named_parameters=model.named_parameters())
+
+@hvd.elastic.run
+def train(state):
+    print("rank", hvd.rank(), "begins after step", state.step, flush=True)
+    while state.step < 20:
+        if state.step == 10 and hvd.rank() == 1 and sys.argv[1] == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        x = torch.randn(16, 4, generator=torch.Generator().manual_seed(2 * state.step + hvd.rank()))
+        optimizer.zero_grad()
+        ((model(x) - x.sum(1, keepdim=True)) ** 2).mean().backward()
+        optimizer.step()
+        state.step += 1
+        if state.step % 4 == 0:
+            state.commit()
+
+class Own(hvd.elastic.TorchState):
+    pass
+
+state = Own(model, optimizer, step=0)
+state.register_reset_callbacks([lambda: print("rank", hvd.rank(), "is reset", flush=True)])
+train(state)
+print("weights", hvd.allgather(torch.cat([p.detach().flatten() for p in model.parameters()]).unsqueeze(0)).tolist(), flush=True)
+'''
+
+
+def elastic_state_outlives_ranks(python):
+    memory_fd = os.memfd_create("kept")
+    memory = {"PACELINE_KEPT": f"/proc/{os.getpid()}/fd/{memory_fd}"}
+    straight = ranks(python, 2, ELASTIC, "whole")
+    assert straight.count("begins after step 0") == 2 and "is reset" not in straight, straight
+    text = ranks(python, 2, ELASTIC, "killed", expect=None, PACELINE_RESTART="0", **memory)
+    assert "weights" not in text, text
+    again = ranks(python, 2, ELASTIC, "whole", PACELINE_RESTART="1", **memory)
+    assert again.count("begins after step 8") == again.count("is reset") == 2, again
+    weights = [re.findall("weights .*", words) for words in (straight, again)]
+    assert len(weights[0]) == 2 and weights[0] == weights[1], f"the weights differ: {weights}"
+    again = ranks(python, 2, ELASTIC.replace("step=0", "epoch=0, step=0"), "whole", PACELINE_RESTART="1", **memory)
+    assert again.count("begins after step 0") == 2 and again.count("the kept state is of another program") == 1 and "is reset" not in again, again
+    other = ELASTIC.replace("(hvd.elastic.TorchState)", "(__import__('horovod.common.elastic').common.elastic.State)").replace("    pass", OWN_STATE)
+    again = ranks(python, 2, other, "whole", PACELINE_RESTART="1", **memory)
+    assert again.count("warning: Own is none of ObjectState, TorchState") == 1 and again.count("weights") == 2, again
+    os.close(memory_fd)
+
+
+OWN_STATE = """    def __init__(self, *_, step):
+        super().__init__(hvd.broadcast_object, hvd.rank)
+        self.step = step
+    save = restore = sync = lambda self: None"""
+
+
 def train(python, folder, requirements, expect):
     """`paceline train` of two ranks of TRAINING, with this requirements.txt; returns the whole output."""
     base = tempfile.mkdtemp(dir=folder)
@@ -651,6 +710,7 @@ def main():
         text = ranks(python, 2, FAILING, "raise", "wait", expect=1)
         assert "rank 0 raises" in text and re.search("rank 0 on host .+ has given up: its process ends with exit status 1|the process of rank 0 on host .+ has ended", text), text
         what_is_not_there_is_said(python)
+        elastic_state_outlives_ranks(python)
         requirements_start_no_compiler(base, folder)
     print("horovod.torch: as it should be")
 

@@ -5,13 +5,14 @@
     resume.py [KILLS [STOPS]]      3 kills by SIGKILL and 2 stops by SIGTERM, by default, each at a random moment
 
 The digit classifier on two ranks, on synthetic digits, with a checkpoint every third step. Then the same with a shard of its own, of another size,
-for each rank, and with another number of ranks, where bits may differ.
+for each rank, with a copy in memory in place of files, and with another number of ranks, where bits may differ.
 """
 import os
 import pathlib
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,37 @@ def other_optimizer(folder):
     print("another optimizer: an error, and from step 0 where that is wanted")
 
 
+def kept_step(memory_fd):
+    """The step of the newest kept copy, 0 without one (runtime/kept.c)."""
+    heads = struct.iter_unpack("=4Q2I", os.pread(memory_fd, 80, 0).ljust(80, b"\0"))
+    return max(step if mark else 0 for _, step, _, _, _, mark in heads)
+
+
+def kept(folder, name="kept"):
+    """A rank is killed, before there is a file: the next run goes on from memory, which this process has as process 1 would."""
+    memory_fd = os.memfd_create("kept")
+    ENVIRONMENT.update(PACELINE_KEPT=f"/proc/{os.getpid()}/fd/{memory_fd}", PACELINE_KEEP_STEPS="1")
+    words = ["--checkpoint-steps", "0"]
+    wanted = random.randrange(1, STEPS // 2)
+    process = start(folder, name, 2, *words)
+    while process.poll() is None and kept_step(memory_fd) < wanted:
+        time.sleep(0.001)
+    victims = running(MNIST, folder / name)
+    for victim in victims[:1]:
+        os.kill(victim, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert not survivors(MNIST, folder / name)
+    last = kept_step(memory_fd)
+    out = finish(start(folder, name, 2, *words))
+    os.close(memory_fd)
+    del ENVIRONMENT["PACELINE_KEPT"], ENVIRONMENT["PACELINE_KEEP_STEPS"]
+    if process.returncode == 0:  # it had ended before
+        return kept(folder, name + "-again")
+    assert f"resuming after step {last}, in epoch " in out and last >= wanted, f"{last} is the last kept step\n{out}"
+    assert model(folder, name) == model(folder, "whole"), f"kept: other weights\n{out}"
+    print(f"killed after step {last}, which was kept in memory: the same bits")
+
+
 def main():
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     stops = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -141,6 +173,7 @@ def main():
             assert len(list((folder / (name + "-checkpoints")).glob("*.json"))) == 3
         print(f"{interrupted} of {kills + stops} runs were interrupted; all ended with the same bits")
         assert interrupted > 0
+        kept(folder)
         sharded(folder)
         other_ranks(folder)
         other_optimizer(folder)

@@ -2,7 +2,7 @@
 """Under Keras 3 `horovod.tensorflow.keras` and `horovod.keras` are paceline_horovod.keras; under Keras 2 they are Horovod's own.
 
 `horovod.tensorflow` also gets `callbacks`, which some tutorials use, and a DistributedGradientTape that takes variables of Keras 3; the optimizers of
-`horovod.torch` compare the ranks' weights. No file of an installed Horovod is changed. Every start of a Python that has Horovod imports this module, so
+`horovod.torch` compare the ranks' weights, and elastic states outlive the ranks of a job that is started again. No file of an installed Horovod is changed. Every start of a Python that has Horovod imports this module, so
 it imports nothing itself.
 """
 import sys
@@ -51,7 +51,12 @@ def _add_comparison(module):
     importlib.import_module("paceline_horovod.weights").add_to_torch(module)
 
 
-_ADDITIONS = {"horovod.tensorflow": _add_keras, "horovod.torch.optimizer": _add_comparison}
+def _add_kept_state(module):
+    import importlib
+    importlib.import_module("paceline_horovod.elastic").add_to(module)
+
+
+_ADDITIONS = {"horovod.tensorflow": _add_keras, "horovod.torch.optimizer": _add_comparison, "horovod.common.elastic": _add_kept_state}
 
 
 class _With:

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The beginning of the memory file in which a program keeps state for the next attempt of its job: runtime/kept.h
+ * writes it, and process 1, whose file it is, reads how far the program came.
+ *
+ * Test  tests/unit/runtime/test_kept.c
+ */
+#ifndef PL_BASE_KEPT_HEAD_H
+#define PL_BASE_KEPT_HEAD_H
+
+#include "base/checksum.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+/** Names the file, for rank 0. */
+#define PL_KEPT_VARIABLE "PACELINE_KEPT"
+
+/** Changes with the form of the file, so that a copy of another form has no mark. */
+#define PL_KEPT_FORM 1U
+
+/** The head of a copy; the file begins with two. There is a copy if pl_kept_head_is_marked(). */
+struct pl_kept_head {
+    uint64_t sequence;            /* counted up with each copy, from 1 */
+    uint64_t step, offset, bytes; /* `offset`: where the data lie in the file */
+    uint32_t data_crc32c;
+    _Atomic uint32_t mark; /* checksum of the fields before it, written last */
+};
+
+static inline uint32_t pl_kept_head_mark(const struct pl_kept_head *head)
+{
+    return pl_checksum_crc32c(PL_KEPT_FORM, head, offsetof(struct pl_kept_head, mark));
+}
+
+static inline bool pl_kept_head_is_marked(const struct pl_kept_head *head)
+{
+    return atomic_load_explicit(&head->mark, memory_order_acquire) == pl_kept_head_mark(head) && head->sequence != 0;
+}
+
+/** Reads the step of the newest copy in the file; false: there is none. No process may write there. */
+static inline bool pl_kept_head_read(int fd, uint64_t *ret_step)
+{
+    struct pl_kept_head heads[2];
+    uint64_t newest = 0;
+
+    if (pread(fd, heads, sizeof(heads), 0) != sizeof(heads)) {
+        return false;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (pl_kept_head_is_marked(&heads[i]) && heads[i].sequence > newest) {
+            newest = heads[i].sequence;
+            *ret_step = heads[i].step;
+        }
+    }
+    return newest > 0;
+}
+
+#endif
