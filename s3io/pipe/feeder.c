@@ -57,7 +57,7 @@ static enum pl_status make_fifo(struct pl_feeder *feeder, uint64_t epoch, struct
     PL_TRY(fifo_path(feeder, epoch, &path, reterr));
     if (mkfifo(pl_text_string(&path), 0666) != 0) {
         if (errno != EEXIST) {
-            return pl_error_errno(reterr, "mkfifo '%s'", pl_text_string(&path));
+            return pl_error_errno(reterr, "make FIFO '%s'", pl_text_string(&path));
         }
         /* The FIFO of an earlier feeder can be used; any other file must not be removed. */
         if (lstat(pl_text_string(&path), &info) != 0 || !S_ISFIFO(info.st_mode)) {

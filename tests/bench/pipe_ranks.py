@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A FIFO of Pipe Mode that `paceline-split` divides among ranks, against the raw FIFO that one process reads: GB/s, and the splitter's CPU time. By turns, medians.
+"""A FIFO of Pipe Mode that `paceline-split` divides among ranks, against the raw FIFO that one process reads: GB/s, and the splitter's CPU time. In turn, medians.
 
     pipe_ranks.py [--build BUILD] [--mib 1024] [--turns 5] [--ranks 2] [--record 3100] [--data]
 
 `paceline feed` writes, dd reads; with --copy the feeder writes as SageMaker's agent may, without lending pages. With --data the readers are paceline.data's
-Dataset in place of dd: batches of an image of so many bytes, which one process or the ranks decode; this needs numpy.
+Dataset instead of dd: batches of an image of so many bytes, which one process or the ranks decode; this needs numpy.
 """
 import argparse
 import json
