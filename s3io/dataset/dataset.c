@@ -49,8 +49,8 @@ void pl_dataset_close(struct pl_dataset *dataset)
         pthread_join(dataset->workers[i].thread, NULL);
     }
     for (unsigned i = 0; dataset->workers && i < dataset->options.decode_threads; i++) {
+        pl_stream_let_go(dataset->stream, dataset->workers[i].window);
         pl_held_free(dataset->workers[i].held, PL_CHUNK_RECORDS);
-        pl_varying_free(dataset->workers[i].varying, dataset->fields);
         free(dataset->workers[i].rows);
     }
     free(dataset->workers);
@@ -159,9 +159,6 @@ static enum pl_status set_up(struct pl_dataset *dataset, struct pl_error *reterr
         worker->dataset = dataset;
         PL_TRY(pl_memory_alloc(&worker->held, PL_CHUNK_RECORDS, sizeof(*worker->held), reterr));
         PL_TRY(pl_memory_alloc(&worker->rows, dataset->fields, sizeof(*worker->rows), reterr));
-        if (dataset->is_varying) {
-            PL_TRY(pl_memory_alloc(&worker->varying, dataset->fields, sizeof(*worker->varying), reterr));
-        }
     }
     PL_TRY(pl_trail_init(&dataset->trail, options->shuffle_samples, options->max_batches, reterr));
     return options->shuffle_samples ? pl_memory_alloc(&dataset->shuffle.held, options->shuffle_samples,

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_BYTES = 2 << 20, LEAST_WINDOW_BYTES = 4096 };
+enum { WINDOW_BYTES = 256 << 10 }; /* on an object: it stays in a core's cache */
 
 /* Sets the source that pl_stream_cancel() cancels. If the stream was cancelled before, cancels it at once. */
 static void set_reading(struct pl_stream *stream, struct pl_source *source)
@@ -84,14 +84,12 @@ static void close_epoch(struct pl_stream *stream)
     stream->outer = NULL;
 }
 
-static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source **top, uint64_t size_bytes,
-                                      struct pl_error *reterr)
+static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source **top, struct pl_error *reterr)
 {
     struct pl_record_options options = stream->options.records;
 
-    if (options.window_bytes == 0 && stream->options.compression == PL_COMPRESSION_NONE && size_bytes < WINDOW_BYTES) {
-        /* A small object needs no large window: with many objects, zeroing it would be most of the work. */
-        options.window_bytes = size_bytes < LEAST_WINDOW_BYTES ? LEAST_WINDOW_BYTES : (size_t)size_bytes + 1;
+    if (options.window_bytes == 0 && stream->store) {
+        options.window_bytes = WINDOW_BYTES;
     }
     if (stream->options.compression != PL_COMPRESSION_NONE) {
         PL_TRY(pl_source_open_inflate(*top, stream->options.compression, top, reterr));
@@ -106,10 +104,9 @@ static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source
 
 /* Opens a reader of the records in `source`, with decompression if the options ask for it. Closes `source` on
  * failure. */
-static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *source, uint64_t size_bytes,
-                                  struct pl_error *reterr)
+static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *source, struct pl_error *reterr)
 {
-    enum pl_status status = try_open_reader(stream, &source, size_bytes, reterr);
+    enum pl_status status = try_open_reader(stream, &source, reterr);
 
     if (status != PL_OK) {
         set_reading(stream, NULL);
@@ -137,7 +134,7 @@ static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reter
 
     PL_TRY(pl_store_reader_next(&stream->objects, &source, &object, reterr));
     set_reading(stream, source);
-    PL_TRY(open_reader(stream, source, object->size_bytes, reterr));
+    PL_TRY(open_reader(stream, source, reterr));
     pl_record_reader_begin_at(stream->reader, stream->first_number);
     stream->first_number = 0;
     return PL_OK;
@@ -168,7 +165,7 @@ static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns
     PL_TRY(pl_record_reader_next(stream->outer, deadline_ns, &object, reterr));
     PL_TRY(name_object(stream, stream->epoch, object.index, &name, reterr));
     PL_TRY(pl_source_open_memory(pl_text_string(&name), object.data, object.bytes, &source, reterr));
-    return open_reader(stream, source, object.bytes, reterr);
+    return open_reader(stream, source, reterr);
 }
 
 static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
@@ -234,6 +231,18 @@ static enum pl_status next(struct pl_stream *stream, int64_t deadline_ns, struct
     }
 }
 
+bool pl_stream_hold(const struct pl_stream *stream, const struct pl_record *record, struct pl_window_buffer **held)
+{
+    return stream->reader && pl_window_hold(&stream->reader->window, record->data, held);
+}
+
+void pl_stream_let_go(struct pl_stream *stream, struct pl_window_buffer *held)
+{
+    if (held) {
+        pl_window_let_go(&(stream->reader ? stream->reader : stream->spare)->window, held);
+    }
+}
+
 enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record,
                               struct pl_error *reterr)
 {
@@ -254,7 +263,7 @@ static enum pl_status start_pipe(struct pl_stream *stream, uint64_t epoch, struc
     PL_TRY(pl_channel_open_epoch(&stream->channel, epoch, &source, reterr));
     set_reading(stream, source);
     if (stream->channel.wrapper == PL_CHANNEL_WRAPPER_NONE) {
-        return open_reader(stream, source, UINT64_MAX, reterr);
+        return open_reader(stream, source, reterr);
     }
     status = pl_record_reader_open(source, &wrapping, &stream->outer, reterr);
     if (status != PL_OK) {
