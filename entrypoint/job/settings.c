@@ -32,7 +32,7 @@ static const struct setting {
     double least, most;
     const char *fallback;
     int64_t unit_ns;  /* only for times; 0: the number is not scaled */
-    const char *word; /* what may stand in place of a number, and is -1 */
+    const char *word; /* what may stand instead of a number, and is -1 */
 } settings[] = {{"PYTHON", FIELD(python)},
                 {"INSTALL", FIELD(install), .fallback = "1"},
                 {"UV", FIELD(uv), .fallback = "1"},
@@ -60,6 +60,7 @@ static const struct setting {
                 {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
                 {"PROGRESS_S", FIELD(progress_ns), "seconds", 0, 86400, "10", PL_NS_PER_S, "keep"},
                 {"RANK_TAGS", FIELD(rank_tags), "auto rank off", .fallback = "auto"},
+                {"DIVIDE_PIPES", FIELD(divide_pipes), .fallback = "1"},
                 {"REPORT", FIELD(report), .fallback = "0"},
                 {"SWEEP", FIELD(sweep)},
                 {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, "0", PL_NS_PER_S},
@@ -67,6 +68,7 @@ static const struct setting {
                 {"CHECKPOINT_DIR", FIELD(checkpoint_dir)},
                 {.name = "LIBRARY"},
                 {.name = "RUN_DIR"},
+                {.name = "FIFOS"},
                 {.name = "BASH_ENV"},
                 {.name = "HOST_NAME"},
                 {.name = "ACTIVITY"},

@@ -49,6 +49,7 @@ struct pl_job_settings {
     const char *hang_action; /* "report" or "end" */
     int64_t progress_ns;     /* how often a progress bar is a line; -1: its bytes are kept */
     const char *rank_tags;   /* "auto", "rank" or "off", which `paceline rank` reads */
+    bool divide_pipes;       /* channels in Pipe Mode are divided among a host's ranks */
     bool report;             /* the master writes output/data/report.html at the end */
     const char *sweep;       /* a JSON object, or the name of a file */
     int64_t sweep_time_ns;   /* 0: no limit */
@@ -73,7 +74,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
 
 /**
  * Whether `text` is the default of a setting of Paceline's, the runtime's too. `name` is a variable or a
- * hyperparameter, in any case of its letters. False for what is no setting, or has no default.
+ * hyperparameter, in any case of its letters. False for what is not a setting, or has no default.
  */
 bool pl_settings_is_default(const char *name, const char *text);
 

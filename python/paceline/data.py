@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of records from files, S3 and Pipe Mode, decoded by threads of C, as numpy arrays or torch tensors.
+"""Batches of records from files, S3 and Pipe Mode, decoded by threads of C, as numpy arrays, or tensors of torch
+and TensorFlow.
 
     from paceline.data import Dataset
     dataset = Dataset("training", {"image": ("uint8", (3, 32, 32)), "label": "int64"}, batch=256, shuffle=2000)
@@ -10,6 +11,9 @@
 Records: every record of an epoch goes to one rank, and there to one worker of a DataLoader. Nothing is opened, and no thread runs, before the first iteration.
 A child of fork() opens the dataset again when it iterates. Control-C ends a wait at once.
 
+A place in the stream: state_dict() is the place after the last batch that the program got, and load_state_dict() goes there; the batches from there on are those of
+a run without a stop.
+
 Memory: arrays are views of the batch, which is used again when the last of them is gone. A program may keep up to `max_batches` batches.
 """
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import ctypes
+import json
 import os
 import re
 import sys
@@ -48,7 +53,7 @@ _Field = _struct("_Field", name=ctypes.c_char_p, type=ctypes.c_int, dims=ctypes.
 _Options = _struct("_Options", channel_name=ctypes.c_char_p, channel=ctypes.c_void_p, paths=ctypes.POINTER(ctypes.c_char_p), path_count=ctypes.c_size_t,
                    records=_RecordOptions, compression=ctypes.c_int, source=ctypes.c_int, fields=ctypes.POINTER(_Field), field_count=ctypes.c_size_t,
                    batch_samples=ctypes.c_size_t, drop_last=ctypes.c_bool, shuffle_samples=ctypes.c_size_t, shuffle_objects=ctypes.c_bool,
-                   seed=ctypes.c_uint64, deal=_Shard, local=_Shard, split=ctypes.c_int, share_path=ctypes.c_char_p, epochs=ctypes.c_uint64,
+                   seed=ctypes.c_uint64, deal=_Shard, local=_Shard, split=ctypes.c_int, epochs=ctypes.c_uint64,
                    decode_threads=ctypes.c_uint, prefetch_batches=ctypes.c_size_t, max_batches=ctypes.c_size_t, timeout_ns=ctypes.c_int64,
                    allocate=ctypes.c_void_p, release=ctypes.c_void_p, allocator=ctypes.c_void_p)
 _BatchField = _struct("_BatchField", data=ctypes.c_void_p, offsets=ctypes.c_void_p)
@@ -80,7 +85,7 @@ class DataTimeoutError(DataError, TimeoutError):
 def _checked(status, error):
     if status:
         name, text = _words(_data(), status, ctypes.byref(error))
-        kind = DataTimeoutError if name == "TIMEOUT" else DataValueError if name in ("INVALID", "NOT_FOUND", "CORRUPT", "UNSUPPORTED", "LIMIT") else DataError
+        kind = DataTimeoutError if name == "TIMEOUT" else DataValueError if name in ("INVALID", "NOT_FOUND", "CORRUPT", "UNSUPPORTED", "LIMIT", "MISMATCH") else DataError
         failure = kind(f"{text} [{name}]")
         failure.status = name
         raise failure
@@ -191,7 +196,7 @@ class _Reader:
     """The dataset of the library that one process has open."""
 
     def __init__(self, options):
-        self.handle, self.pid, self.turn = ctypes.c_void_p(), os.getpid(), 0
+        self.handle, self.pid, self.turn = ctypes.c_void_p(), os.getpid(), None
         error, opened, lock, left = _Error(), [], threading.Lock(), []
 
         def open_it():
@@ -213,9 +218,21 @@ class _Reader:
         _checked(opened[0], error)
         self.close = weakref.finalize(self, _close, self.handle, self.pid)
 
-    def start(self, epoch):
+    def start(self, epoch, place):
+        """Begins the epoch, or goes on at a place in it."""
         error = _Error()
-        _checked(_data().pl_dataset_start(self.handle, ctypes.c_uint64(epoch), ctypes.byref(error)), error)
+        if place is None:
+            _checked(_data().pl_dataset_start(self.handle, ctypes.c_uint64(epoch), ctypes.byref(error)), error)
+        else:
+            _checked(_data().pl_dataset_restore(self.handle, place.encode(), ctypes.byref(error)), error)
+
+    def save(self, back):
+        """The place after the last batch but `back`."""
+        text, error = ctypes.c_char_p(), _Error()
+        _checked(_data().pl_dataset_save(self.handle, ctypes.c_uint64(back), ctypes.byref(text), ctypes.byref(error)), error)
+        place = text.value.decode()
+        _data().pl_memory_free_at(ctypes.byref(text))
+        return place
 
     def next(self):
         """The next batch, None at the end of the epoch. It waits in pieces, so that Python sees signals."""
@@ -230,6 +247,13 @@ class _Reader:
                 return None
             if name != b"TIMEOUT" or not error.retryable:
                 _checked(status, error)
+
+
+class _Turn:
+    """An iteration over one epoch: the batches that were taken from the library, and those that the program got of them."""
+
+    taken = given = 0
+    is_running = is_over = False
 
 
 def _ranks():
@@ -301,11 +325,38 @@ class Dataset:
             _field_in_c(name, field)
         self._functions: List[Tuple[Callable[[Batch], Any], int]] = []
         self._reader: Optional[_Reader] = None
+        self._saved: Optional[str] = None  # where the next iteration begins in its epoch; None is its beginning
+        self._turn: Optional[_Turn] = None  # the last iteration; None if the next one is to count
+        self._left: Optional[Dict[str, Any]] = None  # its state_dict(), from close() on
+        self._is_worker = False  # this process is a DataLoader's worker
         self._memory: Optional[Callable[[], Tuple[ctypes.c_void_p, ctypes.c_void_p]]] = None  # gives allocate and release
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iteration reads, from 0, in place of the one after the last."""
-        self._epoch = epoch
+        """The epoch that the next iteration reads, from 0, instead of the one after the last. A place in that epoch, from load_state_dict(), stays."""
+        if epoch != self._epoch:
+            self._saved = None
+        self._epoch, self._turn = epoch, None
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The place after the last batch that the program has got, also where it has left the iteration; after the end of an epoch the beginning of the next one.
+        Numbers and text; with a shuffle buffer about 25 bytes for each of its records. Other ranks and workers have places of their own."""
+        turn, reader = self._turn, self._reader
+        if turn and (self._is_worker or not turn.is_over):  # a worker that has ended goes on when all have
+            if reader and reader.pid == os.getpid():
+                return {"version": 1, "epoch": self._epoch - 1, "place": reader.save(turn.taken - turn.given)}
+            if self._left:
+                return self._left
+        return {"version": 1, "epoch": self._epoch, "place": self._saved}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """The next iteration begins there, and is the rest of that epoch. It raises a DataValueError if source, objects, format, seed, batch, shuffle or ranks differ; see
+        docs/python.md for other numbers of ranks."""
+        version, epoch, place = (state.get(name) for name in ("version", "epoch", "place")) if isinstance(state, dict) else (None, None, None)
+        if version != 1 or not isinstance(epoch, int) or epoch < 0 or not isinstance(place, (str, type(None))):
+            raise DataValueError(f"{str(state)[:80]} is not what state_dict() gave: expected version 1, an epoch and a place")
+        if self._reader:
+            self._reader.turn = None  # ends an iteration that is under way
+        self._epoch, self._saved, self._turn = epoch, place, None
 
     def map(self, function: Callable[[Batch], Any], threads: int = 1) -> "Dataset":
         """A dataset whose batches are function(batch), in the same order; `threads` of them are computed at a time, beside the program."""
@@ -316,10 +367,17 @@ class Dataset:
         return other
 
     def torch(self, pin: bool = False) -> Any:
-        """A torch.utils.data.IterableDataset with tensors in place of arrays, by itself or in DataLoader(dataset, batch_size=None, num_workers=n): each worker reads
+        """A torch.utils.data.IterableDataset with tensors instead of arrays, by itself or in DataLoader(dataset, batch_size=None, num_workers=n): each worker reads
         its share. `pin`: rows of fixed shape are in pinned memory, from which copies to a GPU need not wait."""
         from ._data_torch import TorchDataset
         return TorchDataset(self._copy(), pin)
+
+    def tf(self) -> Any:
+        """A tf.data.Dataset whose batches come from operations of TensorFlow, without Python: dicts by field of tensors, for bytes of strings, and for other fields of
+        varying length of RaggedTensors. Each iterator is one epoch, begun where the one before it was begun last; with `drop_last` shapes are fixed. Errors are
+        those of tf.errors, with the text of DataError."""
+        from ._data_tensorflow import TensorflowDataset
+        return TensorflowDataset(self._copy())
 
     def progress(self) -> Any:
         """Of the epoch that is read: epoch, samples, bytes, skipped, elapsed_ns, waited_ns."""
@@ -327,24 +385,23 @@ class Dataset:
 
     def close(self) -> None:
         """Ends threads and closes the source; the next iteration opens it again. Arrays stay valid."""
+        self._left = self.state_dict()
         reader, self._reader = self._reader, None
         if reader:
-            reader.turn += 1
+            reader.turn = None
             reader.close()
 
     def _copy(self):
         other = object.__new__(type(self))
-        other.__dict__ = {**self.__dict__, "_functions": list(self._functions), "_reader": None}
+        other.__dict__ = {**self.__dict__, "_functions": list(self._functions), "_reader": None, "_turn": None}
         return other
 
     def __getstate__(self):
-        if self._reader and self._reader.pid == os.getpid() and self._iterating:
+        if self._reader and self._reader.pid == os.getpid() and self._turn and self._turn.is_running:
             raise DataError("a dataset cannot be pickled in the middle of an epoch: its place in the stream belongs to this process. Pickle it before the iteration, "
                             "or end that first")
         self._find_place()
-        return {**self.__dict__, "_reader": None}
-
-    _iterating = False
+        return {**self.__dict__, "_reader": None, "_turn": None}
 
     def _find_place(self):
         """Rank and size among processes. Found once, by the first iteration or where the dataset is pickled for a worker."""
@@ -356,8 +413,10 @@ class Dataset:
             self._says_so = False
         return self._place
 
-    def _open(self, worker, workers):
+    def _options_in_c(self, worker, workers):
         (rank, size), local, _ = self._find_place()
+        if workers > 1 and self._is_channel and json.loads(os.environ.get("SM_INPUT_DATA_CONFIG") or "{}").get(self._source[0], {}).get("TrainingInputMode") == "Pipe":
+            raise DataValueError(f"channel '{self._source[0]}' is in Pipe Mode, where one process reads the FIFO: num_workers is {workers}, and may be 1; threads decode")
         local_rank, local_size = local or (rank, size)
         options = _Options(**self._options, records=_RecordOptions(**self._records), deal=_Shard(rank * workers + worker, size * workers),
                            local=_Shard(local_rank * workers + worker, local_size * workers))
@@ -370,39 +429,47 @@ class Dataset:
         options.field_count = len(self._fields)
         if self._memory:
             options.allocate, options.release = self._memory()
-        return _Reader(options)
+        return options
 
     def __iter__(self) -> Iterator[Batch]:
         return self._iterate(0, 1)
 
     def _iterate(self, worker, workers):
         if self._reader is None or self._reader.pid != os.getpid():
-            self._reader = self._open(worker, workers)
-        batches = self._epoch_of(self._reader)
+            self._reader = _Reader(self._options_in_c(worker, workers))
+        turn = _Turn()
+        self._turn = None
+        batches = self._epoch_of(self._reader, turn)
         for function, threads in self._functions:
             batches = _mapped(batches, function, threads) if threads else map(function, batches)
-        return batches
+        return self._count(batches, turn)
 
-    def _epoch_of(self, reader):
-        reader.turn += 1
-        turn, epoch = reader.turn, self._epoch
-        self._epoch, self._iterating = epoch + 1, True
+    @staticmethod
+    def _count(batches, turn):
+        for batch in batches:
+            turn.given += 1
+            yield batch
+        turn.is_over = True
+
+    def _epoch_of(self, reader, turn):
+        reader.turn, turn.is_running = turn, True
         try:
-            reader.start(epoch)
+            reader.start(self._epoch, self._saved)
+            self._turn, self._epoch, self._saved = turn, self._epoch + 1, None
             while True:
-                if reader.pid != os.getpid() or reader.turn != turn:
+                if reader.pid != os.getpid() or reader.turn is not turn:
                     raise DataError("this iteration has ended: " + ("it belongs to the parent process" if reader.pid != os.getpid() else "another one of the dataset has begun"))
                 batch = reader.next()
                 if batch is None:
                     return
+                turn.taken += 1
                 yield _arrays(self._fields, batch)
         except DataError:
-            if self._reader is reader and reader.turn == turn and reader.pid == os.getpid():
+            if self._reader is reader and reader.turn is turn and reader.pid == os.getpid():
                 self.close()
             raise
         finally:
-            if reader.turn in (turn, turn + 1):
-                self._iterating = False
+            turn.is_running = False
 
 
 def _mapped(batches, function, threads):

@@ -195,7 +195,12 @@ __attribute__((constructor)) static void register_ops(void)
     struct TF_Status *status;
 
     if (pl_tensorflow_api_find(&error) != PL_OK) {
-        pl_log_error(&error, "registering Horovod's operations for TensorFlow");
+        pl_log_error(&error, "cannot register Horovod's operations for TensorFlow");
+        return;
+    }
+    if (!tf->NewAsyncKernelBuilder) {
+        pl_log(PL_LOG_ERROR,
+               "this TensorFlow has no TF_NewAsyncKernelBuilder, which Horovod's operations need: take 2.13 or later");
         return;
     }
     status = tf->NewStatus();

@@ -9,7 +9,6 @@
 #include "s3io/dataset/dataset_private.h"
 #include "s3io/record/record_formats.h"
 #include "s3io/sampler.h"
-#include "s3io/share.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 
@@ -18,37 +17,6 @@
 #include <string.h>
 
 enum { WINDOW_BYTES = 256 << 10 }; /* on an object: it stays in a core's cache */
-
-struct pl_stream {
-    struct pl_stream_options options;
-    struct pl_channel channel; /* its strings belong to the stream; the mode is FILE if there is a `store` */
-    char *name;
-    char *path;
-    bool *own; /* [deal.size]: which records belong to this rank */
-    struct pl_share *share;
-    struct pl_share_options share_options;
-    struct pl_stream *feed; /* with `share`, on local rank 0: the distributor's own stream */
-
-    struct pl_store *store;
-    struct pl_object_list list;
-    bool listed;
-
-    uint64_t epoch;
-    bool started;
-    struct pl_store_reader objects;  /* the objects of the epoch, in its order */
-    struct pl_record_reader *outer;  /* in Pipe Mode with RecordIO wrapping: reads the objects */
-    struct pl_record_reader *reader; /* reads the records of the current object or FIFO */
-    struct pl_record_reader *spare;  /* the memory of the reader before it */
-    uint64_t object;                 /* number of the objects before that of `reader` */
-    uint64_t base;                   /* number of the epoch's records before those of `reader` */
-    struct pl_record_counts counts;  /* sum over the closed readers */
-
-    pthread_mutex_t mutex;
-    struct {
-        bool cancelled;
-        struct pl_source *reading; /* the source that a call may wait for */
-    } synced;                      /* guarded by `mutex` */
-};
 
 /* Sets the source that pl_stream_cancel() cancels. If the stream was cancelled before, cancels it at once. */
 static void set_reading(struct pl_stream *stream, struct pl_source *source)
@@ -77,6 +45,20 @@ struct pl_record_counts pl_stream_counts(const struct pl_stream *stream)
         counts.next_index += now.next_index;
     }
     return counts;
+}
+
+struct pl_stream_place pl_stream_where(const struct pl_stream *stream)
+{
+    struct pl_stream_place place = {.index = stream->base, .object = stream->object};
+
+    if (stream->reader) {
+        struct pl_record_counts now = pl_record_reader_counts(stream->reader);
+
+        place.index += now.next_index;
+        place.number = now.next_index;
+        place.offset_bytes = now.source_bytes;
+    }
+    return place;
 }
 
 static void close_reader(struct pl_stream *stream)
@@ -133,7 +115,7 @@ static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *so
     return status;
 }
 
-static struct pl_object_order order_of(const struct pl_stream *stream, uint64_t epoch)
+struct pl_object_order pl_stream_order(const struct pl_stream *stream, uint64_t epoch)
 {
     const struct pl_stream_options *options = &stream->options;
 
@@ -152,7 +134,10 @@ static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reter
 
     PL_TRY(pl_store_reader_next(&stream->objects, &source, &object, reterr));
     set_reading(stream, source);
-    return open_reader(stream, source, reterr);
+    PL_TRY(open_reader(stream, source, reterr));
+    pl_record_reader_begin_at(stream->reader, stream->first_number);
+    stream->first_number = 0;
+    return PL_OK;
 }
 
 /* Sets `name` to that of an object, by its number in the order of the epoch. */
@@ -160,7 +145,7 @@ static enum pl_status name_object(const struct pl_stream *stream, uint64_t epoch
                                   struct pl_error *reterr)
 {
     if (stream->store) {
-        const struct pl_object_order order = order_of(stream, epoch);
+        const struct pl_object_order order = pl_stream_order(stream, epoch);
 
         return pl_store_name_object(stream->store, pl_object_order_at(&order, object), name, reterr);
     }
@@ -191,11 +176,29 @@ static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns,
     return stream->outer ? next_wrapped(stream, deadline_ns, reterr) : PL_END;
 }
 
-/* Returns the next record i for which `shard_mask`[i mod deal.size] is set. Not with `share`. */
-static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, int64_t deadline_ns,
-                              struct pl_record *ret_record, struct pl_error *reterr)
+enum pl_status pl_stream_pass(struct pl_stream *stream, uint64_t index, int64_t deadline_ns, struct pl_error *reterr)
 {
-    uint32_t size = stream->options.deal.size;
+    enum pl_status status = PL_OK;
+
+    while (status == PL_OK && pl_stream_where(stream).index < index) {
+        status = stream->reader ? pl_record_reader_skip(stream->reader, deadline_ns, reterr)
+                                : next_reader(stream, deadline_ns, reterr);
+        if (status == PL_END && stream->reader) {
+            close_reader(stream);
+            status = PL_OK;
+        }
+    }
+    if (status != PL_OK && status != PL_END) {
+        pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)stream->epoch);
+        return status;
+    }
+    return PL_OK;
+}
+
+static enum pl_status next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record,
+                           struct pl_error *reterr)
+{
+    uint32_t rank = stream->options.deal.rank, size = stream->options.deal.size;
     bool by_object = stream->options.split == PL_STREAM_SPLIT_OBJECTS;
 
     if (!stream->started) {
@@ -207,7 +210,7 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, 
         if (!stream->reader) {
             PL_TRY(next_reader(stream, deadline_ns, reterr));
         }
-        if (!by_object && !shard_mask[(stream->base + pl_record_reader_counts(stream->reader).next_index) % size]) {
+        if (!by_object && (stream->base + pl_record_reader_counts(stream->reader).next_index) % size != rank) {
             status = pl_record_reader_skip(stream->reader, deadline_ns, reterr);
         } else {
             status = pl_record_reader_next(stream->reader, deadline_ns, ret_record, reterr);
@@ -215,7 +218,7 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, 
                 ret_record->index += stream->base;
                 ret_record->object = stream->object;
                 /* If a damaged record was skipped, the one after it can belong to a different rank. */
-                if (by_object || shard_mask[ret_record->index % size]) {
+                if (by_object || ret_record->index % size == rank) {
                     return PL_OK;
                 }
             }
@@ -243,13 +246,8 @@ void pl_stream_let_go(struct pl_stream *stream, struct pl_window_buffer *held)
 enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record,
                               struct pl_error *reterr)
 {
-    enum pl_status status = stream->share ? pl_share_next(stream->share, deadline_ns, ret_record, reterr)
-                                          : next_of(stream, stream->own, deadline_ns, ret_record, reterr);
+    enum pl_status status = next(stream, deadline_ns, ret_record, reterr);
 
-    if (stream->share && status == PL_OK) {
-        stream->counts.records++;
-        stream->counts.record_bytes += ret_record->bytes;
-    }
     if (status != PL_OK && status != PL_END) {
         pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)stream->epoch);
     }
@@ -286,37 +284,52 @@ enum pl_status pl_stream_list(struct pl_stream *stream, int64_t deadline_ns, str
                : pl_error_set(reterr, PL_NOT_FOUND, "there are no objects in '%s'", stream->store->name);
 }
 
-static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+/* Begins with the object of `from`, there or, if its bytes before that are needed, at its beginning. */
+static enum pl_status start_files(struct pl_stream *stream, const struct pl_stream_place *from, int64_t deadline_ns,
+                                  struct pl_error *reterr)
 {
+    bool is_whole =
+        stream->options.compression != PL_COMPRESSION_NONE || stream->options.records.format == PL_RECORD_IDX;
     struct pl_object_order order;
 
     PL_TRY(pl_stream_list(stream, deadline_ns, reterr));
-    order = order_of(stream, stream->epoch);
+    order = pl_stream_order(stream, stream->epoch);
+    stream->object = from->object;
+    stream->base = from->index - from->number;
+    if (!is_whole && (from->number || from->offset_bytes) && from->object < pl_object_order_count(&order)) {
+        if (from->offset_bytes >= pl_object_order_at(&order, from->object)->size_bytes) {
+            stream->object++; /* all of it was read */
+            stream->base = from->index;
+        } else {
+            order.first_byte = from->offset_bytes;
+            stream->first_number = from->number;
+        }
+    }
+    order.first = stream->object;
     return pl_store_reader_open(&stream->objects, stream->store, &order, reterr);
 }
 
-static enum pl_status start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status start(struct pl_stream *stream, uint64_t epoch, const struct pl_stream_place *from,
+                            int64_t deadline_ns, struct pl_error *reterr)
 {
-    enum pl_status status = PL_OK;
+    enum pl_status status;
 
     close_epoch(stream);
     stream->epoch = epoch;
     stream->base = 0;
     stream->object = 0;
+    stream->first_number = 0;
     stream->counts = (struct pl_record_counts){.records = 0};
-    if (stream->share) {
-        pl_share_start(stream->share, epoch);
-    } else {
-        status = stream->channel.mode == PL_CHANNEL_PIPE ? start_pipe(stream, epoch, reterr)
-                                                         : start_files(stream, deadline_ns, reterr);
-    }
+    status = stream->channel.mode == PL_CHANNEL_PIPE ? start_pipe(stream, epoch, reterr)
+                                                     : start_files(stream, from, deadline_ns, reterr);
     stream->started = status == PL_OK;
     return status;
 }
 
-enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_stream_start_at(struct pl_stream *stream, uint64_t epoch, const struct pl_stream_place *from,
+                                  int64_t deadline_ns, struct pl_error *reterr)
 {
-    enum pl_status status = start(stream, epoch, deadline_ns, reterr);
+    enum pl_status status = start(stream, epoch, from, deadline_ns, reterr);
 
     if (status != PL_OK) {
         pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)epoch);
@@ -324,34 +337,24 @@ enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t
     return status;
 }
 
+enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return pl_stream_start_at(stream, epoch, &(struct pl_stream_place){.index = 0}, deadline_ns, reterr);
+}
+
 void pl_stream_close(struct pl_stream *stream)
 {
     if (!stream) {
         return;
     }
-    pl_share_close(stream->share); /* closed before the feed, which the distributor reads until then */
-    pl_stream_close(stream->feed);
     close_epoch(stream);
     pl_record_reader_close(stream->spare);
     pl_store_close(stream->store);
     pl_object_list_done(&stream->list);
     pthread_mutex_destroy(&stream->mutex);
-    free(stream->own);
     free(stream->name);
     free(stream->path);
     free(stream);
-}
-
-/* The distributor's input. It adds no channel and epoch to errors: each rank adds them itself. */
-static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
-{
-    return start(context, epoch, deadline_ns, reterr);
-}
-
-static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns,
-                                struct pl_record *ret_record, struct pl_error *reterr)
-{
-    return next_of(context, shard_mask, deadline_ns, ret_record, reterr);
 }
 
 static enum pl_status make(const struct pl_channel *channel, const struct pl_stream_options *options,
@@ -371,36 +374,20 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
     PL_TRY(pl_memory_alloc(&stream, 1, sizeof(*stream), reterr));
     pthread_mutex_init(&stream->mutex, NULL);
     stream->options = *options;
+    if (channel->is_dealt && options->compression != PL_COMPRESSION_NONE) {
+        stream->options.compression = PL_COMPRESSION_AUTO; /* what was compressed came here as plain records */
+    }
     stream->channel = *channel;
     stream->name = pl_memory_string(channel->name, reterr);
     stream->path = pl_memory_string(channel->path, reterr);
-    stream->own = pl_memory_new(options->deal.size, sizeof(*stream->own), reterr);
     stream->channel.name = stream->name;
     stream->channel.path = stream->path;
-    if (!stream->name || !stream->path || !stream->own) {
+    if (!stream->name || !stream->path) {
         pl_stream_close(stream);
         return PL_MEMORY;
     }
-    stream->own[options->deal.rank] = true;
     *ret_stream = stream;
     return PL_OK;
-}
-
-/* Connects to the other ranks of the host. On local rank 0, makes the distributor's own stream. */
-static enum pl_status open_share(struct pl_stream *stream, struct pl_error *reterr)
-{
-    struct pl_stream_options options = stream->options;
-    struct pl_share_feed feed = {.start = feed_start, .next = feed_next};
-
-    stream->share_options = *stream->options.share;
-    stream->share_options.deal = stream->options.deal;
-    if (stream->share_options.local_rank == 0) {
-        options.share = NULL;
-        options.records.leave_checksum = false; /* the rings carry bytes only */
-        PL_TRY(make(&stream->channel, &options, &stream->feed, reterr));
-        feed.context = stream->feed;
-    }
-    return pl_share_open(&stream->share_options, &feed, &stream->share, reterr);
 }
 
 enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options,
@@ -412,8 +399,6 @@ enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_
     PL_TRY(make(channel, options, &stream, reterr));
     if (channel->mode != PL_CHANNEL_PIPE) {
         status = pl_channel_open_store(channel, &stream->store, reterr);
-    } else if (options->share && options->share->local_size > 1) {
-        status = open_share(stream, reterr);
     }
     if (status != PL_OK) {
         pl_error_context(reterr, "channel '%s'", channel->name);
@@ -436,10 +421,6 @@ enum pl_status pl_stream_open_store(struct pl_store *store, const struct pl_stre
 
 void pl_stream_cancel(struct pl_stream *stream, bool cancelled)
 {
-    if (stream->share) {
-        pl_share_cancel(stream->share, cancelled);
-        return;
-    }
     pthread_mutex_lock(&stream->mutex);
     stream->synced.cancelled = cancelled;
     if (cancelled && stream->synced.reading) {
@@ -453,7 +434,7 @@ void pl_stream_error_context(const struct pl_stream *stream, uint64_t epoch, con
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    if (!stream->share && name_object(stream, epoch, record->object, &name, NULL) == PL_OK) {
+    if (name_object(stream, epoch, record->object, &name, NULL) == PL_OK) {
         pl_error_context(reterr, "'%s': record %llu at byte %llu", pl_text_string(&name),
                          (unsigned long long)record->number, (unsigned long long)record->offset_bytes);
     } else {

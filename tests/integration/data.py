@@ -81,6 +81,10 @@ def formats():
     assert (numpy.concatenate([batch["id"] for batch in columns]) == numpy.arange(COUNT)).all()
     assert (numpy.concatenate([batch["pair"] for batch in columns]) == numpy.array([[i / 4, -i] for i in range(COUNT)])).all()
     assert columns[1]["text"].sample(5).tobytes().strip(b'"') == b"a, 305", columns[1]["text"].sample(5).tobytes()
+    (FOLDER / "other").write_text("1;2\n\n3;4\n")
+    assert [list(batch["b"]) for batch in Dataset(FOLDER / "other", {"b": Field("int64", name=1)}, 9, format="csv", delimiter=";")] == [[2, 4]]
+    (lines,) = Dataset(FOLDER / "other", {"line": bytes}, 9, format="lines", keep_empty_lines=True)
+    assert [lines["line"].sample(i).tobytes() for i in range(3)] == [b"1;2", b"", b"3;4"]
     text = [batch["line"].sample(i).tobytes() for batch in Dataset(FOLDER / "lines", {"line": bytes}, 99, format="lines") for i in range(len(batch["line"].offsets) - 1)]
     assert text == [f"line {i}".encode() for i in range(COUNT)]
     (FOLDER / "semicolons").write_text("1,5;2\n\n3;4\n")
