@@ -89,7 +89,7 @@ RUN /opt/paceline/install --keys=$SSH_KEYS && rm -f /var/cache/ldconfig/aux-cach
 STOPSIGNAL SIGTERM
 # What NVIDIA's container runtime gives the container on a host with GPUs, for programs that bring their own CUDA, such as pip's torch.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-# Version 3 of the SDK starts a shell in place of the entry point: this file leads back.
+# Version 3 of the SDK starts a shell instead of the entry point: this file leads back.
 ENV BASH_ENV=/usr/local/share/paceline/bash-env.sh
 ENTRYPOINT ["paceline"]
 ARG COMMIT=""

@@ -119,7 +119,7 @@ static enum pl_status read_fd(int fd, const char *what, size_t max_bytes, char *
 static enum pl_status open_error(const char *path, struct pl_error *reterr)
 {
     return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO,
-                          errno, "open '%s'", path);
+                          errno, "cannot open '%s'", path);
 }
 
 enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes,
@@ -192,7 +192,7 @@ enum pl_status pl_file_write_by(int fd, const void *data, size_t bytes, int64_t 
         ssize_t written;
 
         if (pl_file_poll(fd, POLLOUT, deadline_ns) == 0 || is_late) {
-            return pl_error_set(reterr, PL_TIMEOUT, "write '%s': nobody reads it", what);
+            return pl_error_set(reterr, PL_TIMEOUT, "cannot write '%s': nobody reads it", what);
         }
         written = write(fd, next, bytes);
         if (written < 0 && errno == EAGAIN) {
@@ -375,7 +375,7 @@ enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error 
         return pl_error_errno(reterr, "stat '%s'", path);
     }
     if (!S_ISDIR(info.st_mode)) {
-        return pl_error_raise(reterr, PL_INVALID, PL_DOMAIN_ERRNO, ENOTDIR, "create directory '%s'", path);
+        return pl_error_raise(reterr, PL_INVALID, PL_DOMAIN_ERRNO, ENOTDIR, "cannot create directory '%s'", path);
     }
     return PL_OK;
 }

@@ -34,7 +34,7 @@ struct pl_option {
     const char *value; /* the word that follows it: "BYTES"; "efa|tcp|any": one of these words; NULL: no word */
     char letter;       /* its short form; 0: none */
     bool is_first;     /* it is read before all others, wherever it stands: they edit what it brings */
-    bool ends_at_word; /* of the table's end: a word that is no option ends the options */
+    bool ends_at_word; /* last row: the first word that is not an option ends the options */
     size_t at;         /* offset of the field */
     enum pl_option_type {
         PL_OPTION_BOOL,  /* true if the option is given */
@@ -44,9 +44,9 @@ struct pl_option {
         PL_OPTION_INT64, /* signed or not */
     } type;
     long double least, most; /* range of a number; the type is exact for each uint64_t too */
-    uint64_t unit;           /* by which a whole number is multiplied; 0: it is not */
+    uint64_t unit;           /* factor for a whole number; 0: none */
     int number;              /* without a range: what is stored, or for one of several words the number of the first */
-    pl_option_reader *read;  /* in place of all this; NULL: none */
+    pl_option_reader *read;  /* reads the value instead of all this; NULL: none */
 };
 
 /* A row: the name, the value's name, the text of help, and where the value goes, which is one of the PL_TO...() below

@@ -90,8 +90,8 @@ enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, en
 /** The same as pl_error_raise() for failures that have no native code. */
 #define pl_error_set(reterr, status, ...) pl_error_raise((reterr), (status), PL_DOMAIN_NONE, 0, __VA_ARGS__)
 
-/** The same as pl_error_raise() with PL_SYSTEM and the current errno. */
-#define pl_error_errno(reterr, ...) pl_error_raise((reterr), PL_SYSTEM, PL_DOMAIN_ERRNO, errno, __VA_ARGS__)
+/** For a call that failed with errno: PL_SYSTEM, and "cannot " before the text: "cannot open 'a.txt': No such file". */
+#define pl_error_errno(reterr, ...) pl_error_raise((reterr), PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "cannot " __VA_ARGS__)
 
 /** Appends what the caller was doing ("reading channel 'training'"). Later texts follow earlier ones. */
 void pl_error_context(struct pl_error *reterr, const char *format, ...) PL_PRINTF(2, 3);

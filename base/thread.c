@@ -14,5 +14,5 @@ enum pl_status pl_thread_start(pthread_t *ret_thread, void *(*function)(void *),
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits it */
     code = pthread_create(ret_thread, NULL, function, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code == 0 ? PL_OK : pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "start %s", what);
+    return code == 0 ? PL_OK : pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "cannot start %s", what);
 }

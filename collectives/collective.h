@@ -123,7 +123,7 @@ struct pl_collective {
     void *recv;
     enum pl_memory memory; /* kind of both buffers */
     void *stream;          /* CUDA stream that orders device buffers; NULL for host memory */
-    /* CUDA event after which device buffers are used, in place of the work that `stream` has at the post; not to be
+    /* CUDA event after which device buffers are used, instead of the work that `stream` has at the post; not to be
      * recorded again until the request is done; NULL: none */
     void *ready;
     const char *name; /* for messages and for error feedback; compared between ranks; may be NULL */
@@ -165,8 +165,8 @@ enum pl_status pl_request_stream_wait(struct pl_request *request, void *stream, 
 #define pl_request_order pl_request_stream_wait /* former name, kept for one release */
 
 /**
- * Whether the whole request is on the device, which completes it without the host: a test would only ask whether it is
- * done. False if the host moves data.
+ * True if the GPU finishes the request without help from the host, so that pl_request_test() only polls. False if the
+ * host moves data.
  */
 bool pl_request_launched(const struct pl_request *request);
 

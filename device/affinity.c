@@ -145,7 +145,7 @@ enum pl_status pl_device_affinity_bind(const struct pl_device_affinity *affinity
     struct pl_cpus both;
 
     if (sched_getaffinity(0, bytes, now.sets) != 0) {
-        return pl_error_errno(reterr, "sched_getaffinity");
+        return pl_error_errno(reterr, "read the CPU affinity");
     }
     CPU_AND_S(bytes, both.sets, now.sets, affinity->cpus.sets);
     if (CPU_COUNT_S(bytes, affinity->cpus.sets) == 0) {
@@ -155,7 +155,7 @@ enum pl_status pl_device_affinity_bind(const struct pl_device_affinity *affinity
     } else if (CPU_COUNT_S(bytes, now.sets) < online || CPU_COUNT_S(bytes, both.sets) == 0) {
         *ret_binding = PL_DEVICE_BOUND_OTHER;
     } else if (sched_setaffinity(0, bytes, both.sets) != 0) {
-        return pl_error_errno(reterr, "binding to the CPUs %s beside the device", affinity->cpu_list);
+        return pl_error_errno(reterr, "bind to the CPUs %s of the device", affinity->cpu_list);
     } else {
         *ret_binding = PL_DEVICE_BOUND;
     }

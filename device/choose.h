@@ -40,7 +40,7 @@ enum pl_device_use {
 /** The value of the setting `device`. */
 struct pl_device_request {
     enum pl_device_use use;
-    int ordinal; /* for PL_DEVICE_NUMBERED */
+    int ordinal; /* number of the device, for PL_DEVICE_NUMBERED */
 };
 
 /** Parses "auto", "off", "on" or "cuda:N". PL_INVALID for any other text. */

@@ -59,7 +59,7 @@ enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, 
 void pl_device_release_pinned(struct pl_device *device, void *memory);
 
 /**
- * Copies on `stream`, between any two of device, pinned and ordinary memory. Returns at once, except with ordinary
+ * Copies on `stream`, between any two of device, pinned and pageable memory. Returns at once, except with ordinary
  * memory: there the driver may wait, without a deadline, for earlier work on `stream`.
  */
 enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,

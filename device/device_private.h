@@ -40,7 +40,7 @@ void pl_device_unpin(struct pl_device *device, void *memory);
 bool pl_device_owns(struct pl_device *device, const void *memory);
 
 /**
- * Copies to or from ordinary memory, with a deadline for the earlier work on `stream`. Returns when the copy has ended.
+ * Copies to or from pageable memory, with a deadline for the earlier work on `stream`. Returns when the copy has ended.
  */
 enum pl_status pl_device_copy_now(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,
                                   int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
@@ -60,8 +60,8 @@ enum pl_status pl_device_event_record(struct pl_device *device, void *event, voi
 struct pl_device_event {
     struct pl_device *device;
     void *event;
-    void *stream;    /* of a marked one: the stream that it is recorded in */
-    uint64_t number; /* of two that were marked in one stream, the one with the higher number is the later one */
+    void *stream;    /* stream that the event is recorded in, if it is marked */
+    uint64_t number; /* of two events marked in one stream, the later one has the higher number */
     size_t users;
     struct pl_device_event *next; /* next one without a user */
 };

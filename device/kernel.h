@@ -52,7 +52,7 @@ enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype
 enum { PL_DEVICE_MAX_SOURCES = 16 };
 
 /**
- * Keeps `blocks` blocks of threads busy for `ns` nanoseconds without accessing memory, in place of a computation of
+ * Keeps `blocks` blocks of threads busy for `ns` nanoseconds without accessing memory, instead of a computation of
  * which only the time matters.
  */
 enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream,

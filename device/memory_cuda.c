@@ -109,7 +109,7 @@ bool pl_device_owns(struct pl_device *device, const void *memory)
 {
     unsigned type = 0;
 
-    /* The driver refuses an address that it does not know: that is ordinary memory. */
+    /* The driver refuses an address that it does not know: that is pageable memory. */
     return memory && pl_device_enter(device, NULL) == PL_OK &&
            device->cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address(memory)) ==
                CUDA_SUCCESS &&

@@ -5,8 +5,8 @@
 #   COPY --from=paceline /opt/paceline /opt/paceline        RUN pip install paceline && paceline setup
 #   RUN /opt/paceline/install
 #
-#   --no-mpi     this image runs no MPI jobs: a missing Open MPI is no error
-#   --no-ssh     this image runs no jobs on several hosts that need ssh: missing ssh programs and keys are no error
+#   --no-mpi     this image runs no MPI jobs: a missing Open MPI is not an error
+#   --no-ssh     this image runs no jobs on several hosts that need ssh: missing ssh programs and keys are not errors
 #   --keys=no    make no ssh keys; jobs on several hosts then need PACELINE_SSH_SECRET (--keys=yes makes them)
 #   --remove     remove the links, the loader's settings and Python's that this program made
 #

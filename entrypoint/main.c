@@ -115,7 +115,7 @@ static int run_subcommand(const char *subcommand, const struct pl_invocation *ca
         return refuse_subcommand(subcommand);
     }
     execve(path, call->argv, pl_environment_strings(call->environment));
-    pl_log(PL_LOG_ERROR, "running %s: %s", path, strerror(errno));
+    pl_log(PL_LOG_ERROR, "cannot run %s: %s", path, strerror(errno));
     return EXIT_FAILURE;
 }
 
@@ -208,7 +208,7 @@ static void set_log_level(const struct pl_environment *environment)
     }
 }
 
-/* argv[0] is the subcommand's name, or PL_RUNDIR_PYTHON, by which torchrun starts this binary in place of Python. */
+/* argv[0] is the subcommand's name, or PL_RUNDIR_PYTHON, by which torchrun starts this binary instead of Python. */
 static void take_words(int argc, char **argv, struct pl_invocation *call)
 {
     call->argc = argc;
@@ -242,14 +242,14 @@ int main(int argc, char **argv)
 
     fill_standard_fds();
     if (pl_environment_new(&environment, &error) != PL_OK) {
-        pl_log_error(&error, "starting");
+        pl_log_error(&error, "cannot start");
         return EXIT_FAILURE;
     }
     if (!word || strcmp(word, "info") != 0) {
         forget_bash_env(environment);
     }
     if (complete_base_dir(environment, &error) != PL_OK) {
-        pl_log_error(&error, "starting");
+        pl_log_error(&error, "cannot start");
         return EXIT_FAILURE;
     }
     set_log_level(environment);

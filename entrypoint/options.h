@@ -55,7 +55,7 @@
         PL_TO_UNITS(shm_bytes, 1, 1 << 30, 1 << 20))                                                                   \
     ROW("--expect-files", "N", "least number of open files of a process (by the ranks of the job)",                    \
         PL_TO_NUMBER(files, 1, UINT64_C(1) << 40))                                                                     \
-    ROW("--json", NULL, "print one JSON object in place of the table", PL_TO(json))
+    ROW("--json", NULL, "print one JSON object instead of the table", PL_TO(json))
 
 #define PL_FEED_OPTIONS(ROW)                                                                                           \
     ROW("--epochs", "N", "stop after N epochs (default: go on until told to stop)",                                    \
@@ -112,17 +112,17 @@
     ROW("--metric", "NAME=REGEX", "a metric: the expression's first group is its value in a line of the log",          \
         PL_TO_READER(job, pl_local_job_add))                                                                           \
     ROW("--max-run", "SECONDS", "MaxRuntimeInSeconds: stop the job then", PL_TO_READER(job.max_run_s, read_max_run))   \
-    ROW("--stop", "SECONDS", "rehearse StopTrainingJob after so long",                                                 \
-        PL_TO_READER(local.stop_ns, pl_local_rehearse_seconds))                                                        \
+    ROW("--stop", "SECONDS", "simulate StopTrainingJob after so long",                                                 \
+        PL_TO_READER(local.stop_ns, pl_local_simulate_seconds))                                                        \
     ROW("--spot", "SECONDS",                                                                                           \
-        "rehearse a spot stop after so long: the job starts again with nothing but its checkpoints",                   \
-        PL_TO_READER(local.spot_ns, pl_local_rehearse_seconds))                                                        \
-    ROW("--lose", "HOST@SECONDS", "rehearse the loss of a host: algo-2@30s switches algo-2 off after 30 s",            \
-        PL_TO_READER(local.lose, pl_local_rehearse_read))                                                              \
-    ROW("--cut", "HOST@SECONDS,SECONDS", "rehearse a cut: algo-2@30s,5s unplugs its network after 30 s for 5 s",       \
-        PL_TO_READER(local.cut, pl_local_rehearse_read))                                                               \
+        "simulate a spot stop after so long: the job starts again with nothing but its checkpoints",                   \
+        PL_TO_READER(local.spot_ns, pl_local_simulate_seconds))                                                        \
+    ROW("--lose", "HOST@SECONDS", "simulate the loss of a host: algo-2@30s switches algo-2 off after 30 s",            \
+        PL_TO_READER(local.lose, pl_local_simulate_read))                                                              \
+    ROW("--cut", "HOST@SECONDS,SECONDS", "simulate a cut: algo-2@30s,5s unplugs its network after 30 s for 5 s",       \
+        PL_TO_READER(local.cut, pl_local_simulate_read))                                                               \
     ROW("--stop-time", "SECONDS", "from SIGTERM to SIGKILL (120)",                                                     \
-        PL_TO_READER(local.stop_time_ns, pl_local_rehearse_seconds))                                                   \
+        PL_TO_READER(local.stop_time_ns, pl_local_simulate_seconds))                                                   \
     ROW("--image", "IMAGE", "run the hosts as containers of this image", PL_TO_READER_OF_ALL(read_image))              \
     ROW("--engine", "PROGRAM", "the container engine (podman, else docker)", PL_TO(local.engine_name))                 \
     ROW("--engine-option", "WORD", "a further word of `ENGINE run`, such as --gpus=all; may be given again",           \
@@ -188,14 +188,14 @@
     PL_ENCRYPTION_OPTIONS(ROW)
 
 #define PL_TRACE_OPTIONS(ROW)                                                                                          \
-    ROW("--summary", NULL, "say which rank the others waited for, and why, in place of the JSON", PL_TO(summary))
+    ROW("--summary", NULL, "say which rank the others waited for, and why, instead of the JSON", PL_TO(summary))
 
 #define PL_TRIAL_OPTIONS(ROW)                                                                                          \
     ROW("--gpus", "N", "GPUs that no other trial of this host uses (all)", PL_TO_NUMBER(gpus, 0, DEVICES_MAX))         \
     ROW("--cpus", "N", "CPUs that it counts and starts threads for (all)", PL_TO_NUMBER(cpus, 1, DEVICES_MAX))         \
     ROW("--processes", "N", "its ranks, on this host, by MPI or as the job says by torchrun (1)",                      \
         PL_TO_NUMBER(processes, 1, DEVICES_MAX))                                                                       \
-    ROW("--hyperparameter", "NAME=VALUE", "a value in place of the job's, or beside them; once for each",              \
+    ROW("--hyperparameter", "NAME=VALUE", "a value instead of the job's, or beside them; once for each",               \
         PL_TO_READER(hyperparameters, add_hyperparameter))                                                             \
     ROW("--number", "N", "number of its folders, from which a trial that is started again continues (a free one)",     \
         PL_TO_NUMBER(number, 0, NUMBERS - 1))

@@ -83,7 +83,7 @@ static enum pl_status show(struct pl_launch_plan *plan, struct pl_error *reterr)
     const enum pl_status status = pl_process_run(&setup, PL_DEADLINE_NEVER, &text, reterr);
 
     if (status == PL_FAILED || (status == PL_OK && text.length == 0)) {
-        return pl_error_set(reterr, PL_FAILED, "%s cannot be described; the lines above say why", plan->launcher->name);
+        return pl_error_set(reterr, PL_FAILED, "cannot print the plan of %s, see above", plan->launcher->name);
     }
     PL_TRY(status);
     return pl_python_json_parse(text.data, text.length, plan->launcher->name, &plan->shown, reterr);

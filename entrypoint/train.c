@@ -149,7 +149,7 @@ static int report_unreadable_job(const struct pl_error *error, struct pl_failure
     pl_log(PL_LOG_ERROR, "%s", text);
     strcat(text, "\n");
     if (pl_failure_write(failure, text, &write_error) != PL_OK) {
-        pl_log_error(&write_error, "write the failure file");
+        pl_log_error(&write_error, "cannot write the failure file");
     }
     return 1;
 }

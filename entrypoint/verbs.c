@@ -21,14 +21,14 @@ static const struct pl_verb_option demo_options[] = {
     {"--keep", "DIR",
      "put the job's files and the model there (a new folder in /tmp): a new or empty folder, or one of an earlier "
      "demo, which is replaced"},
-    {"--data", "DIR", "take MNIST's four files, plain or gzip, in place of drawn digits"},
+    {"--data", "DIR", "take MNIST's four files, plain or gzip, instead of drawn digits"},
     {"--epochs", "N", "passes over the training digits (2)"},
     {"--processes", "N", "training processes (2)"},
 };
 
 static const struct pl_verb_option setup_options[] = {
-    {"--no-mpi", NULL, "this image runs no MPI jobs: a missing Open MPI is no error"},
-    {"--no-ssh", NULL, "no jobs on several hosts that need ssh: missing ssh programs and keys are no error"},
+    {"--no-mpi", NULL, "this image runs no MPI jobs: a missing Open MPI is not an error"},
+    {"--no-ssh", NULL, "no jobs on several hosts that need ssh: missing ssh programs and keys are not errors"},
     {"--keys", "yes|no", "whether to make the ssh keys by which the hosts of a job reach each other (yes)"},
     {"--remove", NULL, "remove the links and settings that it made"},
 };
@@ -62,7 +62,7 @@ const struct pl_verb pl_verbs[] = {
     {.name = "check",
      .summary = "whether the job's hosts and the links between them are as they should be",
      .arguments = "[OPTION...]",
-     .text = "To be run on each host of a job, in place of train; the hyperparameter paceline_check=1 does it before "
+     .text = "To be run on each host of a job, instead of train; the hyperparameter paceline_check=1 does it before "
              "the job. It prints one table, and ends with 1 and the reason where a need is not met.",
      OPTIONS(PL_CHECK_OPTIONS),
      .examples = "paceline check --expect efa --expect-mbit 20000"},

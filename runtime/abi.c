@@ -56,10 +56,10 @@ static void leave(int status, void *context)
         return;
     }
     if (leaving->server && pl_server_leave(leaving->server, &error) != PL_OK) {
-        pl_log_error(&error, "leaving the parameter servers");
+        pl_log_error(&error, "cannot leave the parameter servers");
     }
     if (leaving->service && pl_service_shutdown(leaving->service, &error) != PL_OK) {
-        pl_log_error(&error, "leaving");
+        pl_log_error(&error, "cannot leave the world");
     }
     pl_server_free(leaving->server);
     pl_service_free(leaving->service);

@@ -57,7 +57,7 @@ struct pl_named_op {
     enum pl_dtype dtype;
     enum pl_op op;
     unsigned flags; /* PL_REPRODUCIBLE, PL_WIRE_*; PL_AGREED is set for all, because names are agreed on */
-    bool scaled;    /* as in struct pl_collective */
+    bool scaled;    /* the same field of struct pl_collective */
     /* the caller applies the factors and rounds after each; ranks only agree on them */
     bool is_scaled_by_caller;
     double prescale;
@@ -65,7 +65,7 @@ struct pl_named_op {
     int root;
     unsigned dims;
     uint64_t shape[PL_NAMED_MAX_DIMS];
-    enum pl_memory memory;  /* of both buffers, or of send and of the memory that is made */
+    enum pl_memory memory;  /* memory of both buffers; if recv is made by the engine, of send and of the result */
     const uint64_t *splits; /* [n], ALLTOALL; copied */
     const void *send;
     void *recv;

@@ -3,19 +3,19 @@
  * A gradient plan: the parameters of a model are registered once, and from then on their gradients are contiguous in
  * memory that the ranks of a host share, in the order in which the backward pass finishes them, cut into buckets. A
  * bucket's allreduce starts as soon as all its gradients are ready, in place: in the steady state nothing is packed,
- * copied or negotiated. What needs the layout is PL_INVALID before pl_plan_seal().
+ * copied or negotiated. Calls that need the layout are PL_INVALID before pl_plan_seal().
  *
  *   registered   conv1.w  conv1.b  dense.w  dense.b          forward order
  *   laid out    |dense.b  dense.w ...|... dense.w  conv1.b|  backward order, buckets of about bucket_bytes;
  *                   bucket 0           bucket 1              a tensor may span several
  *
- * Values have the same layout in ordinary memory, so that an optimizer is one loop over a bucket.
+ * Values have the same layout in memory of this rank, so that an optimizer is one loop over a bucket.
  *
- * In device memory (option `memory`) everything is ordered by one stream and the host does not wait: ready() means
- * "what the stream was given so far computes this gradient", wait() makes the stream wait, and what went wrong in a
- * step's communication is reported by the next step, or by pl_plan_finish(). The host is at most one step ahead of the
- * device. One rank's buckets need no communication, and ready() makes no call of the driver. While the stream is
- * captured into a CUDA graph, waits are PL_INVALID, and with several ranks ready() too.
+ * In device memory (option `memory`) one stream orders everything and the host does not wait: ready() means that the
+ * work queued on the stream so far computes this gradient, and wait() makes the stream wait. A failure of a step's
+ * communication is reported by the next step, or by pl_plan_finish(). The host is at most one step ahead of the device.
+ * With one rank there is no communication, and ready() does not call the driver. While the stream is captured into a
+ * CUDA graph, waits are PL_INVALID, and with several ranks ready() too.
  *
  * Threads  one thread a plan, which is also the world's.
  * Source   the idea of one in-place reduction over adjacent outputs is TensorFlow's ScopedAllocator; buckets that
@@ -35,28 +35,29 @@ enum { PL_PLAN_MAX_DIMS = 8 };
 
 /** Zero-initialise; zero means the default everywhere. */
 struct pl_plan_options {
-    uint64_t bucket_bytes; /* 0: the knob bucket_bytes */
+    uint64_t bucket_bytes; /* 0: the setting bucket_bytes */
     bool sum;              /* add gradients over ranks; default: average */
     unsigned wire_flags;   /* PL_WIRE_FLOAT16 or PL_WIRE_BFLOAT16 between hosts */
     /* exchange nothing: the program reduces the gradients itself, e.g. as named tensors, before they are ready */
     bool local;
-    /* used in messages and to keep residuals of wire_flags, so plans of one world must differ in it; "gradients" */
+    /* for messages and residuals of wire_flags: different for each plan of a world; default "gradients" */
     const char *name;
-    enum pl_memory memory; /* of values and gradients: PL_MEMORY_HOST, or PL_MEMORY_DEVICE on the world's device */
-    void *stream;          /* device memory: the CUDA stream that computes gradients and uses values */
+    enum pl_memory
+        memory;   /* place of values and gradients: PL_MEMORY_HOST, or PL_MEMORY_DEVICE on the world's device */
+    void *stream; /* device memory: the CUDA stream that computes gradients and uses values */
     /* Device memory: gradients may be PL_FLOAT16 or PL_BFLOAT16, which halves what travels; values stay float32. */
     enum pl_dtype gradient_dtype;
 };
 
-/** What is known of one registered tensor. */
+/** One registered tensor. */
 struct pl_plan_tensor {
     const char *name;
     uint64_t count_elems;
     unsigned dims;
     uint64_t shape[PL_PLAN_MAX_DIMS];
-    uint64_t offset_elems; /* in values and gradients, set by seal */
+    uint64_t offset_elems; /* place in values and in gradients, set by seal */
     float *value;
-    float *gradient; /* with a half-width gradient_dtype a pointer to such elements, to be cast */
+    float *gradient; /* if gradient_dtype is float16 or bfloat16, cast it to a pointer to that type */
 };
 
 enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan,
@@ -75,9 +76,9 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
  * Collective  yes.
  * Errors      PL_MISMATCH on all ranks, naming the first tensor or option that differs and two ranks; PL_UNSUPPORTED
  *             when device memory is asked for in a world without a device, or half-width gradients in host memory;
- *             PL_MEMORY; PL_INVALID: no tensors, or sealed already; those of pl_arena_alloc(). What keeps one rank from
- *             it is reported on all, with the rank's number, unless the plan was sealed there; the program may free
- *             memory and call again.
+ *             PL_MEMORY; PL_INVALID: no tensors, or sealed already; those of pl_arena_alloc(). A failure of
+ *             one rank is reported on all ranks, with its number; the program may free memory and call
+ *             again.
  */
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -103,20 +104,20 @@ struct pl_world *pl_plan_world(const struct pl_plan *plan);
 struct pl_device *pl_plan_device(const struct pl_plan *plan);
 
 /**
- * The gradient of tensor `index` is complete; its buckets start when nothing of them is missing. Buckets start in
- * order, on every rank the same one. A program that adds up several backward passes calls it in the last one.
+ * Says that the gradient of tensor `index` is complete. A bucket starts when all its gradients are; buckets start in
+ * order, the same on every rank. A program that adds up several backward passes calls this in the last one.
  *
  * Errors  PL_INVALID for an index that no tensor has, and, naming the tensor, when it is ready twice in a step; those
  *         of a post.
  */
 enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Advance what was started, without waiting. */
+/** Advances the buckets that were started, without waiting. */
 enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Wait for bucket `bucket` and all before it. What was not ready by now counts as zero on this rank: a parameter that
- * some rank did not use does not stop the others.
+ * Waits for bucket `bucket` and all before it. A gradient that is not ready by now counts as zero on this rank, so that a
+ * parameter that one rank did not use does not stop the others.
  */
 enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -124,19 +125,19 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
 enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Device memory: the host waits until everything given to the stream has ended, and returns its failures. Host memory:
- * nothing is left to do.
+ * Device memory: waits until all work queued on the stream has ended, and returns its failures. Host memory: does
+ * nothing.
  */
 enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Give every rank `root`'s values. Collective. */
 enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Of the whole run. */
+/** Counts of the whole run. */
 struct pl_plan_counts {
     uint64_t steps;
-    uint64_t zeroed;   /* tensors that were not ready when waited for */
-    int64_t waited_ns; /* for buckets, in pl_plan_wait() and pl_plan_wait_bucket() */
+    uint64_t zeroed;   /* tensors that were not ready at a wait */
+    int64_t waited_ns; /* time in pl_plan_wait() and pl_plan_wait_bucket() */
 };
 
 struct pl_plan_counts pl_plan_counts(const struct pl_plan *plan);

@@ -24,7 +24,7 @@ struct pl_schedule {
     enum pl_schedule_kind kind;
     double base_rate;      /* what one rank would use */
     double scale;          /* the full rate is base_rate * scale; usually the number of ranks; 0: 1 */
-    uint64_t warmup_steps; /* from base_rate to the full rate on a straight line */
+    uint64_t warmup_steps; /* steps of the linear rise from base_rate to the full rate */
     /* COSINE and POLYNOMIAL need it: without it they are at end_rate as soon as the warm-up is over */
     uint64_t total_steps;
     uint64_t every_steps;

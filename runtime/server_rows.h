@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Rows by id: tables that are too large for a worker, such as an embedding's. The parameter servers alone have them,
- * each those ids whose hash is its own. A worker gets the rows of a list of ids, and gives gradients for those of a
- * list.
+ * Rows by id: tables that are too large for a worker, such as an embedding. Only the parameter servers hold them; the
+ * hash of an id says which server has its row. A worker pulls the rows of a list of ids, and pushes gradients for a list
+ * of ids.
  *
  *   pl_server_new()     pl_server_rows_add()     pl_server_join()     pl_server_start()
  *   each batch: pl_server_rows_pull()   forward, backward   pl_server_rows_push()   pl_server_step()
  *
- * Rows        any 64-bit number is an id. A row's first value depends on the table's seed and the id alone, whoever
- *             asks first and on however many servers; it takes memory from its first push on.
- * Staleness   a push is applied at once, with none and with N: rows are not part of the steps that N counts. With 0
- *             tables are refused: there a step is one update by all workers.
- * Consistency a pull never has half an update of a row; two rows may be of different moments. A worker's pull has all
- *             that it has pushed before.
+ * Rows        any 64-bit number is an id. The first value of a row depends only on the seed of the table and the id, not
+ *             on the number of servers. A row takes memory from its first push on.
+ * Staleness   with "none" and N a push is applied at once: rows are not part of the steps that N counts. With 0 tables
+ *             are refused, because a step is then one update by all workers.
+ * Consistency a pull never sees half an update of a row, but two rows may be of different times. A worker's pull sees
+ *             everything that it has pushed before.
  * Threads     the server handle's.
  * Cost        a list is cut into parts that fit into the 4 MiB which a worker and its server share for it. Between
  *             hosts an id is 8 bytes and a row 4 a column, each way once.
@@ -47,14 +47,14 @@ struct pl_server_table {
 /**
  * Declare a table, before joining. Its number is the count of tables before it.
  *
- * Errors  PL_INVALID: a value, whose range is said, or a name twice; PL_LIMIT: too many; PL_UNSUPPORTED: staleness 0;
+ * Errors  PL_INVALID: a value out of its range, which the message says, or a name twice; PL_LIMIT: too many; PL_UNSUPPORTED: staleness 0;
  *         another optimizer; PL_MEMORY.
  */
 enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_server_table *table, size_t *ret_table,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The rows of `ids` [count], in their order, to `values` [count, columns]. Ids may repeat, and be none.
+ * Gets the rows of `ids` [count], in their order, into `values` [count, columns]. An id may repeat; count may be 0.
  *
  * Errors  as pl_server_wait(), and PL_INVALID: no such table.
  */
@@ -62,8 +62,8 @@ enum pl_status pl_server_rows_pull(struct pl_server *server, size_t table, const
                                    float *values, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Take a step of the optimizer with each of these rows by `gradients` [count, columns]. Those of one id are added up
- * first, in their order, to one step. Returns when all is applied.
+ * Takes one step of the optimizer for each row by `gradients` [count, columns]. Gradients of one id are first added, in
+ * their order, to one step. Returns when everything is applied.
  *
  * Errors  as pl_server_rows_pull(). PL_MEMORY: a server cannot grow, with the table, its rows and their bytes; some
  *         rows may have been changed then.
@@ -71,35 +71,35 @@ enum pl_status pl_server_rows_pull(struct pl_server *server, size_t table, const
 enum pl_status pl_server_rows_push(struct pl_server *server, size_t table, const int64_t *ids, uint64_t count,
                                    const float *gradients, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** How many rows have been pushed, and so are kept, on all servers. Errors as pl_server_rows_pull(). */
+/** Counts the rows that have been pushed, and so are kept, on all servers. Errors as pl_server_rows_pull(). */
 enum pl_status pl_server_rows_count(struct pl_server *server, size_t table, uint64_t *ret_count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Each server writes its rows of the table, with the optimizer's state, to a file of its own in `directory`, which is
- * made where it is missing: NAME-00000-of-00002.MOMENT.rows, with the moment of this save. One worker asks, and a
- * barrier before it (pl_server_sum()) makes the rows those of one moment. A server does nothing else meanwhile.
+ * Each server writes its rows of the table, with the state of the optimizer, to its own file in `directory`:
+ * NAME-00000-of-00002.TIME.rows, where TIME is the time of this save. A missing directory is made. One worker calls
+ * this; a barrier before it (pl_server_sum()) keeps pushes out of the save. A server does nothing else meanwhile.
  *
- * When all files are on disk, those of the table's earlier saves there are removed, by whatever number of servers. So
- * one save is whole at any moment, whoever fails or is killed, and the disk has room for two.
+ * When all files are on disk, the files of earlier saves of the table are removed. So one save is complete at any time,
+ * whichever process is killed. The disk needs room for two saves.
  *
- * Errors  as pl_server_rows_pull(). PL_INVALID: the directory's name is too long, or no absolute path; PL_SYSTEM: it
- *         cannot be written, and the save before is as it was, or what was before cannot be removed, which is said. A
- *         worker may go on after those two.
+ * Errors  as pl_server_rows_pull(). PL_INVALID: the name of the directory is too long, or not an absolute path.
+ *         PL_SYSTEM: a file cannot be written, and the previous save is intact; or an older save cannot be removed, and
+ *         the message says which. A worker may go on after these two.
  */
 enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The table becomes what pl_server_rows_save() has written, by any number of servers: each reads all the files and
- * keeps its own rows, so hosts need one shared directory or copies of all files. One worker asks, between two barriers.
+ * Loads a save of any number of servers into the table: each server reads all files and keeps its own rows, so hosts
+ * need one shared directory or copies of all files. One worker calls this, between two barriers.
  *
- * Of several saves it is the newest that is whole on all hosts; a warning says why another was passed over.
+ * Of several saves the newest is loaded that is complete on all hosts; a warning says why a newer one was not.
  *
- * Errors  as pl_server_rows_pull(). PL_NOT_FOUND: no files, or not all of them; PL_CORRUPT: damaged, or of another save
- *         than it says: of the newest, where no save is whole. PL_MISMATCH: another number of columns or optimizer;
- *         PL_INVALID: one save has files of two numbers of servers; PL_SYSTEM; PL_MEMORY. After those a worker may go
- *         on; the table may be empty on some servers then.
+ * Errors  as pl_server_rows_pull(). If no save is complete, the error of the newest: PL_NOT_FOUND: files are missing;
+ *         PL_CORRUPT: a file is damaged, or belongs to another save than its name says. PL_MISMATCH: other columns or
+ *         another optimizer; PL_INVALID: one save has files of two numbers of servers; PL_SYSTEM; PL_MEMORY. A worker
+ *         may go on after these; the table may then be empty on some servers.
  */
 enum pl_status pl_server_rows_load(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr) PL_MUST_CHECK;

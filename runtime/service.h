@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The calls of named tensors (named.h): any thread submits an operation, is told when it has ended, or waits for it.
+ * The calls of named tensors (named.h): any thread submits an operation, and waits for its end or gets a callback.
  *
- * One thread at a time leads: it drives the engines. Whoever waits leads, so that a wait costs what it costs without
- * threads; where nobody waits, a thread of the service does. That one sleeps while nothing is under way (after the
- * last operation it looks once more), and takes short naps while something is: it begins a millisecond after a
- * submission that nobody has waited for, or at once when the operation has a callback. With callbacks to come it
- * yields at first in place of a nap, for 100 us at most after anything has moved. Whoever submits leads for one step
- * when start_bytes have come together: what is large is under way before anybody waits for it.
+ * One thread at a time leads: it drives the engines. A thread that waits leads, so that no other thread has to be woken.
+ * If no thread waits, the service's own thread leads. It sleeps while nothing is in flight, and else in short steps: it
+ * begins a millisecond after a submission that no thread waits for, or at once if the operation has a callback. While
+ * callbacks are due it yields instead of sleeping, for at most 100 us after the last progress. A thread that submits
+ * leads for one step once start_bytes have been submitted, so that large transfers start before a thread waits.
  *
  * Process sets are numbered groups of ranks, each with a world and names of its own. Set 0 is the whole world. There is
  * no order between sets: ranks may wait for several sets in different orders.
  *
- * Ranks that all wait for different names are not a mistake, since other threads may submit those: a warning names them
- * after the knob stall_s, and the deadline of the world (timeout_s) ends them, if there is one.
+ * Ranks may wait for different names, because other threads may still submit them: after the setting stall_s a warning
+ * names them, and the deadline of the world (timeout_s) ends them, if there is one.
  *
- * Threads  any, all calls but pl_service_new() and pl_service_free(). The service uses its worlds alone while anything
- *          is under way in their sets on any rank; else the program may.
+ * Threads  any, all calls but pl_service_new() and pl_service_free(). While an operation is in flight in a set on
+ *          any rank, only the service may use the set's world; otherwise the program may.
  * Source   Horovod's process sets, for the programming model.
  * Test     tests/unit/runtime/named/test_simulation.c, test_service.c, test_service_mixed.c, test_process_set.c
  */
@@ -29,18 +28,17 @@ struct pl_service;
 struct pl_named_submission;
 
 /**
- * How an operation ended: the caller's memory from the submission until then. Zero-initialise.
+ * The end of an operation, in memory of the caller that must stay from the submission until then. Zero-initialise.
  *
- * With `call` the service calls that once and does not touch the completion afterwards: it may be freed in there. It
- * runs in whichever thread leads; it may submit, and must not wait. Without `call`, pl_service_wait() or
- * pl_service_poll() tell of the end.
+ * With `call`, the service calls it once and does not touch the completion afterwards: `call` may free it. It runs in
+ * the thread that leads; it may submit, but must not wait. Without `call`, ask pl_service_wait() or pl_service_poll().
  */
 struct pl_completion {
     void (*call)(struct pl_completion *completion);
     /*
-     * in: lets pl_service_follow() return before the end. Called once in place of an error of a wait, when the
-     * operation fails after that: nobody else tells the program, which counts on the result. Not called after
-     * pl_service_abort() and in pl_service_free(). It runs as `call` does, but may not free the completion.
+     * in: lets pl_service_follow() return before the end. Called once if the operation fails after that, because no wait
+     * returns the error then. Not called after pl_service_abort() and in pl_service_free(). It runs as `call` does, but
+     * must not free the completion.
      */
     void (*lost)(struct pl_completion *completion);
     /*
@@ -48,14 +46,13 @@ struct pl_completion {
      * caller does not want them
      */
     struct pl_named_result *results;
-    /* in: number of ranks for which the caller has made splits and room; it must be that of the set. 0 if there are
-     * neither */
+    /* in: number of ranks of the set, if the caller has made splits or room for each rank; else 0 */
     int ranks;
-    enum pl_status status; /* out: PL_OK, or how it failed, see pl_service_wait(), with the text in `error` */
+    enum pl_status status; /* out: PL_OK or the failure, see pl_service_wait(); `error` has its text */
     struct pl_error error;
-    int last_joined_rank; /* out: of a join */
+    int last_joined_rank; /* out: result of a join */
     bool has_leaked;      /* out, after a failure: the caller must not free the buffers, see pl_world_has_leaked() */
-    /* used by the service; is_launched: who follows may go on, at the latest with `done` */
+    /* for the service only; is_launched: pl_service_follow() may return; true at the latest with `done` */
     bool done, is_launched, is_followed;
     struct pl_named_submission *launched;
 };
@@ -77,10 +74,10 @@ void pl_service_free(struct pl_service *service);
  * Submit one operation in process set `set`. Name, splits and shape are copied. Nothing waits here.
  *
  * Ownership  buffers belong to the service until the operation has ended.
- * Errors     PL_INVALID: unknown set, one of other `ranks` or this rank is no member, the name is still under way in
+ * Errors     PL_INVALID: unknown set, a set of other `ranks`, this rank is not a member, the name is still in flight in
  *            the set (the earlier operation goes on), this rank is joining, a bad shape or split, and what
- *            pl_collective_post() refuses. PL_UNSUPPORTED: device memory for a kind or in a world that does not take
- *            it. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was submitted then, and `completion` is not used.
+ *            pl_collective_post() refuses. PL_UNSUPPORTED: device memory that this kind or this world
+ *            cannot use. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was submitted then, and `completion` is not used.
  */
 enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
                                  struct pl_completion *completion, struct pl_error *reterr) PL_MUST_CHECK;
@@ -95,24 +92,23 @@ enum pl_status pl_service_submit(struct pl_service *service, int set, const stru
 enum pl_status pl_service_use_device(struct pl_service *service, int ordinal, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Releases what the service has on the GPU while CUDA is still there: for a program whose exit handlers run.
- * Operations there that are not done end before that; if they have not at the deadline, they are cancelled, and the
- * other ranks get `why`. No operation in device memory may be submitted afterwards. Waits a second at most for a thread
- * that is inside a collective.
+ * Releases the service's objects on the GPU before CUDA shuts down: for the exit handlers of a program. It waits for
+ * operations on the GPU; at the deadline they are cancelled, and the other ranks get `why`. No operation in device
+ * memory may be submitted afterwards. Waits at most one second for a thread that is inside a collective.
  */
 void pl_service_release_device(struct pl_service *service, int64_t deadline_ns, const struct pl_error *why);
 
 /**
  * Submit `count` operations that start together or not at all, as members "<base>.<i>of<count>" (their own names are
  * not used). They may differ in kind, type and shape. If any member fails on any rank, the whole group fails on all
- * ranks and no output was touched. `base` NULL: numbered. `count` 0 is done at once.
+ * ranks, and no output was written. `base` NULL: an automatic name. `count` 0 is done at once.
  */
 enum pl_status pl_service_submit_group(struct pl_service *service, int set, const char *base,
                                        const struct pl_named_op *ops, size_t count, struct pl_completion *completion,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * This rank has no more data in set 0, after what it has submitted, which may still be in flight: it takes part in the
+ * Says that this rank submits no more in set 0 (earlier operations may still be in flight). It takes part in the
  * others' operations with neutral elements (sum 0, product 1, min and max the type's largest and smallest, no rows)
  * until all ranks have joined. Until then it must not submit anything in set 0. ALLREDUCE, BROADCAST from a rank that
  * has not joined, BARRIER and ALLGATHER work meanwhile; ALLTOALL, REDUCE_SCATTER and a BROADCAST from a joined root,
@@ -142,25 +138,25 @@ enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion 
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns as soon as everything of an operation in device memory is given to the device, and lets what `stream` of the
- * program is given later wait for its end there. Its name may be used again. False in `*ret_done`: buffers and
- * completion still belong to the service, until pl_service_is_done(); results are set, and what `stream` is given may
- * read them. Without `lost`, and with host memory, this is pl_service_wait().
+ * Returns as soon as the whole operation is queued on the device; later work on the program's `stream` waits for its
+ * end. The name may be used again. If `*ret_done` is false, buffers and completion belong to the service until
+ * pl_service_is_done(); results are set, and later work on `stream` may read them. Without `lost`, and for host memory,
+ * this is pl_service_wait().
  *
- * Errors   those of pl_service_wait(), with true in `*ret_done`. Otherwise the stream does not follow, and the
- *          operation may be waited for again. PL_INVALID: the stream is captured into a CUDA graph. Those of device.h.
+ * Errors   as pl_service_wait(), with `*ret_done` true. With `*ret_done` false the stream does not wait, and the caller
+ *          may wait for the operation again. PL_INVALID: the stream is captured into a CUDA graph. Those of device.h.
  */
 enum pl_status pl_service_follow(struct pl_service *service, struct pl_completion *completion, void *stream,
                                  bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns whether the operation has ended, as pl_service_poll() does, and leaves the work to whoever does it. */
+/** Returns whether the operation has ended, as pl_service_poll() does, but does not make the service work on it. */
 bool pl_service_is_done(struct pl_service *service, const struct pl_completion *completion);
 
 /**
- * Add a set of the `count` ranks listed, or remove one, at a point that all ranks agree on, whatever else is under way.
- * Rank i of the set is ranks[i]; the number is the lowest that is free, 1 at least. A set is removed with its world, on
- * which nothing may be left (plans, say). What another thread submits in a set at that moment, too late to be among
- * what keeps the set, ends with PL_INVALID.
+ * Adds a set of the `count` ranks listed, or removes one, at a point that all ranks agree on; other operations may be in
+ * flight. Rank i of the set is ranks[i]; the set gets the lowest free number from 1. A set is removed with its world;
+ * free plans and arenas of that world before. An operation that another thread submits in the set too late, while it is
+ * being removed, ends with PL_INVALID.
  *
  * Collective  over all ranks, members or not; one thread of a rank at a time (PL_INVALID). A rank that comes later is
  *             waited for. All ranks give the same list, or set.
@@ -181,8 +177,8 @@ int pl_service_find_set(struct pl_service *service, const int *ranks, int count)
 
 struct pl_service_set {
     int size;
-    int rank; /* this rank's number in the set; -1: it is no member */
-    /* Rank numbers in it are those of the set. For collectives and plans. NULL: this rank is no member. */
+    int rank; /* number of this rank in the set; -1: it is not a member */
+    /* For collectives and plans; its rank numbers count in the set. NULL: this rank is not a member. */
     struct pl_world *world;
 };
 
@@ -194,15 +190,15 @@ enum pl_status pl_service_get_set(struct pl_service *service, int set, struct pl
                                   int room, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * This process is about to end without a shutdown, because of `why`: the other ranks' operations, now and later, fail
- * with that instead of waiting until this rank is gone. The service's thread ends, and what is under way here fails.
- * Waits a second at most for a thread that is inside a collective, and leaves then without a word.
+ * Call before this process ends without a shutdown, because of `why`: operations of the other ranks then fail with `why`
+ * at once and do not wait for this rank. The service's thread ends, and operations in flight here fail. Waits at most one
+ * second for a thread that is inside a collective; after that the other ranks are not told.
  */
 void pl_service_abort(struct pl_service *service, const struct pl_error *why);
 
 /**
- * Leaves, in all sets of this rank. Operations that are not agreed on end with PL_CANCELLED on all ranks. Waits until
- * the other ranks have received that, which they do when they wait, poll, join or shut down too.
+ * Leaves all sets of this rank. Operations that the ranks have not agreed on end with PL_CANCELLED on all ranks. Waits
+ * until the other ranks have received the message: each of them must wait, poll, join or shut down.
  */
 enum pl_status pl_service_shutdown(struct pl_service *service, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -255,8 +255,8 @@ enum pl_status pl_ring_read(const char *path, struct pl_ring *ring, struct pl_er
     struct pl_ring_head head_after;
 
     if (fd < 0) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
-                              path);
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
+                              "cannot open '%s'", path);
     }
     PL_TRY(read_at(fd, path, 0, &ring->head, sizeof(ring->head), reterr));
     if (memcmp(ring->head.magic, ring_magic, sizeof(ring_magic)) != 0 || ring->head.record_bytes != sizeof(*records) ||

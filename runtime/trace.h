@@ -8,7 +8,7 @@
  * rings into PATH (PATH.host1 and so on where there are several hosts); otherwise `paceline trace PATH.*.ring` does.
  * The rings stay: `paceline trace --summary PATH.*.ring` says which rank held up the others, and for "data" and "save",
  * two names of spans, that this was the reason.
- * Without the knob the ring is ordinary memory.
+ * Without the knob the ring is pageable memory.
  *
  * Threads  any may write; others, and other processes, may read the file meanwhile.
  * Cost     64 bytes a record, no system call.

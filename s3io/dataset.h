@@ -10,10 +10,10 @@
  * A binding for another language needs this header, s3io/fields.h, s3io/record.h, s3io/sampler.h, s3io/stream.h and
  * base/status.h; pl_dataset_struct_bytes() tells whether its copies of the structs are those of the library.
  *
- * Threads  one thread calls start, next and close; any thread may call pl_batch_release() and pl_dataset_cancel(). The
- *          dataset's own threads begin with the first pl_dataset_start(), and have all signals blocked. A child of
- *          fork() must leave the dataset and its batches alone.
- * Test     tests/unit/s3io/dataset/test_loader.c
+ * Threads  one thread calls start, next, save, restore and close; any thread may call pl_batch_release() and
+ *          pl_dataset_cancel(). The dataset's own threads begin with the first pl_dataset_start() or _restore(), and
+ *          have all signals blocked. A child of fork() must leave the dataset and its batches alone.
+ * Test     tests/unit/s3io/dataset/test_loader.c, test_place.c
  */
 #ifndef PL_S3IO_DATASET_H
 #define PL_S3IO_DATASET_H
@@ -70,7 +70,7 @@ struct pl_dataset_options {
     size_t max_batches;
     int64_t timeout_ns; /* 0 means 5 minutes; longest wait for one record before PL_TIMEOUT */
 
-    /* Memory for rows of fixed shape, for example pinned memory for a GPU; NULL for ordinary memory. Both may be called
+    /* Memory for rows of fixed shape, for example pinned memory for a GPU; NULL for pageable memory. Both may be called
      * by any thread, also after pl_dataset_close() for batches that were kept. */
     void *(*allocate)(void *allocator, size_t bytes);
     void (*release)(void *allocator, void *memory, size_t bytes);
@@ -141,6 +141,30 @@ enum pl_status pl_dataset_start(struct pl_dataset *dataset, uint64_t epoch, stru
  */
 enum pl_status pl_dataset_next(struct pl_dataset *dataset, int64_t deadline_ns, struct pl_batch *ret_batch,
                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns the place after the batch that pl_dataset_next() has returned last or, with `back`, so many batches before
+ * it, at most max_batches. What was read ahead does not count. After PL_END, and `back` 0, it is the end of the epoch.
+ * The text is that of pl_stream_save() with, for each record in the shuffle buffer, its object and byte, and the state
+ * of the random numbers. The caller frees it.
+ *
+ * Cost    no waiting; time and text grow with shuffle_samples.
+ * Errors  PL_INVALID: no epoch has begun. PL_LIMIT: `back` is too large. PL_UNSUPPORTED: with `share_path`.
+ */
+enum pl_status pl_dataset_save(const struct pl_dataset *dataset, uint64_t back, char **ret_text,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * In place of pl_dataset_start(): goes to the place in `text`, so that pl_dataset_next() returns the batch after it,
+ * and all batches from there on are those of a run without a stop, bit for bit. The epoch is that of
+ * pl_dataset_progress(). Reading begins with the oldest record of the shuffle buffer; see pl_stream_restore(), also for
+ * other numbers of ranks, which need a dataset without a shuffle buffer. Threads, prefetch_batches, fields and
+ * drop_last may differ.
+ *
+ * Errors  those of pl_stream_restore(); PL_MISMATCH also for another batch_samples or shuffle_samples. An epoch must
+ *         then be started. If the records are not those that were saved, pl_dataset_next() is PL_MISMATCH.
+ */
+enum pl_status pl_dataset_restore(struct pl_dataset *dataset, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Gives a batch back. Does nothing for a zeroed batch; zeroes `batch`. */
 void pl_batch_release(struct pl_batch *batch);

@@ -60,7 +60,7 @@ struct pl_record {
     uint64_t index;        /* number of the record in the source, from 0; a skipped record keeps its number */
     uint64_t offset_bytes; /* where its framing begins in the source, after decompression */
     uint64_t object;       /* of a stream: number of its object in the epoch's order */
-    uint64_t number;       /* number of the record in its source, as `index` but for a stream */
+    uint64_t number;       /* number of the record in its source, as `index` except a stream */
     bool is_unchecked;     /* the data's checksum is `checksum` if it is right: pl_record_check() */
     uint32_t checksum;
 };

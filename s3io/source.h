@@ -76,10 +76,11 @@ enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_sour
 /**
  * As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is for messages. PL_CORRUPT if the
  * file's size is not `size_bytes`, its size in the listing, now or while it is read: ranks that saw different sizes
- * would divide its records differently.
+ * would divide its records differently. Reading begins at `first_byte`.
  */
 enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes,
-                                      struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+                                      uint64_t first_byte, struct pl_source **ret_source,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Opens the FIFO at `path`, which need not exist yet: the first pl_source_read() waits for the path and then for a

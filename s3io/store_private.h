@@ -14,12 +14,14 @@ struct pl_text;
 enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A plan: the objects that will be read, in their order. Zero but for `list`: all of them, in the list's order. */
+/** A plan: the objects that will be read, in their order. Zero except `list`: all of them, in the list's order. */
 struct pl_object_order {
     const struct pl_object_list *list; /* must outlive the order */
     bool shuffle;                      /* an order that depends on `seed` and `epoch` */
     uint64_t seed, epoch;
     struct pl_shard deal; /* if its size is not 0: object i of the order is read if i mod `size` is `rank` */
+    /* so many of these are left out, and the bytes of the first one that is read before `first_byte` */
+    uint64_t first, first_byte;
 };
 
 /** Returns how many objects are read, and the one at `position` among them. */
@@ -30,9 +32,9 @@ struct pl_store_ops {
     /* Appends all objects to `list`, which the caller sorts. */
     enum pl_status (*list)(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list,
                            struct pl_error *reterr);
-    /* Opens one object. NULL if objects are fetched ahead. */
-    enum pl_status (*open)(struct pl_store *store, const struct pl_object *object, struct pl_source **ret_source,
-                           struct pl_error *reterr);
+    /* Opens one object at `first_byte`. NULL if objects are fetched ahead. */
+    enum pl_status (*open)(struct pl_store *store, const struct pl_object *object, uint64_t first_byte,
+                           struct pl_source **ret_source, struct pl_error *reterr);
     /* `fetch` begins to fetch the objects of `order`, as far ahead as memory allows. `open_fetched` opens one of them,
      * after those before it. `fetch_close` releases `fetch`. All three are NULL if there is `open`. */
     enum pl_status (*fetch)(struct pl_store *store, const struct pl_object_order *order, void **ret_fetch,
@@ -43,6 +45,8 @@ struct pl_store_ops {
     /* Sets `name` to that of the object's source; NULL if it is the store's name, '/' and the key. */
     enum pl_status (*name_object)(struct pl_store *store, const struct pl_object *object, struct pl_text *name,
                                   struct pl_error *reterr);
+    /* Returns the object's ETag; NULL if there is none, or for all objects of the kind. */
+    const char *(*etag)(struct pl_store *store, const struct pl_object *object);
     void (*close)(struct pl_store *store); /* releases `store` itself; pl_store_close() releases `name` */
 };
 
@@ -52,6 +56,9 @@ enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *
 /** Sets `name` to that of the object's source, for messages. */
 enum pl_status pl_store_name_object(struct pl_store *store, const struct pl_object *object, struct pl_text *name,
                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Returns the object's ETag, NULL if it has none. */
+const char *pl_store_etag(struct pl_store *store, const struct pl_object *object);
 
 /** Reads objects in an order that is known in advance, so that the store can fetch the next ones. Zero-initialise. */
 struct pl_store_reader {

@@ -4,7 +4,7 @@
  * from Pipe Mode's FIFOs. Records are numbered over all objects of the epoch in key order, or in the epoch's shuffled
  * order. Record i belongs to rank i mod size.
  *
- * Test  tests/unit/s3io/dataset/test_stream.c
+ * Test  tests/unit/s3io/dataset/test_stream.c, test_place.c
  */
 #ifndef PL_S3IO_STREAM_H
 #define PL_S3IO_STREAM_H
@@ -77,6 +77,30 @@ enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t
  */
 enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record,
                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Returns the place behind the last record that was returned, as text (JSON with a checksum), which the caller frees.
+ * It has the epoch, the record's number, its object and byte, the seed, the format, rank and number of ranks, and a
+ * digest of the list of objects: their keys, sizes and ETags.
+ *
+ * Errors  PL_INVALID: no epoch was started. PL_UNSUPPORTED: with `share`.
+ */
+enum pl_status pl_stream_save(struct pl_stream *stream, char **ret_text, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * In place of pl_stream_start(): goes to the place in `text`, so that pl_stream_next() returns the record after it. An
+ * object is read from there; a FIFO, and an object that is compressed or IDX, from its beginning, and what was read
+ * before is passed over without a check of its data. The counts are those since then, but for `source_bytes`.
+ *
+ * The place may be that of another rank or of another number of ranks: at the beginning of an epoch; and where records
+ * are dealt, without `skip_corrupt`, if all ranks had read equally many when it was saved.
+ *
+ * Errors  PL_CORRUPT: the text is damaged. PL_UNSUPPORTED: it has another version. PL_MISMATCH names what differs, with
+ *         what was found and what was expected: the source, a listed object, the format, compression, order, split,
+ *         seed, or the ranks. Those of pl_stream_start(). After PL_TIMEOUT it can be called again.
+ */
+enum pl_status pl_stream_restore(struct pl_stream *stream, const char *text, int64_t deadline_ns,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Returns the counts of this epoch, over all objects so far; with `share` only records and record_bytes. */
 struct pl_record_counts pl_stream_counts(const struct pl_stream *stream);

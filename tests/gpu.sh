@@ -8,7 +8,7 @@
 #   --build DIR                   build folder (build-gpu)
 #   --packages DIR                Debian packages unpacked below DIR: libraries and tools that the machine lacks, such as Open MPI and Check
 #   --json FILE                   steps, figures and goals (BUILD/gpu/results.json), written after each step; what all steps print goes to FILE's
-#                                 name with .log in place of .json
+#                                 name with .log instead of .json
 #   --limit SECONDS               for everything: what runs then is stopped, what has not begun is left out
 #
 #   tests/gpu.sh --pack DIR       on a Debian 12 machine with network: fill such a DIR, to be carried to the other

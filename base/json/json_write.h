@@ -49,7 +49,7 @@ void pl_json_write_bool(struct pl_json_writer *writer, const char *name, bool va
 void pl_json_write_text(struct pl_json_writer *writer, const char *name, const char *value);
 void pl_json_write_double(struct pl_json_writer *writer, const char *name, double value);
 
-/** Writes an integer within PL_JSON_MAX_INTEGER on both sides of 0. */
+/** Writes an integer from -PL_JSON_MAX_INTEGER to PL_JSON_MAX_INTEGER. */
 void pl_json_write_int64(struct pl_json_writer *writer, const char *name, int64_t value);
 
 /** Ends the text. Errors: PL_INVALID if a number was not finite or too large, or a text was not UTF-8; PL_MEMORY. */

@@ -473,7 +473,7 @@ static enum pl_status read_value(struct reader *reader, int depth, struct pl_pyt
 static enum pl_status bound_values(struct reader *reader)
 {
     bool in_string = false;
-    char before = '\0'; /* the last byte that is no blank */
+    char before = '\0'; /* the last byte that is not a blank */
     size_t values = 1;
 
     for (const char *at = reader->text; at < reader->end; at++) {

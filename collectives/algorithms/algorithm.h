@@ -49,7 +49,7 @@ enum { PL_ALGORITHM_COUNT = PL_ALGORITHM_PAIRWISE + 1 };
 /** The part of one position in one round. A peer of -1 means that there is no message in that direction. */
 struct pl_algorithm_step {
     int to;
-    int send_first; /* in blocks */
+    int send_first; /* first block that is sent */
     int send_blocks;
     int from;
     int recv_first;

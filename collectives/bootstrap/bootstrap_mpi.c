@@ -27,8 +27,8 @@ struct mpi_endpoint {
     int rank;
     int size;
     bool owner; /* whether it counts in `owners` */
-    /* Whether a message failed or was cancelled, so that a collective call of MPI could hang. Not set if all ranks
-     * received a rank's failure. */
+    /* True after a message failed or was cancelled: a collective call of MPI could hang then. It stays false if every
+     * rank got the failure report of the rank that failed. */
     _Atomic bool broken;
 };
 

@@ -75,7 +75,7 @@ struct pl_transport {
      */
     enum pl_status (*test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
                            struct pl_error *reterr);
-    /** Whether a message with that tag has come for which no receive is posted; `*ret_peer` is its sender. */
+    /** True if a message with this tag has arrived but no receive is posted for it; `*ret_peer` is the sender. */
     bool (*probe)(void *context, uint32_t tag, int *ret_peer);
     /** Cancel the transfer. False if that failed: the buffer may then be accessed until the process ends. */
     bool (*cancel)(void *context, struct pl_transfer *transfer);
@@ -99,7 +99,7 @@ enum pl_status pl_bootstrap_wait_transfer(const struct pl_transport *transport, 
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Call in place of an allgather or barrier that this rank cannot take part in because of `why` (NULL: no text). The
+ * Call instead of an allgather or barrier that this rank cannot take part in because of `why` (NULL: no text). The
  * call fails on all ranks with `status`, and the others report this rank and its error. Returns `status`.
  */
 enum pl_status pl_bootstrap_abort_collective(const struct pl_bootstrap *bootstrap, enum pl_status status,

@@ -108,7 +108,7 @@ static void hub_leave(struct hub *hub)
     }
 }
 
-/* Makes a hub with one user, its maker. */
+/* Creates a hub; its reference count is 1. */
 static struct hub *hub_new(int size, struct pl_error *reterr)
 {
     struct hub *hub = pl_memory_new(1, sizeof(*hub), reterr);

@@ -83,7 +83,7 @@ struct pl_request {
     uint64_t *counts;              /* memory of collective.counts */
     int64_t deadline_ns;           /* 0 until a wait reads the clock */
     int64_t search_ns;             /* when to start the search for the rank that is late */
-    int64_t posted_ns, started_ns; /* set only while the world is observed */
+    int64_t posted_ns, started_ns; /* set only while an observer is installed */
     int64_t wait_began_ns;         /* 0 while no call waits */
     int waited_for;                /* -1: no rank */
     enum pl_status status;

@@ -178,7 +178,7 @@ void pl_revoke_send(struct pl_world *world)
         (void)!transport->send(transport->context, revoke, sizeof(*revoke), (world->rank + (1 << i)) % world->size,
                                PL_TAG_REVOKE, &out[i], NULL);
     }
-    /* A rank that cannot be reached finds out by itself. */
+    /* Errors are ignored: a rank that gets no message fails at its own deadline, or when its peer has gone. */
     for (int i = 0; 1 << i < world->size; i++) {
         if (out[i].active) {
             (void)!pl_bootstrap_wait_transfer(transport, &out[i], deadline_ns, "revoke message",

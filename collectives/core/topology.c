@@ -53,14 +53,14 @@ static enum pl_status make_hello(struct hello *hello, int *ret_fd, struct pl_err
     PL_AUTO_CLOSE int fd = memfd_create("paceline-nonce", MFD_CLOEXEC);
 
     if (fd < 0) {
-        return pl_error_errno(reterr, "memfd_create");
+        return pl_error_errno(reterr, "make a memory file");
     }
     if (getrandom(hello->nonce, sizeof(hello->nonce), 0) != sizeof(hello->nonce)) {
-        return pl_error_errno(reterr, "getrandom");
+        return pl_error_errno(reterr, "get random bytes");
     }
     PL_TRY(pl_file_write_fd(fd, hello->nonce, sizeof(hello->nonce), "the memory file that tells hosts apart", reterr));
     if (sched_getaffinity(0, sizeof(hello->cpus), hello->cpus.sets) != 0) {
-        return pl_error_errno(reterr, "sched_getaffinity");
+        return pl_error_errno(reterr, "read the CPU affinity");
     }
     hello->pid = (int32_t)getpid();
     hello->fd = (int32_t)fd;

@@ -135,7 +135,7 @@ struct pl_late {
 struct pl_arena_block {
     struct pl_arena_block *next;
     enum pl_memory memory; /* PL_MEMORY_HOST: private memory of a world whose ranks share none */
-    uint32_t number;       /* in device memory: number of the block, equal on all ranks, from 1 */
+    uint32_t number;       /* number of a block in device memory, equal on all ranks, from 1 */
     char *data;
     uint64_t bytes;
     /* [size]: where this rank has mapped each rank's block; NULL: it has not mapped all of them */
@@ -157,7 +157,7 @@ struct pl_world {
     unsigned part;  /* see pl_event */
     bool is_subset; /* some ranks of the job are not in it */
     struct pl_device *device;
-    /* of the same ranks without devices, for data that the hosts have to exchange; NULL unless there are several ranks
+    /* world of the same ranks without devices, for data that the hosts exchange; NULL unless there are several ranks
      * and each has a device */
     struct pl_world *host_world;
     struct pl_topology topology;
@@ -291,7 +291,7 @@ enum pl_status pl_world_vote(struct pl_world *world, struct pl_packed_error *vot
 struct pl_late_message {
     int32_t answers; /* 0: this is a query */
     int32_t from;    /* the rank that sends it */
-    int32_t late;    /* in an answer: the late rank; -1: not known */
+    int32_t late;    /* the late rank, in an answer; -1: not known */
 };
 
 /** When a rank with this deadline begins to ask: after half of the time, but at most 10 s before the deadline. */
@@ -363,7 +363,7 @@ const struct pl_arena_block *pl_arena_gpu_numbered(const struct pl_world *world,
 
 /** Its maker embeds it in a struct of its own and fills all fields but `requests`. */
 struct pl_chain {
-    int steps;            /* at least 1 */
+    int steps;            /* number of steps, at least 1 */
     size_t scratch_bytes; /* memory of the world for the steps; other chains use it before and after */
     /* returns step `step` without its buffers; its counts are valid until the next call */
     struct pl_collective (*describe)(struct pl_chain *chain, int step);

@@ -20,7 +20,7 @@ enum pl_slot_stage { PL_SLOT_FREE, PL_SLOT_DOWN, PL_SLOT_HOSTS, PL_SLOT_UP };
 /* State of a segment. Segment k uses slot k mod PL_SEGMENT_SLOTS. */
 struct pl_slot {
     enum pl_slot_stage stage;
-    struct pl_device_event *event; /* of a copy down or up */
+    struct pl_device_event *event; /* event after a copy down or up */
     struct pl_request *request;
 };
 
@@ -30,7 +30,7 @@ struct pl_staged {
     int rank;
     int size;
     struct pl_compare_calls comparisons;
-    struct pl_stream_events down; /* for copies to the host, and kernels */
+    struct pl_stream_events down; /* streams for copies to the host, and kernels */
     struct pl_stream_events up;
     struct pl_span staging;
     bool pinned;

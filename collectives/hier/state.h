@@ -27,7 +27,7 @@ struct pl_hier_chunk {
     struct pl_request *sum;
     struct pl_request *gather;
     bool summed;
-    uint64_t at; /* in elements of the whole vector */
+    uint64_t at; /* offset in elements of the whole vector */
     uint64_t count;
     uint64_t own_at; /* start of this rank's share */
     uint64_t own_count;

@@ -66,9 +66,9 @@ static enum pl_status time_ring_round(const struct pl_p2p *p2p, char *data, size
             if (pl_deadline_passed(deadline_ns)) {
                 char names[2][PL_RANK_NAME_BYTES];
 
-                return pl_error_set(reterr, PL_TIMEOUT, "measuring links: %s or %s did not answer before the deadline",
-                                    pl_world_rank_name(p2p->world, from, names[0]),
-                                    pl_world_rank_name(p2p->world, to, names[1]));
+                return pl_error_set(
+                    reterr, PL_TIMEOUT, "cannot measure the links: %s or %s did not answer before the deadline",
+                    pl_world_rank_name(p2p->world, from, names[0]), pl_world_rank_name(p2p->world, to, names[1]));
             }
             sched_yield();
         }
@@ -173,7 +173,7 @@ static double rounds_below(int n)
     return rounds;
 }
 
-/* The cost of algorithm.h, with the measured time of messages in place of a + B b. */
+/* The cost of algorithm.h, with the measured time of messages instead of a + B b. */
 static double cost_ns(const struct pl_p2p *p2p, enum pl_algorithm algorithm, int positions, double bytes)
 {
     double n = positions;

@@ -83,7 +83,7 @@ _Static_assert(offsetof(struct pl_shm_header, signature) == PL_SHM_LINE_BYTES,
 
 /** A region of pl_arena_alloc(). */
 struct pl_shm_span {
-    uint32_t number; /* from 1, equal on all ranks */
+    uint32_t number; /* number of the collective, from 1, equal on all ranks */
     struct pl_shm_region region;
 };
 
@@ -97,7 +97,7 @@ struct pl_shm_op {
     struct pl_reduction reduction;
     uint64_t sequence;
     uint64_t hash;    /* hash of this rank's signature */
-    uint64_t differs; /* not 0: the hash of some header is not this rank's */
+    uint64_t differs; /* not 0: the hash of a header differs from this rank's */
     uint64_t most;    /* largest size in a header so far */
     size_t elem_bytes;
     uint64_t part_elems; /* staged: elements of one rank's part in a round; one-to-all kinds: of the round */
@@ -197,7 +197,7 @@ void pl_shm_publish(struct pl_shm *shm, _Atomic uint64_t *word, uint64_t value);
 /** Wake all waiters. */
 void pl_shm_wake(struct pl_shm *shm);
 
-/** The failure that some rank has declared, as an error for this rank to report; PL_OK if there is none. */
+/** Returns the failure that a rank has declared, as an error for this rank to report; PL_OK if there is none. */
 enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
@@ -207,8 +207,8 @@ enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) P
 void pl_shm_declare_failure(struct pl_shm *shm, enum pl_status status, const struct pl_error *why);
 
 /**
- * Check the peers without a request: returns the failure that one has declared, or PL_PEER if one is gone; then
- * `*ret_left` is set.
+ * Checks the peers while no request runs. Returns the failure that a peer has declared, or PL_PEER if the process of a
+ * peer has ended; only then `*ret_left` is set.
  */
 enum pl_status pl_shm_check_peers(void *state, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 

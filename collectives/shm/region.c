@@ -113,7 +113,7 @@ static enum pl_status hand_out(int listen_fd, int fd, int others, int64_t deadli
             continue;
         }
         if (accepted_fd < 0) {
-            return pl_error_errno(reterr, "accept on the shared memory's socket");
+            return pl_error_errno(reterr, "accept a connection on the shared memory's socket");
         }
         if (!pl_fd_peer_is_same_user(accepted_fd)) {
             continue;
@@ -184,7 +184,7 @@ static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, s
     if (code != 0) {
         return pl_error_raise(
             reterr, code == ENOSPC || code == ENOMEM ? PL_MEMORY : PL_SYSTEM, PL_DOMAIN_ERRNO, code,
-            "allocate %zu bytes of shared memory: start fewer ranks on this host, or give the container more "
+            "cannot allocate %zu bytes of shared memory: start fewer ranks on this host, or give the container more "
             "memory",
             region->piece_bytes);
     }
@@ -225,7 +225,7 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
         region_record->base = region->base;
     } else {
         if (getrandom(region_record->nonce, NONCE_BYTES, 0) != NONCE_BYTES) {
-            return pl_error_errno(reterr, "getrandom");
+            return pl_error_errno(reterr, "get random bytes");
         }
         PL_TRY(listen_here(region_record->nonce, ret_listen_fd, reterr));
     }

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { HOST_WORDS = 5 }; /* the words of `mpirun --host LIST -np NUMBER`, which stay in front */
+enum { HOST_WORDS = 5 }; /* `mpirun --host LIST -np NUMBER`: options are inserted after these words */
 enum { RANKS_MOST = 2 }; /* per host: enough for two TCP flows, and for memory that ranks of one host share */
 
 /* Read the options in the setting, which is empty, "0", "1" or the options themselves. */

@@ -32,7 +32,7 @@ struct pl_devices_efa {
     int count;           /* adapters that the kernel has */
     char name[32];       /* name of the first adapter in alphabetical order, "" if there is none */
     bool usable;         /* whether this container has the device file that every program needs to use them */
-    uint64_t sent_bytes; /* of all adapters since they were started */
+    uint64_t sent_bytes; /* bytes sent by all adapters since they were started */
 };
 
 /** Looks for adapters below `root`, in /sys/class/infiniband of Linux's driver `efa`. Without one all is zero. */

@@ -239,7 +239,7 @@ static void note_script(struct pl_job *job)
             &job->conflicts,
             "the SDK's script sm_train.sh has started Paceline, which is not process 1%s%.200s%s: it does not get a "
             "stop signal, so no program has time to save; and the script needs python3 and pip",
-            start ? " (the job's BASH_ENV is '" : "", start ? start : "", start ? "', in place of the image's)" : "");
+            start ? " (the job's BASH_ENV is '" : "", start ? start : "", start ? "', instead of the image's)" : "");
     }
 }
 
@@ -253,7 +253,7 @@ static enum pl_status use_code(struct pl_job *job, struct pl_error *reterr)
     } else if (drivers->command && !drivers->names_paceline) {
         /* without code, a command runs in the image's working directory */
         if (!getcwd(here, sizeof(here))) {
-            return pl_error_errno(reterr, "asking for the working directory");
+            return pl_error_errno(reterr, "find the working directory");
         }
         job->paths.code = pl_pool_string(&job->pool, here);
     } else {

@@ -13,7 +13,7 @@
 #include "entrypoint/job/strv.h"
 
 enum pl_drivers_launch {
-    PL_DRIVERS_LAUNCH_OPEN, /* the files ask for no launch; hyperparameters may */
+    PL_DRIVERS_LAUNCH_OPEN, /* the files name no launcher; hyperparameters may name one */
     PL_DRIVERS_LAUNCH_MPI,
     PL_DRIVERS_LAUNCH_TORCHRUN,
     PL_DRIVERS_LAUNCH_OTHER, /* a driver that does not belong to the SDK: sm_train.sh runs it */

@@ -60,7 +60,7 @@ struct pl_job {
     /* resourceconfig.json */
     struct pl_python_json *resource; /* the whole resourceconfig.json */
     const char *current_host;
-    struct pl_strv hosts; /* in the order of the file */
+    struct pl_strv hosts; /* names, in the order of the file */
     const char *network_interface;
     const char *instance_type;
     const char *group_name;
@@ -77,7 +77,7 @@ struct pl_job {
 
     /* hyperparameters.json, each value decoded once */
     struct pl_python_json *hyperparameters; /* the user's: name -> typed value, in file order */
-    struct pl_python_json *framework;       /* sagemaker_* that are not consumed: SM_FRAMEWORK_PARAMS */
+    struct pl_python_json *framework;       /* the sagemaker_* that Paceline does not use: SM_FRAMEWORK_PARAMS */
     struct pl_python_json *platform;        /* every sagemaker_*, and the other reserved names */
     struct pl_python_json *setting_values;  /* "PACELINE_NAME": text, of paceline_*; the environment wins */
     struct pl_job_settings settings;
@@ -87,7 +87,7 @@ struct pl_job {
     struct pl_strv conflicts; /* sentences about values that have no effect because of the SDK's files */
 
     /* derived */
-    const char *program; /* as given; NULL if no program is named */
+    const char *program; /* the name as given; NULL if none is */
     /* the program of sagemaker_program, if SAGEMAKER_PROGRAM overrides it with another one; else NULL */
     const char *overridden_program;
     /* the arguments after `--`, or the SDK's command, which is run instead of a program; usually empty */
@@ -113,7 +113,7 @@ struct pl_job {
     int *host_processes;    /* the number on each distribution host; 0: only the host itself knows, by its devices */
     int named_processes;    /* sagemaker_mpi_num_processes; 0 if absent */
     int processes;          /* the sum over all distribution hosts */
-    enum pl_log_level own_log_level; /* of Paceline's own lines */
+    enum pl_log_level own_log_level; /* level of Paceline's own lines */
     int devices;                     /* GPUs, else Neuron cores, else 1 */
     int cpus;
     int cpu_limit; /* how many of them this container can keep busy; 0: all */
@@ -121,7 +121,7 @@ struct pl_job {
     int neuron_cores;
     bool efa;        /* this host has an adapter, whatever its instance type */
     bool is_check;   /* this is not the job itself but the check of its hosts: see check/check.h */
-    bool is_partial; /* from pl_job_new_partial() */
+    bool is_partial; /* pl_job_new_partial() made it */
 };
 
 /**

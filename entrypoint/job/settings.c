@@ -32,7 +32,7 @@ static const struct setting {
     double least, most;
     const char *fallback;
     int64_t unit_ns;  /* only for times; 0: the number is not scaled */
-    const char *word; /* what may stand in place of a number, and is -1 */
+    const char *word; /* what may stand instead of a number, and is -1 */
 } settings[] = {{"PYTHON", FIELD(python)},
                 {"INSTALL", FIELD(install), .fallback = "1"},
                 {"UV", FIELD(uv), .fallback = "1"},

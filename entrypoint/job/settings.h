@@ -73,7 +73,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
 
 /**
  * Whether `text` is the default of a setting of Paceline's, the runtime's too. `name` is a variable or a
- * hyperparameter, in any case of its letters. False for what is no setting, or has no default.
+ * hyperparameter, in any case of its letters. False for what is not a setting, or has no default.
  */
 bool pl_settings_is_default(const char *name, const char *text);
 

@@ -33,7 +33,7 @@ struct pl_launcher {
     /* fills role, hosts and link; NULL: the hosts of the distribution, by pl_launcher_use_hosts() */
     void (*use_hosts)(const struct pl_job *job, struct pl_launch_plan *plan);
     enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
-    const char *cause; /* in place of `plan`: why a launch that the toolkit has is refused at once */
+    const char *cause; /* without `plan`: why this launch of the toolkit is refused */
     void (*describe)(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text);
 };
 

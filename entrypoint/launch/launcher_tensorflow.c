@@ -80,8 +80,8 @@ static enum pl_status add_server(const struct pl_program *program, const char *f
     *end = side;
     if (!program->python) {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's and "
-                            "needs Python, but PATH has no Python");
+                            "sagemaker_parameter_server_enabled starts TensorFlow's parameter server on each host. It "
+                            "needs Python, and there is no python3 on PATH");
     }
     pl_strv_add(&side->argv, program->python, "-c", server_program);
     PL_TRY(pl_environment_new_copy(plan->environment, &side->environment, reterr));
@@ -104,9 +104,8 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_pla
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(add_server(&program, first, plan->host_index, false, plan, reterr));
     pl_needs_module(&program, "tensorflow",
-                    "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's, and "
-                    "tensorflow is not in this image: build it with TensorFlow, or name tensorflow in "
-                    "requirements.txt",
+                    "sagemaker_parameter_server_enabled starts TensorFlow's parameter server, and tensorflow is not "
+                    "in this image: build it with TensorFlow, or name tensorflow in requirements.txt",
                     plan);
     if (has_chief && !is_master) {
         return add_server(&program, first, plan->host_index - 1, true, plan, reterr);

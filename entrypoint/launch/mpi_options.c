@@ -258,7 +258,7 @@ void pl_mpi_options_remove_mapping(struct pl_mpi_options_custom *custom)
         if (remove > 0) {
             pl_strv_remove(words, i, remove < words->count - i ? remove : words->count - i);
         } else {
-            /* the words after -x and the like are no options */
+            /* the words after -x and the like are not options */
             i += strcmp(name, "x") == 0 ? 2 : strcmp(name, "mca") == 0 || strcmp(name, "prtemca") == 0 ? 3 : 1;
         }
     }

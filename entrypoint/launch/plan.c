@@ -24,7 +24,7 @@ static const struct pl_launcher smddp = {
     .name = "smddp",
     .launch = PL_JOB_SMDDP,
     .cause = "SageMaker's distributed data parallel library (smddp) is not supported: use "
-             "distribution={\"torch_distributed\": {\"enabled\": True}} and init_process_group(\"nccl\") in place of "
+             "distribution={\"torch_distributed\": {\"enabled\": True}} and init_process_group(\"nccl\") instead of "
              "\"smddp\"; for a program with Horovod distribution={\"mpi\": {\"enabled\": True}}"};
 static const struct pl_launcher xla = {
     .name = "xla",
@@ -32,7 +32,7 @@ static const struct pl_launcher xla = {
     .cause = "PyTorch/XLA workers (Training Compiler) are not supported, use MPI: distribution={\"mpi\": {\"enabled\": "
              "True}}"};
 
-/* A job that is no sweep gets the first launcher that matches. The last matches every job. */
+/* A job that is not a sweep gets the first launcher that matches. The last matches every job. */
 static const struct pl_launcher *const launchers[] = {
     &pl_launcher_mpi,
     &pl_launcher_native_server,
@@ -278,7 +278,7 @@ enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_
     }
     PL_TRY(make_intermediate(job, reterr));
     if (plan->chmod_path && chmod(plan->chmod_path, 0777) != 0) {
-        return pl_error_errno(reterr, "making the program '%s' executable", plan->chmod_path);
+        return pl_error_errno(reterr, "make the program '%s' executable", plan->chmod_path);
     }
     return PL_OK;
 }

@@ -159,7 +159,7 @@ static enum pl_status add_installer(const struct pl_job *job, const struct pl_pr
     keep_cache(job, with_uv, plan);
     PL_TRY(add_index(job, argv, reterr));
     if (with_uv) {
-        /* as pip: the newest version of all indexes, in place of those of the first one that has the package */
+        /* as pip: the newest version of all indexes, instead of those of the first one that has the package */
         set_unless_set(job, "UV_INDEX_STRATEGY", "unsafe-best-match", plan);
         pl_strv_add(argv, "uv", "pip", "install", "--python", program->python);
     } else {

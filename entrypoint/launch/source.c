@@ -59,7 +59,7 @@ static enum pl_status add_archive(const struct pl_job *job, struct pl_launch_pla
     const char *file = pl_pool_printf(&steps->pool, "%s/%s", job->paths.code, job->drivers.archive);
 
     if (access(file, R_OK) != 0) {
-        return pl_error_errno(reterr, "the archive '%s', which sourcecode.json names", file);
+        return pl_error_errno(reterr, "find the archive '%s', which sourcecode.json names", file);
     }
     return add_unpack(job, file, false, steps, reterr);
 }

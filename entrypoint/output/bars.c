@@ -79,7 +79,7 @@ static void complete(struct pl_bars *bars, struct pl_bars_row *row)
     bars->back = 0;
 }
 
-/* Whether the row's text, if a line feed comes next, is no state of its bar. */
+/* Whether the row's text, if a line feed comes next, is not a state of its bar. */
 static bool is_line(const struct pl_bars_row *row)
 {
     return has_text(row) && (!row->rewrites || row->is_erased || row->ends_in_return);

@@ -34,18 +34,18 @@ struct pl_bars_row {
     char text[PL_BARS_TEXT_BYTES]; /* what has come after it */
     size_t text_bytes;
     bool rewrites;  /* the text begins at the row's begin again */
-    bool is_erased; /* the state is not on the terminal any more: the next text is no state unless it ends as one */
+    bool is_erased; /* the state is not on the terminal any more: the next text is not a state unless it ends as one */
     bool ends_in_return; /* the bar has its carriage return after each state, not before it: the same holds */
 };
 
-/** Zero-initialise but for `interval_ns`; holds no resources. */
+/** Zero-initialise except `interval_ns`; holds no resources. */
 struct pl_bars {
     int64_t interval_ns; /* not PL_BARS_KEEP; 0: each state is a line */
     bool is_open;        /* what was written last, before the bytes of a call, does not end a line */
-    bool is_active;      /* of a line with a carriage return the end has not come; all else is for that time */
-    bool is_bar;         /* that carriage return was not its end */
-    bool has_return;     /* a carriage return was the last byte */
-    size_t back;         /* how many backspaces were the last bytes */
+    bool is_active;  /* a line with a carriage return has begun; the other fields are valid while it has not ended */
+    bool is_bar;     /* that carriage return was not its end */
+    bool has_return; /* a carriage return was the last byte */
+    size_t back;     /* how many backspaces were the last bytes */
     size_t cursor, rows_used;
     struct pl_bars_row rows[PL_BARS_ROWS];
     char escape[PL_BARS_ESCAPE_BYTES]; /* a sequence whose end has not come */

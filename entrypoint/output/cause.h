@@ -23,12 +23,12 @@
 #include <stddef.h>
 
 enum {
-    PL_CAUSE_LINE_BYTES = 1024,      /* of a longer line the beginning is kept */
+    PL_CAUSE_LINE_BYTES = 1024,      /* the beginning of a longer line is kept */
     PL_CAUSE_OLD_BYTES = 256 * 1024, /* an exception after which so much was printed did not end the program */
     /* ranks that fail because another one has failed print their exceptions within so many bytes */
     PL_CAUSE_FIRST_BYTES = 64 * 1024,
     PL_CAUSE_TAG_BYTES = 48,
-    PL_CAUSE_PLACE_BYTES = 160, /* of a longer path the end is kept */
+    PL_CAUSE_PLACE_BYTES = 160, /* the end of a longer path is kept */
     PL_CAUSE_WRITERS = 8,       /* those without a tag count as one */
 };
 

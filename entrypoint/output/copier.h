@@ -29,7 +29,7 @@ enum {
  * which have a tag. Zero-initialise; holds no resources.
  */
 struct pl_abort_blocks {
-    unsigned lines_left; /* of a block whose end has not come; 0: there is none */
+    unsigned lines_left; /* lines that are missing of a block; 0: no block is open */
 };
 
 /**
@@ -43,7 +43,7 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
  * lines are written, because mpirun puts a tag before each piece that it reads, and one log mixes lines of several
  * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size. A line without an end
  * is written after 250 ms; but as long as the program gets no CPU time for more of it, only after 10 s. Progress bars
- * become lines. Zero-initialise but for `fd` and `bars.interval_ns`.
+ * become lines. Zero-initialise except `fd` and `bars.interval_ns`.
  */
 struct pl_copier {
     int fd;        /* the program's output; -1 after its end */

@@ -20,7 +20,7 @@ struct pl_proc_stat {
     char name[32];
     char state;
     pid_t parent;
-    uint64_t cpu_ticks; /* in user and kernel mode */
+    uint64_t cpu_ticks; /* time in user and kernel mode */
     uint64_t start_ticks;
 };
 
@@ -29,7 +29,7 @@ struct pl_proc_entry {
     pid_t pid;
     struct pl_proc_stat stat;
     struct pl_proc_entry *parent; /* NULL: it is not in the list */
-    unsigned is;                  /* what the caller finds out of it; 0 */
+    unsigned is;                  /* bits that the caller sets; 0 at first */
 };
 
 /**

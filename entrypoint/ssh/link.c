@@ -147,7 +147,7 @@ enum pl_status pl_link_send_fds(struct pl_link *link, enum pl_frame_type type, c
     PL_TRY(pl_link_frame_encode(&link->out, type, fields, count, reterr));
     /* the descriptors arrive with the frame's first byte */
     if (pl_fd_send_with(link->fd, link->out.data, 1, fds, fds_count) != 0) {
-        return pl_error_errno(reterr, "control link: send descriptors");
+        return pl_error_errno(reterr, "send descriptors on the control link");
     }
     link->sent_bytes = 1;
     pl_link_flush(link);

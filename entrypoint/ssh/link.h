@@ -83,7 +83,7 @@ struct pl_link {
     int fd; /* -1 when closed */
     struct pl_text in, out;
     size_t consumed_bytes; /* bytes of `in` that the last returned frame used */
-    size_t sent_bytes;     /* of `out` */
+    size_t sent_bytes;     /* bytes of `out` that are sent */
     int64_t received_ns;   /* when bytes arrived last */
     bool ended;            /* the other side closed */
     short events;          /* what the link waits for, for poll(2) */

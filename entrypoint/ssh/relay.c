@@ -2,7 +2,7 @@
 /*
  * paceline relay DIRECTORY                  the forced command of a worker's sshd: connects the master's ssh session
  *                                           to the worker's process 1, or has process 1 run a program
- * paceline relay --disconnect PORT WORDS    listens in place of an sshd that cannot run
+ * paceline relay --disconnect PORT WORDS    listens instead of an sshd that cannot run
  * paceline relay --agent HOST COMMAND...    mpirun runs it instead of ssh: asks the master's process 1 to have the
  *                                           launch daemon started on HOST
  */
@@ -461,7 +461,7 @@ static enum pl_status request_daemon(const struct pl_strv *words, const struct p
     enum pl_status status;
 
     if (!run_dir) {
-        return pl_error_set(reterr, PL_INVALID, "%s is not set: this command is for mpirun below paceline train",
+        return pl_error_set(reterr, PL_INVALID, "%s is not set: only the mpirun of `paceline train` calls this command",
                             PL_RUNDIR_VARIABLE);
     }
     for (size_t i = 2; i < words->count; i++) { /* ssh joins its words in the same way */
@@ -501,7 +501,7 @@ int pl_relay_run(const struct pl_strv *words, const struct pl_environment *envir
         return PL_EXIT_USAGE;
     }
     if (request_daemon(words, environment, &error) != PL_OK) {
-        pl_log_error(&error, "start Open MPI's daemon on host %s", words->items[1]);
+        pl_log_error(&error, "cannot start Open MPI's daemon on host %s", words->items[1]);
         return 1;
     }
     return 0;

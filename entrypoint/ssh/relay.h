@@ -8,7 +8,7 @@
  * relay there has process 1 run the program (run_for_client() of frames.c). Each program has its own session, so
  * that its bytes delay neither another program nor heartbeats.
  *
- * It also listens in place of an sshd that cannot run on this host. It gives each client the reason by SSH's own
+ * It also listens instead of an sshd that cannot run on this host. It gives each client the reason by SSH's own
  * disconnection message, which ssh prints, and ends after the first client that has read it. The sender of the message
  * is not authenticated: an attacker who can answer in the host's place could prevent the job's start anyway.
  *
@@ -44,7 +44,7 @@ enum pl_status pl_exec_words(const struct pl_sshd *sshd, const char *run_dir, co
                              const struct pl_strv *program, struct pl_strv *argv,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Make the argument vector of a listener in place of sshd on `port`. */
+/** Make the argument vector of a listener instead of sshd on `port`. */
 enum pl_status pl_disconnect_words(const char *self_path, int port, const char *reason, struct pl_strv *argv,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 

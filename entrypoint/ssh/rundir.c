@@ -40,7 +40,7 @@ enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr)
         snprintf(rundir->path, sizeof(rundir->path), "/tmp/paceline.XXXXXX");
         if (!mkdtemp(rundir->path)) {
             rundir->path[0] = '\0';
-            return pl_error_errno(reterr, "make a private directory below /run or /tmp");
+            return pl_error_errno(reterr, "make a private directory in /run or /tmp");
         }
     }
     PL_TRY(socket_address(rundir->path, &address, reterr));
@@ -142,7 +142,7 @@ enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct 
     PL_TRY(socket_address(path, &address, reterr));
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
-        return pl_error_errno(reterr, "connecting to this host's process 1 at '%s'", address.sun_path);
+        return pl_error_errno(reterr, "connect to this host's process 1 at '%s'", address.sun_path);
     }
     if (!pl_fd_peer_is_same_user(fd)) {
         return pl_error_set(reterr, PL_SYSTEM, "'%s' belongs to another user: expected this host's process 1",

@@ -36,7 +36,7 @@ static enum pl_status refuse_unreadable(const char *directory, const char *path,
     char number[16];
 
     if (stat(path, &info) != 0 && stat(directory, &info) != 0) {
-        return pl_error_errno(reterr, "the ssh key '%.200s' cannot be read by user %u", path, (unsigned)geteuid());
+        return pl_error_errno(reterr, "read the ssh key '%.200s' as user %u", path, (unsigned)geteuid());
     }
     owner = getpwuid(info.st_uid);
     snprintf(number, sizeof(number), "%u", (unsigned)info.st_uid);
@@ -185,7 +185,7 @@ static enum pl_status probe_port(int port, struct pl_error *reterr)
 
     return fd >= 0 ? PL_OK
                    : pl_error_errno(reterr,
-                                    "sshd for the other hosts cannot use port %d (set PACELINE_SSH_PORT or the "
+                                    "use port %d for the sshd that the other hosts need (set PACELINE_SSH_PORT or the "
                                     "hyperparameter paceline_ssh_port to another port, the same on all hosts)",
                                     port);
 }

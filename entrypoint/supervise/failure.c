@@ -18,7 +18,7 @@
 
 enum { NEW_NAMES_MAX = 1000 };
 
-/* A directory has the name of one of the two files: rename it, for example to `failure.1`, and keep its contents. */
+/* If `failure` or `success` is a directory, rename it, for example to `failure.1`, and keep its contents. */
 static enum pl_status move_away(const struct pl_failure *failure, const char *name, struct pl_error *reterr)
 {
     char new_name[32];
@@ -141,7 +141,7 @@ static void append_own(const struct pl_failure *failure, size_t max_bytes, struc
         pl_text_append_n(text, part, bytes);
     }
     if (written->length > 0 && text->length >= written->length &&
-        memcmp(text->data, written->data, written->length) == 0) { /* our own earlier text is not part of it */
+        memcmp(text->data, written->data, written->length) == 0) { /* drop our own earlier text */
         memmove(text->data + failure->own_bytes, text->data + written->length, text->length - written->length);
         text->length -= written->length - failure->own_bytes;
     }

@@ -27,7 +27,7 @@ enum {
 
 struct pl_failure {
     char *path;       /* path of the directory `output` */
-    int directory_fd; /* of the directory `output`; -1 if it could not be opened */
+    int directory_fd; /* descriptor of the directory `output`; -1 if it could not be opened */
     /* an unnamed file that reserves the disk space; -1 if the file system does not support it */
     int reserve_fd;
     struct pl_text written; /* the whole file as last written */

@@ -350,7 +350,7 @@ static void run_for_client(struct pl_supervisor *supervisor, struct pl_connectio
 
     if (frame->type == PL_FRAME_EXEC && frame->count > 0 && connection->link.fds_count > 0 &&
         start_words(supervisor, connection, frame, &error) != PL_OK) {
-        pl_log_error(&error, "run '%s' for another program", frame->fields[0]);
+        pl_log_error(&error, "cannot run '%s' for another program", frame->fields[0]);
     }
     /* the connection now belongs to the shim; or, after a failure, its client sees the end */
     pl_supervise_drop(connection);

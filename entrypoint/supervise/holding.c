@@ -27,7 +27,7 @@ void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_fr
     }
     if (pl_memory_grow(&holding->ranks, &holding->capacity, holding->count + 1, sizeof(*holding->ranks), &error) !=
         PL_OK) {
-        pl_log_error(&error, "note how rank %d handles the stop", (int)rank);
+        pl_log_error(&error, "cannot note how rank %d handles the stop", (int)rank);
         return;
     }
     holding->ranks[holding->count++] =

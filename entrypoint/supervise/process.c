@@ -135,30 +135,30 @@ static enum pl_status raise_exec_failure(const char *path, const struct start_fa
         bool has_cr = name[length] == '\r';
 
         return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
-                              "start '%.200s': its interpreter '%.*s%s' cannot be started%s", path, (int)length, name,
-                              has_cr ? "\\r" : "",
+                              "cannot start '%.200s': its interpreter '%.*s%s' cannot be started%s", path, (int)length,
+                              name, has_cr ? "\\r" : "",
                               has_cr ? ": the script's lines end in CR LF, save it with LF alone" : "");
     }
     if (failure->code == EACCES && failure->head[0] == '\0') {
         return pl_error_raise(
             reterr, status, PL_DOMAIN_ERRNO, failure->code,
-            "start '%.200s': this user may not execute it: run `chmod +x` on it, or start it as `sh %.200s`", path,
-            path);
+            "cannot start '%.200s': this user may not execute it: run `chmod +x` on it, or start it as `sh %.200s`",
+            path, path);
     }
     if (failure->code == ENOENT && failure->head[0] != '\0') {
-        return pl_error_raise(
-            reterr, status, PL_DOMAIN_ERRNO, failure->code,
-            "start '%.200s': the file exists, but its dynamic loader does not: build it for this image's C library",
-            path);
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
+                              "cannot start '%.200s': the file exists, but its dynamic loader does not: build it for "
+                              "this image's C library",
+                              path);
     }
     if (failure->code == ENOEXEC) {
         return pl_error_raise(
             reterr, status, PL_DOMAIN_ERRNO, failure->code,
-            "start '%.200s': neither a program for this machine nor a script with a '#!' line%s", path,
+            "cannot start '%.200s': neither a program for this machine nor a script with a '#!' line%s", path,
             strncmp(failure->head, "\xEF\xBB\xBF", 3) == 0 ? ": it begins with a byte order mark, save it without one"
                                                            : "");
     }
-    return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s'", path);
+    return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "cannot start '%.200s'", path);
 }
 
 static enum pl_status raise_start_failure(const struct pl_process_setup *setup, const char *path,
@@ -168,11 +168,11 @@ static enum pl_status raise_start_failure(const struct pl_process_setup *setup, 
 
     switch (failure->step) {
     case STEP_DIRECTORY:
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "enter the working directory '%s'",
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "cannot enter the working directory '%s'",
                               setup->cwd);
     case STEP_DESCRIPTORS:
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "set up the descriptors of '%.200s'",
-                              path);
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
+                              "cannot set up the descriptors of '%.200s'", path);
     case STEP_EXEC:
         break;
     }
@@ -202,7 +202,7 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
                                  : (pid_t)syscall(SYS_clone, (unsigned long)setup->namespaces | (unsigned long)SIGCHLD,
                                                   NULL, NULL, NULL, NULL);
     if (pid < 0) {
-        return pl_error_errno(reterr, "start '%.200s': fork", setup->argv[0]);
+        return pl_error_errno(reterr, "fork for '%.200s'", setup->argv[0]);
     }
     if (pid == 0) {
         child_run(setup, path, parent, report_fd);

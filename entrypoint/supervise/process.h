@@ -18,7 +18,7 @@
  */
 struct pl_signals {
     int fd;               /* readable when a signal waits; close-on-exec */
-    sigset_t former_mask; /* to be restored in a child before it runs another program */
+    sigset_t former_mask; /* mask to restore in a child before it runs another program */
     struct sigaction former_pipe;
     struct rlimit former_files; /* 0: not changed */
 };
@@ -44,7 +44,7 @@ int pl_signals_next(const struct pl_signals *signals);
  */
 bool pl_signals_raise_files(struct pl_signals *signals, size_t count);
 
-/** Restore that limit in a child before it runs a program. */
+/** Restores the soft limit from before pl_signals_raise_files(), in a child before it runs a program. */
 void pl_signals_restore_files(const struct pl_signals *signals);
 
 /** Restore the mask and SIGPIPE in a child before it runs a program. */
@@ -90,12 +90,12 @@ static inline bool pl_process_kind_in(enum pl_process_kind kind, unsigned set)
 
 struct pl_process_setup {
     const char *const *argv; /* ends with NULL; an argv[0] without '/' is looked up in the PATH of `environment` */
-    /* in place of the program, whose name is for messages alone: the child, a copy of this process, calls it with
+    /* instead of the program, whose name is for messages alone: the child, a copy of this process, calls it with
      * `context`, and ends with its result as exit code. Its signals and descriptors are those of this process, which
      * has one thread. */
     int (*run)(void *context);
     void *context;
-    int namespaces; /* of its own, as clone(2) has them; 0: none */
+    int namespaces; /* flags of clone(2) for its own namespaces; 0: none */
     char *const *environment;
     const char *cwd;                    /* NULL: the caller's directory */
     const struct pl_signals *signals;   /* the signal handling to restore; NULL: it was not changed */
@@ -131,7 +131,7 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
 enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns, struct pl_text *answer,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_process_spawn(), with `run` in place of a program. The process gets SIGKILL when the calling thread ends. */
+/** As pl_process_spawn(), with `run` instead of a program. The process gets SIGKILL when the calling thread ends. */
 enum pl_status pl_process_start(int namespaces, int (*run)(void *context), void *context, pid_t *ret_pid,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -24,7 +24,7 @@ struct pl_job;
 struct pl_supervisor;
 
 struct pl_placement {
-    struct pl_cpus_of *ranks; /* in ascending order; owns the texts */
+    struct pl_cpus_of *ranks; /* ranks in ascending order; owns the texts */
     size_t count;
     bool done; /* the line is logged, or cannot be */
 };

@@ -46,14 +46,14 @@ void pl_stop_go(enum pl_stop_state *state, enum pl_stop_state next);
 struct pl_shim_options {
     enum pl_process_kind kind;
     enum pl_shim_stdout stdout_as; /* used without `read` */
-    enum pl_cause_lines searched;  /* of its stderr, for an exception */
+    enum pl_cause_lines searched;  /* lines of stderr that are searched for an exception */
     bool without_blocks;           /* the program is mpirun: see entrypoint/output/copier.h */
     int rank;                      /* -1: the program is not a rank */
     /* gets the bytes that the program prints to STDOUT_FILENO or STDERR_FILENO, which then both pass through the shim
      * by whole lines, also to a terminal; NULL: nobody */
     void (*read)(void *context, int fd, const char *bytes, size_t count);
     void *context;
-    /* before each line of both streams, where they are no terminal (or `read` is there) and the line has none; NULL:
+    /* before each line of both streams, where they are not terminals (or `read` is there) and the line has none; NULL:
      * none */
     const char *tag;
     const char *host;

@@ -440,7 +440,7 @@ static void accept_connection(struct pl_supervisor *supervisor)
     struct pl_error error = PL_ERROR_NONE;
 
     if (fd >= 0 && pl_supervise_add(supervisor, PL_CONNECTION_NEW, fd, NULL, &error) != PL_OK) {
-        pl_log_error(&error, "take a connection");
+        pl_log_error(&error, "cannot accept a connection");
     }
 }
 

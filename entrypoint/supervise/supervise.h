@@ -75,8 +75,8 @@ enum pl_session_state {
 /** What waits for the end of a step, or for the answer of the process that looks up names. */
 struct pl_waiter {
     bool over;
-    struct pl_exit_report exit_report;                        /* of the step */
-    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES]; /* of the answer; "": all names resolve */
+    struct pl_exit_report exit_report;                        /* exit report of the step */
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES]; /* answer of the resolver; "": all names resolve */
 };
 
 /** A link and its peer. */
@@ -84,12 +84,12 @@ struct pl_connection {
     struct pl_link link;
     enum pl_connection_kind kind;
     enum pl_connection_state state;
-    enum pl_process_kind process_kind; /* for a shim: of what it supervises */
-    int rank;                          /* for a shim: its rank, or -1 */
+    enum pl_process_kind process_kind; /* for a shim: kind of the process that it supervises */
+    int rank;                          /* rank of a shim, or -1 */
     /* the number of the worker on which an agent's daemon is to start, or to which a link leads; else -1 */
     int index;
     pid_t pid;                /* the process at the other end if it is a child of this one, else 0 */
-    struct pl_waiter *waiter; /* takes the end of this connection in place of the host; mostly NULL */
+    struct pl_waiter *waiter; /* takes the end of this connection instead of the host; mostly NULL */
 };
 
 /** What is due at a time: pl_supervise_poll() does it then, and it is not looked at before. */
@@ -225,7 +225,7 @@ struct pl_supervisor {
     struct pl_signals *signals;
     struct pl_failure *failure;
     struct pl_rundir rundir;
-    struct pl_environment *environment; /* for programs of the plan; NULL without a plan */
+    struct pl_environment *environment; /* environment for programs of the plan; NULL without a plan */
     struct pl_sshd sshd;
     struct pl_connection **connections;
     size_t connections_count, connections_capacity;

@@ -17,14 +17,14 @@ enum { MPI_UNKNOWN_ERROR = 14 }; /* Open MPI's MPI_ERR_UNKNOWN */
 
 enum severity {
     AFTER_ITS_RANKS, /* a launcher or daemon has exited, as it does because of its ranks */
-    SENT_TO_ALL,     /* a signal has ended it that all get: SIGTERM the program, SIGKILL its shim */
-    /* a launcher or daemon was killed, with which its ranks end; or Open MPI 5 has ended a rank whose peer had closed
-     * its socket, which may be reported before the peer's own exit */
+    SENT_TO_ALL,     /* ended by a signal that all get: SIGTERM for the program, SIGKILL for its shim */
+    /* A launcher or daemon was killed, and its ranks end with it. Or Open MPI 5 has ended a rank because its peer had
+     * closed its socket; this may be reported before the exit of the peer. */
     PERHAPS_CAUSE,
-    ROOT_CAUSE, /* an exit or a fault of a program, rank or server, which needs no other exit as its explanation */
+    ROOT_CAUSE, /* a program, rank or server that has failed by itself */
 };
 
-/* What was decided by how the job ends is decided again. */
+/* The outcome has changed: decide again what depends on it. */
 static void wake_timers(struct pl_supervisor *supervisor)
 {
     PL_TIMER_WAKE(supervisor, HOLDING);
@@ -206,7 +206,7 @@ void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *te
     struct pl_error error = PL_ERROR_NONE;
 
     if (pl_failure_write(supervisor->failure, text, &error) != PL_OK) {
-        pl_log_error(&error, "write %s/failure", supervisor->job->paths.output);
+        pl_log_error(&error, "cannot write %s/failure", supervisor->job->paths.output);
     }
 }
 
@@ -255,7 +255,7 @@ int pl_supervise_write_result(struct pl_supervisor *supervisor)
 
     if (!supervisor->outcome.failed) {
         if (pl_failure_succeed(supervisor->failure, &error) != PL_OK) {
-            pl_log_error(&error, "write %s/success", supervisor->job->paths.output);
+            pl_log_error(&error, "cannot write %s/success", supervisor->job->paths.output);
         }
         if (!supervisor->job->is_check) {
             log_success(supervisor);

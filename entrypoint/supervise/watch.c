@@ -21,7 +21,7 @@
 #define SHORTEST_LOOK_NS (PL_NS_PER_S / 4)
 #define LONGEST_LOOK_NS (10 * PL_NS_PER_S)
 
-/* Hosts exchange less than this over the network in all that time, even if they do nothing. */
+/* Idle hosts exchange heartbeats, less than this in the whole time. More traffic counts as activity. */
 enum { NETWORK_BYTES = 1 << 20 };
 
 enum pl_status pl_watch_hook_python(struct pl_environment *environment, const char *self_path, struct pl_error *reterr)

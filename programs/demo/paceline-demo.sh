@@ -128,4 +128,4 @@ printf 'Model: %s (%d.%d MB)%s\n\nTo go on:\n' "$model" $((tenths / 10)) $((tent
 [ "$keep" ] || command_line "keep the job's files and the model in ./job" '' "demo --keep $where"
 command_line "print what the job runs" "$base" plan
 command_line "run the job again; its hyperparameters are in input/config/hyperparameters.json" "$base" train
-[ -z "$keep" ] || command_line "run another program in place of the classifier" "$base" "-- COMMAND"
+[ -z "$keep" ] || command_line "run another program instead of the classifier" "$base" "-- COMMAND"

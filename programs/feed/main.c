@@ -118,7 +118,7 @@ static void tell_failure(struct tool *tool, const struct pl_error *error)
         return;
     }
     tool->told = true;
-    pl_log_error(error, "feeding '%s'", tool->path);
+    pl_log_error(error, "cannot feed '%s'", tool->path);
     if (tool->failure) {
         printf("%s: %s\n", tool->path, pl_error_text(error, text, sizeof(text)));
         fflush(stdout);

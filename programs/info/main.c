@@ -551,13 +551,13 @@ int main(int argc, char **argv)
     }
     if (options.cflags || options.libs) {
         if (print_flags(self_path ? self_path : "", options.cflags, options.libs, &error) != PL_OK) {
-            pl_log_error(&error, "looking for the headers");
+            pl_log_error(&error, "cannot look for the headers");
             return 1;
         }
         return 0;
     }
     if (pl_companion_find(self_path ? self_path : "", "paceline-world", &world, &error) != PL_OK) {
-        pl_log_error(&error, "looking for the runtime's part");
+        pl_log_error(&error, "cannot look for the runtime's part");
         return 1;
     }
     is_rank = pl_environment_own("OMPI_COMM_WORLD_SIZE");

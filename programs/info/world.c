@@ -109,7 +109,7 @@ static enum pl_status print_placement(struct pl_world *world, struct pl_error *r
     }
     memset(&own, 0, sizeof(own));
     if (sched_getaffinity(0, sizeof(own), own.sets) != 0) {
-        return pl_error_errno(reterr, "sched_getaffinity");
+        return pl_error_errno(reterr, "read the CPU affinity");
     }
     PL_TRY(pl_collective_run(world, &gather, reterr));
     for (int host = 0; host < pl_world_cross_size(world) && pl_world_rank(world) == 0 && status == PL_OK; host++) {
@@ -154,7 +154,7 @@ int main(void)
         status = make_world(bootstrap, &device, &world, &reason, &error);
     }
     if (status != PL_OK) {
-        pl_log_error(&error, "making a world");
+        pl_log_error(&error, "cannot make a world");
         return 1;
     }
     if (pl_world_rank(world) == 0) {
@@ -166,7 +166,7 @@ int main(void)
         }
     }
     if (print_placement(world, &error) != PL_OK) {
-        pl_log_error(&error, "asking the ranks for their CPUs");
+        pl_log_error(&error, "cannot ask the ranks for their CPUs");
         return 1;
     }
     if (pl_world_rank(world) == 0) {
@@ -179,7 +179,7 @@ int main(void)
     }
     status = pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(world), &error);
     if (status != PL_OK) {
-        pl_log_error(&error, "leaving");
+        pl_log_error(&error, "cannot leave the world");
     }
     pl_world_free(world);
     pl_device_close(device);

@@ -43,7 +43,7 @@ enum pl_status pl_keys_public(const unsigned char seed[PL_KEYS_SEED_BYTES],
     bool made = key && EVP_PKEY_get_raw_public_key(key, ret_public, &bytes) == 1 && bytes == PL_KEYS_PUBLIC_BYTES;
 
     EVP_PKEY_free(key);
-    return made ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "make an Ed25519 key: libcrypto refused");
+    return made ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "cannot make an Ed25519 key: libcrypto refused");
 }
 
 /*

@@ -77,7 +77,7 @@ int main(int argc, char **argv)
         return PL_EXIT_USAGE;
     }
     if (make_all(argv[1], argv[2], argv[3], &error) != PL_OK) {
-        pl_log_error(&error, "making ssh keys");
+        pl_log_error(&error, "cannot make ssh keys");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

@@ -145,7 +145,7 @@ static enum pl_status check_one(const struct pl_local *local, const struct pl_lo
                                                        : "");
     }
     if (!*ret_source || stat(*ret_source, &info) != 0) {
-        return pl_error_errno(reterr, "channel '%s': find '%s'", channel->name, channel->from);
+        return pl_error_errno(reterr, "find '%s' of the channel '%s'", channel->from, channel->name);
     }
     if (!S_ISDIR(info.st_mode)) {
         return pl_error_set(reterr, PL_INVALID, "channel '%s': '%s' is not a folder", channel->name, channel->from);
@@ -208,7 +208,7 @@ static enum pl_status link_files(const struct pl_local_channel *channel, const c
     return PL_OK;
 }
 
-/* Feeders, which run on the machine, read a folder of links in place of a manifest. */
+/* Feeders, which run on the machine, read a folder of links instead of a manifest. */
 static enum pl_status link_for_feeders(const struct pl_local *local, const struct pl_local_channel *channel,
                                        char **source_at, struct pl_error *reterr)
 {

@@ -114,7 +114,7 @@ static void remove_left(struct pl_local *local, const char *kind, const char *na
     if (ask(local, is_network ? remove_network : remove_container, NULL, &error) == PL_OK) {
         pl_log(PL_LOG_INFO, "removed the %s %s, which an earlier call left", kind, name);
     } else {
-        pl_log_error(&error, "removing the %s %s, which an earlier call left", kind, name);
+        pl_log_error(&error, "cannot remove the %s %s, which an earlier call left", kind, name);
     }
 }
 
@@ -177,7 +177,7 @@ void pl_local_container_kill(const struct pl_local *local, size_t index)
 
     if (pl_local_spawn(local, (const char *const[]){local->engine, "kill", name, NULL},
                        pl_environment_strings(local->environment), NULL, null_fd, null_fd, &pid, &error) != PL_OK) {
-        pl_log_error(&error, "killing the container %s", name);
+        pl_log_error(&error, "cannot kill the container %s", name);
     }
 }
 
@@ -205,7 +205,7 @@ void pl_local_containers_remove(struct pl_local *local)
     }
     if (local->job->hosts > 1 &&
         ask(local, (const char *const[]){"network", "rm", local->container_network, NULL}, NULL, &error) != PL_OK) {
-        pl_log_error(&error, "removing the network %s", local->container_network);
+        pl_log_error(&error, "cannot remove the network %s", local->container_network);
     }
 }
 

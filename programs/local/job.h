@@ -24,11 +24,11 @@
 
 enum {
     PL_LOCAL_MOST_HOSTS = 250, /* the addresses of one network */
-    PL_LOCAL_MOST_ITEMS = 256, /* of a list; SageMaker's own limits are smaller */
+    PL_LOCAL_MOST_ITEMS = 256, /* items of a list; SageMaker's own limits are smaller */
 };
 
 enum pl_local_mode { PL_LOCAL_FILE, PL_LOCAL_FAST_FILE, PL_LOCAL_PIPE };
-enum pl_local_from { PL_LOCAL_FROM_FOLDER, PL_LOCAL_FROM_MANIFEST, PL_LOCAL_FROM_AUGMENTED }; /* as in S3DataType */
+enum pl_local_from { PL_LOCAL_FROM_FOLDER, PL_LOCAL_FROM_MANIFEST, PL_LOCAL_FROM_AUGMENTED }; /* values of S3DataType */
 
 /** A channel. `from` is a folder of this machine, or an s3:// address that must be fetched first. */
 struct pl_local_channel {
@@ -43,7 +43,7 @@ struct pl_local_channel {
     bool is_shuffled; /* ShuffleConfig */
     uint64_t shuffle_seed;
     const char *content_type; /* NULL if the job names none */
-    const char *attributes;   /* of an augmented manifest, with commas; NULL */
+    const char *attributes;   /* attributes of an augmented manifest, with commas; else NULL */
     struct pl_strv groups;    /* InstanceGroupNames; none for all hosts */
     bool by_option;
 };

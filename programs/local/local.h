@@ -57,17 +57,17 @@ enum pl_local_end {
 struct pl_local_outage {
     unsigned number;          /* N of algo-N; 0: none */
     uint64_t after_ns;        /* the start of the job */
-    uint64_t length_ns;       /* of a cut */
+    uint64_t length_ns;       /* length of a cut */
     int64_t begin_ns, end_ns; /* when it was done; 0 before */
 };
 
-/* What is known of a rehearsed spot stop. */
+/* What is known of a simulated spot stop. */
 struct pl_local_spot {
     struct timespec begin; /* SIGTERM, on the clock of files */
     bool is_second;        /* the second run */
     bool was_killed;
-    size_t files;   /* that the first run wrote into the checkpoints after SIGTERM */
-    double taken_s; /* from SIGTERM to the last of them */
+    size_t files;   /* files that the first run wrote into the checkpoints after SIGTERM */
+    double taken_s; /* time from SIGTERM to the last of these files */
     bool has_saved; /* a checkpoint of the runtime's is among them */
     bool knows_last, has_resumed;
     uint64_t saved_step, last_step, resumed_step;
@@ -82,7 +82,7 @@ struct pl_local_host {
     char name[16];                /* algo-N */
     char container[64];           /* its container */
     char tree[PATH_MAX];          /* its /opt/ml, seen from this machine */
-    const char *group, *instance; /* of the instance: its group and type; borrowed */
+    const char *group, *instance; /* group and type of its instance; borrowed */
     pid_t pid;                    /* its first process; 0 before it starts and after its end */
     int output_fd;                /* -1 after the end of the output */
     FILE *log;
@@ -96,7 +96,7 @@ struct pl_local_host {
 /* Sockets in the network between the hosts, which ends with them and the hosts. -1: there is none. */
 struct pl_local_network {
     int link_fd;     /* rtnetlink's */
-    int flags_fd;    /* for flags of interfaces */
+    int flags_fd;    /* socket to set flags of interfaces */
     unsigned bridge; /* its number */
 };
 
@@ -109,31 +109,31 @@ struct pl_local {
     char folder[PATH_MAX];   /* FOLDER/NAME, absolute */
     char cwd[PATH_MAX];      /* the caller's directory, which is the code of the job */
     char *paceline;          /* the front binary */
-    const char *engine_name; /* as an option has it; NULL: podman or docker, whichever is there */
+    const char *engine_name; /* value of --engine; NULL: podman or docker, whichever is installed */
     char *engine;
     char container_network[64];
     struct pl_strv engine_options;
-    char **sources; /* of each channel: the folder with its data, as this machine sees it, or the address on S3 */
+    char **sources; /* for each channel: the folder with its data on this machine, or the address on S3 */
     struct pl_environment *environment;
     struct pl_signals signals;
-    unsigned stops, stops_allowed; /* Control-C so far, and with how many the ending goes on */
+    unsigned stops, stops_allowed; /* number of Control-C so far, and how many do not interrupt the ending */
     int lock_fd;
-    struct pl_local_network network;             /* of hosts in namespaces */
-    unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* of several hosts */
+    struct pl_local_network network;             /* network of hosts in namespaces */
+    unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* from which several hosts derive their ssh keys */
     struct pl_local_host *hosts;
     pid_t *feeds;
     struct pl_local_fed *fed; /* what each of them feeds */
     size_t feed_count;
     int reasons_fd; /* where feeders that fail write why; -1: there are none */
     struct pl_local_metrics *metrics;
-    uint64_t stop_ns, spot_ns, stop_time_ns; /* of the options; 0: none. stop_time_ns: from SIGTERM to SIGKILL */
+    uint64_t stop_ns, spot_ns, stop_time_ns; /* values of the options; 0: none. stop_time_ns: from SIGTERM to SIGKILL */
     struct pl_local_outage lose, cut;
     struct pl_local_spot spot;
     enum pl_local_end end;
-    char unfed[PL_ERROR_CAUSE_BYTES];                          /* of PL_LOCAL_UNFED: the channel, and why; "" */
-    size_t unfed_host;                                         /* whose channel it is */
+    char unfed[PL_ERROR_CAUSE_BYTES];                          /* for PL_LOCAL_UNFED: the channel, and why; else "" */
+    size_t unfed_host;                                         /* host of that channel */
     char unpacked[PL_ERROR_CAUSE_BYTES];                       /* why the results could not be packed; "" */
-    int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: of SIGTERM */
+    int64_t begin_ns, run_ns, stopped_ns, ended_ns, packed_ns; /* stopped_ns: time of SIGTERM */
 };
 
 /* ---- tree.c: the folder FOLDER/NAME and the trees, each as SageMaker lays out /opt/ml (docs/contract.md) ---- */
@@ -159,22 +159,22 @@ enum pl_status pl_local_tree_name_hosts(struct pl_local *local, struct pl_error 
  */
 enum pl_status pl_local_tree_clear(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Removes an earlier job's results, which would be taken for this one's after a kill, and opens the logs. */
+/** Removes the results of an earlier job, which might be taken for results of this one, and opens the logs. */
 enum pl_status pl_local_tree_open_logs(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Writes the tree of every host. What an earlier run left there is removed; checkpoints stay. */
 enum pl_status pl_local_tree_write(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Removes the trees and what the run alone needed. */
+/** Removes the trees and the files that only the run needed. */
 void pl_local_tree_remove(const struct pl_local *local);
 
-/** Removes FOLDER/NAME; the lock goes last, so that another call never has it in a folder that goes. */
+/** Removes FOLDER/NAME; the lock is removed last, so that no other call locks a folder that is being removed. */
 void pl_local_tree_remove_folder(const struct pl_local *local);
 
 /**
- * Where root runs a job in a folder of another user, FOLDER/NAME becomes this user's, who could not remove it else.
- * Only what root owns is given, and neither devices nor files with a second name, which may lie elsewhere; links are
- * not followed.
+ * If root runs a job in a folder of another user, gives FOLDER/NAME to that user, who could not remove it otherwise.
+ * Only files of root are given, except devices and hard-linked files, whose other name may be elsewhere; links are not
+ * followed.
  */
 void pl_local_tree_give(const struct pl_local *local);
 
@@ -184,7 +184,7 @@ void pl_local_tree_give(const struct pl_local *local);
  */
 enum pl_status pl_local_tree_make_secret(struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Removes what calls that do not run any more left of that below `folder`, which holds the folders of all names. */
+/** Removes the secrets that killed calls have left in `folder`, which holds the folders of all names. */
 void pl_local_tree_remove_secrets(const char *folder);
 
 /* ---- channels.c: what hosts see below /opt/ml ----
@@ -343,25 +343,25 @@ enum pl_status pl_local_run_program(struct pl_local *local, const char *const *a
                                     unsigned allowed, int64_t deadline_ns, const char *what,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/* ---- rehearse.c: a host is switched off, or, in namespaces, its cable is out for some time; a spot stop ---- */
+/* ---- simulate.c: a host is switched off, or, in namespaces, its cable is out for some time; a spot stop ---- */
 
 /** Reads seconds with or without the unit, 30 or 30s, into a uint64_t of nanoseconds. */
-pl_option_reader pl_local_rehearse_seconds;
+pl_option_reader pl_local_simulate_seconds;
 
 /** Reads the value of --lose, HOST@TIME, or of --cut, HOST@TIME,TIME, into a struct pl_local_outage. */
-pl_option_reader pl_local_rehearse_read;
+pl_option_reader pl_local_simulate_read;
 
 /** Checks that the hosts exist and can do it; called before and after their kind is chosen. Errors: PL_INVALID. */
-enum pl_status pl_local_rehearse_check(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_local_simulate_check(const struct pl_local *local, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Switches the host off. */
-void pl_local_rehearse_lose(struct pl_local *local);
+void pl_local_simulate_lose(struct pl_local *local);
 
 /** Pulls the cable out, or plugs it in again. Returns when to call this once more, or PL_DEADLINE_NEVER. */
-int64_t pl_local_rehearse_cut(struct pl_local *local);
+int64_t pl_local_simulate_cut(struct pl_local *local);
 
 /** The job has ended: tells in one sentence each what it made of them, and forgets them. */
-void pl_local_rehearse_say(struct pl_local *local);
+void pl_local_simulate_say(struct pl_local *local);
 
 /* What a job made of a spot stop, as far as it is known: from the checkpoints that it wrote after SIGTERM, and from two
  * lines of its log, "stopped after step N" and, in the second run, "resuming after step N". */

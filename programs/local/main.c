@@ -39,7 +39,7 @@ static enum pl_status read_max_run(const char *name, const char *text, void *fie
 {
     uint64_t ns, *max_run_s = field;
 
-    PL_TRY(pl_local_rehearse_seconds(name, text, &ns, reterr));
+    PL_TRY(pl_local_simulate_seconds(name, text, &ns, reterr));
     *max_run_s = ns < (uint64_t)PL_NS_PER_S ? 1 : ns / (uint64_t)PL_NS_PER_S;
     return PL_OK;
 }
@@ -181,7 +181,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     PL_TRY(pl_local_tree_open_logs(local, reterr));
     PL_TRY(run_once(local, reterr));
     pl_local_result_say_stop(local);
-    pl_local_rehearse_say(local);
+    pl_local_simulate_say(local);
     if (local->end == PL_LOCAL_SPOT) {
         pl_log(PL_LOG_INFO, "the job starts again, with new trees and its checkpoints");
         pl_local_spot_look(local);
@@ -215,9 +215,9 @@ static enum pl_status run_all(struct pl_local *local, const struct options *opti
     pl_process_adopt_orphans();
     pl_local_tree_remove_secrets(options->folder);
     PL_TRY(pl_local_tree_open_folder(local, options->folder, reterr));
-    PL_TRY(pl_local_rehearse_check(local, reterr));
+    PL_TRY(pl_local_simulate_check(local, reterr));
     PL_TRY(pl_local_hosts_choose(local, reterr));
-    PL_TRY(pl_local_rehearse_check(local, reterr));
+    PL_TRY(pl_local_simulate_check(local, reterr));
     say_ignored(local);
     pl_log(PL_LOG_INFO, "job %s on %s, in %s", local->job->name, pl_local_hosts_describe(local, text), local->folder);
     status = run_job(local, reterr);

@@ -50,7 +50,7 @@ static enum pl_status raise_archive(struct archive *out, const char *name, struc
     const int code = archive_errno(out);
     char text[64];
 
-    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_ARCHIVE, code, "pack '%s': %s%s%s", name,
+    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_ARCHIVE, code, "cannot pack '%s': %s%s%s", name,
                           words ? words : "libarchive gives no reason", code > 0 ? ": " : "",
                           code > 0 ? strerror_r(code, text, sizeof(text)) : "");
 }
@@ -260,7 +260,7 @@ static double seconds(int64_t from_ns, int64_t to_ns)
     return (double)(to_ns - from_ns) / (double)PL_NS_PER_S;
 }
 
-/* The bytes of the characters that SageMaker keeps. A byte that is no part of UTF-8 counts as one. */
+/* The bytes of the characters that SageMaker keeps. A byte that is not a part of UTF-8 counts as one. */
 static size_t reason_bytes(const char *text, const char *end)
 {
     const char *at = text;

@@ -33,8 +33,8 @@ static const struct {
     const char *words;
 } reasons[DEADLINES] = {[OTHERS] = {PL_LOCAL_FAILS, "a host has failed, and the others go on"},
                         [LIMIT] = {PL_LOCAL_LIMIT, "the job has run for its longest time"},
-                        [SPOT] = {PL_LOCAL_SPOT, "rehearsing a spot stop"},
-                        [STOP] = {PL_LOCAL_STOP, "rehearsing StopTrainingJob"}};
+                        [SPOT] = {PL_LOCAL_SPOT, "simulating a spot stop"},
+                        [STOP] = {PL_LOCAL_STOP, "simulating StopTrainingJob"}};
 
 struct run {
     struct pl_local *local;
@@ -245,9 +245,9 @@ static void meet(struct run *run, enum deadline which)
                (double)run->local->stop_time_ns / (double)PL_NS_PER_S);
         kill_hosts(run);
     } else if (which == LOSE) {
-        pl_local_rehearse_lose(run->local);
+        pl_local_simulate_lose(run->local);
     } else if (which == CUT) {
-        run->due_ns[CUT] = pl_local_rehearse_cut(run->local);
+        run->due_ns[CUT] = pl_local_simulate_cut(run->local);
     } else {
         stop(run, reasons[which].end, reasons[which].words);
     }

@@ -123,8 +123,8 @@ static enum pl_status lock(struct pl_local *local, bool *ret_made, struct pl_err
         local->lock_fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, PL_LOCAL_FILE_MODE);
     }
     if (local->lock_fd < 0) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
-                              path.data);
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
+                              "cannot open '%s'", path.data);
     }
     if (flock(local->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         return errno == EWOULDBLOCK
@@ -147,8 +147,8 @@ static enum pl_status enter_folder(struct pl_local *local, const char *path, str
 
     PL_TRY(make_folder(path, &has_made, reterr));
     if (!realpath(path, local->folder)) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "find '%s'",
-                              path);
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
+                              "cannot find '%s'", path);
     }
     status = lock(local, &has_made_lock, reterr);
     local->has_made_folder = status == PL_OK && has_made && has_made_lock;

@@ -17,7 +17,7 @@ def _register_stacks():
 
 
 def _import_the_next():
-    """Python imports only one module of this name: import the next one on the path too, in place of this one."""
+    """Python imports only one module of this name: import the next one on the path too, instead of this one."""
     import os
     here = os.path.dirname(os.path.abspath(__file__))
     path = list(sys.path)

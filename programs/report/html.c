@@ -126,7 +126,7 @@ static void append_point(struct pl_text *html, const struct frame *frame, double
                    (int)lround((1.0 - part_of(y, frame->low, frame->high)) * CURVE_HEIGHT));
 }
 
-/* A sweep's trials print their values by turns: each of them has a line. */
+/* A sweep's trials print their values in turn: each of them has a line. */
 static bool has_lines(const struct pl_series *series)
 {
     return series->lines > 1;

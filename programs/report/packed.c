@@ -23,7 +23,7 @@ static enum pl_status raise_archive(struct archive *in, const char *path, struct
 {
     const char *words = archive_error_string(in);
 
-    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_ARCHIVE, archive_errno(in), "read '%s': %s", path,
+    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_ARCHIVE, archive_errno(in), "cannot read '%s': %s", path,
                           words ? words : "libarchive gives no reason");
 }
 

@@ -374,7 +374,7 @@ static void append_notes(struct pl_text *html, const char *title, const struct p
     pl_text_append(html, "</section>\n");
 }
 
-/* A row for each member of an object, but for settings of Paceline's with their default. Secrets are not shown. */
+/* A row for each member of an object, except settings of Paceline's with their default. Secrets are not shown. */
 static size_t append_settings(struct pl_text *html, struct pl_json_value object)
 {
     size_t count = 0;

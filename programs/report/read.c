@@ -512,7 +512,7 @@ static enum pl_status read_all(struct reader *reader, struct pl_error *reterr)
     }
     if (report->hosts == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "'%s' is no folder of a job: expected algo-1 or algo-1.log there, as `paceline local` "
+                            "'%s' is not a folder of a job: expected algo-1 or algo-1.log there, as `paceline local` "
                             "leaves them, or input/config, as in /opt/ml",
                             reader->folder);
     }

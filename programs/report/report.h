@@ -14,7 +14,7 @@
 #include "programs/report/summary.h"
 
 enum {
-    PL_REPORT_MOST_SERIES = 40, /* as many as a job may have MetricDefinitions */
+    PL_REPORT_MOST_SERIES = 40, /* the most MetricDefinitions of a job */
     PL_REPORT_MOST_NOTES = 50,
     PL_REPORT_MOST_TRIALS = 500,
 };
@@ -40,7 +40,7 @@ struct pl_series_stretch {
     double first_x, last_x;
     double least, least_x, most, most_x, last;
     uint64_t count;
-    unsigned line; /* of its first value */
+    unsigned line; /* line of its first value */
 };
 
 /** Zero-initialise, and set `name`, and `has_steps` with the first value. */
@@ -65,7 +65,7 @@ struct pl_report {
     struct pl_json *job;    /* job.json, which `paceline local` writes; NULL */
     struct pl_json *config; /* resourceconfig.json of a tree; NULL */
     struct pl_json *hyperparameters;
-    char *name;    /* of the job; else of the folder */
+    char *name;    /* name of the job; if that is unknown, of the folder */
     char *failure; /* a failure file; NULL */
     char *launch;  /* from the first line of the log: version, launcher, ranks and hosts; NULL */
     char *best;    /* a sweep's last line: "best_accuracy=0.9 trial=4"; NULL */
@@ -104,7 +104,7 @@ enum pl_status pl_packed_take(const char *path, const char *folder, struct pl_er
 
 /* ---- html.c: elements of a page ---- */
 
-/** Appends text from outside: what is no UTF-8, and control characters but a line feed and a tab, become '?'. */
+/** Appends text from outside: what is not UTF-8, and control characters except a line feed and a tab, become '?'. */
 void pl_html_text(struct pl_text *html, const char *text);
 
 /** The same of `length` bytes. */

@@ -12,9 +12,9 @@
 #include <string.h>
 
 /* Below these shares of the time nobody is named: ranks are never exactly equal. */
-#define LEAST_WAITING_SHARE 0.05 /* of all the time that ranks waited */
-#define CULPRIT_SHARE 0.6        /* of the waiting, for which one rank or one host is named; more where there are few */
-#define ONCE_SHARE 0.8           /* of a rank's waiting, which a single collective holds */
+#define LEAST_WAITING_SHARE 0.05 /* share of the time of all ranks that is spent waiting */
+#define CULPRIT_SHARE 0.6        /* share of the waiting above which one rank or host is named; more if there are few */
+#define ONCE_SHARE 0.8           /* share of a rank's waiting above which a single collective is named */
 #define LEAST_LATE_NS (20 * PL_NS_PER_US)
 #define LEAST_LATE_PART 50 /* a rank is late if it is late by this part of a usual step */
 #define SAID_CLOCK_NS PL_NS_PER_MS
@@ -26,7 +26,7 @@ static const char *const span_names[SPAN_KINDS] = {"data", "save"};
 _Static_assert(PL_TRACE_HOST_BYTES + 1 == PL_RING_HOST_NAME_BYTES, "the names of the rings");
 
 struct spans {
-    const struct pl_ring_record **items; /* in the order of their ends */
+    const struct pl_ring_record **items; /* records in the order of their ends */
     size_t count;
 };
 
@@ -43,7 +43,7 @@ struct rank {
 };
 
 struct summary {
-    struct rank *ranks; /* by rank */
+    struct rank *ranks; /* ranks by number */
     size_t count;
     int size, hosts;
     uint64_t first; /* sequence number of steps[0] */
@@ -524,10 +524,10 @@ static enum pl_status say_who(const struct summary *summary, struct pl_error *re
                        percent(rank->cost_ns, summary->total_ns));
         say_why(summary, rank, values);
     } else if ((host = host_waited_for(summary)) >= 0) {
-        pl_text_printf(summary->text, "The ranks of %s were late by turns: the others waited %.0f %% of the time.\n",
+        pl_text_printf(summary->text, "The ranks of %s were late in turn: the others waited %.0f %% of the time.\n",
                        host_name(summary, host), share);
     } else {
-        pl_text_printf(summary->text, "The ranks were late by turns, no one rank: they waited %.0f %% of the time.\n",
+        pl_text_printf(summary->text, "The ranks were late in turn, no one rank: they waited %.0f %% of the time.\n",
                        share);
     }
     return PL_OK;

@@ -22,7 +22,7 @@ enum pl_trace_share {
     PL_TRACE_COMPUTES,
     PL_TRACE_DATA, /* waits for data */
     PL_TRACE_SAVES,
-    PL_TRACE_WAITS, /* for other ranks */
+    PL_TRACE_WAITS, /* waiting for other ranks */
     PL_TRACE_MOVES, /* data, in collectives */
     PL_TRACE_SHARES
 };
@@ -31,12 +31,12 @@ enum pl_trace_share {
 struct pl_trace_rank {
     int rank;
     char host[PL_TRACE_HOST_BYTES + 1]; /* its name, or "host 1" if the rings have no names that tell hosts apart */
-    double shares[PL_TRACE_SHARES];     /* in percent */
+    double shares[PL_TRACE_SHARES];     /* shares in percent */
     uint64_t late;                      /* how often the others waited for it */
 };
 
 /**
- * Appends the sentences alone. `*ret_ranks`, in the order of the ranks, is the caller's to free; NULL with `*ret_count`
+ * Appends only the sentences. `*ret_ranks`, in the order of the ranks, is the caller's to free; NULL with `*ret_count`
  * 0 if there are too few collectives to compare. Errors: those of pl_trace_summarise().
  */
 enum pl_status pl_trace_compare(const char *const *paths, size_t count, struct pl_text *text,

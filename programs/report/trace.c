@@ -36,7 +36,7 @@ int main(int argc, char **argv)
                                                                      (size_t)(argc - optind), &text, &error);
     if (status != PL_OK ||
         pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", &error) != PL_OK) {
-        pl_log_error(&error, "reading the rings");
+        pl_log_error(&error, "cannot read the rings");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

@@ -338,7 +338,7 @@ int main(int argc, char **argv)
         name_socket(environment, &socket_path, &error) != PL_OK || pipe2(ended, O_CLOEXEC) != 0 ||
         handle_signals(&error) != PL_OK ||
         start_workers(&children, argv + optind, socket_path, environment, &error) != PL_OK) {
-        pl_log_error(&error, "starting the workers");
+        pl_log_error(&error, "cannot start the workers");
         signal_workers(&children, SIGKILL);
         return error.status == PL_NOT_FOUND                    ? EXIT_NO_PROGRAM
                : error.code == EACCES || error.code == ENOEXEC ? EXIT_NOT_STARTED

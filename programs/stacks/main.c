@@ -253,7 +253,7 @@ static enum pl_status print_all_hosts(const struct task *task, const struct pl_e
         PL_TRY(hosts->host_name ? PL_OK : PL_MEMORY);
     }
     if (run_dir && pl_hosts_start(hosts, run_dir, environment, &ask_error) != PL_OK) {
-        pl_log_error(&ask_error, "asking the other hosts"); /* the programs of this host are still printed */
+        pl_log_error(&ask_error, "cannot ask the other hosts"); /* the programs of this host are still printed */
     }
     if (found != PL_OK && hosts->host_count == 0) {
         return pl_error_set(reterr, found, "%s", error.cause);

@@ -33,7 +33,7 @@ struct pl_stacks_frame {
 struct pl_stacks_thread {
     pid_t tid;
     char name[32];
-    char state;    /* as in /proc/PID/stat; 0 if it has ended */
+    char state;    /* state as in /proc/PID/stat; 0 if the thread has ended */
     char wait[64]; /* kernel function in which it waits; "" if it does not wait or the kernel does not tell */
     char problem[384];
     size_t frame_count; /* innermost first */

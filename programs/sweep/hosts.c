@@ -175,7 +175,7 @@ enum pl_status pl_sweep_hosts_start(struct pl_sweep *sweep, size_t trial, size_t
     PL_TRY(add_trial_words(sweep, trial, slot, &words, reterr));
     PL_TRY(pl_sweep_hosts_words(sweep, host, true, &words, &argv, reterr));
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-        return pl_error_errno(reterr, "socketpair");
+        return pl_error_errno(reterr, "make a socket pair");
     }
     ours_fd = pair[0];
     theirs_fd = pair[1];

@@ -119,7 +119,7 @@ static const char *text_of(const struct pl_python_json *node)
     return kind == PL_PYTHON_JSON_STRING || kind == PL_PYTHON_JSON_INT ? pl_python_json_text(node) : "missing";
 }
 
-/* Appends the first difference of two objects, but for a member: "NAME was X and is Y"; nothing if there is none. */
+/* Appends the first difference of two objects, except a member: "NAME was X and is Y"; nothing if there is none. */
 static void append_difference(const struct pl_python_json *was, const struct pl_python_json *is, const char *prefix,
                               const char *ignored, struct pl_text *text)
 {
@@ -384,7 +384,7 @@ static enum pl_status begin_new(struct pl_sweep *sweep, const char *request, con
     uint64_t number = 0;
 
     if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
-        return pl_error_errno(reterr, "getrandom");
+        return pl_error_errno(reterr, "get random bytes");
     }
     snprintf(sweep->id, sizeof(sweep->id), "%016" PRIx64, number);
     PL_TRY(set_fresh(sweep, request, reterr));

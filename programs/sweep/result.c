@@ -122,7 +122,7 @@ static size_t tidy_host(struct pl_sweep *sweep, size_t host, size_t best)
         status = pl_sweep_hosts_spawn(sweep, &argv, -1, -1, &sweep->removing[host], &error);
     }
     if (status != PL_OK) {
-        pl_log_error(&error, "removing the files of trials that are over");
+        pl_log_error(&error, "cannot remove the files of trials that are over");
     }
     return found;
 }
@@ -210,7 +210,7 @@ void pl_sweep_result_write(struct pl_sweep *sweep)
     pl_file_close_at(&sweep->room_fd);
     pl_sweep_record_rows(sweep, &rows);
     if (write_file(sweep->job->paths.output_data, "trials.jsonl", &rows, &error) != PL_OK) {
-        pl_log_error(&error, "writing trials.jsonl");
+        pl_log_error(&error, "cannot write trials.jsonl");
     }
     log_table(sweep);
 }
@@ -231,7 +231,7 @@ static enum pl_status print_best(const struct pl_sweep *sweep, struct pl_error *
     status = pl_file_write_by(own_fd >= 0 ? own_fd : STDOUT_FILENO, line.data, line.length,
                               pl_deadline_after_ns(RESULT_NS), "standard output", &error);
     if (status != PL_OK) {
-        pl_log_error(&error, "printing the line with the best value");
+        pl_log_error(&error, "cannot print the line with the best value");
     }
     return status == PL_TIMEOUT ? PL_OK : status;
 }
@@ -246,7 +246,7 @@ static void end(struct pl_sweep *sweep)
     pl_text_append(&values, "\n");
     if (write_file(sweep->job->paths.model, "sweep-hyperparameters.json", &values, &error) != PL_OK ||
         print_best(sweep, &error) != PL_OK) {
-        pl_sweep_fail(sweep, "writing the result: %s", error.cause);
+        pl_sweep_fail(sweep, "cannot write the result: %s", error.cause);
     }
     sweep->over = true;
 }

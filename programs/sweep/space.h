@@ -84,10 +84,10 @@ struct pl_sweep_dimension {
 
 struct pl_sweep_draft {
     enum pl_sweep_search { PL_SWEEP_GRID, PL_SWEEP_RANDOM, PL_SWEEP_LIST } search;
-    struct pl_sweep_dimension *dimensions; /* for grid and random */
+    struct pl_sweep_dimension *dimensions; /* the dimensions of grid and random */
     size_t dimensions_count;
-    const struct pl_python_json *list;  /* for list: its objects */
-    double trials, seed;                /* for random: number of points, and of the draws */
+    const struct pl_python_json *list;  /* the objects of list */
+    double trials, seed;                /* random: number of points, seed of the draws */
     const struct pl_python_json *seeds; /* NULL if there are none */
     size_t seeds_count;                 /* at least 1 */
 };

@@ -73,7 +73,7 @@ static void start_trial(struct pl_sweep *sweep, size_t trial, size_t slot)
     run->why = PL_SWEEP_WHY_NONE;
     run->answered = run->failed = run->has_value = false;
     if (pl_sweep_hosts_start(sweep, trial, slot, &error) != PL_OK) {
-        pl_sweep_fail(sweep, "starting trial %zu: %s", trial, error.cause);
+        pl_sweep_fail(sweep, "cannot start trial %zu: %s", trial, error.cause);
         return;
     }
     pl_sweep_space_print(sweep->space, trial, &values);
@@ -427,7 +427,7 @@ static enum pl_status await_events(struct pl_sweep *sweep, int64_t deadline_ns, 
         waits[i] = (struct pollfd){.fd = run ? run->link.fd : -1, .events = run ? run->link.events : (short)0};
     }
     if (poll(waits, (nfds_t)slots + 1, pl_deadline_poll_ms(deadline_ns)) < 0) {
-        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "poll");
+        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for trials");
     }
     for (size_t i = 0; i < slots; i++) {
         if (waits[i].revents != 0) {

@@ -39,14 +39,14 @@ struct pl_sweep_run {
     bool has_value; /* it has printed the metric; a value that is not finite is never the best */
     double value;   /* the last one */
     int code;
-    double seconds;        /* of its last run */
+    double seconds;        /* duration of its last run */
     bool has_model;        /* it has left one */
     struct pl_text reason; /* why it failed, or empty */
     bool model_gone, checkpoints_gone;
     /* while it runs */
     bool runs;
     pid_t pid;     /* `paceline trial`, or the ssh that leads to it; 0 after its end */
-    int exit_code; /* of that process */
+    int exit_code; /* exit code of that process */
     struct pl_link link;
     int64_t begun_ns, due_ns;     /* due: when it is asked to end, and after that when it is killed */
     enum pl_sweep_why why;        /* why it was asked to end */
@@ -74,9 +74,9 @@ struct pl_sweep {
     int room_fd; /* disk space for the record; -1 after its release */
     struct pl_sweep_run *runs;
     struct pl_sweep_run **in_slot; /* by slot, those of the first host first: the run in it, or NULL */
-    size_t slots_count;            /* of all hosts */
-    pid_t *removing;               /* by host: what removes files there, or 0 */
-    size_t *next;                  /* by host: no trial before this one waits */
+    size_t slots_count;            /* number of slots of all hosts */
+    pid_t *removing;               /* by host: the process that removes files there, or 0 */
+    size_t *next;                  /* by host: the first trial that may wait */
     size_t hosts_count, running;
     bool untidy;     /* there may be files that nobody needs */
     int64_t end_ns;  /* deadline set by PACELINE_SWEEP_TIME_S */

@@ -221,7 +221,7 @@ static enum pl_status copy_config(const struct pl_trial_folder *folder, struct p
     return PL_OK;
 }
 
-/* Writes the trial's configuration: the job's, but for three files. */
+/* Writes the trial's configuration: the job's, except three files. */
 static enum pl_status write_all_config(const struct pl_trial_folder *folder, int processes,
                                        const struct pl_strv *hyperparameters, struct pl_error *reterr)
 {
@@ -287,7 +287,7 @@ enum pl_status pl_trial_folder_make(const struct pl_trial_folder *folder, int pr
     return write_all_config(folder, processes, hyperparameters, reterr);
 }
 
-/* ---- the trial's folders in place of the job's ---- */
+/* ---- the trial's folders instead of the job's ---- */
 
 /* Errors: the system allows no mounts. Nothing that others see has changed. */
 static enum pl_status enter_mounts(const struct pl_job *job, struct pl_error *reterr)
@@ -295,7 +295,7 @@ static enum pl_status enter_mounts(const struct pl_job *job, struct pl_error *re
     if (unshare(CLONE_NEWNS) != 0) { /* some systems do not let every user make a user namespace either */
         PL_TRY(pl_mounts_enter_users(reterr));
         if (unshare(CLONE_NEWNS) != 0) {
-            return pl_error_errno(reterr, "unshare");
+            return pl_error_errno(reterr, "make a mount namespace");
         }
     }
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {

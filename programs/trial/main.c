@@ -261,7 +261,7 @@ static enum pl_status open_link(struct trial *trial, struct pl_error *reterr)
     PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     if (fd < 0 || null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0) {
-        return pl_error_errno(reterr, "moving the sweep's socket away from standard input");
+        return pl_error_errno(reterr, "move the sweep's socket away from standard input");
     }
     return pl_link_open(&trial->link, fd, reterr);
 }

@@ -25,14 +25,14 @@
 struct pl_trial_folder {
     const struct pl_job *job;
     int number;
-    int fd;                     /* of `base`: while it is open, the folder is this process's own */
+    int fd;                     /* descriptor of `base`: while it is open, the folder belongs to this process */
     char *base;                 /* BASE/sweep/trial-0003 */
     char *checkpoints;          /* CHECKPOINTS/trial-0003 */
     char *model;                /* CHECKPOINTS/trial-0003.model */
     char *output_data;          /* BASE/output/data/trial-0003 */
     char *job_checkpoints;      /* the job's directory for checkpoints */
     char *base_checkpoints;     /* BASE/checkpoints, which may be the same */
-    bool own_tree;              /* the trial sees its folders in place of the job's, else through links */
+    bool own_tree;              /* the trial sees its own folders at the job's paths; else through links */
     struct timespec changed[2]; /* without an own tree: when model and checkpoints of the job were changed */
 };
 

@@ -34,18 +34,18 @@ static enum pl_status unpack_whole(const char *source, const char *dest, const c
     PL_TRY(pl_file_make_dirs(dest, 0755, reterr));
     dest_fd = open(dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dest_fd < 0) {
-        return pl_error_errno(reterr, "opening '%s'", dest);
+        return pl_error_errno(reterr, "open '%s'", dest);
     }
     if (unfinished) {
         fd = openat(dest_fd, unfinished, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
         if (fd < 0) {
-            return pl_error_errno(reterr, "creating '%s/%s'", dest, unfinished);
+            return pl_error_errno(reterr, "create '%s/%s'", dest, unfinished);
         }
     }
     PL_TRY(pl_unpack_source(source, is_archive, dest_fd, limits, reterr));
     return !unfinished || unlinkat(dest_fd, unfinished, 0) == 0
                ? PL_OK
-               : pl_error_errno(reterr, "removing '%s/%s'", dest, unfinished);
+               : pl_error_errno(reterr, "remove '%s/%s'", dest, unfinished);
 }
 
 struct options {
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
                  ? pl_unpack_look(source, &error)
                  : unpack_whole(source, argv[optind + 1], options.unfinished, options.fetched, &options.limits, &error);
     if (options.fetched && unlink(source) != 0) {
-        pl_log(PL_LOG_WARNING, "removing %s: %s", source, strerror(errno));
+        pl_log(PL_LOG_WARNING, "cannot remove %s: %s", source, strerror(errno));
     }
     if (status != PL_OK) { /* the failure file begins with the last line of the log */
         pl_log_error(&error, "%s", source);

@@ -77,7 +77,7 @@ static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *n
     char *part = name;
 
     if (fd < 0) {
-        return pl_error_errno(unpacker->reterr, "opening the code directory");
+        return pl_error_errno(unpacker->reterr, "open the code directory");
     }
     for (char *slash = strchr(part, '/'); slash; slash = strchr(part, '/')) {
         int next;
@@ -85,11 +85,11 @@ static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *n
         *slash = '\0';
         if (*part != '\0' && strcmp(part, ".") != 0) {
             if (make && mkdirat(fd, part, 0755) != 0 && errno != EEXIST) {
-                return pl_error_errno(unpacker->reterr, "making the directory '%s'", part);
+                return pl_error_errno(unpacker->reterr, "make the directory '%s'", part);
             }
             next = openat(fd, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (next < 0) {
-                return pl_error_errno(unpacker->reterr, "opening the directory '%s'", part);
+                return pl_error_errno(unpacker->reterr, "open the directory '%s'", part);
             }
             close(fd);
             fd = next;
@@ -108,11 +108,11 @@ static enum pl_status create_file(struct unpacker *unpacker, int dir_fd, const c
     int fd;
 
     if (unlinkat(dir_fd, last, 0) != 0 && errno != ENOENT) {
-        return pl_error_errno(unpacker->reterr, "replacing '%s'", last);
+        return pl_error_errno(unpacker->reterr, "replace '%s'", last);
     }
     fd = openat(dir_fd, last, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode & 0777) | 0600);
     if (fd < 0) {
-        return pl_error_errno(unpacker->reterr, "creating '%s'", last);
+        return pl_error_errno(unpacker->reterr, "create '%s'", last);
     }
     *ret_fd = fd;
     return PL_OK;
@@ -131,7 +131,7 @@ static enum pl_status make_directory(struct unpacker *unpacker, int dir_fd, cons
     if (errno == EEXIST && fstatat(dir_fd, last, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode)) {
         return PL_OK;
     }
-    return pl_error_errno(unpacker->reterr, "making the directory '%s'", last);
+    return pl_error_errno(unpacker->reterr, "make the directory '%s'", last);
 }
 
 static enum pl_status refuse(struct unpacker *unpacker, const char *name, const char *why)
@@ -183,7 +183,7 @@ static enum pl_status read_failed(struct archive *archive, struct pl_error *rete
     const char *text = archive_error_string(archive);
 
     return pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_ARCHIVE, archive_errno(archive),
-                          "reading the tar archive (plain, or with gzip, bzip2, xz or zstd): %s",
+                          "cannot read the tar archive (plain, or with gzip, bzip2, xz or zstd): %s",
                           text ? text : "unknown error");
 }
 
@@ -211,7 +211,7 @@ static enum pl_status write_data(struct unpacker *unpacker, struct archive *arch
         if (offset > end) {
             PL_TRY(count_bytes(unpacker, (size_t)(offset - end)));
             if (lseek(fd, (off_t)offset, SEEK_SET) < 0) {
-                return pl_error_errno(unpacker->reterr, "writing '%s'", name);
+                return pl_error_errno(unpacker->reterr, "write '%s'", name);
             }
         }
         PL_TRY(count_bytes(unpacker, bytes));
@@ -221,7 +221,7 @@ static enum pl_status write_data(struct unpacker *unpacker, struct archive *arch
     if (size > end) {
         PL_TRY(count_bytes(unpacker, (size_t)(size - end)));
         if (ftruncate(fd, (off_t)size) != 0) {
-            return pl_error_errno(unpacker->reterr, "writing '%s'", name);
+            return pl_error_errno(unpacker->reterr, "write '%s'", name);
         }
     }
     return PL_OK;
@@ -235,7 +235,7 @@ static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const ch
 
     PL_TRY(block ? PL_OK : PL_MEMORY);
     if (fstat(from_fd, &info) != 0) {
-        return pl_error_errno(unpacker->reterr, "reading '%s'", name);
+        return pl_error_errno(unpacker->reterr, "read '%s'", name);
     }
     PL_TRY(create_file(unpacker, dest_fd, name, info.st_mode, &to_fd));
     for (;;) {
@@ -245,7 +245,7 @@ static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const ch
             continue;
         }
         if (bytes < 0) {
-            return pl_error_errno(unpacker->reterr, "reading '%s'", name);
+            return pl_error_errno(unpacker->reterr, "read '%s'", name);
         }
         if (bytes == 0) {
             return PL_OK;
@@ -372,7 +372,7 @@ static enum pl_status copy_entry(struct unpacker *unpacker, int from_fd, const c
     struct stat info;
 
     if (fd < 0 || fstat(fd, &info) != 0) {
-        return pl_error_errno(unpacker->reterr, "opening '%s'", name);
+        return pl_error_errno(unpacker->reterr, "open '%s'", name);
     }
     if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
         return refuse(unpacker, name, "it is neither a file nor a directory");
@@ -384,7 +384,7 @@ static enum pl_status copy_entry(struct unpacker *unpacker, int from_fd, const c
     PL_TRY(make_directory(unpacker, dest_fd, name));
     below_fd = openat(dest_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (below_fd < 0) {
-        return pl_error_errno(unpacker->reterr, "opening '%s'", name);
+        return pl_error_errno(unpacker->reterr, "open '%s'", name);
     }
     return copy_directory(unpacker, fd, below_fd, depth + 1);
 }
@@ -396,7 +396,7 @@ static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int
     enum pl_status status = PL_OK;
 
     if (!dir) {
-        return pl_error_errno(unpacker->reterr, "listing a directory");
+        return pl_error_errno(unpacker->reterr, "list a directory");
     }
     if (depth > MAX_DEPTH) {
         return pl_error_set(unpacker->reterr, PL_LIMIT,
@@ -408,7 +408,7 @@ static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int
         }
     }
     if (status == PL_OK && errno != 0) {
-        status = pl_error_errno(unpacker->reterr, "listing a directory");
+        status = pl_error_errno(unpacker->reterr, "list a directory");
     }
     return status;
 }
@@ -430,7 +430,7 @@ static bool has_archive_name(const char *source)
 static enum pl_status stat_source(const char *source, struct stat *ret_info, struct pl_error *reterr)
 {
     if (stat(source, ret_info) != 0) {
-        return pl_error_errno(reterr, "opening '%s'", source);
+        return pl_error_errno(reterr, "open '%s'", source);
     }
     return S_ISREG(ret_info->st_mode) || S_ISDIR(ret_info->st_mode)
                ? PL_OK
@@ -459,7 +459,7 @@ enum pl_status pl_unpack_source(const char *source, bool is_archive, int dest_fd
     }
     fd = open(source, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return pl_error_errno(reterr, "opening '%s'", source);
+        return pl_error_errno(reterr, "open '%s'", source);
     }
     if (S_ISDIR(info.st_mode)) {
         return copy_directory(&unpacker, fd, dest_fd, 0);

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator
 import torch
 import torch.utils.data
 
-from .data import Dataset, Varying
+from .data import DataError, Dataset, Varying
 
 _pinned: Dict[int, torch.Tensor] = {}  # by address: what the library has
 
@@ -46,17 +46,38 @@ class TorchDataset(torch.utils.data.IterableDataset):
 
     def __init__(self, dataset: Dataset, pin: bool = False) -> None:
         super().__init__()
-        self._dataset, self._pin = dataset, pin
+        self._dataset, self._pin, self._turn = dataset, pin, 0
+        # Processes share it: how often set_epoch() was called, its last epoch, and whether workers have read.
+        self._shared = torch.zeros(3, dtype=torch.int64).share_memory_()
         dataset._functions.insert(0, (self._convert, 0))
 
     def _convert(self, batch):
         return _tensors(batch, {name: field.type for name, field in self._dataset._fields.items()})
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iteration reads. With workers, which are made again for each epoch, call it before each; workers that persist count by themselves."""
+        """The epoch that the next iteration reads. With workers, which are made again for each epoch, call it before each; workers that persist count by themselves, and
+        see it too."""
         self._dataset.set_epoch(epoch)
+        self._shared[1] = epoch
+        self._shared[0] += 1
+        self._turn = int(self._shared[0])
+
+    def state_dict(self) -> Dict[str, Any]:
+        """See Dataset.state_dict(). With workers each has its own: torchdata's StatefulDataLoader gathers them."""
+        if self._shared[2] and not self._dataset._is_worker:
+            raise DataError("a DataLoader's workers have read this dataset, and each has a place of its own: use torchdata's StatefulDataLoader and its state_dict()")
+        return self._dataset.state_dict()
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """See Dataset.load_state_dict()."""
+        self._dataset.load_state_dict(state)
 
     def __iter__(self) -> Iterator[Any]:
         worker = torch.utils.data.get_worker_info()
+        self._dataset._is_worker = worker is not None
+        self._shared[2] = worker is not None
+        if self._turn != int(self._shared[0]):  # the parent has called set_epoch() since this worker was made
+            self._turn = int(self._shared[0])
+            self._dataset.set_epoch(int(self._shared[1]))
         self._dataset._memory = _pinned_memory if self._pin and not worker else None  # a worker has no GPU: DataLoader(pin_memory=True) pins after it
         return self._dataset._iterate(*((worker.id, worker.num_workers) if worker else (0, 1)))

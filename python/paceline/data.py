@@ -11,6 +11,9 @@ and TensorFlow.
 Records: every record of an epoch goes to one rank, and there to one worker of a DataLoader. Nothing is opened, and no thread runs, before the first iteration.
 A child of fork() opens the dataset again when it iterates. Control-C ends a wait at once.
 
+A place in the stream: state_dict() is the place after the last batch that the program got, and load_state_dict() goes there; the batches from there on are those of
+a run without a stop.
+
 Memory: arrays are views of the batch, which is used again when the last of them is gone. A program may keep up to `max_batches` batches.
 """
 from __future__ import annotations
@@ -80,7 +83,7 @@ class DataTimeoutError(DataError, TimeoutError):
 def _checked(status, error):
     if status:
         name, text = _words(_data(), status, ctypes.byref(error))
-        kind = DataTimeoutError if name == "TIMEOUT" else DataValueError if name in ("INVALID", "NOT_FOUND", "CORRUPT", "UNSUPPORTED", "LIMIT") else DataError
+        kind = DataTimeoutError if name == "TIMEOUT" else DataValueError if name in ("INVALID", "NOT_FOUND", "CORRUPT", "UNSUPPORTED", "LIMIT", "MISMATCH") else DataError
         failure = kind(f"{text} [{name}]")
         failure.status = name
         raise failure
@@ -191,14 +194,26 @@ class _Reader:
     """The dataset of the library that one process has open."""
 
     def __init__(self, options):
-        self.handle, self.pid, self.turn = ctypes.c_void_p(), os.getpid(), 0
+        self.handle, self.pid, self.turn = ctypes.c_void_p(), os.getpid(), None
         error = _Error()
         _checked(_data().pl_dataset_open(ctypes.byref(options), ctypes.byref(self.handle), ctypes.byref(error)), error)
         self.close = weakref.finalize(self, _close, self.handle, self.pid)
 
-    def start(self, epoch):
+    def start(self, epoch, place):
+        """Begins the epoch, or goes on at a place in it."""
         error = _Error()
-        _checked(_data().pl_dataset_start(self.handle, ctypes.c_uint64(epoch), ctypes.byref(error)), error)
+        if place is None:
+            _checked(_data().pl_dataset_start(self.handle, ctypes.c_uint64(epoch), ctypes.byref(error)), error)
+        else:
+            _checked(_data().pl_dataset_restore(self.handle, place.encode(), ctypes.byref(error)), error)
+
+    def save(self, back):
+        """The place after the last batch but `back`."""
+        text, error = ctypes.c_char_p(), _Error()
+        _checked(_data().pl_dataset_save(self.handle, ctypes.c_uint64(back), ctypes.byref(text), ctypes.byref(error)), error)
+        place = text.value.decode()
+        _data().pl_memory_free_at(ctypes.byref(text))
+        return place
 
     def next(self):
         """The next batch, None at the end of the epoch. It waits in pieces, so that Python sees signals."""
@@ -213,6 +228,13 @@ class _Reader:
                 return None
             if name != b"TIMEOUT" or not error.retryable:
                 _checked(status, error)
+
+
+class _Turn:
+    """An iteration over one epoch: the batches that were taken from the library, and those that the program got of them."""
+
+    taken = given = 0
+    is_running = is_over = False
 
 
 def _ranks():
@@ -284,11 +306,38 @@ class Dataset:
             _field_in_c(name, field)
         self._functions: List[Tuple[Callable[[Batch], Any], int]] = []
         self._reader: Optional[_Reader] = None
+        self._saved: Optional[str] = None  # where the next iteration begins in its epoch; None is its beginning
+        self._turn: Optional[_Turn] = None  # the last iteration; None if the next one is to count
+        self._left: Optional[Dict[str, Any]] = None  # its state_dict(), from close() on
+        self._is_worker = False  # this process is a DataLoader's worker
         self._memory: Optional[Callable[[], Tuple[ctypes.c_void_p, ctypes.c_void_p]]] = None  # gives allocate and release
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iteration reads, from 0, in place of the one after the last."""
-        self._epoch = epoch
+        """The epoch that the next iteration reads, from 0, instead of the one after the last. A place in that epoch, from load_state_dict(), stays."""
+        if epoch != self._epoch:
+            self._saved = None
+        self._epoch, self._turn = epoch, None
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The place after the last batch that the program has got, also where it has left the iteration; after the end of an epoch the beginning of the next one.
+        Numbers and text; with a shuffle buffer about 25 bytes for each of its records. Other ranks and workers have places of their own."""
+        turn, reader = self._turn, self._reader
+        if turn and (self._is_worker or not turn.is_over):  # a worker that has ended goes on when all have
+            if reader and reader.pid == os.getpid():
+                return {"version": 1, "epoch": self._epoch - 1, "place": reader.save(turn.taken - turn.given)}
+            if self._left:
+                return self._left
+        return {"version": 1, "epoch": self._epoch, "place": self._saved}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """The next iteration begins there, and is the rest of that epoch. It raises a DataValueError if source, objects, format, seed, batch, shuffle or ranks differ; see
+        docs/python.md for other numbers of ranks."""
+        version, epoch, place = (state.get(name) for name in ("version", "epoch", "place")) if isinstance(state, dict) else (None, None, None)
+        if version != 1 or not isinstance(epoch, int) or epoch < 0 or not isinstance(place, (str, type(None))):
+            raise DataValueError(f"{str(state)[:80]} is not what state_dict() gave: expected version 1, an epoch and a place")
+        if self._reader:
+            self._reader.turn = None  # ends an iteration that is under way
+        self._epoch, self._saved, self._turn = epoch, place, None
 
     def map(self, function: Callable[[Batch], Any], threads: int = 1) -> "Dataset":
         """A dataset whose batches are function(batch), in the same order; `threads` of them are computed at a time, beside the program."""
@@ -299,7 +348,7 @@ class Dataset:
         return other
 
     def torch(self, pin: bool = False) -> Any:
-        """A torch.utils.data.IterableDataset with tensors in place of arrays, by itself or in DataLoader(dataset, batch_size=None, num_workers=n): each worker reads
+        """A torch.utils.data.IterableDataset with tensors instead of arrays, by itself or in DataLoader(dataset, batch_size=None, num_workers=n): each worker reads
         its share. `pin`: rows of fixed shape are in pinned memory, from which copies to a GPU need not wait."""
         from ._data_torch import TorchDataset
         return TorchDataset(self._copy(), pin)
@@ -317,24 +366,23 @@ class Dataset:
 
     def close(self) -> None:
         """Ends threads and closes the source; the next iteration opens it again. Arrays stay valid."""
+        self._left = self.state_dict()
         reader, self._reader = self._reader, None
         if reader:
-            reader.turn += 1
+            reader.turn = None
             reader.close()
 
     def _copy(self):
         other = object.__new__(type(self))
-        other.__dict__ = {**self.__dict__, "_functions": list(self._functions), "_reader": None}
+        other.__dict__ = {**self.__dict__, "_functions": list(self._functions), "_reader": None, "_turn": None}
         return other
 
     def __getstate__(self):
-        if self._reader and self._reader.pid == os.getpid() and self._iterating:
+        if self._reader and self._reader.pid == os.getpid() and self._turn and self._turn.is_running:
             raise DataError("a dataset cannot be pickled in the middle of an epoch: its place in the stream belongs to this process. Pickle it before the iteration, "
                             "or end that first")
         self._find_place()
-        return {**self.__dict__, "_reader": None}
-
-    _iterating = False
+        return {**self.__dict__, "_reader": None, "_turn": None}
 
     def _find_place(self):
         """Rank and size among processes. Found once, by the first iteration or where the dataset is pickled for a worker."""
@@ -368,31 +416,39 @@ class Dataset:
     def _iterate(self, worker, workers):
         if self._reader is None or self._reader.pid != os.getpid():
             self._reader = _Reader(self._options_in_c(worker, workers))
-        batches = self._epoch_of(self._reader)
+        turn = _Turn()
+        self._turn = None
+        batches = self._epoch_of(self._reader, turn)
         for function, threads in self._functions:
             batches = _mapped(batches, function, threads) if threads else map(function, batches)
-        return batches
+        return self._count(batches, turn)
 
-    def _epoch_of(self, reader):
-        reader.turn += 1
-        turn, epoch = reader.turn, self._epoch
-        self._epoch, self._iterating = epoch + 1, True
+    @staticmethod
+    def _count(batches, turn):
+        for batch in batches:
+            turn.given += 1
+            yield batch
+        turn.is_over = True
+
+    def _epoch_of(self, reader, turn):
+        reader.turn, turn.is_running = turn, True
         try:
-            reader.start(epoch)
+            reader.start(self._epoch, self._saved)
+            self._turn, self._epoch, self._saved = turn, self._epoch + 1, None
             while True:
-                if reader.pid != os.getpid() or reader.turn != turn:
+                if reader.pid != os.getpid() or reader.turn is not turn:
                     raise DataError("this iteration has ended: " + ("it belongs to the parent process" if reader.pid != os.getpid() else "another one of the dataset has begun"))
                 batch = reader.next()
                 if batch is None:
                     return
+                turn.taken += 1
                 yield _arrays(self._fields, batch)
         except DataError:
-            if self._reader is reader and reader.turn == turn and reader.pid == os.getpid():
+            if self._reader is reader and reader.turn is turn and reader.pid == os.getpid():
                 self.close()
             raise
         finally:
-            if reader.turn in (turn, turn + 1):
-                self._iterating = False
+            turn.is_running = False
 
 
 def _mapped(batches, function, threads):

@@ -158,8 +158,8 @@ static enum pl_status open_file(struct pl_safetensors *file, struct pl_error *re
     /* a FIFO is not waited for: it counts as too short */
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
-                              file->path);
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
+                              "cannot open '%s'", file->path);
     }
     if (fstat(file->fd, &info) != 0) {
         return pl_error_errno(reterr, "stat '%s'", file->path);

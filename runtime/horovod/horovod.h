@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** The errors that the functions about process sets return in place of a number. */
+/** The errors that the functions about process sets return instead of a number. */
 enum {
     HOROVOD_ERROR_INIT = -1,
     HOROVOD_ERROR_DYNAMIC = -2, /* HOROVOD_DYNAMIC_PROCESS_SETS is not set */
@@ -22,7 +22,7 @@ enum {
     HOROVOD_ERROR_FOREIGN_SET = -4, /* this rank is not a member */
     HOROVOD_ERROR_SHUTDOWN = -5,
     HOROVOD_ERROR_EXISTING_SET = -6,
-    HOROVOD_ERROR_OTHER = -7, /* not in Horovod: horovod_paceline_error() has the text */
+    HOROVOD_ERROR_OTHER = -7, /* Paceline's own: horovod_paceline_error() has the text */
 };
 
 /** Horovod's numbers of the operations. */

@@ -27,11 +27,12 @@ static const int64_t LAST_OPERATIONS_NS = 10 * PL_NS_PER_S;
 
 static struct {
     pthread_mutex_t changing; /* init and shutdown, one at a time; guards the four below */
-    struct pl_bootstrap *job; /* from the first init to the end of the process; NULL: over a communicator */
-    pid_t pid;                /* 0: the end of the process is not watched so far */
-    bool failed;              /* a world has: others may not come to the job's end */
-    int64_t leave_ns;         /* for how long to wait for them there; negative: without end */
-    pthread_rwlock_t lock;    /* read: held by a call; write: changed */
+    struct pl_bootstrap
+        *job;              /* bootstrap from the first init to the end of the process; NULL: a communicator was given */
+    pid_t pid;             /* 0: the end of the process is not watched so far */
+    bool failed;           /* a world has: others may not come to the job's end */
+    int64_t leave_ns;      /* how long to wait for them there; negative: without end */
+    pthread_rwlock_t lock; /* read: held by a call; write: changed */
     struct {
         struct pl_service *service;
         struct pl_runtime *runtime;
@@ -141,7 +142,7 @@ static void stop(void)
 
     /* It ends what others wait for, so that they leave their calls. */
     if (pl_service_shutdown(service, &error) != PL_OK) {
-        pl_log_error(&error, "leaving");
+        pl_log_error(&error, "cannot leave the world");
     }
     pthread_rwlock_wrlock(&state.lock);
     state.synced.service = NULL;

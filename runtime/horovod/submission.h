@@ -20,7 +20,7 @@ struct pl_submission_factors;
 /** Operations that end together. */
 struct pl_submission {
     struct pl_completion completion; /* the first member, so that its `call` finds the submission */
-    void *owner;                     /* for that `call` */
+    void *owner;                     /* argument for `call` */
     size_t count;
     struct pl_named_result *results; /* [count] */
     struct pl_submission_factors *factors;

@@ -195,7 +195,7 @@ __attribute__((constructor)) static void register_ops(void)
     struct TF_Status *status;
 
     if (pl_tensorflow_api_find(&error) != PL_OK) {
-        pl_log_error(&error, "registering Horovod's operations for TensorFlow");
+        pl_log_error(&error, "cannot register Horovod's operations for TensorFlow");
         return;
     }
     if (!tf->NewAsyncKernelBuilder) {

@@ -319,7 +319,7 @@ static bool find_place(const struct pl_named_op *op, const char **ret_why)
     return !*ret_why && op->op != PL_ADASUM;
 }
 
-/* Horovod's Python has looked at one tensor, a group's first, which is contiguous and lies in host memory but for
+/* Horovod's Python has looked at one tensor, a group's first, which is contiguous and lies in host memory except
  * ON_GPU; the others may lie anywhere. */
 static PyObject *submit(struct request *request, PyObject *tensors, PyObject *outputs)
 {
@@ -349,7 +349,7 @@ static PyObject *submit(struct request *request, PyObject *tensors, PyObject *ou
 }
 
 /* Horovod's Python calls this as horovod_torch_allreduce_async_torch_FloatTensor and so on, by the macros at the end of
- * this file. (tensor, output, divisor, name, op, prescale, postscale, set); the divisor is 1 but for ROCm. */
+ * this file. (tensor, output, divisor, name, op, prescale, postscale, set); the divisor is 1 except ROCm. */
 static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct request request = {.op = {.kind = PL_ALLREDUCE, .dtype = dtype}, .how = how};
@@ -396,7 +396,7 @@ static PyObject *allgather(PyObject *arguments, enum pl_dtype dtype, int how)
     return submit(&request, tensor, output);
 }
 
-/* The place of the job's rank `root` in the set; false, with an exception: it is no member. */
+/* The place of the job's rank `root` in the set; false, with an exception: it is not a member. */
 static bool root_in_set(int root, int set, int *ret_root)
 {
     struct pl_service *service = hold();

@@ -47,7 +47,7 @@ bool pl_torch_stream(int gpu, void **ret_stream);
 bool pl_torch_tensor_unpack(PyObject *tensor, PyObject *packed, bool resizes);
 
 /**
- * What an operation works on in place of a tensor and its output; `target`: the output, where it is to be copied there
+ * What an operation works on instead of a tensor and its output; `target`: the output, where it is to be copied there
  * afterwards, or None. Of several, lists.
  */
 struct pl_torch_staged {

@@ -153,7 +153,7 @@ enum pl_status pl_named_buffer_fill(struct pl_device *device, struct pl_named_bu
     }
     PL_TRY(pl_memory_alloc(&neutral, filled, 1, reterr));
     pl_named_fill_neutral(neutral, filled / pl_dtype_bytes(dtype), dtype, op);
-    /* A copy from ordinary memory waits for the earlier work of its stream. This stream has no earlier work. */
+    /* A copy from pageable memory waits for the earlier work of its stream. This stream has no earlier work. */
     PL_TRY(pl_device_stream_new(device, &idle, reterr));
     status = pl_device_copy_now(device, buffer->memory, neutral, filled, idle, deadline_ns, reterr);
     pl_device_stream_free(device, idle);

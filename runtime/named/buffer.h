@@ -32,8 +32,8 @@ struct pl_named_buffer {
     struct pl_named_buffer *next;
     pthread_mutex_t lock; /* guards `memory` and the following, once it was given */
     struct {
-        const struct pl_world *world;       /* for messages: the engine's, which is there while `memory` is */
-        char name[PL_NAMED_MAX_NAME_BYTES]; /* for messages: the operation that it was given for */
+        const struct pl_world *world;       /* world of the engine, for messages; valid while `memory` is not NULL */
+        char name[PL_NAMED_MAX_NAME_BYTES]; /* operation that uses the buffer, for messages */
         bool given;                         /* the caller has it, as a result */
         bool read;                          /* the caller's stream may still read it, until `event` is reached */
         void *event;

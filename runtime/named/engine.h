@@ -20,39 +20,39 @@
 /** How far an operation has come. */
 enum pl_operation_state {
     OPERATION_QUEUED,    /* in the engine's queue, for the next round */
-    OPERATION_ANNOUNCED, /* other ranks have to announce it */
-    OPERATION_RUNNING,   /* agreed on: among the engine's running ones, or in a batch of the device */
+    OPERATION_ANNOUNCED, /* waits until the other ranks announce it */
+    OPERATION_RUNNING,   /* all ranks agree: in the list of running operations, or in a batch of the device */
     OPERATION_ENDED,
 };
 
 /**
- * One operation of this rank; or, without a submission, what stands for one of the others while this rank has joined.
+ * One operation of this rank. Without a submission: this rank has joined, and takes part in an operation of the others.
  */
 struct pl_operation {
     struct pl_named_submission *submission;
     struct pl_named_entry *entry; /* set when the engine takes the operation */
-    struct pl_operation *next;    /* in the queue, or among the running ones */
+    struct pl_operation *next;    /* next one in the queue or in the list of running ones */
     enum pl_operation_state state;
     bool is_anonymous;
-    bool is_detached; /* running in device memory, and its name may be used again: the entry does not know it */
+    bool is_detached; /* runs in device memory, but its name is free again: the entry does not point to it */
     struct pl_named_definition definition;
     const void *send;
     void *recv;
     uint64_t *row_counts;       /* rows or splits, see pl_named_definition_row_counts() */
-    struct pl_request *request; /* of its collective, in host memory, while it runs */
+    struct pl_request *request; /* its collective in host memory, while that runs */
     struct pl_named_result result;
-    void *scratch; /* what stands for the others' memory */
+    void *scratch; /* memory for an operation of the others, after a join */
 };
 
-/** Whether an operation's result has a size that only the engine knows, and so memory that the engine makes. */
+/** True if only the engine knows the size of the result, so that the engine makes its memory. */
 static inline bool pl_named_makes_memory(enum pl_kind kind)
 {
     return kind == PL_ALLGATHER || kind == PL_ALLTOALL;
 }
 
 /**
- * Told of a failure of a submission that is given to the device, before the device goes on without its data. A stream
- * of the program may follow it.
+ * Called when a submission on the device fails, before the device goes on without its data: a stream of the program may
+ * wait for the submission.
  */
 typedef void pl_named_lose(struct pl_named_submission *submission, const struct pl_error *error);
 
@@ -67,14 +67,14 @@ struct pl_completion;
 struct pl_service;
 struct pl_service_name;
 
-/** One call of the program: an operation or a group of them, until that has ended. Zero-initialise. */
+/** One call of the program: an operation or a group of operations, until it has ended. Zero-initialise. */
 struct pl_named_submission {
     /* what the engine is given */
-    struct pl_named_result *results; /* room for one of each operation, zeroed; NULL: they are dropped */
-    /* it is listed, too, when all of it is given to the device, before it has ended there; NULL: it is not */
+    struct pl_named_result *results; /* [count], zeroed: one for each operation; NULL: results are dropped */
+    /* not NULL: the submission is also listed when all of it is given to the device, before it has ended there */
     pl_named_lose *lose;
-    struct pl_device_event *ready; /* device memory: the event of the submission, until the end */
-    const char *name;              /* of the operation, or of the group if `is_grouped`; NULL: numbered */
+    struct pl_device_event *ready; /* for device memory: the event of pl_named_mark(), until the end */
+    const char *name;              /* name of the operation, or of the group; NULL: an automatic name */
     bool is_grouped;
     size_t count;
 
@@ -86,15 +86,15 @@ struct pl_named_submission {
     enum pl_status status;
     char *failure;
     struct pl_device_event *end;               /* the event after the last operation, when all are launched */
-    struct pl_named_submission *next;          /* in a list of submitted, or of ended ones */
-    struct pl_named_submission *next_launched; /* in the list of launched ones */
+    struct pl_named_submission *next;          /* next one in a list of submitted or of ended ones */
+    struct pl_named_submission *next_launched; /* next one in the list of launched ones */
 
     /* the service's */
     enum pl_named_submission_kind kind;
     struct pl_completion *completion;
     struct pl_service *service;
-    bool is_small;                   /* its memory is kept for another one */
-    int number;                      /* of its process set */
+    bool is_small;                   /* its memory is kept for another submission */
+    int number;                      /* number of its process set */
     struct pl_named *named;          /* the set's engine; NULL: the set was removed before the submission was taken */
     struct pl_service_name *of_name; /* NULL: numbered, or the name is free again */
     const int *ranks;                /* ADD_SET */
@@ -107,27 +107,27 @@ struct pl_named_submission {
 
 /** How far a batch in device memory has come. */
 enum pl_named_stage {
-    NAMED_QUEUED,   /* agreed on; it waits for the world, or for a buffer */
-    NAMED_POSTED,   /* its request runs, or that of one of its pieces */
+    NAMED_QUEUED,   /* all ranks agree; the batch waits for the world or for a buffer */
+    NAMED_POSTED,   /* its request, or the request of one of its pieces, runs */
     NAMED_LAUNCHED, /* everything is given to the device */
 };
 
-/** Operations in device memory that go together. */
+/** Operations in device memory that share one collective. */
 struct pl_named_batch {
     struct pl_request *request; /* NULL while it is queued */
     struct pl_named_batch *next;
     bool fused; /* many tensors, in `buffer` */
-    bool ended; /* the request has, as far as its last test knows */
+    bool ended; /* the last test has found the request done */
     enum pl_named_stage stage;
     struct pl_collective collective; /* what is to be posted */
     uint64_t *counts;                /* memory of the collective's counts */
-    char *name;                      /* that of the collective, if it is not one entry's */
-    struct pl_named_buffer *buffer;  /* fused tensors, what stands for those of a joined rank, or the result */
-    uint64_t whole_elems;            /* of a tensor that goes through an arena in pieces; 0: it does not */
-    uint64_t at_elems;               /* where its piece under way begins */
-    struct pl_device_event *end;     /* the event after the results; NULL: the request's end stands for it */
+    char *name;                      /* name of the collective, if it is not an entry's name */
+    struct pl_named_buffer *buffer;  /* fused tensors, zeros for a rank that has joined, or the result */
+    uint64_t whole_elems;            /* number of elements of a tensor that is sent in pieces; 0: it is not */
+    uint64_t at_elems;               /* element at which the current piece begins */
+    struct pl_device_event *end;     /* event after the results; NULL: the end of the request serves */
     size_t count;
-    struct pl_operation *operations[]; /* NULL after a failure: whoever submitted it knows */
+    struct pl_operation *operations[]; /* NULL after a failure, which its submission knows already */
 };
 
 enum {
@@ -152,7 +152,7 @@ struct pl_named_head {
 
 struct pl_named_round {
     struct pl_request *request;    /* NULL if no round is in flight */
-    struct pl_request *persistent; /* that of the heads */
+    struct pl_request *persistent; /* the request that exchanges the heads */
     bool in_payload;               /* the heads have arrived, and the payloads are in flight */
     struct pl_named_head own;
     struct pl_named_head *heads; /* [n] */
@@ -173,16 +173,16 @@ struct pl_named_maker;
 /** The state for operations in device memory. */
 struct pl_named_device {
     struct pl_device *_Atomic device; /* NULL if the world has no device; any thread may read it */
-    struct pl_world *world;           /* where they run; NULL before the first one */
-    struct pl_named_maker *maker;     /* makes `world`; NULL: nobody does */
+    struct pl_world *world;           /* world of the operations in device memory; NULL until the first one */
+    struct pl_named_maker *maker;     /* makes `world`; NULL: none is made */
     void *pack, *unpack;              /* streams; created at the first use */
     struct pl_named_buffer *buffers;
     struct pl_span arena;                /* memory that the ranks of this host share */
-    struct pl_named_buffer *pieces;      /* the buffers of equal size that it is divided into */
+    struct pl_named_buffer *pieces;      /* the arena's buffers, all of one size */
     unsigned fused;                      /* number of fused batches that have a buffer */
     struct pl_named_batch *first, *last; /* batches in flight, in order */
-    int64_t moved_ns;                    /* time at which one of them moved last; 0: none is in flight */
-    int64_t looked_ns, left_ns; /* times of the last look at the peers, and of the first at which one was gone */
+    int64_t moved_ns;                    /* time of the last progress of a batch; 0: none is in flight */
+    int64_t looked_ns, left_ns;          /* times of the last check of the peers, and of the first that missed one */
 };
 
 struct pl_named {
@@ -193,29 +193,29 @@ struct pl_named {
     bool is_observed; /* the options' observer was active when the engine was advanced last */
     struct pl_named_table table;
     struct pl_named_round round;
-    size_t undone, unagreed;                           /* sums of those of all submissions */
-    struct pl_operation *first_queued, *last_queued;   /* for the next round */
-    struct pl_operation *first_running, *last_running; /* in host memory, in the order of their requests */
-    struct pl_operation *spare;                        /* what has stood for others' operations */
-    /* number of operations without a name since the last join; the same for groups */
+    size_t undone, unagreed;                           /* sums over all submissions */
+    struct pl_operation *first_queued, *last_queued;   /* queue for the next round */
+    struct pl_operation *first_running, *last_running; /* those in host memory, in the order of requests */
+    struct pl_operation *spare;                        /* unused operations of a rank that had joined */
+    /* number of unnamed operations and groups since the last join */
     uint64_t numbered[PL_KIND_COUNT];
     uint64_t numbered_groups;
     uint64_t joins; /* number of joins that have ended */
     bool joining, join_announced;
     int join_last_rank;
     bool leaving, left;
-    int left_rank;                                        /* in this engine's world */
+    int left_rank;                                        /* a rank of this engine's world */
     struct pl_error failure;                              /* the first failure of the world */
     bool held;                                            /* a fence has ended: no round begins */
     uint64_t moves;                                       /* counts ended operations, so that a service sees progress */
     struct pl_named_submission *first_ended, *last_ended; /* the caller takes them from the list */
-    struct pl_named_submission *first_launched;           /* likewise, the last one first */
+    struct pl_named_submission *first_launched;           /* the same, in reverse order */
     struct pl_named *next;                                /* the next set's engine in a service */
 };
 
 /*
- * The calls of a service. One thread at a time uses an engine, but for pl_named_check(), pl_named_define() and
- * pl_named_mark().
+ * The calls of a service. Only one thread at a time may use an engine; pl_named_check(), pl_named_define() and
+ * pl_named_mark() may be called at any time.
  */
 
 /**
@@ -226,49 +226,48 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Releases the engine, which has no submission, without waiting. What the other ranks have under way here is cancelled,
- * which makes the world unusable. NULL is fine.
+ * Releases an engine that has no submission, without waiting. Operations of other ranks that this rank takes part in
+ * are cancelled; the world cannot be used after that. NULL is fine.
  */
 void pl_named_free(struct pl_named *named);
 
-/** Lets the engine take operations in the memory of `device`, which must outlive it; NULL: in host memory only. */
+/** Permits operations in the memory of `device`, which must outlive the engine; NULL: host memory only. */
 void pl_named_use_device(struct pl_named *named, struct pl_device *device);
 
-/** Returns PL_OK if the engine can run `op` under the name `name`, whose entry is `known`, if the caller knows it. */
+/** Returns PL_OK if the engine can run `op` as `name`. `known`: the entry of the name, or NULL. */
 enum pl_status pl_named_check(const struct pl_named *named, const struct pl_named_op *op, const char *name,
                               const struct pl_named_entry *known, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Fills an operation, which is zero, as `op` says, which was checked; `row_counts` is the memory for its rows or
- * splits. Returns how many of them it has taken.
+ * Fills a zeroed operation from `op`, which was checked. `row_counts` is memory for its rows or splits; the function
+ * returns how many of them it has taken.
  */
 size_t pl_named_define(const struct pl_named *named, const struct pl_named_op *op, struct pl_operation *operation,
                        uint64_t *row_counts);
 
 /**
- * Records an event in the stream of those of `ops` that are in device memory, which share it: what an operation reads
- * and writes is used after that event, whenever ranks agree on it. `*ret_event` is NULL if there are none, or no
- * device.
+ * Records an event in the stream of the operations in device memory. The engine reads and writes their tensors only
+ * after this event. `*ret_event` is NULL if no operation is in device memory, or if there is no device.
  *
- * Errors   PL_INVALID: they have different streams. Those of device.h.
+ * Errors   PL_INVALID: the operations have different streams. The errors of device.h.
  */
 enum pl_status pl_named_mark(struct pl_named *named, const struct pl_named_op *ops, size_t count,
                              struct pl_device_event **ret_event, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Takes a submission, whose operations are defined, and queues them for the next round. `known` is the entry of its
- * name, if the caller knows it. After a failure nothing was taken.
+ * Takes a submission, whose operations are defined, and queues them for the next round. `known`: the entry of its name,
+ * or NULL. After a failure nothing was taken.
  */
 enum pl_status pl_named_enter(struct pl_named *named, struct pl_named_submission *submission,
                               struct pl_named_entry *known, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Appends to a warning what this rank waits for: the `append` of struct pl_about. `subject` is an engine. */
+/** Appends to a warning the names that this rank waits for: `append` of struct pl_about. `subject` is an engine. */
 void pl_named_append_awaited(const void *subject, struct pl_text *text);
 
 /**
- * Advance once: end what has ended, or begin a round where one is needed and may begin (paced rounds that agree on
- * nothing, a fence). With `block` wait until something moved, unless nothing is under way, or something in device
- * memory. A failure is also kept in named->failure.
+ * Advances the engine once: ends operations whose collectives are done, or begins a round if one is needed and allowed.
+ * With `block` it waits until something has moved; it does not wait if nothing is in flight, or if an operation is in
+ * device memory. A failure is also kept in named->failure.
  */
 enum pl_status pl_named_progress(struct pl_named *named, bool block, struct pl_error *reterr);
 

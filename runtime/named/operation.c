@@ -299,7 +299,7 @@ static void sort_for_packing(struct pl_named_entry **entries, size_t count)
     }
 }
 
-/* Whether both are packed, and the same ranks had joined before both: what a rank packs, it packs of both. */
+/* True if two entries can share a buffer: the same packing, and the same ranks had joined before each of them. */
 static bool may_be_one(const struct pl_named_table *table, const struct pl_named_entry *a,
                        const struct pl_named_entry *b)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Operations from the queue to their end, and what a submission gets of that. Internal to runtime/. */
+/** Operations from the queue to their end, and the results of submissions. Internal to runtime/. */
 #ifndef PL_RUNTIME_NAMED_OPERATION_H
 #define PL_RUNTIME_NAMED_OPERATION_H
 
@@ -14,32 +14,32 @@ static inline void pl_operation_append(struct pl_operation **first, struct pl_op
     *last = operation;
 }
 
-/** Takes it out of the queue if it is there. */
+/** Takes an operation out of the queue if it is there. */
 void pl_operation_unqueue(struct pl_named *named, struct pl_operation *operation);
 
-/** Makes what stands for the other ranks' operation of `entry`. NULL without memory. */
+/** Makes the operation by which a rank that has joined takes part in `entry`. NULL: out of memory. */
 struct pl_operation *pl_operation_stand_in(struct pl_named *named, struct pl_named_entry *entry,
                                            struct pl_error *reterr);
 
-/** Ranks have agreed on an operation, which needs no round any more. */
+/** Notes that ranks have agreed on an operation: it needs no further round. */
 void pl_operation_agree(struct pl_named *named, struct pl_operation *operation);
 
 /**
- * The collective of an operation begins, in a request or in a batch of the device. Its entry no longer takes part in
+ * Begins the collective of an operation, in a request or in a batch of the device. Its entry no longer takes part in
  * rounds.
  */
 enum pl_status pl_operation_run(struct pl_named *named, struct pl_operation *operation,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The collective of an operation in host memory has ended with success. */
+/** Ends an operation in host memory whose collective has succeeded. */
 void pl_operation_finish(struct pl_named *named, struct pl_operation *operation);
 
-/** Hands over the result of an operation: when it is there, or before the operation is detached. */
+/** Hands the result of an operation to its submission: when it is complete, or before the operation is detached. */
 void pl_operation_give_result(struct pl_operation *operation);
 
 /**
- * Frees the name of an operation for the next one before this one ends: a stream of the program follows the end. The
- * entry must be known.
+ * Lets the program use this name again while the operation still runs on the GPU; a stream of the program waits for its
+ * end. All ranks must know the entry.
  */
 void pl_operation_detach(struct pl_named *named, struct pl_operation *operation);
 
@@ -47,10 +47,10 @@ void pl_operation_detach(struct pl_named *named, struct pl_operation *operation)
 void pl_operation_end(struct pl_named *named, struct pl_operation *operation, enum pl_status status,
                       const char *failure);
 
-/** Lists a submission whose operations have ended, but not the fence of a change of the sets. */
+/** Lists a submission whose operations have ended, except the fence before a change of the process sets. */
 void pl_named_submission_ended(struct pl_named *named, struct pl_named_submission *submission);
 
-/** Whether what was submitted has ended or never will, because the engine has failed. */
+/** True if a submission has ended, or never will because the engine has failed. */
 static inline bool pl_named_submission_has_ended(const struct pl_named *named,
                                                  const struct pl_named_submission *submission)
 {
@@ -58,8 +58,8 @@ static inline bool pl_named_submission_has_ended(const struct pl_named *named,
 }
 
 /**
- * Returns how a submission has ended. From now on the engine does not know it: what has not ended is cancelled. After a
- * failure the results are released, but those of one that was launched: the caller has them.
+ * Returns how a submission has ended, and removes it from the engine: operations that have not ended are cancelled.
+ * After a failure the results are released, except the results of a launched submission, which the caller has.
  */
 enum pl_status pl_named_submission_end(struct pl_named *named, struct pl_named_submission *submission,
                                        struct pl_error *reterr) PL_MUST_CHECK;
@@ -74,8 +74,8 @@ enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_err
 const char *pl_named_name_under_way(const struct pl_named *named);
 
 /**
- * The same of one that the ranks have agreed on and that has not ended, even if a stream of the program follows it and
- * its name may be used again.
+ * Returns the name of an operation that the ranks have agreed on and that has not ended, also of a detached one. NULL if
+ * there is none.
  */
 const char *pl_named_name_agreed(const struct pl_named *named);
 
@@ -91,7 +91,7 @@ void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_d
 
 /**
  * Fills the collective of an operation whose entry all ranks have announced, and makes the memory of its result. In
- * device memory what the engine provides comes later. `counts` and `recv_counts` are [n], for the kinds whose ranks
+ * device memory the engine's own buffers are added later. `counts` and `recv_counts` are [n], for the kinds whose ranks
  * have different numbers of rows.
  */
 enum pl_status pl_named_describe(struct pl_named *named, const struct pl_named_entry *entry,

@@ -80,6 +80,7 @@ static bool thread_may_lead(struct pl_service *service, uint64_t *seen, int64_t 
         *since_ns = 0;
     } else {
         *since_ns = *since_ns ? *since_ns : pl_clock_now_ns();
+        *since_ns = *since_ns > service->synced.begun_ns ? *since_ns : service->synced.begun_ns;
         deadline_ns = *since_ns + WATCH_NS;
         if (service->synced.urgent || service->synced.calls > 0 || pl_deadline_passed(deadline_ns)) {
             return true;
@@ -292,6 +293,7 @@ static void begin_much(struct pl_service *service)
     service->synced.leads = true;
     pl_service_step(service, false);
     service->synced.leads = false;
+    service->synced.begun_ns = pl_clock_now_ns();
     if (service->synced.waiters > 0) {
         pthread_cond_broadcast(&service->changed);
     }
@@ -466,7 +468,7 @@ enum pl_status pl_service_submit_group(struct pl_service *service, int set, cons
     return mark_and_admit(service, set, base, ops, count, true, completion, reterr);
 }
 
-/* Queues what is no operation, unless one of its kind is under way already. Call it under the lock. */
+/* Queues what is not an operation, unless one of its kind is under way already. Call it under the lock. */
 static enum pl_status submit_other(struct pl_service *service, enum pl_named_submission_kind kind, const int *ranks,
                                    int rank_count, int *set, struct pl_completion *completion, struct pl_error *reterr)
 {

@@ -10,11 +10,11 @@
 
 enum { SERVICE_NAME_CHAINS = 1024 };
 
-/** A name in a set: that of what is under way, or one that all ranks know. */
+/** A name in a process set: a submission uses it now, or all ranks know it. */
 struct pl_service_name {
-    struct pl_service_name *next;           /* in its chain */
-    struct pl_named_submission *submission; /* NULL: none is under way */
-    struct pl_named_entry *entry;           /* NULL: it is not known to be the same as long as its set exists */
+    struct pl_service_name *next;           /* next one in its hash chain */
+    struct pl_named_submission *submission; /* NULL: no submission uses the name */
+    struct pl_named_entry *entry;           /* NULL: the entry may change while the set exists */
     uint64_t hash;
     int set;
     bool is_group;
@@ -25,18 +25,18 @@ struct pl_service_name {
 struct pl_service_members {
     int count;  /* 0: the number is free */
     int *ranks; /* [count], ranks of the whole world in the set's order */
-    /* Rank numbers in these, roots too, are those of the set. NULL: this rank is no member. */
+    /* Their rank numbers, also roots, count in the set. NULL: this rank is not a member. */
     struct pl_world *world;
     struct pl_named *named;
 };
 
 struct pl_service {
-    pthread_mutex_t opening;  /* held while a device is opened; guards the two below */
+    pthread_mutex_t opening;  /* held while a device is opened; guards device and is_released */
     struct pl_device *device; /* the one that pl_service_use_device() has opened; NULL: none */
     bool is_released;
     struct pl_world *world;
     /* written by the leader with the lock held; read by the leader, or with the lock held */
-    struct pl_service_members *sets; /* by number */
+    struct pl_service_members *sets; /* [set_capacity], by number of the set */
     size_t set_count, set_capacity;
     struct pl_named *all; /* engine of set 0, first in the list of engines */
     struct pl_named_options options;
@@ -46,30 +46,31 @@ struct pl_service {
     pthread_cond_t changed; /* signalled for waiting threads */
     pthread_cond_t work;    /* signalled for the service's thread */
     struct {
-        struct pl_named_submission *first, *last; /* those that the leader has not taken yet */
-        uint64_t bytes;                           /* bytes of those */
-        struct pl_named_submission *spare;        /* small ones that have ended, for later ones */
+        struct pl_named_submission *first, *last; /* submissions that the leader has not taken yet */
+        uint64_t bytes;                           /* bytes of the submissions in that list */
+        struct pl_named_submission *spare;        /* ended small submissions, for reuse */
         struct pl_service_name *names[SERVICE_NAME_CHAINS];
         uint64_t submitted;          /* number of submissions */
-        size_t outstanding;          /* number of those that have not ended */
-        size_t calls;                /* number of those that end in a callback, so that no thread waits for them */
+        size_t outstanding;          /* number of submissions that have not ended */
+        size_t calls;                /* number of submissions that end in a callback: no thread waits for them */
         unsigned waiters;            /* number of waiting threads */
         bool leads;                  /* a thread leads; only this thread uses the fields below `synced` */
-        bool naps;                   /* the leader naps, because it has nothing to do for a moment */
+        bool naps;                   /* the leader sleeps for a short time, because it has nothing to do */
         bool thread_sleeps;          /* the service's thread sleeps until it is woken */
         bool urgent;                 /* the service's thread must not leave the work to a waiting thread */
         bool joining, changing_sets; /* submitted and not ended yet */
         bool leaving, left;
         bool stop;
-        int64_t aborts_until_ns; /* until then waiting threads leave the lead to pl_service_abort() */
+        int64_t aborts_until_ns; /* until this time waiting threads leave the lead to pl_service_abort() */
+        int64_t begun_ns;        /* when a thread that submitted much led last */
     } synced;
     /* Used by the leader. */
-    struct pl_named_submission *first_taken; /* those in flight in an engine */
+    struct pl_named_submission *first_taken; /* submissions in flight in an engine */
     struct pl_named_submission *join, *set_change;
     uint64_t moves;
-    int64_t moved_ns; /* time since which nothing moves; 0: something has moved in the last step */
+    int64_t moved_ns; /* time since which nothing has moved; 0: the last step moved something */
     int64_t reported_ns;
-    int64_t kept_ns; /* time since which ended ones are held back; 0: none is */
+    int64_t kept_ns; /* time since which ended submissions are held back; 0: none is */
 };
 
 /**
@@ -79,12 +80,12 @@ struct pl_service {
 bool pl_service_step(struct pl_service *service, bool block);
 
 /**
- * Makes the calling thread the leader. Returns false if another thread was inside a collective, perhaps with the lock,
- * until the deadline. `stops`: the service's own thread is to end.
+ * Makes the calling thread the leader. Returns false if another thread stays in a collective until the deadline,
+ * perhaps with the lock. `stops`: the service's own thread must end.
  */
 bool pl_service_take_lead(struct pl_service *service, bool stops, int64_t deadline_ns);
 
-/** Leads no longer. */
+/** Gives up the lead. */
 void pl_service_leave_lead(struct pl_service *service);
 
 /**
@@ -106,7 +107,7 @@ int64_t pl_service_idle_ns(struct pl_service *service);
 /** Returns the name of an operation, or of a group, in `set`; NULL: there is none. */
 struct pl_service_name *pl_service_find_name(struct pl_service *service, int set, const char *text, bool is_group);
 
-/** Gives a submission its name, which was found or is made; nothing else may be under way under it. */
+/** Gives a submission its name. `name` NULL: it is made. No other submission may use the name. */
 enum pl_status pl_service_claim_name(struct pl_service *service, struct pl_service_name *name,
                                      struct pl_named_submission *submission, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -121,14 +122,14 @@ enum pl_status pl_service_sets_new(struct pl_service *service, struct pl_error *
 void pl_service_sets_free(struct pl_service *service);
 
 /**
- * What pl_service_add_set() and pl_service_remove_set() do at the point that ranks have agreed on: nothing is under way
- * in set 0. Call them under the lock. Collective.
+ * The work of pl_service_add_set() and pl_service_remove_set(), once ranks have agreed and set 0 has nothing in flight.
+ * Call them under the lock. Collective.
  */
 enum pl_status pl_service_sets_add(struct pl_service *service, const int *ranks, int count, int *ret_set,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_service_sets_remove(struct pl_service *service, int set, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The engine of `set`. PL_INVALID: unknown set, or this rank is no member. */
+/** Returns the engine of `set`. PL_INVALID: unknown set, or this rank is not a member. */
 enum pl_status pl_service_set_named(const struct pl_service *service, int set, struct pl_named **ret_named,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 

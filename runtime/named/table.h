@@ -40,7 +40,7 @@ struct pl_named_entry {
     struct pl_named_definition agreed;
 
     /* Valid from the first announcement until the entry is ready. */
-    struct pl_named_definition definition; /* as first announced */
+    struct pl_named_definition definition; /* the definition that was announced first */
     int first_rank;
     int announced;           /* number of ranks that have announced it */
     uint64_t *announced_by;  /* one bit per rank */
@@ -58,7 +58,7 @@ struct pl_named_entry {
 };
 
 struct pl_named_table {
-    const struct pl_world *world; /* for the global numbers of its ranks */
+    const struct pl_world *world; /* world, for the global numbers of its ranks */
     int ranks;
     uint64_t pending_count;        /* number of entries that ever became pending */
     struct pl_named_entry **slots; /* hash chains; their number is a power of two */

@@ -16,9 +16,9 @@ static enum pl_status check_count(const struct pl_server_message *message, uint6
     if (message->count >= least && message->count <= most) {
         return PL_OK;
     }
-    return pl_error_set(reterr, PL_CORRUPT, "a parameter server's message %u has count %llu, expected %llu to %llu",
-                        message->kind, (unsigned long long)message->count, (unsigned long long)least,
-                        (unsigned long long)most);
+    return pl_error_set(reterr, PL_CORRUPT,
+                        "a parameter server's message of kind %u has count %llu, expected %llu to %llu", message->kind,
+                        (unsigned long long)message->count, (unsigned long long)least, (unsigned long long)most);
 }
 
 enum pl_status pl_server_message_check(const struct pl_server_message *message, size_t bytes, bool from_worker,
@@ -54,22 +54,25 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
             message->number <= PL_FAILED) {
             return PL_OK;
         }
-        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's REFUSED has no status, or its text does not end");
+        return pl_error_set(reterr, PL_CORRUPT,
+                            "a parameter server's REFUSED message has no valid status, or its text has no NUL");
     case PL_SERVER_STATE:
         return message->number <= PL_SERVER_STATE_ASSIGN
                    ? check_count(message, 1, INT64_MAX, reterr)
-                   : pl_error_set(reterr, PL_CORRUPT, "a parameter server's STATE goes way %d, expected %d or %d",
+                   : pl_error_set(reterr, PL_CORRUPT,
+                                  "a parameter server's STATE message has the direction %d, expected %d or %d",
                                   message->number, PL_SERVER_STATE_PULL, PL_SERVER_STATE_ASSIGN);
     case PL_SERVER_ROWS:
         if (message->rows.what < PL_SERVER_ROWS_END && memchr(message->rows.path, '\0', sizeof(message->rows.path))) {
             return check_count(message, 0, PL_SERVER_ROWS_BYTES / sizeof(int64_t), reterr);
         }
-        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's ROWS asks for %llu, or its path does not end",
+        return pl_error_set(reterr, PL_CORRUPT,
+                            "a parameter server's ROWS message has the unknown request %llu, or a path without NUL",
                             (unsigned long long)message->rows.what);
     case PL_SERVER_ROWS_DONE:
         return memchr(message->loaded.passed, '\0', sizeof(message->loaded.passed))
                    ? PL_OK
-                   : pl_error_set(reterr, PL_CORRUPT, "the text of a parameter server's ROWS_DONE does not end");
+                   : pl_error_set(reterr, PL_CORRUPT, "the text of a parameter server's ROWS_DONE message has no NUL");
     case PL_SERVER_LEAVE:
     case PL_SERVER_OUTLAST:
     case PL_SERVER_ALONE:
@@ -99,7 +102,7 @@ enum pl_status pl_server_message_send(int socket_fd, const struct pl_server_mess
         return PL_OK;
     }
     return pl_error_raise(reterr, errno == EPIPE || errno == ECONNRESET ? PL_PEER : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
-                          "send to the parameter server or its worker");
+                          "cannot send to the parameter server or its worker");
 }
 
 /* Returns how many descriptors belong to a message; 0 if the caller takes none. */
@@ -132,7 +135,8 @@ enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct
         expected = fds_of(ret_message->kind, from_worker, ret_fds);
     }
     if (!*ret_closed && status == PL_OK && count != expected) {
-        status = pl_error_set(reterr, PL_CORRUPT, "a parameter server's message %u has %zu descriptors, expected %zu",
+        status = pl_error_set(reterr, PL_CORRUPT,
+                              "a parameter server's message of kind %u has %zu descriptors, expected %zu",
                               ret_message->kind, count, expected);
     }
     for (size_t i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Messages between a worker and the server of its host, over a unix socket that keeps their bounds: joining, sums and
- * leaving. Gradients and values lie in shared memory (shared.h). Internal to runtime/server/.
+ * Messages between a worker and the server of its host, over a unix socket of packets: joining, sums and leaving.
+ * Gradients and values lie in shared memory (shared.h). Internal to runtime/server/.
  *
  *   worker                      server
  *   JOIN with a memory file
@@ -27,8 +27,8 @@
 #include <sys/un.h>
 
 enum pl_server_message_kind {
-    PL_SERVER_JOIN = 1, /* number: of the worker on its host; count: bytes of the layout */
-    PL_SERVER_WELCOME,  /* number: of the worker in the job; count: workers of the job */
+    PL_SERVER_JOIN = 1, /* number: the worker's on its host; count: bytes of the layout */
+    PL_SERVER_WELCOME,  /* number: the worker's in the job; count: workers of the job */
     PL_SERVER_REFUSED,  /* number: enum pl_status; text */
     PL_SERVER_SUM,      /* count: values in this message; number: values of the sum that are not sent yet */
     PL_SERVER_TOTAL,    /* the same fields */
@@ -36,8 +36,8 @@ enum pl_server_message_kind {
     PL_SERVER_STATE,   /* number: enum pl_server_state_way; count: bytes of the file, see transfer.c */
     PL_SERVER_OUTLAST, /* the worker takes no more steps, and only reads */
     PL_SERVER_ALONE,
-    PL_SERVER_ROWS,      /* number: of the table; count: rows of the list, if the request has one */
-    PL_SERVER_ROWS_DONE, /* number: of the table; count: rows, if the request was to count them; loaded */
+    PL_SERVER_ROWS,      /* number: the table's; count: rows of the list, if the request has one */
+    PL_SERVER_ROWS_DONE, /* number: the table's; count: rows, for a request to count them; loaded */
 };
 
 /** The requests about the rows of a table. */
@@ -45,10 +45,10 @@ enum pl_server_rows {
     PL_SERVER_ROWS_PULL,
     PL_SERVER_ROWS_PUSH,
     PL_SERVER_ROWS_COUNT,
-    PL_SERVER_ROWS_SAVE, /* write to directory `path`, beside older saves; `moment`: time of the save */
-    PL_SERVER_ROWS_LOAD, /* read the newest complete save in `path` that is not later than `moment` */
-    PL_SERVER_ROWS_KEEP, /* the save of `moment` is complete: remove all others */
-    PL_SERVER_ROWS_DROP, /* the save of `moment` is not complete: remove it */
+    PL_SERVER_ROWS_SAVE, /* write to directory `path`, beside older saves, with this time */
+    PL_SERVER_ROWS_LOAD, /* read the newest complete save in `path` that is not later than `time_ns` */
+    PL_SERVER_ROWS_KEEP, /* the save of `time_ns` is complete: remove all others */
+    PL_SERVER_ROWS_DROP, /* the save of `time_ns` is not complete: remove it */
     PL_SERVER_ROWS_END,  /* number of requests, not a request */
 };
 
@@ -63,7 +63,7 @@ enum {
 
 struct pl_server_rows_request {
     uint64_t what; /* enum pl_server_rows */
-    uint64_t moment;
+    uint64_t time_ns;
     char path[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)]; /* ends in a NUL */
 };
 
@@ -87,8 +87,8 @@ struct pl_server_message {
 };
 
 /**
- * Checks a message of the other side, which is not trusted: the kind is known and `from_worker` may send it, counts are
- * within their bounds, and the text ends in a NUL. Errors: PL_CORRUPT says what is wrong.
+ * Checks a message of the other side, which is not trusted: the kind is known, and a worker (if `from_worker`) or a
+ * server may send it; counts are within their bounds; texts end in a NUL. Errors: PL_CORRUPT says what is wrong.
  */
 enum pl_status pl_server_message_check(const struct pl_server_message *message, size_t bytes, bool from_worker,
                                        struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Messages between the servers of a job, over the transport of their bootstrap: a packet, and data after it where it
- * names some, in parts where the transport's messages are shorter. Of one pair of servers they come in the order sent.
- * Nothing here waits. Internal to runtime/server/.
+ * Messages between the servers of a job, over the transport of their bootstrap: a packet, and after it data if the
+ * packet says so, in several parts if the transport's messages are shorter. Between two servers they arrive in the order
+ * sent. Nothing here waits. Internal to runtime/server/.
  *
  * Test  tests/unit/runtime/server/test_server.c
  */
@@ -18,18 +18,18 @@ enum pl_server_packet_kind {
     /* `worker` has left; `is_lost`: without a LEAVE message; `stays`: it still reads until it leaves again */
     PL_SERVER_PACKET_LEFT,
     PL_SERVER_PACKET_STEPS, /* `worker` has finished `steps` steps */
-    PL_SERVER_PACKET_PUSH,  /* to the owner of `piece`: worker, push, rate; data: the gradient of the piece */
-    PL_SERVER_PACKET_FETCH, /* to the owner of `piece` */
-    /* from the owner; data: values; `worker`: which of the receiver's workers it answers, or a value of the enum
-     * below */
+    PL_SERVER_PACKET_PUSH,  /* gradient, to the owner of `piece`: worker, push, rate; data: the gradient */
+    PL_SERVER_PACKET_FETCH, /* asks the owner of `piece` for its values */
+    /* the owner's answer; data: values; `worker`: the receiver's worker that it answers, or a PL_SERVER_ANSWERS_
+     * value */
     PL_SERVER_PACKET_VALUES,
-    PL_SERVER_PACKET_ASK,    /* to the owner of `piece`: asks for its state, for `worker` */
-    PL_SERVER_PACKET_STATE,  /* from the owner, for `worker` of the receiver; steps: updates; data: values, slots */
-    PL_SERVER_PACKET_GIVE,   /* to the owner, from `worker`; steps: updates; data: new values and slots of the piece */
-    PL_SERVER_PACKET_TAKEN,  /* from the owner: the answer to GIVE, for `worker` of the receiver */
+    PL_SERVER_PACKET_ASK,    /* asks the owner of `piece` for its state, for `worker` */
+    PL_SERVER_PACKET_STATE,  /* the answer to ASK, for `worker` of the receiver; steps: updates; data: values, slots */
+    PL_SERVER_PACKET_GIVE,   /* state for the owner, from `worker`; steps: updates; data: new values and slots */
+    PL_SERVER_PACKET_TAKEN,  /* the answer to GIVE, for `worker` of the receiver */
     PL_SERVER_PACKET_STOP,   /* a worker asks all workers to stop */
-    PL_SERVER_PACKET_SUM,    /* to server 0: worker, count, values */
-    PL_SERVER_PACKET_TOTAL,  /* from server 0: count, values; `is_lost`: the workers gave different counts */
+    PL_SERVER_PACKET_SUM,    /* addends, to server 0: worker, count, values */
+    PL_SERVER_PACKET_TOTAL,  /* the sum, from server 0: count, values; `is_lost`: the workers gave different counts */
     PL_SERVER_PACKET_END,    /* the sender's last packet; pl_server_remote_end() sends it, and remote.c takes it */
     PL_SERVER_PACKET_FAILED, /* the sender has failed: count is an enum pl_status, text says why */
     /* `worker` sends the request `rows` about table `piece`; data: `steps` ids, and for a push their gradients */
@@ -38,10 +38,7 @@ enum pl_server_packet_kind {
     PL_SERVER_PACKET_ROWS_DONE,
 };
 
-/*
- * `worker` of VALUES if the packet does not answer one worker: it answers all that have pushed the piece, none, or a
- * FETCH.
- */
+/* `worker` of VALUES for all workers that have pushed the piece, for none, and for the server that sent a FETCH. */
 enum { PL_SERVER_ANSWERS_ALL = -1, PL_SERVER_ANSWERS_NONE = -2, PL_SERVER_ANSWERS_FETCH = -3 };
 
 struct pl_server_packet {
@@ -54,9 +51,9 @@ struct pl_server_packet {
     uint32_t push; /* enum pl_server_push */
     uint32_t is_lost;
     uint32_t stays;
-    uint32_t stops; /* in PUSH and VALUES: a worker asks all workers to stop */
+    uint32_t stops; /* PUSH and VALUES: 1 if a worker asks all workers to stop */
     uint32_t count;
-    uint32_t transfer; /* in ASK, GIVE and their answers: number of the worker's transfer */
+    uint32_t transfer; /* ASK, GIVE and their answers: number of the worker's transfer */
     union {
         double values[PL_SERVER_MOST_VALUES];
         char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */

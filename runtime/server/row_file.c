@@ -32,7 +32,7 @@ enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_
     struct pl_error error = PL_ERROR_NONE;
 
     if (memcmp(head->magic, magic, sizeof(magic)) != 0) {
-        return pl_error_set(reterr, PL_CORRUPT, "it does not begin with the mark of a file of rows");
+        return pl_error_set(reterr, PL_CORRUPT, "wrong magic number: this is not a row file of Paceline");
     }
     if (head->version != VERSION) {
         return pl_error_set(reterr, PL_CORRUPT, "it is of version %llu, expected %d", (unsigned long long)head->version,
@@ -52,30 +52,30 @@ enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_
     return PL_OK;
 }
 
-/* A part of a save; `moment` is 0 for an old file without it in its name. */
+/* A part of a save; `time_ns` is 0 for an old file without it in its name. */
 struct part {
     int number, of;
-    uint64_t moment;
+    uint64_t time_ns;
 };
 
 static void print_name(char name[NAME_MAX + 1], const char *table, const struct part *part)
 {
     int length = snprintf(name, NAME_MAX + 1, "%s-%05d-of-%05d", table, part->number, part->of);
 
-    if (part->moment != 0) {
-        length += snprintf(name + length, (size_t)(NAME_MAX + 1 - length), ".%016" PRIx64, part->moment);
+    if (part->time_ns != 0) {
+        length += snprintf(name + length, (size_t)(NAME_MAX + 1 - length), ".%016" PRIx64, part->time_ns);
     }
     snprintf(name + length, (size_t)(NAME_MAX + 1 - length), ".rows");
 }
 
-/* Whether `name` is the name of a part of the table, as far as its table and part; `*ret_rest` is what follows. */
+/* True if `name` begins as a file of `table`: NAME-00000-of-00002. `*ret_rest` is the rest of the name. */
 static bool read_name(const char *name, const char *table, struct part *ret_part, const char **ret_rest)
 {
-    struct part part = {.moment = 0};
+    struct part part = {.time_ns = 0};
     char again[NAME_MAX + 1];
 
     if (strncmp(name, table, strlen(table)) != 0 ||
-        sscanf(name + strlen(table), "-%5d-of-%5d.%16" SCNx64, &part.number, &part.of, &part.moment) < 2 ||
+        sscanf(name + strlen(table), "-%5d-of-%5d.%16" SCNx64, &part.number, &part.of, &part.time_ns) < 2 ||
         part.number < 0 || part.of < 1) {
         return false;
     }
@@ -90,7 +90,7 @@ static enum pl_status open_directory(const char *directory, DIR **ret_stream, st
     *ret_stream = opendir(directory);
     return *ret_stream ? PL_OK
                        : pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
-                                        "open directory '%s'", directory);
+                                        "cannot open directory '%s'", directory);
 }
 
 /*
@@ -108,13 +108,13 @@ static enum pl_status find_newest(const char *directory, const char *table, uint
 
     PL_TRY(open_directory(directory, &stream, reterr));
     while ((entry = readdir(stream))) {
-        if (!read_name(entry->d_name, table, &part, &rest) || *rest || part.moment > most) {
+        if (!read_name(entry->d_name, table, &part, &rest) || *rest || part.time_ns > most) {
             continue;
         }
-        if (newest.of == 0 || part.moment > newest.moment) {
-            newest = (struct part){.of = part.of, .moment = part.moment};
+        if (newest.of == 0 || part.time_ns > newest.time_ns) {
+            newest = (struct part){.of = part.of, .time_ns = part.time_ns};
             others = 0;
-        } else if (part.moment == newest.moment && part.of != newest.of) {
+        } else if (part.time_ns == newest.time_ns && part.of != newest.of) {
             others = part.of;
         }
     }
@@ -127,7 +127,7 @@ static enum pl_status find_newest(const char *directory, const char *table, uint
     return PL_OK;
 }
 
-enum pl_status pl_row_file_remove(const char *directory, const struct pl_table *table, uint64_t moment, bool is_whole,
+enum pl_status pl_row_file_remove(const char *directory, const struct pl_table *table, uint64_t time_ns, bool is_whole,
                                   struct pl_error *reterr)
 {
     enum pl_status status = PL_OK;
@@ -142,7 +142,7 @@ enum pl_status pl_row_file_remove(const char *directory, const struct pl_table *
         bool is_unfinished = *name == '.'; /* a temporary file of pl_file_write_atomic() */
 
         if (!read_name(name + is_unfinished, table->name, &part, &rest) || *rest != (is_unfinished ? '.' : '\0') ||
-            (is_unfinished ? !is_whole : (part.moment == moment) == is_whole)) {
+            (is_unfinished ? !is_whole : (part.time_ns == time_ns) == is_whole)) {
             continue;
         }
         /* other servers of the same directory remove files too */
@@ -165,20 +165,20 @@ static enum pl_status print_path(struct pl_text *path, const char *directory, co
 }
 
 enum pl_status pl_row_file_write(const char *directory, const struct pl_table *table, const struct pl_row_store *store,
-                                 int part, int parts, uint64_t moment, struct pl_error *reterr)
+                                 int part, int parts, uint64_t time_ns, struct pl_error *reterr)
 {
     struct pl_row_file_head head = {.version = VERSION,
                                     .table = *table,
                                     .part = (uint64_t)part,
                                     .parts = (uint64_t)parts,
                                     .rows = pl_row_store_rows(store),
-                                    .moment = moment};
+                                    .time_ns = time_ns};
     uint64_t crc32c = 0, chunks = pl_row_store_chunks(store);
     PL_AUTO_FREE struct iovec *pieces = NULL;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     PL_TRY(pl_memory_alloc(&pieces, chunks + 2, sizeof(*pieces), reterr));
-    PL_TRY(print_path(&path, directory, table->name, &(struct part){part, parts, moment}, reterr));
+    PL_TRY(print_path(&path, directory, table->name, &(struct part){part, parts, time_ns}, reterr));
     PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
     memcpy(head.magic, magic, sizeof(magic));
     head.crc32c = head_crc(&head);
@@ -208,7 +208,7 @@ struct reader {
     int host, hosts;
     char *buffer;
     uint64_t buffer_records;
-    uint64_t moment; /* time of the save; if the name has none, that of part 0 */
+    uint64_t time_ns; /* time of the save; if the name has none, the time in part 0 */
 };
 
 static enum pl_status check_head(struct reader *reader, const struct pl_row_file_head *head, uint64_t bytes,
@@ -228,12 +228,12 @@ static enum pl_status check_head(struct reader *reader, const struct pl_row_file
                             (unsigned long long)head->table.columns, head->table.kind == PL_ADAGRAD ? "adagrad" : "sgd",
                             (unsigned long long)table->columns, table->kind == PL_ADAGRAD ? "adagrad" : "sgd");
     }
-    if (part->number == 0 && part->moment == 0) {
-        reader->moment = head->moment;
+    if (part->number == 0 && part->time_ns == 0) {
+        reader->time_ns = head->time_ns;
     }
-    if (head->moment != reader->moment) {
+    if (head->time_ns != reader->time_ns) {
         return pl_error_set(reterr, PL_CORRUPT, "it is of another save than %s",
-                            part->moment == 0 ? "part 0" : "its name");
+                            part->time_ns == 0 ? "part 0" : "its name");
     }
     expected = sizeof(*head) + head->rows * pl_row_store_record_bytes(reader->store) + sizeof(uint64_t);
     return bytes == expected ? PL_OK
@@ -293,7 +293,7 @@ static enum pl_status read_save(struct reader *reader, const char *directory, co
 {
     struct part part = *save;
 
-    reader->moment = save->moment;
+    reader->time_ns = save->time_ns;
     for (int i = 0; i < 2 * save->of; i++) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
         enum pl_status status;
@@ -334,7 +334,7 @@ static enum pl_status read_newest(struct reader *reader, const char *directory, 
         }
         error.status = read_save(reader, directory, &save, &error);
         if (error.status == PL_OK) {
-            ret_loaded->oldest = ret_loaded->newest = save.moment;
+            ret_loaded->oldest = ret_loaded->newest = save.time_ns;
             return PL_OK;
         }
         if (error.status != PL_NOT_FOUND && error.status != PL_CORRUPT) {
@@ -345,10 +345,10 @@ static enum pl_status read_newest(struct reader *reader, const char *directory, 
             first = error;
             pl_error_text(&first, ret_loaded->passed, sizeof(ret_loaded->passed));
         }
-        if (save.moment == 0) {
+        if (save.time_ns == 0) {
             break;
         }
-        most = save.moment - 1;
+        most = save.time_ns - 1;
     }
     pl_row_store_clear(reader->store);
     return first.status != PL_OK

@@ -39,7 +39,7 @@ void pl_row_store_pull(const struct pl_row_store *store, const int64_t *ids, con
 enum pl_status pl_row_store_push(struct pl_row_store *store, const int64_t *ids, const uint32_t *at, uint64_t count,
                                  const float *gradients, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Stores a complete record of any alignment, new or in place of the existing one. Errors: as pl_row_store_push(). */
+/** Stores a complete record of any alignment, new or instead of the existing one. Errors: as pl_row_store_push(). */
 enum pl_status pl_row_store_put(struct pl_row_store *store, const void *record, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Removes all rows. */
@@ -56,7 +56,7 @@ uint64_t pl_row_store_chunks(const struct pl_row_store *store);
 struct iovec pl_row_store_chunk(const struct pl_row_store *store, uint64_t chunk);
 
 /*
- * Files of the rows of a table, one for each server: NAME-00000-of-00002.MOMENT.rows, where MOMENT is that of the save
+ * Files of the rows of a table, one for each server: NAME-00000-of-00002.TIME.rows, where TIME is the time of the save
  * in nanoseconds since 1970, in 16 hexadecimal digits. Without it a file is of a save before saves had it in their
  * names, and older than the others.
  *
@@ -72,10 +72,10 @@ struct pl_row_file_head {
     char magic[8]; /* "PLROWS", then NULs */
     uint64_t version;
     struct pl_table table;
-    uint64_t part, parts; /* of server `part`, counted from 0 */
+    uint64_t part, parts; /* number of the server that wrote the file, from 0; number of servers */
     uint64_t rows;
-    uint64_t moment; /* time of the save, the same in all its parts */
-    uint64_t crc32c; /* of the bytes before this field */
+    uint64_t time_ns; /* time of the save, the same in all its parts */
+    uint64_t crc32c;  /* checksum of the bytes before this field */
 };
 
 /** Errors: PL_CORRUPT says what is wrong. */
@@ -86,14 +86,14 @@ enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_
  * Errors: as pl_server_rows_save().
  */
 enum pl_status pl_row_file_write(const char *directory, const struct pl_table *table, const struct pl_row_store *store,
-                                 int part, int parts, uint64_t moment, struct pl_error *reterr) PL_MUST_CHECK;
+                                 int part, int parts, uint64_t time_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Removes files of the table from `directory`. With `is_whole`, all parts of the save of `moment` are on disk: removes
- * all other saves, and temporary files of killed servers. Else removes the parts of the save of `moment`. Errors: as
+ * Removes files of the table from `directory`. With `is_whole`, all parts of the save of `time_ns` are on disk: removes
+ * all other saves, and temporary files of killed servers. Else removes the parts of the save of `time_ns`. Errors: as
  * pl_server_rows_save().
  */
-enum pl_status pl_row_file_remove(const char *directory, const struct pl_table *table, uint64_t moment, bool is_whole,
+enum pl_status pl_row_file_remove(const char *directory, const struct pl_table *table, uint64_t time_ns, bool is_whole,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

@@ -204,16 +204,16 @@ static enum pl_status run_request(struct pl_server_state *server, uint64_t table
         status = pl_row_store_push(store, ids, at, count, values, reterr);
         break;
     case PL_SERVER_ROWS_SAVE:
-        status = pl_row_file_write(request->path, shape, store, server->host, server->hosts, request->moment, reterr);
+        status = pl_row_file_write(request->path, shape, store, server->host, server->hosts, request->time_ns, reterr);
         break;
     case PL_SERVER_ROWS_LOAD:
-        status = pl_row_file_read(request->path, shape, store, server->host, server->hosts, request->moment, ret_loaded,
-                                  reterr);
+        status = pl_row_file_read(request->path, shape, store, server->host, server->hosts, request->time_ns,
+                                  ret_loaded, reterr);
         break;
     case PL_SERVER_ROWS_KEEP:
     case PL_SERVER_ROWS_DROP:
         status =
-            pl_row_file_remove(request->path, shape, request->moment, request->what == PL_SERVER_ROWS_KEEP, reterr);
+            pl_row_file_remove(request->path, shape, request->time_ns, request->what == PL_SERVER_ROWS_KEEP, reterr);
         break;
     case PL_SERVER_ROWS_COUNT:
     case PL_SERVER_ROWS_END:

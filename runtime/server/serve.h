@@ -15,7 +15,7 @@
 /** The record that is read from the pipe of ended processes. */
 struct pl_server_ended {
     int worker; /* its number on this host */
-    int status; /* as waitpid() returns it; also 0 if a stop has ended the process */
+    int status; /* status of waitpid(); also 0 if a stop has ended the process */
 };
 
 enum { PL_SERVER_AGES = 12 };

@@ -65,7 +65,7 @@ enum { PL_SERVER_ROWS_BYTES = 4 << 20 };
 /** The shape of a file. The caller sets the first four fields, and pl_server_shape() fills the rest. */
 struct pl_server_shape {
     uint64_t elems;  /* number of values, and of each worker's gradients */
-    uint64_t pieces; /* at least 1 */
+    uint64_t pieces; /* number of pieces, at least 1 */
     uint64_t workers;
     uint64_t rows_bytes; /* per worker: PL_SERVER_ROWS_BYTES, or 0 without tables */
     uint64_t values_at;  /* offsets and sizes, in bytes */

@@ -72,7 +72,7 @@ static void refuse_file(struct pl_server_state *server, int local)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    pl_error_errno(&error, "the file for the state of worker %d", pl_server_first_worker(server) + local);
+    pl_error_errno(&error, "use the file for the state of worker %d", pl_server_first_worker(server) + local);
     pl_server_transfer_cancel(server, local);
     pl_server_answer_refuse(server->locals[local].fd, &error);
 }

@@ -250,7 +250,7 @@ static enum pl_status say_late(const struct pl_server *server, enum awaited what
     }
     return pl_error_set(reterr, PL_TIMEOUT,
                         "this worker has finished %" PRIu64 " steps, and the slowest worker %" PRIu64
-                        ": the slowest did not come within ps_staleness %" PRId64 " %s",
+                        "; ps_staleness allows a lead of %" PRId64 ", and the slowest did not catch up %s",
                         server->slot->first_step + server->counts.steps,
                         (uint64_t)pl_server_view_header(&server->view)->slowest_steps, server->staleness, limit);
 }

@@ -18,7 +18,8 @@ enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_serv
 
     PL_TRY(pl_table_make(table, &made, reterr));
     if (server->view.base) {
-        return pl_error_set(reterr, PL_INVALID, "table '%s' comes after pl_server_join()", made.name);
+        return pl_error_set(reterr, PL_INVALID, "table '%s' was added after pl_server_join(): add all tables before it",
+                            made.name);
     }
     if (server->staleness == 0) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
@@ -206,7 +207,7 @@ static enum pl_status set_directory(const struct pl_server *server, size_t table
 
 /*
  * Older saves are removed when all servers have said that their parts of this one are on disk, so that one save is
- * complete at any moment.
+ * complete at any time.
  */
 enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr)
@@ -219,7 +220,7 @@ enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const
     PL_TRY(set_directory(server, table, directory, &request, reterr));
     /* wall-clock time, so that a later run knows which save is newer, also after a reboot */
     clock_gettime(CLOCK_REALTIME, &now);
-    request.moment = (uint64_t)now.tv_sec * PL_NS_PER_S + (uint64_t)now.tv_nsec;
+    request.time_ns = (uint64_t)now.tv_sec * PL_NS_PER_S + (uint64_t)now.tv_nsec;
     status = ask(server, table, 0, &request, &done, reterr);
     if (status == PL_OK) {
         request.what = PL_SERVER_ROWS_KEEP;
@@ -240,7 +241,7 @@ enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const
 enum pl_status pl_server_rows_load(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr)
 {
-    struct pl_server_rows_request request = {.what = PL_SERVER_ROWS_LOAD, .moment = UINT64_MAX};
+    struct pl_server_rows_request request = {.what = PL_SERVER_ROWS_LOAD, .time_ns = UINT64_MAX};
     struct pl_server_message done;
     struct pl_server_rows_loaded first;
 
@@ -249,7 +250,7 @@ enum pl_status pl_server_rows_load(struct pl_server *server, size_t table, const
     first = done.loaded;
     /* the hosts have copies of different saves: look for one that all have */
     while (done.loaded.oldest != done.loaded.newest) {
-        request.moment = done.loaded.oldest;
+        request.time_ns = done.loaded.oldest;
         PL_TRY(ask(server, table, 0, &request, &done, reterr));
     }
     if (*first.passed || first.oldest != first.newest) {

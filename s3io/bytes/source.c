@@ -162,7 +162,7 @@ static void file_close(struct pl_source *source)
 static const struct pl_source_ops file_ops = {.read = file_read, .close = file_close};
 
 enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes,
-                                      struct pl_source **ret_source, struct pl_error *reterr)
+                                      uint64_t first_byte, struct pl_source **ret_source, struct pl_error *reterr)
 {
     /* O_NONBLOCK, because a FIFO in a directory of files must not block the open. It has no effect on regular files. */
     PL_AUTO_CLOSE int fd = openat(dir_fd, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -171,7 +171,7 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
 
     if (fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO,
-                              errno, "open '%s'", name);
+                              errno, "cannot open '%s'", name);
     }
     /* fstat() of the open descriptor needs no round trip on a mounted file system. */
     if (fstat(fd, &info) != 0) {
@@ -183,12 +183,16 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
     if (size_bytes != ANY_SIZE && (uint64_t)info.st_size != size_bytes) {
         return changed(name, size_bytes, (uint64_t)info.st_size, reterr);
     }
+    if (first_byte > 0 && lseek(fd, (off_t)first_byte, SEEK_SET) < 0) {
+        return pl_error_errno(reterr, "seek to byte %llu of '%s'", (unsigned long long)first_byte, name);
+    }
     posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     PL_TRY(pl_memory_alloc(&made, 1, sizeof(*made), reterr));
     if (pl_source_init(&made->head, &file_ops, name, reterr) != PL_OK) {
         free(made);
         return PL_MEMORY;
     }
+    made->head.offset_bytes = first_byte;
     made->fd = fd;
     made->size_bytes = size_bytes;
     fd = -1;
@@ -198,5 +202,5 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
 
 enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_source, struct pl_error *reterr)
 {
-    return pl_source_open_file_at(AT_FDCWD, path, path, ANY_SIZE, ret_source, reterr);
+    return pl_source_open_file_at(AT_FDCWD, path, path, ANY_SIZE, 0, ret_source, reterr);
 }

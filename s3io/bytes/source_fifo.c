@@ -127,7 +127,7 @@ static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_n
                 path);
         }
         if (poll(fds, 3, pl_deadline_poll_ms(look_ns < deadline_ns ? look_ns : deadline_ns)) < 0 && errno != EINTR) {
-            return pl_error_errno(reterr, "waiting for FIFO '%s'", path);
+            return pl_error_errno(reterr, "wait for FIFO '%s'", path);
         }
         if (fds[0].revents) {
             return cancelled(fifo, reterr);
@@ -244,7 +244,7 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
     fifo->stop_ns = PL_DEADLINE_NEVER;
     fifo->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fifo->cancel_fd < 0) {
-        enum pl_status status = pl_error_errno(reterr, "eventfd");
+        enum pl_status status = pl_error_errno(reterr, "make an eventfd");
 
         free(fifo);
         return status;

@@ -70,18 +70,25 @@ enum pl_status pl_store_name_object(struct pl_store *store, const struct pl_obje
                                    : pl_text_set(name, reterr, "%s/%s", store->name, object->key);
 }
 
+const char *pl_store_etag(struct pl_store *store, const struct pl_object *object)
+{
+    return store->ops->etag ? store->ops->etag(store, object) : NULL;
+}
+
 uint64_t pl_object_order_count(const struct pl_object_order *order)
 {
     const struct pl_shard *deal = &order->deal;
     uint64_t count = order->list->count;
 
-    return deal->size ? count / deal->size + (count % deal->size > deal->rank) : count;
+    count = deal->size ? count / deal->size + (count % deal->size > deal->rank) : count;
+    return count > order->first ? count - order->first : 0;
 }
 
 const struct pl_object *pl_object_order_at(const struct pl_object_order *order, uint64_t position)
 {
-    uint64_t index = order->deal.size ? position * order->deal.size + order->deal.rank : position;
+    uint64_t index = position + order->first;
 
+    index = order->deal.size ? index * order->deal.size + order->deal.rank : index;
     return &order->list->items[order->shuffle ? pl_sampler_order(index, order->list->count, order->seed, order->epoch)
                                               : index];
 }
@@ -102,8 +109,10 @@ enum pl_status pl_store_reader_next(struct pl_store_reader *reader, struct pl_so
         return PL_END;
     }
     object = pl_object_order_at(&reader->order, reader->position);
-    PL_TRY(reader->fetch ? reader->store->ops->open_fetched(reader->fetch, reader->position, ret_source, reterr)
-                         : reader->store->ops->open(reader->store, object, ret_source, reterr));
+    PL_TRY(reader->fetch
+               ? reader->store->ops->open_fetched(reader->fetch, reader->position, ret_source, reterr)
+               : reader->store->ops->open(reader->store, object, reader->position ? 0 : reader->order.first_byte,
+                                          ret_source, reterr));
     reader->position++;
     *ret_object = object;
     return PL_OK;
@@ -221,14 +230,14 @@ static enum pl_status directory_list(struct pl_store *store, int64_t deadline_ns
     return walk(directory, directory->fd, &key, 0, list, reterr);
 }
 
-static enum pl_status directory_open(struct pl_store *store, const struct pl_object *object,
+static enum pl_status directory_open(struct pl_store *store, const struct pl_object *object, uint64_t first_byte,
                                      struct pl_source **ret_source, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     PL_TRY(pl_store_name_object(store, object, &path, reterr));
     return pl_source_open_file_at(((struct directory_store *)store)->fd, object->key, pl_text_string(&path),
-                                  object->size_bytes, ret_source, reterr);
+                                  object->size_bytes, first_byte, ret_source, reterr);
 }
 
 static void directory_close(struct pl_store *store)
@@ -248,7 +257,7 @@ enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_
 
     if (fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
-                              "open directory '%s'", path);
+                              "cannot open directory '%s'", path);
     }
     PL_TRY(pl_memory_alloc(&store, 1, sizeof(*store), reterr));
     if (pl_store_init(&store->head, &directory_ops, path, reterr) != PL_OK) {

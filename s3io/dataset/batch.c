@@ -46,6 +46,7 @@ void pl_batch_memory_free(struct pl_batch_memory *memory)
     }
     free(memory->pieces);
     pl_varying_free(memory->varying, dataset->fields);
+    free(memory->step.changes);
     free(memory);
 }
 

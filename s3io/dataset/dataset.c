@@ -55,6 +55,7 @@ void pl_dataset_close(struct pl_dataset *dataset)
     }
     free(dataset->workers);
     pl_held_free(dataset->shuffle.held, dataset->options.shuffle_samples);
+    pl_trail_done(&dataset->trail);
     pl_stream_close(dataset->stream);
     pthread_mutex_lock(&dataset->mutex);
     dataset->synced.closed = true;
@@ -162,6 +163,7 @@ static enum pl_status set_up(struct pl_dataset *dataset, struct pl_error *reterr
             PL_TRY(pl_memory_alloc(&worker->varying, dataset->fields, sizeof(*worker->varying), reterr));
         }
     }
+    PL_TRY(pl_trail_init(&dataset->trail, options->shuffle_samples, options->max_batches, reterr));
     return options->shuffle_samples ? pl_memory_alloc(&dataset->shuffle.held, options->shuffle_samples,
                                                       sizeof(*dataset->shuffle.held), reterr)
                                     : PL_OK;
@@ -290,6 +292,7 @@ enum pl_status pl_dataset_start(struct pl_dataset *dataset, uint64_t epoch, stru
         if (!dataset->start_ns || epoch < dataset->first || epoch - dataset->first >= dataset->options.epochs) {
             dataset->first = epoch;
         }
+        dataset->restores = false;
         dataset->synced.epoch = epoch;
         dataset->synced.index = 0;
         dataset->synced.begins = dataset->synced.producing = true;
@@ -300,8 +303,51 @@ enum pl_status pl_dataset_start(struct pl_dataset *dataset, uint64_t epoch, stru
         dataset->at_end = dataset->over = false;
         dataset->start_ns = pl_clock_now_ns();
         dataset->progress = (struct pl_dataset_progress){.epoch = epoch};
+        pl_trail_start(&dataset->trail, epoch, dataset->first);
     }
     return status;
+}
+
+enum pl_status pl_dataset_save(const struct pl_dataset *dataset, uint64_t back, char **ret_text,
+                               struct pl_error *reterr)
+{
+    if (!dataset->start_ns) {
+        return pl_error_set(reterr, PL_INVALID, "pl_dataset_start() comes first: no epoch has begun");
+    }
+    return pl_trail_save(&dataset->trail, dataset, back, ret_text, reterr);
+}
+
+enum pl_status pl_dataset_restore(struct pl_dataset *dataset, const char *text, struct pl_error *reterr)
+{
+    const struct pl_position *position = &dataset->trail.position;
+    bool has_failed;
+
+    PL_TRY(pl_loader_start(dataset, reterr));
+    pthread_mutex_lock(&dataset->mutex);
+    has_failed = dataset->synced.failed;
+    if (!has_failed) {
+        pl_loader_abandon(dataset);
+    }
+    pthread_mutex_unlock(&dataset->mutex);
+    if (has_failed) {
+        return pl_dataset_start(dataset, 0, reterr); /* says why */
+    }
+    dataset->start_ns = 0;
+    PL_TRY(pl_trail_restore(&dataset->trail, dataset, text, &dataset->from, reterr));
+    dataset->first = position->first_epoch;
+    dataset->at_end = position->is_end;
+    dataset->over = false;
+    dataset->start_ns = pl_clock_now_ns();
+    dataset->progress = (struct pl_dataset_progress){
+        .epoch = position->epoch, .samples = position->samples, .bytes = position->bytes, .skipped = position->skipped};
+    pthread_mutex_lock(&dataset->mutex);
+    dataset->restores = position->index > 0;
+    dataset->synced.epoch = position->epoch;
+    dataset->synced.index = position->batches;
+    dataset->synced.begins = dataset->synced.producing = !position->is_end;
+    pthread_cond_signal(&dataset->work);
+    pthread_mutex_unlock(&dataset->mutex);
+    return PL_OK;
 }
 
 /* Marks an error after which the program can call again. */
@@ -349,6 +395,24 @@ static enum pl_status wait_for_batch(struct pl_dataset *dataset, int64_t deadlin
     }
 }
 
+/* Notes where the epoch is after a batch that the program has taken. */
+static void note_place(struct pl_dataset *dataset, const struct pl_batch *batch)
+{
+    struct pl_step *step = &batch->memory->step;
+    struct pl_position *after = &step->after;
+
+    after->epoch = batch->epoch;
+    after->first_epoch = dataset->first;
+    after->batches = batch->index + 1;
+    after->samples = dataset->progress.samples;
+    after->bytes = dataset->progress.bytes;
+    after->skipped = dataset->progress.skipped;
+    after->is_end = dataset->at_end;
+    after->index = after->next.index;
+    after->origin = dataset->trail.position.origin;
+    pl_trail_take(&dataset->trail, step);
+}
+
 /* Gives the first made batch to the program, or PL_END if it is the empty end of the epoch. Under the lock. */
 static enum pl_status give_first(struct pl_dataset *dataset, struct pl_batch *ret_batch)
 {
@@ -392,6 +456,9 @@ enum pl_status pl_dataset_next(struct pl_dataset *dataset, int64_t deadline_ns, 
         status = wait_for_batch(dataset, deadline_ns, reterr);
         status = status == PL_OK ? give_first(dataset, ret_batch) : status;
         pthread_mutex_unlock(&dataset->mutex);
+    }
+    if (status == PL_OK) {
+        note_place(dataset, ret_batch);
     }
     dataset->over = status == PL_END;
     dataset->progress.waited_ns += pl_clock_now_ns() - begin_ns;

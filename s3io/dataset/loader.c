@@ -57,7 +57,10 @@ static enum pl_status shuffled_record(struct pl_dataset *dataset, struct pl_held
         if (status != PL_OK && status != PL_END) {
             return status;
         }
-        shuffle->count += status == PL_OK;
+        if (status == PL_OK) {
+            PL_TRY(pl_step_add(shuffle->step, shuffle->count, &shuffle->held[shuffle->count].record, reterr));
+            shuffle->count++;
+        }
         shuffle->filled = status == PL_END || shuffle->count == dataset->options.shuffle_samples;
     }
     if (shuffle->count == 0) {
@@ -69,9 +72,10 @@ static enum pl_status shuffled_record(struct pl_dataset *dataset, struct pl_held
     if (shuffle->count == dataset->options.shuffle_samples) {
         status = read_record(dataset, &shuffle->held[pick], reterr);
         if (status != PL_END) {
-            return status;
+            return status == PL_OK ? pl_step_add(shuffle->step, pick, &shuffle->held[pick].record, reterr) : status;
         }
     }
+    PL_TRY(pl_step_add(shuffle->step, pick, NULL, reterr));
     shuffle->count--;
     if (pick != shuffle->count) {
         swap_held(&shuffle->held[pick], &shuffle->held[shuffle->count]);
@@ -79,8 +83,93 @@ static enum pl_status shuffled_record(struct pl_dataset *dataset, struct pl_held
     return PL_OK;
 }
 
+/* A record of the shuffle buffer that is read again. */
+struct wanted {
+    struct pl_stream_place place;
+    size_t slot;
+};
+
+static int compare_wanted(const void *left, const void *right)
+{
+    const struct wanted *a = left, *b = right;
+
+    return a->place.index < b->place.index ? -1 : a->place.index > b->place.index;
+}
+
+/* Passes over records. It may take long, but no single record may. */
+static enum pl_status pass(struct pl_dataset *dataset, uint64_t index, struct pl_error *reterr)
+{
+    for (;;) {
+        uint64_t before = pl_stream_where(dataset->stream).index;
+        enum pl_status status =
+            pl_stream_pass(dataset->stream, index, pl_deadline_after_ns(dataset->options.timeout_ns), reterr);
+
+        if (status != PL_TIMEOUT || pl_stream_where(dataset->stream).index == before) {
+            return status;
+        }
+    }
+}
+
+/* Reads a record of the shuffle buffer again, and nothing but this one. */
+static enum pl_status read_wanted(struct pl_dataset *dataset, const struct wanted *wanted, struct pl_error *reterr)
+{
+    const struct pl_stream_place *place = &wanted->place;
+    struct pl_held *held = &dataset->shuffle.held[wanted->slot];
+    const struct pl_record *record = &held->record;
+    enum pl_status status;
+
+    PL_TRY(pass(dataset, place->index, reterr));
+    status = read_record(dataset, held, reterr);
+    if (status == PL_END) {
+        return pl_error_set(reterr, PL_MISMATCH,
+                            "the place that was saved needs record %llu, and the epoch has only %llu: the data has "
+                            "changed",
+                            (unsigned long long)place->index,
+                            (unsigned long long)pl_stream_where(dataset->stream).index);
+    }
+    if (status == PL_OK && (record->index != place->index || record->object != place->object ||
+                            record->offset_bytes != place->offset_bytes)) {
+        status = pl_error_set(reterr, PL_MISMATCH,
+                              "the place that was saved needs record %llu at byte %llu, found is record %llu: the data "
+                              "has changed",
+                              (unsigned long long)place->index, (unsigned long long)place->offset_bytes,
+                              (unsigned long long)record->index);
+        pl_stream_error_context(dataset->stream, dataset->trail.position.epoch, record, reterr);
+    }
+    return status;
+}
+
+/* Begins at the place that the program has restored: reads the records of the shuffle buffer there, in their order. */
+static enum pl_status restore(struct pl_dataset *dataset, struct pl_error *reterr)
+{
+    const struct pl_trail *trail = &dataset->trail;
+    PL_AUTO_FREE struct wanted *wanted = NULL;
+
+    PL_TRY(pl_stream_start_at(dataset->stream, trail->position.epoch, &dataset->from,
+                              pl_deadline_after_ns(dataset->options.timeout_ns), reterr));
+    PL_TRY(pl_memory_alloc(&wanted, trail->count + 1, sizeof(*wanted), reterr));
+    for (size_t i = 0; i < trail->count; i++) {
+        wanted[i] = (struct wanted){.place = trail->buffer[i], .slot = i};
+    }
+    qsort(wanted, trail->count, sizeof(*wanted), compare_wanted);
+    for (size_t i = 0; i < trail->count; i++) {
+        PL_TRY(read_wanted(dataset, &wanted[i], reterr));
+    }
+    PL_TRY(pass(dataset, trail->position.index, reterr));
+    dataset->shuffle.count = trail->count;
+    dataset->shuffle.filled = true;
+    dataset->shuffle.random = trail->position.random;
+    dataset->skipped_before = trail->position.skipped - pl_stream_counts(dataset->stream).skipped;
+    return PL_OK;
+}
+
 static enum pl_status start_epoch(struct pl_dataset *dataset, uint64_t epoch, struct pl_error *reterr)
 {
+    dataset->skipped_before = 0;
+    if (dataset->restores) {
+        dataset->restores = false;
+        return restore(dataset, reterr);
+    }
     dataset->shuffle.count = 0;
     dataset->shuffle.filled = false;
     dataset->shuffle.random = dataset->options.seed ^ (epoch * UINT64_C(0xd1342543de82ef95));
@@ -232,6 +321,7 @@ static enum pl_status read_turn(struct pl_worker *worker, struct pl_batch_memory
     if (!*memory) {
         PL_TRY(pl_batch_memory_new(dataset, memory, reterr));
     }
+    dataset->shuffle.step = &(*memory)->step;
     if (begins) {
         PL_TRY(start_epoch(dataset, epoch, reterr));
     }
@@ -266,7 +356,9 @@ static void take_turn(struct pl_worker *worker)
     }
     dataset->synced.begins = false;
     memory->samples += count;
-    memory->skipped = pl_stream_counts(dataset->stream).skipped;
+    memory->skipped = dataset->skipped_before + pl_stream_counts(dataset->stream).skipped;
+    memory->step.after.random = dataset->shuffle.random;
+    memory->step.after.next = pl_stream_where(dataset->stream);
     for (size_t i = 0; i < count; i++) {
         memory->bytes += worker->held[i].record.bytes;
     }
@@ -325,6 +417,7 @@ void pl_loader_recycle(struct pl_batch_memory *memory)
 {
     struct pl_dataset *dataset = memory->dataset;
 
+    memory->step.count = 0;
     memory->next = dataset->synced.spare;
     dataset->synced.spare = memory;
     pthread_cond_signal(&dataset->work);

@@ -99,6 +99,7 @@ static void many_fetch_close(void *context)
 static enum pl_status begin_fetch(struct many_fetch *fetch, struct pl_error *reterr)
 {
     struct many *many = fetch->many;
+    const struct part *first = NULL;
 
     PL_TRY(pl_memory_alloc(&fetch->picked, many->count, sizeof(*fetch->picked), reterr));
     for (uint64_t i = 0; i < pl_object_order_count(&fetch->order); i++) {
@@ -106,12 +107,14 @@ static enum pl_status begin_fetch(struct many_fetch *fetch, struct pl_error *ret
         const struct part *part = part_of(many, pl_object_order_at(&fetch->order, i), &object);
         struct pl_object_list *list = &fetch->picked[part - many->parts].list;
 
+        first = first ? first : part;
         PL_TRY(pl_memory_grow(&list->items, &list->capacity, list->count + 1, sizeof(*list->items), reterr));
         list->items[list->count++] = object;
     }
     for (size_t p = 0; p < many->count; p++) {
-        const struct pl_object_order order = {.list = &fetch->picked[p].list};
+        struct pl_object_order order = {.list = &fetch->picked[p].list};
 
+        order.first_byte = &many->parts[p] == first ? fetch->order.first_byte : 0;
         if (many->parts[p].store && many->parts[p].store->ops->fetch && order.list->count > 0) {
             PL_TRY(many->parts[p].store->ops->fetch(many->parts[p].store, &order, &fetch->picked[p].fetch, reterr));
         }
@@ -144,12 +147,14 @@ static enum pl_status many_open_fetched(void *context, uint64_t position, struct
     struct pl_object object;
     const struct part *part = part_of(fetch->many, pl_object_order_at(&fetch->order, position), &object);
     struct picked *picked = &fetch->picked[part - fetch->many->parts];
+    uint64_t first_byte = position ? 0 : fetch->order.first_byte;
 
     if (!part->store) {
-        return pl_source_open_file_at(AT_FDCWD, part->path, part->path, object.size_bytes, ret_source, reterr);
+        return pl_source_open_file_at(AT_FDCWD, part->path, part->path, object.size_bytes, first_byte, ret_source,
+                                      reterr);
     }
     if (!picked->fetch) {
-        return part->store->ops->open(part->store, &object, ret_source, reterr);
+        return part->store->ops->open(part->store, &object, first_byte, ret_source, reterr);
     }
     PL_TRY(part->store->ops->open_fetched(picked->fetch, picked->next, ret_source, reterr));
     picked->next++;
@@ -164,6 +169,14 @@ static enum pl_status many_name_object(struct pl_store *store, const struct pl_o
 
     return part->store ? pl_store_name_object(part->store, &inner, name, reterr)
                        : pl_text_set(name, reterr, "%s", part->path);
+}
+
+static const char *many_etag(struct pl_store *store, const struct pl_object *object)
+{
+    struct pl_object inner;
+    const struct part *part = part_of((struct many *)store, object, &inner);
+
+    return part->store ? pl_store_etag(part->store, &inner) : NULL;
 }
 
 static void many_close(struct pl_store *store)
@@ -198,6 +211,7 @@ enum pl_status pl_store_open_many(const char *const *paths, size_t count, struct
                                             .open_fetched = many_open_fetched,
                                             .fetch_close = many_fetch_close,
                                             .name_object = many_name_object,
+                                            .etag = many_etag,
                                             .close = many_close};
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
     struct many *many;

@@ -19,37 +19,6 @@
 
 enum { WINDOW_BYTES = 2 << 20, LEAST_WINDOW_BYTES = 4096 };
 
-struct pl_stream {
-    struct pl_stream_options options;
-    struct pl_channel channel; /* its strings belong to the stream; the mode is FILE if there is a `store` */
-    char *name;
-    char *path;
-    bool *own; /* [deal.size]: which records belong to this rank */
-    struct pl_share *share;
-    struct pl_share_options share_options;
-    struct pl_stream *feed; /* with `share`, on local rank 0: the distributor's own stream */
-
-    struct pl_store *store;
-    struct pl_object_list list;
-    bool listed;
-
-    uint64_t epoch;
-    bool started;
-    struct pl_store_reader objects;  /* the objects of the epoch, in its order */
-    struct pl_record_reader *outer;  /* in Pipe Mode with RecordIO wrapping: reads the objects */
-    struct pl_record_reader *reader; /* reads the records of the current object or FIFO */
-    struct pl_record_reader *spare;  /* the memory of the reader before it */
-    uint64_t object;                 /* number of the objects before that of `reader` */
-    uint64_t base;                   /* number of the epoch's records before those of `reader` */
-    struct pl_record_counts counts;  /* sum over the closed readers */
-
-    pthread_mutex_t mutex;
-    struct {
-        bool cancelled;
-        struct pl_source *reading; /* the source that a call may wait for */
-    } synced;                      /* guarded by `mutex` */
-};
-
 /* Sets the source that pl_stream_cancel() cancels. If the stream was cancelled before, cancels it at once. */
 static void set_reading(struct pl_stream *stream, struct pl_source *source)
 {
@@ -77,6 +46,20 @@ struct pl_record_counts pl_stream_counts(const struct pl_stream *stream)
         counts.next_index += now.next_index;
     }
     return counts;
+}
+
+struct pl_stream_place pl_stream_where(const struct pl_stream *stream)
+{
+    struct pl_stream_place place = {.index = stream->base, .object = stream->object};
+
+    if (stream->reader) {
+        struct pl_record_counts now = pl_record_reader_counts(stream->reader);
+
+        place.index += now.next_index;
+        place.number = now.next_index;
+        place.offset_bytes = now.source_bytes;
+    }
+    return place;
 }
 
 static void close_reader(struct pl_stream *stream)
@@ -136,7 +119,7 @@ static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *so
     return status;
 }
 
-static struct pl_object_order order_of(const struct pl_stream *stream, uint64_t epoch)
+struct pl_object_order pl_stream_order(const struct pl_stream *stream, uint64_t epoch)
 {
     const struct pl_stream_options *options = &stream->options;
 
@@ -155,7 +138,10 @@ static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reter
 
     PL_TRY(pl_store_reader_next(&stream->objects, &source, &object, reterr));
     set_reading(stream, source);
-    return open_reader(stream, source, object->size_bytes, reterr);
+    PL_TRY(open_reader(stream, source, object->size_bytes, reterr));
+    pl_record_reader_begin_at(stream->reader, stream->first_number);
+    stream->first_number = 0;
+    return PL_OK;
 }
 
 /* Sets `name` to that of an object, by its number in the order of the epoch. */
@@ -163,7 +149,7 @@ static enum pl_status name_object(const struct pl_stream *stream, uint64_t epoch
                                   struct pl_error *reterr)
 {
     if (stream->store) {
-        const struct pl_object_order order = order_of(stream, epoch);
+        const struct pl_object_order order = pl_stream_order(stream, epoch);
 
         return pl_store_name_object(stream->store, pl_object_order_at(&order, object), name, reterr);
     }
@@ -192,6 +178,25 @@ static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns,
         return next_file(stream, reterr);
     }
     return stream->outer ? next_wrapped(stream, deadline_ns, reterr) : PL_END;
+}
+
+enum pl_status pl_stream_pass(struct pl_stream *stream, uint64_t index, int64_t deadline_ns, struct pl_error *reterr)
+{
+    enum pl_status status = PL_OK;
+
+    while (status == PL_OK && pl_stream_where(stream).index < index) {
+        status = stream->reader ? pl_record_reader_skip(stream->reader, deadline_ns, reterr)
+                                : next_reader(stream, deadline_ns, reterr);
+        if (status == PL_END && stream->reader) {
+            close_reader(stream);
+            status = PL_OK;
+        }
+    }
+    if (status != PL_OK && status != PL_END) {
+        pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)stream->epoch);
+        return status;
+    }
+    return PL_OK;
 }
 
 /* Returns the next record i for which `shard_mask`[i mod deal.size] is set. Not with `share`. */
@@ -277,16 +282,33 @@ enum pl_status pl_stream_list(struct pl_stream *stream, int64_t deadline_ns, str
                : pl_error_set(reterr, PL_NOT_FOUND, "there are no objects in '%s'", stream->store->name);
 }
 
-static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+/* Begins with the object of `from`, there or, if its bytes before that are needed, at its beginning. */
+static enum pl_status start_files(struct pl_stream *stream, const struct pl_stream_place *from, int64_t deadline_ns,
+                                  struct pl_error *reterr)
 {
+    bool is_whole =
+        stream->options.compression != PL_COMPRESSION_NONE || stream->options.records.format == PL_RECORD_IDX;
     struct pl_object_order order;
 
     PL_TRY(pl_stream_list(stream, deadline_ns, reterr));
-    order = order_of(stream, stream->epoch);
+    order = pl_stream_order(stream, stream->epoch);
+    stream->object = from->object;
+    stream->base = from->index - from->number;
+    if (!is_whole && (from->number || from->offset_bytes) && from->object < pl_object_order_count(&order)) {
+        if (from->offset_bytes >= pl_object_order_at(&order, from->object)->size_bytes) {
+            stream->object++; /* all of it was read */
+            stream->base = from->index;
+        } else {
+            order.first_byte = from->offset_bytes;
+            stream->first_number = from->number;
+        }
+    }
+    order.first = stream->object;
     return pl_store_reader_open(&stream->objects, stream->store, &order, reterr);
 }
 
-static enum pl_status start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status start(struct pl_stream *stream, uint64_t epoch, const struct pl_stream_place *from,
+                            int64_t deadline_ns, struct pl_error *reterr)
 {
     enum pl_status status = PL_OK;
 
@@ -294,25 +316,32 @@ static enum pl_status start(struct pl_stream *stream, uint64_t epoch, int64_t de
     stream->epoch = epoch;
     stream->base = 0;
     stream->object = 0;
+    stream->first_number = 0;
     stream->counts = (struct pl_record_counts){.records = 0};
     if (stream->share) {
         pl_share_start(stream->share, epoch);
     } else {
         status = stream->channel.mode == PL_CHANNEL_PIPE ? start_pipe(stream, epoch, reterr)
-                                                         : start_files(stream, deadline_ns, reterr);
+                                                         : start_files(stream, from, deadline_ns, reterr);
     }
     stream->started = status == PL_OK;
     return status;
 }
 
-enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_stream_start_at(struct pl_stream *stream, uint64_t epoch, const struct pl_stream_place *from,
+                                  int64_t deadline_ns, struct pl_error *reterr)
 {
-    enum pl_status status = start(stream, epoch, deadline_ns, reterr);
+    enum pl_status status = start(stream, epoch, from, deadline_ns, reterr);
 
     if (status != PL_OK) {
         pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)epoch);
     }
     return status;
+}
+
+enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return pl_stream_start_at(stream, epoch, &(struct pl_stream_place){.index = 0}, deadline_ns, reterr);
 }
 
 void pl_stream_close(struct pl_stream *stream)
@@ -336,7 +365,7 @@ void pl_stream_close(struct pl_stream *stream)
 /* The distributor's input. It adds no channel and epoch to errors: each rank adds them itself. */
 static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
 {
-    return start(context, epoch, deadline_ns, reterr);
+    return start(context, epoch, &(struct pl_stream_place){.index = 0}, deadline_ns, reterr);
 }
 
 static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns,

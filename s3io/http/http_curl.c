@@ -251,12 +251,12 @@ static enum pl_status start(struct pl_http *http, struct pl_http_request *reques
     }
     code = set_options(http, request->easy, request);
     if (code != CURLE_OK) {
-        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, code, "setting up a transfer: %s",
+        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, code, "cannot set up a transfer: %s",
                               curl_easy_strerror(code));
     }
     multi_code = curl_multi_add_handle(http->multi, request->easy);
     if (multi_code != CURLM_OK) {
-        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, multi_code, "starting a transfer: %s",
+        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, multi_code, "cannot start a transfer: %s",
                               curl_multi_strerror(multi_code));
     }
     request->running = true;

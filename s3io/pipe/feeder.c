@@ -72,7 +72,7 @@ static enum pl_status make_fifo(struct pl_feeder *feeder, uint64_t epoch, struct
     PL_TRY(fifo_path(feeder, epoch, &path, reterr));
     if (mkfifo(pl_text_string(&path), 0666) != 0) {
         if (errno != EEXIST) {
-            return pl_error_errno(reterr, "mkfifo '%s'", pl_text_string(&path));
+            return pl_error_errno(reterr, "make FIFO '%s'", pl_text_string(&path));
         }
         /* The FIFO of an earlier feeder can be used; any other file must not be removed. */
         if (lstat(pl_text_string(&path), &info) != 0 || !S_ISFIFO(info.st_mode)) {
@@ -170,7 +170,7 @@ static ssize_t put(const struct pl_feeder *feeder, unsigned char *data, size_t b
 
 static enum pl_status take_other_pages(unsigned char *chunks, size_t bytes, struct pl_error *reterr)
 {
-    return madvise(chunks, bytes, MADV_DONTNEED) == 0 ? PL_OK : pl_error_errno(reterr, "madvise the feeder's buffers");
+    return madvise(chunks, bytes, MADV_DONTNEED) == 0 ? PL_OK : pl_error_errno(reterr, "empty the feeder's buffers");
 }
 
 /* Goes to the next chunk, whose pages may be changed from then on. */
@@ -464,7 +464,7 @@ static enum pl_status make(const char *path, const struct pl_feeder_options *opt
     }
     if (feeder->chunks == MAP_FAILED) {
         feeder->chunks = NULL;
-        status = pl_error_errno(reterr, "mmap the feeder's buffers");
+        status = pl_error_errno(reterr, "map the feeder's buffers");
     }
     if (status != PL_OK) {
         pl_feeder_close(feeder);

@@ -51,7 +51,7 @@ static enum pl_status connect_ring(struct pl_share *share, const struct pl_share
 
     share->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (share->cancel_fd < 0) {
-        return pl_error_errno(reterr, "eventfd");
+        return pl_error_errno(reterr, "make an eventfd");
     }
     PL_TRY(pl_share_link_connect(options->socket_path, &hello, deadline_ns, &share->link_fd, reterr));
     /* The distributor waits for the other ranks until about the same deadline, and its error names the rank that did

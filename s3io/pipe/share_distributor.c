@@ -439,7 +439,7 @@ static enum pl_status set_up(struct pl_share_distributor *distributor, struct pl
     distributor->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     distributor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (distributor->event_fd < 0 || distributor->stop_fd < 0) {
-        return pl_error_errno(reterr, "eventfd");
+        return pl_error_errno(reterr, "make an eventfd");
     }
     PL_TRY(pl_share_link_listen(distributor->options.socket_path, &distributor->listen_fd, reterr));
     return pl_thread_start(&distributor->thread, run, distributor, "the distributor's thread", reterr);

@@ -35,11 +35,11 @@ enum pl_status pl_share_link_listen(const char *path, int *ret_fd, struct pl_err
     struct sockaddr_un address;
 
     if (fd < 0) {
-        return pl_error_errno(reterr, "socket (AF_UNIX)");
+        return pl_error_errno(reterr, "make a unix socket");
     }
     PL_TRY(address_of(path, &address, reterr));
     if (unlink(path) != 0 && errno != ENOENT) {
-        return pl_error_errno(reterr, "unlink the old socket '%s'", path);
+        return pl_error_errno(reterr, "remove the old socket '%s'", path);
     }
     if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, SOMAXCONN) != 0) {
         return pl_error_errno(reterr, "bind or listen at unix socket '%s'", path);
@@ -85,7 +85,7 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
             if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
                 continue;
             }
-            return pl_error_errno(reterr, "accept on a unix socket");
+            return pl_error_errno(reterr, "accept a connection on a unix socket");
         }
         /* A process of another user, or one that closes at once, is not a rank. The ranks may still connect. */
         if (!pl_fd_peer_is_same_user(fd) || wait_readable(fd, stop_fd, deadline_ns, "a rank's hello", NULL) != PL_OK) {
@@ -110,7 +110,7 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hel
         PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
         if (fd < 0) {
-            return pl_error_errno(reterr, "socket (AF_UNIX)");
+            return pl_error_errno(reterr, "make a unix socket");
         }
         errno = EAGAIN; /* if another user's process listens, try again as if nobody listened */
         if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && pl_fd_peer_is_same_user(fd) &&
@@ -135,7 +135,7 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hel
 enum pl_status pl_share_link_send_fds(int fd, const int fds[PL_SHARE_LINK_FDS], struct pl_error *reterr)
 {
     if (pl_fd_send(fd, fds, PL_SHARE_LINK_FDS) != 0) {
-        return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_ERRNO, errno, "sending a ring's descriptors to a rank");
+        return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_ERRNO, errno, "cannot send a ring's descriptors to a rank");
     }
     return PL_OK;
 }

@@ -38,7 +38,7 @@ static enum pl_status map_ring(struct pl_share_ring *ring, struct pl_error *rete
     void *memory = mmap(NULL, HEAD_BYTES + ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->memory_fd, 0);
 
     if (memory == MAP_FAILED) {
-        return pl_error_errno(reterr, "mmap a ring of %zu bytes", ring->bytes);
+        return pl_error_errno(reterr, "map a ring of %zu bytes", ring->bytes);
     }
     ring->head = memory;
     ring->data = (unsigned char *)memory + HEAD_BYTES;
@@ -54,15 +54,15 @@ static enum pl_status create(size_t ring_bytes, int distributor_fd, struct pl_sh
     ring->rank_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     ring->distributor_fd = fcntl(distributor_fd, F_DUPFD_CLOEXEC, 0);
     if (ring->memory_fd < 0 || ring->rank_fd < 0 || ring->distributor_fd < 0) {
-        return pl_error_errno(reterr, "making the descriptors of a ring");
+        return pl_error_errno(reterr, "make the descriptors of a ring");
     }
     /* Allocate the memory now: without memory, a write in the middle of a record would end with SIGBUS. */
     code = pl_file_allocate(ring->memory_fd, 0, (off_t)(HEAD_BYTES + ring_bytes));
     if (code != 0) {
-        return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "allocate a ring of %zu bytes", ring_bytes);
+        return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "cannot make a ring of %zu bytes", ring_bytes);
     }
     if (pl_fd_seal_size(ring->memory_fd) != 0) {
-        return pl_error_errno(reterr, "sealing the memory of a ring");
+        return pl_error_errno(reterr, "seal the memory of a ring");
     }
     return map_ring(ring, reterr);
 }

@@ -103,7 +103,7 @@ struct pl_share_frame *pl_share_ring_reserve(struct pl_share_ring *ring, size_t 
 /** Makes the frame visible to the rank and wakes the rank. */
 void pl_share_ring_publish(struct pl_share_ring *ring, struct pl_share_frame *frame);
 
-/** Writes a report in place of the last one in `slot`, and wakes the rank. One thread at a time. */
+/** Writes a report instead of the last one in `slot`, and wakes the rank. One thread at a time. */
 void pl_share_ring_report(struct pl_share_ring *ring, enum pl_share_report_slot slot,
                           const struct pl_share_report *report);
 

@@ -121,6 +121,9 @@ void pl_record_reader_end(struct pl_record_reader *reader);
 enum pl_status pl_record_reader_begin(struct pl_record_reader *reader, struct pl_source *source, size_t window_bytes,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Says that the source begins at record `number` of an object, in the middle of it. */
+void pl_record_reader_begin_at(struct pl_record_reader *reader, uint64_t number);
+
 /**
  * Returns the next record, or PL_END (without an error text) after the last one.
  *

@@ -82,6 +82,11 @@ enum pl_status pl_record_reader_begin(struct pl_record_reader *reader, struct pl
     return PL_OK;
 }
 
+void pl_record_reader_begin_at(struct pl_record_reader *reader, uint64_t number)
+{
+    reader->next_index = number;
+}
+
 void pl_record_reader_end(struct pl_record_reader *reader)
 {
     pl_source_close(reader->source);

@@ -210,7 +210,7 @@ static enum pl_status describe(struct headers *headers, struct pl_error *reterr)
     }
     member->bytes = headers->bytes;
     if (!headers->has_bytes && !read_number(block + SIZE_AT, SIZE_BYTES, &member->bytes)) {
-        return wrong(headers, reterr, "has a size that is no number");
+        return wrong(headers, reterr, "has a size that is not a number");
     }
     member->end = member->data_at + (size_t)pl_number_round_up(member->bytes, BLOCK_BYTES);
     dot = strchr(base, '.');

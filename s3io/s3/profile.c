@@ -91,7 +91,7 @@ static enum pl_status take_setting(const char *line, size_t bytes, bool has_keys
                     {"ca_bundle", &profile->ca_bundle, true}};
     static const char *const unsupported[] = {"sso_session", "sso_start_url", "role_arn"};
     const char *equal = memchr(line, '=', bytes);
-    /* Python's readers accept ":" in place of "=" */
+    /* Python's readers accept ":" instead of "=" */
     const char *colon = memchr(line, ':', equal ? (size_t)(equal - line) : bytes);
     const char *value;
     size_t key_bytes, value_bytes;

@@ -196,7 +196,7 @@ static enum pl_status open_part(struct download *download, size_t index, struct 
         PL_TRY(add_left(download, first, reterr));
     }
     if (ftruncate(download->fd, (off_t)first) != 0 || lseek(download->fd, (off_t)first, SEEK_SET) < 0) {
-        return pl_error_errno(reterr, "ftruncate or lseek '%s'", download->part_path.data);
+        return pl_error_errno(reterr, "truncate or seek '%s'", download->part_path.data);
     }
     return PL_OK;
 }
@@ -219,7 +219,7 @@ static enum pl_status finish_file(struct download *download, struct pl_error *re
     int written_fd = fcntl(download->fd, F_DUPFD_CLOEXEC, 0);
 
     if (written_fd < 0) {
-        return pl_error_errno(reterr, "duplicating the descriptor of '%s'", path);
+        return pl_error_errno(reterr, "duplicate the descriptor of '%s'", path);
     }
     if (fetch->modified_s >= 0) {
         const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)fetch->modified_s}};

@@ -376,7 +376,7 @@ static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *ret
     void *buffer = mmap(NULL, options->budget_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (buffer == MAP_FAILED) {
-        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "mmap a buffer of %llu bytes",
+        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "cannot map a buffer of %llu bytes",
                               (unsigned long long)options->budget_bytes);
     }
     stream->buffer = buffer;

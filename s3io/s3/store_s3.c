@@ -118,8 +118,11 @@ static struct pl_s3_object fetched_object(const void *context, size_t position)
     const struct s3_fetch *fetch = context;
     const struct pl_s3_entry *entry = entry_of(fetch->s3, pl_object_order_at(&fetch->order, position));
 
-    return (struct pl_s3_object){
-        .bucket = fetch->s3->bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes};
+    return (struct pl_s3_object){.bucket = fetch->s3->bucket,
+                                 .key = entry->key,
+                                 .etag = entry->etag,
+                                 .size_bytes = entry->size_bytes,
+                                 .first_byte = position ? 0 : fetch->order.first_byte};
 }
 
 static enum pl_status s3_fetch(struct pl_store *store, const struct pl_object_order *order, void **ret_fetch,
@@ -150,10 +153,18 @@ static enum pl_status s3_open_fetched(void *context, uint64_t position, struct p
                                       struct pl_error *reterr)
 {
     struct s3_fetch *fetch = context;
+    const struct pl_s3_object object = fetched_object(fetch, position);
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    PL_TRY(pl_text_set(&name, reterr, "s3://%s/%s", fetch->s3->bucket, fetched_object(fetch, position).key));
-    return pl_s3_stream_source(fetch->stream, position, pl_text_string(&name), ret_source, reterr);
+    PL_TRY(pl_text_set(&name, reterr, "s3://%s/%s", object.bucket, object.key));
+    PL_TRY(pl_s3_stream_source(fetch->stream, position, pl_text_string(&name), ret_source, reterr));
+    (*ret_source)->offset_bytes = object.first_byte;
+    return PL_OK;
+}
+
+static const char *s3_etag(struct pl_store *store, const struct pl_object *object)
+{
+    return entry_of((struct s3_store *)store, object)->etag;
 }
 
 static void s3_fetch_close(void *context)
@@ -181,6 +192,7 @@ static const struct pl_store_ops s3_ops = {.list = s3_list,
                                            .open_fetched = s3_open_fetched,
                                            .fetch_close = s3_fetch_close,
                                            .name_object = s3_name_object,
+                                           .etag = s3_etag,
                                            .close = s3_close};
 
 /* Finds the common prefix of all keys of a manifest, so that as little as possible is listed. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much later a program begins under `paceline local` than under `paceline train`: seconds from the command to the program's first line, by turns.
+"""How much later a program begins under `paceline local` than under `paceline train`: seconds from the command to the program's first line, in turn.
 
     tests/bench/local_start.py [--build build] [--rounds 9] [--image IMAGE [--sdk FOLDER]]
 
@@ -41,7 +41,7 @@ while read -r program; do
 done
 '''
 
-# What the SDK needs in place of docker: podman, and podman-compose for `docker compose`.
+# What the SDK needs instead of docker: podman, and podman-compose for `docker compose`.
 DOCKER = '''#!/bin/sh
 case "$1 $2" in
   "compose version") echo "Docker Compose version v2.0.0" ;;

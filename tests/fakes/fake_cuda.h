@@ -20,7 +20,7 @@
  *   unguarded            the host can touch device memory. Without it that is a SIGSEGV, except while the device works
  *   launch_error=N       the Nth kernel launch of this process ends the context with CUDA_ERROR_ILLEGAL_ADDRESS
  *   hang=N               the Nth launch never ends. A call that waits for the device's work would not end either (calls
- *                        that release memory do, and later copies of ordinary memory): it prints that and aborts
+ *                        that release memory do, and later copies of pageable memory): it prints that and aborts
  *   fail=NAME:N[:CODE]   the Nth call of the function NAME fails, with CUDA_ERROR_OUT_OF_MEMORY (2) or CODE; may be
  *                        given several times
  *   lost_after=N         after N calls, all of them fail with CUDA_ERROR_UNKNOWN: the device has fallen off the bus

@@ -304,7 +304,7 @@ static void run_fill(void *argument)
     memset(copy->to, copy->byte, copy->bytes);
 }
 
-/* Whether the bytes are in one piece, or outside all pieces: ordinary memory. */
+/* Whether the bytes are in one piece, or outside all pieces: pageable memory. */
 static bool inside(const void *at, size_t bytes)
 {
     const struct piece *piece = find(at, bytes);
@@ -333,7 +333,7 @@ static bool is_down(const void *to, const void *from)
     return to_piece && to_piece->kind == PINNED && on_device(from);
 }
 
-/* All copies run in the stream's order. With ordinary memory the driver may or may not copy before the call returns.
+/* All copies run in the stream's order. With pageable memory the driver may or may not copy before the call returns.
  * A program must not rely on either, nor on a return if earlier work never ends, which ends the test here. */
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
@@ -352,7 +352,7 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, C
     result = fake_add(context, stream, &work);
     stream = fake_stream(context, stream);
     if ((stream->stuck || stream->hangs) && (!find((void *)from, bytes) || !find((void *)to, bytes))) {
-        fprintf(stderr, "fake_cuda: %s of ordinary memory waits without end for earlier work\n", __func__);
+        fprintf(stderr, "fake_cuda: %s of pageable memory waits without end for earlier work\n", __func__);
         abort();
     }
     LEAVE(result);

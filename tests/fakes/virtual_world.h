@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Worlds of a simulation, in place of those of collectives/: an allgather is a table of bytes, and a sum a loop. When a
+ * Worlds of a simulation, instead of those of collectives/: an allgather is a table of bytes, and a sum a loop. When a
  * collective arrives at a rank is drawn from the seed of virtual_threads.h. Ranks that post different collectives are a
  * fault, which the simulation reports: whoever uses a world must agree beforehand.
  */

@@ -113,7 +113,7 @@ if [ "${1:-}" != long ]; then
 import json, sys
 found = json.load(sys.stdin)
 assert found["passed"] and found["hosts"] == 1 and {"memory", "disk"} <= {row["check"] for row in found["checks"] if row["result"] == "ok"}, found' ||
-    case_failed "the result is no JSON"
+    case_failed "the result is not JSON"
   case_end algo-1
 
   case_begin "an option that there is not"

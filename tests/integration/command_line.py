@@ -109,11 +109,11 @@ def outputs(scratch):
         os.close(reader)
         for words, keywords, code, wanted in (
                 (("s3", "ls", "s3://bkt/"), {"stdout": gone}, 0, ""),
-                (("s3", "ls", "s3://bkt/"), {"preexec_fn": lambda: os.close(1)}, 1, "paceline s3: error: ls: write standard output: Bad file descriptor"),
+                (("s3", "ls", "s3://bkt/"), {"preexec_fn": lambda: os.close(1)}, 1, "paceline s3: error: ls: cannot write standard output: Bad file descriptor"),
                 (("s3", "ls", "--json", "s3://bkt/none"), {}, 1, "paceline s3: error: ls: nothing under 's3://bkt/none'"),
                 (("s3", "cat", "s3://bkt/key"), {"preexec_fn": lambda: os.close(1)}, 1,
-                 "paceline s3: error: cat: write 'standard output': Bad file descriptor"),
-                (("s3", "cat", "s3://bkt/key"), {"stdout": gone}, 1, "paceline s3: error: cat: write 'standard output': Broken pipe"),
+                 "paceline s3: error: cat: cannot write 'standard output': Bad file descriptor"),
+                (("s3", "cat", "s3://bkt/key"), {"stdout": gone}, 1, "paceline s3: error: cat: cannot write 'standard output': Broken pipe"),
                 (("s3", "cp", "s3://bkt/k", scratch / "k"), {}, 1, "paceline s3: error: cp: HTTP 404 (request id none) (HEAD s3://bkt/k; "
                  "no such object; use --recursive for the objects below such a name)"),
                 (("s3", "cp", "s3://bkt/key", scratch / "fifo"), {}, 2, f"paceline s3: error: cp: '{scratch}/fifo' exists already and is not a file"),
@@ -226,7 +226,7 @@ def main():
             if (done.returncode, done.stdout, done.stderr) != (2, "", wanted + "\n"):
                 found.append(f"paceline {typed}: status {done.returncode}, {done.stdout}{done.stderr.strip()}\n  wanted {wanted}")
         done = run("s3", "cp", f"{scratch}/none", "s3://bucket/key")
-        if done.returncode != 1 or done.stderr != f"paceline s3: error: cp: find '{scratch}/none': No such file or directory\n":
+        if done.returncode != 1 or done.stderr != f"paceline s3: error: cp: cannot find '{scratch}/none': No such file or directory\n":
             found.append(f"paceline s3 cp of a file that is not there: status {done.returncode}, {done.stderr}")
         found.extend(outputs(pathlib.Path(scratch)))
         found.extend(quickstart(pathlib.Path(scratch)))

@@ -197,7 +197,7 @@ def what_the_image_lacks_is_known_to_plan():
         if subprocess.run([python, '-c', 'import tensorflow'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             with Tree({'sagemaker_program': 'train.py', 'sagemaker_parameter_server_enabled': 'true'}, {'train.py': ''}, resource, env=env) as tree:
                 code, said = tree.train('plan'), tree.done.stderr.decode()
-                expect(code == 1 and 'no plan: looking for tensorflow on host algo-1: sagemaker_parameter_server_enabled: the server next to the' in said, said)
+                expect(code == 1 and 'no plan: looking for tensorflow on host algo-1: sagemaker_parameter_server_enabled starts TensorFlow' in said, said)
                 tree.write('code/tensorflow.py', '')
                 expect(tree.train('plan') == 0, tree.done.stderr)
                 (tree.base / 'code/tensorflow.py').unlink()
@@ -211,7 +211,7 @@ def unknown_host():
         refused(tree, 'resourceconfig.json, line 1, column 18', 'current_host', '"algo-7"')
 
 
-def a_fifo_in_place_of_a_file():
+def a_fifo_instead_of_a_file():
     for name in ('resourceconfig.json', 'hyperparameters.json'):
         with Tree({'sagemaker_program': '/bin/true'}) as tree:
             config = tree.base / 'input/config' / name
@@ -477,7 +477,7 @@ def code_from_s3():
             tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': 's3://bkt/jobs/no-such.tar.gz'}))
             refused(tree, 's3://bkt/jobs/no-such.tar.gz')
             tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': 's3://bkt/jobs/source/run.sh'}))
-            refused(tree, 'reading the tar archive')
+            refused(tree, 'cannot read the tar archive')
         finally:
             server.terminate()
             server.wait(60)
@@ -518,9 +518,9 @@ def code_that_is_not_there():
 def damaged_archive():
     """A file with an archive's name is unpacked or refused, and never copied unchanged."""
     whole = archive([('big', os.urandom(50000)), ('run.sh', SHOW.encode())])
-    for name, content, words in (('sourcedir.tar.gz', whole[:20000], 'truncated gzip input'), ('sourcedir.tar', b'', 'reading the tar archive'),
-                                 ('sourcedir.tar', bytes(10240), 'the archive is empty'), ('a.target.tar', b'', 'reading the tar archive'),
-                                 ('code.tgz', b'<html>403 Forbidden</html>' * 100, 'reading the tar archive (plain, or with gzip, bzip2, xz or zstd)')):
+    for name, content, words in (('sourcedir.tar.gz', whole[:20000], 'truncated gzip input'), ('sourcedir.tar', b'', 'cannot read the tar archive'),
+                                 ('sourcedir.tar', bytes(10240), 'the archive is empty'), ('a.target.tar', b'', 'cannot read the tar archive'),
+                                 ('code.tgz', b'<html>403 Forbidden</html>' * 100, 'cannot read the tar archive (plain, or with gzip, bzip2, xz or zstd)')):
         with Tree() as tree:
             tree.write(f'input/data/code/{name}', content)
             tree.write('input/config/hyperparameters.json',
@@ -708,7 +708,7 @@ def intermediate_output_to_s3():
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal,
          a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be,
-         what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, program_not_found, a_byte_order_mark, no_python,
+         what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_instead_of_a_file, program_not_found, a_byte_order_mark, no_python,
          wrong_options, how_much_paceline_says, what_the_user_exports_reaches_ranks, a_ranks_threads, an_openblas_older_than_the_processor,
          threads_under_a_cpu_limit, every_argument_reaches_a_rank, a_signal_to_the_whole_group, host_names_that_mpirun_would_split,
          large_hyperparameters, names_with_equals, code_from_archive_directory_and_file, code_from_an_archive_of_the_sdk, code_from_s3,

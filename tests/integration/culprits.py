@@ -34,7 +34,7 @@ LATE = {
     "data": r"Rank {rank} \(algo-2\) was waited for in \d+ of \d+ collectives, \d+ % of the time: it waits for data, [\d.]+ % of the time more",
     "save": r"Rank {rank} \(algo-2\) was waited for in \d+ of \d+ collectives, \d+ % of the time: it saves, [\d.]+ % of the time more",
     "stopped": r"Rank {rank} \(algo-2\) was late once: the others waited [\d.]+ s for it in collective \d+ ",
-    "nobody": r"(No rank held up the others|The ranks were late by turns, no one rank): they waited [\d.]+ % of the time",
+    "nobody": r"(No rank held up the others|The ranks were late in turn, no one rank): they waited [\d.]+ % of the time",
 }
 
 

@@ -21,7 +21,7 @@ awk -v accuracy="${accuracy:-0}" 'BEGIN { exit !(accuracy > 0.8) }' || fail "the
 model=$(sed -n 's/^Model: \(.*\) ([0-9.]* MB)$/\1/p' first.log | tail -n 1) # after that of paceline local
 [[ $model = "$work"/tmp/paceline-demo-*/model/model.safetensors && -s $model ]] || fail "the model is in '$model'"
 
-grep -q '^\[algo-1\] .*epoch=1 ' first.log && grep -qx "Status: Completed" first.log || fail "it is no job of paceline local"
+grep -q '^\[algo-1\] .*epoch=1 ' first.log && grep -qx "Status: Completed" first.log || fail "it is not a job of paceline local"
 tree=${model%/model/*}
 tar tzf "$tree/local/model.tar.gz" | grep -x model.safetensors >/dev/null && [ -s "$tree/local/algo-1/input/config/hyperparameters.json" ] || fail "the packed model or the paths of the log lead nowhere"
 

@@ -79,7 +79,7 @@ def allreduce(command):
 
 @contextlib.contextmanager
 def bucket(objects):
-    """A server for the files below `objects`, in place of S3."""
+    """A server for the files below `objects`, instead of S3."""
     server = subprocess.Popen([sys.executable, SOURCE / "tests/fakes/fake_s3.py", objects], stdout=subprocess.PIPE, text=True)
     try:
         port = server.stdout.readline().split()[1]

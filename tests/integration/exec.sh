@@ -43,10 +43,10 @@ wait $! || true # longer than the heartbeat timeout
 await_no_sleep algo-2 4722
 echo
 
-case_begin "what is no request is refused, and process 1 goes on"
+case_begin "what is not a request is refused, and process 1 goes on"
 socket=$(host_run algo-2 sh -c 'for name in /run/paceline.*/control /tmp/paceline.*/control; do if [ -S "$name" ]; then echo "$name"; break; fi; done')
 [ -n "$socket" ] || case_failed "algo-2 has no socket in its run directory"
-host_run algo-2 python3 - "$socket" <<'END' || case_failed "process 1 did not close what is no request"
+host_run algo-2 python3 - "$socket" <<'END' || case_failed "process 1 did not close what is not a request"
 import array, os, socket, struct, sys
 
 def frame(kind, *fields):

@@ -562,7 +562,7 @@ TWINS = [
      'the failure file of algo-1 was written after the save'),
     ('no failure file while ranks save', 'holding.c', 'pl_supervise_write_failure(supervisor, pl_text_string(&text));', '', 'hosts', 'rank 0 alone saves, the others die',
      'the failure file of algo-1 was written after the save'),
-    ('the loss of a host is no failure', 'frames.c', 'pl_supervise_fail_lost(supervisor, "host", session->host, why);', '', 'links', 'the worker is powered off', 'did not end within'),
+    ('the loss of a host is not a failure', 'frames.c', 'pl_supervise_fail_lost(supervisor, "host", session->host, why);', '', 'links', 'the worker is powered off', 'did not end within'),
     ("a worker does not take over the master's result", 'frames.c', 'pl_supervise_fail_as(supervisor, frame->fields[1]);', '', 'links', 'a program fails on the master',
      'did not end within'),
     ('an earlier end is not reported to a late master', 'frames.c', '    if (supervisor->link_kind != PL_LAUNCH_PLAN_LINK_BESIDE) {\n        return;', '    if (true) {\n        return;', 'links', 'algo-2 fails before the other',

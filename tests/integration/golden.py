@@ -60,7 +60,7 @@ def image():
 
 
 class Tree:
-    """One host's /opt/ml, with SAGEMAKER_BASE_DIR in place of the mount."""
+    """One host's /opt/ml, with SAGEMAKER_BASE_DIR instead of the mount."""
 
     def __init__(self, config, code, env):
         self.base = pathlib.Path(tempfile.mkdtemp(prefix='paceline-golden-'))

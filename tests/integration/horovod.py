@@ -248,7 +248,7 @@ if n > 1:
         except hvd.HorovodInternalError:
             pass
         hvd.join()
-for _ in range(2):  # a shutdown is no end
+for _ in range(2):  # a shutdown is not an end
     hvd.shutdown()
     assert not hvd.is_initialized()
     hvd.init()

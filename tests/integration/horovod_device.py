@@ -149,7 +149,7 @@ def through_host(tensors, hosts, reduce_all):
 
 
 def backward(args):
-    """A training step with and without DistributedOptimizer, by turns: the share that it adds."""
+    """A training step with and without DistributedOptimizer, in turn: the share that it adds."""
     torch, hvd, device = rank_of(args)
     width, layers = (4096, 12) if device.type == "cuda" else (64, 3)
     steps = {}

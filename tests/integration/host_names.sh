@@ -34,7 +34,7 @@ start_named() {
   host_start "$1" sh -c 'hostname "$1"; mount --bind "$2" /etc/hosts; [ -z "$3" ] || mount -o remount,bind,"$3" /etc/hosts; shift 3; exec "$@"' \
     sh "${3:-$1}" "$cluster/$1/hosts" "${4:-}" "$paceline" -- sh -c '"$1" && exec python3 "$2"' sh "$probe" "$cluster/meet.py"
 }
-# named_case NAME OWN [HOST-NAME]: each host's file has the other's line, and OWN with @ in place of its number.
+# named_case NAME OWN [HOST-NAME]: each host's file has the other's line, and OWN with @ instead of its number.
 named_case() {
   case_begin "$1"
   for number in 1 2; do
@@ -93,7 +93,7 @@ for number in 1 2; do start_named algo-$number "10.78.0.$((3 - number)) algo-$((
 wait_both 60
 for host in algo-1 algo-2; do
   expect_code $host bad
-  expect_failure $host "host name 'algo-[12]' does not resolve: .*\. Its line belongs into /etc/hosts, .* \(it is this host's own name; open '/etc/hosts': "
+  expect_failure $host "host name 'algo-[12]' does not resolve: .*\. Its line belongs into /etc/hosts, .* \(it is this host's own name; cannot open '/etc/hosts': "
 done
 expect_nobody
 case_end algo-1 algo-2

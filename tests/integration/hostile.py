@@ -34,7 +34,7 @@ class Skip(Exception):
 def an_archive_that_grows_beyond_its_limit():
     with Tree(env={"PACELINE_SOURCE_MAX_BYTES": str(16 * MIB)}) as tree:
         tree.write("input/data/code/sourcedir.tar.gz", archive([("run.sh", b"#!/bin/sh\n"), ("zeros", bytes(80 * MIB))]))
-        expect((tree.base / "input/data/code/sourcedir.tar.gz").stat().st_size < MIB, "the archive is no bomb")
+        expect((tree.base / "input/data/code/sourcedir.tar.gz").stat().st_size < MIB, "the archive is not a bomb")
         tree.write("input/config/hyperparameters.json",
                    json.dumps({"sagemaker_program": "run.sh", "sagemaker_submit_directory": f"{tree.base}/input/data/code/sourcedir.tar.gz"}))
         refused(tree, "sourcedir.tar.gz", str(16 * MIB))
@@ -61,7 +61,7 @@ def configurations_of_other_kinds():
             tree.write("input/config/hyperparameters.json", text)
             refused(tree, "hyperparameters.json" + place)
     with Tree({"sagemaker_program": "run.sh", "deep": "[" * 100000}, {"run.sh": "#!/bin/sh\nprintf %s \"$SM_HP_DEEP\" | wc -c >\"$SM_OUTPUT_DATA_DIR/bytes\"\n"}) as tree:
-        expect(tree.train() == 0, tree.done.stderr)  # a value that is no JSON stays text
+        expect(tree.train() == 0, tree.done.stderr)  # a value that is not JSON stays text
         expect(tree.read("output/data/bytes") == "100000\n", tree.read("output/data/bytes"))
 
 

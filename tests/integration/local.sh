@@ -70,15 +70,15 @@ grep -q '^Status: Completed$' log || fail "no status"
 grep -qF 'Metric loss: last 0.25, lowest 0.25, highest 0.5, 2 values; first in: loss=0.5' log || fail "another metric"
 grep -qF "metric 'accuracy': no line of the log matches" log || fail "no warning of a metric without a value"
 tar tzf paceline-local/plain/model.tar.gz | grep -x model-of-algo-1 >/dev/null || fail "no model"
-[ -L paceline-local/plain/algo-1/input/data/training ] || fail "the channel is no link"
+[ -L paceline-local/plain/algo-1/input/data/training ] || fail "the channel is not a link"
 for name in hyperparameters resourceconfig inputdataconfig; do python3 -m json.tool paceline-local/plain/algo-1/input/config/$name.json >/dev/null || fail "$name.json"; done
 SAGEMAKER_BASE_DIR=$PWD/paceline-local/plain/algo-1 "$paceline" env >env.json && grep -q '"SM_CHANNEL_TRAINING"' env.json || fail "Paceline does not read the tree"
 
-step "a metric whose group is no number, and one whose search ends with an error"
+step "a metric whose group is not a number, and one whose search ends with an error"
 job --kind plain --name words --metric 'loss=loss: (\S+)' --metric 'rate=rate(=[0-9.]+)?' --metric 'loop=((?1)|x)' --metric 'late=late: (\S+)' -- \
   printf '%s\n' 'at step 1 loss: 0.5, and more' 'loss: 0.4, too' 'rate of one' 'late: none' 'late: 3'
 [ $code = 0 ] || fail "it ended with $code"
-grep -qF "metric 'loss': the group of 'loss: (\S+)' is '0.5,', expected a number; the first such line: at step 1 loss: 0.5, and more" log || fail "a group that is no number"
+grep -qF "metric 'loss': the group of 'loss: (\S+)' is '0.5,', expected a number; the first such line: at step 1 loss: 0.5, and more" log || fail "a group that is not a number"
 grep -qF "metric 'rate': the group of 'rate(=[0-9.]+)?' is '', expected a number; the first such line: rate of one" log || fail "a group that is not there"
 grep -q "metric 'loop': the search of a line was given up: .*recurs" log && ! grep -q "metric 'loop'.* steps" log || fail "another error of a search"
 grep -qF 'Metric late: last 3, lowest 3, highest 3, 1 value; first in: late: 3' log && ! grep -q "metric 'late'" log || fail "a metric that has a value later"
@@ -341,7 +341,7 @@ chmod +x changes
 job --name cut --hosts 2 --cut algo-2@4,1s --max-run 300 -- ./changes
 [ $code = 0 ] && grep -Eq 'cut: algo-2 had no network for [1-9][0-9.]* s; the job went on$' log || fail "--cut: code $code"
 job --name early --hosts 2 --cut algo-2@1000,1s --lose algo-1@1000 -- true
-[ $code = 0 ] && grep -q 'cut: the network of algo-2 was not cut' log && grep -q 'lose: algo-1 was not switched off' log || fail "rehearsals that are not reached: code $code"
+[ $code = 0 ] && grep -q 'cut: the network of algo-2 was not cut' log && grep -q 'lose: algo-1 was not switched off' log || fail "simulations that are not reached: code $code"
 
 step "two hosts of an ordinary user are linked; a user that cannot log in is refused"
 # as_user PASSWORD SHELL WORDS... has a job of a user that this machine does not know.
@@ -368,7 +368,7 @@ else
   echo "hosts of an ordinary user were not tried: user 4242 makes no namespaces here, or does not reach $paceline"
 fi
 
-step "what an earlier job of an ordinary user left is no part of the next one's model"
+step "what an earlier job of an ordinary user left is not a part of the next one's model"
 ordinary=(setpriv --reuid=4242 --regid=4242 --clear-groups env HOME=/tmp)
 mine() { code=0; (cd user && "${ordinary[@]}" "$paceline" local --kind plain --name left "$@") >log 2>&1 </dev/null || code=$?; }
 if "${ordinary[@]}" test -x "$paceline"; then

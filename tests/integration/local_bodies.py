@@ -217,7 +217,7 @@ ls "$SM_CHANNEL_TESTING"
 
 
 def runs(kept, folder):
-    """A body of each version runs, with folders in place of its buckets."""
+    """A body of each version runs, with folders instead of its buckets."""
     for name in ("training", "testing"):
         (folder / name).mkdir()
         (folder / name / f"file-{name}").touch()
@@ -365,7 +365,7 @@ def plan_of(tree, golden):
 
 
 def golden_tree(folder):
-    """The tree of a job is that of the SDK's local mode, and so is the plan in it, but for what LEFT_OUT lists."""
+    """The tree of a job is that of the SDK's local mode, and so is the plan in it, except what LEFT_OUT lists."""
     golden = json.loads((SOURCE / "tests/data/local-tree.json").read_text())
     work = folder / "golden"
     (work / "data").mkdir(parents=True)

@@ -127,7 +127,7 @@ def refuses(call, what):
 refuses(lambda: pl.allreduce(numpy.ones((4, 4))[:, ::2], name="strided"), "a strided array")
 refuses(lambda: pl.alltoall(numpy.ones(n + 1), [1] * (n + 1)), "more splits than ranks")
 refuses(lambda: pl.alltoall(numpy.ones(n), [1] * (n - 1)), "fewer splits than ranks")
-refuses(lambda: pl.alltoall(numpy.ones(n), [0.5] * n), "splits that are no whole numbers")
+refuses(lambda: pl.alltoall(numpy.ones(n), [0.5] * n), "splits that are not whole numbers")
 refuses(lambda: pl.alltoall(numpy.ones(n), [n + 1] + [-1] * (n - 1) if n > 1 else [-1]), "a negative split")
 refuses(lambda: pl.broadcast(numpy.ones(1), n), "a root beyond the ranks")
 refuses(lambda: pl.allreduce(numpy.ones(1), average=True, op=pl.Sum), "two reductions for one")

@@ -114,7 +114,7 @@ def local_job(folder):
         assert done.returncode == code, done.stdout + done.stderr
         assert re.search(rf"^Report: .*paceline-local/{name}/report\.html$", done.stdout, re.M), done.stdout
         page = Page(folder / f"paceline-local/{name}/report.html")
-        page.says(name, "train:loss", "last 0.35, lowest 0.15, highest 0.35, 3 values, and 1 that is no number", "No line of the log has a value of never.",
+        page.says(name, "train:loss", "last 0.35, lowest 0.15, highest 0.35, 3 values, and 1 that is not a number", "No line of the log has a value of never.",
                   "resuming after step 20", "trainer: warning: the rate is high", "direct: one program", "There are no traces", '<script>alert("x")')
         page.says("paceline_hang_s")
         assert "PEER_WAIT_S" not in page.raw and "bucket_bytes" not in page.raw, "a setting with its default is shown"
@@ -190,7 +190,7 @@ def packed(folder):
 
 
 def sweep(folder):
-    """Each trial has a line, although trials print by turns; the best one is named; columns that are empty for all trials are left out."""
+    """Each trial has a line, although trials print in turn; the best one is named; columns that are empty for all trials are left out."""
     (folder / "output").mkdir(parents=True)
     log = ["paceline: version 0.2.0, sweep: trials on 1 host; this is algo-1, the only host", "paceline-sweep: trial 0 lr=0.5"]
     for step in range(10, 60, 10):
@@ -246,8 +246,8 @@ def in_a_job(folder):
 
 def refused(folder):
     folder.mkdir()
-    assert "is no folder of a job: expected algo-1" in report(folder, 1)
-    assert "is no folder of a job" in report(folder / "missing", 1)
+    assert "is not a folder of a job: expected algo-1" in report(folder, 1)
+    assert "is not a folder of a job" in report(folder / "missing", 1)
 
 
 def main():

@@ -144,7 +144,7 @@ def check_default_encryption(server, tree):
 
 
 def check_copy(server, tree):
-    """A copy to another bucket keeps what boto3 has put with the object, in one request and in parts, but for tags."""
+    """A copy to another bucket keeps what boto3 has put with the object, in one request and in parts, except tags."""
     properties = {"ContentType": "text/x-odd; charset=utf-8", "ContentEncoding": "gzip", "ContentLanguage": "de", "CacheControl": "max-age=5",
                   "ContentDisposition": 'attachment; filename="a b"', "Metadata": {"who": "me and you", "x-y": "1"}}
     for name in ("small", "large"):

@@ -161,7 +161,7 @@ async def check_encryption(folder):
 
 
 async def check_copy(folder):
-    """A copy keeps what the object carries, in one request and in parts, but for tags and encryption."""
+    """A copy keeps what the object carries, in one request and in parts, except tags and encryption."""
     properties = {"content-type": "text/x-odd; charset=utf-8", "content-encoding": "gzip", "content-language": "de", "cache-control": "max-age=5",
                   "content-disposition": 'attachment; filename="a b"', "expires": "Wed, 21 Oct 2026 07:28:00 GMT", "x-amz-meta-who": "me: and  you"}
     tags = {"x-amz-tagging": "a%20b=1%262&c="}

@@ -5,7 +5,7 @@
 Each SDK is installed into an environment of its own, with its telemetry off by its own configuration. Both call `docker
 compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts in the image as it is, which has
 no Python, and a Python script in one made from it, which has Debian's torch. The estimator and the trainer of
-docs/sdk.md run as they stand there, but for the image's name, the places of code and data, and the kind and number of
+docs/sdk.md run as they stand there, except the image's name, the places of code and data, and the kind and number of
 processors; so do those of examples/pytorch. With the word `full`: what the others show on another number of hosts.
 """
 import json
@@ -221,7 +221,7 @@ def said(log):
 
 
 def lines(hosts, ranks, options, process_1='paceline'):
-    """Those of all ranks: `ranks` on each host, 0: the hosts' programs are no ranks."""
+    """Those of all ranks: `ranks` on each host, 0: the hosts' programs are not ranks."""
     names = json.dumps([f'algo-{i + 1}' for i in range(hosts)], separators=(',', ':'))
     return sorted(f'host algo-{i + 1} of {names} rank {i * ranks + j if ranks else "-"} of {hosts * ranks or "-"}, 1 is {process_1}, {options}'.rstrip()
                   for i in range(hosts) for j in range(ranks or 1))

@@ -168,7 +168,7 @@ def locked_late(folder):
             (folder / "watched/locked").chmod(0o755)
             sync.stop()
             sync.has("locked/file", "text")
-            assert "'locked/file' could not be uploaded: stat '" in sync.message and "Permission denied" in sync.message, sync.message
+            assert "'locked/file' could not be uploaded: cannot stat '" in sync.message and "Permission denied" in sync.message, sync.message
     finally:
         (folder / "watched/locked").chmod(0o755)
 
@@ -241,7 +241,7 @@ def silent(folder):
 
 
 def told_late(folder):
-    """A stop request that comes while the last upload waits for its answer is no reason to wait for another one."""
+    """A stop request that comes while the last upload waits for its answer is not a reason to wait for another one."""
     make(folder / "watched/file", "text")
     with Sync(folder, silent=True) as sync:
         sync.wait_asking()

@@ -7,7 +7,7 @@
  * the stop another host may be linked, so that the master asks again.
  *   Every run ends: there is no state from which a process cannot go on to its end.
  *   No rank that saves is killed, unless one had left before it was asked to stop.
- *   The cause is no rank that mpirun killed, where a rank failed by itself.
+ *   The cause is not a rank that mpirun killed, where a rank failed by itself.
  * -DBROKEN: the shim of a rank that has ended does not wait for the release.
  */
 #define RANKS 2

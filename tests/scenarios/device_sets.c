@@ -18,7 +18,7 @@ static const int elems_of_set[SETS] = {270001, 1500, 1500, 1500};
 
 /* A set of ranks, this rank's tensors for it, and what is under way there. */
 struct set {
-    int number; /* -1: this rank is no member */
+    int number; /* -1: this rank is not a member */
     int size;
     int ranks[MOST_RANKS];
     float *send, *recv; /* in device memory */

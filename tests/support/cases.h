@@ -139,7 +139,7 @@ static inline bool cases_compare(const char *found, const char *how, const char 
     if (strcmp(how, "begins") == 0) {
         return strncmp(found, wanted, strlen(wanted)) == 0;
     }
-    ck_assert_msg(strcmp(how, "has") == 0 || strcmp(how, "lacks") == 0, "'%s' is no comparison", how);
+    ck_assert_msg(strcmp(how, "has") == 0 || strcmp(how, "lacks") == 0, "'%s' is not a comparison", how);
     return !strstr(found, wanted) == (how[0] == 'l');
 }
 

@@ -71,7 +71,7 @@ def box_of(name):
 
 def arrows_between_files(defines, uses):
     """(user, owner) -> names. A name that two programs define, each for itself, is the own room's. Names of others' libraries that
-    we define for them (main, what is preloaded) are no arrows."""
+    we define for them (main, what is preloaded) are not arrows."""
     owners = collections.defaultdict(list)
     for source, names in sorted(defines.items()):
         for name in names:

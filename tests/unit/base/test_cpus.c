@@ -69,13 +69,13 @@ TEST(ranks_of_equal_sets_are_named_together)
 {
     const struct pl_cpus_of free_ranks[] = {{0, "0-1"}, {1, "0-1"}, {2, "0-1"}, {3, "0-1"}};
     const struct pl_cpus_of by_core[] = {{4, "0"}, {5, "1"}};
-    const struct pl_cpus_of by_turns[] = {{0, "0-3"}, {1, "4-7"}, {2, "0-3"}, {3, "4-7"}, {4, "0-3"}};
+    const struct pl_cpus_of in_turn[] = {{0, "0-3"}, {1, "4-7"}, {2, "0-3"}, {3, "4-7"}, {4, "0-3"}};
     const struct pl_cpus_of one_core[] = {{0, "0"}, {1, "0"}, {3, "1,3"}};
 
     expect_words("ranks 0-3 run on CPUs 0-1", free_ranks, 4);
     expect_words("rank 0 runs on CPUs 0-1", free_ranks, 1);
     expect_words("rank 4 bound to CPU 0; rank 5 bound to CPU 1", by_core, 2);
-    expect_words("ranks 0,2,4 run on CPUs 0-3; ranks 1,3 run on CPUs 4-7", by_turns, 5);
+    expect_words("ranks 0,2,4 run on CPUs 0-3; ranks 1,3 run on CPUs 4-7", in_turn, 5);
     expect_words("ranks 0-1 bound to CPU 0; rank 3 runs on CPUs 1,3", one_core, 3);
     expect_words("", NULL, 0);
 }

@@ -378,7 +378,7 @@ TEST(a_full_device_is_named)
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(pl_file_write_fd(fd, "x", 1, "the model", &error), PL_SYSTEM);
     ck_assert_int_eq((int)error.code, ENOSPC);
-    ck_assert_str_eq(error.cause, "write 'the model': No space left on device");
+    ck_assert_str_eq(error.cause, "cannot write 'the model': No space left on device");
 }
 
 TEST(nonblock_is_set_and_cleared)

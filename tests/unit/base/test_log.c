@@ -128,8 +128,8 @@ TEST(an_error_is_logged_with_cause_and_context)
 
     pl_error_set(&error, PL_CORRUPT, "bad magic 100%%");
     pl_error_context(&error, "record 7");
-    pl_log_error(&error, "reading '%s'", "part-0");
-    ck_assert_str_eq(next_write(fd), "paceline: error: reading 'part-0': bad magic 100% (record 7)\n");
+    pl_log_error(&error, "cannot read '%s'", "part-0");
+    ck_assert_str_eq(next_write(fd), "paceline: error: cannot read 'part-0': bad magic 100% (record 7)\n");
 }
 
 TEST(errno_survives_a_line_and_a_closed_stderr_is_no_trouble)

@@ -10,8 +10,9 @@ TEST(cause_holds_the_system_words)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_int_eq(pl_error_raise(&error, PL_NOT_FOUND, PL_DOMAIN_ERRNO, ENOENT, "open '%s'", "/x"), PL_NOT_FOUND);
-    ck_assert_str_eq(error.cause, "open '/x': No such file or directory");
+    errno = ENOENT;
+    ck_assert_int_eq(pl_error_errno(&error, "open '%s'", "/x"), PL_SYSTEM);
+    ck_assert_str_eq(error.cause, "cannot open '/x': No such file or directory");
     ck_assert_int_eq((int)error.code, ENOENT);
 }
 

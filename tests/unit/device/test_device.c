@@ -347,7 +347,7 @@ TEST(a_kernel_that_hangs_ends_at_the_deadline)
     pl_device_release(device, base);
 }
 
-TEST(ordinary_memory_is_copied_by_the_deadline)
+TEST(pageable_memory_is_copied_by_the_deadline)
 {
     AUTO_DEVICE struct pl_device *device = open_gpu("hang=1");
     float value = 1.0F;

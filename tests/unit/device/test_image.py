@@ -14,7 +14,7 @@ PTX, MACHINE_CODE = 1, 2
 
 image = pathlib.Path(sys.argv[1]).read_bytes()
 magic, _, header_bytes, bytes_after = struct.unpack_from("<IHHQ", image)
-assert magic == 0xBA55ED50 and header_bytes + bytes_after <= len(image), "this is no fat binary"
+assert magic == 0xBA55ED50 and header_bytes + bytes_after <= len(image), "this is not a fat binary"
 at, entries = header_bytes, []
 while at < header_bytes + bytes_after:
     kind, _, header, size = struct.unpack_from("<HHIQ", image, at)

@@ -27,7 +27,7 @@ def has_it(program, pages):
 
 
 def build(target, sources, folder):
-    """Links `target` with its own object files of `sources`, compiled with the headers in `folder`, in place of the build's."""
+    """Links `target` with its own object files of `sources`, compiled with the headers in `folder`, instead of the build's."""
     program = folder / pathlib.Path(target).name
     objects = []
     for source, of in sources.items():

@@ -28,7 +28,7 @@ for line in page.splitlines():
     findings += [f"{numbers}: there is no test {name}" for name in sorted(set(mentioned)) if name not in names]
 expected = {f"{group}{i}" for group, count in COUNTS.items() for i in range(1, count + 1)}
 findings += [f"{number} is missing" for number in sorted(expected - set(seen))]
-findings += [f"{number} is no behaviour" for number in sorted(set(seen) - expected)]
+findings += [f"{number} is not a behaviour" for number in sorted(set(seen) - expected)]
 findings += [f"{number} is there {seen.count(number)} times" for number in sorted(set(seen)) if seen.count(number) > 1]
 print("\n".join(findings) or f"{len(seen)} behaviours")
 sys.exit(bool(findings))

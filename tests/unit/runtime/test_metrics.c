@@ -76,7 +76,7 @@ TEST(a_file_that_cannot_be_written_is_an_error)
     pl_metrics_done(&metrics);
 }
 
-/* The unit tests' stderr is no terminal. */
+/* The unit tests' stderr is not a terminal. */
 TEST(no_progress_line_without_a_terminal)
 {
     int pipe_fds[2];

@@ -556,7 +556,7 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_NEED(begin(sum.stream, 0) == 0, "no capture begins");
     run = pl_collective_run(world, &sum, &told[0]);
     posted = pl_collective_post(world, &sum, &request, &told[1]);
-    RANKS_NEED(end(sum.stream, &graph) == 0, "the capture was ended by a call that is no part of it");
+    RANKS_NEED(end(sum.stream, &graph) == 0, "the capture was ended by a call that is not a part of it");
     RANKS_NEED(run == PL_INVALID && strstr(told[0].cause, "captured into a CUDA graph"), "%s: %s", pl_status_name(run),
                told[0].cause);
     RANKS_NEED(posted == PL_INVALID && strstr(told[1].cause, "captured into a CUDA graph"), "%s: %s",

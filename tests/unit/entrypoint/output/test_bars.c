@@ -83,7 +83,7 @@ TEST(what_a_program_has_written_in_no_time_is_its_lines_and_last_states)
         /* Windows */
         {"one  \r\n\r\ntwo\033[K\r\nthree\r\r\n", "one  \n\ntwo\033[K\nthree\n"},
         {"\r99%\r100%\r\nend\r\n", "100%\nend\n"},
-        /* a column in place of the carriage return; what shows and hides the cursor; a sequence that ends in nothing */
+        /* a column instead of the carriage return; what shows and hides the cursor; a sequence that ends in nothing */
         {"\033[?25l\r 1%\033[1G 2%\033[G 3%\033[?25h\n", " 3%\n"},
         {"\r 1%\033", " 1%\033\n"},
         {"\r 1%\033[3\n", " 1%\033[3\n"},

@@ -650,7 +650,7 @@ static void read_bytes(void *context, int fd, const char *bytes, size_t count)
     }
 }
 
-/* Both outputs of a program that is read go to a file in place of this test's own. */
+/* Both outputs of a program that is read go to a file instead of this test's own. */
 TEST(lines_of_a_program_that_is_read_have_its_tag)
 {
     const char *const argv[] = {"sh", "-c",

@@ -181,9 +181,9 @@ TEST(the_rank_that_others_wait_for_is_named_with_the_reason)
     expect_summary(job_of(1, rank_one_is_late_once, NULL),
                    "Rank 1 (host 0) was late once: the others waited 11.990 s for it in collective 41 (allreduce "
                    "gradients).");
-    expect_summary(job_of(1, one_after_the_other, NULL), "late by turns, no one rank: they waited 29 % of the time");
-    expect_summary(job_of(2, those_of_host_one, NULL), "The ranks of host 1 were late by turns");
-    expect_summary(job_of(2, host_one_more_often, NULL), "The ranks were late by turns, no one rank");
+    expect_summary(job_of(1, one_after_the_other, NULL), "late in turn, no one rank: they waited 29 % of the time");
+    expect_summary(job_of(2, those_of_host_one, NULL), "The ranks of host 1 were late in turn");
+    expect_summary(job_of(2, host_one_more_often, NULL), "The ranks were late in turn, no one rank");
 }
 
 TEST(hosts_are_named_if_their_names_tell_them_apart)

@@ -20,7 +20,7 @@
 #define SAY(problem, programs) "printf '%s\\n' '{\"problem\": \"" problem "\", \"programs\": [" programs "]}'\n"
 #define ANSWER(program) "#!/bin/sh\n" SAY("", program)
 
-/* The files that process 1 of `host` keeps for the job on algo-1, algo-2 and algo-3, and `script` in place of ssh. */
+/* The files that process 1 of `host` keeps for the job on algo-1, algo-2 and algo-3, and `script` instead of ssh. */
 struct rig {
     struct scratch scratch;
     struct pl_rundir rundir;

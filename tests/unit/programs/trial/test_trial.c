@@ -75,7 +75,7 @@ TEST(a_trial_finds_a_job_of_its_own)
     tree_write(&tree, "input/data/training/a", "data");
     ck_ok(tree_job, &tree);
     ck_ok(pl_trial_folder_take, tree.job, NULL, 3, &folder);
-    for (int run = 0; run < 2; run++) { /* folders that exist already are no obstacle */
+    for (int run = 0; run < 2; run++) { /* folders that exist already are not an obstacle */
         ck_ok(pl_trial_folder_make, &folder, 1, &words);
     }
     job = trial_job(&folder);

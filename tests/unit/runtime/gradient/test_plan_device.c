@@ -545,7 +545,7 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
         status = pl_optimizer_step(here.optimizer, 0.1, &told);
     }
     RANKS_OK(pl_barrier(world, &error));
-    RANKS_NEED(end(here.stream, &graph) == 0, "the capture was ended by a call that is no part of it");
+    RANKS_NEED(end(here.stream, &graph) == 0, "the capture was ended by a call that is not a part of it");
     RANKS_NEED(status == PL_INVALID && strstr(told.cause, "captured into a CUDA graph"), "%s: %s",
                pl_status_name(status), told.cause);
     RANKS_OK(pl_barrier(world, &error));

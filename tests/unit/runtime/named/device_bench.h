@@ -16,7 +16,7 @@ enum { TENSORS = 24, STEPS = 3, MOST_BYTES = 64 << 10 };
 
 static _Thread_local struct pl_device *device; /* this rank's */
 
-/* Tensor `t`: its type by turns, and a size that is often odd; the last one is too long to be packed on some. */
+/* Tensor `t`: its type in turn, and a size that is often odd; the last one is too long to be packed on some. */
 static inline enum pl_dtype dtype_of(size_t t)
 {
     static const enum pl_dtype types[] = {PL_FLOAT32, PL_INT64, PL_BFLOAT16};

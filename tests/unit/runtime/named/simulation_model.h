@@ -89,7 +89,7 @@ static struct {
     bool adds[PHASES], removes[PHASES]; /* the other set, at the beginning of the phase, or with `in_between` */
     bool in_between[PHASES];            /* after the submissions of the phase */
     bool usable[PHASES];                /* the submissions may use the other set */
-    uint64_t joined[PHASES];            /* one bit a rank that joins in place of its submissions */
+    uint64_t joined[PHASES];            /* one bit a rank that joins instead of its submissions */
     int members[MOST_RANKS], member_count;
     struct plan plans[PHASES][SLOTS];
     struct outcome outcomes[MOST_RANKS][PHASES][SLOTS];
@@ -193,7 +193,7 @@ static inline int size_of(const struct plan *plan)
     return plan->set ? all.member_count : all.size;
 }
 
-/* This rank's number in the plan's set; -1: it is no member. */
+/* This rank's number in the plan's set; -1: it is not a member. */
 static inline int place_of(const struct plan *plan, int rank)
 {
     int place = plan->set ? -1 : rank;

@@ -120,7 +120,7 @@ static void captures(struct pl_world *world, void *argument, char failure[RANKS_
     }
     RANKS_NEED(status == PL_OK, "beside a capture: %s", beside.cause);
     RANKS_OK(pl_barrier(world, &error));
-    RANKS_NEED(end(stream, &graph) == 0, "the capture was ended by a call that is no part of it");
+    RANKS_NEED(end(stream, &graph) == 0, "the capture was ended by a call that is not a part of it");
     RANKS_OK(pl_barrier(world, &error));
     RANKS_NEED(refused == PL_INVALID && strstr(told.cause, "captured into a CUDA graph"), "%s: %s",
                pl_status_name(refused), told.cause);

@@ -14,7 +14,7 @@
 
 enum { THREADS = 8, STEPS = 6, WINDOW = 5, MOST_ELEMS = 300 };
 
-/* One operation of a step, equal on all ranks but for what `rank` gives. */
+/* One operation of a step, equal on all ranks except what `rank` gives. */
 struct drawn {
     struct pl_completion completion;
     struct pl_named_op op;

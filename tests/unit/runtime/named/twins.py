@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulation of named tensors finds broken twins of the engine: each has one small fault.
 
-Usage: twins.py SIMULATION, in the build folder. Compiles each twin's file again, links it into the simulation in place of the
+Usage: twins.py SIMULATION, in the build folder. Compiles each twin's file again, links it into the simulation instead of the
 true one, and runs at most a thousand seeds.
 """
 import os

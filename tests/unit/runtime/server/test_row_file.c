@@ -212,42 +212,42 @@ static struct pl_row_store *new_store(struct pl_table *ret_table)
     return store;
 }
 
-/* Host `host` writes its part of the save of `moment`, whose rows all have that value. */
-static void write_part(const char *directory, int host, int moment)
+/* Host `host` writes its part of the save of `time_ns`, whose rows all have that value. */
+static void write_part(const char *directory, int host, int time_ns)
 {
     struct pl_table table;
     struct pl_row_store *store = new_store(&table);
-    float value = (float)moment;
+    float value = (float)time_ns;
 
     for (int64_t id = 0; id < IDS; id++) {
         if (pl_table_owner(id, HOSTS) == host) {
             ck_ok(pl_row_store_push, store, &id, NULL, 1, &value);
         }
     }
-    ck_ok(pl_row_file_write, directory, &table, store, host, HOSTS, (uint64_t)moment);
+    ck_ok(pl_row_file_write, directory, &table, store, host, HOSTS, (uint64_t)time_ns);
     pl_row_store_free(store);
 }
 
 /* The same, from `parts`, which has all of them: to write them again each time takes long. */
-static void place_part(const char *parts, const char *directory, int host, int moment)
+static void place_part(const char *parts, const char *directory, int host, int time_ns)
 {
     char from[PATH_MAX], to[PATH_MAX];
 
-    snprintf(from, sizeof(from), "%s/t-0000%d-of-00002.%016x.rows", parts, host, (unsigned)moment);
+    snprintf(from, sizeof(from), "%s/t-0000%d-of-00002.%016x.rows", parts, host, (unsigned)time_ns);
     snprintf(to, sizeof(to), "%s/%s", directory, strrchr(from, '/') + 1);
     ck_assert_msg(link(from, to) == 0, "link '%s': %s", to, strerror(errno));
 }
 
-static void clean(const char *directory, int moment)
+static void clean(const char *directory, int time_ns)
 {
     struct pl_table table;
 
     ck_ok(pl_table_make, &options, &table);
-    ck_ok(pl_row_file_remove, directory, &table, (uint64_t)moment, true);
+    ck_ok(pl_row_file_remove, directory, &table, (uint64_t)time_ns, true);
 }
 
-/* Both servers load; all rows are of one save, that of `moment`. */
-static void expect_save(const char *directory, int moment, const char *passed)
+/* Both servers load; all rows are of one save, that of `time_ns`. */
+static void expect_save(const char *directory, int time_ns, const char *passed)
 {
     for (int host = 0; host < HOSTS; host++) {
         struct pl_server_rows_loaded loaded;
@@ -256,12 +256,12 @@ static void expect_save(const char *directory, int moment, const char *passed)
         float value;
 
         ck_ok(pl_row_file_read, directory, &table, store, host, HOSTS, UINT64_MAX, &loaded);
-        ck_assert(loaded.oldest == (uint64_t)moment && loaded.newest == (uint64_t)moment);
+        ck_assert(loaded.oldest == (uint64_t)time_ns && loaded.newest == (uint64_t)time_ns);
         ck_assert_msg(passed ? !!strstr(loaded.passed, passed) : !*loaded.passed, "passed over: '%s'", loaded.passed);
         for (int64_t id = 0; id < IDS; id++) {
             if (pl_table_owner(id, HOSTS) == host) {
                 pl_row_store_pull(store, &id, NULL, 1, &value);
-                ck_assert_msg(value == (float)moment, "row %d is %g, not %d", (int)id, (double)value, moment);
+                ck_assert_msg(value == (float)time_ns, "row %d is %g, not %d", (int)id, (double)value, time_ns);
             }
         }
         pl_row_store_free(store);

@@ -474,8 +474,8 @@ TEST(files_that_are_not_as_they_were_saved_are_refused)
     fail_to_load(&test, PL_NOT_FOUND, "open directory");
 }
 
-/* Saves of versions before had no moment in their names. */
-TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_taken)
+/* Saves of versions before had no time in their names. */
+TEST(files_without_a_time_in_their_names_are_loaded_and_their_place_is_taken)
 {
     AUTO_SCRATCH struct scratch scratch = scratch_new();
     static char part[2][PATH_MAX];

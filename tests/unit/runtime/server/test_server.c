@@ -85,7 +85,7 @@ static void check_counts(const struct job *job)
     }
     ck_assert_uint_eq(pushes, (steps + 2) * pieces);
     ck_assert_uint_eq(updates, steps * pieces);
-    ck_assert_uint_eq(aged, (steps - workers) * pieces); /* but for the first ones */
+    ck_assert_uint_eq(aged, (steps - workers) * pieces); /* except the first ones */
     if (workers == 1) {
         ck_assert_uint_eq(job->counts[0].ages[0], aged); /* there are no others */
     }
@@ -269,7 +269,7 @@ TEST(a_late_worker_goes_on_from_the_values_that_are_there)
     }
 }
 
-/* ---- reads are of one moment ---- */
+/* ---- reads are of one time ---- */
 
 static void read_pieces(struct job *job, int worker, struct pl_world *world)
 {

@@ -260,7 +260,7 @@ static void ask_twice(struct job *job, int worker, struct pl_world *world)
         read_only_fd = open(path, O_RDONLY | O_CLOEXEC);
         ck_assert(fd >= 0 && read_only_fd >= 0);
         ck_assert_int_ne(pl_worker_ask(server, &message, read_only_fd, PL_SERVER_STATE, &message, &error), PL_OK);
-        ck_assert_msg(strstr(error.cause, "the file for the state of worker 1"), "%s", error.cause);
+        ck_assert_msg(strstr(error.cause, "cannot use the file for the state of worker 1"), "%s", error.cause);
         atomic_store(&late.asks_again, true);
         ck_ok(pl_server_pull_state, server);
         for (size_t t = 0; t < pl_plan_tensor_count(pl_server_plan(server)); t++) {
@@ -282,7 +282,7 @@ UNIT_TEST(an_answer_to_a_transfer_that_was_given_up_is_none_to_the_next,
           job_run(&(struct job){
               .hosts = 2, .workers = 1, .staleness = "none", .prepare = delay_answers, .body = ask_twice}))
 
-/* ---- a piece is of one moment, while others train ---- */
+/* ---- a piece is of one time, while others train ---- */
 
 enum { LONG = 4096 };
 
@@ -344,7 +344,7 @@ static void save_while_others_train(struct job *job, int worker, struct pl_world
     job_leave(server);
 }
 
-TEST(the_state_of_a_piece_is_of_one_moment)
+TEST(the_state_of_a_piece_is_of_one_time)
 {
     for (int hosts = 1; hosts <= 2; hosts++) {
         struct job job = {.hosts = hosts,

@@ -137,7 +137,7 @@ TEST(zeros_after_gzip_are_padding_and_anything_else_is_corrupt)
     build_bytes(&packed, "\0\0\0\0\0", 5);
     ck_ok(unpack, drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes);
     ck_assert_uint_eq(bytes, PLAIN);
-    build_bytes(&packed, "rubbish that is no gzip", 23);
+    build_bytes(&packed, "rubbish that is not gzip!", 25);
     ck_assert_int_eq(unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error),
                      PL_CORRUPT);
     ck_has(error.cause, "'drip'");

@@ -302,11 +302,11 @@ TEST(damaged_headers_are_errors_with_offset)
     at = put_text(&build, "a.txt", "text");
     memcpy(build.data + at + SIZE_AT, "0000000000x", 11);
     seal(&build, at);
-    expect_error(&build, PL_CORRUPT, "the tar header at byte 0 has a size that is no number");
+    expect_error(&build, PL_CORRUPT, "the tar header at byte 0 has a size that is not a number");
     at = put_text(&build, "a.txt", "text");
     memset(build.data + at + SIZE_AT, 0xff, 12);
     seal(&build, at);
-    expect_error(&build, PL_CORRUPT, "the tar header at byte 0 has a size that is no number");
+    expect_error(&build, PL_CORRUPT, "the tar header at byte 0 has a size that is not a number");
     for (unsigned i = 0; i < PL_ARRAY_ITEMS(pax); i++) {
         put(&build, "x", 'x', pax[i], i == 7 ? 11 : strlen(pax[i]));
         put_text(&build, "a.txt", "text");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rehearsals: switches hosts off, cuts their network, and tells what the job made of that, and of a spot stop. */
+/* Simulations: switches hosts off, cuts their network, and tells what the job made of that, and of a spot stop. */
 #include "programs/local/local.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 
 enum { MOST_SECONDS = 10 * 86400, MOST_REASON_BYTES = 300 };
 
-enum pl_status pl_local_rehearse_seconds(const char *name, const char *text, void *field, struct pl_error *reterr)
+enum pl_status pl_local_simulate_seconds(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *digits = pl_memory_string(text, reterr);
     const size_t length = strlen(text);
@@ -31,7 +31,7 @@ enum pl_status pl_local_rehearse_seconds(const char *name, const char *text, voi
     return PL_OK;
 }
 
-enum pl_status pl_local_rehearse_read(const char *name, const char *text, void *field, struct pl_error *reterr)
+enum pl_status pl_local_simulate_read(const char *name, const char *text, void *field, struct pl_error *reterr)
 {
     const bool has_length = strcmp(name, "cut") == 0;
     PL_AUTO_FREE char *words = pl_memory_string(text, reterr);
@@ -49,9 +49,9 @@ enum pl_status pl_local_rehearse_read(const char *name, const char *text, void *
     }
     if (comma) {
         *comma = '\0';
-        PL_TRY(pl_local_rehearse_seconds(name, comma + 1, &outage.length_ns, reterr));
+        PL_TRY(pl_local_simulate_seconds(name, comma + 1, &outage.length_ns, reterr));
     }
-    PL_TRY(pl_local_rehearse_seconds(name, at + 1, &outage.after_ns, reterr));
+    PL_TRY(pl_local_simulate_seconds(name, at + 1, &outage.after_ns, reterr));
     outage.number = (unsigned)number;
     *(struct pl_local_outage *)field = outage;
     return PL_OK;
@@ -72,7 +72,7 @@ static enum pl_status check(const struct pl_local *local, const char *name, cons
                : PL_OK;
 }
 
-enum pl_status pl_local_rehearse_check(const struct pl_local *local, struct pl_error *reterr)
+enum pl_status pl_local_simulate_check(const struct pl_local *local, struct pl_error *reterr)
 {
     PL_TRY(check(local, "lose", &local->lose, reterr));
     PL_TRY(check(local, "cut", &local->cut, reterr));
@@ -99,7 +99,7 @@ static void set_cable(const struct pl_local *local, const struct pl_local_outage
 }
 
 /* The cable goes first: the end of a process would close its connections, which a host without power does not. */
-void pl_local_rehearse_lose(struct pl_local *local)
+void pl_local_simulate_lose(struct pl_local *local)
 {
     struct pl_local_host *host = host_of(local, &local->lose);
     struct pl_error error = PL_ERROR_NONE;
@@ -107,19 +107,19 @@ void pl_local_rehearse_lose(struct pl_local *local)
     if (host->pid == 0) {
         return;
     }
-    pl_log(PL_LOG_INFO, "rehearsing the loss of a host: %s is switched off", host->name);
+    pl_log(PL_LOG_INFO, "simulating the loss of a host: %s is switched off", host->name);
     host->lost = true;
     if (local->kind != PL_LOCAL_CONTAINERS) {
         set_cable(local, &local->lose, false);
         kill(host->pid, SIGKILL);
     } else if (pl_local_container_lose(local, local->lose.number - 1, &error) != PL_OK) {
-        pl_log_error(&error, "switching %s off", host->name);
+        pl_log_error(&error, "cannot switch %s off", host->name);
         return;
     }
     local->lose.begin_ns = pl_clock_now_ns();
 }
 
-int64_t pl_local_rehearse_cut(struct pl_local *local)
+int64_t pl_local_simulate_cut(struct pl_local *local)
 {
     struct pl_local_outage *outage = &local->cut;
     const struct pl_local_host *host = host_of(local, outage);
@@ -133,7 +133,7 @@ int64_t pl_local_rehearse_cut(struct pl_local *local)
         pl_log(PL_LOG_INFO, "%s has its network again", host->name);
         return PL_DEADLINE_NEVER;
     }
-    pl_log(PL_LOG_INFO, "rehearsing a cut cable: %s has no network for %g s", host->name,
+    pl_log(PL_LOG_INFO, "simulating a cut cable: %s has no network for %g s", host->name,
            (double)outage->length_ns / (double)PL_NS_PER_S);
     set_cable(local, outage, false);
     outage->begin_ns = pl_clock_now_ns();
@@ -207,7 +207,7 @@ static void say(const struct pl_local *local, const struct pl_local_outage *outa
     pl_log(PL_LOG_INFO, "%s", pl_text_string(&text));
 }
 
-void pl_local_rehearse_say(struct pl_local *local)
+void pl_local_simulate_say(struct pl_local *local)
 {
     say(local, &local->lose);
     say(local, &local->cut);
@@ -295,7 +295,7 @@ void pl_local_spot_look(struct pl_local *local)
     if (pl_local_path(local, &path, &error, "checkpoints") != PL_OK ||
         pl_store_open_directory(path.data, true, &store, &error) != PL_OK ||
         pl_store_list(store, PL_DEADLINE_NEVER, &files, &error) != PL_OK) {
-        pl_log_error(&error, "looking for checkpoints");
+        pl_log_error(&error, "cannot look for checkpoints");
         return;
     }
     for (size_t i = 0; i < files.count; i++) {
