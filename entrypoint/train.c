@@ -24,13 +24,14 @@
 
 /* Run the probes: checks that only the image's own programs can answer, after the job's requirements have been
  * installed. */
-static enum pl_status run_probes(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
+static enum pl_status run_probes(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
+                                 struct pl_error *reterr)
 {
     enum pl_status status = pl_supervise_steps(supervisor, &plan->probes, plan->environment, reterr);
 
     if (status == PL_NOT_FOUND) {
         pl_log(PL_LOG_DEBUG, "mpi4py is not installed; the program does not need it");
-        pl_launch_plan_drop_optional(plan);
+        supervisor->restarts->without_optional = true;
         return PL_OK;
     }
     return status;
@@ -71,33 +72,60 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
            job->current_host, hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host");
 }
 
-/* Do on this host everything that comes before its program. The plan is complete before a step of it runs, and is what
- * `paceline plan` prints. */
-static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_launch_plan *plan,
-                              struct pl_error *reterr)
+/* What only the first attempt of a job does with its plan. */
+static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct pl_job *job,
+                                const struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    PL_TRY(pl_supervise_may_go_on(supervisor));
-    PL_TRY(fetch_source(supervisor, job, reterr));
-    PL_TRY(pl_launch_plan_fill(job, plan, reterr));
-    PL_TRY(job->is_check ? pl_check_adapt_plan(plan, reterr) : PL_OK);
     log_start(job, plan);
     for (size_t i = 0; i < plan->warnings.count; i++) {
         pl_log(PL_LOG_WARNING, "%s", plan->warnings.items[i]);
     }
     PL_TRY(pl_launch_plan_prepare(job, plan, reterr));
     PL_TRY(pl_supervise_steps(supervisor, &plan->steps, plan->environment, reterr));
-    PL_TRY(run_probes(supervisor, plan, reterr));
+    return run_probes(supervisor, plan, reterr);
+}
+
+/* Do on this host everything that comes before its program. The plan is complete before a step of it runs, and is what
+ * `paceline plan` prints. Code, steps and probes are the first attempt's. */
+static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_launch_plan *plan,
+                              struct pl_error *reterr)
+{
+    const bool first = pl_restart_number(supervisor) == 0;
+
+    PL_TRY(pl_supervise_may_go_on(supervisor));
+    PL_TRY(first ? fetch_source(supervisor, job, reterr) : PL_OK);
+    PL_TRY(pl_launch_plan_fill(job, plan, reterr));
+    PL_TRY(job->is_check ? pl_check_adapt_plan(plan, reterr) : PL_OK);
+    PL_TRY(first ? run_steps(supervisor, job, plan, reterr) : PL_OK);
+    if (supervisor->restarts->without_optional) {
+        pl_launch_plan_drop_optional(plan);
+    }
     PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
-    pl_supervise_start_sync(supervisor);
+    if (first) {
+        pl_supervise_start_sync(supervisor);
+    }
     /* ranks that another host starts need this host's name; a program of its own waits for all names */
     return plan->role == PL_LAUNCH_PLAN_WORKER && plan->link == PL_LAUNCH_PLAN_LINK_NEEDED
                ? pl_peers_resolve(supervisor, false, reterr)
                : PL_OK;
 }
 
-/* Run the job that has been read: from here on the supervisor handles signals and children. `*stop_number` is the
- * signal that has asked for the end before, or 0; on return also one that came while the job ran. */
-static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure, int *stop_number)
+/* Tell the programs which attempt this is, if there may be others. */
+static enum pl_status set_attempt(const struct pl_job *job, const struct pl_restarts *restarts,
+                                  struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", restarts->number);
+    return job->settings.max_restarts > 0 && !job->is_check
+               ? pl_environment_set(plan->environment, PL_RESTART_VARIABLE, number, reterr)
+               : PL_OK;
+}
+
+/* Run an attempt of the job that has been read: from here on the supervisor handles signals and children.
+ * `*stop_number` is the signal that has asked for the end before, or 0; on return also one that came while it ran. */
+static int run_attempt(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure,
+                       struct pl_restarts *restarts, int *stop_number)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
     struct pl_supervisor supervisor;
@@ -106,16 +134,54 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     int exit_code;
 
     pl_supervise_open(&supervisor, job, signals, failure, &pl_host_calls);
+    pl_restart_enter(&supervisor, restarts);
+    if (restarts->number > 0) {
+        pl_host_go(&supervisor.state, PL_HOST_PREPARING);
+    }
+    if (restarts->lost[0] != '\0') {
+        pl_supervise_fail(&supervisor, "%s", restarts->lost);
+    }
     if (*stop_number != 0) {
         pl_supervise_stop(&supervisor, *stop_number, false);
     }
     status = pl_launch_plan_begin(job, &plan, &error);
+    status = status == PL_OK ? set_attempt(job, restarts, plan, &error) : status;
     status = status == PL_OK ? pl_supervise_link(&supervisor, plan, &error) : status;
     status = status == PL_OK ? prepare(&supervisor, job, plan, &error) : status;
     pl_supervise_fail_status(&supervisor, status, &error);
     exit_code = pl_host_execute(&supervisor);
     *stop_number = supervisor.stop.number;
     pl_supervise_close(&supervisor);
+    return exit_code;
+}
+
+/* Open the output directory, for the failure file. The job may still be useful without it. */
+static void open_outputs(const struct pl_invocation *call, struct pl_failure *failure)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    *failure = PL_FAILURE_NONE;
+    pl_text_printf(&path, "%s/output", pl_job_base_dir(call->environment));
+    status = pl_text_check(&path, &error);
+    if (status != PL_OK || pl_failure_open(failure, pl_text_string(&path), &error) != PL_OK) {
+        pl_log_error(&error, "the output directory %s/output", pl_job_base_dir(call->environment));
+    }
+}
+
+/* Run a job: one attempt after the other, until one is the last. */
+static int run_job(const struct pl_invocation *call, const struct pl_job *job, struct pl_signals *signals,
+                   struct pl_failure *failure, int *stop_number)
+{
+    struct pl_restarts restarts = {.number = 0};
+    int exit_code = run_attempt(job, signals, failure, &restarts, stop_number);
+
+    while (restarts.again) {
+        pl_failure_close(failure); /* what a host has written there was not the end */
+        open_outputs(call, failure);
+        exit_code = run_attempt(job, signals, failure, &restarts, stop_number);
+    }
     return exit_code;
 }
 
@@ -167,21 +233,6 @@ static int run_unreadable_job(const struct pl_invocation *call, const struct pl_
     return report_unreadable_job(error, failure);
 }
 
-/* Open the output directory, for the failure file. The job may still be useful without it. */
-static void open_outputs(const struct pl_invocation *call, struct pl_failure *failure)
-{
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status;
-
-    *failure = PL_FAILURE_NONE;
-    pl_text_printf(&path, "%s/output", pl_job_base_dir(call->environment));
-    status = pl_text_check(&path, &error);
-    if (status != PL_OK || pl_failure_open(failure, pl_text_string(&path), &error) != PL_OK) {
-        pl_log_error(&error, "the output directory %s/output", pl_job_base_dir(call->environment));
-    }
-}
-
 /* Write the page about the job, which has ended: a failure of this is a warning. */
 static void write_page(const struct pl_job *job, const struct pl_signals *signals)
 {
@@ -219,7 +270,7 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
         return run_unreadable_job(call, &error, signals, failure);
     }
     if (check) { /* NULL: none is wanted, as in most jobs */
-        exit_code = run_job(check, signals, failure, &stop_number);
+        exit_code = run_job(call, check, signals, failure, &stop_number);
     }
     if (exit_code != 0 || words) {
         return exit_code;
@@ -228,7 +279,7 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
         pl_failure_close(failure); /* the success of the check is not the success of the job */
         open_outputs(call, failure);
     }
-    exit_code = run_job(job, signals, failure, &stop_number);
+    exit_code = run_job(call, job, signals, failure, &stop_number);
     if (job->settings.report && strcmp(job->current_host, job->master_host) == 0) {
         write_page(job, signals);
     }

@@ -42,6 +42,33 @@ static void free_runtime(struct pl_runtime *runtime)
     free(runtime);
 }
 
+int pl_runtime_restarts(const struct pl_runtime *runtime)
+{
+    const char *text = pl_runtime_variable(runtime, "PACELINE_RESTART", "0");
+    char *end;
+    const long number = strtol(text, &end, 10);
+
+    return *end == '\0' && number > 0 && number <= INT_MAX ? (int)number : 0;
+}
+
+/* Names the trace file: trace.json, and trace-restart1.json when the job was started again, so that an attempt keeps
+ * the files of those before. */
+static enum pl_status trace_path(const struct pl_runtime *runtime, const char *path, char **ret_path,
+                                 struct pl_error *reterr)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    const int bytes = (int)(dot && dot > name ? dot - path : (ptrdiff_t)strlen(path));
+    const int restarts = pl_runtime_restarts(runtime);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_text_printf(&text, "%.*s", bytes, path);
+    if (restarts > 0) {
+        pl_text_printf(&text, "-restart%d", restarts);
+    }
+    pl_text_append(&text, path + bytes);
+    return pl_text_take(&text, ret_path, reterr);
+}
+
 /* Names the ring file of `rank`, beside the trace file `path`. */
 static enum pl_status ring_path(const char *path, int rank, char **ret_path, struct pl_error *reterr)
 {
@@ -73,7 +100,7 @@ static void warn_stalled(void *context, const struct pl_event *event)
 static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reterr)
 {
     const struct pl_knobs *knobs = pl_world_knobs(runtime->world);
-    const char *path = pl_knob_text(knobs, PL_KNOB_TRACE);
+    PL_AUTO_FREE char *path = NULL;
     PL_AUTO_FREE char *ring = NULL;
     char host[HOST_NAME_MAX + 1] = "";
     struct pl_trace_options options = {
@@ -87,7 +114,8 @@ static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reter
                                    .posted = pl_trace_note_posted,
                                    .stall_ns = pl_knob_ns(knobs, PL_KNOB_STALL_S, PL_NS_PER_S)};
 
-    if (*path) {
+    PL_TRY(trace_path(runtime, pl_knob_text(knobs, PL_KNOB_TRACE), &path, reterr));
+    if (*pl_knob_text(knobs, PL_KNOB_TRACE)) {
         PL_TRY(ring_path(path, options.rank, &ring, reterr));
         options.path = ring;
     }
@@ -99,14 +127,16 @@ static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reter
 }
 
 /* On one rank of each host: merges the rings of the host into a trace, once all of them are complete. */
-static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, struct pl_error *reterr)
+static enum pl_status merge_rings(struct pl_runtime *runtime, struct pl_error *reterr)
 {
     int size = pl_world_size(runtime->world), host = pl_world_cross_rank(runtime->world);
     PL_AUTO_FREE char **rings = pl_memory_new((size_t)size, sizeof(char *), reterr);
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE, text = PL_TEXT_NONE;
+    PL_AUTO_FREE char *path = NULL;
     enum pl_status status = rings ? PL_OK : PL_MEMORY;
     size_t count = 0;
 
+    PL_TRY(trace_path(runtime, pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE), &path, reterr));
     for (int rank = 0; rank < size && status == PL_OK; rank++) {
         if (pl_world_host_of(runtime->world, rank) == host) {
             status = ring_path(path, rank, &rings[count], reterr);
@@ -293,7 +323,7 @@ static enum pl_status leave(struct pl_runtime *runtime, struct pl_error *reterr)
     struct pl_error error = PL_ERROR_NONE;
 
     PL_TRY(pl_collective_run(runtime->world, &barrier, reterr));
-    if (*path && pl_world_local_rank(runtime->world) == 0 && merge_rings(runtime, path, &error) != PL_OK) {
+    if (*path && pl_world_local_rank(runtime->world) == 0 && merge_rings(runtime, &error) != PL_OK) {
         pl_log_error(&error, "the trace was not merged, its rings stay");
     }
     return runtime->bootstrap ? pl_bootstrap_leave(runtime->bootstrap, pl_world_deadline_ns(runtime->world), reterr)

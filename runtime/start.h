@@ -45,6 +45,12 @@ struct pl_world *pl_runtime_world(const struct pl_runtime *runtime);
 /** Returns the variable `name` of the environment as it was at the start, or `otherwise` if it is not set or empty. */
 const char *pl_runtime_variable(const struct pl_runtime *runtime, const char *name, const char *otherwise);
 
+/**
+ * Returns how often the job was started again after a failure (PACELINE_MAX_RESTARTS), with all ranks: 0 in the first
+ * attempt. A program need not ask: one that goes on from its newest checkpoint does so in each attempt.
+ */
+int pl_runtime_restarts(const struct pl_runtime *runtime);
+
 /** Returns this rank's trace. Collectives are recorded in it; the program may add spans of its own. */
 struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime);
 

@@ -8,6 +8,7 @@
  * rings into PATH (PATH.host1 and so on where there are several hosts); otherwise `paceline trace PATH.*.ring` does.
  * The rings stay: `paceline trace --summary PATH.*.ring` says which rank held up the others, and for "data" and "save",
  * two names of spans, that this was the reason.
+ * A job that was started again has names of their own for its later attempts: trace-restart1.json for trace.json.
  * Without the knob the ring is pageable memory.
  *
  * Threads  any may write; others, and other processes, may read the file meanwhile.

@@ -50,6 +50,7 @@ struct pl_job_settings {
     int64_t progress_ns;     /* how often a progress bar is a line; -1: its bytes are kept */
     const char *rank_tags;   /* "auto", "rank" or "off", which `paceline rank` reads */
     bool report;             /* the master writes output/data/report.html at the end */
+    int64_t max_restarts;    /* how often the job may be started again after a failure */
     const char *sweep;       /* a JSON object, or the name of a file */
     int64_t sweep_time_ns;   /* 0: no limit */
     int64_t sweep_fresh;     /* not 0: start a new sweep */

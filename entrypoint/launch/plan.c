@@ -169,6 +169,35 @@ static void warn_of_unknown_groups(const struct pl_job *job, struct pl_launch_pl
     }
 }
 
+/* Whether torchrun itself decides what the loss of a rank or host means. */
+static bool is_elastic(const struct pl_job *job, const struct pl_launch_plan *plan)
+{
+    return plan->launcher == &pl_launcher_torchrun
+               ? plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE
+               : plan->launcher == &pl_launcher_direct && pl_launcher_is_elastic(job->process, &plan->argv);
+}
+
+/* The trials of a sweep are started again, each by itself, and not the sweep. */
+static void set_restarts(const struct pl_job *job, struct pl_launch_plan *plan)
+{
+    const char *why = NULL;
+
+    if (job->settings.max_restarts == 0 || job->is_check || plan->runs_jobs) {
+        return;
+    }
+    if (is_elastic(job, plan)) {
+        why = "torchrun's --max_restarts and --nnodes say what the loss of a rank or host means";
+    } else if (plan->is_outside || plan->outside_hosts.count > 0) {
+        why = "there are hosts outside the distribution";
+    } else if (job->hosts.count > 1 && plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+        why = "the hosts are not linked";
+    } else {
+        plan->restarts = (int)job->settings.max_restarts;
+        return;
+    }
+    pl_strv_printf(&plan->warnings, "PACELINE_MAX_RESTARTS has no effect here: %s", why);
+}
+
 enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     plan->cwd = pl_pool_string(&plan->pool, job->paths.code);
@@ -190,6 +219,7 @@ enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_pl
                     "PACELINE_TF_CHIEF has no effect here: it is for sagemaker_parameter_server_enabled "
                     "on several hosts");
     }
+    set_restarts(job, plan);
     PL_TRY(plan_sync(job, plan, reterr));
     pl_hyperparameters_check(job->framework, &plan->warnings);
     PL_TRY(pl_settings_check(job->process, job->setting_values, &plan->warnings, reterr));

@@ -136,6 +136,7 @@ struct pl_launch_plan {
     /* file to make executable first; NULL if there is none, or it is executable already */
     const char *chmod_path;
     struct pl_strv warnings; /* sentences to log once */
+    int restarts;            /* how often the job may be started again; 0 where it cannot be */
 };
 
 /**

@@ -126,6 +126,9 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
     print_command(&plan->sync, text);
     pl_text_printf(text, ", \"sshd\": %s, \"warnings\": ", plan->link == PL_LAUNCH_PLAN_LINK_NONE ? "false" : "true");
     print_words(&plan->warnings, text);
+    if (plan->restarts > 0) {
+        pl_text_printf(text, ", \"restarts\": %d", plan->restarts);
+    }
     if (plan->shown) {
         pl_text_printf(text, ", \"%s\": ", plan->launcher->name);
         pl_python_json_print(plan->shown, PL_PYTHON_JSON_SPACED, text);
@@ -185,6 +188,9 @@ enum pl_status pl_launch_plan_print_lines(const struct pl_job *job, const struct
     if (plan->sync.count > 0) {
         pl_text_printf(text, "%-12s ", "upload");
         append_command(&plan->sync, text);
+    }
+    if (plan->restarts > 0) {
+        pl_text_printf(text, "%-12s at most %d\n", "restarts", plan->restarts);
     }
     for (char *const *at = pl_environment_strings(plan->additions); *at; at++) {
         pl_text_printf(text, "%-12s %s\n", at == pl_environment_strings(plan->additions) ? "environment" : "", *at);

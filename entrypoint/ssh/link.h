@@ -18,16 +18,20 @@
 /* The types of frames, and the fields of each in order. */
 #define PL_FRAME_LIST(X)                                                                                               \
     X(HELLO,                                                                                                           \
-      "kind, host, and for a shim its rank, the ranks on its host, its CPUs: the first frame on every connection")     \
-    X(READY, "host, processes: this host has everything that it needs to run ranks, and its devices make this number " \
-             "of processes; from the master, without processes: all hosts are linked")                                 \
+      "kind, host, and for a shim its rank, the ranks on its host, its CPUs, for the master its attempt of the job: "  \
+      "the first frame on every connection")                                                                           \
+    X(READY, "host, processes, restarts: this host has everything that it needs to run ranks, and its devices make "   \
+             "this number "                                                                                            \
+             "of processes; so often it would start the job again; from the master, the host alone: all hosts are "    \
+             "linked")                                                                                                 \
     X(HEARTBEAT, "no field: the sender is alive")                                                                      \
     X(START, "host, command: run this launch daemon on your host")                                                     \
     X(STARTED, "error: why the daemon does not run; empty if it runs")                                                 \
     X(BEGUN, "pid: a watched program runs")                                                                            \
     X(ENDED, "an exit report, see exit_report.c")                                                                      \
     X(SIGNAL, "signal: a shim forwards it to its program, whichever it is; between hosts it stops the job")            \
-    X(RESULT, "failed (0 or 1), text: how the job ended")                                                              \
+    X(RESULT, "failed (0, 1, or again and after the text the number of the attempt that follows), text: how the job "  \
+              "ended")                                                                                                 \
     X(DONE, "no field: no process of the job is left on this host")                                                    \
     X(CATCHES, "rank, 0 or 1: a shim got SIGNAL, and whether its program has a handler for the signal")                \
     X(HOLD, "text: a rank has failed during a stop, or has no handler, while others save; the text of the failure "    \
@@ -36,7 +40,8 @@
     X(RELEASE, "no field: shims whose rank has ended need not wait for other ranks any more")                          \
     X(QUIET, "0 or 1, state: whether nothing has happened on this host for PACELINE_HANG_S; see supervise/ranks.h")    \
     X(EXEC, "words, and descriptors: run this program, see supervise/frames.c")                                        \
-    X(MESSAGE, "word, and its fields: between the parts of one program, see programs/sweep")
+    X(MESSAGE, "word, and its fields: between the parts of one program, see programs/sweep")                           \
+    X(OWN_WORDS, "no field: a program on this host has written the failure file itself")
 
 enum pl_frame_type {
 #define PL_FRAME_ENUM(name, fields) PL_FRAME_##name,
@@ -46,7 +51,7 @@ enum pl_frame_type {
 };
 
 enum {
-    PL_FRAME_VERSION = 5,
+    PL_FRAME_VERSION = 6,
     PL_FRAME_HEAD_BYTES = 8,
     PL_FRAME_MAX_FIELDS = 256,
     PL_FRAME_MAX_BYTES = 128 * 1024, /* bytes of payload; an mpirun command for many hosts is long */

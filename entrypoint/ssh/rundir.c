@@ -52,6 +52,14 @@ enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr)
     return PL_OK;
 }
 
+void pl_rundir_open_memory(struct pl_rundir *rundir)
+{
+    snprintf(rundir->memory, sizeof(rundir->memory), "/dev/shm/paceline.XXXXXX");
+    if (!mkdtemp(rundir->memory)) {
+        rundir->memory[0] = '\0';
+    }
+}
+
 enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name, const void *data, size_t bytes,
                                struct pl_error *reterr)
 {
@@ -71,6 +79,10 @@ static bool is_of_host(const char *text)
         if (text[length] == '=' && strlen(names[i]) == length && strncmp(text, names[i], length) == 0) {
             return true;
         }
+    }
+    if (text[length] == '=' && strncmp(text, "OMPI_MCA_", 9) == 0 &&
+        pl_text_ends_with_n(text, length, PL_RUNDIR_MEMORY_END)) {
+        return true;
     }
     return strncmp(text, "SM_", 3) == 0 && text[length] == '=';
 }
@@ -157,10 +169,13 @@ enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct 
 
 void pl_rundir_close(struct pl_rundir *rundir)
 {
+    char *const paths[] = {rundir->path, rundir->memory};
+
     pl_file_close_at(&rundir->listen_fd);
-    if (rundir->path[0] == '\0') {
-        return;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(paths); i++) {
+        if (paths[i][0] != '\0') {
+            pl_file_remove_tree(paths[i]);
+            paths[i][0] = '\0';
+        }
     }
-    pl_file_remove_tree(rundir->path);
-    rundir->path[0] = '\0';
 }

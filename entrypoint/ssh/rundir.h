@@ -26,10 +26,21 @@
  */
 #define PL_RUNDIR_PIPES_VARIABLE "PACELINE_RANK_PIPES"
 
+/**
+ * Where Open MPI 4 keeps its files: the name of the parameter for mpirun, which passes it on to its daemons on other
+ * hosts, and the one for all, which daemons and ranks may not find beside it.
+ */
+#define PL_RUNDIR_MPIRUN_FILES "orte_local_tmpdir_base"
+#define PL_RUNDIR_ALL_FILES "orte_tmpdir_base"
+
+/** How the names of Open MPI's parameters end that say where its shared memory lies. */
+#define PL_RUNDIR_MEMORY_END "_backing_directory"
+
 enum { PL_RUNDIR_PATH_BYTES = 80 }; /* the path of a socket may have at most 107 bytes */
 
 struct pl_rundir {
-    char path[PL_RUNDIR_PATH_BYTES]; /* "" if there is none */
+    char path[PL_RUNDIR_PATH_BYTES];   /* "" if there is none */
+    char memory[PL_RUNDIR_PATH_BYTES]; /* of a directory in /dev/shm, which goes with it; mostly "" */
     int listen_fd;
 };
 
@@ -42,7 +53,11 @@ enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr)
 enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name, const void *data, size_t bytes,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/* Save the variables in `environment` that describe this host for its ranks: SM_*, CURRENT_HOST, PACELINE_HOST_NAME. */
+/** Make a private directory in /dev/shm, for what programs would leave there that are killed. Not if that fails. */
+void pl_rundir_open_memory(struct pl_rundir *rundir);
+
+/* Save the variables in `environment` that describe this host for its ranks: SM_*, CURRENT_HOST, PACELINE_HOST_NAME,
+ * and the directories for the shared memory of Open MPI. */
 enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *environment,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -56,7 +71,7 @@ enum pl_status pl_rundir_load_environment(const char *path, struct pl_environmen
 /** Connect to process 1 of this host, which must belong to this user. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Remove the directory and all files in it. */
+/** Remove the directories and all files in them. */
 void pl_rundir_close(struct pl_rundir *rundir);
 
 #endif

@@ -147,6 +147,14 @@ static void append_own(const struct pl_failure *failure, size_t max_bytes, struc
     }
 }
 
+bool pl_failure_has_own(const struct pl_failure *failure)
+{
+    PL_AUTO_TEXT struct pl_text own = PL_TEXT_NONE;
+
+    append_own(failure, 1, &own);
+    return own.length > 0;
+}
+
 static enum pl_status append_report(struct pl_failure *failure, size_t own_max_bytes, const char *text,
                                     struct pl_error *reterr)
 {

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum {
@@ -52,6 +53,9 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
  * call `text` replaces the earlier text, and what the program has written meanwhile stays.
  */
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether the program has written a failure file itself. */
+bool pl_failure_has_own(const struct pl_failure *failure);
 
 /** Makes the empty file `success`. */
 enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr) PL_MUST_CHECK;

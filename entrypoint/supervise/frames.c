@@ -60,6 +60,20 @@ static void forward_start(struct pl_supervisor *supervisor, struct pl_connection
     reject_start(supervisor, frame->fields[0], not_ours);
 }
 
+/* A worker that is started again more or less often than this host would not be there, or would wait in vain. */
+static void compare_restarts(struct pl_supervisor *supervisor, const struct pl_session *session,
+                             const struct pl_frame *frame)
+{
+    const int64_t most = supervisor->job->settings.max_restarts;
+    int64_t theirs;
+
+    if (!session->outside && pl_link_frame_number(frame, 2, 0, INT32_MAX, &theirs, NULL) == PL_OK && theirs != most) {
+        pl_supervise_fail(supervisor,
+                          "host %.200s: PACELINE_MAX_RESTARTS is '%lld': expected %lld, the value of host %.200s",
+                          session->host, (long long)theirs, (long long)most, supervisor->job->current_host);
+    }
+}
+
 static void take_ready(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
 {
     int64_t processes;
@@ -71,6 +85,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_session *sess
             session->host, frame->count > 0 ? frame->fields[0] : "");
         return;
     }
+    compare_restarts(supervisor, session, frame);
     if (pl_link_frame_number(frame, 1, 1, PL_JOB_PROCESSES_MAX, &processes, NULL) == PL_OK) {
         session->processes = (int)processes;
     }
@@ -215,6 +230,12 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     PL_TRY(pl_command_split_daemon(text, &command, reterr));
     PL_TRY(find_daemon(supervisor, command.items[0], &path, reterr));
     pl_strv_set(&command, 0, path);
+    for (size_t i = 0; i + 1 < command.count; i++) { /* mpirun's directory is its own host's, and so is the daemon's */
+        if (strcmp(command.items[i], PL_RUNDIR_MPIRUN_FILES) == 0) {
+            pl_strv_set(&command, i, PL_RUNDIR_ALL_FILES);
+            pl_strv_set(&command, i + 1, supervisor->rundir.path);
+        }
+    }
     PL_TRY(pl_strv_check(&command, reterr));
     setup.argv = (const char *const *)command.items;
     setup.environment = pl_environment_strings(supervisor->environment);
@@ -249,13 +270,17 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
 void pl_frames_welcome(struct pl_supervisor *supervisor)
 {
     struct pl_session *session = supervisor->sessions.items;
-    char processes[16];
+    char processes[16], restarts[24] = "";
 
     if (supervisor->sessions.count == 0 || !session->link) {
         return;
     }
     snprintf(processes, sizeof(processes), "%d", supervisor->job->processes_per_host);
-    if (PL_LINK_SEND(&session->link->link, PL_FRAME_READY, NULL, supervisor->job->current_host, processes) != PL_OK) {
+    if (!supervisor->outcome.failed) { /* else the configuration may be what could not be read */
+        snprintf(restarts, sizeof(restarts), "%lld", (long long)supervisor->job->settings.max_restarts);
+    }
+    if (PL_LINK_SEND(&session->link->link, PL_FRAME_READY, NULL, supervisor->job->current_host, processes, restarts) !=
+        PL_OK) {
         pl_supervise_drop(session->link);
         session->link = NULL;
         return;
@@ -273,9 +298,12 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
                           const struct pl_frame *frame)
 {
     struct pl_session *session = supervisor->sessions.items;
+    int64_t attempt;
 
-    if (supervisor->role == PL_HOST_MASTER || !session || supervisor->state >= PL_HOST_CLOSING ||
-        (!session->link && session->state != PL_SESSION_AWAY)) {
+    if (pl_link_frame_number(frame, 2, pl_restart_number(supervisor), pl_restart_number(supervisor), &attempt, NULL) !=
+            PL_OK || /* it comes again when this host has come to the same attempt, or the other way round */
+        supervisor->role == PL_HOST_MASTER ||
+        !session || supervisor->state >= PL_HOST_CLOSING || (!session->link && session->state != PL_SESSION_AWAY)) {
         pl_supervise_drop(connection);
         return;
     }
@@ -388,6 +416,9 @@ static void take_from_worker(struct pl_supervisor *supervisor, struct pl_session
     case PL_FRAME_QUIET:
         take_quiet(supervisor, session, frame);
         break;
+    case PL_FRAME_OWN_WORDS:
+        supervisor->outcome.own_words = true;
+        break;
     default:
         break;
     }
@@ -429,6 +460,7 @@ static void take_from_master(struct pl_supervisor *supervisor, struct pl_session
         supervisor->main.dismissed = supervisor->plan->is_outside;
         if (strcmp(frame->fields[0], "0") != 0) {
             pl_supervise_fail_as(supervisor, frame->fields[1]);
+            pl_restart_take(supervisor, frame);
         }
         break;
     default:
@@ -442,6 +474,9 @@ static void take_from_shim(struct pl_supervisor *supervisor, const struct pl_con
 {
     if (frame->type == PL_FRAME_BEGUN && shim->process_kind == PL_PROCESS_DAEMON) {
         answer_start(supervisor, "");
+    } else if (frame->type == PL_FRAME_BEGUN &&
+               pl_process_kind_in(shim->process_kind, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(RANK))) {
+        pl_restart_note_begun(supervisor);
     } else if (frame->type == PL_FRAME_CATCHES) {
         pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
     } else if (frame->type == PL_FRAME_SUSPENDED) {

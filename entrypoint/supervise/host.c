@@ -49,8 +49,8 @@ const struct pl_loop_calls pl_host_calls = {
     .due = {[PL_TIMER_HEARTBEAT] = pl_supervise_send_heartbeats,
             [PL_TIMER_SESSIONS] = pl_links_open_due,
             [PL_TIMER_LATE_HOSTS] = pl_links_look_late,
-            [PL_TIMER_EARLY_END] = pl_host_log_early_end,
-            [PL_TIMER_APART] = pl_host_look_apart,
+            [PL_TIMER_EARLY_END] = pl_ranks_log_early_end,
+            [PL_TIMER_APART] = pl_ranks_look_apart,
             [PL_TIMER_WATCH] = pl_hang_look,
             [PL_TIMER_HOLDING] = pl_holding_update,
             [PL_TIMER_LAUNCHER] = pl_supervise_stop_launcher,
@@ -66,7 +66,7 @@ void pl_host_go(enum pl_host_state *state, enum pl_host_state next)
         [PL_HOST_LINKING] = {[PL_HOST_RUNNING] = true, [PL_HOST_CLOSING] = true},
         [PL_HOST_RUNNING] = {[PL_HOST_CLOSING] = true},
         [PL_HOST_CLOSING] = {[PL_HOST_ENDED] = true},
-        [PL_HOST_ENDED] = {false},
+        [PL_HOST_ENDED] = {[PL_HOST_PREPARING] = true}, /* in the next attempt of the job */
     };
 
     PL_BUG_IF(!may_follow[*state][next]);
@@ -116,6 +116,9 @@ static void note_on_worker(struct pl_supervisor *supervisor, const struct pl_exi
         !pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     }
+    if (!pl_exit_report_ok(exit_report) && pl_failure_has_own(supervisor->failure)) {
+        PL_SUPERVISE_SEND(supervisor, pl_links_master(supervisor), PL_FRAME_OWN_WORDS, "");
+    }
     if (!knows_result(supervisor)) {
         pl_links_send_end(supervisor, exit_report);
     }
@@ -159,35 +162,6 @@ void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kin
         } else if (!knows_result(supervisor)) {
             pl_links_send_end(supervisor, exit_report);
         }
-    }
-}
-
-/* Warn of ranks that have succeeded while others still run, for example in MPI_Init(), which then never returns. */
-void pl_host_log_early_end(struct pl_supervisor *supervisor)
-{
-    const struct pl_main *main = &supervisor->main;
-    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
-
-    if (supervisor->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN || supervisor->state != PL_HOST_RUNNING || main->ended ||
-        pl_supervise_may_go_on(supervisor) != PL_OK) {
-        return;
-    }
-    pl_exit_report_name(PL_PROCESS_RANK, main->left_early.rank, main->left_early.host, &name);
-    pl_log(PL_LOG_WARNING, "%s ended with 0 %lld s ago, and %d of %d ranks still run", pl_text_string(&name),
-           (long long)(supervisor->main.early_end_ns / PL_NS_PER_S), supervisor->plan->processes - main->ranks_ended,
-           supervisor->plan->processes);
-}
-
-void pl_host_look_apart(struct pl_supervisor *supervisor)
-{
-    int64_t next_ns = PL_DEADLINE_NEVER;
-
-    pl_apart_look(&supervisor->seen.apart, &next_ns);
-    PL_TIMER_SET(supervisor, APART, next_ns);
-    if (supervisor->role != PL_HOST_MASTER) {
-        pl_links_send_quiet(supervisor);
-    } else {
-        pl_apart_log_minute(supervisor);
     }
 }
 
@@ -349,6 +323,9 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
          (supervisor->outcome.exit_report_known || supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE))) {
         return PL_DEADLINE_NEVER;
     }
+    if (pl_restart_follows(supervisor) || pl_restart_is_wanted(supervisor)) {
+        return pl_restart_follows(supervisor) ? begin_ns : begin_ns + PL_RESTART_GRACE_NS;
+    }
     if (!supervisor->outcome.exit_report_known) {
         return begin_ns + LOST_HOST_GRACE_NS;
     }
@@ -369,7 +346,8 @@ void pl_host_look_wait(struct pl_supervisor *supervisor)
         return;
     }
     end_ns = supervisor->role == PL_HOST_LED ? PL_DEADLINE_NEVER : grace_end(supervisor);
-    if (end_ns != PL_DEADLINE_NEVER && !main->told) {
+    if (end_ns != PL_DEADLINE_NEVER && !main->told && !pl_restart_is_wanted(supervisor) &&
+        !pl_restart_follows(supervisor)) {
         pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(TORCHRUN), SIGTERM);
         main->told = true;
     }
@@ -509,6 +487,9 @@ static void close_host(struct pl_supervisor *supervisor)
             pl_links_send_result(supervisor, session->link);
         }
     }
+    if (pl_restart_follows(supervisor)) {
+        pl_supervise_kill_all(supervisor, true);
+    }
     if (supervisor->main.dismissed) {
         pl_supervise_signal(supervisor, PL_PROCESS_SET(PROGRAM), SIGTERM);
     }
@@ -528,6 +509,9 @@ static void close_host(struct pl_supervisor *supervisor)
     while (pl_links_count(supervisor, (1U << PL_SESSION_LINKED) | (1U << PL_SESSION_IDLE), true) > 0 &&
            pl_supervise_wait(supervisor, deadline_ns)) {
     }
+    if (pl_restart_follows(supervisor)) {
+        pl_restart_note_lost(supervisor);
+    }
 }
 
 static void await_masters_exit(struct pl_supervisor *supervisor)
@@ -540,7 +524,7 @@ static void await_masters_exit(struct pl_supervisor *supervisor)
 
     while (pl_links_master(supervisor) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
-    if (waited) {
+    if (waited && !pl_restart_follows(supervisor)) {
         pl_clock_nap(AFTER_MASTER_NS, PL_DEADLINE_NEVER);
     }
 }
@@ -553,6 +537,17 @@ static void drop_links(struct pl_supervisor *supervisor)
         pl_supervise_drop_kind(supervisor, PL_CONNECTION_WORKER);
         pl_supervise_drop_kind(supervisor, PL_CONNECTION_MASTER);
         pl_links_close(supervisor);
+    }
+}
+
+/* Decide on the master whether the job is started again. A host that is prepared can do so, also before it runs. */
+static void decide_restart(struct pl_supervisor *supervisor)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (supervisor->role == PL_HOST_MASTER && pl_restart_is_possible(supervisor)) {
+        pl_supervise_failure_text(supervisor, &text);
+        pl_restart_decide(supervisor, pl_text_string(&text), pl_links_await_all(supervisor));
     }
 }
 
@@ -580,14 +575,22 @@ int pl_host_execute(struct pl_supervisor *supervisor)
     if (supervisor->role != PL_HOST_MASTER && supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only) {
         report_to_master(supervisor);
     }
+    if (!report_only || pl_restart_number(supervisor) > 0) {
+        decide_restart(supervisor);
+    }
     close_host(supervisor);
-    exit_code = report_only ? exit_code : pl_supervise_write_result(supervisor);
-    pl_supervise_end_sync(supervisor);
+    if (!pl_restart_follows(supervisor)) {
+        exit_code = report_only ? exit_code : pl_supervise_write_result(supervisor);
+        pl_supervise_end_sync(supervisor);
+    }
     if (supervisor->role != PL_HOST_MASTER) {
         await_masters_exit(supervisor);
     }
     pl_host_go(&supervisor->state, PL_HOST_ENDED);
     pl_supervise_kill_all(supervisor, false); /* ends the sessions, and thereby the workers */
     pl_links_close(supervisor);
+    if (pl_restart_follows(supervisor)) {
+        pl_restart_leave(supervisor);
+    }
     return exit_code;
 }

@@ -174,6 +174,7 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, struct pl_s
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     PL_AUTO_CLOSE int far_fd = -1;
     enum pl_status status;
+    char number[16];
     int pair[2];
     pid_t pid;
 
@@ -201,7 +202,8 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, struct pl_s
     session->link->pid = pid;
     session->link->index = (int)(session - supervisor->sessions.items);
     session->next_try_ns = PL_DEADLINE_NEVER;
-    PL_TRY(PL_LINK_SEND(&session->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host));
+    snprintf(number, sizeof(number), "%d", pl_restart_number(supervisor));
+    PL_TRY(PL_LINK_SEND(&session->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host, number));
     pl_supervise_forward_stop(supervisor, session->link); /* a host that still prepares takes it too */
     return PL_OK;
 }
@@ -330,6 +332,24 @@ size_t pl_links_missing(const struct pl_supervisor *supervisor, bool outside, st
     return missing;
 }
 
+bool pl_links_await_all(struct pl_supervisor *supervisor)
+{
+    const unsigned there = (1U << PL_SESSION_LINKED) | (1U << PL_SESSION_IDLE);
+    size_t linked = 0;
+
+    if (pl_links_missing(supervisor, false, NULL) > 0) {
+        pl_supervise_kill_all(supervisor, true);
+    }
+    while (supervisor->sessions.opens && pl_links_missing(supervisor, false, NULL) > 0 &&
+           pl_restart_is_wanted(supervisor) &&
+           pl_supervise_wait(supervisor, pl_supervise_notify_deadline(supervisor))) {
+    }
+    for (size_t i = 0; i < supervisor->sessions.count; i++) {
+        linked += supervisor->sessions.items[i].link && ((1U << supervisor->sessions.items[i].state) & there);
+    }
+    return linked + 1 == supervisor->plan->hosts.count;
+}
+
 void pl_links_look(struct pl_supervisor *supervisor)
 {
     struct pl_sessions *sessions = &supervisor->sessions;
@@ -393,7 +413,7 @@ static const char *end_sshd(struct pl_supervisor *supervisor, struct pl_waiter *
 
 static enum pl_status await_failed(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const long long seconds = (long long)(supervisor->job->settings.peer_wait_ns / PL_NS_PER_S);
+    const long long seconds = (long long)(supervisor->peer_wait_ns / PL_NS_PER_S);
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
     struct pl_waiter waiter = {.over = false};
     const char *line;
@@ -478,12 +498,15 @@ enum pl_status pl_links_await(struct pl_supervisor *supervisor, struct pl_error 
 void pl_links_send_result(struct pl_supervisor *supervisor, struct pl_connection *link)
 {
     const bool failed = supervisor->outcome.failed || supervisor->role != PL_HOST_MASTER;
+    const char *how = pl_restart_follows(supervisor) ? "again" : failed ? "1" : "0";
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char number[16];
 
     if (failed) {
         pl_supervise_failure_text(supervisor, &text);
     }
-    PL_SUPERVISE_SEND(supervisor, link, PL_FRAME_RESULT, failed ? "1" : "0", pl_text_string(&text));
+    snprintf(number, sizeof(number), "%d", pl_restart_number(supervisor));
+    PL_SUPERVISE_SEND(supervisor, link, PL_FRAME_RESULT, how, pl_text_string(&text), number);
 }
 
 void pl_links_send_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)

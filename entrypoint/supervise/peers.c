@@ -167,7 +167,7 @@ static int resolve_all(void *search_at)
     const struct search *search = search_at;
     const struct pl_job *job = search->supervisor->job;
     const bool linked = search->supervisor->link_kind != PL_LAUNCH_PLAN_LINK_NONE;
-    const int64_t deadline_ns = pl_deadline_after_ns(search->supervisor->job->settings.peer_wait_ns);
+    const int64_t deadline_ns = pl_deadline_after_ns(search->supervisor->peer_wait_ns);
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES] = "";
     struct pl_error error = PL_ERROR_NONE;
     struct pl_link link = PL_LINK_NONE;

@@ -42,6 +42,7 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
     for (size_t i = 0; i < PL_TIMERS; i++) {
         supervisor->loop.timers_ns[i] = PL_DEADLINE_NEVER;
     }
+    supervisor->peer_wait_ns = job->settings.peer_wait_ns;
     supervisor->stop.budget_ns = job->settings.stop_ns;
     supervisor->seen.begun_ns = pl_clock_now_ns();
     pl_changes_look(job->paths.model, &supervisor->seen.model_before);
@@ -265,8 +266,7 @@ int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor)
     if (supervisor->stop.number != 0) {
         return supervisor->stop.ns + supervisor->stop.budget_ns / NOTIFY_STOP_DIVISOR;
     }
-    return supervisor->sessions.begun_ns +
-           (supervisor->outcome.failed ? NOTIFY_FAILURE_NS : supervisor->job->settings.peer_wait_ns);
+    return supervisor->sessions.begun_ns + (supervisor->outcome.failed ? NOTIFY_FAILURE_NS : supervisor->peer_wait_ns);
 }
 
 int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor)

@@ -6,6 +6,7 @@
  *   supervise.c           the loop, connections, timers, signals and the stop; holding.c: ranks that end during a stop
  *   supervise_start.c     programs, steps, uploads, what follows a hang: by shim.c, process.c, exit_report.c
  *   supervise_failure.c   why the job failed, and the files that say so (failure.c)
+ *   restart.c             whether the job is started again, and what then stays
  *   links.c, frames.c     the links to other hosts, and what goes over them
  *   peers.c, ranks.c, watch.c, blas.c   names of hosts, ranks, whether anything happens, OpenBLAS's core
  */
@@ -24,6 +25,7 @@
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/ranks.h"
+#include "entrypoint/supervise/restart.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/watch.h"
 
@@ -132,12 +134,24 @@ struct pl_sessions {
     int64_t begun_ns;  /* when hosts began to wait for each other; set again once this host is prepared */
 };
 
+/** Why a job that may be started again is not. */
+enum pl_not_again {
+    PL_NOT_AGAIN_NONE,
+    PL_NOT_AGAIN_OWN_WORDS, /* the program has written the failure file itself */
+    PL_NOT_AGAIN_USED_UP,   /* it was started again as often as it may be */
+    PL_NOT_AGAIN_AS_BEFORE, /* it failed as before, and has made no checkpoint since */
+    PL_NOT_AGAIN_UNLINKED,  /* a host is not linked */
+};
+
 /** How the job ends. */
 struct pl_outcome {
     bool failed;
     int64_t failed_ns;
     int exit_code;          /* valid if the job has failed */
     bool exit_report_known; /* `exit_report` is the cause, else `reason` */
+    bool hangs;             /* the reason is that the job hangs */
+    bool own_words;         /* a program on another host has written the failure file itself */
+    enum pl_not_again not_again;
     struct pl_exit_report exit_report;
     /* the reason of a failure without an exit report, or the reason that the master sent to a worker */
     char reason[PL_FAILURE_SHOWN_BYTES];
@@ -224,6 +238,7 @@ struct pl_supervisor {
     enum pl_launch_plan_link link_kind;
     struct pl_signals *signals;
     struct pl_failure *failure;
+    struct pl_restarts *restarts; /* NULL: this is no job that may be started again */
     struct pl_rundir rundir;
     struct pl_environment *environment; /* environment for programs of the plan; NULL without a plan */
     struct pl_sshd sshd;
@@ -231,6 +246,7 @@ struct pl_supervisor {
     size_t connections_count, connections_capacity;
     enum pl_host_state state;
     enum pl_host_role role;
+    int64_t peer_wait_ns; /* how long hosts wait for each other */
     struct pl_sessions sessions;
     struct pl_main main;
     struct pl_host_stop stop;
@@ -431,14 +447,20 @@ size_t pl_links_count(const struct pl_supervisor *supervisor, unsigned states, b
 /** How many hosts are away. Appends the first of them and the reasons to `text`, which may be NULL. */
 size_t pl_links_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text);
 
+/**
+ * Whether all hosts of the launch are linked, so that each gets the result "again". A program that fails at once may do
+ * so before: waits for the hosts as long as a failure would wait to be told, with no program left here.
+ */
+bool pl_links_await_all(struct pl_supervisor *supervisor);
+
 void pl_links_close(struct pl_supervisor *supervisor);
 
 /** What the timers do that have their names. */
 void pl_supervise_send_heartbeats(struct pl_supervisor *supervisor);
 void pl_links_open_due(struct pl_supervisor *supervisor);
 void pl_links_look_late(struct pl_supervisor *supervisor);
-void pl_host_log_early_end(struct pl_supervisor *supervisor);
-void pl_host_look_apart(struct pl_supervisor *supervisor);
+void pl_ranks_log_early_end(struct pl_supervisor *supervisor);
+void pl_ranks_look_apart(struct pl_supervisor *supervisor);
 void pl_host_look_wait(struct pl_supervisor *supervisor);
 void pl_hang_look(struct pl_supervisor *supervisor);
 void pl_supervise_stop_launcher(struct pl_supervisor *supervisor);

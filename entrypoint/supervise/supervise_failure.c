@@ -140,8 +140,9 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
     char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
 
     if (status == PL_CANCELLED) {
-        pl_supervise_fail(supervisor, "the job was stopped by %s before its program started",
-                          pl_signals_name(supervisor->stop.number, name));
+        pl_supervise_fail(supervisor, "the job was stopped by %s before its program started%s",
+                          pl_signals_name(supervisor->stop.number, name),
+                          pl_restart_number(supervisor) > 0 ? " again" : "");
     } else if (status != PL_OK) {
         pl_supervise_fail(supervisor, "%s", pl_error_text(error, text, sizeof(text)));
     }
@@ -175,6 +176,7 @@ static const char *check_words(const struct pl_supervisor *supervisor)
 
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text)
 {
+    size_t used = pl_restart_words_bytes(supervisor);
     char name[16];
 
     if (supervisor->stop.number == 0 && check_words(supervisor)) {
@@ -188,8 +190,9 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
         pl_text_printf(text, "%s %s; ", supervisor->outcome.suspended.name, supervisor->outcome.suspended.how);
     }
     if (supervisor->outcome.exit_report_known) {
+        used += text->length;
         pl_exit_report_print(&supervisor->outcome.exit_report, supervisor->stop.number,
-                             (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);
+                             used < PL_FAILURE_SHOWN_BYTES ? PL_FAILURE_SHOWN_BYTES - used : 0, text);
     } else {
         pl_text_append(text, supervisor->outcome.reason);
         if (text->length > 0 && text->data[text->length - 1] != '\n') {
@@ -199,6 +202,7 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
             pl_text_append(text, pl_exit_report_stop_step(supervisor->stop.number));
         }
     }
+    pl_restart_explain(supervisor, text);
 }
 
 void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text)

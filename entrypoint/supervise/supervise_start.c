@@ -28,8 +28,7 @@ enum { SPARE_FILES = 256 };
  */
 #define OPENMPI5_FILES_VARIABLE "PRTE_MCA_prte_tmpdir_base"
 
-/* Open the run directory and put into it what ranks need: the host's variables, and the name by which torchrun starts
- * ranks. */
+/* Open the run directory and put into it the name by which torchrun starts ranks. */
 static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
                                   struct pl_error *reterr)
 {
@@ -38,11 +37,54 @@ static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct
     if (supervisor->rundir.path[0] == '\0') {
         PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
     }
-    PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->environment, reterr));
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
         snprintf(link, sizeof(link), "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
         if (symlink(supervisor->job->self_path, link) != 0) {
             return pl_error_errno(reterr, "make the link '%s'", link);
+        }
+    }
+    return PL_OK;
+}
+
+/* Whether the job itself says where Open MPI's files lie: in a variable, or among the options for mpirun. */
+static bool names_openmpi_files(const struct pl_job *job, const char *name)
+{
+    static const char options[] = "sagemaker_mpi_custom_mpi_options";
+    const struct pl_python_json *custom = pl_python_json_member(job->framework, options);
+    bool found =
+        custom && pl_python_json_kind(custom) == PL_PYTHON_JSON_STRING && strstr(pl_python_json_text(custom), name);
+
+    PL_PYTHON_JSON_EACH(item, job->drivers.mpi_options) {
+        found = found || strstr(pl_python_json_text(item), name);
+    }
+    for (char *const *at = pl_environment_strings(job->process); *at; at++) {
+        found = found || (strncmp(*at, "OMPI_MCA_", 9) == 0 && strstr(*at, name));
+    }
+    return found;
+}
+
+/* Where another attempt may follow, what Open MPI leaves when it is killed lies in directories that go with this one:
+ * its files, of which those of Open MPI 5 do so in any case, and its shared memory. */
+static enum pl_status set_openmpi_files(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    static const char *const memory[] = {"OMPI_MCA_btl_vader" PL_RUNDIR_MEMORY_END,
+                                         "OMPI_MCA_btl_sm" PL_RUNDIR_MEMORY_END, "OMPI_MCA_osc_sm" PL_RUNDIR_MEMORY_END,
+                                         "OMPI_MCA_osc_rdma" PL_RUNDIR_MEMORY_END};
+    const struct pl_launch_plan *plan = supervisor->plan;
+    struct pl_environment *environment = supervisor->environment;
+    const char *path = supervisor->rundir.path;
+
+    if (!pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE)) {
+        PL_TRY(pl_environment_set(environment, OPENMPI5_FILES_VARIABLE, path, reterr));
+    }
+    if (plan->restarts > 0 && plan->role != PL_LAUNCH_PLAN_WORKER &&
+        !names_openmpi_files(supervisor->job, "tmpdir_base")) { /* a worker's daemon: start_daemon() of frames.c */
+        PL_TRY(pl_environment_set(environment, "OMPI_MCA_" PL_RUNDIR_MPIRUN_FILES, path, reterr));
+    }
+    if (plan->restarts > 0 && !names_openmpi_files(supervisor->job, PL_RUNDIR_MEMORY_END)) {
+        pl_rundir_open_memory(&supervisor->rundir);
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(memory) && supervisor->rundir.memory[0] != '\0'; i++) {
+            PL_TRY(pl_environment_set(environment, memory[i], supervisor->rundir.memory, reterr));
         }
     }
     return PL_OK;
@@ -126,6 +168,12 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         return PL_OK;
     }
     status = open_rundir(supervisor, plan, reterr);
+    if (status == PL_OK && plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
+        status = set_openmpi_files(supervisor, reterr);
+    }
+    if (status == PL_OK) {
+        status = pl_rundir_save_environment(&supervisor->rundir, supervisor->environment, reterr);
+    }
     if (status == PL_OK) {
         status = pl_watch_prepare(&supervisor->seen.watch, supervisor->job, &supervisor->rundir,
                                   plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE, supervisor->environment, reterr);
@@ -144,9 +192,6 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
     }
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
         PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PIPES_VARIABLE, "1", reterr));
-    }
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE)) {
-        PL_TRY(pl_environment_set(supervisor->environment, OPENMPI5_FILES_VARIABLE, supervisor->rundir.path, reterr));
     }
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
         PL_TRY(use_own_python(supervisor, reterr));
@@ -462,6 +507,7 @@ static void end_job(struct pl_supervisor *supervisor, const char *place)
         pl_log(PL_LOG_WARNING, "the job keeps running; with PACELINE_HANG_ACTION=end it ends");
         return;
     }
+    supervisor->outcome.hangs = !supervisor->outcome.failed;
     pl_supervise_fail(
         supervisor,
         "the job hangs, nothing has happened on any rank for %.0f s%s%.*s\n"

@@ -33,10 +33,11 @@ struct reader {
     struct pl_report *report;
     struct pl_local_pairs definitions;
     struct pl_local_metrics *metrics; /* of the definitions; NULL without */
-    struct pl_strv rings;
-    bool has_tree;           /* of a host */
-    bool is_sweep;           /* its trials have lines of the log that begin with "[trial N] " */
-    char unpacked[PATH_MAX]; /* a folder of its own, removed at the end; "" */
+    struct pl_strv rings;             /* of the job's last attempt, */
+    long attempt;                     /* which has this number */
+    bool has_tree;                    /* of a host */
+    bool is_sweep;                    /* its trials have lines of the log that begin with "[trial N] " */
+    char unpacked[PATH_MAX];          /* a folder of its own, removed at the end; "" */
 };
 
 static void add_note(struct pl_report_notes *notes, const char *text, size_t length)
@@ -326,6 +327,22 @@ static void take_metrics(struct reader *reader, struct pl_json **document, const
     reader->report->has_json = !reader->metrics;
 }
 
+/* Takes the ring of a job's last attempt: one that was started again has rings of each, trace-restart1.json.rank0.ring
+ * and so on. */
+static void take_ring(struct reader *reader, const char *name, const char *path)
+{
+    const char *mark = strstr(name, "-restart");
+    const long attempt = mark ? strtol(mark + strlen("-restart"), NULL, 10) : 0;
+
+    if (attempt > reader->attempt) {
+        pl_strv_done(&reader->rings);
+        reader->attempt = attempt;
+    }
+    if (attempt == reader->attempt && reader->rings.count < MOST_RINGS) {
+        pl_strv_add(&reader->rings, path);
+    }
+}
+
 /* Takes rings, trials and metrics in the folder, which is a tree's output/data. */
 static enum pl_status read_data(struct reader *reader, const char *data, struct pl_error *reterr)
 {
@@ -346,8 +363,8 @@ static enum pl_status read_data(struct reader *reader, const char *data, struct 
         PL_TRY(path_of(&path, data, name, reterr));
         if (pl_text_ends_with(name, ".ring") && strncmp(name, "trial-", strlen("trial-")) == 0) {
             reader->report->trial_rings++;
-        } else if (pl_text_ends_with(name, ".ring") && reader->rings.count < MOST_RINGS) {
-            pl_strv_add(&reader->rings, path.data);
+        } else if (pl_text_ends_with(name, ".ring")) {
+            take_ring(reader, name, path.data);
             PL_TRY(pl_strv_check(&reader->rings, reterr));
         } else if (strcmp(name, "trials.jsonl") == 0) {
             status = read_lines(reader, path.data, take_trial, &error);

@@ -3,7 +3,8 @@
 """Faults of jobs, as a table of cases: what the hosts run, who leaves or is signalled when, on which host, and how each host ends.
 
     faults.py GROUP [PART]    the cases of a group (direct: one host on which `paceline` is process 1; hosts: two hosts that train by MPI; start: before
-                              these train; access: what the hosts are linked by; links: two hosts with programs of their own, the link beside them); with PART those whose names have it
+                              these train; access: what the hosts are linked by; links: two hosts with programs of their own, the link beside them; restarts, restarts_full:
+                              jobs that are started again, on one host and on two); with PART those whose names have it
     faults.py twins [PART]    each of ten supervisors with a mistake is found by a case
 
 The columns `when`, `fault`, `ends` and `check` are lines of shell over the verbs of tests/support/cluster.sh and job.sh.
@@ -148,6 +149,7 @@ def both(host):
 
 
 CASES = []
+RESTARTS = ('restarts', 'restarts_full')
 
 
 def case(group, name, hosts, when='', fault='', ends='', check='', env=(), before='', later=None, needs=None):
@@ -161,7 +163,7 @@ def run(shell, group, name, hosts, when, fault, ends, check, env, before, later,
     if needs and not shutil.which(needs) and not os.path.exists(needs):
         print(f'{name}: left out, there is no {needs}', flush=True)
         return
-    names = 'algo-1' if group == 'direct' else 'algo-1 algo-2'
+    names = 'algo-1' if group == 'direct' or (group in RESTARTS and len(hosts) == 1) else 'algo-1 algo-2'
     skipped = shell(f'case_begin {shlex.quote(name)}\ncluster_environment=({" ".join(env)})\nskipped=\n{before}\necho "$skipped" >&$answers').strip()
     if skipped:
         print(f'{name}: left out, {skipped}', flush=True)
@@ -405,21 +407,21 @@ LISTEN = 'import socket, time; s = socket.socket(); s.setsockopt(socket.SOL_SOCK
 case('start', "the worker's port hangs up on every session", {'algo-1': ranks(''), 'algo-2': Host(process=['python3', '-c', f'import time; time.sleep(1); {LISTEN}\n'
      'while True: s.accept()[0].close()'])}, fault='wait_host algo-1 30\nhost_off algo-2', env=['PACELINE_PEER_WAIT_S=6'],
      ends=r'case_ends 10 algo-1 bad "1 of 2 hosts did not connect within 6 s: algo-2 \(kex_exchange_identification" algo-2 any ""')
-HELLO = r'PL\005\000\016\000\000\000master\000algo-1\000'
-case('start', 'a master that greets twice and goes', {'algo-2': ranks('')}, when='await_control algo-2', fault=rf"""relay '{HELLO}PL\005\000\000\000\000\000' greet
+HELLO = r'PL\006\000\020\000\000\000master\000algo-1\0000\000'
+case('start', 'a master that greets twice and goes', {'algo-2': ranks('')}, when='await_control algo-2', fault=rf"""relay '{HELLO}PL\006\000\000\000\000\000' greet
 touch "$cluster/algo-2/ml/greet"
 wait $! || true""", ends='case_ends 20 algo-2 bad "master host algo-1 went away: its connection closed"')
 case('start', "SIGTERM in the moment of the master's greeting", {'algo-2': ranks('')}, when='await_control algo-2', fault=f"""relay '{HELLO}' output/failure
 await_queues 0 0
 host_signal algo-2 STOP
 touch "$cluster/algo-2/ml/greet"
-await_queues 0 22
+await_queues 0 24
 host_signal algo-2 TERM
 case_mark
 host_signal algo-2 CONT
 wait_host algo-2 60
 wait $! || true""", ends='case_ends 60 algo-2 143 "stopped by SIGTERM before its program started"',
-     check=r"""grep -aq $'PL\x05\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified" """)
+     check=r"""grep -aq $'PL\x06\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified" """)
 case('start', 'SIGTERM while waiting for the worker', ranks(''), when=':', fault='signal_until_end algo-1 TERM 30', env=['PACELINE_STOP_S=360'],
      ends='case_ends 30 algo-1 143 "stopped by SIGTERM before its program started"')
 TAKEN = f"""python3 -c '{LISTEN}; open("/opt/ml/taken", "w"); time.sleep(600)' &
@@ -526,7 +528,7 @@ for busy, other in (('algo-2', 'algo-1'), ('algo-1', 'algo-2')):  # `other` runs
          ends=f'case_ends 30 {other} 3 "^the program on host {other} exited with code 3" {busy} bad "^the program on host {other} exited with code 3"', env=PREPARES_ENV)
 # The master has connected and has left with success: HELLO and RESULT by hand. A later failure is this host's own.
 case('links', 'a program fails after the master has left well', {'algo-2': waits('exit 3')}, when="await_log algo-2 '^runs$' 60", fault=rf"""
-relay '{HELLO}PL\005\010\003\000\000\0000\000\000' output/failure
+relay '{HELLO}PL\006\010\003\000\000\0000\000\000' output/failure
 touch "$cluster/algo-2/ml/greet"
 until [ -s "$cluster/algo-2/ml/received" ]; do sleep 0.05; done # READY
 case_mark
@@ -548,6 +550,149 @@ case('links', 'torchrun that survives the loss of a host', both(Host(['torchrun'
 wait_host algo-2 20
 expect_runs algo-1
 echo 0 >"$cluster/algo-1/ml/go.new"; mv "$cluster/algo-1/ml/go.new" "$cluster/algo-1/ml/go\"""", ends="case_ends 20 algo-2 9 '' algo-1 0 ''")
+
+
+# --- restarts: jobs that are started again, or are not ---
+
+# Process 1 is a shell, which sees what is left: of a worker sshd's folder, which is empty.
+LOOKS = """mkdir -p /opt/ml/checkpoints
+find /dev/shm /tmp /run -xdev -mindepth 1 | sort >/opt/ml/before
+"$@"
+code=$?
+find /dev/shm /tmp /run -xdev -mindepth 1 -not -path /run/sshd | sort >/opt/ml/after
+ps -e -o pid=,args= | grep -Ev " sh -c| ps -e| grep " >/opt/ml/left
+exit $code"""
+EXPECT_NOTHING = """for host in "${cluster_hosts[@]}"; do
+  [ -e "$cluster/$host/ml/after" ] || continue
+  cmp -s "$cluster/$host/ml/before" "$cluster/$host/ml/after" || case_failed "files are left on $host: $(diff "$cluster/$host/ml/before" "$cluster/$host/ml/after")"
+  [ ! -s "$cluster/$host/ml/left" ] || case_failed "processes are left on $host: $(cat "$cluster/$host/ml/left")"
+done
+"""
+
+
+def trains(fault, ranks=4, times=1, **named):
+    """What a job's hosts run: mpi_probe with the words of `fault` in the first attempts, which then ends well; each rank notes the attempt in its checkpoint."""
+    script = f"""echo "$PACELINE_RESTART" >"/opt/ml/checkpoints/$OMPI_COMM_WORLD_RANK"
+[ "$PACELINE_RESTART" -ge {times} ] || exec {PROBE} {fault}
+exec {PROBE}"""
+    return Host(ranks=ranks, process=['sh', '-c', LOOKS, 'sh', PACELINE, '--', 'sh', '-c', script], **named)
+
+
+def again(group, name, hosts, cause, when='', fault='', times=1, check='', env=(), **named):
+    """The job is started again `times` times, the first time because of `cause`, and ends well."""
+    hosts = hosts if isinstance(hosts, dict) else {'algo-1': hosts}
+    lines = f"expect_line algo-1 {shlex.quote(f'warning: restart 1 of 3: {cause}')}\nexpect_line algo-1 'restart {times}: the program runs again, '\n"
+    case(group, name, hosts, when=when, fault=fault, ends='case_ends 60 ' + ' '.join(f"{host} 0 ''" for host in sorted(hosts)),
+         check=f"""{lines}expect_no_line algo-1 'restart {times + 1} of'
+[ "$(grep -c '"cause"' "$cluster/algo-1/ml/output/data/restarts.jsonl")" = {times} ] || case_failed "restarts.jsonl has other lines"
+{EXPECT_NOTHING}{check}""", env=['PACELINE_MAX_RESTARTS=3', *env], **named)
+
+
+def ended(group, name, hosts, code, words, restarts=0, when='', fault='', check='', env=(), most=3, ends='', **named):
+    """The job is started again so many times, and ends with a code and words."""
+    hosts = hosts if isinstance(hosts, dict) else {'algo-1': hosts}
+    case(group, name, hosts, when=when, fault=fault, ends=ends or 'case_ends 60 ' + ' '.join(f'{host} {code} {shlex.quote(words)}' for host in sorted(hosts)),
+         check=f"""[ "$(grep -c 'warning: restart [0-9]* of {most}: ' "$cluster/algo-1.log" || true)" = {restarts} ] || case_failed "it was started again another number of times"
+{EXPECT_NOTHING}{check}""", env=[f'PACELINE_MAX_RESTARTS={most}', *env], **named)
+
+
+def alone(script, **named):
+    return Host(process=['sh', '-c', LOOKS, 'sh', PACELINE, '--', 'sh', '-c', script], **named)
+
+
+KILL_ONE = "host_run {0} sh -c 'kill -KILL $(pgrep -x mpi_probe | tail -n {1})'"
+again('restarts', 'a rank of four is killed', trains('sleep 0 60'), r'rank [0-3] on host algo-1 was killed by signal 9 (SIGKILL)$', when='await_ranks', fault=KILL_ONE.format('algo-1', 1))
+again('restarts', 'a rank on the other host is killed', both(trains('sleep 0 60', 2)), r'rank [23] on host algo-2 was killed by signal 9 (SIGKILL)$', when='await_ranks',
+      fault=KILL_ONE.format('algo-2', 1), check="expect_line algo-2 'warning: restart 1 of 3: rank [23] on host algo-2'")
+for group, where, host in (('restarts_full', 'one host', trains), ('restarts_full', 'two hosts', lambda words, **named: both(trains(words, 2, **named)))):
+    last = 'algo-1' if where == 'one host' else 'algo-2'
+    again(group, f'{where}: a rank exits with 7', host('exit 1 7'), 'rank 1 on host algo-1 exited with code 7$')
+    again(group, f'{where}: a rank crashes', host('raise 2 11'), rf'rank 2 on host {last} was killed by signal 11 (SIGSEGV)$')
+    again(group, f'{where}: two ranks are killed at once', host('sleep 0 60'), rf'rank [0-3] on host {last} was killed by signal 9 (SIGKILL)$', when='await_ranks',
+          fault=KILL_ONE.format(last, 2))
+    again(group, f'{where}: mpirun is killed', host('sleep 0 60'), r'mpirun on host algo-1 was killed by signal 9 (SIGKILL)$', when='await_ranks',
+          fault='host_run algo-1 pkill -KILL -x mpirun')
+again('restarts_full', 'orted is killed', both(trains('sleep 0 60', 2)), r"Open MPI's launch daemon on host algo-2 was killed by signal 9 (SIGKILL)$", when='await_ranks',
+      fault='host_run algo-2 pkill -KILL -x orted', needs='orted')
+
+# Hosts with programs of their own: without ranks, with the link beside them.
+ONCE = 'echo "$PACELINE_RESTART" >>/opt/ml/checkpoints/attempts; [ "$PACELINE_RESTART" != 0 ] || exit 3'
+again('restarts', 'a program of its own fails', alone(ONCE), 'the program on host algo-1 exited with code 3$',
+      check='[ "$(tr "\\n" " " <"$cluster/algo-1/ml/checkpoints/attempts")" = "0 1 " ] || case_failed "not two attempts"')
+again('restarts', "a worker's own program fails", {'algo-1': alone('exec sleep 1'), 'algo-2': alone(ONCE)}, 'the program on host algo-2 exited with code 3$')
+again('restarts_full', "the master's own program fails at once", {'algo-2': alone('exec sleep 1'), 'algo-1': alone(ONCE)}, 'the program on host algo-1 exited with code 3$')
+again('restarts_full', 'the job hangs', alone('[ "$PACELINE_RESTART" != 0 ] || exec sleep 600'), 'the job hangs, nothing has happened on any rank for 2 s.*$',
+      env=['PACELINE_HANG_S=2', 'PACELINE_HANG_ACTION=end'])
+# A second fault: an ssh that is killed while the hosts link again, an mpirun that is killed while it starts.
+SECOND = """#!/bin/sh
+[ "$PACELINE_RESTART" = 0 ] || [ -e /opt/ml/killed ] || {{ touch /opt/ml/killed; kill -KILL $$; }}
+exec /usr/bin/{0} "$@"
+"""
+again('restarts_full', 'a second fault while the hosts link', {'algo-1': trains('exit 1 7', 2, files={'bin/ssh': SECOND.format('ssh')}), 'algo-2': trains('exit 1 7', 2)},
+      'rank 1 on host algo-1 exited with code 7$', env=['"PATH=/opt/ml/bin:$PATH"'], check='expect_file algo-1 killed')
+again('restarts_full', "a second fault inside mpirun's start", trains('exit 1 7', files={'bin/mpirun': SECOND.format('mpirun')}), 'rank 1 on host algo-1 exited with code 7$', times=2,
+      env=['"PATH=/opt/ml/bin:$PATH"'], check=r"expect_line algo-1 'restart 2 of 3: mpirun on host algo-1 was killed by signal 9 (SIGKILL)$'")
+
+# Not started again.
+ended('restarts', 'a program that fails at once ends after the second', alone('exit 3'), 3,
+      r'^the program on host algo-1 exited with code 3, as before restart 1, and no file in /opt/ml/checkpoints is newer: not started again$', 1)
+ended('restarts', 'a program that makes checkpoints fails until its restarts are used up', alone('echo x >"/opt/ml/checkpoints/$PACELINE_RESTART"; exit 3'), 3,
+      r'exited with code 3; not started again: PACELINE_MAX_RESTARTS is 2$', 2, most=2)
+ended('restarts', 'a budget of one restart is used up', alone('echo "the last words" >&2; exit $((3 + PACELINE_RESTART))'), 4,
+      r'^the program on host algo-1 exited with code 4; not started again: PACELINE_MAX_RESTARTS is 1$', 1, most=1,
+      check="expect_failure algo-1 '^the last words$' '^Before restart 1: the program on host algo-1 exited with code 3$'")
+ended('restarts', 'a program that writes its own failure file', alone('echo "the data is wrong" >/opt/ml/output/failure; exit 3'), 3,
+      r'^the program on host algo-1 exited with code 3; not started again: the program has written its own failure file$')
+ended('restarts', 'a program that does not exist', Host(['/nonexistent/program']), 'bad', '/nonexistent/program')
+ended('restarts', 'hosts without a link', {'algo-1': alone('exec sleep 1'), 'algo-2': alone('exit 3')}, 0, '', env=['PACELINE_LINK=0'],
+      ends="case_ends 60 algo-1 0 '' algo-2 3 '^the program on host algo-2 exited with code 3$'",
+      check="for host in algo-1 algo-2; do expect_line $host 'warning: PACELINE_MAX_RESTARTS has no effect here: the hosts are not linked'; done")
+ended('restarts', 'another number on the other host', {'algo-1': ranks(''), 'algo-2': ranks('', env=['PACELINE_MAX_RESTARTS=2'])}, 1,
+      r"^host algo-2: PACELINE_MAX_RESTARTS is '2': expected 3, the value of host algo-1$")
+ended('restarts_full', "a rank on the other host writes its own failure file", both(Host(ranks=2, process=['sh', '-c', LOOKS, 'sh', PACELINE, '--', 'sh', '-c',
+      f'[ "$OMPI_COMM_WORLD_RANK" != 3 ] || echo "the data is wrong" >/opt/ml/output/failure; exec {PROBE} exit 3 9'])), 1,
+      r'rank 3 on host algo-2 exited with code 9; not started again: the program has written its own failure file$')
+ended('restarts_full', 'requirements that cannot be installed', Host(files={**bad_pip('exit 4'), 'code/train.py': '', 'input/config/hyperparameters.json': '{"sagemaker_program": "train.py"}'}),
+      1, 'installing requirements.txt', env=['"PATH=/opt/ml/bin:$PATH"'])
+ended('restarts_full', 'the worker is powered off', both(ranks('sleep 0 60')), 1, '', when='await_ranks', fault='host_off algo-2',
+      ends="case_ends 60 algo-1 1 '^host algo-2 went away: its connection closed$' algo-2 any ''")
+ended('restarts_full', 'torchrun that is elastic', Host(['torchrun', '--max_restarts', '3', 'train.py'], files={'bin/torchrun': '#!/bin/sh\nexit 5\n'}), 5, 'exited with code 5$',
+      env=['"PATH=/opt/ml/bin:$PATH"'], check="expect_line algo-1 'warning: PACELINE_MAX_RESTARTS has no effect here: torchrun'")
+
+# A stop wins in each phase of a restart: while the next program runs, while hosts link, while mpirun starts, and whenever it comes.
+RUNS_AGAIN = '[ "$PACELINE_RESTART" != 0 ] || exit 3; echo "runs again"; exec sleep 300'
+ended('restarts', 'SIGTERM to a program that was started again', Host(RUNS_AGAIN), 143, 'the job was stopped by SIGTERM; the program on host algo-1 was killed by signal 15', 1,
+      when="await_log algo-1 '^runs again$' 60", fault='host_signal algo-1 TERM', check="expect_failure algo-1 '^Before restart 1: the program on host algo-1 exited with code 3$'")
+WAITS = """#!/bin/sh
+[ "$PACELINE_RESTART" = 0 ] || touch /opt/ml/waits
+[ "$PACELINE_RESTART" = 0 ] || until [ -e /opt/ml/go ]; do sleep 0.05; done
+exec /usr/bin/{0} "$@"
+"""
+AWAIT_WAITS = """await_log algo-1 'warning: restart 1 of' 60
+until [ -e "$cluster/algo-1/ml/waits" ] || [ -e "$cluster/algo-1.code" ]; do sleep 0.05; done\n"""
+for group, host in (('restarts', 'algo-2'), ('restarts_full', 'algo-1')):
+    ended(group, f'SIGTERM to {host} while the hosts link again', {'algo-1': Host([PROBE, 'exit', '1', '7'], 2, files={'bin/ssh': WAITS.format('ssh')}), 'algo-2': ranks('exit 1 7')}, 143,
+          'the job was stopped by SIGTERM before its program started again$', 1, when=AWAIT_WAITS, fault=f"host_signal {host} TERM\nawait_log {host} 'SIGTERM: stopping' 60\ngo algo-1",
+          env=['"PATH=/opt/ml/bin:$PATH"', 'PACELINE_STOP_S=360'], check="expect_failure algo-1 '^Before restart 1: rank 1 on host algo-1 exited with code 7$'")
+ended('restarts_full', 'SIGTERM while mpirun starts again', Host([PROBE, 'exit', '1', '7'], 4, files={'bin/mpirun': WAITS.format('mpirun')}), 143, 'SIGTERM', 1,
+      when=AWAIT_WAITS, fault='host_signal algo-1 TERM', env=['"PATH=/opt/ml/bin:$PATH"', 'PACELINE_STOP_S=12'])
+FAILS_ONCE = Host(['sh', '-c', f'[ "$PACELINE_RESTART" != 0 ] || exec {PROBE} exit 1 7; exec {PROBE} sleep 0 60'], 2)
+for number in range(12):
+    ended('restarts_full', f'SIGTERM {number * 0.05:.2f} s after a failure', both(FAILS_ONCE), 143, 'SIGTERM', 1, when="await_log algo-1 'restart 1 of 3' 60",
+          fault=f'sleep {number * 0.05:.2f}; host_signal algo-{1 + number % 2} TERM', env=['PACELINE_STOP_S=24'])
+
+# Fifty restarts: what process 1 has, and what lies about, is as at the beginning; the second attempt is the first with an earlier one.
+FLAT = f"""echo x >"/opt/ml/checkpoints/$PACELINE_RESTART-$OMPI_COMM_WORLD_RANK"
+if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then
+  echo "$(ls /proc/1/fd | wc -l) $(ls /dev/shm | wc -l) $(ls /tmp | wc -l) $(ls /run | wc -l) $(awk '/^VmRSS/ {{ print $2 }}' /proc/1/status) $(ps -e -o pid= | wc -l)" >>/opt/ml/seen
+fi
+[ "$PACELINE_RESTART" -ge 50 ] || exec {PROBE} exit 1 7
+exec {PROBE}"""
+case('restarts_full', 'fifty restarts leave nothing', Host(['sh', '-c', FLAT], 2), env=['PACELINE_MAX_RESTARTS=50'], ends="case_ends 400 algo-1 0 ''", check="""
+[ "$(wc -l <"$cluster/algo-1/ml/seen")" = 51 ] || case_failed "not 51 attempts"
+cat "$cluster/algo-1/ml/seen"
+awk 'NR == 2 { for (i = 1; i <= 4; i++) first[i] = $i; memory = $5 } NR > 2 { for (i = 1; i <= 4; i++) if ($i != first[i]) exit 1; if ($5 > memory + 512) exit 1 }' \
+  "$cluster/algo-1/ml/seen" || case_failed "something grows: descriptors of process 1, /dev/shm, /tmp, /run, KiB of process 1" """)
 
 
 # --- twins ---
@@ -604,7 +749,7 @@ def main():
     group, *part = sys.argv[1:]
     if group == 'twins':
         return twins(part[0] if part else '')
-    if group in ('hosts', 'start', 'access') and not (BUILD / 'tests/integration/mpi_probe').exists():
+    if group in ('hosts', 'start', 'access', *RESTARTS) and not (BUILD / 'tests/integration/mpi_probe').exists():
         print('SKIP: built without MPI')
         return 77
     chosen = [row for row in CASES if row[0] == group and (not part or part[0] in row[1])]

@@ -257,6 +257,7 @@ static const struct field {
     PLAN(cwd, TEXT, cwd),
     PLAN(chmod, TEXT, chmod_path),
     PLAN(steps, SIZE, steps.count),
+    PLAN(restarts, INT, restarts),
 };
 
 static const char *print(const void *at, enum kind kind, struct pl_text *text)

@@ -555,8 +555,8 @@ TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit)
 
 TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
 {
-    static const char frame[] = "PL\005\007\003\000\000\00015"; /* SIGNAL, SIGTERM */
-    enum { HELLO_BYTES = 25, RECEIVED_BYTES = 36 };
+    static const char frame[] = "PL\006\007\003\000\000\00015"; /* SIGNAL, SIGTERM */
+    enum { HELLO_BYTES = 27, RECEIVED_BYTES = 38 };
     PL_AUTO_FREE char *received = NULL;
     char path[PATH_MAX], self[PATH_MAX];
     struct rig rig;
@@ -568,8 +568,8 @@ TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
                   "for name in id_ed25519 host_ed25519; do echo key >$3/$name; echo key >$3/$name.pub; done\n");
     /* The other host sends READY, and DONE once it has received the stop. */
     write_program(&rig, "bin/ssh",
-                  "#!/bin/sh\nprintf 'PL\\005\\001\\006\\000\\000\\000other\\000'\nhead -c 36 >$HOME/received\n"
-                  "printf 'PL\\005\\011\\000\\000\\000\\000'\nexec cat >/dev/null\n");
+                  "#!/bin/sh\nprintf 'PL\\006\\001\\006\\000\\000\\000other\\000'\nhead -c 38 >$HOME/received\n"
+                  "printf 'PL\\006\\011\\000\\000\\000\\000'\nexec cat >/dev/null\n");
     snprintf(path, sizeof(path), "%s/bin:/usr/bin:/bin", rig.tree.base);
     tree_env(&rig.tree, "PATH", path);
     tree_env(&rig.tree, "PACELINE_SSH_SECRET", "secret");
