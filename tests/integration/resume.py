@@ -7,10 +7,12 @@
 The digit classifier on two ranks, on synthetic digits, with a checkpoint every third step. Then the same with a shard of its own, of another size,
 for each rank, with a copy in memory in place of files, and with another number of ranks, where bits may differ.
 """
+import json
 import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -144,6 +146,41 @@ def kept(folder, name="kept"):
     print(f"killed after step {last}, which was kept in memory: the same bits")
 
 
+def started_again(folder):
+    """The job's own process 1 starts its ranks again, which go on from memory; then a rank fails after the last step of a kept copy."""
+    base = folder / "job"
+    for path in (base / "input/config", base / "code", base / "model"):
+        path.mkdir(parents=True)
+    shutil.copy(MNIST, base / "code/program")
+    words = {"sagemaker_program": "program", "sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2", "paceline_max_restarts": "2",
+             "paceline_keep_steps": "1", "epochs": "2", "batch-size": "10", "seed": "5", "data": str(folder / "data")}
+    (base / "input/config/hyperparameters.json").write_text(json.dumps(words))
+    (base / "input/config/resourceconfig.json").write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-1"]}))
+    (base / "input/config/checkpointconfig.json").write_text(json.dumps({"LocalPath": str(base / "checkpoints")}))
+    with subprocess.Popen([BUILD / "entrypoint/paceline", "train"], env={**ENVIRONMENT, "SAGEMAKER_BASE_DIR": str(base)}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        out, killed = "", 0
+        while killed < 2 and process.poll() is None:
+            victims = running(base / "code/program")
+            if not victims:
+                time.sleep(0.001)
+                continue
+            time.sleep(random.uniform(0, 0.4))
+            try:
+                os.kill(random.choice(victims), signal.SIGKILL)
+                killed += 1
+            except ProcessLookupError:
+                pass
+            while process.poll() is None and set(victims) & set(running(base / "code/program")):
+                time.sleep(0.01)
+        out = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, f"exit status {process.returncode}\n{out}"
+    assert (base / "model/model.safetensors").read_bytes() == model(folder, "whole"), f"started again: other weights\n{out}"
+    kept = [int(step) for step in re.findall(r"warning: restart \d of 2: .*; step (\d+) is kept in memory", out)]
+    assert [int(step) for step in re.findall(r"resuming after step (\d+)", out)][-len(kept):] == kept, out
+    print(f"{out.count('warning: restart')} restarts of a job, after steps {kept}: the same bits")
+
+
 def main():
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     stops = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -174,6 +211,7 @@ def main():
         print(f"{interrupted} of {kills + stops} runs were interrupted; all ended with the same bits")
         assert interrupted > 0
         kept(folder)
+        started_again(folder)
         sharded(folder)
         other_ranks(folder)
         other_optimizer(folder)
