@@ -107,6 +107,16 @@ static enum pl_status set_number(struct pl_environment *environment, const char 
     return pl_environment_get(environment, name) ? PL_OK : pl_environment_set(environment, name, text, reterr);
 }
 
+/* Returns the rank's place in the job, by the numbers of its launcher; -1 for what is unknown. */
+static struct pl_rundir_place place_of(const struct pl_environment *environment)
+{
+    return (struct pl_rundir_place){.rank = number_of(environment, NAMES("OMPI_COMM_WORLD_RANK", "RANK"), -1),
+                                    .size = number_of(environment, NAMES("OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"), -1),
+                                    .local_rank =
+                                        number_of(environment, NAMES("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"), -1),
+                                    .local_size = local_size_of(environment, 0)};
+}
+
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
 {
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
@@ -295,6 +305,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     struct pl_shim_options options = {.kind = PL_PROCESS_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
     struct pl_job_settings settings;
+    struct pl_rundir_place place;
     char tag[32];
 
     PL_TRY(pl_settings_read(call->environment, NULL, &settings, reterr));
@@ -317,6 +328,10 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     if (pl_environment_get(environment, PL_WATCH_PYTHON_VARIABLE)) {
         PL_TRY(pl_watch_hook_python(environment, call->self_path, reterr));
     }
+    place = place_of(environment);
+    if (workers_of(environment) == 0) { /* a parameter server does it for its workers */
+        PL_TRY(pl_rundir_take_fifos(run_dir, &place, environment, reterr));
+    }
     if (run_dir) {
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
@@ -336,6 +351,9 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);
     pl_shim_run(&options, signals, &link, ret_report);
+    if (pl_environment_get(environment, PL_RUNDIR_FIFOS_VARIABLE)) {
+        pl_rundir_leave_fifos(run_dir, place.local_rank);
+    }
     pl_link_close(&link);
     return PL_OK;
 }

@@ -240,6 +240,7 @@ const struct pl_verb pl_verbs[] = {
      OPTIONS(PL_SYNC_OPTIONS),
      .examples = "paceline sync /opt/ml/checkpoints s3://bucket/job-7/checkpoints"},
     {.name = "keys", .program = "paceline-keys"},     /* ssh keys from a secret */
+    {.name = "split", .program = "paceline-split"},   /* a channel in Pipe Mode, for ranks */
     {.name = "unpack", .program = "paceline-unpack"}, /* a job's archive of code */
     {.name = "world", .program = "paceline-world"},   /* the runtime's part of info */
 };

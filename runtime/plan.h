@@ -116,8 +116,8 @@ enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error
 enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Waits for bucket `bucket` and all before it. A gradient that is not ready by now counts as zero on this rank, so that a
- * parameter that one rank did not use does not stop the others.
+ * Waits for bucket `bucket` and all before it. A gradient that is not ready by now counts as zero on this rank, so that
+ * a parameter that one rank did not use does not stop the others.
  */
 enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Training with parameter servers, asynchronous or with a bounded staleness: each host has one server process, which
- * shares memory with the workers of its host. `paceline train` starts the servers where the job's setting PACELINE_PS is `native`, and
- * this is a worker's side: a plan whose gradients go to the servers, which apply the optimizer, and whose values are
- * pulled from them. A worker needs no MPI and no ranks; if one is lost, the others go on.
+ * shares memory with the workers of its host. `paceline train` starts the servers where the job's setting PACELINE_PS
+ * is `native`, and this is a worker's side: a plan whose gradients go to the servers, which apply the optimizer, and
+ * whose values are pulled from them. A worker needs no MPI and no ranks; if one is lost, the others go on.
  *
  *   pl_server_new()     pl_plan_add() of pl_server_plan()     pl_server_join()
  *   first values, by worker 0 at least                        pl_server_start()

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Rows by id: tables that are too large for a worker, such as an embedding. Only the parameter servers hold them; the
- * hash of an id says which server has its row. A worker pulls the rows of a list of ids, and pushes gradients for a list
- * of ids.
+ * hash of an id says which server has its row. A worker pulls the rows of a list of ids, and pushes gradients for a
+ * list of ids.
  *
  *   pl_server_new()     pl_server_rows_add()     pl_server_join()     pl_server_start()
  *   each batch: pl_server_rows_pull()   forward, backward   pl_server_rows_push()   pl_server_step()
  *
- * Rows        any 64-bit number is an id. The first value of a row depends only on the seed of the table and the id, not
- *             on the number of servers. A row takes memory from its first push on.
+ * Rows        any 64-bit number is an id. The first value of a row depends only on the seed of the table and the id,
+ *             not on the number of servers. A row takes memory from its first push on.
  * Staleness   with "none" and N a push is applied at once: rows are not part of the steps that N counts. With 0 tables
  *             are refused, because a step is then one update by all workers.
  * Consistency a pull never sees half an update of a row, but two rows may be of different times. A worker's pull sees
@@ -47,8 +47,8 @@ struct pl_server_table {
 /**
  * Declare a table, before joining. Its number is the count of tables before it.
  *
- * Errors  PL_INVALID: a value out of its range, which the message says, or a name twice; PL_LIMIT: too many; PL_UNSUPPORTED: staleness 0;
- *         another optimizer; PL_MEMORY.
+ * Errors  PL_INVALID: a value out of its range, which the message says, or a name twice; PL_LIMIT: too many;
+ *         PL_UNSUPPORTED: staleness 0; another optimizer; PL_MEMORY.
  */
 enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_server_table *table, size_t *ret_table,
                                   struct pl_error *reterr) PL_MUST_CHECK;

@@ -2,11 +2,11 @@
 /**
  * The calls of named tensors (named.h): any thread submits an operation, and waits for its end or gets a callback.
  *
- * One thread at a time leads: it drives the engines. A thread that waits leads, so that no other thread has to be woken.
- * If no thread waits, the service's own thread leads. It sleeps while nothing is in flight, and else in short steps: it
- * begins a millisecond after a submission that no thread waits for, or at once if the operation has a callback. While
- * callbacks are due it yields instead of sleeping, for at most 100 us after the last progress. A thread that submits
- * leads for one step once start_bytes have been submitted, so that large transfers start before a thread waits.
+ * One thread at a time leads: it drives the engines. A thread that waits leads, so that no other thread has to be
+ * woken. If no thread waits, the service's own thread leads. It sleeps while nothing is in flight, and else in short
+ * steps: it begins a millisecond after a submission that no thread waits for, or at once if the operation has a
+ * callback. While callbacks are due it yields instead of sleeping, for at most 100 us after the last progress. A thread
+ * that submits leads for one step once start_bytes have been submitted, so that large transfers start early.
  *
  * Process sets are numbered groups of ranks, each with a world and names of its own. Set 0 is the whole world. There is
  * no order between sets: ranks may wait for several sets in different orders.
@@ -36,9 +36,9 @@ struct pl_named_submission;
 struct pl_completion {
     void (*call)(struct pl_completion *completion);
     /*
-     * in: lets pl_service_follow() return before the end. Called once if the operation fails after that, because no wait
-     * returns the error then. Not called after pl_service_abort() and in pl_service_free(). It runs as `call` does, but
-     * must not free the completion.
+     * in: lets pl_service_follow() return before the end. Called once if the operation fails after that, because no
+     * wait returns the error then. Not called after pl_service_abort() and in pl_service_free(). It runs as `call`
+     * does, but must not free the completion.
      */
     void (*lost)(struct pl_completion *completion);
     /*
@@ -77,7 +77,7 @@ void pl_service_free(struct pl_service *service);
  * Errors     PL_INVALID: unknown set, a set of other `ranks`, this rank is not a member, the name is still in flight in
  *            the set (the earlier operation goes on), this rank is joining, a bad shape or split, and what
  *            pl_collective_post() refuses. PL_UNSUPPORTED: device memory that this kind or this world
- *            cannot use. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was submitted then, and `completion` is not used.
+ *            cannot use. PL_CANCELLED after a shutdown. PL_MEMORY. Then nothing was submitted.
  */
 enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
                                  struct pl_completion *completion, struct pl_error *reterr) PL_MUST_CHECK;
@@ -153,10 +153,10 @@ enum pl_status pl_service_follow(struct pl_service *service, struct pl_completio
 bool pl_service_is_done(struct pl_service *service, const struct pl_completion *completion);
 
 /**
- * Adds a set of the `count` ranks listed, or removes one, at a point that all ranks agree on; other operations may be in
- * flight. Rank i of the set is ranks[i]; the set gets the lowest free number from 1. A set is removed with its world;
- * free plans and arenas of that world before. An operation that another thread submits in the set too late, while it is
- * being removed, ends with PL_INVALID.
+ * Adds a set of the `count` ranks listed, or removes one, at a point that all ranks agree on; other operations may be
+ * in flight. Rank i of the set is ranks[i]; the set gets the lowest free number from 1. A set is removed with its
+ * world; free plans and arenas of that world before. An operation that another thread submits in the set too late,
+ * while it is being removed, ends with PL_INVALID.
  *
  * Collective  over all ranks, members or not; one thread of a rank at a time (PL_INVALID). A rank that comes later is
  *             waited for. All ranks give the same list, or set.
@@ -190,9 +190,9 @@ enum pl_status pl_service_get_set(struct pl_service *service, int set, struct pl
                                   int room, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Call before this process ends without a shutdown, because of `why`: operations of the other ranks then fail with `why`
- * at once and do not wait for this rank. The service's thread ends, and operations in flight here fail. Waits at most one
- * second for a thread that is inside a collective; after that the other ranks are not told.
+ * Call before this process ends without a shutdown, because of `why`: operations of the other ranks then fail with
+ * `why` at once and do not wait for this rank. The service's thread ends, and operations in flight here fail. Waits at
+ * most one second for a thread that is inside a collective; after that the other ranks are not told.
  */
 void pl_service_abort(struct pl_service *service, const struct pl_error *why);
 

@@ -32,6 +32,9 @@ struct pl_channel {
     enum pl_channel_wrapper wrapper;
     const char *path; /* "/opt/ml/input/data/training" */
     int stop_fd;      /* see pl_source_stop_fifo(); 0 or less if there is none */
+    /* Pipe Mode: the FIFOs have the records of this rank alone, dealt by `paceline train`, which says so in
+     * PACELINE_FIFOS; see s3io/pipe/split.h */
+    bool is_dealt;
 };
 
 /** A channel, with the memory of the strings that `info` points to. Zero-initialise. */
@@ -58,7 +61,7 @@ void pl_channel_setup_done(struct pl_channel_setup *setup);
 
 /**
  * Returns the shard of a rank: all ranks of the world share a replicated channel, the ranks of one host share a sharded
- * one.
+ * one. What has been dealt is the rank's alone.
  */
 struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local);
 #define pl_channel_deal pl_channel_shard /* former name, kept for one release */

@@ -52,13 +52,9 @@ struct pl_dataset_options {
     bool shuffle_objects; /* read the objects in an order that depends on `seed` and the epoch; not in Pipe Mode */
     uint64_t seed;        /* random choices depend on the seed and the epoch */
 
-    struct pl_shard deal; /* this rank among all; a size of 0 means the only one */
-    struct pl_shard
-        local; /* this rank among those of its host; needed for a channel that is sharded by key or shared */
+    struct pl_shard deal;  /* this rank among all; a size of 0 means the only one */
+    struct pl_shard local; /* this rank among those of its host; needed for a channel that is sharded by key */
     enum pl_stream_split split;
-    /* Pipe Mode with several ranks on the host, which share the FIFO: a path as in struct pl_share_options; NULL if
-     * each rank has its own FIFO */
-    const char *share_path;
 
     /* Number of epochs that follow one another without a gap, beginning with the first one that pl_dataset_start()
      * names: each is begun as soon as the one before it is read. 0 and 1: none is begun by itself. */
@@ -112,9 +108,8 @@ struct pl_dataset;
  * Opens a dataset. `paths` are listed, a channel is not. No record is read and no thread runs before
  * pl_dataset_start(), except that S3 has a thread of its own.
  *
- * Collective  with `share_path`, over the ranks of the host.
- * Errors      PL_INVALID and PL_NOT_FOUND name the option, the channel or the path. Those of pl_decoder_new() and
- *             pl_stream_open().
+ * Errors  PL_INVALID and PL_NOT_FOUND name the option, the channel or the path. Those of pl_decoder_new() and
+ *         pl_stream_open().
  */
 enum pl_status pl_dataset_open(const struct pl_dataset_options *options, struct pl_dataset **ret_dataset,
                                struct pl_error *reterr) PL_MUST_CHECK;
@@ -155,7 +150,7 @@ enum pl_status pl_dataset_save(const struct pl_dataset *dataset, uint64_t back, 
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * In place of pl_dataset_start(): goes to the place in `text`, so that pl_dataset_next() returns the batch after it,
+ * Instead of pl_dataset_start(): goes to the place in `text`, so that pl_dataset_next() returns the batch after it,
  * and all batches from there on are those of a run without a stop, bit for bit. The epoch is that of
  * pl_dataset_progress(). Reading begins with the oldest record of the shuffle buffer; see pl_stream_restore(), also for
  * other numbers of ranks, which need a dataset without a shuffle buffer. Threads, prefetch_batches, fields and

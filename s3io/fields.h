@@ -65,8 +65,8 @@ struct pl_decoder;
  * comma.
  *
  * Errors  PL_INVALID names the field: no fields or more than 256, a name twice, a shape that is too large, a default
- *         that does not fit it; more than one field of PL_FIELDS_RECORD; for CSV a name that is not a number, columns of
- *         two fields, a type that is not a number.
+ *         that does not fit it; more than one field of PL_FIELDS_RECORD; for CSV a name that is not a number, columns
+ *         of two fields, a type that is not a number.
  */
 enum pl_status pl_decoder_new(enum pl_field_source source, const struct pl_field *fields, size_t count, char delimiter,
                               struct pl_decoder **ret_decoder, struct pl_error *reterr) PL_MUST_CHECK;

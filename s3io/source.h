@@ -86,7 +86,7 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
  * Opens the FIFO at `path`, which need not exist yet: the first pl_source_read() waits for the path and then for a
  * writer. PL_TIMEOUT tells which of them was missing. An empty read counts as the end only after there was a writer.
  * The FIFO's size is raised to 1 MiB if the system allows it. PL_INVALID if the path is not a FIFO, or if another
- * source of this host has the FIFO open: each of the two would get only a part of the bytes (s3io/share.h).
+ * source of this host has the FIFO open: each of the two would get only a part of the bytes (s3io/pipe/split.h).
  *
  * Source  AWS's developer guide on Pipe Mode; fifo(7), poll(2).
  */
@@ -99,6 +99,13 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
  * still read: ranks may have to make one more step together.
  */
 void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
+
+/**
+ * Names the file in which the process that writes the FIFO tells why it waits, or which error has ended the data
+ * (s3io/pipe/split.h): a read that finds no data returns that error, and its PL_TIMEOUT has those words.
+ */
+enum pl_status pl_source_follow_report(struct pl_source *source, const char *path,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Opens a source that decompresses `below`. On success the new source owns `below`.

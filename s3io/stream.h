@@ -20,22 +20,6 @@ enum pl_stream_split {
     PL_STREAM_SPLIT_OBJECTS,
 };
 
-/**
- * How the ranks of a host share a FIFO of Pipe Mode, which one of them reads (s3io/share.h). Zero-initialise, then set
- * the options that differ from the defaults.
- */
-struct pl_share_options {
-    /* the same path on all ranks of the host, in a directory that only the job's user can write to; at most 107
-     * bytes */
-    const char *socket_path;
-    uint32_t local_rank;
-    uint32_t local_size;
-    struct pl_shard deal; /* shard of this rank */
-    size_t ring_bytes;    /* 0 means 8 MiB; a power of two; local rank 0's value counts */
-    /* 0 means 5 minutes; limits how long ranks wait to connect, and how long the FIFO may take to deliver a record */
-    int64_t timeout_ns;
-};
-
 /** Zero-initialise, then set the options that differ from the defaults. `deal` must be set. */
 struct pl_stream_options {
     struct pl_record_options records;
@@ -46,8 +30,6 @@ struct pl_stream_options {
      * the order */
     bool shuffle_objects;
     uint64_t seed;
-    /* Pipe Mode with several ranks on the host; `share->deal` is ignored, `deal` counts */
-    const struct pl_share_options *share;
 };
 
 struct pl_stream;
@@ -55,8 +37,7 @@ struct pl_stream;
 /**
  * Opens the records of `channel`. Its strings are copied.
  *
- * Collective  with `share`, over the ranks of the host.
- * Errors      PL_NOT_FOUND if the directory does not exist. A missing FIFO is noticed only when an epoch is read.
+ * Errors  PL_NOT_FOUND if the directory does not exist. A missing FIFO is noticed only when an epoch is read.
  */
 enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options,
                               struct pl_stream **ret_stream, struct pl_error *reterr) PL_MUST_CHECK;
@@ -70,8 +51,8 @@ enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns this rank's next record; it is valid until the next call. Its `index` is its number in the whole epoch.
- * PL_END after the last record.
+ * Returns this rank's next record; it is valid until the next call. Its `index` is its number in the whole epoch, or in
+ * the rank's FIFO if the channel is dealt. PL_END after the last record.
  *
  * Errors  those of pl_record_reader_next().
  */
@@ -83,14 +64,14 @@ enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, str
  * It has the epoch, the record's number, its object and byte, the seed, the format, rank and number of ranks, and a
  * digest of the list of objects: their keys, sizes and ETags.
  *
- * Errors  PL_INVALID: no epoch was started. PL_UNSUPPORTED: with `share`.
+ * Errors  PL_INVALID: no epoch was started.
  */
 enum pl_status pl_stream_save(struct pl_stream *stream, char **ret_text, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * In place of pl_stream_start(): goes to the place in `text`, so that pl_stream_next() returns the record after it. An
+ * Instead of pl_stream_start(): goes to the place in `text`, so that pl_stream_next() returns the record after it. An
  * object is read from there; a FIFO, and an object that is compressed or IDX, from its beginning, and what was read
- * before is passed over without a check of its data. The counts are those since then, but for `source_bytes`.
+ * before is passed over without a check of its data. The counts are those since then, except `source_bytes`.
  *
  * The place may be that of another rank or of another number of ranks: at the beginning of an epoch; and where records
  * are dealt, without `skip_corrupt`, if all ranks had read equally many when it was saved.
@@ -102,7 +83,7 @@ enum pl_status pl_stream_save(struct pl_stream *stream, char **ret_text, struct 
 enum pl_status pl_stream_restore(struct pl_stream *stream, const char *text, int64_t deadline_ns,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the counts of this epoch, over all objects so far; with `share` only records and record_bytes. */
+/** Returns the counts of this epoch, over all objects so far. */
 struct pl_record_counts pl_stream_counts(const struct pl_stream *stream);
 
 void pl_stream_close(struct pl_stream *stream);

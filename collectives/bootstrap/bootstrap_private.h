@@ -156,7 +156,7 @@ enum pl_status pl_bootstrap_exchange(void *bootstrap, const struct pl_error *fai
  *
  * - there are several only if the ranks are on several hosts, one interface was named (btl_tcp_if_include) and ob1
  *   sends the messages
- * - btl_tcp_links gives the number, 1 if it is not set: see docs/collectives.md
+ * - btl_tcp_links gives the number, 1 if it is not set: see docs/internals/collectives.md
  */
 unsigned pl_tcp_links_count(const struct pl_environment *environment, const char **ret_interface);
 

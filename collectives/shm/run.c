@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* From this size on the cache lines of results are fetched for writing (docs/shared-memory.md). */
+/* From this size on the cache lines of results are fetched for writing (docs/internals/shared-memory.md). */
 enum { MIGRATE_BYTES = 256 << 10 };
 
 /* ---- headers ---- */

@@ -3,7 +3,7 @@
  * The files of version 3 of the SageMaker SDK. Its channel sm_drivers holds sourcecode.json (what to run, and where the
  * code is), distributed.json (on how many processes), and a script sm_train.sh that would run the job itself.
  *
- * Source  docs/contract.md, "Version 3 of the SDK"
+ * Source  docs/sdk.md, "What version 3 starts"
  * Test    tests/unit/entrypoint/test_jobs.c, tests/integration/sdk.py
  */
 #ifndef PL_ENTRYPOINT_JOB_DRIVERS_H

@@ -20,7 +20,7 @@
     .type = _Generic(((struct pl_job_settings *)NULL)->name, const char * : TEXT, bool : BOOL, int64_t : NUMBER)
 
 /*
- * The settings, without PACELINE_, those of the runtime last; docs/contract.md and docs/supervision.md describe the
+ * The settings, without PACELINE_, those of the runtime last; docs/settings.md describes the
  * others. Settings without a field are read elsewhere: LIBRARY is for python/; Paceline itself sets those from
  * RUN_DIR to RANK_WORKERS and those of a trial. For a text without a list of words, the code that reads it checks it.
  */
@@ -60,6 +60,7 @@ static const struct setting {
                 {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
                 {"PROGRESS_S", FIELD(progress_ns), "seconds", 0, 86400, "10", PL_NS_PER_S, "keep"},
                 {"RANK_TAGS", FIELD(rank_tags), "auto rank off", .fallback = "auto"},
+                {"DIVIDE_PIPES", FIELD(divide_pipes), .fallback = "1"},
                 {"REPORT", FIELD(report), .fallback = "0"},
                 {"MAX_RESTARTS", FIELD(max_restarts), "a whole number", 0, 1000, "0"},
                 {"SWEEP", FIELD(sweep)},
@@ -68,6 +69,7 @@ static const struct setting {
                 {"CHECKPOINT_DIR", FIELD(checkpoint_dir)},
                 {.name = "LIBRARY"},
                 {.name = "RUN_DIR"},
+                {.name = "FIFOS"},
                 {.name = "RESTART"},
                 {.name = "BASH_ENV"},
                 {.name = "HOST_NAME"},

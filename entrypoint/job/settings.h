@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 /**
- * The value of each setting that the entry point reads. docs/contract.md and docs/supervision.md describe the settings.
+ * The value of each setting that the entry point reads. docs/settings.md lists the settings.
  * A text is NULL if it is not set and has no default. It lies in the environment or in the hyperparameters.
  */
 struct pl_job_settings {
@@ -49,6 +49,7 @@ struct pl_job_settings {
     const char *hang_action; /* "report" or "end" */
     int64_t progress_ns;     /* how often a progress bar is a line; -1: its bytes are kept */
     const char *rank_tags;   /* "auto", "rank" or "off", which `paceline rank` reads */
+    bool divide_pipes;       /* channels in Pipe Mode are divided among a host's ranks */
     bool report;             /* the master writes output/data/report.html at the end */
     int64_t max_restarts;    /* how often the job may be started again after a failure */
     const char *sweep;       /* a JSON object, or the name of a file */

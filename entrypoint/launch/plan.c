@@ -149,6 +149,53 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
     return PL_OK;
 }
 
+/* Whether ranks share this host. mpirun's own options may say otherwise, and each rank looks again. */
+static bool has_ranks(const struct pl_job *job, const struct pl_launch_plan *plan)
+{
+    const int64_t here =
+        job->launches & PL_JOB_NATIVE_SERVER ? job->settings.ps_workers_per_host : job->processes_per_host;
+
+    return plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE && job->settings.divide_pipes && !job->is_check &&
+           (here > 1 || (size_t)plan->processes > plan->hosts.count);
+}
+
+/* Plan a `paceline-split CHANNEL` for each channel in Pipe Mode: the ranks of a host cannot read one FIFO. */
+static enum pl_status plan_splits(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *companion = NULL;
+    PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
+    struct pl_sidecar **end = &plan->side;
+
+    PL_PYTHON_JSON_EACH(channel, has_ranks(job, plan) ? job->input_data : NULL) {
+        const struct pl_python_json *mode = pl_python_json_member(channel, "TrainingInputMode");
+        const char *name = pl_python_json_name(channel);
+        struct pl_sidecar *side;
+
+        if (!mode || pl_python_json_kind(mode) != PL_PYTHON_JSON_STRING ||
+            strcmp(pl_python_json_text(mode), "Pipe") != 0 || strpbrk(name, ",/")) {
+            continue;
+        }
+        if (!companion) {
+            PL_TRY(pl_companion_find(job->self_path, "paceline-split", &companion, reterr));
+        }
+        side = pl_pool_new(&plan->pool, 1, sizeof(*side));
+        PL_TRY(pl_pool_check(&plan->pool, reterr));
+        *side = (struct pl_sidecar){
+            .name = pl_pool_string(&plan->pool, name), .is_split = true, .argv = {.pool = &plan->pool}};
+        pl_strv_add(&side->argv, companion, name);
+        pl_text_printf(&names, "%s%s", names.length > 0 ? "," : "", name);
+        while (*end) {
+            end = &(*end)->next;
+        }
+        *end = side;
+    }
+    PL_TRY(pl_text_check(&names, reterr));
+    if (names.length > 0) {
+        pl_launcher_set(plan, "PACELINE_FIFOS", names.data);
+    }
+    return PL_OK;
+}
+
 /* A group that does not exist leaves the host outside every distribution: with a misspelt name each host would train by
  * itself and succeed. */
 static void warn_of_unknown_groups(const struct pl_job *job, struct pl_launch_plan *plan)
@@ -219,6 +266,7 @@ enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_pl
                     "PACELINE_TF_CHIEF has no effect here: it is for sagemaker_parameter_server_enabled "
                     "on several hosts");
     }
+    PL_TRY(plan_splits(job, plan, reterr));
     set_restarts(job, plan);
     PL_TRY(plan_sync(job, plan, reterr));
     pl_hyperparameters_check(job->framework, &plan->warnings);

@@ -82,10 +82,11 @@ void pl_launch_plan_steps_done(struct pl_launch_plan_steps *steps);
  * it ends earlier, the job has failed.
  */
 struct pl_sidecar {
-    const char *name; /* "ps", "worker": its task in TF_CONFIG */
+    const char *name; /* "ps", "worker": its task in TF_CONFIG; or the channel that it divides */
     bool is_worker;   /* it serves instead of this host's program, which is not started */
+    bool is_split;    /* it divides a channel in Pipe Mode among the ranks of this host */
     struct pl_strv argv;
-    struct pl_environment *environment; /* whole */
+    struct pl_environment *environment; /* whole; NULL: that of the plan's process */
     struct pl_sidecar *next;            /* the next sidecar; NULL after the last */
 };
 

@@ -72,7 +72,7 @@ static void print_steps(const struct pl_launch_plan_steps *steps, struct pl_text
 
 static void print_side(const struct pl_sidecar *side, struct pl_text *text)
 {
-    const char *config = side ? pl_environment_get(side->environment, "TF_CONFIG") : NULL;
+    const char *config = side && side->environment ? pl_environment_get(side->environment, "TF_CONFIG") : NULL;
 
     if (!side) {
         pl_text_append(text, "null");

@@ -72,7 +72,8 @@ enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name,
 /* Whether the NAME=value describes the host and must not be taken from another host. */
 static bool is_of_host(const char *text)
 {
-    static const char *const names[] = {"CURRENT_HOST", "PACELINE_HOST_NAME", "PACELINE_MASTER_ADDR", "NODE_RANK"};
+    static const char *const names[] = {"CURRENT_HOST", "PACELINE_HOST_NAME", "PACELINE_MASTER_ADDR", "NODE_RANK",
+                                        PL_RUNDIR_FIFOS_VARIABLE};
     size_t length = strcspn(text, "=");
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
@@ -165,6 +166,62 @@ enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct 
         fd = -1; /* the link owns it now */
     }
     return status;
+}
+
+/* Makes the channel's first FIFO below `folder`, and names it in the channel's variable. */
+static enum pl_status take_channel(const char *folder, const char *name, struct pl_environment *environment,
+                                   struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, variable = PL_TEXT_NONE;
+
+    PL_TRY(pl_text_set(&path, reterr, "%s/%s_0", folder, name));
+    if (mkfifo(path.data, 0600) != 0 && errno != EEXIST) {
+        return pl_error_errno(reterr, "mkfifo '%s'", path.data);
+    }
+    pl_text_append(&variable, "SM_CHANNEL_");
+    for (const char *at = name; *at; at++) {
+        pl_text_append_char(&variable, *at >= 'a' && *at <= 'z' ? (char)(*at - 'a' + 'A') : *at);
+    }
+    PL_TRY(pl_text_check(&variable, reterr));
+    PL_TRY(pl_text_set(&path, reterr, "%s/%s", folder, name));
+    return pl_environment_set(environment, variable.data, path.data, reterr);
+}
+
+enum pl_status pl_rundir_take_fifos(const char *path, const struct pl_rundir_place *place,
+                                    struct pl_environment *environment, struct pl_error *reterr)
+{
+    const char *variable = pl_environment_get(environment, PL_RUNDIR_FIFOS_VARIABLE);
+    PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE, link = PL_TEXT_NONE;
+    PL_AUTO_FREE char *names = NULL;
+    char target[64], *rest = NULL;
+
+    if (!variable) {
+        return PL_OK;
+    }
+    if (!path || place->local_size < 2 || place->local_rank < 0 || place->rank < 0 || place->size < 2) {
+        pl_environment_unset(environment, PL_RUNDIR_FIFOS_VARIABLE);
+        return PL_OK;
+    }
+    names = pl_memory_string(variable, reterr);
+    PL_TRY(names ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_text_set(&folder, reterr, "%s/" PL_RUNDIR_FIFOS "/%d", path, place->local_rank));
+    PL_TRY(pl_file_make_dirs(folder.data, 0700, reterr));
+    for (const char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+        PL_TRY(take_channel(folder.data, name, environment, reterr));
+    }
+    PL_TRY(pl_text_set(&link, reterr, "%s.place", folder.data));
+    snprintf(target, sizeof(target), "%d/%d/%d", place->rank, place->size, place->local_size);
+    unlink(link.data);
+    return symlink(target, link.data) == 0 ? PL_OK : pl_error_errno(reterr, "make the link '%s'", link.data);
+}
+
+void pl_rundir_leave_fifos(const char *path, int local_rank)
+{
+    PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
+
+    if (pl_text_set(&folder, NULL, "%s/" PL_RUNDIR_FIFOS "/%d", path, local_rank) == PL_OK) {
+        pl_file_remove_tree(folder.data);
+    }
 }
 
 void pl_rundir_close(struct pl_rundir *rundir)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The run directory: a private directory of this host during the job. It holds the socket on which process 1 accepts
- * its helpers, the host's own variables for its ranks, and Open MPI 5's files.
+ * its helpers, the host's own variables for its ranks, FIFOs of its ranks, and Open MPI 5's files.
  */
 #ifndef PL_ENTRYPOINT_SSH_RUNDIR_H
 #define PL_ENTRYPOINT_SSH_RUNDIR_H
@@ -25,6 +25,16 @@
  * rank's stdout, so that it is a pipe: the rank's shim can see what was read from a pipe.
  */
 #define PL_RUNDIR_PIPES_VARIABLE "PACELINE_RANK_PIPES"
+
+/**
+ * The folder in the directory with each rank's FIFOs of the channels in Pipe Mode (s3io/pipe/split.h). The variable
+ * names the channels, with commas between them.
+ */
+#define PL_RUNDIR_FIFOS "fifos"
+#define PL_RUNDIR_FIFOS_VARIABLE "PACELINE_FIFOS"
+
+/* the file in the directory with the number of FIFOs of the channel that the platform has been asked for */
+#define PL_RUNDIR_OPENED "opened-%s"
 
 /**
  * Where Open MPI 4 keeps its files: the name of the parameter for mpirun, which passes it on to its daemons on other
@@ -70,6 +80,20 @@ enum pl_status pl_rundir_load_environment(const char *path, struct pl_environmen
 
 /** Connect to process 1 of this host, which must belong to this user. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Where a process is in the job and on its host. */
+struct pl_rundir_place {
+    int rank, size, local_rank, local_size;
+};
+
+/**
+ * Give a rank FIFOs of its own for the channels that `environment` names in PACELINE_FIFOS: SM_CHANNEL_<NAME> becomes
+ * their path. Where the rank is the only one of its host, or `path` is NULL, the channels stay the platform's, and the
+ * variable is removed. pl_rundir_leave_fifos() tells that the rank has ended, so that the others do not wait for it.
+ */
+enum pl_status pl_rundir_take_fifos(const char *path, const struct pl_rundir_place *place,
+                                    struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_rundir_leave_fifos(const char *path, int local_rank);
 
 /** Remove the directories and all files in them. */
 void pl_rundir_close(struct pl_rundir *rundir);

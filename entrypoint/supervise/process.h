@@ -69,6 +69,7 @@ const char *pl_signals_name(int number, char text[static 16]);
     X(TORCHRUN, "torchrun")                                                                                            \
     X(STACKS, "the report of where programs stand")                                                                    \
     X(WORKER_SERVER, "the worker's server")                                                                            \
+    X(SPLIT, "the division of a channel among ranks")                                                                  \
     X(EXEC, "the program started by ssh")
 
 enum pl_process_kind {
@@ -81,7 +82,8 @@ enum pl_process_kind {
 #define PL_PROCESS_SET(name) (1U << PL_PROCESS_##name)
 #define PL_PROCESS_SET_MAIN                                                                                            \
     (PL_PROCESS_SET(PROGRAM) | PL_PROCESS_SET(LAUNCHER) | PL_PROCESS_SET(TORCHRUN)) /* a plan's program */
-#define PL_PROCESS_SET_SERVERS (PL_PROCESS_SET(SIDECAR) | PL_PROCESS_SET(WORKER_SERVER))
+#define PL_PROCESS_SET_SERVERS                                                                                         \
+    (PL_PROCESS_SET(SIDECAR) | PL_PROCESS_SET(WORKER_SERVER) | PL_PROCESS_SET(SPLIT)) /* a plan's sidecars */
 
 static inline bool pl_process_kind_in(enum pl_process_kind kind, unsigned set)
 {

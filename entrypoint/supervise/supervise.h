@@ -238,7 +238,7 @@ struct pl_supervisor {
     enum pl_launch_plan_link link_kind;
     struct pl_signals *signals;
     struct pl_failure *failure;
-    struct pl_restarts *restarts; /* NULL: this is no job that may be started again */
+    struct pl_restarts *restarts; /* NULL: the job is never started again */
     struct pl_rundir rundir;
     struct pl_environment *environment; /* environment for programs of the plan; NULL without a plan */
     struct pl_sshd sshd;

@@ -4,6 +4,7 @@
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/environment.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
@@ -37,6 +38,8 @@ static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct
     if (supervisor->rundir.path[0] == '\0') {
         PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
     }
+    snprintf(link, sizeof(link), "%s/" PL_RUNDIR_FIFOS, supervisor->rundir.path);
+    pl_file_remove_tree(link); /* of a program that ran before */
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
         snprintf(link, sizeof(link), "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
         if (symlink(supervisor->job->self_path, link) != 0) {
@@ -188,6 +191,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         supervisor->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
         set_link_and_role(supervisor, PL_LAUNCH_PLAN_LINK_NONE);
         supervisor->seen.watch.hang_ns = 0;
+        pl_environment_unset(supervisor->environment, PL_RUNDIR_FIFOS_VARIABLE);
         return PL_OK;
     }
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
@@ -276,11 +280,17 @@ static enum pl_status start_sidecars(struct pl_supervisor *supervisor, struct pl
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
     for (const struct pl_sidecar *side = supervisor->plan->side; side; side = side->next) {
+        if (side->is_split && supervisor->ranks == PL_LAUNCH_PLAN_RANKS_NONE) {
+            continue; /* without the run directory ranks have no FIFOs of their own */
+        }
         setup.argv = (const char *const *)side->argv.items;
-        setup.environment = pl_environment_strings(side->environment);
+        setup.environment = pl_environment_strings(side->environment ? side->environment : supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
-        PL_TRY(pl_supervise_start(supervisor, side->is_worker ? PL_PROCESS_WORKER_SERVER : PL_PROCESS_SIDECAR, &setup,
-                                  NULL, reterr));
+        PL_TRY(pl_supervise_start(supervisor,
+                                  side->is_split    ? PL_PROCESS_SPLIT
+                                  : side->is_worker ? PL_PROCESS_WORKER_SERVER
+                                                    : PL_PROCESS_SIDECAR,
+                                  &setup, NULL, reterr));
     }
     return PL_OK;
 }

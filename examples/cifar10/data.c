@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CLASSES = 10, EVALUATE_SAMPLES = 100 };
 
@@ -35,28 +34,12 @@ static void convert(const unsigned char *planes, float *to)
     }
 }
 
-/*
- * Makes the path of the socket over which the ranks of this host share a FIFO: in the job's directory, or if there is
- * none in a place that ranks of the same mpirun know.
- */
-static void print_socket_path(struct pl_runtime *runtime, const char *name, struct pl_text *path)
-{
-    const char *directory = pl_runtime_variable(runtime, "PACELINE_RUN_DIR", NULL);
-
-    if (directory) {
-        pl_text_printf(path, "%s/channel-%s", directory, name);
-    } else {
-        pl_text_printf(path, "%s/paceline-%ld-%ld-%s", pl_runtime_variable(runtime, "TMPDIR", "/tmp"), (long)getuid(),
-                       (long)getppid(), name);
-    }
-}
-
 /* Opens `from`/`name` in S3 or a directory, or the job's channel `name`. */
 static enum pl_status open_dataset(struct pl_runtime *runtime, const char *name, const char *from,
                                    struct pl_dataset_options *options, struct pl_dataset **ret_dataset,
                                    struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE, socket_path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
     struct pl_channel_setup channel = {.name = NULL};
     const char *url;
     enum pl_status status;
@@ -69,12 +52,9 @@ static enum pl_status open_dataset(struct pl_runtime *runtime, const char *name,
         options->path_count = 1;
         return pl_dataset_open(options, ret_dataset, reterr);
     }
-    print_socket_path(runtime, name, &socket_path);
-    PL_TRY(pl_text_check(&socket_path, reterr));
     PL_TRY(*from ? pl_channel_setup_directory(name, url, &channel, reterr)
                  : pl_channel_setup_find(runtime, name, &channel, reterr));
     options->channel = &channel.info;
-    options->share_path = pl_text_string(&socket_path);
     status = pl_dataset_open(options, ret_dataset, reterr);
     pl_channel_setup_done(&channel);
     return status;

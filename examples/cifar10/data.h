@@ -31,8 +31,7 @@ struct cifar10_data;
  * batches are full and shuffled; without, samples keep their order and the last batch may be short. `all` and `local`
  * give this process's place in the job and on its host.
  *
- * Collective  for a Pipe Mode channel, over the ranks of a host.
- * Errors      PL_NOT_FOUND: no such channel.
+ * Errors  PL_NOT_FOUND: no such channel.
  */
 enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, bool training,
                                  const struct cifar10_options *options, struct pl_shard all, struct pl_shard local,

@@ -10,6 +10,22 @@
 
 enum { LOAD_TIMEOUT_S = 600 };
 
+/* Takes the platform's own FIFOs, which carry IDX arrays for one reader, in place of this rank's share. */
+static enum pl_status take_whole(struct pl_runtime *runtime, const char *name, struct pl_channel_setup *channel,
+                                 struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/data/%s", pl_runtime_variable(runtime, "SM_INPUT_DIR", "/opt/ml/input"), name);
+    PL_TRY(pl_text_check(&path, reterr));
+    free(channel->path);
+    channel->path = NULL;
+    PL_TRY(pl_text_take(&path, &channel->path, reterr));
+    channel->info.path = channel->path;
+    channel->info.is_dealt = false;
+    return PL_OK;
+}
+
 /* Makes a world of the `size` ranks of this host. */
 static enum pl_status join_host(struct pl_world *world, int size, struct pl_world **ret_host, struct pl_error *reterr)
 {
@@ -45,6 +61,9 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
         PL_TRY(pl_channel_setup_directory(name, pl_text_string(&path), &data.channel, reterr));
     } else {
         PL_TRY(pl_channel_setup_find(runtime, name, &data.channel, reterr));
+    }
+    if (data.channel.info.is_dealt) {
+        PL_TRY(take_whole(runtime, name, &data.channel, reterr));
     }
     data.deal = pl_channel_shard(&data.channel.info, all, local);
     if (data.channel.info.mode == PL_CHANNEL_PIPE && pl_server_is_there() &&

@@ -17,6 +17,7 @@
 #include "base/thread.h"
 #include "collectives/bootstrap.h"
 #include "entrypoint/options.h"
+#include "entrypoint/ssh/rundir.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/verbs.h"
 #include "runtime/server.h"
@@ -114,6 +115,15 @@ static enum pl_status name_socket(const struct pl_environment *environment, char
     return pl_text_take(&path, ret_path, reterr);
 }
 
+/* Whether the workers may have FIFOs of their own, by this rank's numbers: its workers are next to one another. */
+static struct pl_rundir_place place_of(const struct pl_environment *environment, int workers)
+{
+    const int rank = atoi(pl_environment_get_or(environment, "OMPI_COMM_WORLD_RANK", "0"));
+    const int size = atoi(pl_environment_get_or(environment, "OMPI_COMM_WORLD_SIZE", "1"));
+
+    return (struct pl_rundir_place){.rank = rank * workers, .size = size * workers, .local_size = workers};
+}
+
 /* Removes MPI's variables. A worker is not a rank: a program that it starts with MPI is a world by itself. */
 static enum pl_status hide_mpi(struct pl_environment *environment, struct pl_error *reterr)
 {
@@ -140,6 +150,8 @@ static enum pl_status start_workers(struct children *children, char **argv, cons
                                     struct pl_environment *environment, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *trace = pl_memory_string(pl_environment_get_or(environment, "PACELINE_TRACE", ""), reterr);
+    const char *run_dir = pl_environment_get(environment, PL_RUNDIR_VARIABLE);
+    struct pl_rundir_place place = place_of(environment, children->count);
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
     setup.argv = (const char *const *)argv;
@@ -158,6 +170,9 @@ static enum pl_status start_workers(struct children *children, char **argv, cons
             PL_TRY(pl_text_set(&path, reterr, "%s.worker%d", trace, w));
             PL_TRY(pl_environment_set(environment, "PACELINE_TRACE", path.data, reterr));
         }
+        PL_TRY(pl_rundir_take_fifos(run_dir, &place, environment, reterr));
+        place.rank++;
+        place.local_rank++;
         setup.environment = pl_environment_strings(environment);
         PL_TRY(pl_process_spawn(&setup, &pid, reterr));
         children->pids[w] = pid;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of records from files, S3 and Pipe Mode, decoded by threads of C, as numpy arrays or torch tensors.
+"""Batches of records from files, S3 and Pipe Mode, decoded by threads of C, as numpy arrays, or tensors of torch
+and TensorFlow.
 
     from paceline.data import Dataset
     dataset = Dataset("training", {"image": ("uint8", (3, 32, 32)), "label": "int64"}, batch=256, shuffle=2000)
@@ -20,9 +21,11 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import ctypes
+import json
 import os
 import re
 import sys
+import threading
 import time
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -44,13 +47,13 @@ _POLL_NS = 100_000_000  # so long Python does not see a signal
 
 _Shard = _struct("_Shard", rank=ctypes.c_uint32, size=ctypes.c_uint32)
 _RecordOptions = _struct("_RecordOptions", format=ctypes.c_int, join=ctypes.c_int, max_record_bytes=ctypes.c_size_t, window_bytes=ctypes.c_size_t,
-                         skip_corrupt=ctypes.c_bool, leave_checksum=ctypes.c_bool, keep_empty_lines=ctypes.c_bool, delimiter=ctypes.c_char)
+                         skip_corrupt=ctypes.c_bool, keep_empty_lines=ctypes.c_bool, delimiter=ctypes.c_char, leave_checksum=ctypes.c_bool)
 _Field = _struct("_Field", name=ctypes.c_char_p, type=ctypes.c_int, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS, is_varying=ctypes.c_bool,
                  has_default=ctypes.c_bool, default_data=ctypes.c_char_p, default_bytes=ctypes.c_size_t)
 _Options = _struct("_Options", channel_name=ctypes.c_char_p, channel=ctypes.c_void_p, paths=ctypes.POINTER(ctypes.c_char_p), path_count=ctypes.c_size_t,
                    records=_RecordOptions, compression=ctypes.c_int, source=ctypes.c_int, fields=ctypes.POINTER(_Field), field_count=ctypes.c_size_t,
                    batch_samples=ctypes.c_size_t, drop_last=ctypes.c_bool, shuffle_samples=ctypes.c_size_t, shuffle_objects=ctypes.c_bool,
-                   seed=ctypes.c_uint64, deal=_Shard, local=_Shard, split=ctypes.c_int, share_path=ctypes.c_char_p, epochs=ctypes.c_uint64,
+                   seed=ctypes.c_uint64, deal=_Shard, local=_Shard, split=ctypes.c_int, epochs=ctypes.c_uint64,
                    decode_threads=ctypes.c_uint, prefetch_batches=ctypes.c_size_t, max_batches=ctypes.c_size_t, timeout_ns=ctypes.c_int64,
                    allocate=ctypes.c_void_p, release=ctypes.c_void_p, allocator=ctypes.c_void_p)
 _BatchField = _struct("_BatchField", data=ctypes.c_void_p, offsets=ctypes.c_void_p)
@@ -194,8 +197,25 @@ class _Reader:
 
     def __init__(self, options):
         self.handle, self.pid, self.turn = ctypes.c_void_p(), os.getpid(), None
-        error = _Error()
-        _checked(_data().pl_dataset_open(ctypes.byref(options), ctypes.byref(self.handle), ctypes.byref(error)), error)
+        error, opened, lock, left = _Error(), [], threading.Lock(), []
+
+        def open_it():
+            status = _data().pl_dataset_open(ctypes.byref(options), ctypes.byref(self.handle), ctypes.byref(error))
+            with lock:
+                opened.append(status)
+                if left and not status:
+                    _close(self.handle, self.pid)
+        opening = threading.Thread(target=open_it, name="paceline-open", daemon=True)  # it may list S3, and Control-C ends the wait for it
+        opening.start()
+        try:
+            opening.join()
+        except BaseException:
+            with lock:
+                left.append(True)
+                if opened == [0]:
+                    _close(self.handle, self.pid)
+            raise
+        _checked(opened[0], error)
         self.close = weakref.finalize(self, _close, self.handle, self.pid)
 
     def start(self, epoch, place):
@@ -352,6 +372,13 @@ class Dataset:
         from ._data_torch import TorchDataset
         return TorchDataset(self._copy(), pin)
 
+    def tf(self) -> Any:
+        """A tf.data.Dataset whose batches come from operations of TensorFlow, without Python: dicts by field of tensors, for bytes of strings, and for other fields of
+        varying length of RaggedTensors. Each iterator is one epoch, begun where the one before it was begun last; with `drop_last` shapes are fixed. Errors are
+        those of tf.errors, with the text of DataError."""
+        from ._data_tensorflow import TensorflowDataset
+        return TensorflowDataset(self._copy())
+
     def progress(self) -> Any:
         """Of the epoch that is read: epoch, samples, bytes, skipped, elapsed_ns, waited_ns."""
         return _data().pl_dataset_progress(self._reader.handle) if self._reader and self._reader.pid == os.getpid() else _Progress()
@@ -386,8 +413,10 @@ class Dataset:
             self._says_so = False
         return self._place
 
-    def _open(self, worker, workers):
+    def _options_in_c(self, worker, workers):
         (rank, size), local, _ = self._find_place()
+        if workers > 1 and self._is_channel and json.loads(os.environ.get("SM_INPUT_DATA_CONFIG") or "{}").get(self._source[0], {}).get("TrainingInputMode") == "Pipe":
+            raise DataValueError(f"channel '{self._source[0]}' is in Pipe Mode, where one process reads the FIFO: num_workers is {workers}, and may be 1; threads decode")
         local_rank, local_size = local or (rank, size)
         options = _Options(**self._options, records=_RecordOptions(**self._records), deal=_Shard(rank * workers + worker, size * workers),
                            local=_Shard(local_rank * workers + worker, local_size * workers))
@@ -400,14 +429,14 @@ class Dataset:
         options.field_count = len(self._fields)
         if self._memory:
             options.allocate, options.release = self._memory()
-        return _Reader(options)
+        return options
 
     def __iter__(self) -> Iterator[Batch]:
         return self._iterate(0, 1)
 
     def _iterate(self, worker, workers):
         if self._reader is None or self._reader.pid != os.getpid():
-            self._reader = self._open(worker, workers)
+            self._reader = _Reader(self._options_in_c(worker, workers))
         turn = _Turn()
         self._turn = None
         batches = self._epoch_of(self._reader, turn)

@@ -27,12 +27,11 @@ static const int64_t LAST_OPERATIONS_NS = 10 * PL_NS_PER_S;
 
 static struct {
     pthread_mutex_t changing; /* init and shutdown, one at a time; guards the four below */
-    struct pl_bootstrap
-        *job;              /* bootstrap from the first init to the end of the process; NULL: a communicator was given */
-    pid_t pid;             /* 0: the end of the process is not watched so far */
-    bool failed;           /* a world has: others may not come to the job's end */
-    int64_t leave_ns;      /* how long to wait for them there; negative: without end */
-    pthread_rwlock_t lock; /* read: held by a call; write: changed */
+    struct pl_bootstrap *job; /* from the first init to the end of the process; NULL: a communicator was given */
+    pid_t pid;                /* 0: the end of the process is not watched so far */
+    bool failed;              /* a world has: others may not come to the job's end */
+    int64_t leave_ns;         /* how long to wait for them there; negative: without end */
+    pthread_rwlock_t lock;    /* read: held by a call; write: changed */
     struct {
         struct pl_service *service;
         struct pl_runtime *runtime;

@@ -4,8 +4,8 @@
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
 #include "runtime/horovod/submission.h"
-#include "runtime/horovod/tensorflow_done.h"
 #include "runtime/horovod/tensorflow_kernel.h"
+#include "runtime/tensorflow/tensorflow_done.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

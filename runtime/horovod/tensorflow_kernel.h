@@ -9,8 +9,8 @@
 #ifndef PL_RUNTIME_HOROVOD_TENSORFLOW_KERNEL_H
 #define PL_RUNTIME_HOROVOD_TENSORFLOW_KERNEL_H
 
-#include "runtime/horovod/tensorflow_api.h"
 #include "runtime/named.h"
+#include "runtime/tensorflow/tensorflow_api.h"
 
 /* name, TensorFlow's name */
 #define PL_TENSORFLOW_OP_LIST(X)                                                                                       \

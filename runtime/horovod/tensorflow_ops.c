@@ -198,6 +198,11 @@ __attribute__((constructor)) static void register_ops(void)
         pl_log_error(&error, "cannot register Horovod's operations for TensorFlow");
         return;
     }
+    if (!tf->NewAsyncKernelBuilder) {
+        pl_log(PL_LOG_ERROR,
+               "this TensorFlow has no TF_NewAsyncKernelBuilder, which Horovod's operations need: take 2.13 or later");
+        return;
+    }
     status = tf->NewStatus();
     for (int i = 0; i < PL_TENSORFLOW_OPS && tf->GetCode(status) == TF_OK; i++) {
         define(&definitions[i], pl_tensorflow_kernel_names[i], status);

@@ -74,8 +74,8 @@ enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_err
 const char *pl_named_name_under_way(const struct pl_named *named);
 
 /**
- * Returns the name of an operation that the ranks have agreed on and that has not ended, also of a detached one. NULL if
- * there is none.
+ * Returns the name of an operation that the ranks have agreed on and that has not ended, also of a detached one. NULL
+ * if there is none.
  */
 const char *pl_named_name_agreed(const struct pl_named *named);
 

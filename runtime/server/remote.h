@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Messages between the servers of a job, over the transport of their bootstrap: a packet, and after it data if the
- * packet says so, in several parts if the transport's messages are shorter. Between two servers they arrive in the order
- * sent. Nothing here waits. Internal to runtime/server/.
+ * packet says so, in several parts if the transport's messages are shorter. Between two servers they arrive in the
+ * order sent. Nothing here waits. Internal to runtime/server/.
  *
  * Test  tests/unit/runtime/server/test_server.c
  */

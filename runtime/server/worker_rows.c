@@ -18,8 +18,7 @@ enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_serv
 
     PL_TRY(pl_table_make(table, &made, reterr));
     if (server->view.base) {
-        return pl_error_set(reterr, PL_INVALID, "table '%s' was added after pl_server_join(): add all tables before it",
-                            made.name);
+        return pl_error_set(reterr, PL_INVALID, "add table '%s' before pl_server_join()", made.name);
     }
     if (server->staleness == 0) {
         return pl_error_set(reterr, PL_UNSUPPORTED,

@@ -17,9 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIPE_BYTES = 1 << 20 };
+enum { PIPE_BYTES = 1 << 20, REPORT_BYTES = 4096 };
 
-/* The longest wait for an inotify event before the path is tried again: some mounted file systems send no events. */
+/* The longest wait for an inotify event before the path is tried again: some mounted file systems send no events. And
+ * the longest one for data before the writer's report is looked at. */
 #define POLL_AGAIN_NS (200 * PL_NS_PER_MS)
 
 /* How long a stream that has begun may be silent after a stop request before it counts as ended. */
@@ -32,6 +33,7 @@ struct fifo_source {
     int stop_fd;     /* -1 if there is none */
     int64_t stop_ns; /* deadline after a stop request */
     bool writer_seen;
+    char *report; /* the path of the writer's report, or NULL */
 };
 
 static enum pl_status cancelled(const struct fifo_source *fifo, struct pl_error *reterr)
@@ -82,7 +84,8 @@ static enum pl_status lock_reader(int fd, const char *path, struct pl_error *ret
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         return pl_error_set(
             reterr, PL_INVALID,
-            "FIFO '%s' has another reader: set the stream's option 'share' to let several ranks of one host read it",
+            "FIFO '%s' has another reader: each of several ranks of one host reads a FIFO of its own, which `paceline "
+            "train` names in SM_CHANNEL_<NAME>",
             path);
     }
     return PL_OK;
@@ -142,14 +145,35 @@ static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_n
     }
 }
 
+/* Returns what the writer's report says: PL_TIMEOUT if it waits, or the error that has ended the data; PL_OK if it says
+ * nothing. */
+static enum pl_status read_report(const struct fifo_source *fifo, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *text = NULL;
+
+    if (fifo->report && pl_file_read(fifo->report, REPORT_BYTES, &text, NULL, NULL) == PL_OK) {
+        for (enum pl_status status = PL_INVALID; status <= PL_FAILED; status++) {
+            const size_t length = strlen(pl_status_name(status));
+
+            if (strncmp(text, pl_status_name(status), length) == 0 && text[length] == ' ') {
+                return pl_error_set(reterr, status, "%s", text + length + 1);
+            }
+        }
+    }
+    return PL_OK;
+}
+
 static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
 {
     for (;;) {
+        int64_t look_ns = fifo->report ? pl_deadline_after_ns(POLL_AGAIN_NS) : PL_DEADLINE_NEVER;
         bool going_on = fifo->stop_ns == PL_DEADLINE_NEVER; /* after a stop request, stop_fd stays readable */
         struct pollfd fds[3] = {{.fd = fifo->fd, .events = POLLIN},
                                 {.fd = fifo->cancel_fd, .events = POLLIN},
                                 {.fd = going_on ? fifo->stop_fd : -1, .events = POLLIN}};
-        int ready = poll(fds, 3, pl_deadline_poll_ms(fifo->stop_ns < deadline_ns ? fifo->stop_ns : deadline_ns));
+        int64_t until_ns = fifo->stop_ns < deadline_ns ? fifo->stop_ns : deadline_ns;
+        int ready = poll(fds, 3, pl_deadline_poll_ms(look_ns < until_ns ? look_ns : until_ns));
+        enum pl_status told;
 
         if (ready < 0 && errno != EINTR) {
             return pl_error_errno(reterr, "poll FIFO '%s'", fifo->head.name);
@@ -165,6 +189,13 @@ static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_n
         }
         if (pl_deadline_passed(fifo->stop_ns)) {
             return stopped(fifo, reterr);
+        }
+        told = read_report(fifo, reterr);
+        if (told != PL_OK && told != PL_TIMEOUT && poll(fds, 1, 0) > 0) {
+            return PL_OK; /* data from before the error */
+        }
+        if (told != PL_OK && (told != PL_TIMEOUT || pl_deadline_passed(deadline_ns))) {
+            return told;
         }
         if (pl_deadline_passed(deadline_ns)) {
             return fifo->writer_seen
@@ -225,12 +256,19 @@ static void fifo_close(struct pl_source *source)
 
     pl_file_close_at(&fifo->fd);
     pl_file_close_at(&fifo->cancel_fd);
+    free(fifo->report);
     free(fifo);
 }
 
 void pl_source_stop_fifo(struct pl_source *source, int stop_fd)
 {
     ((struct fifo_source *)source)->stop_fd = stop_fd;
+}
+
+enum pl_status pl_source_follow_report(struct pl_source *source, const char *path, struct pl_error *reterr)
+{
+    ((struct fifo_source *)source)->report = pl_memory_string(path, reterr);
+    return ((struct fifo_source *)source)->report ? PL_OK : PL_MEMORY;
 }
 
 static const struct pl_source_ops fifo_ops = {.read = fifo_read, .cancel = fifo_cancel, .close = fifo_close};

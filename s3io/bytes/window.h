@@ -4,7 +4,8 @@
  *
  * For a source over memory the window is that memory. For all others it is a buffer that is filled with large reads.
  * When the buffer runs out, its rest moves to the front, so that the next read begins on a page. The buffer grows as
- * bytes arrive, not because a header announces them.
+ * bytes arrive, not because a header announces them. While somebody holds the buffer, its bytes stay where they are:
+ * the rest moves to another one.
  *
  * Test  tests/unit/s3io/bytes/test_window.c
  */
@@ -13,19 +14,27 @@
 
 #include "s3io/source.h"
 
+/** A buffer of a window. */
+struct pl_window_buffer {
+    struct pl_window_buffer *next; /* in the list of spare ones */
+    size_t capacity;
+    unsigned holders; /* the window, and those that called pl_window_hold() */
+    _Alignas(4096) unsigned char bytes[];
+};
+
 struct pl_window {
     struct pl_source *source;
-    const unsigned char *data; /* address of the next byte */
-    size_t available;          /* number of bytes at `data` */
-    uint64_t offset_bytes;     /* offset of `data` in the source */
-    bool ended;                /* the source has no bytes after the available ones */
-    unsigned char *buffer;
-    size_t capacity;
+    const unsigned char *data;       /* address of the next byte */
+    size_t available;                /* number of bytes at `data` */
+    uint64_t offset_bytes;           /* offset of `data` in the source */
+    bool ended;                      /* the source has no bytes after the available ones */
+    struct pl_window_buffer *buffer; /* NULL before the first source that needs one */
+    struct pl_window_buffer *spare;
 };
 
 /**
- * Makes a window on `source`, which stays the caller's. `window` is zeroed, or a window on another source, whose buffer
- * it takes over.
+ * Makes a window on `source`, which stays the caller's. `window` is zeroed, or a window on another source, whose
+ * buffers it takes over.
  */
 enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source, size_t capacity,
                               struct pl_error *reterr) PL_MUST_CHECK;
@@ -53,6 +62,16 @@ static inline void pl_window_consume(struct pl_window *window, size_t bytes)
     window->offset_bytes += bytes;
 }
 
+/**
+ * Holds the buffer that `data` is in: its bytes stay where they are until pl_window_let_go(). Sets `*held` to it,
+ * unless that is a buffer which is held already. Returns whether `data` is in `*held`.
+ */
+bool pl_window_hold(const struct pl_window *window, const unsigned char *data, struct pl_window_buffer **held);
+
+/** Ends holding a buffer; the window uses it again. Does nothing for NULL. */
+void pl_window_let_go(struct pl_window *window, struct pl_window_buffer *held);
+
+/** Releases the buffers, which nobody may hold. */
 void pl_window_done(struct pl_window *window);
 
 /* inflate.c: decompression for readers that detect it in a stream themselves */

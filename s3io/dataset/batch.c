@@ -95,20 +95,7 @@ enum pl_status pl_batch_memory_new(struct pl_dataset *dataset, struct pl_batch_m
     return PL_OK;
 }
 
-enum pl_status pl_batch_hand_over(struct pl_worker *worker, struct pl_piece *piece, size_t rows,
-                                  struct pl_error *reterr)
-{
-    struct pl_varying *empty = piece->varying;
-
-    if (!empty) {
-        PL_TRY(pl_memory_alloc(&empty, worker->dataset->fields, sizeof(*empty), reterr));
-    }
-    *piece = (struct pl_piece){.rows = rows, .varying = worker->varying};
-    worker->varying = empty;
-    return PL_OK;
-}
-
-/* Puts the elements of field `f` of all chunks behind one another, and turns the chunks' ends of rows into offsets. */
+/* Puts the elements of field `f` of all pieces behind one another, and turns the pieces' ends of rows into offsets. */
 static enum pl_status join(struct pl_batch_memory *memory, size_t f, struct pl_error *reterr)
 {
     size_t item_bytes = pl_decoder_row_bytes(memory->dataset->decoder, f), row = 0;
@@ -116,7 +103,7 @@ static enum pl_status join(struct pl_batch_memory *memory, size_t f, struct pl_e
     struct pl_varying *whole = &memory->varying[f];
 
     whole->bytes = 0;
-    for (size_t i = 0; i < memory->chunks; i++) {
+    for (size_t i = 0; i < memory->piece_count; i++) {
         struct pl_varying *piece = &memory->pieces[i].varying[f];
 
         for (size_t end = row + memory->pieces[i].rows; row < end; row++) {

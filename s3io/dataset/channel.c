@@ -70,6 +70,19 @@ static enum pl_status read_info(struct pl_json_value channel, const char *name, 
     return PL_OK;
 }
 
+/* Whether `name` is one of the names in `list`, which commas part. */
+static bool is_in(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
+        if (strcspn(at, ",") == length && strncmp(at, name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum pl_status pl_channel_setup_directory(const char *name, const char *path, struct pl_channel_setup *ret_setup,
                                           struct pl_error *reterr)
 {
@@ -110,6 +123,8 @@ enum pl_status pl_channel_setup_find_in(const struct pl_environment *environment
     PL_TRY(pl_json_expect(pl_json_root(config), PL_JSON_OBJECT, reterr));
     PL_TRY(pl_channel_setup_directory(name, path, &setup, reterr));
     status = read_info(pl_json_member(pl_json_root(config), name), name, &setup.info, reterr);
+    setup.info.is_dealt =
+        setup.info.mode == PL_CHANNEL_PIPE && is_in(pl_environment_get_or(environment, "PACELINE_FIFOS", ""), name);
     if (status != PL_OK) {
         pl_channel_setup_done(&setup);
         return status;
@@ -127,6 +142,9 @@ void pl_channel_setup_done(struct pl_channel_setup *setup)
 
 struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local)
 {
+    if (channel->is_dealt) {
+        return (struct pl_shard){.rank = 0, .size = 1};
+    }
     switch (channel->distribution) {
     case PL_CHANNEL_FULLY_REPLICATED:
         return world;
@@ -148,15 +166,22 @@ enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl
 enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
                                      struct pl_error *reterr)
 {
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    const char *slash = strrchr(channel->path, '/');
 
     if (channel->mode != PL_CHANNEL_PIPE) {
         return pl_error_set(reterr, PL_INVALID, "channel '%s' is not in Pipe Mode", channel->name);
     }
     PL_TRY(pl_text_set(&path, reterr, "%s_%llu", channel->path, (unsigned long long)epoch));
-    PL_TRY(pl_source_open_fifo(pl_text_string(&path), ret_source, reterr));
+    PL_TRY(pl_source_open_fifo(pl_text_string(&path), &source, reterr));
     if (channel->stop_fd > 0) {
-        pl_source_stop_fifo(*ret_source, channel->stop_fd);
+        pl_source_stop_fifo(source, channel->stop_fd);
     }
+    if (channel->is_dealt && slash) { /* the report is beside the ranks' folders */
+        PL_TRY(pl_text_set(&path, reterr, "%.*s/../%s.report", (int)(slash - channel->path), channel->path, slash + 1));
+        PL_TRY(pl_source_follow_report(source, path.data, reterr));
+    }
+    *ret_source = PL_TAKE(source);
     return PL_OK;
 }

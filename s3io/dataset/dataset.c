@@ -49,8 +49,8 @@ void pl_dataset_close(struct pl_dataset *dataset)
         pthread_join(dataset->workers[i].thread, NULL);
     }
     for (unsigned i = 0; dataset->workers && i < dataset->options.decode_threads; i++) {
+        pl_stream_let_go(dataset->stream, dataset->workers[i].window);
         pl_held_free(dataset->workers[i].held, PL_CHUNK_RECORDS);
-        pl_varying_free(dataset->workers[i].varying, dataset->fields);
         free(dataset->workers[i].rows);
     }
     free(dataset->workers);
@@ -159,9 +159,6 @@ static enum pl_status set_up(struct pl_dataset *dataset, struct pl_error *reterr
         worker->dataset = dataset;
         PL_TRY(pl_memory_alloc(&worker->held, PL_CHUNK_RECORDS, sizeof(*worker->held), reterr));
         PL_TRY(pl_memory_alloc(&worker->rows, dataset->fields, sizeof(*worker->rows), reterr));
-        if (dataset->is_varying) {
-            PL_TRY(pl_memory_alloc(&worker->varying, dataset->fields, sizeof(*worker->varying), reterr));
-        }
     }
     PL_TRY(pl_trail_init(&dataset->trail, options->shuffle_samples, options->max_batches, reterr));
     return options->shuffle_samples ? pl_memory_alloc(&dataset->shuffle.held, options->shuffle_samples,
@@ -199,18 +196,13 @@ static enum pl_status open_channel(const struct pl_dataset_options *options, con
                                    struct pl_stream_options *records, struct pl_stream **ret_stream,
                                    struct pl_error *reterr)
 {
-    struct pl_share_options share = {.socket_path = options->share_path,
-                                     .local_rank = options->local.rank,
-                                     .local_size = options->local.size,
-                                     .timeout_ns = options->timeout_ns};
-
-    if (channel->distribution == PL_CHANNEL_SHARDED_BY_KEY && options->local.size == 0 && records->deal.size > 1) {
+    if (!channel->is_dealt && channel->distribution == PL_CHANNEL_SHARDED_BY_KEY && options->local.size == 0 &&
+        records->deal.size > 1) {
         return pl_error_set(reterr, PL_INVALID,
                             "channel '%s' is sharded by key, so that each host has its own objects: `local` is needed",
                             channel->name);
     }
     records->deal = pl_channel_shard(channel, records->deal, options->local.size ? options->local : records->deal);
-    records->share = options->share_path ? &share : NULL;
     return pl_stream_open(channel, records, ret_stream, reterr);
 }
 

@@ -7,7 +7,6 @@
 #define PL_S3IO_DATASET_DATASET_PRIVATE_H
 
 #include "s3io/dataset.h"
-#include "s3io/share.h"
 #include "s3io/store_private.h"
 
 #include <pthread.h>
@@ -15,16 +14,14 @@
 /* A chunk: small enough that its records stay in a core's cache, large enough that turns are rare. */
 enum { PL_CHUNK_RECORDS = 256, PL_CHUNK_BYTES = 256 << 10 };
 
+struct pl_window_buffer;
+
 /* The inside of a stream, for stream.c and place.c. */
 struct pl_stream {
     struct pl_stream_options options;
     struct pl_channel channel; /* its strings belong to the stream; the mode is FILE if there is a `store` */
     char *name;
     char *path;
-    bool *own; /* [deal.size]: which records belong to this rank */
-    struct pl_share *share;
-    struct pl_share_options share_options;
-    struct pl_stream *feed; /* with `share`, on local rank 0: the distributor's own stream */
 
     struct pl_store *store;
     struct pl_object_list list;
@@ -93,14 +90,14 @@ struct pl_trail {
     uint64_t taken; /* batches since the epoch's start, or since the place that was restored */
 };
 
-/* A record that was read, in memory of its own. */
+/* A record that was read, in memory of its own or, in a chunk, in the window that the thread holds. */
 struct pl_held {
     unsigned char *data;
     size_t capacity;
     struct pl_record record;
 };
 
-/* The elements of varying fields that a chunk of records has. */
+/* The elements of varying fields that chunks of records have, one chunk after the other. */
 struct pl_piece {
     size_t rows;
     struct pl_varying *varying; /* [field] */
@@ -112,8 +109,8 @@ struct pl_batch_memory {
     struct pl_batch_memory *next; /* in the list of made batches, or of spare ones */
     struct pl_batch_field *fields;
     struct pl_varying *varying; /* [field]: elements of the whole batch */
-    struct pl_piece *pieces;    /* [batch_samples], of which `chunks` count, until the batch is whole */
-    size_t chunks;
+    struct pl_piece *pieces;    /* [batch_samples], of which `piece_count` count, until the batch is whole */
+    size_t piece_count;
     uint64_t sequence; /* number of the batch in all epochs */
     uint64_t epoch;
     uint64_t index; /* number of the batch in its epoch */
@@ -131,9 +128,9 @@ struct pl_batch_memory {
 struct pl_worker {
     struct pl_dataset *dataset;
     pthread_t thread;
-    struct pl_held *held;       /* [PL_CHUNK_RECORDS]: the chunk */
-    struct pl_varying *varying; /* [field]: its elements of varying fields */
-    void **rows;                /* [field] */
+    struct pl_held *held;            /* [PL_CHUNK_RECORDS]: the chunk */
+    struct pl_window_buffer *window; /* with its records, until the thread's next turn; NULL if all were copied */
+    void **rows;                     /* [field] */
 };
 
 /* Records of which the next one is chosen at random. Used by the thread whose turn it is. */
@@ -205,10 +202,6 @@ enum pl_status pl_batch_memory_new(struct pl_dataset *dataset, struct pl_batch_m
                                    struct pl_error *reterr) PL_MUST_CHECK;
 void pl_batch_memory_free(struct pl_batch_memory *memory);
 
-/** Hands the chunk's elements of varying fields to its piece of the batch, and takes memory for the next chunk. */
-enum pl_status pl_batch_hand_over(struct pl_worker *worker, struct pl_piece *piece, size_t rows,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
-
 /** Joins the pieces of all varying fields, and turns their ends of rows into offsets. */
 enum pl_status pl_batch_join(struct pl_batch_memory *memory, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -274,6 +267,13 @@ enum pl_status pl_stream_pass(struct pl_stream *stream, uint64_t index, int64_t 
 
 /** Returns the order of the stream's objects in `epoch`; they must be listed. */
 struct pl_object_order pl_stream_order(const struct pl_stream *stream, uint64_t epoch);
+
+/**
+ * Holds the memory that `record`, the last one, is in, as pl_window_hold(): false if that is not a window of the
+ * stream's. Both functions, and those that read, are called by one thread at a time.
+ */
+bool pl_stream_hold(const struct pl_stream *stream, const struct pl_record *record, struct pl_window_buffer **held);
+void pl_stream_let_go(struct pl_stream *stream, struct pl_window_buffer *held);
 
 /** Opens the objects of several places as one store: those of one place after those of the other. */
 enum pl_status pl_store_open_many(const char *const *paths, size_t count, struct pl_store **ret_store,

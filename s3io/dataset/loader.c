@@ -24,14 +24,12 @@ static void swap_held(struct pl_held *a, struct pl_held *b)
     *b = one;
 }
 
-/* Reads the next record of the stream into `held`. */
-static enum pl_status read_record(struct pl_dataset *dataset, struct pl_held *held, struct pl_error *reterr)
+/* Copies the record, which lies in the stream's memory, to its own. */
+static enum pl_status copy_record(struct pl_held *held, struct pl_error *reterr)
 {
     struct pl_record *record = &held->record;
-    size_t want;
+    size_t want = record->bytes + 1;
 
-    PL_TRY(pl_stream_next(dataset->stream, pl_deadline_after_ns(dataset->options.timeout_ns), record, reterr));
-    want = record->bytes + 1;
     if (want > held->capacity || (held->capacity > SPARE_BYTES && want < held->capacity / 4)) {
         free(held->data);
         held->capacity = 0;
@@ -43,6 +41,25 @@ static enum pl_status read_record(struct pl_dataset *dataset, struct pl_held *he
     }
     record->data = held->data;
     return PL_OK;
+}
+
+static enum pl_status next_record(struct pl_dataset *dataset, struct pl_held *held, struct pl_error *reterr)
+{
+    return pl_stream_next(dataset->stream, pl_deadline_after_ns(dataset->options.timeout_ns), &held->record, reterr);
+}
+
+/* Reads the next record of the stream into `held`. */
+static enum pl_status read_record(struct pl_dataset *dataset, struct pl_held *held, struct pl_error *reterr)
+{
+    PL_TRY(next_record(dataset, held, reterr));
+    return copy_record(held, reterr);
+}
+
+/* Reads the next record of the chunk, and leaves it in the window that the chunk holds, if it is there. */
+static enum pl_status read_in_place(struct pl_worker *worker, struct pl_held *held, struct pl_error *reterr)
+{
+    PL_TRY(next_record(worker->dataset, held, reterr));
+    return pl_stream_hold(worker->dataset->stream, &held->record, &worker->window) ? PL_OK : copy_record(held, reterr);
 }
 
 /* Takes a random record out of the shuffle buffer, and reads the next one of the stream into its place. */
@@ -182,12 +199,17 @@ static enum pl_status read_chunk(struct pl_worker *worker, size_t most, size_t *
     struct pl_dataset *dataset = worker->dataset;
     size_t bytes = 0;
 
+    pl_stream_let_go(dataset->stream, PL_TAKE(worker->window));
     for (*ret_count = 0; *ret_count < most && bytes < PL_CHUNK_BYTES; ++*ret_count) {
         struct pl_held *held = &worker->held[*ret_count];
 
         PL_TRY(dataset->options.shuffle_samples ? shuffled_record(dataset, held, reterr)
-                                                : read_record(dataset, held, reterr));
+                                                : read_in_place(worker, held, reterr));
         bytes += held->record.bytes;
+        if (worker->window && held->record.data == held->data && bytes >= PL_CHUNK_BYTES / 4) {
+            ++*ret_count; /* the records that follow are in another window */
+            break;
+        }
     }
     return PL_OK;
 }
@@ -209,14 +231,21 @@ static void fail(struct pl_dataset *dataset, uint64_t sequence, size_t row, cons
     }
 }
 
-/* Decodes `count` records of the chunk into the rows from `first` on. Stops at an error, at `*ret_row`. */
-static enum pl_status decode_chunk(struct pl_worker *worker, struct pl_batch_memory *memory, size_t first, size_t count,
-                                   size_t *ret_row, struct pl_error *reterr)
+/* Decodes `count` records of the chunk into the rows from `first` on, with elements of varying fields behind those that
+ * `piece` has. Stops at an error, at `*ret_row`. */
+static enum pl_status decode_chunk(struct pl_worker *worker, struct pl_batch_memory *memory, struct pl_piece *piece,
+                                   size_t first, size_t count, size_t *ret_row, struct pl_error *reterr)
 {
     struct pl_dataset *dataset = worker->dataset;
+    struct pl_varying *varying = NULL;
 
-    for (size_t f = 0; worker->varying && f < dataset->fields; f++) {
-        worker->varying[f].bytes = 0;
+    *ret_row = first;
+    if (piece && !piece->varying) {
+        PL_TRY(pl_memory_alloc(&piece->varying, dataset->fields, sizeof(*varying), reterr));
+    }
+    varying = piece ? piece->varying : NULL;
+    for (size_t f = 0; varying && piece->rows == 0 && f < dataset->fields; f++) {
+        varying[f].bytes = 0;
     }
     for (size_t i = 0; i < count; i++) {
         const struct pl_record *record = &worker->held[i].record;
@@ -228,17 +257,20 @@ static enum pl_status decode_chunk(struct pl_worker *worker, struct pl_batch_mem
         *ret_row = first + i;
         status = pl_record_check(record, reterr);
         if (status == PL_OK) {
-            status = pl_decode(dataset->decoder, record->data, record->bytes, worker->rows, worker->varying, reterr);
+            status = pl_decode(dataset->decoder, record->data, record->bytes, worker->rows, varying, reterr);
         }
         if (status != PL_OK) {
             pl_stream_error_context(dataset->stream, memory->epoch, record, reterr);
             return status;
         }
-        for (size_t f = 0; worker->varying && f < dataset->fields; f++) {
-            if (memory->fields[f].offsets) { /* until the batch is whole, the bytes of this chunk up to the row */
-                ((int64_t *)(uintptr_t)memory->fields[f].offsets)[first + i + 1] = (int64_t)worker->varying[f].bytes;
+        for (size_t f = 0; varying && f < dataset->fields; f++) {
+            if (memory->fields[f].offsets) { /* until the batch is whole, the bytes of this piece up to the row */
+                ((int64_t *)(uintptr_t)memory->fields[f].offsets)[first + i + 1] = (int64_t)varying[f].bytes;
             }
         }
+    }
+    if (piece) {
+        piece->rows += count;
     }
     return PL_OK;
 }
@@ -293,13 +325,26 @@ static void append(struct pl_batch_memory *memory)
     memory->sequence = dataset->synced.sequence++;
     memory->epoch = dataset->synced.epoch;
     memory->index = dataset->synced.index++;
-    memory->samples = memory->chunks = 0;
+    memory->samples = memory->piece_count = 0;
     memory->bytes = 0;
     memory->is_closed = memory->is_ready = memory->ends_epoch = false;
     *(dataset->synced.first ? &dataset->synced.last->next : &dataset->synced.first) = memory;
     dataset->synced.last = memory;
     dataset->synced.made++;
     dataset->synced.filling = memory;
+}
+
+/* Returns where a chunk's elements of varying fields go, under the lock; NULL if no field is varying. If those of all
+ * chunks before it are there, behind them, so that nothing needs to be joined; else in a piece of their own. */
+static struct pl_piece *piece_for_chunk(struct pl_batch_memory *memory)
+{
+    if (!memory->pieces) {
+        return NULL;
+    }
+    if (memory->piece_count == 0 || memory->unfinished > 0) {
+        memory->pieces[memory->piece_count++].rows = 0;
+    }
+    return &memory->pieces[memory->piece_count - 1];
 }
 
 /* Ends the epoch that was read, under the lock, and begins the next one if it follows. */
@@ -334,8 +379,9 @@ static void take_turn(struct pl_worker *worker)
 {
     struct pl_dataset *dataset = worker->dataset;
     struct pl_batch_memory *memory = dataset->synced.filling;
-    size_t first = memory ? memory->samples : 0, count = 0, row = 0, chunk;
+    size_t first = memory ? memory->samples : 0, count = 0, row = 0;
     struct pl_error error = PL_ERROR_NONE;
+    struct pl_piece *piece;
     bool is_new = !memory, begins = dataset->synced.begins;
     uint64_t epoch = dataset->synced.epoch;
     enum pl_status status;
@@ -362,8 +408,7 @@ static void take_turn(struct pl_worker *worker)
     for (size_t i = 0; i < count; i++) {
         memory->bytes += worker->held[i].record.bytes;
     }
-    chunk = memory->chunks;
-    memory->chunks += count > 0;
+    piece = count > 0 ? piece_for_chunk(memory) : NULL;
     memory->unfinished += count > 0;
     dataset->synced.decoding += count > 0;
     if (status == PL_END) {
@@ -378,10 +423,7 @@ static void take_turn(struct pl_worker *worker)
     pthread_cond_signal(&dataset->work);
     if (count > 0) {
         pthread_mutex_unlock(&dataset->mutex);
-        status = decode_chunk(worker, memory, first, count, &row, &error);
-        if (status == PL_OK && dataset->is_varying) {
-            status = pl_batch_hand_over(worker, &memory->pieces[chunk], count, &error);
-        }
+        status = decode_chunk(worker, memory, piece, first, count, &row, &error);
         pthread_mutex_lock(&dataset->mutex);
         memory->unfinished--;
         if (status != PL_OK) {

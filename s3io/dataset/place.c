@@ -393,9 +393,6 @@ static enum pl_status save(struct pl_stream *stream, const struct pl_dataset *da
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (stream->share) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "the place in a FIFO that ranks share cannot be saved");
-    }
     PL_TRY(write_text(stream, dataset, trail, &text, reterr));
     text.data[--text.length] = '\0'; /* the brace */
     pl_text_printf(&text, ",\"check\":\"%08x\"}", pl_checksum_crc32c(0, text.data, text.length));

@@ -9,7 +9,6 @@
 #include "s3io/dataset/dataset_private.h"
 #include "s3io/record/record_formats.h"
 #include "s3io/sampler.h"
-#include "s3io/share.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
 
@@ -17,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_BYTES = 2 << 20, LEAST_WINDOW_BYTES = 4096 };
+enum { WINDOW_BYTES = 256 << 10 }; /* on an object: it stays in a core's cache */
 
 /* Sets the source that pl_stream_cancel() cancels. If the stream was cancelled before, cancels it at once. */
 static void set_reading(struct pl_stream *stream, struct pl_source *source)
@@ -85,14 +84,12 @@ static void close_epoch(struct pl_stream *stream)
     stream->outer = NULL;
 }
 
-static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source **top, uint64_t size_bytes,
-                                      struct pl_error *reterr)
+static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source **top, struct pl_error *reterr)
 {
     struct pl_record_options options = stream->options.records;
 
-    if (options.window_bytes == 0 && stream->options.compression == PL_COMPRESSION_NONE && size_bytes < WINDOW_BYTES) {
-        /* A small object needs no large window: with many objects, zeroing it would be most of the work. */
-        options.window_bytes = size_bytes < LEAST_WINDOW_BYTES ? LEAST_WINDOW_BYTES : (size_t)size_bytes + 1;
+    if (options.window_bytes == 0 && stream->store) {
+        options.window_bytes = WINDOW_BYTES;
     }
     if (stream->options.compression != PL_COMPRESSION_NONE) {
         PL_TRY(pl_source_open_inflate(*top, stream->options.compression, top, reterr));
@@ -107,10 +104,9 @@ static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source
 
 /* Opens a reader of the records in `source`, with decompression if the options ask for it. Closes `source` on
  * failure. */
-static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *source, uint64_t size_bytes,
-                                  struct pl_error *reterr)
+static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *source, struct pl_error *reterr)
 {
-    enum pl_status status = try_open_reader(stream, &source, size_bytes, reterr);
+    enum pl_status status = try_open_reader(stream, &source, reterr);
 
     if (status != PL_OK) {
         set_reading(stream, NULL);
@@ -138,7 +134,7 @@ static enum pl_status next_file(struct pl_stream *stream, struct pl_error *reter
 
     PL_TRY(pl_store_reader_next(&stream->objects, &source, &object, reterr));
     set_reading(stream, source);
-    PL_TRY(open_reader(stream, source, object->size_bytes, reterr));
+    PL_TRY(open_reader(stream, source, reterr));
     pl_record_reader_begin_at(stream->reader, stream->first_number);
     stream->first_number = 0;
     return PL_OK;
@@ -169,7 +165,7 @@ static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns
     PL_TRY(pl_record_reader_next(stream->outer, deadline_ns, &object, reterr));
     PL_TRY(name_object(stream, stream->epoch, object.index, &name, reterr));
     PL_TRY(pl_source_open_memory(pl_text_string(&name), object.data, object.bytes, &source, reterr));
-    return open_reader(stream, source, object.bytes, reterr);
+    return open_reader(stream, source, reterr);
 }
 
 static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
@@ -199,11 +195,10 @@ enum pl_status pl_stream_pass(struct pl_stream *stream, uint64_t index, int64_t 
     return PL_OK;
 }
 
-/* Returns the next record i for which `shard_mask`[i mod deal.size] is set. Not with `share`. */
-static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, int64_t deadline_ns,
-                              struct pl_record *ret_record, struct pl_error *reterr)
+static enum pl_status next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record,
+                           struct pl_error *reterr)
 {
-    uint32_t size = stream->options.deal.size;
+    uint32_t rank = stream->options.deal.rank, size = stream->options.deal.size;
     bool by_object = stream->options.split == PL_STREAM_SPLIT_OBJECTS;
 
     if (!stream->started) {
@@ -215,7 +210,7 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, 
         if (!stream->reader) {
             PL_TRY(next_reader(stream, deadline_ns, reterr));
         }
-        if (!by_object && !shard_mask[(stream->base + pl_record_reader_counts(stream->reader).next_index) % size]) {
+        if (!by_object && (stream->base + pl_record_reader_counts(stream->reader).next_index) % size != rank) {
             status = pl_record_reader_skip(stream->reader, deadline_ns, reterr);
         } else {
             status = pl_record_reader_next(stream->reader, deadline_ns, ret_record, reterr);
@@ -223,7 +218,7 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, 
                 ret_record->index += stream->base;
                 ret_record->object = stream->object;
                 /* If a damaged record was skipped, the one after it can belong to a different rank. */
-                if (by_object || shard_mask[ret_record->index % size]) {
+                if (by_object || ret_record->index % size == rank) {
                     return PL_OK;
                 }
             }
@@ -236,16 +231,23 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, 
     }
 }
 
+bool pl_stream_hold(const struct pl_stream *stream, const struct pl_record *record, struct pl_window_buffer **held)
+{
+    return stream->reader && pl_window_hold(&stream->reader->window, record->data, held);
+}
+
+void pl_stream_let_go(struct pl_stream *stream, struct pl_window_buffer *held)
+{
+    if (held) {
+        pl_window_let_go(&(stream->reader ? stream->reader : stream->spare)->window, held);
+    }
+}
+
 enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record,
                               struct pl_error *reterr)
 {
-    enum pl_status status = stream->share ? pl_share_next(stream->share, deadline_ns, ret_record, reterr)
-                                          : next_of(stream, stream->own, deadline_ns, ret_record, reterr);
+    enum pl_status status = next(stream, deadline_ns, ret_record, reterr);
 
-    if (stream->share && status == PL_OK) {
-        stream->counts.records++;
-        stream->counts.record_bytes += ret_record->bytes;
-    }
     if (status != PL_OK && status != PL_END) {
         pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)stream->epoch);
     }
@@ -261,7 +263,7 @@ static enum pl_status start_pipe(struct pl_stream *stream, uint64_t epoch, struc
     PL_TRY(pl_channel_open_epoch(&stream->channel, epoch, &source, reterr));
     set_reading(stream, source);
     if (stream->channel.wrapper == PL_CHANNEL_WRAPPER_NONE) {
-        return open_reader(stream, source, UINT64_MAX, reterr);
+        return open_reader(stream, source, reterr);
     }
     status = pl_record_reader_open(source, &wrapping, &stream->outer, reterr);
     if (status != PL_OK) {
@@ -310,7 +312,7 @@ static enum pl_status start_files(struct pl_stream *stream, const struct pl_stre
 static enum pl_status start(struct pl_stream *stream, uint64_t epoch, const struct pl_stream_place *from,
                             int64_t deadline_ns, struct pl_error *reterr)
 {
-    enum pl_status status = PL_OK;
+    enum pl_status status;
 
     close_epoch(stream);
     stream->epoch = epoch;
@@ -318,12 +320,8 @@ static enum pl_status start(struct pl_stream *stream, uint64_t epoch, const stru
     stream->object = 0;
     stream->first_number = 0;
     stream->counts = (struct pl_record_counts){.records = 0};
-    if (stream->share) {
-        pl_share_start(stream->share, epoch);
-    } else {
-        status = stream->channel.mode == PL_CHANNEL_PIPE ? start_pipe(stream, epoch, reterr)
-                                                         : start_files(stream, from, deadline_ns, reterr);
-    }
+    status = stream->channel.mode == PL_CHANNEL_PIPE ? start_pipe(stream, epoch, reterr)
+                                                     : start_files(stream, from, deadline_ns, reterr);
     stream->started = status == PL_OK;
     return status;
 }
@@ -349,29 +347,14 @@ void pl_stream_close(struct pl_stream *stream)
     if (!stream) {
         return;
     }
-    pl_share_close(stream->share); /* closed before the feed, which the distributor reads until then */
-    pl_stream_close(stream->feed);
     close_epoch(stream);
     pl_record_reader_close(stream->spare);
     pl_store_close(stream->store);
     pl_object_list_done(&stream->list);
     pthread_mutex_destroy(&stream->mutex);
-    free(stream->own);
     free(stream->name);
     free(stream->path);
     free(stream);
-}
-
-/* The distributor's input. It adds no channel and epoch to errors: each rank adds them itself. */
-static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
-{
-    return start(context, epoch, &(struct pl_stream_place){.index = 0}, deadline_ns, reterr);
-}
-
-static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns,
-                                struct pl_record *ret_record, struct pl_error *reterr)
-{
-    return next_of(context, shard_mask, deadline_ns, ret_record, reterr);
 }
 
 static enum pl_status make(const struct pl_channel *channel, const struct pl_stream_options *options,
@@ -391,36 +374,20 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
     PL_TRY(pl_memory_alloc(&stream, 1, sizeof(*stream), reterr));
     pthread_mutex_init(&stream->mutex, NULL);
     stream->options = *options;
+    if (channel->is_dealt && options->compression != PL_COMPRESSION_NONE) {
+        stream->options.compression = PL_COMPRESSION_AUTO; /* what was compressed came here as plain records */
+    }
     stream->channel = *channel;
     stream->name = pl_memory_string(channel->name, reterr);
     stream->path = pl_memory_string(channel->path, reterr);
-    stream->own = pl_memory_new(options->deal.size, sizeof(*stream->own), reterr);
     stream->channel.name = stream->name;
     stream->channel.path = stream->path;
-    if (!stream->name || !stream->path || !stream->own) {
+    if (!stream->name || !stream->path) {
         pl_stream_close(stream);
         return PL_MEMORY;
     }
-    stream->own[options->deal.rank] = true;
     *ret_stream = stream;
     return PL_OK;
-}
-
-/* Connects to the other ranks of the host. On local rank 0, makes the distributor's own stream. */
-static enum pl_status open_share(struct pl_stream *stream, struct pl_error *reterr)
-{
-    struct pl_stream_options options = stream->options;
-    struct pl_share_feed feed = {.start = feed_start, .next = feed_next};
-
-    stream->share_options = *stream->options.share;
-    stream->share_options.deal = stream->options.deal;
-    if (stream->share_options.local_rank == 0) {
-        options.share = NULL;
-        options.records.leave_checksum = false; /* the rings carry bytes only */
-        PL_TRY(make(&stream->channel, &options, &stream->feed, reterr));
-        feed.context = stream->feed;
-    }
-    return pl_share_open(&stream->share_options, &feed, &stream->share, reterr);
 }
 
 enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options,
@@ -432,8 +399,6 @@ enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_
     PL_TRY(make(channel, options, &stream, reterr));
     if (channel->mode != PL_CHANNEL_PIPE) {
         status = pl_channel_open_store(channel, &stream->store, reterr);
-    } else if (options->share && options->share->local_size > 1) {
-        status = open_share(stream, reterr);
     }
     if (status != PL_OK) {
         pl_error_context(reterr, "channel '%s'", channel->name);
@@ -456,10 +421,6 @@ enum pl_status pl_stream_open_store(struct pl_store *store, const struct pl_stre
 
 void pl_stream_cancel(struct pl_stream *stream, bool cancelled)
 {
-    if (stream->share) {
-        pl_share_cancel(stream->share, cancelled);
-        return;
-    }
     pthread_mutex_lock(&stream->mutex);
     stream->synced.cancelled = cancelled;
     if (cancelled && stream->synced.reading) {
@@ -473,7 +434,7 @@ void pl_stream_error_context(const struct pl_stream *stream, uint64_t epoch, con
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    if (!stream->share && name_object(stream, epoch, record->object, &name, NULL) == PL_OK) {
+    if (name_object(stream, epoch, record->object, &name, NULL) == PL_OK) {
         pl_error_context(reterr, "'%s': record %llu at byte %llu", pl_text_string(&name),
                          (unsigned long long)record->number, (unsigned long long)record->offset_bytes);
     } else {

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "s3io/pipe/pipe_writer.h"
 #include "s3io/record/record_formats.h"
 #include "s3io/source.h"
 #include "s3io/store_private.h"
@@ -16,18 +17,8 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
-
-/*
- * Pages that vmsplice() lends to the pipe must not change until the reader has copied them. A chunk is used again after
- * CHUNKS - 1 others, which are more bytes than the pipe holds. But a reader may have enlarged the pipe, or may still
- * have the pipe of an earlier epoch. Then the chunk gets new pages, and the lent pages stay with the pipe.
- */
-enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
 
 /* When a reader opens a FIFO, a waiting writer gets no event. So the open is tried again after this time. */
 #define TRY_AGAIN_NS (5 * PL_NS_PER_MS)
@@ -44,15 +35,9 @@ struct pl_feeder {
     char *path;
     struct pl_feeder_options options;
     struct pl_object_list list;
-    unsigned char *chunks;
-    uint64_t lent_until[CHUNKS]; /* `epoch_bytes` at the end of the chunk's write in this epoch; 0 if it was not lent */
-    unsigned chunk;              /* the chunk that is being filled */
-    size_t filled;               /* bytes in that chunk */
-    int fd;                      /* the FIFO that is being written */
-    bool closed_early;           /* the reader has closed it */
-    uint64_t epoch_bytes;
-    uint64_t made_until; /* FIFOs of epochs below this one were made */
-    uint64_t made_from;  /* FIFOs of epochs below this one were removed */
+    struct pl_pipe_writer writer; /* of the FIFO that is being written */
+    uint64_t made_until;          /* FIFOs of epochs below this one were made */
+    uint64_t made_from;           /* FIFOs of epochs below this one were removed */
 };
 
 static enum pl_status fifo_path(const struct pl_feeder *feeder, uint64_t epoch, struct pl_text *text,
@@ -112,20 +97,10 @@ static enum pl_status wait_for_reader(struct pl_feeder *feeder, const char *path
     int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
 
     for (;;) {
-        PL_AUTO_CLOSE int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-        struct stat info;
+        enum pl_status status = pl_pipe_writer_open(&feeder->writer, path, reterr);
 
-        if (fd >= 0) {
-            if (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode)) {
-                return pl_error_set(reterr, PL_INVALID, "'%s' is not a FIFO", path);
-            }
-            fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
-            feeder->fd = fd;
-            fd = -1;
-            return PL_OK;
-        }
-        if (errno != ENXIO && errno != EINTR) {
-            return pl_error_errno(reterr, "open FIFO '%s' for writing", path);
+        if (status != PL_TIMEOUT) {
+            return status;
         }
         if (pl_deadline_passed(deadline_ns)) {
             return pl_error_set(reterr, PL_TIMEOUT, "no reader opened FIFO '%s' before the deadline", path);
@@ -140,7 +115,8 @@ static enum pl_status wait_for_reader(struct pl_feeder *feeder, const char *path
 static enum pl_status wait_writable(struct pl_feeder *feeder, struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
-    struct pollfd fds[2] = {{.fd = feeder->fd, .events = POLLOUT}, {.fd = feeder->options.cancel_fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = feeder->writer.fd, .events = POLLOUT},
+                            {.fd = feeder->options.cancel_fd, .events = POLLIN}};
 
     for (;;) {
         int ready = poll(fds, 2, pl_deadline_poll_ms(deadline_ns));
@@ -161,69 +137,35 @@ static enum pl_status wait_writable(struct pl_feeder *feeder, struct pl_error *r
     }
 }
 
-static ssize_t put(const struct pl_feeder *feeder, unsigned char *data, size_t bytes)
-{
-    struct iovec part = {.iov_base = data, .iov_len = bytes};
-
-    return feeder->options.copy ? write(feeder->fd, data, bytes) : vmsplice(feeder->fd, &part, 1, SPLICE_F_NONBLOCK);
-}
-
-static enum pl_status take_other_pages(unsigned char *chunks, size_t bytes, struct pl_error *reterr)
-{
-    return madvise(chunks, bytes, MADV_DONTNEED) == 0 ? PL_OK : pl_error_errno(reterr, "empty the feeder's buffers");
-}
-
-/* Goes to the next chunk, whose pages may be changed from then on. */
-static enum pl_status next_chunk(struct pl_feeder *feeder, struct pl_error *reterr)
-{
-    uint64_t lent_until;
-    int unread = 0;
-
-    feeder->lent_until[feeder->chunk] = feeder->epoch_bytes;
-    feeder->chunk = (feeder->chunk + 1) % CHUNKS;
-    feeder->filled = 0;
-    lent_until = feeder->lent_until[feeder->chunk];
-    if (feeder->options.copy || lent_until == 0 ||
-        (ioctl(feeder->fd, FIONREAD, &unread) == 0 && lent_until + (uint64_t)unread <= feeder->epoch_bytes)) {
-        return PL_OK;
-    }
-    return take_other_pages(feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES, CHUNK_BYTES, reterr);
-}
-
-/* Writes the current chunk and goes to the next one. Does nothing after the reader has left. */
+/* Writes the current chunk. Does nothing after the reader has left. */
 static enum pl_status flush(struct pl_feeder *feeder, struct pl_error *reterr)
 {
-    unsigned char *next = feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES;
-    size_t left = feeder->filled;
+    struct pl_pipe_writer *writer = &feeder->writer;
+    uint64_t cut_bytes = feeder->options.cut_bytes;
+    enum pl_status status;
 
-    if (feeder->options.cut_bytes && feeder->epoch_bytes + left > feeder->options.cut_bytes) {
-        left = (size_t)(feeder->options.cut_bytes - feeder->epoch_bytes);
+    if (cut_bytes && writer->bytes + (writer->filled - writer->sent) > cut_bytes) {
+        writer->filled = writer->sent + (size_t)(cut_bytes - writer->bytes);
     }
-    while (left > 0 && !feeder->closed_early) {
-        ssize_t put_bytes = put(feeder, next, left);
-
-        if (put_bytes >= 0) {
-            next += put_bytes;
-            left -= (size_t)put_bytes;
-            feeder->epoch_bytes += (uint64_t)put_bytes;
-        } else if (errno == EAGAIN) {
-            PL_TRY(wait_writable(feeder, reterr));
-        } else if ((errno == EPERM || errno == ENOSYS) && !feeder->options.copy) {
-            /* the seccomp profile of a container, for example podman's default, refuses vmsplice() */
-            feeder->options.copy = true;
-        } else if (errno == EPIPE) {
-            feeder->closed_early = true;
-        } else if (errno != EINTR) {
-            return pl_error_errno(reterr, "write FIFO '%s'", feeder->path);
-        }
+    while ((status = pl_pipe_writer_push(writer, reterr)) == PL_TIMEOUT) {
+        PL_TRY(wait_writable(feeder, reterr));
     }
-    return next_chunk(feeder, reterr);
+    return status;
 }
 
 static bool is_over(const struct pl_feeder *feeder)
 {
-    return feeder->closed_early ||
-           (feeder->options.cut_bytes && feeder->epoch_bytes + feeder->filled >= feeder->options.cut_bytes);
+    const struct pl_pipe_writer *writer = &feeder->writer;
+
+    return writer->closed ||
+           (feeder->options.cut_bytes && writer->bytes + (writer->filled - writer->sent) >= feeder->options.cut_bytes);
+}
+
+/* Notes that the chunk has `bytes` bytes more. */
+static enum pl_status add(struct pl_feeder *feeder, size_t bytes, struct pl_error *reterr)
+{
+    feeder->writer.filled += bytes;
+    return feeder->writer.filled == PL_PIPE_CHUNK_BYTES ? flush(feeder, reterr) : PL_OK;
 }
 
 static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size_t bytes, struct pl_error *reterr)
@@ -231,15 +173,14 @@ static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size
     const unsigned char *from = data;
 
     while (bytes > 0) {
-        size_t room = CHUNK_BYTES - feeder->filled, now = pl_number_min(bytes, room);
+        size_t room, now;
+        unsigned char *to = pl_pipe_writer_room(&feeder->writer, &room);
 
-        memcpy(feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled, from, now);
-        feeder->filled += now;
+        now = pl_number_min(bytes, room);
+        memcpy(to, from, now);
         from += now;
         bytes -= now;
-        if (feeder->filled == CHUNK_BYTES) {
-            PL_TRY(flush(feeder, reterr));
-        }
+        PL_TRY(add(feeder, now, reterr));
     }
     return PL_OK;
 }
@@ -270,10 +211,10 @@ static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *sou
     bool all = bytes == UINT64_MAX;
 
     while (bytes > 0 && !is_over(feeder)) {
-        size_t room = CHUNK_BYTES - feeder->filled, got;
+        size_t room, got;
+        unsigned char *to = pl_pipe_writer_room(&feeder->writer, &room);
 
-        PL_TRY(read_some(feeder, source, feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled,
-                         pl_number_min(bytes, room), &got, reterr));
+        PL_TRY(read_some(feeder, source, to, pl_number_min(bytes, room), &got, reterr));
         if (got == 0 && !all) {
             return pl_error_set(reterr, PL_CORRUPT, "'%s' is %llu bytes shorter than when it was listed", source->name,
                                 (unsigned long long)bytes);
@@ -281,11 +222,8 @@ static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *sou
         if (got == 0) {
             return PL_OK;
         }
-        feeder->filled += got;
         bytes -= all ? 0 : got;
-        if (feeder->filled == CHUNK_BYTES) {
-            PL_TRY(flush(feeder, reterr));
-        }
+        PL_TRY(add(feeder, got, reterr));
     }
     return PL_OK;
 }
@@ -328,7 +266,7 @@ static enum pl_status put_inflated_record(struct pl_feeder *feeder, struct pl_so
     size_t capacity = 0, used = 0, got = 1;
 
     while (got > 0) {
-        PL_TRY(pl_memory_grow(&data, &capacity, used + CHUNK_BYTES, 1, reterr));
+        PL_TRY(pl_memory_grow(&data, &capacity, used + PL_PIPE_CHUNK_BYTES, 1, reterr));
         PL_TRY(read_some(feeder, source, data + used, capacity - used, &got, reterr));
         used += got;
     }
@@ -361,7 +299,7 @@ static enum pl_status put_epoch(struct pl_feeder *feeder, uint64_t epoch, struct
     PL_TRY(feeder->epochs.open(feeder->epochs.context, epoch, &source, reterr));
     PL_TRY(put_source(feeder, source, UINT64_MAX, reterr));
     counts->objects += !is_over(feeder);
-    return feeder->filled ? flush(feeder, reterr) : PL_OK;
+    return flush(feeder, reterr);
 }
 
 static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts,
@@ -376,7 +314,7 @@ static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, stru
         PL_TRY(put_object(feeder, &objects, reterr));
         counts->objects += !is_over(feeder);
     }
-    return feeder->filled ? flush(feeder, reterr) : PL_OK;
+    return flush(feeder, reterr);
 }
 
 enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *ret_counts,
@@ -386,43 +324,37 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     enum pl_status status;
 
     *ret_counts = (struct pl_feeder_counts){.objects = 0};
-    pl_file_close_at(&feeder->fd);
+    pl_pipe_writer_close(&feeder->writer);
     PL_TRY(fifo_path(feeder, epoch, &path, reterr));
     PL_TRY(make_fifo(feeder, epoch, reterr));
     if (!feeder->options.late) {
         PL_TRY(make_fifo(feeder, epoch + 1, reterr));
     }
     PL_TRY(wait_for_reader(feeder, pl_text_string(&path), reterr));
-    feeder->closed_early = false;
-    feeder->epoch_bytes = 0;
-    feeder->filled = 0;
-    memset(feeder->lent_until, 0, sizeof(feeder->lent_until));
-    if (!feeder->options.copy) { /* a reader may still have the pipe of an earlier epoch */
-        PL_TRY(take_other_pages(feeder->chunks, (size_t)CHUNKS * CHUNK_BYTES, reterr));
-    }
     status =
         feeder->store ? put_objects(feeder, epoch, ret_counts, reterr) : put_epoch(feeder, epoch, ret_counts, reterr);
     /* Remove the name before the reader can see the end: a reader must never find the FIFO of an epoch that has
      * ended. */
     remove_fifo(feeder, epoch);
     if (status == PL_OK || status == PL_CANCELLED) { /* else the reader would take the end for that of the data */
-        pl_file_close_at(&feeder->fd);
+        pl_pipe_writer_close(&feeder->writer);
     }
-    ret_counts->bytes = feeder->epoch_bytes;
-    ret_counts->closed_early = feeder->closed_early;
+    ret_counts->bytes = feeder->writer.bytes;
+    ret_counts->closed_early = feeder->writer.closed;
     return status;
 }
 
 void pl_feeder_hold(struct pl_feeder *feeder)
 {
     int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
-    struct pollfd fds[2] = {{.fd = feeder->fd}, {.fd = feeder->options.cancel_fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = feeder->writer.fd}, {.fd = feeder->options.cancel_fd, .events = POLLIN}};
     int ready = 0;
 
-    while (feeder->fd >= 0 && !pl_deadline_passed(deadline_ns) && (ready == 0 || (ready < 0 && errno == EINTR))) {
+    while (feeder->writer.fd >= 0 && !pl_deadline_passed(deadline_ns) &&
+           (ready == 0 || (ready < 0 && errno == EINTR))) {
         ready = poll(fds, 2, pl_deadline_poll_ms(deadline_ns)); /* POLLERR: no reader is left */
     }
-    pl_file_close_at(&feeder->fd);
+    pl_pipe_writer_close(&feeder->writer);
 }
 
 /* Keeps only the objects of this host, as ShardedByS3Key does. */
@@ -448,23 +380,16 @@ static enum pl_status make(const char *path, const struct pl_feeder_options *opt
                            struct pl_error *reterr)
 {
     struct pl_feeder *feeder;
-    enum pl_status status = PL_OK;
+    enum pl_status status;
 
     PL_TRY(pl_memory_alloc(&feeder, 1, sizeof(*feeder), reterr));
     feeder->options = *options;
     /* pl_deadline_after_ns() takes -1 as no deadline */
     feeder->options.timeout_ns = options->timeout_ns ? options->timeout_ns : -1;
-    feeder->fd = -1;
     feeder->path = pl_memory_string(path, reterr);
-    /* The chunks are mapped, not from the heap: after munmap(), pages that a pipe still holds stay as they are. */
-    feeder->chunks =
-        mmap(NULL, (size_t)CHUNKS * CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    status = pl_pipe_writer_init(&feeder->writer, options->copy, reterr);
     if (!feeder->path) {
         status = PL_MEMORY;
-    }
-    if (feeder->chunks == MAP_FAILED) {
-        feeder->chunks = NULL;
-        status = pl_error_errno(reterr, "map the feeder's buffers");
     }
     if (status != PL_OK) {
         pl_feeder_close(feeder);
@@ -511,14 +436,11 @@ void pl_feeder_close(struct pl_feeder *feeder)
     if (!feeder) {
         return;
     }
-    pl_file_close_at(&feeder->fd);
     for (uint64_t epoch = feeder->made_from; epoch < feeder->made_until; epoch++) {
         remove_fifo(feeder, epoch);
     }
     pl_object_list_done(&feeder->list);
-    if (feeder->chunks) {
-        munmap(feeder->chunks, (size_t)CHUNKS * CHUNK_BYTES);
-    }
+    pl_pipe_writer_done(&feeder->writer);
     free(feeder->path);
     free(feeder);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reports the steps and figures of tests/gpu.sh so far: the steps, the figures next to their goals as in docs/gpu.md, and all of it as JSON.
+"""Reports the steps and figures of tests/gpu.sh so far: the steps, the figures next to their goals as in docs/measurements.md, and all of it as JSON.
 
     gpu_report.py WORK JSON DEVICE [LEFT_OUT...]
 
@@ -57,7 +57,7 @@ def rates(rows, model):
 
 
 def measured(figures, passed):
-    """(what, goal, figure or None, whether the goal is met or None), as in docs/gpu.md; `passed` names the steps that ran to their end."""
+    """(what, goal, figure or None, whether the goal is met or None), as in docs/measurements.md; `passed` names the steps that ran to their end."""
     bench, step, torch = (figures.get(name, []) for name in ("bench_device", "step_device", "torch"))
     whole = "kernels" in passed
     kernels = [row for row in bench if "of_peak" in row]

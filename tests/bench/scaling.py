@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compute docs/scaling.md: the cost model of collectives/algorithms/algorithm.h, fitted to measurements and evaluated for 8 to 4,096 hosts.
+"""Compute docs/internals/scaling.md: the cost model of collectives/algorithms/algorithm.h, fitted to measurements and evaluated for 8 to 4,096 hosts.
 
-    scaling.py GRADIENTS_DIR > docs/scaling.md
+    scaling.py GRADIENTS_DIR > docs/internals/scaling.md
 
 GRADIENTS_DIR holds NAME.counts.json, the elements of each gradient in the order of the backward pass.
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The CIFAR-10 example sees the same batches in the same order, and so learns the same, from files, from Pipe Mode's
-FIFOs (several ranks sharing each) and from S3.
+FIFOs (which `paceline train` divides among several ranks) and from S3.
 
   cifar10.py      uses generated pictures, and also the real ones if ../shared/data/cifar10 holds them
 """
@@ -18,6 +18,7 @@ import tempfile
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
 PROGRAM = BUILD / "libexec/paceline/cifar10"
+PACELINE = BUILD / "entrypoint/paceline"
 FEED = BUILD / "libexec/paceline/paceline-feed"
 REAL = SOURCE.parent / "shared/data/cifar10"
 LIMIT_S = 150
@@ -74,10 +75,13 @@ def link_pictures(folder):
 
 
 def train(ranks, words, environment=None, code=0, servers=False):
-    """Run the example, with ranks or as workers of a parameter server; its metric lines without what depends on time, or its message when `code` is not 0."""
+    """Run the example, with ranks or as workers of a parameter server, or as a job where `environment` has one; its metric lines without what depends on time,
+    or its message when `code` is not 0."""
     command = [str(PROGRAM), *map(str, words)]
     if servers:
         command = [str(BUILD / "libexec/paceline/paceline-server"), "--workers", str(ranks), *command]
+    elif environment and "SAGEMAKER_BASE_DIR" in environment:
+        command = [str(PACELINE), "--", *command]
     elif ranks > 1:
         command = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-np", str(ranks), *command]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False, text=True,
@@ -92,26 +96,38 @@ def train(ranks, words, environment=None, code=0, servers=False):
     return lines
 
 
-def pipe_channels(folder, fifos, wrapper="None"):
-    """The environment of a job with the training records in Pipe Mode."""
+def pipe_job(folder, base, ranks, wrapper="None"):
+    """The environment of a job with the training records in Pipe Mode; alone the program gets what `paceline train` would give it."""
     config = {"training": {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "RecordWrapperType": wrapper},
               "testing": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}}
-    return {"SM_CHANNEL_TRAINING": str(fifos / "training"), "SM_CHANNEL_TESTING": str(folder / "testing"), "SM_CHANNELS": '["testing", "training"]',
-            "SM_INPUT_DATA_CONFIG": json.dumps(config), "PACELINE_RUN_DIR": str(fifos)}
+    data = base / "input/data"
+    data.mkdir(parents=True)
+    (data / "testing").symlink_to(folder / "testing")
+    if ranks == 1:
+        return {"SM_CHANNEL_TRAINING": str(data / "training"), "SM_CHANNEL_TESTING": str(data / "testing"), "SM_CHANNELS": '["testing", "training"]',
+                "SM_INPUT_DATA_CONFIG": json.dumps(config)}
+    (base / "input/config").mkdir()
+    (base / "input/config/resourceconfig.json").write_text('{"current_host": "algo-1", "hosts": ["algo-1"]}')
+    (base / "input/config/inputdataconfig.json").write_text(json.dumps(config))
+    (base / "input/config/hyperparameters.json").write_text(json.dumps({
+        "sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": str(ranks),
+        "sagemaker_mpi_custom_mpi_options": "--oversubscribe --mca mpi_yield_when_idle 1"}))
+    return {"SAGEMAKER_BASE_DIR": str(base), "PACELINE_RANK_TAGS": "off"}
 
 
 def through_pipe(folder, work, ranks, words, feed_words=(), code=0, wrapper="None"):
     """The same as train(), with the training records from FIFOs that the feeder fills."""
-    fifos = pathlib.Path(tempfile.mkdtemp(dir=work))
-    feeder = subprocess.Popen([FEED, "--timeout", "60", *feed_words, folder / "training", fifos / "training"], stdin=subprocess.DEVNULL,
+    base = pathlib.Path(tempfile.mkdtemp(dir=work))
+    job = pipe_job(folder, base, ranks, wrapper)
+    feeder = subprocess.Popen([FEED, "--timeout", "60", *feed_words, folder / "training", base / "input/data/training"], stdin=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True)
     try:
-        return train(ranks, words, pipe_channels(folder, fifos, wrapper), code)
+        return train(ranks, words, job, code)
     finally:
         feeder.terminate()
         said = feeder.communicate(timeout=LIMIT_S)[1]
         assert feeder.returncode == 0, f"the feeder ended with {feeder.returncode}: {said}"
-        assert not list(fifos.glob("training_*")), "the feeder left a FIFO"
+        assert not list(base.glob("input/data/training_*")), "the feeder left a FIFO"
 
 
 def from_s3(folder, ranks, words):
@@ -138,9 +154,13 @@ def check(folder, work):
     pair = train(2, [*words, "--data", folder])
     assert alone != pair and alone[0] != alone[1]
     expect_same("one rank, FIFOs", through_pipe(folder, work, 1, words), alone)
-    expect_same("two ranks sharing FIFOs", through_pipe(folder, work, 2, words), pair)
-    expect_same("two ranks sharing FIFOs of wrapped objects, made late",
-                through_pipe(folder, work, 2, words, ["--recordio", "--late"], wrapper="RecordIO"), pair)
+    expect_same("two ranks, FIFOs", through_pipe(folder, work, 2, words), pair)
+    expect_same("four ranks, FIFOs", through_pipe(folder, work, 4, words), train(4, [*words, "--data", folder]))
+    expect_same("one rank, FIFOs of wrapped objects, made late",
+                through_pipe(folder, work, 1, words, ["--recordio", "--late"], wrapper="RecordIO"), alone)
+    wrapped = through_pipe(folder, work, 2, words, ["--recordio", "--late"], wrapper="RecordIO")
+    assert len(wrapped) == len(pair) and wrapped != pair, "\n".join(wrapped)
+    print(f"two ranks, FIFOs of wrapped objects, which are dealt whole: {wrapped[-1]}")
     expect_same("two ranks, S3", from_s3(folder, 2, words), pair)
     (work / "untested").mkdir()
     (work / "untested/training").symlink_to(folder / "training")
@@ -164,11 +184,11 @@ def with_servers(folder, words):
 
 
 def without_a_feeder(folder, work, words):
-    """Both ranks name the wait for the FIFO, whichever deadline passes first."""
-    fifos = pathlib.Path(tempfile.mkdtemp(dir=work))
-    message = train(2, [*words, "--timeout", 10], pipe_channels(folder, fifos), code=1)
+    """The ranks name the wait for the platform's FIFO, whichever deadline passes first."""
+    base = pathlib.Path(tempfile.mkdtemp(dir=work))
+    message = train(2, [*words, "--timeout", 10], pipe_job(folder, base, 2), code=1)
     failed = [line for line in message.splitlines() if "training failed" in line]
-    assert failed and all(f"FIFO '{fifos}/training_0' did not appear before the deadline" in line for line in failed), message
+    assert failed and all(f"FIFO '{base}/input/data/training_0' did not appear before the deadline" in line for line in failed), message
     print(f"no feeder, 2 ranks, {len(failed)} message(s): {failed[0]}")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# CIFAR-10 in Pipe Mode on two hosts: `paceline train` is process 1 of each, two ranks a host share the host's FIFOs, and the
+# CIFAR-10 in Pipe Mode on two hosts: `paceline train` is process 1 of each, two ranks a host divide the host's FIFOs, and the
 # batches are those that one host with four ranks takes from files.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/job.sh"

@@ -6,6 +6,7 @@ errors name object, record and byte; what fork, pickle, Control-C and kept array
 Each case is a function, which runs in a Python of its own: data.py CASE.
 """
 import contextlib
+import csv
 import gzip
 import io
 import json
@@ -80,8 +81,18 @@ def formats():
     assert (numpy.concatenate([batch["id"] for batch in columns]) == numpy.arange(COUNT)).all()
     assert (numpy.concatenate([batch["pair"] for batch in columns]) == numpy.array([[i / 4, -i] for i in range(COUNT)])).all()
     assert columns[1]["text"].sample(5).tobytes().strip(b'"') == b"a, 305", columns[1]["text"].sample(5).tobytes()
+    (FOLDER / "other").write_text("1;2\n\n3;4\n")
+    assert [list(batch["b"]) for batch in Dataset(FOLDER / "other", {"b": Field("int64", name=1)}, 9, format="csv", delimiter=";")] == [[2, 4]]
+    (lines,) = Dataset(FOLDER / "other", {"line": bytes}, 9, format="lines", keep_empty_lines=True)
+    assert [lines["line"].sample(i).tobytes() for i in range(3)] == [b"1;2", b"", b"3;4"]
     text = [batch["line"].sample(i).tobytes() for batch in Dataset(FOLDER / "lines", {"line": bytes}, 99, format="lines") for i in range(len(batch["line"].offsets) - 1)]
     assert text == [f"line {i}".encode() for i in range(COUNT)]
+    (FOLDER / "semicolons").write_text("1,5;2\n\n3;4\n")
+    pairs = list(Dataset(FOLDER / "semicolons", {"text": Field("uint8", None, name=0), "last": Field("int64", (), -1, 1)}, 9, format="csv", delimiter=";"))
+    assert pairs[0]["text"].sample(0).tobytes() == b"1,5" and list(pairs[0]["last"]) == [2, 4], pairs
+    for keep, lines in (False, 2), (True, 3):
+        found = list(Dataset(FOLDER / "semicolons", {"line": bytes}, 9, format="lines", keep_empty_lines=keep))
+        assert len(found[0]["line"].offsets) - 1 == lines, (keep, found)
     absent = {"id": "int64", "absent": Field("float32", (2,), default=0.5)}
     assert all((batch["absent"] == 0.5).all() for batch in Dataset(FOLDER / "tfrecord", absent, 256))
 
@@ -177,6 +188,88 @@ def tar():
     expect_error(DataValueError, [path.name, "record 0", "byte 0", "not a tar archive"], lambda: read(path))
     path = next(path for path in sorted(folder.iterdir()) if path.read_bytes()[:2] != b"no" and samples_of(path))
     expect_error(DataValueError, [path.name, "record 0 at byte ", "field 'none' is missing"], lambda: list(Dataset(path, {"none": bytes}, 7, format="tar")))
+
+
+def records_of(kind, path):
+    """What a reader of the test's own, or Python's, finds in a file: the records' bytes; None if it is damaged, or of several parts."""
+    data, at, found = path.read_bytes(), 0, []
+    if kind == "csv":
+        lines = io.StringIO(data.decode("latin-1"), newline="\n").readlines()
+        rows, begin = csv.reader(lines, strict=True), 0
+        with contextlib.suppress(csv.Error):
+            for _ in rows:
+                found.append("".join(lines[begin:rows.line_num]).removesuffix("\n").removesuffix("\r").encode("latin-1"))
+                begin = rows.line_num
+            return [record for record in found if record]
+        return None
+    while at < len(data):
+        length = int.from_bytes(data[at:at + 8], "little") if kind == "tfrecord" else int.from_bytes(data[at + 4:at + 8], "little")
+        record = data[at + 12:at + 12 + length] if kind == "tfrecord" else data[at + 8:at + 8 + length]
+        frame = getattr(records, kind)(record)
+        if len(record) != length or data[at:at + len(frame) - 3] != frame[:-3] or at + len(frame) > len(data):  # RecordIO's padding may be anything
+            return None
+        found.append(record)
+        at += len(frame)
+    return found
+
+
+def mutated():
+    """Files with bytes that are flipped, missing or added: an error, or what another reader finds; the same with one thread and four."""
+    from paceline.data import DataError, Dataset, Field
+    draw, outcomes, path = random.Random(11), {}, FOLDER / "mutated"
+    whole = {"record": bytes}
+    tar_fields = {"key": Field("uint8", None, name="__key__"), "txt": Field("uint8", None, b"<none>"), "cls": Field("int64", (), -1), "bin": Field("float32", (2,), 0.0)}
+    csv_fields = {"id": Field("int32", name=0), "pair": Field("float64", (2,), name=1), "text": Field("uint8", None, name=3)}
+    readings = {"tfrecord": [(whole, "record"), (FIELDS, "example")], "csv": [(whole, "record"), (csv_fields, "csv")], "tar": [(tar_fields, "tar")],
+                "recordio": [(whole, "record"), ({"values": ("float32", (3,)), "label": "float32"}, "protobuf")]}
+
+    def read(kind, fields, decode, threads):
+        """The samples of the whole batches, and the error or None."""
+        found = []
+        try:
+            for batch in Dataset(path, fields, 3, rank=0, size=1, format=kind, decode=decode, decode_threads=threads):
+                columns = [[value.sample(i).tobytes() for i in range(len(value.offsets) - 1)] if hasattr(value, "offsets") else [row.tobytes() for row in value]
+                           for value in batch.values()]
+                found += zip(*columns)
+        except DataError as error:
+            return found, str(error)
+        return found, None
+    for number in range(int(os.environ["PACELINE_DATA_FILES"])):
+        kind = list(readings)[number % 4]
+        if kind == "tar":
+            make_archive(path, draw)
+            data = bytearray(path.read_bytes().rstrip(b"\0") + bytes(1024))
+            data += bytes(-len(data) % 512)
+        else:
+            begin = draw.randrange(COUNT - 40)
+            mine = range(begin, begin + draw.randrange(1, 40))
+            data = bytearray(b"".join({"tfrecord": lambda i: records.tfrecord(records.example(sample(i))), "csv": lambda i: f'{i},{i / 4},{-i},"a, {i}"\n'.encode(),
+                                       "recordio": lambda i: records.recordio(records.protobuf([i, i / 2, -i], i % 10))}[kind](i) for i in mine))
+        for _ in range(draw.choice([1, 1, 1, 5])):
+            at, kinds = draw.randrange(len(data) + 1), ("flip", "flip", "cut", "remove", "add")
+            if (what := draw.choice(kinds)) == "flip" and at < len(data):
+                data[at] ^= 1 << draw.randrange(8)
+            elif what == "cut":
+                del data[at:]
+            elif what == "remove":
+                del data[at:at + draw.randrange(1, 30)]
+            else:
+                data[at:at] = draw.choice([draw.randbytes(draw.randrange(1, 30)), bytes(draw.choice([4, 512])), data[:draw.randrange(len(data) + 1)]])
+        path.write_bytes(data)
+        for fields, decode in readings[kind]:
+            one, four = read(kind, fields, decode, 1), read(kind, fields, decode, 4)
+            assert one == four, f"file {number}, {kind} as {decode}: four threads differ from one: {four}, not {one}"
+            if decode in ("record", "tar") and one[1] is None:
+                if kind == "tar":
+                    with contextlib.suppress(tarfile.TarError, ValueError):
+                        wanted = [(sample["__key__"], sample.get("txt", b"<none>")) for sample in samples_of(path)]
+                        assert [row[:2] for row in one[0]] == wanted, f"file {number}: the samples differ from tarfile's"
+                elif (wanted := records_of(kind, path)) is not None:
+                    assert [row[0] for row in one[0]] == wanted, f"file {number}, {kind}: the records differ"
+                else:
+                    assert kind != "tfrecord", f"file {number}: no error, and another reader finds one"
+            outcomes[one[1] is None] = outcomes.get(one[1] is None, 0) + 1
+    assert min(outcomes[True], outcomes[False]) > 10, outcomes  # both happen
 
 
 def ids(batches):
@@ -297,16 +390,39 @@ def errors():
     assert isinstance(Field("int64"), tuple)
 
 
-def waits():
-    """Waits for a FIFO without a writer, until Control-C."""
+@contextlib.contextmanager
+def fake_s3(*words):
+    """A server with the files of a folder as s3://bkt, and the variables that name it."""
+    server = subprocess.Popen([sys.executable, f"{SOURCE}/tests/fakes/fake_s3.py", *map(str, words)], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        port = server.stdout.readline().split()[1]
+        os.environ.update(AWS_ENDPOINT_URL_S3=f"http://127.0.0.1:{port}", AWS_REGION="us-east-1", AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret", NO_PROXY="*")
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+def until_interrupted(source):
     from paceline.data import Dataset
-    os.mkfifo(FOLDER / "silent_0")
-    os.environ.update(SM_CHANNEL_SILENT=str(FOLDER / "silent"), SM_INPUT_DATA_CONFIG=json.dumps({"silent": {"TrainingInputMode": "Pipe"}}))
     try:
         print("waits", flush=True)
-        list(Dataset("silent", {"id": "int64"}, 4))
+        list(Dataset(source, {"id": "int64"}, 4))
     except KeyboardInterrupt:
         print("interrupted", flush=True)
+
+
+def waits():
+    """Waits for a FIFO without a writer, until Control-C."""
+    os.mkfifo(FOLDER / "silent_0")
+    os.environ.update(SM_CHANNEL_SILENT=str(FOLDER / "silent"), SM_INPUT_DATA_CONFIG=json.dumps({"silent": {"TrainingInputMode": "Pipe"}}))
+    until_interrupted("silent")
+
+
+def waits_s3():
+    """Waits for the list of a server that does not answer, until Control-C."""
+    with fake_s3("--latency", LIMIT_S * 1000, FOLDER / "tfrecord"):
+        until_interrupted("s3://bkt/")
 
 
 def channel():
@@ -359,11 +475,32 @@ def example():
         assert float(output[-1].split("accuracy=")[1]) > 0.9, output
 
 
-CASES = [formats, tar, order, mapping, keeping, processes, errors, channel]
+def example_tar_s3():
+    """examples/python/data_tar_s3.py learns the same from tar archives in S3."""
+    draw = random.Random(1)
+    pictures = [bytes(draw.randrange(256) for _ in range(192)) for _ in range(10)]
+    (FOLDER / "bucket/digits").mkdir(parents=True)
+    for part in range(4):
+        with tarfile.open(FOLDER / f"bucket/digits/{part}.tar", "w") as archive:
+            for number, label in enumerate(draw.choices(range(10), k=250)):
+                image = bytes(min(255, max(0, byte + draw.randrange(-60, 60))) for byte in pictures[label])
+                for extension, data in (("bin", image), ("cls", f"{label}\n".encode())):
+                    member = tarfile.TarInfo(f"{number:06}.{extension}")
+                    member.size = len(data)
+                    archive.addfile(member, io.BytesIO(data))
+    with fake_s3(FOLDER / "bucket"):
+        output = subprocess.run([sys.executable, f"{SOURCE}/examples/python/data_tar_s3.py", "--data", "s3://bkt/digits/"], stdout=subprocess.PIPE, text=True,
+                                check=True).stdout.splitlines()
+    assert len(output) == 5 and all("samples=1000" in line for line in output), output
+    assert float(output[-1].split("accuracy=")[1]) > 0.9, output
+
+
+CASES = [formats, tar, mutated, order, mapping, keeping, processes, errors, channel]
 
 
 def main():
-    if sys.argv[1:]:
+    full = sys.argv[1:] == ["full"]
+    if sys.argv[1:] and not full:
         return globals()[sys.argv[1]]()
     python = python_with("numpy", "torch") or python_with("numpy")
     if not python:
@@ -371,22 +508,27 @@ def main():
         sys.exit(SKIP)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SM_", "OMPI_", "PMI"))}
     environment.update(PYTHONPATH=f"{SOURCE}/python", PACELINE_DATA_LIBRARY=f"{BUILD}/runtime/libpaceline-data.so", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    environment["PACELINE_DATA_FILES"] = "1000" if full else "50"
     with_torch = python_with("numpy", "torch")
-    for case in CASES + [torch, example] * bool(with_torch):
+    for case in [mutated] if full else CASES + [torch, example, example_tar_s3] * bool(with_torch):
         with tempfile.TemporaryDirectory() as folder:
             write(pathlib.Path(folder))
             done = subprocess.run([python, __file__, case.__name__], env=dict(environment, PACELINE_DATA_FOLDER=folder), stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
             assert done.returncode == 0, f"{case.__name__}: exit {done.returncode}\n{done.stdout}"
         print(f"ok: {case.__name__}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        waiting = subprocess.Popen([python, __file__, "waits"], env=dict(environment, PACELINE_DATA_FOLDER=folder), stdout=subprocess.PIPE, text=True)
-        assert waiting.stdout.readline() == "waits\n"
-        time.sleep(0.3)  # whichever call it is in then
-        waiting.send_signal(signal.SIGINT)
-        began = time.monotonic()
-        assert waiting.communicate(timeout=LIMIT_S)[0] == "interrupted\n" and waiting.returncode == 0, waiting.returncode
-        print(f"ok: Control-C, after {time.monotonic() - began:.2f} s")
+    if full:
+        return
+    for case in ("waits", "waits_s3"):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "tfrecord").mkdir()
+            waiting = subprocess.Popen([python, __file__, case], env=dict(environment, PACELINE_DATA_FOLDER=folder), stdout=subprocess.PIPE, text=True)
+            assert waiting.stdout.readline() == "waits\n"
+            time.sleep(0.3)  # whichever call it is in then
+            waiting.send_signal(signal.SIGINT)
+            began = time.monotonic()
+            assert waiting.communicate(timeout=LIMIT_S / 2)[0] == "interrupted\n" and waiting.returncode == 0, waiting.returncode
+            print(f"ok: {case}: Control-C, after {time.monotonic() - began:.2f} s")
     if not with_torch:
         print("not shown: torch, which no Python here has (python3-torch)")
 

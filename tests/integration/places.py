@@ -4,7 +4,7 @@
 torchdata's StatefulDataLoader and Lightning's fit; no byte before the oldest one that is needed is asked of S3; a checkpoint resumes model and data. Needs numpy; what torch and torchdata
 show is left out with a message where they are not.
 
-  places.py [full]     full: 200 stops in place of 20, programs that are killed 20 times, torchdata and Lightning from PyPI
+  places.py [full]     full: 200 stops instead of 20, programs that are killed 20 times, torchdata and Lightning from PyPI
 
 Each case is a function, which runs in a Python of its own: places.py CASE STOPS.
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What README.md tells people to type works, word for word: its blocks of shell run one after the other in an empty folder, and its Dockerfiles build.
+# What README.md, and docs/local.md about two containers, tell people to type works, word for word: its blocks of shell run one after the other in an empty folder, and its Dockerfiles build.
 # A comment in the line above a block says where this test runs it:
 #
 #   <!-- not run: REASON -->     nowhere
@@ -42,6 +42,9 @@ awk -v to="$work/blocks" '
   /^<!-- / && where == "main" { print "README.md:" NR ": expected <!-- not run: REASON --> or <!-- run: full -->"; bad = 1 }
   /^    [a-zA-Z]/ { print "README.md:" NR ": a block without a fence: no test sees it"; bad = 1 }
   END { exit bad }' "$PACELINE_SOURCE/README.md" || fail "README.md has blocks that this test cannot read"
+# The two containers of docs/local.md go on from README's job.
+awk -v to="$work/blocks" '/^```sh$/ { file = sprintf("%s/9%03d.sh.main", to, NR); next } /^```/ { file = "" } file { print >file }' "$PACELINE_SOURCE/docs/local.md"
+[ "$(ls "$work"/blocks/9*.sh.main | wc -l)" = 1 ] || fail "docs/local.md has not one block of sh"
 for block in "$work"/blocks/*; do
   case ${block##*/} in
     *.sh.* | *.dockerfile.* | *.text.main | *.diff.main | *.python.main) ;;

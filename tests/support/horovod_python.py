@@ -68,13 +68,13 @@ def pip(python, *packages):
 
 
 HOROVOD = "horovod==0.28.1"
-PACKAGES = {"torch": [HOROVOD], "2.15.1": ["numpy<2", "tensorflow-cpu==2.15.1", HOROVOD], "2.21.0": ["tf-keras==2.21.*", "tensorflow-cpu==2.21.0", HOROVOD],
+PACKAGES = {"torch": [HOROVOD], "2.12.1": ["tensorflow-cpu==2.12.1"], "2.15.1": ["numpy<2", "tensorflow-cpu==2.15.1", HOROVOD], "2.21.0": ["tf-keras==2.21.*", "tensorflow-cpu==2.21.0", HOROVOD],
             "pytorch": ["torch", "numpy", "accelerate", "transformers", "lightning"]}
 
 
 def python_for(what):
     """A Python with Horovod's package, made once per build folder; the test is skipped if that is not possible. `what`: torch, Debian's, or a version of
-    TensorFlow, from PyPI (1.3 GB); 2.15.1 also has Debian's torch if that is installed. Or, without Horovod, pytorch: PyPI's torch and libraries for it."""
+    TensorFlow, from PyPI (1.3 GB); 2.15.1 also has Debian's torch if that is installed. Without Horovod: 2.12.1, and pytorch, PyPI's torch and libraries for it."""
     base = python_with("torch", "venv") or what != "torch" and python_with("venv")
     if not base:
         skip("no Python here has venv" + (" and torch" if what == "torch" else ""))
@@ -84,7 +84,7 @@ def python_for(what):
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests may run at the same time
         if not os.path.exists(f"{folder}/complete"):
             shutil.rmtree(folder, ignore_errors=True)
-            run(base, "-m", "venv", *([] if what in ("2.21.0", "pytorch") else ["--system-site-packages"]), folder)
+            run(base, "-m", "venv", *([] if what in ("2.12.1", "2.21.0", "pytorch") else ["--system-site-packages"]), folder)
             pip(python, "setuptools", "wheel")
             pip(python, *PACKAGES[what])
             with open(f"{folder}/complete", "w", encoding="ascii"):

@@ -53,7 +53,8 @@ ARROWS = {
     "runtime/gradient": set(),
     "runtime/checkpoint": {"runtime/gradient"},
     "runtime/server": {"runtime/gradient", "runtime/named"},
-    "runtime/horovod": {"runtime/named"},
+    "runtime/tensorflow": set(),
+    "runtime/horovod": {"runtime/named", "runtime/tensorflow"},
     "runtime/abi.c": {"runtime/named", "runtime/server"},
     "entrypoint/job": set(),
     "entrypoint/launch": {"entrypoint/job"},
@@ -68,7 +69,7 @@ ARROWS = {
     "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
     # One verb per sub-room; they must not use each other.
-    **{f"programs/{verb}": set() for verb in ("bench", "check", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "stacks",
+    **{f"programs/{verb}": set() for verb in ("bench", "check", "feed", "horovod", "index", "info", "keys", "local", "s3", "server", "split", "stacks",
                                               "sweep", "sync", "trial", "unpack")},
     # A report, of which `paceline trace` is a part, joins what two of them find out.
     "programs/report": {"programs/local"},
@@ -394,7 +395,7 @@ def main():
         data = (root / name).read_bytes()
         if name.split("/", 1)[0] not in TOP_LEVEL and not name.startswith("."):
             findings.append((name, "does not belong at the top level"))
-        if name.endswith(".cc") and name != "runtime/horovod/tensorflow_done.cc":
+        if name.endswith(".cc") and name != "runtime/tensorflow/tensorflow_done.cc":
             findings.append((name, "C++, where C is expected"))
         if b"\0" in data[:8192]:
             continue

@@ -4,7 +4,7 @@
 
     wheel.py PREFIX FOLDER VERSION
 
-PREFIX/share/paceline/python/paceline becomes the package, and all other files of the prefix are in the package's folder _prefix, byte for byte. Wheels have
+PREFIX/share/paceline/python has the package and the module sagemaker_tensorflow, and all other files of the prefix are in the package's folder _prefix, byte for byte. Wheels have
 no links: libpaceline.so and the like, by which the linker finds a library, are a line for the linker. Equal prefixes give equal wheels.
 """
 import base64
@@ -17,7 +17,7 @@ import stat
 import sys
 import zipfile
 
-PACKAGE = "share/paceline/python/paceline"
+PYTHON = "share/paceline/python/"
 COMMAND = """#!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # pip's command `paceline`: the program in the package, which pip put near this file. No Python is started.
@@ -52,7 +52,7 @@ def files_of(prefix, version):
         name = path.relative_to(prefix).as_posix()
         if path.is_dir() and not path.is_symlink():
             continue
-        place = f"paceline/{name[len(PACKAGE) + 1:]}" if name.startswith(PACKAGE + "/") else f"paceline/_prefix/{name}"
+        place = name[len(PYTHON):] if name.startswith(PYTHON) else f"paceline/_prefix/{name}"
         own = re.fullmatch(r"lib/(libpaceline[a-z-]*\.so)((?:\.0)?)(.*)", name)
         if own and not own.group(2):
             yield place, f"INPUT({own.group(1)}.0)\n".encode(), False

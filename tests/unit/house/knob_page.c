@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/knobs.md, made from the table in base/knob.h: `knob_page` prints it, `knob_page FILE` checks that FILE is it. */
+/* The list in docs/settings.md, made from base/knob.h: `knob_page` prints it, and compares it with FILE. */
 #include "base/file.h"
 #include "base/knob.h"
 #include "base/memory.h"
@@ -42,17 +42,6 @@ static void print_list(struct pl_text *text, int first, int end)
 
 static void print_page(struct pl_text *text)
 {
-    pl_text_append(
-        text,
-        "# Knobs\n\n"
-        "Settings of the runtime; [contract.md](contract.md) and [supervision.md](supervision.md) have those of\n"
-        "`paceline train`. The knob `NAME` is set by the variable `PACELINE_NAME` or by the hyperparameter\n"
-        "`paceline_NAME`, which never reaches the program's arguments. If Horovod has the same setting, its variable\n"
-        "counts unless Paceline's is set; rank 0 warns of every other variable of Horovod's that is set, because it "
-        "has\n"
-        "no effect. All ranks use the values that rank 0 has resolved. Yes is `1`, `true`, `yes` or `on`; a size may "
-        "end\n"
-        "in `KiB`, `MiB` or `GiB`. This page is made from `base/knob.h` and a test compares the two.\n");
     print_list(text, 0, PL_KNOB_BACKEND);
     pl_text_append(text, "\n## For measurements and tests\n\n"
                          "A job leaves these alone; they force what Paceline otherwise chooses or measures.\n");
@@ -72,8 +61,8 @@ int main(int argc, char **argv)
     if (argc < 2) {
         return fputs(text.data, stdout) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
     }
-    if (pl_file_read(argv[1], 1 << 20, &page, NULL, &error) != PL_OK || strcmp(page, text.data) != 0) {
-        fprintf(stderr, "%s is not what base/knob.h says: knob_page > docs/knobs.md\n", argv[1]);
+    if (pl_file_read(argv[1], 1 << 20, &page, NULL, &error) != PL_OK || !strstr(page, text.data)) {
+        fprintf(stderr, "%s has not the list that knob_page prints from base/knob.h\n", argv[1]);
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

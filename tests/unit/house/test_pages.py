@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Covers README.md, docs/troubleshooting.md, docs/supervision.md, entrypoint/verbs.c, entrypoint/main.c, tests/models/stop.pml, tests/models/hosts.pml.
-"""What the pages name is there: links and their anchors, files, functions, PACELINE_* variables, verbs of paceline and, on
+"""No run of eight words is on two pages. What the pages name is there: links and their anchors, files, functions, PACELINE_* variables, verbs of paceline and, on
 the page of troubles, messages. So is what the table of verbs names: mains of the front binary, programs, the options of a script.
 The states of a stop follow each other alike on the page, in the code and in the model that is checked."""
+import collections
 import pathlib
 import re
 import sys
@@ -33,6 +34,18 @@ def findings(page, text, words, verbs):
     for verb in re.findall(r"(?:^ {4}|`|&& |\d )paceline ([a-z]\w*)", text, re.M):
         if verb not in verbs:
             yield f"verb {verb}"
+
+
+def repetitions(texts, words=8):
+    """Runs of eight words of prose that two pages have. Code, links, messages in backquotes, tables' lines and pictures do not count."""
+    seen = collections.defaultdict(set)
+    for page, text in texts.items():
+        text = re.sub(r"(?ms)^```.*?^```|^ {4}.*?$|`[^`]*`|!\[[^]]*\]", " | ", text)
+        for run in re.split(r"[|\n]\s*\n|\|", re.sub(r"\]\([^)]*\)", "]", text)):
+            run = re.findall(r"\w[\w.'+-]*\w|\w", run.lower())
+            for start in range(len(run) - words + 1):
+                seen[" ".join(run[start:start + words])].add(page)
+    return [f"{' and '.join(sorted(pages))} both have '{run}': one of them should link to the other" for run, pages in seen.items() if len(pages) > 1]
 
 
 def messages(files):
@@ -112,6 +125,9 @@ def main():
     page = (ROOT / "docs/troubleshooting.md").read_text()
     found += [f"docs/troubleshooting.md: {what} is not there" for what in troubles(page, known)]
     found += states()
+    assert repetitions({"a": "one two three four five six seven eight", "b": "So one two three\nfour five six seven eight."}), "repetitions finds nothing"
+    found += repetitions({str(page.relative_to(ROOT)): page.read_text() for page in PAGES if page.parent in (ROOT, ROOT / "docs", ROOT / "docs/internals")
+                          and page.name not in ("CHANGELOG.md", "CONTRIBUTING.md")})
     print("\n".join(found) or f"{len(PAGES)} pages name what there is")
     sys.exit(1 if found else 0)
 

@@ -124,9 +124,45 @@ TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
     begin(&asked, 0);
     ck_ok(pl_window_init, &window, &asked.head, 4096);
     look(&window, (size_t)1 << 50, 1);
-    ck_assert_uint_le(window.capacity, 2 * STREAM_BYTES);
+    ck_assert_uint_le(window.buffer->capacity, 2 * STREAM_BYTES);
     pl_window_done(&window);
     pl_source_close(&asked.head);
+}
+
+/* What was looked at stays where it is while the window moves on, in other memory, and is used again. */
+TEST(bytes_that_are_held_stay)
+{
+    struct pl_window window = {.source = NULL};
+    struct asked asked;
+    uint32_t random = 5;
+
+    for (int source = 0; source < 3; source++) {
+        begin(&asked, 0);
+        ck_ok(pl_window_init, &window, &asked.head, 8192);
+        while (!window.ended || window.available > 0) {
+            struct pl_window_buffer *held[3] = {NULL, NULL, NULL};
+            const unsigned char *data[3];
+            uint64_t offset[3];
+
+            for (int i = 0; i < 3; i++) {
+                ck_ok(pl_window_need, &window, 700, PL_DEADLINE_NEVER);
+                data[i] = window.data;
+                offset[i] = window.offset_bytes;
+                ck_assert(window.available == 0 || pl_window_hold(&window, data[i], &held[i]));
+                look(&window, 700, next_random(&random) >> 21);
+            }
+            ck_assert(!held[2] || pl_window_hold(&window, data[0], &held[2]) == (held[0] == held[2]));
+            for (int i = 0; i < 3; i++) {
+                for (uint64_t at = offset[i]; held[i] && at < STREAM_BYTES && at < offset[i] + 700; at++) {
+                    ck_assert_msg(data[i][at - offset[i]] == byte_at(at), "byte %llu differs", (unsigned long long)at);
+                }
+                pl_window_let_go(&window, held[i]);
+            }
+        }
+        ck_assert_uint_eq(window.offset_bytes, STREAM_BYTES);
+        pl_source_close(&asked.head);
+    }
+    pl_window_done(&window);
 }
 
 UNIT_MAIN("s3io/window")

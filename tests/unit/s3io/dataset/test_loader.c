@@ -551,7 +551,8 @@ static uint64_t hash_batches(struct fixture *f)
     return hash;
 }
 
-/* Every format, plain and gzip, shuffled and not: batches are the same bit for bit with 1, 2, 4 and 8 threads. */
+/* Every format, plain and gzip, shuffled and not: batches are the same bit for bit with 1, 2, 4 and 8 threads, and with
+ * a window that holds a file and one that moves within a chunk. */
 TEST(batches_of_every_format_are_the_same_with_any_number_of_threads)
 {
     static const enum pl_record_format formats[] = {PL_RECORD_TFRECORD, PL_RECORD_RECORDIO, PL_RECORD_LINES,
@@ -591,6 +592,7 @@ TEST(batches_of_every_format_are_the_same_with_any_number_of_threads)
         f.options.batch_samples = 33;
         for (unsigned threads = 1; threads <= 8; threads *= 2) {
             f.options.decode_threads = threads;
+            f.options.records.window_bytes = threads == 1 ? 0 : 4096;
             if (threads == 1) {
                 hash = hash_batches(&f);
             } else {

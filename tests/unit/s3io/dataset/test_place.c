@@ -636,8 +636,8 @@ static void set_up_fifo(struct fifo *fifo, bool wrapped, size_t buffer)
     start(f);
 }
 
-/* Takes `most` batches of the FIFO, and returns how many there were. The dataset is closed and opened again after it, or
- * the next writer would find this reader. */
+/* Takes `most` batches of the FIFO, and returns how many there were. The dataset is closed and opened again after it,
+ * or the next writer would find this reader. */
 static size_t take_fifo(struct fifo *fifo, bool wrapped, size_t most, uint64_t *hashes, char **ret_place)
 {
     size_t count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies a std::function, which only C++ can do. It needs no header of TensorFlow. */
-#include "runtime/horovod/tensorflow_done.h"
+#include "runtime/tensorflow/tensorflow_done.h"
 
 #include <functional>
 #include <new>

@@ -4,10 +4,11 @@
  * module is loaded. So one binary serves every TensorFlow that has it, and the build needs no TensorFlow.
  *
  * Source   tensorflow/c/{ops,kernels,kernels_experimental,tf_status,tf_tensor}.h of TensorFlow 2.15 and 2.21.
- * Test     tests/integration/horovod_tensorflow.py
+ * Test     tests/unit/runtime/tensorflow/test_tensorflow_api.c, tests/integration/horovod_tensorflow.py,
+ *          tests/integration/data_tensorflow.py
  */
-#ifndef PL_RUNTIME_HOROVOD_TENSORFLOW_API_H
-#define PL_RUNTIME_HOROVOD_TENSORFLOW_API_H
+#ifndef PL_RUNTIME_TENSORFLOW_TENSORFLOW_API_H
+#define PL_RUNTIME_TENSORFLOW_TENSORFLOW_API_H
 
 #include "base/status.h"
 
@@ -23,6 +24,11 @@ struct TF_ShapeInferenceContext;
 struct TF_Status;
 struct TF_Tensor;
 
+/** An element of a tensor of strings, opaque. */
+struct TF_TString {
+    uint64_t opaque[3];
+};
+
 /** A string without a NUL at its end. */
 struct TF_StringView {
     const char *data;
@@ -32,11 +38,17 @@ struct TF_StringView {
 /** Values of TF_Code. */
 enum {
     TF_OK = 0,
+    TF_CANCELLED = 1,
     TF_UNKNOWN = 2,
     TF_INVALID_ARGUMENT = 3,
+    TF_DEADLINE_EXCEEDED = 4,
+    TF_NOT_FOUND = 5,
     TF_RESOURCE_EXHAUSTED = 8,
     TF_FAILED_PRECONDITION = 9,
+    TF_OUT_OF_RANGE = 11,
     TF_UNIMPLEMENTED = 12,
+    TF_UNAVAILABLE = 14,
+    TF_DATA_LOSS = 15,
 };
 
 /** Values of TF_DataType. */
@@ -47,6 +59,7 @@ enum {
     TF_UINT8 = 4,
     TF_INT16 = 5,
     TF_INT8 = 6,
+    TF_STRING = 7,
     TF_INT64 = 9,
     TF_BOOL = 10,
     TF_BFLOAT16 = 14,
@@ -61,6 +74,7 @@ typedef void pl_tensorflow_compute(void *kernel, struct TF_OpKernelContext *cont
 typedef void pl_tensorflow_compute_async(void *kernel, struct TF_OpKernelContext *context,
                                          struct TF_AsyncOpKernelDoneCallback *done);
 typedef void pl_tensorflow_delete(void *kernel);
+typedef void pl_tensorflow_deallocate(void *data, size_t bytes, void *argument);
 
 /* result, name without TF_, parameters */
 #define PL_TENSORFLOW_CALLS(X)                                                                                         \
@@ -76,6 +90,7 @@ typedef void pl_tensorflow_delete(void *kernel);
     X(void, OpDefinitionBuilderSetIsStateful, (struct TF_OpDefinitionBuilder *, bool))                                 \
     X(void, OpDefinitionBuilderSetShapeInferenceFunction, (struct TF_OpDefinitionBuilder *, pl_tensorflow_shape *))    \
     X(void, RegisterOpDefinition, (struct TF_OpDefinitionBuilder *, struct TF_Status *))                               \
+    X(void, ShapeInferenceContextSetUnknownShape, (struct TF_ShapeInferenceContext *, struct TF_Status *))             \
     X(int64_t, ShapeInferenceContextNumInputs, (struct TF_ShapeInferenceContext *))                                    \
     X(struct TF_ShapeHandle *, NewShapeHandle, (void))                                                                 \
     X(void, DeleteShapeHandle, (struct TF_ShapeHandle *))                                                              \
@@ -95,9 +110,6 @@ typedef void pl_tensorflow_delete(void *kernel);
        struct TF_ShapeHandle * ret_shape, struct TF_Status *))                                                         \
     X(struct TF_KernelBuilder *, NewKernelBuilder,                                                                     \
       (const char *op, const char *device, pl_tensorflow_create *, pl_tensorflow_compute *, pl_tensorflow_delete *))   \
-    X(struct TF_KernelBuilder *, NewAsyncKernelBuilder,                                                                \
-      (const char *op, const char *device, pl_tensorflow_create *, pl_tensorflow_compute_async *,                      \
-       pl_tensorflow_delete *))                                                                                        \
     X(void, RegisterKernelBuilder, (const char *name, struct TF_KernelBuilder *, struct TF_Status *))                  \
     X(void, OpKernelConstruction_Failure, (struct TF_OpKernelConstruction *, struct TF_Status *))                      \
     X(void, OpKernelConstruction_GetAttrSize,                                                                          \
@@ -121,6 +133,10 @@ typedef void pl_tensorflow_delete(void *kernel);
     X(struct TF_Tensor *, ForwardInputOrAllocateOutput,                                                                \
       (struct TF_OpKernelContext *, const int *inputs, int input_count, int output, const int64_t *dims, int count,    \
        int *ret_forwarded, struct TF_Status *))                                                                        \
+    X(struct TF_Tensor *, NewTensor,                                                                                   \
+      (int type, const int64_t *dims, int count, void *data, size_t bytes, pl_tensorflow_deallocate *,                 \
+       void *argument))                                                                                                \
+    X(void, StringCopy, (struct TF_TString *, const char *data, size_t bytes))                                         \
     X(void, DeleteTensor, (struct TF_Tensor *))                                                                        \
     X(int, TensorType, (const struct TF_Tensor *))                                                                     \
     X(int, NumDims, (const struct TF_Tensor *))                                                                        \
@@ -129,12 +145,15 @@ typedef void pl_tensorflow_delete(void *kernel);
     X(int64_t, TensorElementCount, (const struct TF_Tensor *))                                                         \
     X(void *, TensorData, (const struct TF_Tensor *))
 
-/* The calls that TensorFlow names experimental; NULL if this TensorFlow lacks them. */
+/* NULL if this TensorFlow lacks them: the calls that it names experimental, and what 2.12 has not. */
 #define PL_TENSORFLOW_EXPERIMENTS(X)                                                                                   \
     X(void, GetInputTensorFromVariable,                                                                                \
       (struct TF_OpKernelContext *, int input, bool lock_held, bool is_variant, bool is_sparse, pl_tensorflow_copy *,  \
        struct TF_Tensor **ret_tensor, struct TF_Status *))                                                             \
-    X(void, OpKernelContext_ForwardRefInputToRefOutput, (struct TF_OpKernelContext *, int32_t input, int32_t output))
+    X(void, OpKernelContext_ForwardRefInputToRefOutput, (struct TF_OpKernelContext *, int32_t input, int32_t output))  \
+    X(struct TF_KernelBuilder *, NewAsyncKernelBuilder,                                                                \
+      (const char *op, const char *device, pl_tensorflow_create *, pl_tensorflow_compute_async *,                      \
+       pl_tensorflow_delete *))
 
 struct pl_tensorflow_api {
 #define PL_TENSORFLOW_FIELD(result, name, parameters) result(*name) parameters;

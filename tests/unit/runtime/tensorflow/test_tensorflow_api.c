@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/horovod/tensorflow_api.c. */
+/* Covers runtime/tensorflow/tensorflow_api.c. */
 /* The functions without TensorFlow; tests/integration/horovod_tensorflow.py tests them with it. */
-#include "runtime/horovod/tensorflow_api.h"
+#include "runtime/tensorflow/tensorflow_api.h"
 
 #include "tests/support/unit.h"
 
@@ -16,4 +16,4 @@ TEST(a_process_without_tensorflow_is_told_so)
     ck_assert_str_eq(pl_tensorflow_api_missing(), "TF_GetInputTensorFromVariable");
 }
 
-UNIT_MAIN("runtime/horovod/tensorflow_api")
+UNIT_MAIN("runtime/tensorflow/tensorflow_api")

@@ -3,8 +3,8 @@
  * TensorFlow's done callback of an asynchronous kernel. The kernel gets the address of a std::function on its caller's
  * stack, which no longer exists after the kernel has returned. A kernel that ends later keeps a copy.
  */
-#ifndef PL_RUNTIME_HOROVOD_TENSORFLOW_DONE_H
-#define PL_RUNTIME_HOROVOD_TENSORFLOW_DONE_H
+#ifndef PL_RUNTIME_TENSORFLOW_TENSORFLOW_DONE_H
+#define PL_RUNTIME_TENSORFLOW_TENSORFLOW_DONE_H
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds TensorFlow's C interface in the libraries that the process has loaded. */
-#include "runtime/horovod/tensorflow_api.h"
+#include "runtime/tensorflow/tensorflow_api.h"
 
 #include <dlfcn.h>
 
