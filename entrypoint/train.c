@@ -100,6 +100,7 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     if (supervisor->restarts->without_optional) {
         pl_launch_plan_drop_optional(plan);
     }
+    PL_TRY(pl_restart_give_memory(supervisor->restarts, plan, reterr));
     PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
     if (first) {
         pl_supervise_start_sync(supervisor);
@@ -181,6 +182,9 @@ static int run_job(const struct pl_invocation *call, const struct pl_job *job, s
         pl_failure_close(failure); /* what a host has written there was not the end */
         open_outputs(call, failure);
         exit_code = run_attempt(job, signals, failure, &restarts, stop_number);
+    }
+    if (restarts.kept_fd > 0) {
+        pl_file_close_at(&restarts.kept_fd);
     }
     return exit_code;
 }

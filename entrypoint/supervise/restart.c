@@ -2,14 +2,17 @@
 /* Decides whether a job is started again after a failure, and keeps what one attempt leaves for the next. */
 #include "entrypoint/supervise/restart.h"
 
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/json/json_write.h"
+#include "base/kept_head.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/supervise/supervise.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +54,35 @@ static void adopt_sync(struct pl_supervisor *supervisor)
         free(restarts->sync);
     }
     restarts->sync = NULL;
+}
+
+/* Returns the step of the newest copy that the programs have kept; 0: there is none. */
+static uint64_t kept_step(const struct pl_restarts *restarts)
+{
+    uint64_t step = 0;
+
+    return restarts->kept_fd > 0 && pl_kept_head_read(restarts->kept_fd, &step) ? step : 0;
+}
+
+enum pl_status pl_restart_give_memory(struct pl_restarts *restarts, struct pl_launch_plan *plan,
+                                      struct pl_error *reterr)
+{
+    char path[64];
+
+    if (plan->restarts == 0) {
+        return PL_OK;
+    }
+    if (restarts->kept_fd == 0) {
+        const int fd = pl_fd_new_memory("paceline-kept", 0);
+
+        if (fd < 0) {
+            return pl_error_errno(reterr, "make memory for the state that programs keep");
+        }
+        restarts->kept_fd = fd;
+    }
+    restarts->kept_before = kept_step(restarts);
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), restarts->kept_fd);
+    return pl_environment_set(plan->environment, PL_KEPT_VARIABLE, path, reterr);
 }
 
 void pl_restart_enter(struct pl_supervisor *supervisor, struct pl_restarts *restarts)
@@ -96,7 +128,7 @@ bool pl_restart_follows(const struct pl_supervisor *supervisor)
     return supervisor->restarts && supervisor->restarts->again;
 }
 
-/* Whether the job failed as the attempt before, and has made no checkpoint since. */
+/* Whether the job failed as the attempt before, and has made and kept no checkpoint since. */
 static bool is_programs_fault(const struct pl_supervisor *supervisor, const char *cause)
 {
     const struct pl_restarts *restarts = supervisor->restarts;
@@ -104,7 +136,7 @@ static bool is_programs_fault(const struct pl_supervisor *supervisor, const char
 
     look_at_checkpoints(supervisor, &now);
     return restarts->number > 0 && strcmp(cause, restarts->cause) == 0 &&
-           !pl_changes_since(&restarts->checkpoints_before, &now);
+           !pl_changes_since(&restarts->checkpoints_before, &now) && kept_step(restarts) <= restarts->kept_before;
 }
 
 /* Print the first line of a failure's text, as much of it as is kept. */
@@ -147,6 +179,7 @@ static void go_on(struct pl_supervisor *supervisor, const char *cause)
 {
     struct pl_restarts *restarts = supervisor->restarts;
     PL_AUTO_TEXT struct pl_text causes = PL_TEXT_NONE;
+    char kept[64] = "";
     size_t bytes;
 
     restarts->again = true;
@@ -161,7 +194,10 @@ static void go_on(struct pl_supervisor *supervisor, const char *cause)
         bytes--;
     }
     snprintf(restarts->earlier, sizeof(restarts->earlier), "%.*s", (int)bytes, pl_text_string(&causes));
-    pl_log(PL_LOG_WARNING, "restart %d of %d: %s", restarts->number, supervisor->plan->restarts, cause);
+    if (kept_step(restarts) > 0) {
+        snprintf(kept, sizeof(kept), "; step %" PRIu64 " is kept in memory", kept_step(restarts));
+    }
+    pl_log(PL_LOG_WARNING, "restart %d of %d: %s%s", restarts->number, supervisor->plan->restarts, cause, kept);
 }
 
 static void write_restart(const struct pl_supervisor *supervisor)

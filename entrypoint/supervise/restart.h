@@ -35,6 +35,7 @@ enum {
 };
 
 struct pl_connection;
+struct pl_launch_plan;
 struct pl_supervisor;
 
 /** What one attempt of a job leaves for the next. It begins as {0}. */
@@ -45,12 +46,21 @@ struct pl_restarts {
     int64_t begun_ns;                       /* when the first attempt began, */
     struct pl_changes model_before;         /* and what lay in this directory then, */
     struct pl_changes checkpoints_before;   /* and in this one when this attempt began */
+    int kept_fd;                            /* the programs' memory (base/kept_head.h); 0: none */
+    uint64_t kept_before;                   /* the step of its newest copy when this attempt began */
     int64_t failed_ns;                      /* since when no program runs; 0: one does */
     char cause[PL_RESTART_CAUSE_BYTES];     /* why the last attempt failed, in one line */
     char earlier[PL_RESTART_EARLIER_BYTES]; /* the latest causes, a line for each, the last first */
     char lost[PL_RESTART_CAUSE_BYTES];      /* why the next attempt can only report a failure; mostly "" */
     struct pl_connection *sync;             /* the upload of intermediate output, which runs on; NULL: none */
 };
+
+/**
+ * Gives the programs of `plan` memory that outlives them, if the job may be started again: a file of this process, which
+ * is empty until it is used.
+ */
+enum pl_status pl_restart_give_memory(struct pl_restarts *restarts, struct pl_launch_plan *plan,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Call at the begin of an attempt, whose supervisor is open. In a later attempt the host is still in the state that it

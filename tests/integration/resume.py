@@ -7,10 +7,12 @@
 The digit classifier on two ranks, on synthetic digits, with a checkpoint every third step. Then the same with a shard of its own, of another size,
 for each rank, with a copy in memory in place of files, and with another number of ranks, where bits may differ.
 """
+import json
 import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -144,6 +146,47 @@ def kept(folder, name="kept"):
     print(f"killed after step {last}, which was kept in memory: the same bits")
 
 
+def memory_of(process):
+    """A descriptor of the memory file that process 1 of a job has, None before it has one."""
+    for link in pathlib.Path(f"/proc/{process.pid}/fd").iterdir():
+        try:
+            if "paceline-kept" in os.readlink(link):
+                return os.open(link, os.O_RDONLY)
+        except FileNotFoundError:
+            pass
+    return None
+
+
+def started_again(folder, name="job"):
+    """The job's own process 1 starts its ranks again, twice: they go on from memory."""
+    base, memory_fd = folder / name, None
+    for path in (base / "input/config", base / "code", base / "model"):
+        path.mkdir(parents=True)
+    shutil.copy(MNIST, base / "code/program")
+    words = {"sagemaker_program": "program", "sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2", "paceline_max_restarts": "2",
+             "paceline_keep_steps": "1", "epochs": "2", "batch-size": "10", "seed": "5", "data": str(folder / "data"), "model-dir": str(base / "model")}
+    (base / "input/config/hyperparameters.json").write_text(json.dumps(words))
+    (base / "input/config/resourceconfig.json").write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-1"]}))
+    (base / "input/config/checkpointconfig.json").write_text(json.dumps({"LocalPath": str(base / "checkpoints")}))
+    with subprocess.Popen([BUILD / "entrypoint/paceline", "train"], env={**ENVIRONMENT, "SAGEMAKER_BASE_DIR": str(base)}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for wanted in random.randrange(1, 20), random.randrange(21, 40):
+            while process.poll() is None and (memory_fd is None or kept_step(memory_fd) < wanted):
+                memory_fd = memory_of(process) if memory_fd is None else memory_fd
+                time.sleep(0.001)
+            for victim in running("./program", base / "model")[:1]:
+                os.kill(victim, signal.SIGKILL)
+        out = process.communicate(timeout=120)[0]
+    os.close(memory_fd)
+    assert process.returncode == 0, f"exit status {process.returncode}\n{out}"
+    restarts = [int(step) for step in re.findall(r"warning: restart \d of 2: .*; step (\d+) is kept in memory", out)]
+    assert (base / "model/model.safetensors").read_bytes() == model(folder, "whole"), f"started again: other weights\n{out}"
+    assert [int(step) for step in re.findall(r"resuming after step (\d+)", out)] == restarts, out
+    if not restarts:  # it had ended before
+        return started_again(folder, name + "-again")
+    print(f"{len(restarts)} restarts of a job, after steps {restarts}: the same bits")
+
+
 def main():
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     stops = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -174,6 +217,7 @@ def main():
         print(f"{interrupted} of {kills + stops} runs were interrupted; all ended with the same bits")
         assert interrupted > 0
         kept(folder)
+        started_again(folder)
         sharded(folder)
         other_ranks(folder)
         other_optimizer(folder)

@@ -17,8 +17,10 @@ _OF_HANDLERS = ("_saved_model_state", "_saved_optimizer_state", "_saved_sampler_
 _warned = []
 
 
-def _library():
-    """The framework's module with the C functions; None: a compiled Horovod was installed later."""
+def _library(state):
+    """On rank 0 the framework's module with the C functions; None on others, and where a compiled Horovod was installed later."""
+    if getattr(state, "_rank", lambda: 0)() != 0:
+        return None
     for name in ("horovod.torch.mpi_ops", "horovod.tensorflow.mpi_ops"):
         basics = getattr(sys.modules.get(name), "_basics", None)
         library = getattr(basics, "MPI_LIB_CTYPES", None)
@@ -63,7 +65,7 @@ def _warn(text):
 
 
 def _keep(state):
-    library, names = _library(), _names(state)
+    library, names = _library(state), _names(state)
     if not library or not library.horovod_paceline_keeps():
         return
     if not names:
@@ -76,7 +78,7 @@ def _keep(state):
 
 def _go_on(state):
     """Whether rank 0 has put what was kept into the state."""
-    library, commit, size = _library(), ctypes.c_uint64(), ctypes.c_size_t()
+    library, commit, size = _library(state), ctypes.c_uint64(), ctypes.c_size_t()
     at = library.horovod_paceline_kept(ctypes.byref(commit), ctypes.byref(size)) if library and _names(state) else None
     data = ctypes.string_at(at, size.value) if at else b""
     if not data.startswith(b"hvd1"):
