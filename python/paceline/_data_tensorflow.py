@@ -111,7 +111,7 @@ class TensorflowDataset(tf.data.Dataset):
         return self._batches.element_spec
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iterator reads, from 0, in place of the one after the last."""
+        """The epoch that the next iterator reads, from 0, instead of the one after the last."""
         _module()[1].pl_tensorflow_data_set_epoch(ctypes.c_void_p(self._pointer), ctypes.c_uint64(epoch))
 
     def progress(self) -> Any:

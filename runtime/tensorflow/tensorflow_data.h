@@ -20,7 +20,7 @@
 /** Zero-initialise, then set what differs. All that it points to must stay as long as the process. */
 struct pl_tensorflow_data_options {
     struct pl_dataset_options dataset;
-    /* A FIFO of Pipe Mode, in place of a source in `dataset`: the channel's name, and the path before "_" and the
+    /* A FIFO of Pipe Mode, instead of a source in `dataset`: the channel's name, and the path before "_" and the
      * number of the epoch. */
     const char *pipe_channel, *pipe_path;
     /* Files with the number of the next epoch, and with a lock for it, which several processes may use; NULL: epochs

@@ -278,7 +278,7 @@ static struct pl_tensorflow_iterator *input(struct TF_OpKernelContext *context, 
     if (is_ok(context, status)) {
         iterator = tf->TensorData(*ret_tensor);
         if (tf->TensorByteSize(*ret_tensor) != sizeof(*iterator) || iterator->self != iterator) {
-            tf->SetStatus(status, TF_INVALID_ARGUMENT, "the tensor is no iterator of paceline.data");
+            tf->SetStatus(status, TF_INVALID_ARGUMENT, "the tensor is not an iterator of paceline.data");
             tf->OpKernelContext_Failure(context, status);
             tf->DeleteTensor(*ret_tensor);
             iterator = NULL;

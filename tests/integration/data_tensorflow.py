@@ -178,7 +178,7 @@ def errors():
     # A graph that another process stored is refused.
     from paceline._data_tensorflow import _module
     expect_error(tf.errors.InvalidArgumentError, ["another process"], lambda: _module()[0].paceline_data_open(source=[1, 2]))
-    expect_error(tf.errors.InvalidArgumentError, ["no iterator"], lambda: _module()[0].paceline_data_take(iterator=[1, 2], types=[tf.int64]))
+    expect_error(tf.errors.InvalidArgumentError, ["not an iterator"], lambda: _module()[0].paceline_data_take(iterator=[1, 2], types=[tf.int64]))
 
 
 def keras():
