@@ -144,7 +144,7 @@ enum pl_status pl_dataset_next(struct pl_dataset *dataset, int64_t deadline_ns, 
  * of the random numbers. The caller frees it.
  *
  * Cost    no waiting; time and text grow with shuffle_samples.
- * Errors  PL_INVALID: no epoch has begun. PL_LIMIT: `back` is too large. PL_UNSUPPORTED: with `share_path`.
+ * Errors  PL_INVALID: no epoch has begun. PL_LIMIT: `back` is too large.
  */
 enum pl_status pl_dataset_save(const struct pl_dataset *dataset, uint64_t back, char **ret_text,
                                struct pl_error *reterr) PL_MUST_CHECK;

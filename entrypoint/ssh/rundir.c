@@ -176,7 +176,7 @@ static enum pl_status take_channel(const char *folder, const char *name, struct 
 
     PL_TRY(pl_text_set(&path, reterr, "%s/%s_0", folder, name));
     if (mkfifo(path.data, 0600) != 0 && errno != EEXIST) {
-        return pl_error_errno(reterr, "mkfifo '%s'", path.data);
+        return pl_error_errno(reterr, "make FIFO '%s'", path.data);
     }
     pl_text_append(&variable, "SM_CHANNEL_");
     for (const char *at = name; *at; at++) {

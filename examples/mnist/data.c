@@ -10,7 +10,7 @@
 
 enum { LOAD_TIMEOUT_S = 600 };
 
-/* Takes the platform's own FIFOs, which carry IDX arrays for one reader, in place of this rank's share. */
+/* Takes the platform's own FIFOs, which carry IDX arrays for one reader, instead of this rank's share. */
 static enum pl_status take_whole(struct pl_runtime *runtime, const char *name, struct pl_channel_setup *channel,
                                  struct pl_error *reterr)
 {

@@ -84,6 +84,8 @@ class TensorflowDataset(tf.data.Dataset):
     def __init__(self, dataset: Dataset, **more: Any) -> None:
         if dataset._functions:
             raise DataValueError("tf() comes before map(): map() of tf.data takes functions of tensors")
+        if dataset._saved:
+            raise DataValueError("tf() begins at the beginning of an epoch: it takes set_epoch(), and no place from load_state_dict()")
         dataset._fields = dict(sorted(dataset._fields.items()))
         library = _module()[1]
         options = _SourceOptions(dataset=dataset._options_in_c(0, 1), **more)
@@ -93,6 +95,7 @@ class TensorflowDataset(tf.data.Dataset):
         if not self._pointer:
             raise ImportError(f"{library._name}: struct pl_tensorflow_data_options has not {ctypes.sizeof(options)} bytes: take the package and the library from the same build")
         _kept.append(options)
+        library.pl_tensorflow_data_set_epoch(ctypes.c_void_p(self._pointer), ctypes.c_uint64(dataset._epoch))
         self._batches = self._made_of(_batches(dataset._fields, dataset._options["batch_samples"] if dataset._options["drop_last"] else None, self._pointer))
         weakref.finalize(self, library.pl_tensorflow_data_close, ctypes.c_void_p(self._pointer))
         super().__init__(tf.data.experimental.to_variant(self._batches))

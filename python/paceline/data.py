@@ -339,7 +339,7 @@ class Dataset:
 
     def state_dict(self) -> Dict[str, Any]:
         """The place after the last batch that the program has got, also where it has left the iteration; after the end of an epoch the beginning of the next one.
-        Numbers and text; with a shuffle buffer about 25 bytes for each of its records. Other ranks and workers have places of their own."""
+        Numbers and text; with a shuffle buffer about 20 bytes for each of its records. Other ranks and workers have places of their own."""
         turn, reader = self._turn, self._reader
         if turn and (self._is_worker or not turn.is_over):  # a worker that has ended goes on when all have
             if reader and reader.pid == os.getpid():

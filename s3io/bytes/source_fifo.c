@@ -34,6 +34,9 @@ struct fifo_source {
     int64_t stop_ns; /* deadline after a stop request */
     bool writer_seen;
     char *report; /* the path of the writer's report, or NULL */
+    struct stat report_info;
+    enum pl_status told; /* by the report that has this information */
+    char told_text[PL_ERROR_CAUSE_BYTES];
 };
 
 static enum pl_status cancelled(const struct fifo_source *fifo, struct pl_error *reterr)
@@ -145,22 +148,41 @@ static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_n
     }
 }
 
-/* Returns what the writer's report says: PL_TIMEOUT if it waits, or the error that has ended the data; PL_OK if it says
- * nothing. */
-static enum pl_status read_report(const struct fifo_source *fifo, struct pl_error *reterr)
+/* Reads the report that `info` describes. */
+static void take_report(struct fifo_source *fifo, const struct stat *info)
 {
     PL_AUTO_FREE char *text = NULL;
 
-    if (fifo->report && pl_file_read(fifo->report, REPORT_BYTES, &text, NULL, NULL) == PL_OK) {
-        for (enum pl_status status = PL_INVALID; status <= PL_FAILED; status++) {
-            const size_t length = strlen(pl_status_name(status));
+    fifo->told = PL_OK;
+    fifo->report_info = *info;
+    if (pl_file_read(fifo->report, REPORT_BYTES, &text, NULL, NULL) != PL_OK) {
+        return;
+    }
+    for (enum pl_status status = PL_INVALID; status <= PL_FAILED; status++) {
+        const size_t length = strlen(pl_status_name(status));
 
-            if (strncmp(text, pl_status_name(status), length) == 0 && text[length] == ' ') {
-                return pl_error_set(reterr, status, "%s", text + length + 1);
-            }
+        if (strncmp(text, pl_status_name(status), length) == 0 && text[length] == ' ') {
+            fifo->told = status;
+            snprintf(fifo->told_text, sizeof(fifo->told_text), "%s", text + length + 1);
         }
     }
-    return PL_OK;
+}
+
+/* Returns what the writer's report says: PL_TIMEOUT if it waits, or the error that has ended the data; PL_OK if it says
+ * nothing. It is read once: to the watch for hangs each byte that a rank reads is a sign of life. */
+static enum pl_status find_report(struct fifo_source *fifo, struct pl_error *reterr)
+{
+    const struct stat *before = &fifo->report_info;
+    struct stat info;
+
+    if (!fifo->report || stat(fifo->report, &info) != 0) {
+        return PL_OK;
+    }
+    if (info.st_ino != before->st_ino || info.st_mtim.tv_sec != before->st_mtim.tv_sec ||
+        info.st_mtim.tv_nsec != before->st_mtim.tv_nsec) {
+        take_report(fifo, &info);
+    }
+    return fifo->told == PL_OK ? PL_OK : pl_error_set(reterr, fifo->told, "%s", fifo->told_text);
 }
 
 static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
@@ -190,7 +212,7 @@ static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_n
         if (pl_deadline_passed(fifo->stop_ns)) {
             return stopped(fifo, reterr);
         }
-        told = read_report(fifo, reterr);
+        told = find_report(fifo, reterr);
         if (told != PL_OK && told != PL_TIMEOUT && poll(fds, 1, 0) > 0) {
             return PL_OK; /* data from before the error */
         }

@@ -193,13 +193,21 @@ static struct pl_stream_place oldest_of(const struct pl_trail *trail)
     return oldest;
 }
 
-static void write_place(struct pl_json_writer *writer, const struct pl_stream_place *place)
+/* Appends a place as four numbers. There may be many places, so this does not print each number by itself. */
+static void append_place(struct pl_text *text, const struct pl_stream_place *place)
 {
-    const uint64_t numbers[] = {place->index, place->object, place->number, place->offset_bytes};
+    uint64_t numbers[] = {place->offset_bytes, place->number, place->object, place->index};
+    char digits[PL_ARRAY_ITEMS(numbers) * 21];
+    size_t at = sizeof(digits);
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
-        pl_json_write_int64(writer, NULL, (int64_t)numbers[i]);
+        digits[--at] = ' ';
+        do {
+            digits[--at] = (char)('0' + numbers[i] % 10);
+            numbers[i] /= 10;
+        } while (numbers[i]);
     }
+    pl_text_append_n(text, digits + at, sizeof(digits) - at);
 }
 
 static enum pl_status read_number(struct pl_json_value value, uint64_t *ret_number, struct pl_error *reterr)
@@ -211,16 +219,32 @@ static enum pl_status read_number(struct pl_json_value value, uint64_t *ret_numb
     return PL_OK;
 }
 
-/* Reads the place that begins at `*item` of a list, and moves on to what follows it. */
-static enum pl_status read_place(struct pl_json_value *item, struct pl_stream_place *place, struct pl_error *reterr)
+/* Reads at most `most` places of four numbers. */
+static enum pl_status read_places(struct pl_json_value value, struct pl_stream_place *places, size_t most,
+                                  size_t *ret_count, struct pl_error *reterr)
 {
-    uint64_t *const numbers[] = {&place->index, &place->object, &place->number, &place->offset_bytes};
+    const char *text;
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
-        PL_TRY(read_number(*item, numbers[i], reterr));
-        *item = pl_json_next(*item);
+    PL_TRY(pl_json_text(value, &text, reterr));
+    for (*ret_count = 0; *text; ++*ret_count) {
+        struct pl_stream_place place;
+        uint64_t *const numbers[] = {&place.index, &place.object, &place.number, &place.offset_bytes};
+
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
+            char *end;
+
+            *numbers[i] = strtoull(text, &end, 10);
+            if (*text < '0' || *text > '9' || *end != ' ') {
+                return pl_json_wrong(value, "places of four numbers", reterr);
+            }
+            text = end + 1;
+        }
+        if (*ret_count == most || place.number > place.index) {
+            return pl_json_wrong(value, "no more places than the buffer has, with numbers up to their index", reterr);
+        }
+        places[*ret_count] = place;
     }
-    return place->number <= place->index ? PL_OK : pl_json_wrong(*item, "a record's number in its object", reterr);
+    return PL_OK;
 }
 
 /* The numbers of a position, by name. */
@@ -351,6 +375,7 @@ static enum pl_status write_text(struct pl_stream *stream, const struct pl_datas
                                  const struct pl_trail *trail, struct pl_text *text, struct pl_error *reterr)
 {
     AUTO_TRAITS struct traits traits = {.texts = {{.data = NULL}}};
+    PL_AUTO_TEXT struct pl_text places = PL_TEXT_NONE;
     struct pl_json_writer writer = PL_JSON_WRITER(text);
     struct pl_position position = trail->position;
     uint64_t *numbers[NUMBERS];
@@ -372,14 +397,9 @@ static enum pl_status write_text(struct pl_stream *stream, const struct pl_datas
     }
     pl_json_write_bool(&writer, "is_end", position.is_end);
     pl_json_write_text(&writer, "random", random);
-    pl_json_write_list(&writer, "next");
-    write_place(&writer, &position.next);
-    pl_json_write_close(&writer);
-    pl_json_write_list(&writer, "buffer");
-    for (size_t i = 0; i < trail->count; i++) {
-        write_place(&writer, &trail->buffer[i]);
-    }
-    pl_json_write_close(&writer);
+    append_place(&places, &position.next);
+    PL_TRY(pl_text_check(&places, reterr));
+    pl_json_write_text(&writer, "next", pl_text_string(&places));
     if (stream->store && !is_start(&position)) {
         PL_TRY(write_objects(&writer, stream, trail, reterr));
     }
@@ -387,7 +407,8 @@ static enum pl_status write_text(struct pl_stream *stream, const struct pl_datas
     return pl_json_write_end(&writer, reterr);
 }
 
-/* Writes a place as JSON whose last member is a checksum of all before it. */
+/* Writes a place as JSON whose last members are the shuffle buffer, which needs no escapes, and a checksum of all before
+ * it. */
 static enum pl_status save(struct pl_stream *stream, const struct pl_dataset *dataset, const struct pl_trail *trail,
                            char **ret_text, struct pl_error *reterr)
 {
@@ -395,6 +416,12 @@ static enum pl_status save(struct pl_stream *stream, const struct pl_dataset *da
 
     PL_TRY(write_text(stream, dataset, trail, &text, reterr));
     text.data[--text.length] = '\0'; /* the brace */
+    pl_text_append(&text, ",\"buffer\":\"");
+    for (size_t i = 0; i < trail->count; i++) {
+        append_place(&text, &trail->buffer[i]);
+    }
+    pl_text_append(&text, "\"");
+    PL_TRY(pl_text_check(&text, reterr));
     pl_text_printf(&text, ",\"check\":\"%08x\"}", pl_checksum_crc32c(0, text.data, text.length));
     return pl_text_take(&text, ret_text, reterr);
 }
@@ -416,10 +443,10 @@ static enum pl_status check_text(const char *text, struct pl_error *reterr)
 static enum pl_status read_trail(struct pl_json_value root, size_t most, struct pl_trail *trail,
                                  struct pl_error *reterr)
 {
-    struct pl_json_value item = pl_json_first(pl_json_member(root, "next"));
     struct pl_position *position = &trail->position;
     uint64_t *numbers[NUMBERS];
     const char *random;
+    size_t count;
 
     numbers_of(position, numbers);
     for (int i = 0; i < NUMBERS; i++) {
@@ -428,17 +455,11 @@ static enum pl_status read_trail(struct pl_json_value root, size_t most, struct 
     PL_TRY(pl_json_bool(pl_json_member(root, "is_end"), &position->is_end, reterr));
     PL_TRY(pl_json_text(pl_json_member(root, "random"), &random, reterr));
     position->random = strtoull(random, NULL, 16);
-    PL_TRY(read_place(&item, &position->next, reterr));
-    trail->count = 0;
-    for (item = pl_json_first(pl_json_member(root, "buffer")); pl_json_exists(item); trail->count++) {
-        if (trail->count == most) {
-            return pl_json_wrong(item, "the end of the list, since the shuffle buffer is full", reterr);
-        }
-        PL_TRY(read_place(&item, &trail->buffer[trail->count], reterr));
-    }
-    return position->first_epoch <= position->epoch
+    PL_TRY(read_places(pl_json_member(root, "next"), &position->next, 1, &count, reterr));
+    PL_TRY(read_places(pl_json_member(root, "buffer"), trail->buffer, most, &trail->count, reterr));
+    return count == 1 && position->first_epoch <= position->epoch
                ? PL_OK
-               : pl_json_wrong(pl_json_member(root, "first_epoch"), "an epoch not above epoch", reterr);
+               : pl_json_wrong(root, "one place in next, and first_epoch not above epoch", reterr);
 }
 
 /* Reads a place and checks it against the stream. */

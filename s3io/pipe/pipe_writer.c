@@ -24,7 +24,7 @@ enum pl_status pl_pipe_writer_init(struct pl_pipe_writer *writer, bool copy, str
 
     *writer = (struct pl_pipe_writer){.fd = -1, .copy = copy};
     if (chunks == MAP_FAILED) {
-        return pl_error_errno(reterr, "mmap the buffers of a FIFO");
+        return pl_error_errno(reterr, "map the buffers of a FIFO");
     }
     writer->chunks = chunks;
     return PL_OK;
@@ -32,7 +32,7 @@ enum pl_status pl_pipe_writer_init(struct pl_pipe_writer *writer, bool copy, str
 
 static enum pl_status take_other_pages(unsigned char *chunks, size_t bytes, struct pl_error *reterr)
 {
-    return madvise(chunks, bytes, MADV_DONTNEED) == 0 ? PL_OK : pl_error_errno(reterr, "madvise the buffers of a FIFO");
+    return madvise(chunks, bytes, MADV_DONTNEED) == 0 ? PL_OK : pl_error_errno(reterr, "empty the buffers of a FIFO");
 }
 
 enum pl_status pl_pipe_writer_open(struct pl_pipe_writer *writer, const char *path, struct pl_error *reterr)

@@ -35,7 +35,7 @@ enum pl_status pl_pipe_writer_init(struct pl_pipe_writer *writer, bool copy, str
 /**
  * Opens the FIFO at `path` if a reader has it open; its size is raised to 1 MiB if the system allows it.
  *
- * Errors  PL_TIMEOUT without a text: there is no reader. PL_NOT_FOUND: there is no FIFO. PL_INVALID: it is no FIFO.
+ * Errors  PL_TIMEOUT without a text: there is no reader. PL_NOT_FOUND: there is no FIFO. PL_INVALID: it is not a FIFO.
  */
 enum pl_status pl_pipe_writer_open(struct pl_pipe_writer *writer, const char *path,
                                    struct pl_error *reterr) PL_MUST_CHECK;

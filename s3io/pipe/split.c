@@ -207,7 +207,7 @@ static enum pl_status make_next(struct pl_split *split, struct pl_error *reterr)
         PL_TRY(rank_path(split, i, split->epoch + 1, &path, reterr));
         if (!split->ranks[i].has_ended && mkfifo(path.data, 0600) != 0 && errno != EEXIST) {
             if (errno != ENOENT) {
-                return pl_error_errno(reterr, "mkfifo '%s'", path.data);
+                return pl_error_errno(reterr, "make FIFO '%s'", path.data);
             }
             split->ranks[i].has_ended = true;
         }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A FIFO of Pipe Mode that `paceline-split` divides among ranks, against the raw FIFO that one process reads: GB/s, and the splitter's CPU time. By turns, medians.
+"""A FIFO of Pipe Mode that `paceline-split` divides among ranks, against the raw FIFO that one process reads: GB/s, and the splitter's CPU time. In turn, medians.
 
     pipe_ranks.py [--build BUILD] [--mib 1024] [--turns 5] [--ranks 2] [--record 3100] [--data]
 

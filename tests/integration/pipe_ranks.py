@@ -3,7 +3,7 @@
 """Pipe Mode with several ranks on a host: under `paceline train` any program reads FIFOs of its own, and each record of an epoch comes to one rank; what a rank
 that leaves early, damaged data and a stop do; the example of examples/python. tests/integration/cifar10.py is the same for a program in C.
 
-Programs are scripts that know nothing of Paceline, but for those of paceline.data, which need numpy. Ranks are started by mpirun, as workers of a parameter
+Programs are scripts that know nothing of Paceline, except those of paceline.data, which need numpy. Ranks are started by mpirun, as workers of a parameter
 server, and by torchrun if there is a torch.
 """
 import contextlib
