@@ -42,9 +42,9 @@ char *pl_memory_string(const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 char *pl_memory_string_n(const char *text, size_t length, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns how many bytes more may be used before the container's memory limit, or the machine's memory, is reached. Files
- * that the kernel holds in memory count as free. -1: unknown. `root` stands before /sys and /proc: "", or a test's
- * directory.
+ * Returns how many bytes more may be used before the container's memory limit, or the machine's memory, is reached.
+ * Files that the kernel holds in memory count as free. -1: unknown. `root` stands before /sys and /proc: "", or a
+ * test's directory.
  */
 int64_t pl_memory_room(const char *root);
 

@@ -91,8 +91,9 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
  * Keep a copy of everything in the job's kept memory, of which loading takes the newest. Call it once a step, after
  * pl_checkpoints_save(), whose copy then counts. Returns at once on ranks other than 0, in a job that is not started
  * again after a failure (PACELINE_MAX_RESTARTS), and while no copy is due: with the setting keep_steps one is due that
- * many steps after the last, else after a hundred times as long as the last one took, so that keeping costs at most 1 %.
- * Memory: two copies, of which saving uses one. If there is no room for them, a warning says so once, and files serve.
+ * many steps after the last, else after a hundred times as long as the last one took, so that keeping costs at most 1
+ * %. Memory: two copies, of which saving uses one. If there is no room for them, a warning says so once, and files
+ * serve.
  *
  * Errors  PL_INVALID: more extra bytes than there is room; another part of the job keeps already. Those of
  *         pl_checkpoints_flush().
@@ -107,10 +108,10 @@ bool pl_checkpoints_keep_is_due(struct pl_checkpoints *checkpoints, uint64_t ste
 enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Put the newest whole checkpoint, a file or the kept copy, into plan and optimizer of every rank. `*ret_found` false: there is none, nothing was
- * changed. What is cut, corrupt or of another model or optimizer is passed over with a note, and an older one is tried.
- * Rank 0 sends to the waiting ranks before each tensor that it reads: the setting timeout_s has to be long enough for
- * the largest.
+ * Put the newest whole checkpoint, a file or the kept copy, into plan and optimizer of every rank. `*ret_found` false:
+ * there is none, nothing was changed. What is cut, corrupt or of another model or optimizer is passed over with a note,
+ * and an older one is tried. Rank 0 sends to the waiting ranks before each tensor that it reads: the setting timeout_s
+ * has to be long enough for the largest.
  *
  * Collective  yes.
  * Errors      rank 0's, on all ranks: PL_SYSTEM and PL_MEMORY where a checkpoint cannot be read, though it may be good

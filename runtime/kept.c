@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two places by turns in a memory file that process 1 of a job has: state that outlives the ranks. */
+/* Two places in turn in a memory file that process 1 of a job has: state that outlives the ranks. */
 #include "runtime/kept.h"
 
 #include "base/checksum.h"

@@ -3,7 +3,7 @@
  * Memory that outlives the ranks of a job which may be started again after a failure (PACELINE_MAX_RESTARTS): a memory
  * file of process 1, of which PACELINE_KEPT has the path, for rank 0 alone. A program keeps a copy of its state in it,
  * and the next attempt reads the newest whole one. The file is empty until it is used, and then has two places, which
- * are written by turns. Each ends with a mark, which is written last: if a rank is killed at any instruction, the copy
+ * are written in turn. Each ends with a mark, which is written last: if a rank is killed at any instruction, the copy
  * before is whole.
  *
  * One handle of a job may be open at a time, and one thread may use it at a time. Not for other ranks: what is kept is
@@ -42,8 +42,8 @@ enum pl_status pl_kept_write(struct pl_kept *kept, uint64_t step, const void *da
 
 /**
  * The same in two halves, without a copy: `*ret_place` is page-aligned memory for `bytes` bytes, which the caller
- * fills. It replaces the older of the two copies. pl_kept_end() computes the checksum and sets the mark; if it is not called,
- * only the other copy is there. Any thread may call it.
+ * fills. It replaces the older of the two copies. pl_kept_end() computes the checksum and sets the mark; if it is not
+ * called, only the other copy is there. Any thread may call it.
  */
 enum pl_status pl_kept_begin(struct pl_kept *kept, size_t bytes, void **ret_place,
                              struct pl_error *reterr) PL_MUST_CHECK;

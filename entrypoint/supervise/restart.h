@@ -56,8 +56,8 @@ struct pl_restarts {
 };
 
 /**
- * Gives the programs of `plan` memory that outlives them, if the job may be started again: a file of this process, which
- * is empty until it is used.
+ * Gives the programs of `plan` memory that outlives them, if the job may be started again: a file of this process,
+ * which is empty until it is used.
  */
 enum pl_status pl_restart_give_memory(struct pl_restarts *restarts, struct pl_launch_plan *plan,
                                       struct pl_error *reterr) PL_MUST_CHECK;

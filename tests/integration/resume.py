@@ -5,7 +5,7 @@
     resume.py [KILLS [STOPS]]      3 kills by SIGKILL and 2 stops by SIGTERM, by default, each at a random moment
 
 The digit classifier on two ranks, on synthetic digits, with a checkpoint every third step. Then the same with a shard of its own, of another size,
-for each rank, with a copy in memory in place of files, and with another number of ranks, where bits may differ.
+for each rank, with a copy in memory instead of files, and with another number of ranks, where bits may differ.
 """
 import json
 import os
