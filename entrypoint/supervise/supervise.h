@@ -40,7 +40,7 @@ enum pl_connection_kind {
 };
 
 /**
- * The states of the job on this host, of a connection, and of a link between two hosts. docs/supervision.md draws them.
+ * The states of the job on this host, of a connection, and of a link between two hosts (docs/internals/supervision.md).
  *
  * Test  tests/unit/entrypoint/supervise/test_stop_state.c, tests/models/hosts.pml
  */
