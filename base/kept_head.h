@@ -8,7 +8,7 @@
 #ifndef PL_BASE_KEPT_HEAD_H
 #define PL_BASE_KEPT_HEAD_H
 
-#include "base/checksum.h"
+#include "base/hash.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -27,12 +27,14 @@ struct pl_kept_head {
     uint64_t sequence;            /* counted up with each copy, from 1 */
     uint64_t step, offset, bytes; /* `offset`: where the data lie in the file */
     uint32_t data_crc32c;
-    _Atomic uint32_t mark; /* checksum of the fields before it, written last */
+    _Atomic uint32_t mark; /* from a hash of the fields before it, written last */
 };
 
 static inline uint32_t pl_kept_head_mark(const struct pl_kept_head *head)
 {
-    return pl_checksum_crc32c(PL_KEPT_FORM, head, offsetof(struct pl_kept_head, mark));
+    uint64_t hash = pl_hash(PL_KEPT_FORM, head, offsetof(struct pl_kept_head, mark));
+
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
 static inline bool pl_kept_head_is_marked(const struct pl_kept_head *head)

@@ -50,7 +50,7 @@ const struct pl_loop_calls pl_host_calls = {
             [PL_TIMER_SESSIONS] = pl_links_open_due,
             [PL_TIMER_LATE_HOSTS] = pl_links_look_late,
             [PL_TIMER_EARLY_END] = pl_ranks_log_early_end,
-            [PL_TIMER_APART] = pl_ranks_look_apart,
+            [PL_TIMER_APART] = pl_host_look_apart,
             [PL_TIMER_WATCH] = pl_hang_look,
             [PL_TIMER_HOLDING] = pl_holding_update,
             [PL_TIMER_LAUNCHER] = pl_supervise_stop_launcher,
@@ -162,6 +162,19 @@ void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kin
         } else if (!knows_result(supervisor)) {
             pl_links_send_end(supervisor, exit_report);
         }
+    }
+}
+
+void pl_host_look_apart(struct pl_supervisor *supervisor)
+{
+    int64_t next_ns = PL_DEADLINE_NEVER;
+
+    pl_apart_look(&supervisor->seen.apart, &next_ns);
+    PL_TIMER_SET(supervisor, APART, next_ns);
+    if (supervisor->role != PL_HOST_MASTER) {
+        pl_links_send_quiet(supervisor);
+    } else {
+        pl_apart_log_minute(supervisor);
     }
 }
 
@@ -529,17 +542,6 @@ static void await_masters_exit(struct pl_supervisor *supervisor)
     }
 }
 
-/* Drop the links if the plan has none, for example because its program survives the loss of hosts by itself. */
-static void drop_links(struct pl_supervisor *supervisor)
-{
-    if (supervisor->sessions.count > 0) {
-        pl_supervise_kill_all(supervisor, false);
-        pl_supervise_drop_kind(supervisor, PL_CONNECTION_WORKER);
-        pl_supervise_drop_kind(supervisor, PL_CONNECTION_MASTER);
-        pl_links_close(supervisor);
-    }
-}
-
 /* Decide on the master whether the job is started again. A host that is prepared can do so, also before it runs. */
 static void decide_restart(struct pl_supervisor *supervisor)
 {
@@ -563,7 +565,7 @@ int pl_host_execute(struct pl_supervisor *supervisor)
         return pl_supervise_write_result(supervisor);
     }
     if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_NONE) {
-        drop_links(supervisor);
+        pl_links_drop(supervisor);
     }
     if (report_only) { /* the platform may end us once it knows of the failure */
         exit_code = pl_supervise_write_result(supervisor);

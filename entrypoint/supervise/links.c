@@ -562,3 +562,13 @@ void pl_links_close(struct pl_supervisor *supervisor)
     supervisor->sessions = (struct pl_sessions){.items = NULL};
     pl_sshd_close(&supervisor->sshd);
 }
+
+void pl_links_drop(struct pl_supervisor *supervisor)
+{
+    if (supervisor->sessions.count > 0) {
+        pl_supervise_kill_all(supervisor, false);
+        pl_supervise_drop_kind(supervisor, PL_CONNECTION_WORKER);
+        pl_supervise_drop_kind(supervisor, PL_CONNECTION_MASTER);
+        pl_links_close(supervisor);
+    }
+}

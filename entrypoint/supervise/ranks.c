@@ -335,24 +335,11 @@ void pl_ranks_log_early_end(struct pl_supervisor *supervisor)
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
     if (supervisor->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN || supervisor->state != PL_HOST_RUNNING || main->ended ||
-        pl_supervise_may_go_on(supervisor) != PL_OK) {
+        supervisor->outcome.failed || supervisor->stop.number != 0) {
         return;
     }
     pl_exit_report_name(PL_PROCESS_RANK, main->left_early.rank, main->left_early.host, &name);
     pl_log(PL_LOG_WARNING, "%s ended with 0 %lld s ago, and %d of %d ranks still run", pl_text_string(&name),
            (long long)(supervisor->main.early_end_ns / PL_NS_PER_S), supervisor->plan->processes - main->ranks_ended,
            supervisor->plan->processes);
-}
-
-void pl_ranks_look_apart(struct pl_supervisor *supervisor)
-{
-    int64_t next_ns = PL_DEADLINE_NEVER;
-
-    pl_apart_look(&supervisor->seen.apart, &next_ns);
-    PL_TIMER_SET(supervisor, APART, next_ns);
-    if (supervisor->role != PL_HOST_MASTER) {
-        pl_links_send_quiet(supervisor);
-    } else {
-        pl_apart_log_minute(supervisor);
-    }
 }

@@ -448,11 +448,13 @@ size_t pl_links_count(const struct pl_supervisor *supervisor, unsigned states, b
 size_t pl_links_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text);
 
 /**
- * Whether all hosts of the launch are linked, so that each gets the result "again". A program that fails at once may do
- * so before: waits for the hosts as long as a failure would wait to be told, with no program left here.
+ * Whether all hosts of the launch are linked, so that each gets the result. A program may fail before: then no program
+ * is left here, and the hosts are waited for as long as a failure would wait to be told.
  */
 bool pl_links_await_all(struct pl_supervisor *supervisor);
 
+/** Ends the links if the plan has none, for example because its program survives the loss of hosts by itself. */
+void pl_links_drop(struct pl_supervisor *supervisor);
 void pl_links_close(struct pl_supervisor *supervisor);
 
 /** What the timers do that have their names. */
@@ -460,7 +462,7 @@ void pl_supervise_send_heartbeats(struct pl_supervisor *supervisor);
 void pl_links_open_due(struct pl_supervisor *supervisor);
 void pl_links_look_late(struct pl_supervisor *supervisor);
 void pl_ranks_log_early_end(struct pl_supervisor *supervisor);
-void pl_ranks_look_apart(struct pl_supervisor *supervisor);
+void pl_host_look_apart(struct pl_supervisor *supervisor);
 void pl_host_look_wait(struct pl_supervisor *supervisor);
 void pl_hang_look(struct pl_supervisor *supervisor);
 void pl_supervise_stop_launcher(struct pl_supervisor *supervisor);
