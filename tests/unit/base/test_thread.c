@@ -76,7 +76,7 @@ TEST(a_thread_that_cannot_be_made_is_named)
     none_is_made = true;
     ck_assert_int_eq(pl_thread_start(&thread, look_at_mask, NULL, "a test's thread", &error), PL_SYSTEM);
     ck_assert_int_eq(error.code, EAGAIN);
-    ck_assert_str_eq(error.cause, "start a test's thread: Resource temporarily unavailable");
+    ck_assert_str_eq(error.cause, "cannot start a test's thread: Resource temporarily unavailable");
     check_own_mask();
 }
 
