@@ -407,7 +407,8 @@ static enum pl_status write_text(struct pl_stream *stream, const struct pl_datas
     return pl_json_write_end(&writer, reterr);
 }
 
-/* Writes a place as JSON. Its last members are the shuffle buffer, which needs no escapes, and a checksum. */
+/* Writes a place as JSON whose last members are the shuffle buffer, which needs no escapes, and a checksum of all
+ * before it. */
 static enum pl_status save(struct pl_stream *stream, const struct pl_dataset *dataset, const struct pl_trail *trail,
                            char **ret_text, struct pl_error *reterr)
 {
