@@ -186,6 +186,7 @@ static int run_job(const struct pl_invocation *call, const struct pl_job *job, s
     if (restarts.kept_fd > 0) {
         pl_file_close_at(&restarts.kept_fd);
     }
+    pl_text_done(&restarts.opened);
     return exit_code;
 }
 

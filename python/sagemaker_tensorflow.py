@@ -50,13 +50,14 @@ class PipeModeDataset(TensorflowDataset):
         skips = max_corrupted_records_to_skip > 0
         batch = 1 if skips else math.gcd(_BATCH, benchmark_records_interval)  # 1: skipped records are counted between batches
         path, place = os.path.join(pipe_dir, channel), os.environ.get(f"SM_CHANNEL_{channel.upper()}")
-        name = channel
+        name, is_dealt = channel, False
         if place and pipe_dir == _PIPES and os.path.normpath(place) != path:  # a process of several on a host, or a job that lies elsewhere, has its own FIFOs
             path, name = place, place.strip("/").replace("/", "-")
+            is_dealt = channel in os.environ.get("PACELINE_FIFOS", "").split(",")
         state = os.path.join(state_dir, f".{name}-pipe_mode-")
         super().__init__(Dataset(pipe_dir, {"record": bytes}, batch, rank=0, size=1, format=_FORMATS[record_format], decode="record", keep_empty_lines=True,
                                  skip_corrupt=skips),
-                         pipe_channel=channel.encode(), pipe_path=path.encode(), epoch_path=(state + "state").encode(),
+                         pipe_channel=channel.encode(), pipe_path=path.encode(), pipe_is_dealt=is_dealt, epoch_path=(state + "state").encode(),
                          lock_path=(state + "lock").encode(), max_skipped=max_corrupted_records_to_skip, reports_totals=benchmark,
                          report_samples=benchmark_records_interval)
 

@@ -30,6 +30,9 @@ struct pl_stream_options {
      * the order */
     bool shuffle_objects;
     uint64_t seed;
+    /* Of a channel that is dealt: whose records its FIFOs have, for the places that are saved. A size of 0: nobody's
+     * in particular. */
+    struct pl_shard dealt_to;
 };
 
 struct pl_stream;

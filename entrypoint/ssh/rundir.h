@@ -34,7 +34,8 @@
 #define PL_RUNDIR_FIFOS_VARIABLE "PACELINE_FIFOS"
 
 /* the file in the directory with the number of FIFOs of the channel that the platform has been asked for */
-#define PL_RUNDIR_OPENED "opened-%s"
+#define PL_RUNDIR_OPENED_BEGIN "opened-"
+#define PL_RUNDIR_OPENED PL_RUNDIR_OPENED_BEGIN "%s"
 
 /**
  * Where Open MPI 4 keeps its files: the name of the parameter for mpirun, which passes it on to its daemons on other

@@ -22,6 +22,8 @@
 /* Failures of these may be gone in the next attempt. */
 #define RESTARTED (PL_PROCESS_SET_MAIN | PL_PROCESS_SET(RANK) | PL_PROCESS_SET(DAEMON) | PL_PROCESS_SET_SERVERS)
 
+enum { OPENED_BYTES = 32 }; /* of a file with a number of FIFOs */
+
 int pl_restart_number(const struct pl_supervisor *supervisor)
 {
     return supervisor->restarts ? supervisor->restarts->number : 0;
@@ -284,9 +286,44 @@ void pl_restart_note_begun(struct pl_supervisor *supervisor)
     write_line(supervisor, &writer, false);
 }
 
+/* Keep the files that `paceline split` writes, before they go with the run directory. */
+static void keep_opened(const struct pl_supervisor *supervisor)
+{
+    struct pl_text *opened = &supervisor->restarts->opened;
+
+    pl_text_done(opened);
+    for (const struct pl_sidecar *side = supervisor->plan->side; side; side = side->next) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+        PL_AUTO_FREE char *number = NULL;
+
+        pl_text_printf(&path, "%s/" PL_RUNDIR_OPENED, supervisor->rundir.path, side->name);
+        if (side->is_split && pl_file_read(pl_text_string(&path), OPENED_BYTES, &number, NULL, NULL) == PL_OK) {
+            pl_text_printf(opened, "%.*s %s\n", (int)strspn(number, "0123456789"), number, side->name);
+        }
+    }
+}
+
+enum pl_status pl_restart_give_opened(const struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    const char *at = supervisor->restarts ? pl_text_string(&supervisor->restarts->opened) : "";
+
+    for (; *at; at += strcspn(at, "\n") + 1) {
+        const size_t digits = strcspn(at, " ");
+        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+        pl_text_append(&name, PL_RUNDIR_OPENED_BEGIN);
+        pl_text_append_n(&name, at + digits + 1, strcspn(at, "\n") - digits - 1);
+        PL_TRY(pl_text_check(&name, reterr));
+        PL_TRY(pl_rundir_write(&supervisor->rundir, name.data, at, digits, reterr));
+    }
+    return PL_OK;
+}
+
 void pl_restart_leave(struct pl_supervisor *supervisor)
 {
     size_t kept = 0;
+
+    keep_opened(supervisor);
 
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];

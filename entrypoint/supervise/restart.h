@@ -53,6 +53,7 @@ struct pl_restarts {
     char earlier[PL_RESTART_EARLIER_BYTES]; /* the latest causes, a line for each, the last first */
     char lost[PL_RESTART_CAUSE_BYTES];      /* why the next attempt can only report a failure; mostly "" */
     struct pl_connection *sync;             /* the upload of intermediate output, which runs on; NULL: none */
+    struct pl_text opened; /* for each channel that is divided a line: how many FIFOs were opened, and its name */
 };
 
 /**
@@ -96,8 +97,11 @@ void pl_restart_note_lost(struct pl_supervisor *supervisor);
 /** Call when a program or rank of this host has begun: the master logs how long the job has not trained. */
 void pl_restart_note_begun(struct pl_supervisor *supervisor);
 
-/** Keeps the upload of intermediate output for the next attempt. */
+/** Keeps the upload of intermediate output for the next attempt, and how far divided channels have come. */
 void pl_restart_leave(struct pl_supervisor *supervisor);
+
+/** Writes into the run directory how many FIFOs of divided channels earlier attempts have opened: they are gone. */
+enum pl_status pl_restart_give_opened(const struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * How many bytes pl_restart_explain() adds to the text of a failure, and the call itself: to the first line why the job

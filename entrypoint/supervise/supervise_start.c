@@ -171,6 +171,9 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         return PL_OK;
     }
     status = open_rundir(supervisor, plan, reterr);
+    if (status == PL_OK) {
+        status = pl_restart_give_opened(supervisor, reterr);
+    }
     if (status == PL_OK && plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
         status = set_openmpi_files(supervisor, reterr);
     }

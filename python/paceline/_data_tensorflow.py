@@ -12,8 +12,8 @@ import tensorflow as tf
 from ._library import _find, _struct
 from .data import DataValueError, Dataset, _Options, _Progress, _data
 
-_SourceOptions = _struct("_SourceOptions", dataset=_Options, pipe_channel=ctypes.c_char_p, pipe_path=ctypes.c_char_p, epoch_path=ctypes.c_char_p,
-                         lock_path=ctypes.c_char_p, max_skipped=ctypes.c_uint64, reports_totals=ctypes.c_bool, report_samples=ctypes.c_uint64)
+_SourceOptions = _struct("_SourceOptions", dataset=_Options, pipe_channel=ctypes.c_char_p, pipe_path=ctypes.c_char_p, pipe_is_dealt=ctypes.c_bool,
+                         epoch_path=ctypes.c_char_p, lock_path=ctypes.c_char_p, max_skipped=ctypes.c_uint64, reports_totals=ctypes.c_bool, report_samples=ctypes.c_uint64)
 _loaded = None
 _kept: list = []  # options that graphs of TensorFlow point to, also when no object of Python knows them any more
 

@@ -197,10 +197,10 @@ class _Reader:
 
     def __init__(self, options):
         self.handle, self.pid, self.turn = ctypes.c_void_p(), os.getpid(), None
-        error, opened, lock, left = _Error(), [], threading.Lock(), []
+        error, opened, lock, left, library = _Error(), [], threading.Lock(), [], _data()
 
         def open_it():
-            status = _data().pl_dataset_open(ctypes.byref(options), ctypes.byref(self.handle), ctypes.byref(error))
+            status = library.pl_dataset_open(ctypes.byref(options), ctypes.byref(self.handle), ctypes.byref(error))
             with lock:
                 opened.append(status)
                 if left and not status:
@@ -458,7 +458,8 @@ class Dataset:
             self._turn, self._epoch, self._saved = turn, self._epoch + 1, None
             while True:
                 if reader.pid != os.getpid() or reader.turn is not turn:
-                    raise DataError("this iteration has ended: " + ("it belongs to the parent process" if reader.pid != os.getpid() else "another one of the dataset has begun"))
+                    raise DataError("this iteration has ended: " + ("it belongs to the parent process" if reader.pid != os.getpid() else
+                                    "another one of the dataset has begun" if reader.turn else "close() or load_state_dict() came after it"))
                 batch = reader.next()
                 if batch is None:
                     return

@@ -167,8 +167,10 @@ static enum pl_status take_dataset(struct pl_tensorflow_data *data, struct pl_da
                                    struct pl_error *reterr)
 {
     struct pl_dataset_options options = data->options.dataset;
-    struct pl_channel channel = {
-        .name = data->options.pipe_channel, .mode = PL_CHANNEL_PIPE, .path = data->options.pipe_path};
+    struct pl_channel channel = {.name = data->options.pipe_channel,
+                                 .mode = PL_CHANNEL_PIPE,
+                                 .path = data->options.pipe_path,
+                                 .is_dealt = data->options.pipe_is_dealt};
     struct pl_dataset *idle;
 
     pthread_mutex_lock(&data->mutex);

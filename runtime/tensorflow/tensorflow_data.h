@@ -20,9 +20,10 @@
 /** Zero-initialise, then set what differs. All that it points to must stay as long as the process. */
 struct pl_tensorflow_data_options {
     struct pl_dataset_options dataset;
-    /* A FIFO of Pipe Mode, instead of a source in `dataset`: the channel's name, and the path before "_" and the
-     * number of the epoch. */
+    /* A FIFO of Pipe Mode, instead of a source in `dataset`: the channel's name, the path before "_" and the number of
+     * the epoch, and whether it has the records of this rank alone (s3io/channel.h). */
     const char *pipe_channel, *pipe_path;
+    bool pipe_is_dealt;
     /* Files with the number of the next epoch, and with a lock for it, which several processes may use; NULL: epochs
      * are counted from 0 in this process. */
     const char *epoch_path, *lock_path;

@@ -196,13 +196,18 @@ static enum pl_status open_channel(const struct pl_dataset_options *options, con
                                    struct pl_stream_options *records, struct pl_stream **ret_stream,
                                    struct pl_error *reterr)
 {
+    const struct pl_shard local = options->local.size ? options->local : records->deal;
+    struct pl_channel whole = *channel;
+
     if (!channel->is_dealt && channel->distribution == PL_CHANNEL_SHARDED_BY_KEY && options->local.size == 0 &&
         records->deal.size > 1) {
         return pl_error_set(reterr, PL_INVALID,
                             "channel '%s' is sharded by key, so that each host has its own objects: `local` is needed",
                             channel->name);
     }
-    records->deal = pl_channel_shard(channel, records->deal, options->local.size ? options->local : records->deal);
+    whole.is_dealt = false;
+    records->dealt_to = pl_channel_shard(&whole, records->deal, local);
+    records->deal = pl_channel_shard(channel, records->deal, local);
     return pl_stream_open(channel, records, ret_stream, reterr);
 }
 

@@ -174,7 +174,7 @@ struct pl_dataset {
         bool stop;                            /* asks the threads to end */
         bool abandon;                         /* asks them to leave the epoch */
         bool reading;                         /* a thread has its turn */
-        size_t decoding;                      /* chunks that are being decoded */
+        size_t decoding;                      /* threads that decode a chunk or join a batch */
         bool producing;                       /* there may be more records in this epoch, or in one that follows */
         bool begins;                          /* the epoch must be started first */
         uint64_t epoch;                       /* that is read */

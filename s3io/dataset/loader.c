@@ -410,7 +410,7 @@ static void take_turn(struct pl_worker *worker)
     }
     piece = count > 0 ? piece_for_chunk(memory) : NULL;
     memory->unfinished += count > 0;
-    dataset->synced.decoding += count > 0;
+    dataset->synced.decoding++;
     if (status == PL_END) {
         end_epoch(dataset);
     } else if (status != PL_OK) {
@@ -434,7 +434,7 @@ static void take_turn(struct pl_worker *worker)
         !(dataset->synced.failed && memory->sequence >= dataset->synced.failed_sequence)) {
         finish(memory);
     }
-    dataset->synced.decoding -= count > 0;
+    dataset->synced.decoding--;
     pthread_cond_broadcast(&dataset->ready);
 }
 

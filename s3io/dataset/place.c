@@ -326,21 +326,39 @@ static enum pl_status check_objects(struct pl_json_value objects, struct pl_stre
         stream->list.count, pl_text_string(&digest), count, found);
 }
 
+/* Returns the rank whose places these are. */
+static struct pl_shard owner_of(const struct pl_stream *stream)
+{
+    const struct pl_stream_options *options = &stream->options;
+
+    return stream->channel.is_dealt && options->dealt_to.size ? options->dealt_to : options->deal;
+}
+
 /* Fits a place that was saved by another rank, or with another number of ranks. The deal begins again behind the
- * records that all ranks together have taken. */
+ * records that all ranks together have taken. Of FIFOs that are dealt each rank counts its own records. */
 static enum pl_status fit_ranks(const struct pl_stream *stream, const struct pl_dataset *dataset,
                                 struct pl_json_value root, struct pl_position *position, struct pl_error *reterr)
 {
     const struct pl_stream_options *options = &stream->options;
-    const struct pl_shard deal = options->deal;
+    const struct pl_shard deal = owner_of(stream);
     /* After equally many batches the ranks are in the same round of the deal, and at the end of an epoch together. */
     bool is_even = options->split == PL_STREAM_SPLIT_RECORDS && !options->records.skip_corrupt;
+    bool was_dealt, is_dealt = stream->channel.is_dealt;
     uint64_t rank, size;
 
     PL_TRY(read_number(pl_json_member(root, "rank"), &rank, reterr));
     PL_TRY(read_number(pl_json_member(root, "size"), &size, reterr));
-    if ((rank == deal.rank && size == deal.size) || (is_even && position->is_end)) {
+    PL_TRY(pl_json_bool(pl_json_member(root, "is_dealt"), &was_dealt, reterr));
+    if ((rank == deal.rank && size == deal.size && was_dealt == is_dealt) || (is_even && position->is_end)) {
         return PL_OK;
+    }
+    if (was_dealt != is_dealt || (is_dealt && size != deal.size)) {
+        return pl_error_set(reterr, PL_MISMATCH,
+                            "the saved place is that of rank %" PRIu64 " of %" PRIu64
+                            "%s, this is rank %u of %u%s: in the middle of an epoch the number of the record in a FIFO "
+                            "that is divided says nothing of another division",
+                            rank, size, was_dealt ? " with a FIFO of its own" : "", deal.rank, deal.size,
+                            is_dealt ? " with a FIFO of its own" : "");
     }
     if ((dataset && dataset->options.shuffle_samples) || !is_even) {
         return pl_error_set(
@@ -352,6 +370,9 @@ static enum pl_status fit_ranks(const struct pl_stream *stream, const struct pl_
     }
     if (size == 0 || rank >= size || position->origin > position->index) {
         return pl_json_wrong(pl_json_member(root, "rank"), "a rank below size, and origin not above index", reterr);
+    }
+    if (is_dealt) {
+        return PL_OK;
     }
     if (position->index > position->origin) { /* the round of the last record goes on to the other ranks */
         position->index += size - 1 - (rank + size - position->origin % size) % size;
@@ -390,8 +411,9 @@ static enum pl_status write_text(struct pl_stream *stream, const struct pl_datas
         PL_TRY(pl_text_check(&traits.texts[i], reterr));
         pl_json_write_text(&writer, trait_names[i], pl_text_string(&traits.texts[i]));
     }
-    pl_json_write_int64(&writer, "rank", stream->options.deal.rank);
-    pl_json_write_int64(&writer, "size", stream->options.deal.size);
+    pl_json_write_int64(&writer, "rank", owner_of(stream).rank);
+    pl_json_write_int64(&writer, "size", owner_of(stream).size);
+    pl_json_write_bool(&writer, "is_dealt", stream->channel.is_dealt);
     for (int i = 0; i < NUMBERS; i++) {
         pl_json_write_int64(&writer, number_names[i], (int64_t)*numbers[i]);
     }

@@ -294,6 +294,16 @@ static enum pl_status wait_for_pipes(struct pl_split *split, int64_t wait_ns, st
     return split->polls[split->count].revents ? cancelled(reterr) : PL_OK;
 }
 
+/* Notes that the wait for a rank to read goes on. */
+static void note_unread(struct pl_split *split, uint32_t local_rank)
+{
+    struct pl_error wait = PL_ERROR_NONE;
+
+    pl_error_set(&wait, PL_TIMEOUT,
+                 "the channel's data waits for local rank %u, which has not read its earlier records", local_rank);
+    note_wait(split, true, &wait);
+}
+
 /* Waits until the rank's pipe has taken its chunk. The others get what they have meanwhile: it may be what the rank
  * itself waits for, in a step of all ranks. */
 static enum pl_status make_room(struct pl_split *split, uint32_t local_rank, struct pl_error *reterr)
@@ -302,13 +312,10 @@ static enum pl_status make_room(struct pl_split *split, uint32_t local_rank, str
     enum pl_status status;
 
     while ((status = pl_pipe_writer_push(writer, reterr)) == PL_TIMEOUT) {
-        struct pl_error wait = PL_ERROR_NONE;
         uint32_t left;
 
         PL_TRY(push_all(split, &left, reterr));
-        pl_error_set(&wait, PL_TIMEOUT,
-                     "the channel's data waits for local rank %u, which has not read its earlier records", local_rank);
-        note_wait(split, true, &wait);
+        note_unread(split, local_rank);
         PL_TRY(wait_for_pipes(split, LOOK_NS, reterr));
     }
     if (split->wait_ns) {
@@ -456,7 +463,7 @@ static enum pl_status deal(struct pl_split *split, struct pl_error *reterr)
 static enum pl_status finish(struct pl_split *split, struct pl_error *reterr)
 {
     static const unsigned char zeros[TAR_END_BYTES];
-    uint32_t left = split->count;
+    uint32_t left = split->count, slow = 0;
 
     for (uint32_t i = 0; i < split->count && split->reader->options.format == PL_RECORD_TAR; i++) {
         PL_TRY(put(split, i, zeros, sizeof(zeros), reterr));
@@ -474,10 +481,13 @@ static enum pl_status finish(struct pl_split *split, struct pl_error *reterr)
                 unlink(path.data);
                 pl_pipe_writer_close(writer);
             }
+            slow = writer->fd >= 0 ? i : slow;
         }
         if (left == 0) {
+            end_wait(split);
             return PL_OK;
         }
+        note_unread(split, slow); /* the others may wait for the next epoch */
         PL_TRY(wait_for_pipes(split, LOOK_NS, reterr));
     }
 }

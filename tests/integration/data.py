@@ -354,7 +354,7 @@ def processes():
 
 
 def errors():
-    from paceline.data import DataTimeoutError, DataValueError, Dataset, Field
+    from paceline.data import DataError, DataTimeoutError, DataValueError, Dataset, Field
     bad = FOLDER / "bad"
     bad.mkdir()
     data = b"".join(records.tfrecord(records.example(sample(i))) for i in range(20))
@@ -388,6 +388,14 @@ def errors():
     os.environ.update(SM_CHANNEL_PIPE=str(FOLDER / "pipe"), SM_INPUT_DATA_CONFIG=json.dumps({"pipe": {"TrainingInputMode": "Pipe"}}))
     expect_error(DataTimeoutError, ["pipe"], lambda: read("pipe", {"id": "int64"}, timeout=0.5))
     assert isinstance(Field("int64"), tuple)
+    dataset = Dataset(FOLDER / "tfrecord", {"id": "int64"}, batch=16)
+    batches = iter(dataset)
+    next(batches)
+    dataset.close()
+    expect_error(DataError, ["this iteration has ended: close()"], lambda: next(batches))
+    code = "from paceline.data import Dataset; next(iter(Dataset('x', {'id': 'int64'}, batch=1)))"
+    lost = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PACELINE_DATA_LIBRARY": "/nowhere.so"}, capture_output=True, text=True)
+    assert lost.returncode == 1 and lost.stderr.splitlines()[-1].startswith("OSError: /nowhere.so"), lost.stderr
 
 
 @contextlib.contextmanager

@@ -252,6 +252,15 @@ def pipe():
     assert len(list(PipeModeDataset("told", benchmark=True, benchmark_records_interval=50, **folders))) == 100
     (FOLDER / "state/.told-pipe_mode-state").write_text("many")
     expect_error(tf.errors.InvalidArgumentError, ["told-pipe_mode-state", "many"], lambda: list(PipeModeDataset("told", **folders)))
+    own = FOLDER / "fifos/0/mine"  # the FIFO of a rank, and what has ended the platform's
+    own.parent.mkdir(parents=True)
+    os.mkfifo(f"{own}_0")
+    os.write(os.open(f"{own}_0", os.O_RDWR), framed)
+    (FOLDER / "fifos/mine.report").write_text("CORRUPT the platform's FIFO is cut")
+    os.environ.update(SM_CHANNEL_MINE=str(own), PACELINE_FIFOS="mine")
+    folders = fifos("mine")
+    del folders["pipe_dir"]
+    expect_error(tf.errors.DataLossError, ["the platform's FIFO is cut"], lambda: list(PipeModeDataset("mine", **folders)))
 
 
 def graphs():

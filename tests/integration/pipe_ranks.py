@@ -60,6 +60,15 @@ while not stopped:
 print(f"rank {rank} saved after {lines} lines", flush=True)
 '''
 
+RESTARTED = '''
+import os
+if os.environ["PACELINE_RESTART"] == "0":
+    for epoch, most in enumerate((-1, 100)):
+        with open(f"{os.environ['SM_CHANNEL_TRAINING']}_{epoch}", "rb") as fifo:
+            fifo.read(most)
+    raise SystemExit(3)
+''' + PLAIN
+
 DATA = '''
 import json, os
 from paceline.data import DataError, Dataset
@@ -201,6 +210,18 @@ def early():
     print(f"ok: {job.what}", flush=True)
 
 
+def restarted():
+    """A job that is started again in the middle of epoch 1 goes on with the platform's next FIFO."""
+    add, count = FORMATS["lines"], 1001
+    job = Job("started again", {"part-0": b"".join(map(add, range(count)))}, mpi(2), PACELINE_MAX_RESTARTS="1")
+    found = job.run(RESTARTED)
+    assert "restart 1 of 1" in job.text(), job.text()
+    for rank in range(2):
+        assert [bytes.fromhex(data) for data in found[str(rank)]["got"]] == 2 * [of_rank(add, count, rank, 2)], f"rank {rank}: other bytes"
+        job.expect_nothing_left(found[str(rank)]["run"])
+    print(f"ok: {job.what}", flush=True)
+
+
 def damaged():
     """The job of a program that reads bytes fails by the division's message; it never sees the end of the data."""
     stream = b"".join(FORMATS["tfrecord"](i) for i in range(500))
@@ -294,6 +315,7 @@ def main():
                           "sagemaker_mpi_custom_mpi_options": "--oversubscribe"})
     plain("tar", 2, mpi(2))
     early()
+    restarted()
     damaged()
     stopped()
     whole()

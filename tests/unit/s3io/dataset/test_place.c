@@ -678,6 +678,46 @@ TEST(fifo_is_read_from_its_beginning_and_what_was_seen_is_passed_over)
     }
 }
 
+TEST(place_of_a_rank_with_a_fifo_of_its_own_is_that_ranks)
+{
+    for (unsigned variant = 0; variant < 8; variant++) { /* rank, size and a division that differ or not; a buffer */
+        static const char *const words[] = {"rank 1 of 2 with a FIFO of its own, this is rank 0 of 3 with a FIFO of",
+                                            "rank 1 of 2 with a FIFO of its own, this is rank 1 of 2: in the middle"};
+        uint64_t all[MOST_BATCHES], rest[MOST_BATCHES];
+        struct fifo fifo;
+        struct fixture *f = &fifo.f;
+        char *text;
+
+        set_up_fifo(&fifo, false, variant & 4 ? 50 : 0);
+        pl_dataset_close(f->dataset);
+        f->channel.is_dealt = true;
+        f->options.deal = (struct pl_shard){.rank = 1, .size = 2};
+        start(f);
+        ck_assert_uint_eq(take_fifo(&fifo, false, MOST_BATCHES, all, &text), 143); /* all that is in it */
+        free(text);
+        take_fifo(&fifo, false, 60, rest, &text);
+        ck_assert_ptr_nonnull(strstr(text, "\"rank\":1,\"size\":2,\"is_dealt\":true"));
+        pl_dataset_close(f->dataset);
+        f->channel.is_dealt = (variant & 3) != 3;
+        f->options.deal = (struct pl_shard){.rank = (variant & 3) % 2, .size = (variant & 3) == 2 ? 3 : 2};
+        start(f);
+        if ((variant & 3) >= 2) {
+            ck_fails(PL_MISMATCH, words[(variant & 3) - 2], pl_dataset_restore, f->dataset, text);
+        } else if (variant == 4) {
+            ck_fails(PL_MISMATCH, "rank 1 of 2, this is rank 0 of 2", pl_dataset_restore, f->dataset, text);
+        } else {
+            start_writer(&fifo.writer, fifo.name, 0, false);
+            ck_ok(pl_dataset_restore, f->dataset, text);
+            ck_assert_uint_eq(take(f, MOST_BATCHES, rest), 143 - 60);
+            ck_assert_mem_eq(rest, all + 60, (143 - 60) * sizeof(*rest));
+            end_writer(&fifo.writer);
+        }
+        free(text);
+        pl_dataset_close(f->dataset);
+        scratch_done(&f->scratch);
+    }
+}
+
 /* What a list of objects cannot tell: the records of the buffer are not where they were. */
 TEST(records_that_are_not_where_they_were_are_an_error)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/pipe/split.c, s3io/pipe/pipe_writer.c. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "s3io/pipe/split.h"
 #include "s3io/stream.h"
 #include "tests/support/scratch.h"
@@ -635,6 +636,50 @@ TEST(rank_says_which_wait_of_the_platform_lasts)
     close(fd);
     close(other);
     rig_end(rig, PL_CANCELLED);
+}
+
+/* The other rank has all of the epoch by then, and waits for the next one. */
+TEST(rank_that_does_not_read_the_end_of_its_epoch_is_named)
+{
+    static const char words[] =
+        "TIMEOUT the channel's data waits for local rank 1, which has not read its earlier records";
+    static const unsigned char data[120000];
+    struct reader readers[2] = {{.most = 0}, {.most = 0}};
+    int64_t deadline_ns = pl_deadline_after_ns(LONG_NS);
+    struct build stream = {.data = NULL};
+    struct writer writer = {.stays = false};
+    struct rig *rig = rig_new();
+    char path[PATH_MAX], *told = NULL;
+    int fd;
+
+    for (unsigned i = 0; i < 20; i++) { /* rank 1's are more than its pipe, and less than that and a chunk */
+        build_tfrecord(&stream, data, i % 2 ? sizeof(data) : 1);
+    }
+    start_writer(rig, &writer, 0, &stream);
+    rig_start(rig);
+    for (unsigned l = 0; l < 2; l++) {
+        enter(rig, l, l, 2, 2);
+    }
+    fd = open(rig_path(rig, path, "out/1/training_0"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    start_reader(rig, &readers[0], 0, 1);
+    while (pl_file_read(rig_path(rig, path, "out/training.report"), PATH_MAX, &told, NULL, NULL) != PL_OK) {
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    ck_assert_str_eq(told, words);
+    free(told);
+    readers[1] = (struct reader){.rig = rig, .local_rank = 1, .epochs = 1};
+    read_epochs(&readers[1]);
+    ck_assert_int_eq(pthread_join(readers[0].thread, NULL), 0);
+    close(fd);
+    ck_assert_uint_eq(readers[0].got[0].bytes + readers[1].got[0].bytes, stream.bytes);
+    ck_assert_int_eq(pthread_join(writer.thread, NULL), 0);
+    for (unsigned l = 0; l < 2; l++) {
+        build_done(&readers[l].got[0]);
+        leave(rig, l);
+    }
+    rig_end(rig, PL_OK);
+    build_done(&stream);
 }
 
 TEST(rank_that_has_ended_is_not_waited_for)
