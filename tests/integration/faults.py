@@ -472,7 +472,7 @@ GOOD = 'a secret of at least thirty-two bytes'
 for name, wait_s, secrets, ends in (
         ('keys are made from a secret', 60, (GOOD, GOOD), 'both_end 90 0'),
         ('the hosts have different secrets', 10, (GOOD, 'another one of at least thirty-two bytes'), r'case_ends 90 algo-1 bad "algo-2 \(.*[Hh]ost key" algo-2 bad ""'),
-        ('the secret is too short', 4, (GOOD, 'short'), "case_ends 90 algo-2 bad \"making ssh keys from the job's secret on host algo-2: making ssh keys: PACELINE_SSH_SECRET: "
+        ('the secret is too short', 4, (GOOD, 'short'), "case_ends 90 algo-2 bad \"making ssh keys from the job's secret on host algo-2: cannot make ssh keys: PACELINE_SSH_SECRET: "
          r'.* at least 32 are needed \(exit code 1\)\$" algo-1 any ""')):
     # The worker waits longer: its sshd is there when the master gives up, and the reason is the key, not the port.
     case('access', name, {f'algo-{1 + i}': ranks('', files={'input/data/secret/key': secret + '\n'}, env=[f'PACELINE_PEER_WAIT_S={wait_s + 10 * i}'])
