@@ -69,7 +69,7 @@ enum pl_status pl_restart_give_memory(struct pl_restarts *restarts, struct pl_la
 {
     char path[64];
 
-    if (plan->restarts == 0) {
+    if (plan->restarts == 0 || plan->role == PL_LAUNCH_PLAN_WORKER) { /* rank 0 runs on the first host */
         return PL_OK;
     }
     if (restarts->kept_fd == 0) {
