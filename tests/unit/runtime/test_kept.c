@@ -108,7 +108,7 @@ TEST(a_file_that_is_no_memory_file_is_left_alone)
 
     ck_ok(pl_file_write_atomic, scratch_path(&scratch, "log", path), "line\n", 5, 0600);
     setenv("PACELINE_KEPT", path, 1);
-    ck_fails(PL_SYSTEM, "is no memory file", pl_kept_open, &kept);
+    ck_fails(PL_SYSTEM, "is not a memory file", pl_kept_open, &kept);
     ck_assert_int_eq(stat(path, &info), 0);
     ck_assert_int_eq(info.st_size, 5);
     scratch_done(&scratch);
