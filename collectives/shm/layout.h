@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The shared-memory backend inside a host, internal to collectives/; docs/internals/collectives.md draws algorithms.
+ * The shared-memory backend inside a host, internal to collectives/; docs/internals/shared-memory.md draws algorithms.
  *
  * Every collective begins with each rank posting a header, which describes its call, and reading the headers of all
  * others. Headers alternate between two slots per rank: a rank posts number s+1 only after it has seen all headers of

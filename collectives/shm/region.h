@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Memory that all ranks of a bootstrap map. It is a memfd: the size of /dev/shm and ptrace permission do not matter,
- * and no name outlives a killed rank. Internal to shm/.
+ * Memory that all ranks of a bootstrap map. It is a memfd: the size of /dev/shm does not matter, no name outlives a
+ * killed rank, and ranks get it without permission to read other processes (finding who shares a host needs that).
+ * Internal to shm/.
  */
 #ifndef PL_COLLECTIVES_SHM_REGION_H
 #define PL_COLLECTIVES_SHM_REGION_H

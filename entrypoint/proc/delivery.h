@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Delivers a signal to a program, which may be a tree of processes: to the processes below this one, which adopts their
- * orphans, without those that must not get the signal while another one handles it. docs/supervision.md has the rules.
+ * orphans, without those that must not get the signal while another one handles it. docs/stopping.md has the rules.
  *
  * - A process that handles the signal, by a handler, sigwait() or a signalfd, gets it, and its descendants do not: they
  *   work for it (loader workers), and it ends them itself.

@@ -18,8 +18,8 @@
 /* The types of frames, and the fields of each in order. */
 #define PL_FRAME_LIST(X)                                                                                               \
     X(HELLO,                                                                                                           \
-      "kind, host, and for a shim its rank, the ranks on its host, its CPUs, for the master its attempt of the job: "  \
-      "the first frame on every connection")                                                                           \
+      "kind, host, and for a shim its rank, the ranks on its host, its CPUs, the number of connections that it has "   \
+      "accepted, for the master its attempt of the job: the first frame on every connection")                          \
     X(READY, "host, processes, restarts: this host has everything that it needs to run ranks, and its devices make "   \
              "this number "                                                                                            \
              "of processes; so often it would start the job again; from the master, the host alone: all hosts are "    \

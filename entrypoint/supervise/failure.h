@@ -6,7 +6,7 @@
  * directory that has the name of one of the files is renamed, with a warning. There is also a warning if the disk is
  * full from the start.
  *
- * Source  docs/supervision.md, "How a job ends"
+ * Source  docs/logs-and-failures.md, "How a job ends"
  * Test    tests/unit/entrypoint/supervise/test_failure.c
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_FAILURE_H

@@ -6,7 +6,7 @@
  * what starts ranks has failed, or if the job hangs and is to end. It tells the workers by RESULT; a worker starts
  * again on that word alone. The next attempt begins when no process of the job is left on any host.
  *
- * Source  docs/supervision.md, "Starting again"
+ * Source  docs/stopping.md, "Starting again"
  * Test    tests/integration/faults.py (restarts), tests/unit/entrypoint/supervise/test_supervise.c,
  *         tests/models/hosts.pml
  */

@@ -142,7 +142,7 @@ static bool starts_ranks(const struct shim *shim)
 
 static void forward_signal(struct shim *shim, int number)
 {
-    const bool ends = number != SIGUSR1 && number != SIGUSR2;
+    const bool ends = number != SIGUSR1 && number != SIGUSR2 && number != SIGWINCH;
     struct pl_delivery once = {.waiting = 0};
 
     shim->sent_end = shim->sent_end || ends;

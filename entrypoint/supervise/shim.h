@@ -27,8 +27,8 @@ enum pl_shim_stdout {
 };
 
 /**
- * The states of a stop, with the names of the table in docs/supervision.md. Each host is in one of them, and so is each
- * rank's shim. The last state of the table, "over", has no value here: the host's program or the shim has ended then.
+ * The states of a stop, named as in docs/internals/supervision.md. Each host is in one of them, and so is each rank's
+ * shim. The last state of the table, "over", has no value here: the host's program or the shim has ended then.
  *
  * Test  tests/unit/entrypoint/supervise/test_stop_state.c, tests/models/stop.pml
  */

@@ -40,7 +40,7 @@ enum pl_connection_kind {
 };
 
 /**
- * The states of the job on this host, of a connection, and of a link between two hosts. docs/supervision.md draws them.
+ * The states of the job on this host, of a connection, and of a link between two hosts (docs/internals/supervision.md).
  *
  * Test  tests/unit/entrypoint/supervise/test_stop_state.c, tests/models/hosts.pml
  */
@@ -361,7 +361,7 @@ bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned kinds);
  * and name become a line of /etc/hosts. With `others`, then wait for the names of the job's other hosts, for
  * PACELINE_PEER_WAIT_S or until the job is stopped. A child process does it, because the resolver blocks.
  *
- * Errors  PL_TIMEOUT names the host, the resolver's reason and the file to change; PL_INVALID, at once, a name of
+ * Errors  PL_TIMEOUT names the host, the resolver's reason and the file to change; or, at once, the name of
  *         another host that leads to this one.
  * Test    tests/integration/host_names.sh
  */
@@ -411,7 +411,7 @@ void pl_links_look(struct pl_supervisor *supervisor);
 /** Handles a frame of another host, or of a process here that is not only this host's. Other frames are ignored. */
 void pl_frames_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
 
-/** Call when the link of a host has ended. */
+/** Call when a connection that is not a shim's has ended. */
 void pl_frames_lose(struct pl_supervisor *supervisor, const struct pl_connection *connection, const char *why);
 
 /** Whether the hosts have exchanged READY, also if the link has ended since. */

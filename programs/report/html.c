@@ -287,8 +287,8 @@ void pl_html_curve(struct pl_text *html, const struct pl_series *series)
     pl_text_printf(html, "<p>last <b>%.6g</b>, lowest %.6g, highest %.6g, %" PRIu64 " value%s", series->last,
                    series->least, series->most, series->count, series->count == 1 ? "" : "s");
     if (series->not_finite > 0) {
-        pl_text_printf(html, ", and %" PRIu64 " that %s no number", series->not_finite,
-                       series->not_finite == 1 ? "is" : "are");
+        pl_text_printf(html, ", and %" PRIu64 " that %s", series->not_finite,
+                       series->not_finite == 1 ? "is not a number" : "are not numbers");
     }
     pl_text_append(html, "</p></figcaption>\n<div class=\"plot\">");
     append_labels(html, &frame);

@@ -207,7 +207,7 @@ struct pl_named {
     int left_rank;                                        /* a rank of this engine's world */
     struct pl_error failure;                              /* the first failure of the world */
     bool held;                                            /* a fence has ended: no round begins */
-    uint64_t moves;                                       /* counts ended operations, so that a service sees progress */
+    uint64_t moves;                                       /* counts rounds, and ended operations or batches: progress */
     struct pl_named_submission *first_ended, *last_ended; /* the caller takes them from the list */
     struct pl_named_submission *first_launched;           /* the same, in reverse order */
     struct pl_named *next;                                /* the next set's engine in a service */

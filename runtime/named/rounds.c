@@ -454,7 +454,7 @@ static enum pl_status in_round(const struct pl_named *named, enum pl_status stat
     return status;
 }
 
-/* Ends the round's request: releases it, and processes what was received. */
+/* Ends the round's request: releases it unless it is the persistent one, and processes what was received. */
 static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
 {
     struct pl_request *request = PL_TAKE(named->round.request);

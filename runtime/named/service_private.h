@@ -57,7 +57,7 @@ struct pl_service {
         bool leads;                  /* a thread leads; only this thread uses the fields below `synced` */
         bool naps;                   /* the leader sleeps for a short time, because it has nothing to do */
         bool thread_sleeps;          /* the service's thread sleeps until it is woken */
-        bool urgent;                 /* the service's thread must not leave the work to a waiting thread */
+        bool urgent;                 /* the service's thread must not wait for a thread that may come to wait */
         bool joining, changing_sets; /* submitted and not ended yet */
         bool leaving, left;
         bool stop;

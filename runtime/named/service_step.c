@@ -16,7 +16,7 @@
 /* How long ended operations are held back for others that end in the same round. */
 static const int64_t KEEP_NS = PL_NS_PER_MS;
 
-static void taken_append(struct pl_service *service, struct pl_named_submission *submission)
+static void taken_prepend(struct pl_service *service, struct pl_named_submission *submission)
 {
     submission->next_taken = service->first_taken;
     submission->previous_taken = NULL;
@@ -107,7 +107,7 @@ static void take(struct pl_service *service, struct pl_named_submission *submitt
         if (submission->completion->status != PL_OK) {
             end(submission, end_at);
         } else {
-            taken_append(service, submission);
+            taken_prepend(service, submission);
         }
     }
 }

@@ -4,7 +4,8 @@
  * which tensors are ready. Pure bookkeeping: nothing is sent from here. Internal to runtime/; rounds.c drives it.
  *
  * Ranks stay alike because the table changes only through announcements that all ranks see in the same order. The
- * exceptions are `local`, which points to this rank's own operation, and `request`.
+ * exceptions are `local`, which points to this rank's own operation, `request`, and entries of names that so far only
+ * this rank has submitted.
  */
 #ifndef PL_RUNTIME_NAMED_TABLE_H
 #define PL_RUNTIME_NAMED_TABLE_H

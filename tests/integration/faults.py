@@ -628,12 +628,13 @@ again('restarts_full', 'torchrun is killed', Host(process=['sh', '-c', LOOKS, 's
       env=['"PATH=/opt/ml/bin:$PATH"'], check="expect_line algo-1 'restart 1 of 3$'")
 
 # Hosts with programs of their own: without ranks, with the link beside them.
+UNTIL_RESTART = '[ "$PACELINE_RESTART" != 0 ] || exec sleep 600'
 ONCE = 'echo "$PACELINE_RESTART" >>/opt/ml/checkpoints/attempts; [ "$PACELINE_RESTART" != 0 ] || exit 3'
 again('restarts', 'a program of its own fails', alone(ONCE), 'the program on host algo-1 exited with code 3$',
       check='[ "$(tr "\\n" " " <"$cluster/algo-1/ml/checkpoints/attempts")" = "0 1 " ] || case_failed "not two attempts"')
-again('restarts', "a worker's own program fails", {'algo-1': alone('exec sleep 1'), 'algo-2': alone(ONCE)}, 'the program on host algo-2 exited with code 3$')
-again('restarts_full', "the master's own program fails at once", {'algo-2': alone('exec sleep 1'), 'algo-1': alone(ONCE)}, 'the program on host algo-1 exited with code 3$')
-again('restarts_full', 'the job hangs', alone('[ "$PACELINE_RESTART" != 0 ] || exec sleep 600'), 'the job hangs, nothing has happened on any rank for 2 s.*$',
+again('restarts', "a worker's own program fails", {'algo-1': alone(UNTIL_RESTART), 'algo-2': alone(ONCE)}, 'the program on host algo-2 exited with code 3$')
+again('restarts_full', "the master's own program fails at once", {'algo-2': alone(UNTIL_RESTART), 'algo-1': alone(ONCE)}, 'the program on host algo-1 exited with code 3$')
+again('restarts_full', 'the job hangs', alone(UNTIL_RESTART), 'the job hangs, nothing has happened on any rank for 2 s.*$',
       env=['PACELINE_HANG_S=2', 'PACELINE_HANG_ACTION=end'])
 # A second fault: an ssh that is killed while the hosts link again, an mpirun that is killed while it starts.
 SECOND = """#!/bin/sh

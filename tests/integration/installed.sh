@@ -48,7 +48,7 @@ echo "paceline info has the flags of compiler and linker"
 "$paceline" help >"$scratch/help"
 for tool in "${paceline%/bin/paceline}"/libexec/paceline/paceline-*; do
   verb=${tool##*/paceline-}
-  case $verb in keys | unpack | world) continue ;; esac # train runs them; users do not
+  case $verb in keys | split | unpack | world) continue ;; esac # train runs them; users do not
   grep -q "^  paceline $verb " "$scratch/help" || { echo "paceline help lacks $verb"; exit 1; }
   usage=$("$paceline" "$verb" --help 2>&1)
   [[ $usage == "usage: paceline $verb"* ]] || { echo "paceline $verb --help shows no usage: $usage"; exit 1; }

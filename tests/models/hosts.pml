@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job on a master and a worker, from preparation to the end (docs/supervision.md has its states, go_host() and the
+ * A job on a master and a worker, from preparation to the end (docs/internals/supervision.md has its states, go_host() and the
  * others their order, as pl_host_go() and the others have it). The worker's program needs the link, or has it beside it. Each
  * host may fail while it prepares, each program may not start, may fail or end well; the worker may refuse the link, and
  * the network may cut it at any moment. When a program has failed, the master may start the job again, once: the second
- * attempt is a job of its own, over a link of its own (docs/supervision.md, "Starting again").
+ * attempt is a job of its own, over a link of its own (docs/stopping.md, "Starting again").
  *   Every run ends: there is no state from which a host cannot go on to its end.
  *   A worker that is linked loses the master only if the network is cut, or the master had given it up.
  *   A worker that is told to start again is prepared, and the master does so too.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stop of an MPI job (docs/supervision.md has its states, go() below their order, as pl_stop_go() has it): the
+ * A stop of an MPI job (docs/internals/supervision.md has its states, go() below their order, as pl_stop_go() has it): the
  * platform's signal comes to either host, to both or to none, at any moment; rank 0 is on the master, rank 1 is on the
  * worker. A program runs and ends by itself, well or badly; one with a handler for the signal saves and ends well,
  * one without dies of it. mpirun kills all ranks once the shim of a rank has left whose program ended badly. Once during

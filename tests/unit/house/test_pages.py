@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Covers README.md, docs/troubleshooting.md, docs/supervision.md, entrypoint/verbs.c, entrypoint/main.c, tests/models/stop.pml, tests/models/hosts.pml.
+# Covers README.md, docs/troubleshooting.md, docs/internals/supervision.md, entrypoint/verbs.c, entrypoint/main.c, tests/models/stop.pml, tests/models/hosts.pml.
 """No run of eight words is on two pages. What the pages name is there: links and their anchors, files, functions, PACELINE_* variables, verbs of paceline and, on
 the page of troubles, messages. So is what the table of verbs names: mains of the front binary, programs, the options of a script.
 The states of a stop follow each other alike on the page, in the code and in the model that is checked."""
@@ -87,7 +87,7 @@ def verbs_of(table):
 
 
 def transitions(prefix, names, source, model, marker, in_model, in_page):
-    """Compares the table of the states PREFIX_NAME in a source with the go() of a model and with a list in docs/supervision.md."""
+    """Compares the table of the states PREFIX_NAME in a source with the go() of a model and with a list in docs/internals/supervision.md."""
     tables = re.findall(r"may_follow\[.*?\n    \};", (ROOT / source).read_text(), re.S)
     table = next(table for table in tables if f"[{prefix}_" in table)
     code = {(state.lower(), after.lower()) for state, row in re.findall(rf"\[{prefix}_(\w+)\] =\s+\{{(.*?)\}}", table, re.S)
@@ -97,9 +97,9 @@ def transitions(prefix, names, source, model, marker, in_model, in_page):
     values = {in_model + name.upper(): name for name in names}
     name_of = re.search(r"(\w+) == ", words).group(1)
     model_has = {(state, after) for state in names for after in names if eval(words, {**values, name_of: state, "next": after})}
-    rows = re.findall(rf"^    {in_page}(\w+) -> ([\w, ]+)$", (ROOT / "docs/supervision.md").read_text(), re.M)
+    rows = re.findall(rf"^    {in_page}(\w+) -> ([\w, ]+)$", (ROOT / "docs/internals/supervision.md").read_text(), re.M)
     page = {(state, after) for state, row in rows if state in names for after in row.split(", ")}
-    for where, there in ((model, model_has), ("docs/supervision.md", page)):
+    for where, there in ((model, model_has), ("docs/internals/supervision.md", page)):
         for state, after in sorted(code ^ there):
             yield f"{where}: {in_page}{state} -> {after} is {'missing' if (state, after) in code else 'not in ' + source}"
 
