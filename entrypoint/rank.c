@@ -313,7 +313,9 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     PL_TRY(by_torchrun ? split_python(&call->words, environment, &argv, &options.program_words, reterr)
                        : split_arguments(&call->words, &argv, &options.program_words, reterr));
     pl_environment_unset(environment, PL_RUNDIR_PIPES_VARIABLE);
-    pl_environment_unset(environment, "OMPI_MCA_" PL_RUNDIR_MPIRUN_FILES);
+    if (pl_rundir_is_one(pl_environment_get_or(environment, "OMPI_MCA_" PL_RUNDIR_MPIRUN_FILES, ""))) {
+        pl_environment_unset(environment, "OMPI_MCA_" PL_RUNDIR_MPIRUN_FILES);
+    }
     if (!by_torchrun) {
         PL_TRY(run_dir ? pl_rundir_load_environment(run_dir, environment, reterr) : PL_OK);
         PL_TRY(set_thread_counts(environment, reterr));

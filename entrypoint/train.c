@@ -139,11 +139,10 @@ static int run_attempt(const struct pl_job *job, struct pl_signals *signals, str
     if (restarts->number > 0) {
         pl_host_go(&supervisor.state, PL_HOST_PREPARING);
     }
-    if (restarts->lost[0] != '\0') {
-        pl_supervise_fail(&supervisor, "%s", restarts->lost);
-    }
-    if (*stop_number != 0) {
+    if (*stop_number != 0) { /* it wins over what else has come meanwhile */
         pl_supervise_stop(&supervisor, *stop_number, false);
+    } else if (restarts->lost[0] != '\0') {
+        pl_supervise_fail(&supervisor, "%s", restarts->lost);
     }
     status = pl_launch_plan_begin(job, &plan, &error);
     status = status == PL_OK ? set_attempt(job, restarts, plan, &error) : status;

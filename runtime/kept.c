@@ -102,6 +102,8 @@ enum pl_status pl_kept_open(struct pl_kept **ret_kept, struct pl_error *reterr)
     kept->fd = open(path, O_RDWR | O_CLOEXEC);
     if (kept->fd < 0) {
         status = pl_error_errno(reterr, "open the kept memory '%s' (PACELINE_KEPT)", path);
+    } else if (fcntl(kept->fd, F_GET_SEALS) != 0) { /* another PID namespace's /proc leads elsewhere */
+        status = pl_error_set(reterr, PL_SYSTEM, "'%s' (PACELINE_KEPT) is not a memory file of process 1", path);
     } else if (flock(kept->fd, LOCK_EX | LOCK_NB) != 0) {
         status =
             pl_error_set(reterr, PL_INVALID, "the kept memory '%s' is in use: one part of a job may keep state", path);

@@ -23,7 +23,8 @@ struct pl_kept;
 
 /**
  * Opens the job's kept memory. `*ret_kept` is NULL where there is none: the job is not started again after a failure,
- * or this is not rank 0. Errors: PL_INVALID: it is open already, here or in another process; PL_SYSTEM, PL_MEMORY.
+ * or this is not rank 0. Errors: PL_INVALID: it is open already, here or in another process; PL_SYSTEM: this process
+ * may not open it, for example as another user; PL_MEMORY.
  */
 enum pl_status pl_kept_open(struct pl_kept **ret_kept, struct pl_error *reterr) PL_MUST_CHECK;
 

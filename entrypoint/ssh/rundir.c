@@ -18,7 +18,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define IN_RUN "/run/paceline."
+#define IN_TMP "/tmp/paceline."
+
 enum { ENVIRONMENT_MAX_BYTES = 64 * 1024 * 1024, LISTEN_BACKLOG = 512 };
+
+bool pl_rundir_is_one(const char *path)
+{
+    return pl_text_begins_with(path, IN_RUN) || pl_text_begins_with(path, IN_TMP);
+}
 
 static enum pl_status socket_address(const char *path, struct sockaddr_un *address, struct pl_error *reterr)
 {
@@ -35,9 +43,9 @@ enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-    snprintf(rundir->path, sizeof(rundir->path), "/run/paceline.XXXXXX");
+    snprintf(rundir->path, sizeof(rundir->path), IN_RUN "XXXXXX");
     if (!mkdtemp(rundir->path)) {
-        snprintf(rundir->path, sizeof(rundir->path), "/tmp/paceline.XXXXXX");
+        snprintf(rundir->path, sizeof(rundir->path), IN_TMP "XXXXXX");
         if (!mkdtemp(rundir->path)) {
             rundir->path[0] = '\0';
             return pl_error_errno(reterr, "make a private directory in /run or /tmp");

@@ -57,6 +57,9 @@ struct pl_rundir {
 
 #define PL_RUNDIR_NONE ((struct pl_rundir){.listen_fd = -1})
 
+/** Whether a path is that of a run directory, of any host. */
+bool pl_rundir_is_one(const char *path);
+
 /** Make the directory below /run (else /tmp), mode 0700, and listen on its socket. */
 enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr) PL_MUST_CHECK;
 

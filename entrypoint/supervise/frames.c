@@ -231,7 +231,7 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     PL_TRY(find_daemon(supervisor, command.items[0], &path, reterr));
     pl_strv_set(&command, 0, path);
     for (size_t i = 0; i + 1 < command.count; i++) { /* mpirun's directory is its own host's, and so is the daemon's */
-        if (strcmp(command.items[i], PL_RUNDIR_MPIRUN_FILES) == 0) {
+        if (strcmp(command.items[i], PL_RUNDIR_MPIRUN_FILES) == 0 && pl_rundir_is_one(command.items[i + 1])) {
             pl_strv_set(&command, i, PL_RUNDIR_ALL_FILES);
             pl_strv_set(&command, i + 1, supervisor->rundir.path);
         }

@@ -71,7 +71,7 @@ enum pl_status pl_restart_give_memory(struct pl_restarts *restarts, struct pl_la
 {
     char path[64];
 
-    if (plan->restarts == 0) {
+    if (plan->restarts == 0 || plan->role == PL_LAUNCH_PLAN_WORKER) { /* rank 0 runs on the first host */
         return PL_OK;
     }
     if (restarts->kept_fd == 0) {
@@ -223,10 +223,18 @@ void pl_restart_decide(struct pl_supervisor *supervisor, const char *text, bool 
     struct pl_outcome *outcome = &supervisor->outcome;
     char cause[PL_RESTART_CAUSE_BYTES];
 
+    if (!pl_restart_is_possible(supervisor)) { /* a stop or the loss of a host has come meanwhile */
+        return;
+    }
     first_line(text, cause);
     pl_text_mask(cause, strlen(cause));
     if (outcome->own_words || pl_failure_has_own(supervisor->failure)) {
         outcome->not_again = PL_NOT_AGAIN_OWN_WORDS;
+        pl_log(PL_LOG_WARNING,
+               "the program%s has written %s/failure itself, which says that it has failed for good: the job is not "
+               "started again. If it may be, the program must not write that file, also not where it catches the "
+               "error of another rank",
+               outcome->own_words ? " on another host" : "", supervisor->job->paths.output);
     } else if (restarts->number == supervisor->plan->restarts) {
         outcome->not_again = PL_NOT_AGAIN_USED_UP;
     } else if (is_programs_fault(supervisor, cause)) {

@@ -168,6 +168,9 @@ static void begin_stop(struct pl_supervisor *supervisor, int number)
     const int64_t kill_ns = supervisor->role == PL_HOST_LED ? PL_SUPERVISE_KILL_NS / 2 : PL_SUPERVISE_KILL_NS;
     char name[16];
 
+    if (supervisor->state < PL_HOST_CLOSING && pl_restart_is_wanted(supervisor)) {
+        supervisor->outcome.exit_code = 128 + number; /* the failure alone would not have ended the job */
+    }
     pl_stop_go(&supervisor->stop.state, PL_STOP_SAVING);
     supervisor->stop.number = number;
     supervisor->stop.ns = pl_clock_now_ns();

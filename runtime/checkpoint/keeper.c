@@ -20,10 +20,22 @@ struct tail {
 
 enum pl_status pl_keeper_open(struct pl_keeper *keeper, struct pl_error *reterr)
 {
-    if (!keeper->opened) {
-        PL_TRY(pl_kept_open(&keeper->kept, reterr));
-        keeper->opened = true;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    if (keeper->opened) {
+        return PL_OK;
     }
+    status = pl_kept_open(&keeper->kept, &error);
+    if (status == PL_SYSTEM) { /* not for this process: the program runs as without restarts */
+        pl_log_error(&error, "no state is kept in memory, a job that is started again goes on from files");
+    } else if (status != PL_OK) {
+        if (reterr) {
+            *reterr = error;
+        }
+        return status;
+    }
+    keeper->opened = true;
     return PL_OK;
 }
 

@@ -30,7 +30,10 @@ struct pl_keeper {
     atomic_bool is_writing; /* the copy belongs to the writer's thread */
 };
 
-/** Looks once for the job's memory. Errors: those of pl_kept_open(), each time. */
+/**
+ * Looks once for the job's memory. Errors: those of pl_kept_open(), each time, but that this process may not open it:
+ * then it warns, and there is none.
+ */
 enum pl_status pl_keeper_open(struct pl_keeper *keeper, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether a copy is due after step `step`. */

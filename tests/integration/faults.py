@@ -22,6 +22,7 @@ import tempfile
 BUILD = pathlib.Path(os.environ['PACELINE_BUILD'])
 PACELINE = str(BUILD / 'entrypoint/paceline')
 PROBE = str(BUILD / 'tests/integration/mpi_probe')
+FAULT_RANKS = str(BUILD / 'tests/integration/fault_ranks')
 VERBS = r'''
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
@@ -614,6 +615,17 @@ for group, where, host in (('restarts_full', 'one host', trains), ('restarts_ful
           fault='host_run algo-1 pkill -KILL -x mpirun')
 again('restarts_full', 'orted is killed', both(trains('sleep 0 60', 2)), r"Open MPI's launch daemon on host algo-2 was killed by signal 9 (SIGKILL)$", when='await_ranks',
       fault='host_run algo-2 pkill -KILL -x orted', needs='orted')
+# A rank that stays stopped: the others give up after `timeout_s`, 4 s, and are started again with it.
+again('restarts_full', 'a rank is stopped for good', Host(ranks=4, process=['sh', '-c', LOOKS, 'sh', PACELINE, '--', 'sh', '-c', f'''mkdir -p /opt/ml/faults
+[ "$PACELINE_RESTART" != 0 ] || exec {FAULT_RANKS} 0 19 1 4 /opt/ml/faults
+exec {PROBE}''']), r'rank 1 on host algo-1 was stopped by signal 19 (SIGSTOP); rank [023] on host algo-1 exited with code 3$', needs=FAULT_RANKS)
+# torchrun, and the numbers that its ranks find: a shell is the interpreter of both.
+again('restarts_full', 'torchrun is killed', Host(process=['sh', '-c', LOOKS, 'sh', PACELINE, 'train'], files={
+    'bin/torchrun': '#!/bin/sh\nWORLD_SIZE=1 RANK=0 LOCAL_WORLD_SIZE=1 LOCAL_RANK=0 "$PYTHON_EXEC" -u /opt/ml/code/train.py\n',
+    'code/train.py': 'echo "restart $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS"\n[ "$PACELINE_RESTART" != 0 ] || exec sleep 600\n',
+    'input/config/hyperparameters.json': '{"sagemaker_torch_distributed_enabled": "true", "sagemaker_program": "train.py"}'}),
+      r'torchrun on host algo-1 was killed by signal 9 (SIGKILL)$', when="await_log algo-1 'restart 0 of 3' 60", fault='host_run algo-1 pkill -KILL -x torchrun',
+      env=['"PATH=/opt/ml/bin:$PATH"'], check="expect_line algo-1 'restart 1 of 3$'")
 
 # Hosts with programs of their own: without ranks, with the link beside them.
 UNTIL_RESTART = '[ "$PACELINE_RESTART" != 0 ] || exec sleep 600'
@@ -643,7 +655,8 @@ ended('restarts', 'a budget of one restart is used up', alone('echo "the last wo
       r'^the program on host algo-1 exited with code 4; not started again: PACELINE_MAX_RESTARTS is 1$', 1, most=1,
       check="expect_failure algo-1 '^the last words$' '^Before restart 1: the program on host algo-1 exited with code 3$'")
 ended('restarts', 'a program that writes its own failure file', alone('echo "the data is wrong" >/opt/ml/output/failure; exit 3'), 3,
-      r'^the program on host algo-1 exited with code 3; not started again: the program has written its own failure file$')
+      r'^the program on host algo-1 exited with code 3; not started again: the program has written its own failure file$',
+      check="expect_line algo-1 'warning: the program has written /opt/ml/output/failure itself, which says that it has failed for good: the job is not started again'")
 ended('restarts', 'a program that does not exist', Host(['/nonexistent/program']), 'bad', '/nonexistent/program')
 ended('restarts', 'hosts without a link', {'algo-1': alone('exec sleep 1'), 'algo-2': alone('exit 3')}, 0, '', env=['PACELINE_LINK=0'],
       ends="case_ends 60 algo-1 0 '' algo-2 3 '^the program on host algo-2 exited with code 3$'",
@@ -680,7 +693,7 @@ ended('restarts_full', 'SIGTERM while mpirun starts again', Host([PROBE, 'exit',
 FAILS_ONCE = Host(['sh', '-c', f'[ "$PACELINE_RESTART" != 0 ] || exec {PROBE} exit 1 7; exec {PROBE} sleep 0 60'], 2)
 for number in range(12):
     ended('restarts_full', f'SIGTERM {number * 0.05:.2f} s after a failure', both(FAILS_ONCE), 143, 'SIGTERM', 1, when="await_log algo-1 'restart 1 of 3' 60",
-          fault=f'sleep {number * 0.05:.2f}; host_signal algo-{1 + number % 2} TERM', env=['PACELINE_STOP_S=24'])
+          fault=f'sleep {number * 0.05:.2f}; host_signal algo-{1 + number % 2} TERM', env=['PACELINE_STOP_S=360']) # hosts have a twelfth of it to link
 
 # Fifty restarts: what process 1 has, and what lies about, is as at the beginning; the second attempt is the first with an earlier one.
 FLAT = f"""mkdir -p /opt/ml/checkpoints

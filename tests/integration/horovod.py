@@ -560,7 +560,7 @@ print("weights", hvd.allgather(torch.cat([p.detach().flatten() for p in model.pa
 
 
 def elastic_state_outlives_ranks(python):
-    memory_fd = os.memfd_create("kept")
+    memory_fd = os.memfd_create("kept", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     memory = {"PACELINE_KEPT": f"/proc/{os.getpid()}/fd/{memory_fd}"}
     straight = ranks(python, 2, ELASTIC, "whole")
     assert straight.count("begins after step 0") == 2 and "is reset" not in straight, straight

@@ -123,7 +123,7 @@ def kept_step(memory_fd):
 
 def kept(folder, name="kept"):
     """A rank is killed, before there is a file: the next run goes on from memory, which this process has as process 1 would."""
-    memory_fd = os.memfd_create("kept")
+    memory_fd = os.memfd_create("kept", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     ENVIRONMENT.update(PACELINE_KEPT=f"/proc/{os.getpid()}/fd/{memory_fd}", PACELINE_KEEP_STEPS="1")
     words = ["--checkpoint-steps", "0"]
     wanted = random.randrange(1, STEPS // 2)

@@ -72,7 +72,11 @@ def _keep(state):
         _warn(f"{type(state).__name__} is none of {', '.join(_SAVED)}: what it commits is not kept for a job that is started again")
         return
     state._paceline_commits = getattr(state, "_paceline_commits", 0) + 1
-    data = b"hvd1" + pickle.dumps((type(state).__qualname__, _saved(state, names)), protocol=4)
+    try:
+        data = b"hvd1" + pickle.dumps((type(state).__qualname__, _saved(state, names)), protocol=4)
+    except Exception as error:  # classes of the program's may raise any
+        _warn(f"what {type(state).__name__} commits is not kept for a job that is started again: pickle cannot write it ({error})")
+        return
     library.horovod_paceline_keep(state._paceline_commits, data, len(data))
 
 

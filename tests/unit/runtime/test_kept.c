@@ -99,6 +99,21 @@ TEST(without_a_path_there_is_no_kept_memory)
     ck_fails(PL_SYSTEM, "/nonexistent/kept", pl_kept_open, &kept);
 }
 
+TEST(a_file_that_is_no_memory_file_is_left_alone)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_kept *kept;
+    struct stat info;
+    char path[PATH_MAX];
+
+    ck_ok(pl_file_write_atomic, scratch_path(&scratch, "log", path), "line\n", 5, 0600);
+    setenv("PACELINE_KEPT", path, 1);
+    ck_fails(PL_SYSTEM, "is not a memory file", pl_kept_open, &kept);
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_int_eq(info.st_size, 5);
+    scratch_done(&scratch);
+}
+
 TEST(the_newest_of_all_copies_is_read_again)
 {
     PL_AUTO_CLOSE int fd = memory_new();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/supervise/supervise.c, entrypoint/supervise/supervise_failure.c,
  * entrypoint/supervise/supervise_start.c, entrypoint/supervise/host.c, entrypoint/supervise/holding.c,
- * entrypoint/supervise/links.c, entrypoint/supervise/frames.c, entrypoint/supervise/peers.c. */
+ * entrypoint/supervise/links.c, entrypoint/supervise/frames.c, entrypoint/supervise/peers.c,
+ * entrypoint/supervise/restart.c. */
 /* The supervisor executes plans that are made by hand, whose programs are shell scripts. */
 #include "base/environment.h"
 #include "entrypoint/supervise/supervise.h"
@@ -517,6 +518,49 @@ TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
         expect_file(&rig, "output/failure", cases[i].failure);
         rig_done(&rig);
     }
+}
+
+TEST(a_stop_in_the_half_second_after_a_failure_ends_the_job_as_stopped)
+{
+    static const struct pl_exit_report failed = {
+        .kind = PL_PROCESS_PROGRAM, .rank = -1, .host = "localhost", .code = 3, .program = "train"};
+    struct pl_restarts restarts = {.number = 0};
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    rig.plan.restarts = 3;
+    take_plan(&rig);
+    pl_restart_enter(&rig.supervisor, &restarts);
+    pl_host_go(&rig.supervisor.state, PL_HOST_LINKING);
+    pl_host_go(&rig.supervisor.state, PL_HOST_RUNNING);
+    pl_supervise_fail_exit(&rig.supervisor, &failed);
+    pl_supervise_stop(&rig.supervisor, SIGTERM, false);
+    pl_restart_decide(&rig.supervisor, "the program on host localhost exited with code 3\n", false);
+    ck_assert(!restarts.again);
+    ck_assert_int_eq(pl_supervise_write_result(&rig.supervisor), 128 + SIGTERM);
+    expect_file(&rig, "output/failure",
+                "the job was stopped by SIGTERM; the program on host localhost exited with code 3\n");
+    rig_done(&rig);
+}
+
+TEST(only_the_first_host_of_a_job_that_may_be_started_again_gives_its_programs_memory)
+{
+    struct pl_restarts restarts = {.number = 0};
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    ck_ok(pl_restart_give_memory, &restarts, &rig.plan);
+    ck_assert_ptr_null(pl_environment_get(rig.plan.environment, "PACELINE_KEPT"));
+    rig.plan.restarts = 3;
+    rig.plan.role = PL_LAUNCH_PLAN_WORKER;
+    ck_ok(pl_restart_give_memory, &restarts, &rig.plan);
+    ck_assert_ptr_null(pl_environment_get(rig.plan.environment, "PACELINE_KEPT"));
+    ck_assert_int_eq(restarts.kept_fd, 0);
+    rig.plan.role = PL_LAUNCH_PLAN_MASTER;
+    ck_ok(pl_restart_give_memory, &restarts, &rig.plan);
+    ck_assert_ptr_nonnull(pl_environment_get(rig.plan.environment, "PACELINE_KEPT"));
+    close(restarts.kept_fd);
+    rig_done(&rig);
 }
 
 /* Write an executable script to the file `name` below the base directory. */

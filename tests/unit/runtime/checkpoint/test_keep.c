@@ -293,4 +293,21 @@ static void does_nothing(struct pl_world *world, void *context)
 UNIT_TEST(without_kept_memory_and_directory_nothing_is_kept_or_saved,
           run_ranks(2, does_nothing, (struct fixture){.keep_steps = 1, .memory_only = true}))
 
+static void goes_on_from_files(struct pl_world *world, void *context)
+{
+    struct job job;
+
+    setenv("PACELINE_KEPT", "/proc/self/mem/kept", 1); /* as of another user's process */
+    job = job_start(world, context, 500);
+    keep(&job, 1);
+    save(&job, 2);
+    job_end(&job);
+    job = job_start(world, context, 500);
+    ck_assert_uint_eq(load(&job), 2);
+    job_end(&job);
+}
+
+UNIT_TEST(memory_that_the_program_may_not_open_leaves_it_to_files,
+          run_ranks(1, goes_on_from_files, (struct fixture){.keep_steps = 1}))
+
 UNIT_MAIN("runtime/checkpoint/keep")
