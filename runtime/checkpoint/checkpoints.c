@@ -321,7 +321,9 @@ static enum pl_status write_copy(struct pl_checkpoints *c, const struct pl_check
     atomic_store_explicit(&c->keeper.is_writing, true, memory_order_relaxed);
     status = pl_thread_start(&c->writer, writer_main, c, "a thread that writes a checkpoint", reterr);
     c->writing = status == PL_OK;
-    c->keeper.place = c->writing ? c->keeper.place : NULL; /* there is no copy */
+    if (!c->writing) { /* else the thread reads it */
+        c->keeper.place = NULL;
+    }
     return status;
 }
 
