@@ -167,7 +167,7 @@ static void write_line(const struct pl_supervisor *supervisor, const struct pl_j
                         : pl_file_write_fd(fd, writer->text->data, writer->text->length, "restarts.jsonl", &error);
     }
     if (status != PL_OK) {
-        pl_log_error(&error, "write %s", pl_text_string(&path));
+        pl_log_error(&error, "cannot write %s", pl_text_string(&path));
     }
 }
 
@@ -241,7 +241,7 @@ void pl_restart_decide(struct pl_supervisor *supervisor, const char *text, bool 
         outcome->not_again = PL_NOT_AGAIN_AS_BEFORE;
     } else if (!linked) {
         outcome->not_again = PL_NOT_AGAIN_UNLINKED;
-    } else if (pl_restart_is_wanted(supervisor)) { /* no stop has come meanwhile */
+    } else {
         go_on(supervisor, cause);
         write_restart(supervisor);
     }
@@ -332,7 +332,6 @@ void pl_restart_leave(struct pl_supervisor *supervisor)
     size_t kept = 0;
 
     keep_opened(supervisor);
-
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 

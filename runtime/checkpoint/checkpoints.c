@@ -472,9 +472,8 @@ static void note_world_size(const struct pl_checkpoints *c, const struct pl_chec
 {
     if (state->world_size != c->options.world_size) {
         note(c,
-             "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ in "
-             "the "
-             "last bits",
+             "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ "
+             "in the last bits",
              (unsigned long long)state->step, (unsigned long long)state->world_size,
              (unsigned long long)c->options.world_size);
     }

@@ -440,7 +440,7 @@ __attribute__((constructor)) static void register_operations(void)
     struct TF_Status *status;
 
     if (pl_tensorflow_api_find(&error) != PL_OK) {
-        pl_log_error(&error, "registering paceline.data's operations for TensorFlow");
+        pl_log_error(&error, "cannot register paceline.data's operations for TensorFlow");
         return;
     }
     status = tf->NewStatus();
