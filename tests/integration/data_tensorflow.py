@@ -154,6 +154,7 @@ def errors():
             (FOLDER / "nowhere", {"id": "int64"}, tf.errors.NotFoundError, ["nowhere"])):
         dataset = Dataset(source, fields, 2)
         text = str(expect_error(DataError, [], lambda: list(dataset)))  # pylint: disable=cell-var-from-loop
+        dataset.set_epoch(0)  # the epoch of the words
         for batches in (dataset.tf(), dataset.tf().map(lambda batch: batch).prefetch(2)):
             iterator = iter(batches)
             expect_error(kind, [text, *words], lambda: [next(iterator) for _ in range(COUNT)])  # pylint: disable=cell-var-from-loop
