@@ -22,6 +22,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import statistics
 import struct
 import subprocess
@@ -299,10 +300,17 @@ def has(package, missing):
 
 
 def run(environment, *words):
-    done = subprocess.run([sys.executable, __file__, *map(str, words)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=300, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        print(f"# {words}: exit {done.returncode}", file=sys.stderr)
+    with tempfile.TemporaryFile("w+") as out:  # not a pipe, which workers of a package that outlive their reader would keep open
+        with subprocess.Popen([sys.executable, __file__, *map(str, words)], env=environment, stdin=subprocess.DEVNULL, stdout=out, start_new_session=True) as reader:
+            try:
+                code = reader.wait(300)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(reader.pid, signal.SIGKILL)
+        out.seek(0)
+        lines = [line for line in out.read().splitlines() if line.startswith("{")]
+    if code or not lines:
+        print(f"# {words}: exit {code}", file=sys.stderr)
         return None
     return lines
 
