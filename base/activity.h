@@ -42,7 +42,7 @@ static inline void pl_activity_note(void)
 /** Counts from now on in the file that the environment names, if it names one. Only the first call has an effect. */
 void pl_activity_start(void);
 
-/** Creates the file, for pl_activity_sum(). Errors: PL_SYSTEM. */
+/** Creates the file `path`, whose counters are 0. pl_activity_sum() reads it. Errors: PL_SYSTEM. */
 enum pl_status pl_activity_new(const char *path, struct pl_activity *ret_activity,
                                struct pl_error *reterr) PL_MUST_CHECK;
 

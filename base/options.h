@@ -66,7 +66,7 @@ struct pl_option {
                                                            : PL_OPTION_INT, int64_t                                    \
                                                            : PL_OPTION_INT64, uint64_t                                 \
                                                            : PL_OPTION_INT64)
-/* To an int or enum, which becomes `constant`; for one of several words, `constant` plus the number of words before. */
+/* Sets an int or enum to `constant`. The option with several words sets it to `constant` plus the index of the word. */
 #define PL_TO_VALUE(field, constant) PL_TO(field), .number = (int)(constant)
 /* To a number, which is whole or has a fraction as the field has. */
 #define PL_TO_NUMBER(field, smallest, largest) PL_TO(field), .least = (smallest), .most = (largest)

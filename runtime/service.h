@@ -3,16 +3,16 @@
  * The calls of named tensors (named.h): any thread submits an operation, and waits for its end or gets a callback.
  *
  * One thread at a time leads: it drives the engines. A thread that waits leads, so that no other thread has to be
- * woken. If no thread waits, the service's own thread leads. It sleeps while nothing is in flight, and else in short
- * steps: it begins a millisecond after a submission that no thread waits for, or at once if the operation has a
- * callback. While callbacks are due it yields instead of sleeping, for at most 100 us after the last progress. A thread
- * that submits leads for one step once start_bytes have been submitted, so that large transfers start early.
+ * woken. If no thread waits, the service's own thread leads. While nothing is in flight, this thread sleeps. It begins
+ * a millisecond after a submission that no thread waits for, or at once if the operation has a callback. Between two
+ * steps it sleeps briefly; while callbacks are due it yields instead, for at most 100 us after the last progress. A
+ * thread that submits leads for one step once start_bytes have been submitted, so that large transfers start early.
  *
  * Process sets are numbered groups of ranks, each with a world and names of its own. Set 0 is the whole world. There is
  * no order between sets: ranks may wait for several sets in different orders.
  *
  * Ranks may wait for different names, because other threads may still submit them: after the setting stall_s a warning
- * names them, and the deadline of the world (timeout_s) ends them, if there is one.
+ * names them, and the deadline of the world (timeout_s), if there is one, ends the waits.
  *
  * Threads  any, all calls but pl_service_new() and pl_service_free(). While an operation is in flight in a set on
  *          any rank, only the service may use the set's world; otherwise the program may.

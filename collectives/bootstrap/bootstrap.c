@@ -126,7 +126,7 @@ enum pl_status pl_bootstrap_exchange(void *context, const struct pl_error *faile
                          bytes, transport->most_bytes);
     }
     if (own.status == PL_OK) {
-        room_bytes -= room_bytes % _Alignof(struct head); /* the reserve is larger than this remainder */
+        room_bytes -= room_bytes % _Alignof(struct head); /* PL_TRANSPORT_RESERVE_BYTES is more */
         held = pl_memory_new(2, room_bytes, &own);
     }
     if (held) {

@@ -124,7 +124,7 @@ struct share {
     int count;
 };
 
-/* The share that the first rank of `host` has gathered before the round. */
+/* Returns the positions whose data the first rank of `host` has before this round. */
 static struct share share_between(const struct pl_check_calls *check, int host)
 {
     int rest = check->hosts - check->distance;

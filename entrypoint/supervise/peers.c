@@ -31,9 +31,9 @@ static int backoff_ms(int attempt)
     return attempt >= 5 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^5 is above the limit */
 }
 
-/* Whose addresses a name has. */
+/* What a host name resolves to. */
 struct owners {
-    bool own, foreign;
+    bool own, foreign;              /* an address of this host, of another host */
     char address[INET6_ADDRSTRLEN]; /* the first */
 };
 

@@ -26,7 +26,7 @@ enum {
 };
 
 struct links {
-    MPI_Comm peers; /* ranks with this local rank on their hosts; the rank in it is the host's number */
+    MPI_Comm peers; /* one rank of each host; its rank is the number of the host */
     MPI_Comm local; /* the ranks of this host */
     int me, count, rounds;
     int64_t slot_ns;

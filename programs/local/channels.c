@@ -120,7 +120,7 @@ static enum pl_status check_one(const struct pl_local *local, const struct pl_lo
     }
     if (is_remote(channel) && channel->manifest) {
         return pl_error_set(reterr, PL_INVALID,
-                            "channel '%s': the manifest '%s' names files of a folder on this machine, found '%s'",
+                            "channel '%s': the manifest '%s' needs a folder on this machine, and '%s' is in S3",
                             channel->name, channel->manifest, channel->from);
     }
     if (is_fetched(channel)) {

@@ -33,8 +33,8 @@ struct reader {
     struct pl_report *report;
     struct pl_local_pairs definitions;
     struct pl_local_metrics *metrics; /* of the definitions; NULL without */
-    struct pl_strv rings;             /* of the job's last attempt, */
-    long attempt;                     /* which has this number */
+    struct pl_strv rings;             /* the folders of trace rings of the last attempt */
+    long attempt;                     /* the number of the last attempt */
     bool has_tree;                    /* of a host */
     bool is_sweep;                    /* its trials have lines of the log that begin with "[trial N] " */
     char unpacked[PATH_MAX];          /* a folder of its own, removed at the end; "" */

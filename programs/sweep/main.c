@@ -70,7 +70,7 @@ struct options {
 #define PL_OPTIONS_OF struct options
 static const struct pl_option table[] = {PL_SWEEP_OPTIONS(PL_OPTION) PART_OPTIONS(PL_OPTION) PL_OPTIONS_END};
 
-/* Runs the part that process 1 asks for; `words` are COMMAND. */
+/* Does what process 1 asks for with --run, --describe or --look. `words` are COMMAND. */
 static enum pl_status run_part(const struct pl_environment *environment, const struct options *options, char **words,
                                int *ret_code, struct pl_error *reterr)
 {

@@ -101,7 +101,7 @@ static uint64_t draw_below(uint64_t count, uint64_t *state)
     return drawn % count;
 }
 
-/* Adds a value of the dimension to a point: in a grid number `at` of its values, else one that is drawn. */
+/* Adds one value of the dimension to a point: the one with index `at`, or a random one if it is `drawn`. */
 static enum pl_status add_value(const struct pl_sweep_dimension *dimension, bool drawn, uint64_t at, uint64_t *state,
                                 struct pl_strv *point, struct pl_error *reterr)
 {

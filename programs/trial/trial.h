@@ -77,8 +77,8 @@ enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_
                                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Returns PL_INVALID if model or checkpoints of the job, which trials share without an own tree, have other entries
- * since. The error names the folder and the variable to use.
+ * Checks the job's folders for model and checkpoints, which trials share if they have no tree of their own. Returns
+ * PL_INVALID if a folder has changed since the trial began. The error names the folder and the variable to use instead.
  */
 enum pl_status pl_trial_folder_check_shared(const struct pl_trial_folder *folder,
                                             struct pl_error *reterr) PL_MUST_CHECK;

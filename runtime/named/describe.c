@@ -121,8 +121,8 @@ static enum pl_status describe_rows(struct pl_named *named, const struct pl_name
         rows = counts[own];
         pl_named_describe_sum(named, definition, named->ranks, collective);
     }
-    if (collective->memory == PL_MEMORY_DEVICE &&
-        collective->kind == PL_REDUCE_SCATTER) { /* into the caller's memory */
+    if (collective->memory == PL_MEMORY_DEVICE && collective->kind == PL_REDUCE_SCATTER) {
+        /* The result goes directly into the caller's memory. */
         operation->result.rows = rows;
         collective->count = rows * row_elems;
         if (definition->shape[0] % ranks) {

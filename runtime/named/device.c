@@ -98,7 +98,7 @@ static enum pl_status batch_new(size_t count, const struct pl_collective *collec
     return PL_OK;
 }
 
-/* Queues a batch, whose operations begin. */
+/* Appends the batch to the queue, and notes that its operations run. */
 static enum pl_status queue(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;

@@ -23,7 +23,7 @@ struct pl_named_maker {
     uint64_t arena_bytes; /* 0: it makes the world, and no arena */
     bool has_thread;
     pthread_t thread;
-    atomic_bool done; /* what follows is there */
+    atomic_bool done; /* the thread has set the members below */
     struct pl_world *world;
     struct pl_span arena;
     enum pl_status status;

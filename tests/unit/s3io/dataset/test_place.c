@@ -758,7 +758,7 @@ TEST(stream_goes_on_behind_its_last_record)
         set_up_numbers(&f);
         f.channel = (struct pl_channel){.name = "training", .path = f.scratch.path};
         ck_ok(pl_stream_open, &f.channel, &options, &stream);
-        ck_fails(PL_INVALID, "has no place before an epoch was started", pl_stream_save, stream, &text);
+        ck_fails(PL_INVALID, "cannot save the place", pl_stream_save, stream, &text);
         ck_ok(pl_stream_start, stream, 9, PL_DEADLINE_NEVER);
         for (uint32_t i = 0; i < stop; i++, expected += 2) {
             ck_assert_int_eq(pl_stream_next(stream, PL_DEADLINE_NEVER, &record, &error),
