@@ -164,8 +164,7 @@ enum pl_status pl_device_choose(const struct pl_device_list *lists, int ranks, i
     }
     if (with >= 0 && without >= 0) {
         return pl_error_set(reterr, PL_MISMATCH,
-                            "local rank %d sees %d GPU%s, and local rank %d none (%s): expected GPUs for all ranks of "
-                            "a host, or for none",
+                            "local rank %d sees %d GPU%s, and local rank %d none (%s): give all ranks of a host GPUs",
                             with, lists[with].count, lists[with].count == 1 ? "" : "s", without, lists[without].reason);
     }
     if (with < 0 && wanted_device.use != PL_DEVICE_AUTO) {

@@ -30,7 +30,7 @@ enum {
     PL_SHM_MAX_RANKS = 1024,
 };
 
-/** Every waiting rank reads this. A rank writes it when it begins to wait or has failed. It has cache lines of its own. */
+/** Every waiting rank reads this. A rank that begins to wait, or fails, writes it. It has cache lines of its own. */
 struct pl_shm_control {
     _Alignas(128) _Atomic uint32_t waiters; /* ranks in the futex wait, or about to enter it */
     /* the futex; increased after each publication while there are waiters */

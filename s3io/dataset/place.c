@@ -553,8 +553,7 @@ enum pl_status pl_stream_save(struct pl_stream *stream, char **ret_text, struct 
     struct pl_trail trail = {.position = {.epoch = stream->epoch, .first_epoch = stream->epoch}};
 
     if (!stream->started) {
-        return pl_error_set(reterr, PL_INVALID, "channel '%s': cannot save the place: no epoch has been started",
-                            stream->name);
+        return pl_error_set(reterr, PL_INVALID, "cannot save the place: no epoch of '%s' has begun", stream->name);
     }
     trail.position.samples = pl_stream_counts(stream).records;
     trail.position.next = pl_stream_where(stream);

@@ -122,7 +122,7 @@ TEST(without_devices_the_request_decides)
     choose(some, 2, PL_DEVICE_AUTO, false, &status, &error);
     ck_assert_int_eq(status, PL_MISMATCH);
     ck_assert_str_eq(error.cause, "local rank 0 sees 1 GPU, and local rank 1 none (no GPU is used: no NVIDIA driver): "
-                                  "expected GPUs for all ranks of a host, or for none");
+                                  "give all ranks of a host GPUs");
 }
 
 TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
