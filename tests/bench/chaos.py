@@ -15,7 +15,7 @@ as about --minutes take. A fault is one SIGKILL, --mean-s after the first step s
                   have ended, and with two hosts both are linked again), mpirun (until its first rank is), program (until the rank has made its world),
                   loading (data, model, checkpoint, and the first step)
 
---by-hand: the job may not be started again (PACELINE_MAX_RESTARTS=0), saves a file each second or so, and is started anew when it has ended.
+--by-hand: the job may not be started again (PACELINE_MAX_RESTARTS=0), saves a file each second or so, and is started again by this program when it has ended.
 --keeping: no faults; steps per second without restarts, with them, and with keep_steps 1, in turns.
 """
 import argparse
