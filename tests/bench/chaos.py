@@ -173,12 +173,13 @@ class Job:
         ring, self.first, due = self.ring(), None, None
         while not (codes := self.cluster.codes()) or (self.by_hand and any(codes)):
             if codes:
-                ring.path.unlink()
                 self.cluster.start(self.program, self.variables)
-            if due is None and (not self.by_hand or codes is None):
+            if due is None:
                 due = self.look(ring)
             elif due and time.time() >= due and self.inject():
                 self.executed += len(ring.steps())
+                if self.by_hand:  # the next attempt's has the same name
+                    ring.path.unlink()
                 ring, due = self.ring(), None
             time.sleep(0.02 if due is None else 0.1)
         if any(codes):
