@@ -247,7 +247,7 @@ def main():
             whole = [row for row in rows if "loading" in row]
             recovery = [row["recovery"] for row in rows]
             result.update({
-                "seed": options.seed, "mean_s": options.mean_s, "faults": len(faulty.faults), "throughput": round(calm_s / faulty_s, 3), "lost": round((sum(recovery) + (faulty.executed - steps) * faulty_s / faulty.executed) / faulty_s, 3),
+                "seed": options.seed, "mean_s": options.mean_s, "faults": len(faulty.faults), "throughput": round(calm_s / faulty_s, 3), "lost": round((sum(recovery) + (faulty.executed - steps) * (faulty_s - sum(recovery)) / faulty.executed) / faulty_s, 3),
                 "seconds": [round(job.seconds(), 1) for job in (calm[0], faulty, calm[1])], "same_bits": all(job.model == faulty.model for job in calm), "repeated_steps": faulty.executed - steps,
                 "cold_start_s": [round(job.first - job.begun, 2) for job in (short, calm[0], faulty, calm[1])],
                 "recovery_s": {"median": round(statistics.median(recovery), 2), "worst": round(max(recovery), 2)} if recovery else None,
