@@ -17,14 +17,17 @@ skip() {
 
 # The settings of our podman calls: runc, since crun refuses hybrid cgroups, and limits below hard ones.
 container_settings() {
+  local new
   mkdir -p "$container_state"
-  cat >"$container_state/containers.conf" <<C
+  new=$(mktemp "$container_state/XXXXXX")
+  cat >"$new" <<C
 [containers]
 default_ulimits = ["nofile=1024:4096", "nproc=4096:4096"]
 log_driver = "k8s-file"
 [engine]
 runtime = "$(command -v runc >/dev/null && echo runc || echo crun)"
 C
+  mv "$new" "$container_state/containers.conf" # podman calls of other tests read it now
   export CONTAINERS_CONF=$container_state/containers.conf
 }
 
