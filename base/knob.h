@@ -41,7 +41,7 @@ enum pl_knob_type {
     X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                 \
       "longest wait for other ranks in one collective operation; 0: no limit, the default under Horovod")              \
     X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS",                                         \
-      "warn when a wait for other ranks lasts so long; 0: never")                                                      \
+      "warn when a wait for other ranks lasts longer than this; 0: never")                                             \
     X(DEVICE, "device", WORD, "auto on off cuda:N", "auto", NULL,                                                      \
       "GPUs: auto uses them if there are any, on requires them, off does not use them, cuda:N: every rank uses "       \
       "GPU number N")                                                                                                  \
@@ -58,10 +58,10 @@ enum pl_knob_type {
     X(CHECKPOINT_IGNORE, "checkpoint_ignore", BOOL, "", "0", NULL,                                                     \
       "training begins at step 0 if the checkpoints are of another model or optimizer; 0: that is an error")           \
     X(KEEP_STEPS, "keep_steps", INT, "steps", "0", NULL,                                                               \
-      "a job with paceline_max_restarts keeps its state in memory after so many steps; 0: as often as costs 1 %")      \
+      "with paceline_max_restarts: steps between two copies of the state in memory; 0: so many that they cost 1 %")    \
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "bytes of a plan's gradients that are reduced together")   \
     X(PS_STALENESS, "ps_staleness", WORD, "none N", "none", NULL,                                                      \
-      "steps that a worker of parameter servers may be ahead of the slowest; 0: no step; none: any number")            \
+      "steps by which a worker of parameter servers may be ahead of the slowest one; none: no limit")                  \
     X(PS_WIRE_TYPE, "ps_wire_type", WORD, "float16 bfloat16 int8", "", NULL,                                           \
       "type of gradients that parameter servers send between hosts, with error feedback; empty: unchanged")            \
     X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE",                                                                \
@@ -71,7 +71,7 @@ enum pl_knob_type {
     X(LOG, "log", WORD, "debug info warning error", "info", NULL,                                                      \
       "which of its own lines Paceline logs, from this level on: debug, info, warning or error")                       \
     X(BACKEND, "backend", WORD, "shm hier p2p nccl device", "", NULL,                                                  \
-      "use only this backend: shm, hier or p2p; for GPUs: nccl (one rank too) or device; empty: the best that works")  \
+      "use only this backend: shm, hier or p2p, for GPUs nccl (one rank too) or device; empty: the best that works")   \
     X(ALGORITHM, "algorithm", WORD, "ring halving doubling tree direct", "", NULL,                                     \
       "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")                    \
     X(SEGMENT_BYTES, "segment_bytes", SIZE, "", "0", NULL,                                                             \

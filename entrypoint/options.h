@@ -17,16 +17,16 @@
 #define PL_ENCRYPTION_OPTIONS(ROW)                                                                                     \
     ROW("--sse", "WORD", "encryption of what is written: AES256, aws:kms or aws:kms:dsse (as the bucket has it)",      \
         PL_TO(encryption.algorithm))                                                                                   \
-    ROW("--sse-kms-key-id", "ID", "the KMS key for it: an id, an alias or an ARN (AWS's own of the account)",          \
+    ROW("--sse-kms-key-id", "ID", "KMS key for --sse: id, alias or ARN (the key that AWS manages)",                    \
         PL_TO(encryption.key_id))                                                                                      \
-    ROW("--bucket-key-enabled", NULL, "with aws:kms: a key of the bucket, for fewer calls of KMS",                     \
+    ROW("--bucket-key-enabled", NULL, "with --sse aws:kms: use an S3 Bucket Key, which needs fewer calls of KMS",      \
         PL_TO(encryption.bucket_key))
 
 #define PL_BENCH_OPTIONS(ROW)                                                                                          \
     ROW("--min-bytes", "N", "smallest size (4); KiB, MiB and GiB are understood", PL_TO_READER(min_bytes, read_bytes)) \
     ROW("--max-bytes", "N", "largest size (64 MiB)", PL_TO_READER(max_bytes, read_bytes))                              \
-    ROW("--factor", "N", "from one size to the next (4)", PL_TO_READER(factor, read_bytes))                            \
-    ROW("--type", "TYPE", "of the elements (float32)", PL_TO_READER(dtype, read_type))                                 \
+    ROW("--factor", "N", "each size is this many times the one before (4)", PL_TO_READER(factor, read_bytes))          \
+    ROW("--type", "TYPE", "type of the elements (float32)", PL_TO_READER(dtype, read_type))                            \
     ROW("--buffers", "arena|private|device",                                                                           \
         "where the buffers are (arena); private: heap; device: GPU memory, on a stream, always --alone, without "      \
         "--peer and --bound",                                                                                          \
@@ -36,10 +36,10 @@
         "MiB",                                                                                                         \
         PL_TO_VALUE(peer, PEER_MPI))                                                                                   \
     ROW("--alone", NULL, "the operation alone, without rewriting and reading the buffers around it", PL_TO(alone))     \
-    ROW("--bound", NULL, "also the time of reading and writing every rank's buffer once, as the limit", PL_TO(bound))  \
-    ROW("--wire", "float16|bfloat16", "narrow float32 between hosts", PL_TO_VALUE(wire, WIRE_FLOAT16))                 \
+    ROW("--bound", NULL, "also measure the lower bound: reading and writing each buffer once", PL_TO(bound))           \
+    ROW("--wire", "float16|bfloat16", "send float32 between hosts in this type", PL_TO_VALUE(wire, WIRE_FLOAT16))      \
     ROW("--reproducible", NULL, "same bits whatever the layout", PL_TO_VALUE(flags, PL_REPRODUCIBLE))                  \
-    ROW("--pairs", "N", "measurements a size, with a peer in turns; the median counts (7)",                            \
+    ROW("--pairs", "N", "measurements per size, in turns with the peer; the median counts (7)",                        \
         PL_TO_NUMBER(pairs, 1, 999))                                                                                   \
     ROW("--loop-ms", "N", "shortest loop that is timed (8)", PL_TO_NUMBER(loop_ms, 0.001, 1e6))                        \
     ROW("--threads", "N", "N threads of this process as ranks, without mpirun",                                        \
@@ -48,47 +48,45 @@
 
 #define PL_CHECK_OPTIONS(ROW)                                                                                          \
     ROW("--expect", "efa|tcp|any", "what moves data between hosts (any)", PL_TO(transport))                            \
-    ROW("--expect-mbit", "N",                                                                                          \
-        "least Mbit/s of each link; a link at less than a third of the fastest is reported without this option too",   \
+    ROW("--expect-mbit", "N", "least Mbit/s of each link; a link below a third of the fastest is always reported",     \
         PL_TO_NUMBER(mbit, 0, 1e9))                                                                                    \
-    ROW("--expect-shm", "N", "least MiB of /dev/shm on each host (64 a rank, and 128)",                                \
+    ROW("--expect-shm", "N", "least MiB of /dev/shm on each host (64 per rank, at least 128)",                         \
         PL_TO_UNITS(shm_bytes, 1, 1 << 30, 1 << 20))                                                                   \
-    ROW("--expect-files", "N", "least number of open files of a process (by the ranks of the job)",                    \
+    ROW("--expect-files", "N", "least limit of open files per process (default: from the number of ranks)",            \
         PL_TO_NUMBER(files, 1, UINT64_C(1) << 40))                                                                     \
     ROW("--json", NULL, "print one JSON object instead of the table", PL_TO(json))
 
-#define PL_FEED_OPTIONS(ROW)                                                                                           \
-    ROW("--epochs", "N", "stop after N epochs (default: go on until told to stop)",                                    \
-        PL_TO_NUMBER(epochs, 0, UINT32_MAX))                                                                           \
-    ROW("--first", "N", "begin with epoch N (0)", PL_TO_NUMBER(first, 0, UINT32_MAX))                                  \
-    ROW("--manifest", NULL, "FROM is a ManifestFile", PL_TO(manifest))                                                 \
-    ROW("--augmented", "NAMES",                                                                                        \
-        "FROM is an AugmentedManifestFile: a RecordIO record for each of these attributes of each line",               \
-        PL_TO(attributes))                                                                                             \
-    ROW("--recordio", NULL, "wrap each object in a RecordIO record",                                                   \
-        PL_TO_VALUE(options.wrapper, PL_CHANNEL_WRAPPER_RECORDIO))                                                     \
-    ROW("--decompress", NULL, "undo gzip and zstd first", PL_TO_VALUE(options.compression, PL_COMPRESSION_AUTO))       \
-    ROW("--shuffle", "SEED", "another order of objects in each epoch", PL_TO_READER(options, read_shuffle))            \
-    ROW("--shard", "R/N", "only the objects of host R of N: object i when i mod N is R",                               \
-        PL_TO_READER(options.shard, read_shard))                                                                       \
-    ROW("--late", NULL, "make an epoch's FIFO only when the one before is over", PL_TO(options.late))                  \
-    ROW("--copy", NULL, "do not lend pages to the pipe; for readers that splice", PL_TO(options.copy))                 \
-    ROW("--timeout", "SECONDS",                                                                                        \
-        "give up when nobody opens an epoch, reads on, or leaves after a failure for so long (never)",                 \
-        PL_TO_UNITS(options.timeout_ns, 0, 1000000, PL_NS_PER_S))                                                      \
-    ROW("--cut", "BYTES", "close each FIFO after so many bytes, to see what a program makes of it",                    \
-        PL_TO_NUMBER(options.cut_bytes, 0, UINT64_MAX))                                                                \
-    PL_ENDPOINT_OPTION(ROW, s3.endpoint_url)                                                                           \
-    ROW("--quiet", NULL, "no line an epoch", PL_TO(quiet))                                                             \
-    ROW("--failure", NULL, "write PATH and the reason of a failure to standard output, too", PL_TO(failure))
+#define PL_FEED_OPTIONS(ROW)                                                                                                                    \
+    ROW("--epochs", "N", "stop after N epochs (default: go on until told to stop)",                                                             \
+        PL_TO_NUMBER(epochs, 0, UINT32_MAX))                                                                                                    \
+    ROW("--first", "N", "begin with epoch N (0)", PL_TO_NUMBER(first, 0, UINT32_MAX))                                                           \
+    ROW("--manifest", NULL, "FROM is a ManifestFile", PL_TO(manifest))                                                                          \
+    ROW("--augmented", "NAMES",                                                                                                                 \
+        "FROM is an AugmentedManifestFile; each of these attributes of each line becomes a RecordIO record",                                    \
+        PL_TO(attributes))                                                                                                                      \
+    ROW("--recordio", NULL, "wrap each object in a RecordIO record",                                                                            \
+        PL_TO_VALUE(options.wrapper, PL_CHANNEL_WRAPPER_RECORDIO))                                                                              \
+    ROW("--decompress", NULL, "undo gzip and zstd first", PL_TO_VALUE(options.compression, PL_COMPRESSION_AUTO))                                \
+    ROW("--shuffle", "SEED", "another order of objects in each epoch", PL_TO_READER(options, read_shuffle))                                     \
+    ROW("--shard", "R/N", "only the objects of host R of N: those with i mod N = R",                                                            \
+        PL_TO_READER(options.shard, read_shard))                                                                                                \
+    ROW("--late", NULL, "make an epoch's FIFO only when the one before is over", PL_TO(options.late))                                           \
+    ROW("--copy", NULL, "copy into the pipe, do not lend pages: for readers that splice", PL_TO(options.copy))                                  \
+    ROW("--timeout",                                                                                                                            \
+        "SECONDS", "give up after this time without a reader that opens the epoch, reads on, or leaves after a failure (never)", \ PL_TO_UNITS( \
+                       options.timeout_ns, 0, 1000000, PL_NS_PER_S))                                                                            \
+    ROW("--cut", "BYTES", "close each FIFO after this many bytes, to test how a program handles it",                                            \
+        PL_TO_NUMBER(options.cut_bytes, 0, UINT64_MAX))                                                                                         \
+    PL_ENDPOINT_OPTION(ROW, s3.endpoint_url)                                                                                                    \
+    ROW("--quiet", NULL, "print no line per epoch", PL_TO(quiet))                                                                               \
+    ROW("--failure", NULL, "also write PATH and the reason of a failure to standard output", PL_TO(failure))
 
 #define PL_HOROVOD_OPTIONS(ROW)                                                                                        \
-    ROW("--python", "P", "the Python whose Horovod is meant (python3)", PL_TO(python))                                 \
+    ROW("--python", "P", "the Python that has Horovod installed (python3)", PL_TO(python))                             \
     ROW("--check", NULL, "the same as the word check", PL_TO_VALUE(command, CHECK))                                    \
-    ROW("--force", NULL, "replace a compiled Horovod, or another version, too, which is an error otherwise",           \
+    ROW("--force", NULL, "also replace a compiled Horovod, or a version other than 0.28.1 (an error without --force)", \
         PL_TO_VALUE(compiled, REPLACED))                                                                               \
-    ROW("--unless-compiled", NULL, "leave a compiled Horovod alone, and call that no error",                           \
-        PL_TO_VALUE(compiled, KEPT))
+    ROW("--unless-compiled", NULL, "leave a compiled Horovod as it is, without an error", PL_TO_VALUE(compiled, KEPT))
 
 #define PL_INFO_OPTIONS(ROW)                                                                                           \
     ROW("--json", NULL, "print one JSON object with an object for each section", PL_TO(json))                          \
@@ -142,7 +140,7 @@
     ROW("--manifest", NULL, "cp: FROM is a ManifestFile; copy the objects that it names into the directory TO",        \
         PL_TO(manifest))                                                                                               \
     ROW("--json", NULL, "ls: print one JSON object for each key or prefix", PL_TO(json))                               \
-    ROW("--again", NULL, "copy also what is there already with the same size and time", PL_TO(again))                  \
+    ROW("--again", NULL, "also copy files that exist already with the same size and time", PL_TO(again))               \
     ROW("--quiet", NULL, "no progress line", PL_TO(quiet), .letter = 'q')                                              \
     ROW("--endpoint-url", "URL", "another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)",                     \
         PL_TO(client_options.endpoint_url))                                                                            \
@@ -152,7 +150,7 @@
         PL_TO_VALUE(client_options.style, PL_S3_STYLE_PATH))                                                           \
     ROW("--virtual-style", NULL, "the bucket is part of the host's name",                                              \
         PL_TO_VALUE(client_options.style, PL_S3_STYLE_VIRTUAL))                                                        \
-    ROW("--no-sign-request", NULL, "public data without keys", PL_TO(client_options.credentials.anonymous))            \
+    ROW("--no-sign-request", NULL, "no keys, for public data", PL_TO(client_options.credentials.anonymous))            \
     ROW("--metadata", NULL, "take keys from the machine's metadata service as the last resort",                        \
         PL_TO(client_options.credentials.allow_metadata))                                                              \
     ROW("--requester-pays", NULL, "this account pays for the requests", PL_TO(client_options.requester_pays))          \
@@ -166,13 +164,13 @@
     ROW("--stall", "SECONDS", "a transfer that moves no byte for so long is started again (10)",                       \
         PL_TO_UNITS(client_options.stall_ns, 1, 3600, PL_NS_PER_S))                                                    \
     ROW("--timeout", "SECONDS",                                                                                        \
-        "longest wait for the next bytes, all attempts together (300); ten times that for a list's next key",          \
+        "longest wait for the next bytes, over all attempts (300); for the next key of a list ten times as long",      \
         PL_TO_UNITS(timeout_ns, 1, 1000000, PL_NS_PER_S))                                                              \
     ROW("--verbose", NULL, "a line for each request", PL_TO(verbose), .letter = 'v')
 
 #define PL_SERVER_OPTIONS(ROW)                                                                                         \
     ROW("--workers", "N", "workers on this host (1)", PL_TO_NUMBER(count, 1, PL_SERVER_MOST_WORKERS))                  \
-    ROW("--min-workers", "N", "the job goes on without workers that fail while N of it are left (all)",                \
+    ROW("--min-workers", "N", "the job continues while N of its workers are left (all: a failed worker ends it)",      \
         PL_TO_NUMBER(min_workers, 1, PL_SERVER_MOST_WORKERS))
 
 #define PL_STACKS_OPTIONS(ROW)                                                                                         \
@@ -192,12 +190,12 @@
 
 #define PL_TRIAL_OPTIONS(ROW)                                                                                          \
     ROW("--gpus", "N", "GPUs that no other trial of this host uses (all)", PL_TO_NUMBER(gpus, 0, DEVICES_MAX))         \
-    ROW("--cpus", "N", "CPUs that it counts and starts threads for (all)", PL_TO_NUMBER(cpus, 1, DEVICES_MAX))         \
-    ROW("--processes", "N", "its ranks, on this host, by MPI or as the job says by torchrun (1)",                      \
+    ROW("--cpus", "N", "number of CPUs that the trial counts (all)", PL_TO_NUMBER(cpus, 1, DEVICES_MAX))               \
+    ROW("--processes", "N", "number of the trial's ranks on this host, by MPI, or by torchrun if the job uses it (1)", \
         PL_TO_NUMBER(processes, 1, DEVICES_MAX))                                                                       \
-    ROW("--hyperparameter", "NAME=VALUE", "a value instead of the job's, or beside them; once for each",               \
+    ROW("--hyperparameter", "NAME=VALUE", "a hyperparameter, in place of the job's or beside them; repeatable",        \
         PL_TO_READER(hyperparameters, add_hyperparameter))                                                             \
-    ROW("--number", "N", "number of its folders, from which a trial that is started again continues (a free one)",     \
+    ROW("--number", "N", "number of its folders: a trial of the same number goes on from them (a free one)",           \
         PL_TO_NUMBER(number, 0, NUMBERS - 1))
 
 #endif

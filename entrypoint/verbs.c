@@ -19,8 +19,8 @@ enum { COLUMNS = 100, LEAST_GAP = 2, MOST_NAME_COLUMNS = 26, EXIT_CODE_COLUMNS =
 
 static const struct pl_verb_option demo_options[] = {
     {"--keep", "DIR",
-     "put the job's files and the model there (a new folder in /tmp): a new or empty folder, or one of an earlier "
-     "demo, which is replaced"},
+     "put the job's files and the model into DIR: a new or empty folder, or that of an earlier demo, which is "
+     "replaced (a new folder in /tmp)"},
     {"--data", "DIR", "take MNIST's four files, plain or gzip, instead of drawn digits"},
     {"--epochs", "N", "passes over the training digits (2)"},
     {"--processes", "N", "training processes (2)"},
@@ -28,18 +28,17 @@ static const struct pl_verb_option demo_options[] = {
 
 static const struct pl_verb_option setup_options[] = {
     {"--no-mpi", NULL, "this image runs no MPI jobs: a missing Open MPI is not an error"},
-    {"--no-ssh", NULL, "no jobs on several hosts that need ssh: missing ssh programs and keys are not errors"},
+    {"--no-ssh", NULL, "this image runs no jobs on several hosts: missing ssh programs and keys are not errors"},
     {"--keys", "yes|no", "whether to make the ssh keys by which the hosts of a job reach each other (yes)"},
-    {"--remove", NULL, "remove the links and settings that it made"},
+    {"--remove", NULL, "remove the links and settings that setup has made"},
 };
 
 const struct pl_verb_exit_code pl_verbs_exit_codes[] = {
     {"0", "train: the program ended with 0 on every rank. Another verb: it did what it was asked for"},
     {"1", "Paceline reports an error, or train lost a host or a rank, or check found a need that is not met"},
     {"2", "the command line is wrong; nothing was started"},
-    {"other codes",
-     "train with one process on each host: the exit code of the program that failed first. index: that of "
-     "the command"},
+    {"other codes", "train with one process on each host: the exit code of the program that failed first. index: the "
+                    "exit code of the command that it ran"},
     {"128 + N", "signal N ended the program. 143: SIGTERM stopped the job before all ranks had saved and ended with 0"},
     {NULL, NULL},
 };
@@ -60,16 +59,16 @@ const struct pl_verb pl_verbs[] = {
      OPTIONS(PL_PLAN_OPTIONS),
      .examples = "paceline plan | jq .argv\nSAGEMAKER_BASE_DIR=job paceline plan"},
     {.name = "check",
-     .summary = "whether the job's hosts and the links between them are as they should be",
+     .summary = "check the job's hosts and the links between them",
      .arguments = "[OPTION...]",
-     .text = "To be run on each host of a job, instead of train; the hyperparameter paceline_check=1 does it before "
-             "the job. It prints one table, and ends with 1 and the reason where a need is not met.",
+     .text = "Run this on each host of a job instead of train, or set the hyperparameter paceline_check=1 to run it "
+             "before the job. It prints one table. If a need is not met, it prints the reason and the exit code is 1.",
      OPTIONS(PL_CHECK_OPTIONS),
      .examples = "paceline check --expect efa --expect-mbit 20000"},
     {.name = "env",
      .summary = "print as JSON the variables that train adds",
      .arguments = "",
-     .text = "Print the environment variables that `paceline train` gives to the program besides its own.",
+     .text = "Print the environment variables that `paceline train` adds for the program.",
      .examples = "paceline env | jq -r .SM_HOSTS"},
     {.name = "rank"},  /* what mpirun and torchrun start */
     {.name = "relay"}, /* mpirun's ssh */
@@ -98,8 +97,8 @@ const struct pl_verb pl_verbs[] = {
      .program = "paceline-report",
      .summary = "write a page about a job: its metrics, ranks, trials and warnings",
      .arguments = "[--output FILE] DIR",
-     .text = "DIR is the folder of a job of `paceline local`, which writes the page itself at the end, or a tree as "
-             "/opt/ml. The page is one HTML file that loads nothing else.",
+     .text = "DIR is the folder of a job of `paceline local`, or a tree laid out like /opt/ml. `paceline local` writes "
+             "the page itself at the end of a job. The page is one HTML file that loads nothing else.",
      OPTIONS(PL_REPORT_OPTIONS),
      .examples = "paceline report paceline-local/JOB\npaceline report --output page.html /opt/ml"},
     {.name = "sweep",
@@ -113,7 +112,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline sweep --dry-run sweep.json | head -5"},
     {.name = "trial",
      .program = "paceline-trial",
-     .summary = "run a training of its own within a job",
+     .summary = "run one training of a search as a trial of this job",
      .arguments = "[OPTION...] [-- PROGRAM [ARGUMENT...]]",
      .text = "Run the program, or that of the job, as a job with its own /opt/ml, hyperparameters and devices, and end "
              "with its exit code. Its model is in trial-NNNN.model of the job's directory for checkpoints. A search "
@@ -122,7 +121,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline trial --gpus 1 --hyperparameter lr=0.1 -- python3 train.py"},
     {.name = "info",
      .program = "paceline-info",
-     .summary = "what this container has, for bug reports, and every setting of the runtime",
+     .summary = "print what this container has (for bug reports) and every setting of the runtime",
      .arguments = "[--json | --cflags | --libs]",
      .text = "Print versions, the features that are compiled in, Open MPI, Python and its packages, ssh keys, limits, "
              "devices and settings of this container, then the backends, GPUs and CPUs that the runtime finds, and "
@@ -133,19 +132,18 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline info\npaceline info --json | jq .python\ncc train.c $(paceline info --cflags --libs)"},
     {.name = "setup",
      .program = "paceline-setup",
-     .summary = "make this Paceline ready for use in an image, in a Dockerfile",
+     .summary = "set up Paceline in an image (a line of its Dockerfile)",
      .arguments = "[OPTION...]",
-     .text =
-         "Link the command, headers and pages into /usr/local, find Open MPI and what else the image lacks, and make "
-         "the ssh keys of its hosts. What is missing is told with the package that has it, and the exit code is 1 "
-         "then; else the lines follow with which the Dockerfile goes on. It needs root, may run again, and must "
-         "after the image's packages have changed. /opt/paceline/install is the same program.",
+     .text = "Link the command, headers and pages into /usr/local, find Open MPI, and make the ssh keys by which hosts "
+             "reach each other. If something is missing, setup names it and the package that has it, and the exit code "
+             "is 1. Otherwise it prints the lines that the Dockerfile needs next. It needs root. Run it again when the "
+             "image's packages have changed. /opt/paceline/install is the same program.",
      .options = setup_options,
      .option_count = PL_ARRAY_ITEMS(setup_options),
      .examples = "pip install paceline && paceline setup\npaceline setup --no-mpi --no-ssh"},
     {.name = "horovod",
      .program = "paceline-horovod",
-     .summary = "put Paceline under an installed Horovod's Python",
+     .summary = "install Paceline's modules into an installed Horovod",
      .arguments = "install [--python P] [--force | --unless-compiled]\ncheck [--python P]\nremove [--python P]",
      .text = "install puts Paceline's modules into the Horovod of P. Horovod's own Python comes first, without a "
              "compiler:\n"
@@ -157,7 +155,7 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline horovod install\npaceline horovod check --python /opt/conda/bin/python3"},
     {.name = "stacks",
      .program = "paceline-stacks",
-     .summary = "where the programs of this job stand (where it is built with libdw)",
+     .summary = "print the stacks of this job's programs (if Paceline is built with libdw)",
      .arguments = "[--json] [PID...]",
      .text = "Print where each training program of the job stands, on all hosts when asked on the master's, or each "
              "process PID of this host: its state, its CPU time, Python's own stack where the job has PACELINE_HANG_S, "
@@ -175,22 +173,22 @@ const struct pl_verb pl_verbs[] = {
      .summary = "measure the collectives",
      .arguments = "allreduce|allgather|broadcast [OPTION...]",
      .text = "With several ranks: mpirun -n N paceline bench allreduce [OPTION...]\n"
-             "Sizes are those of the result on each rank.",
+             "A size is the number of bytes of the result on each rank.",
      OPTIONS(PL_BENCH_OPTIONS),
      .examples = "mpirun -n 2 paceline bench allreduce --min-bytes 64 --max-bytes 64MiB --peer mpi"},
     {.name = "server",
      .program = "paceline-server",
      .needs_words = true,
-     .summary = "a parameter server of this host, with its workers",
+     .summary = "run a parameter server and its workers on this host",
      .arguments = "[--workers N] [--min-workers N] PROGRAM [ARGUMENT...]",
-     .text = "Start workers, each of which runs PROGRAM, on this host and serve them as their parameter server. "
-             "`paceline train` has mpirun start it on each host with PACELINE_PS=native.",
+     .text = "Start workers on this host, each of which runs PROGRAM, and be their parameter server. With "
+             "PACELINE_PS=native, `paceline train` starts this command on each host by mpirun.",
      OPTIONS(PL_SERVER_OPTIONS),
      .examples = "mpirun -n 2 --map-by ppr:1:node paceline server --workers 2 ./train --steps 1000"},
     {.name = "trace",
      .program = "paceline-trace",
      .needs_words = true,
-     .summary = "traces that ranks left: for chrome://tracing, or who held up whom",
+     .summary = "convert traces of ranks for chrome://tracing, or say which rank held up the others",
      .arguments = "[--summary] RING...",
      .text =
          "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed "
@@ -203,7 +201,7 @@ const struct pl_verb pl_verbs[] = {
     {.name = "feed",
      .program = "paceline-feed",
      .needs_words = true,
-     .summary = "Pipe Mode's side of the platform: a directory or S3 into FIFOs",
+     .summary = "write a directory or S3 prefix into FIFOs, as SageMaker does in Pipe Mode",
      .arguments = "[OPTION...] FROM PATH",
      .text = "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one an "
              "epoch. Or FROM is s3://BUCKET/KEY of a manifest, and --manifest or --augmented says of which kind.",
@@ -234,8 +232,9 @@ const struct pl_verb pl_verbs[] = {
      .needs_words = true,
      .summary = "upload a directory's files as they are closed",
      .arguments = "[OPTION...] DIRECTORY s3://BUCKET/PREFIX",
-     .text = "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. SIGTERM or SIGINT: "
-             "upload what is left, then end; the other of the two, or the same later than 5 s after it: end at once. "
+     .text = "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. At SIGTERM or "
+             "SIGINT it uploads what is left, then ends. At the other signal, or the same one more than 5 s later, it "
+             "ends at once. "
              "Nothing is deleted on S3.",
      OPTIONS(PL_SYNC_OPTIONS),
      .examples = "paceline sync /opt/ml/checkpoints s3://bucket/job-7/checkpoints"},
@@ -304,11 +303,11 @@ void pl_verbs_print_list(FILE *out)
         print_wrapped(exit_code->text, EXIT_CODE_COLUMNS, out);
     }
     fputc('\n', out);
-    print_wrapped("`paceline VERB --help` explains a verb, `paceline --version` prints the version. `paceline -- "
-                  "COMMAND...` is train with COMMAND as the program. Without arguments `paceline` is `paceline train` "
-                  "where /opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where "
-                  "it is set.",
-                  0, out);
+    print_wrapped(
+        "`paceline VERB --help` explains a verb, `paceline --version` prints the version. `paceline -- "
+        "COMMAND...` is train with COMMAND as the program. Without arguments `paceline` is `paceline train` "
+        "where /opt/ml/input/config/resourceconfig.json exists. If SAGEMAKER_BASE_DIR is set, it replaces /opt/ml.",
+        0, out);
 }
 
 static size_t name_columns(const struct pl_verb_option *option)
