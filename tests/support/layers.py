@@ -118,7 +118,7 @@ SMALL = 60  # a file of fewer lines is a fragment: budget.txt bounds their numbe
 COUNTED = {".c", ".h", ".cc", ".inc"}  # what budget.txt counts in a room; in python/ and tests/ scripts, too
 NARROW = CODE | {".inc", ".md"}
 WORDED = SPDX | {".inc", ".S", ".md", ".json", ".txt", ".map"}  # where words.txt's words are looked for
-UNWORDED = r"tests/support/words\.txt|docs/glossary\.md|tests/unit/house/test_layers\.py|tests/(?:fuzz/seeds|data)/.*"
+UNWORDED = r"tests/support/words\.txt|docs/internals/glossary\.md|tests/unit/house/test_layers\.py|tests/(?:fuzz/seeds|data)/.*"
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 MACHINE_PATH = re.compile(r"(?<![A-Za-z0-9_.])/(?:wo" + r"rk|home/[a-z]+|root|Users/[A-Za-z]+)/[a-z]")
 
