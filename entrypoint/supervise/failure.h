@@ -32,7 +32,7 @@ struct pl_failure {
     /* an unnamed file that reserves the disk space; -1 if the file system does not support it */
     int reserve_fd;
     struct pl_text written; /* the whole file as last written */
-    size_t own_bytes;       /* number of its bytes that the program wrote */
+    size_t own_bytes;       /* number of bytes of `written` that the program wrote */
 };
 
 #define PL_FAILURE_NONE                                                                                                \

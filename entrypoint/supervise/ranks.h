@@ -26,7 +26,7 @@ struct pl_supervisor;
 struct pl_placement {
     struct pl_cpus_of *ranks; /* ranks in ascending order; owns the texts */
     size_t count;
-    bool done; /* the line is logged, or cannot be */
+    bool done; /* the line is logged, or it cannot be logged */
 };
 
 /** Takes a rank's HELLO frame: its number, the number of ranks on its host, and the CPUs on which it was started. */
@@ -49,10 +49,10 @@ struct pl_apart {
     /* number of connections that this host had accepted when the last look found no connection between ranks */
     uint64_t accepted;
     size_t inside;    /* number of connections within one rank that were open at that look */
-    int looks;        /* number of looks since then that could not tell */
+    int looks;        /* number of looks since then that found out nothing */
     int64_t begun_ns; /* time at which the last rank began */
     int64_t next_look_ns;
-    enum pl_apart_state told; /* the state that the master was sent */
+    enum pl_apart_state told; /* the state that was sent to the master */
     bool minute_logged;
 };
 
