@@ -17,8 +17,7 @@
 /** For `paceline rank`: the host of rank 0, from which it makes MASTER_ADDR. */
 #define PL_LAUNCHER_MASTER_VARIABLE "PACELINE_MASTER_ADDR"
 
-/** Whose tag stands before the lines of ranks: "auto" mpirun's, and `paceline rank`'s under torchrun; "rank" that of
- * `paceline rank`; "off" none. */
+/** The tag of ranks' lines: "auto" (mpirun's; under torchrun as "rank"), "rank" (`paceline rank`'s), "off" (none). */
 #define PL_LAUNCHER_TAGS_VARIABLE "PACELINE_RANK_TAGS"
 
 /**
@@ -76,7 +75,7 @@ void pl_launcher_set_unless_set(const struct pl_job *job, struct pl_launch_plan 
 bool pl_launcher_has_efa(const struct pl_job *job);
 
 /**
- * Whether the adapter of the instance type reads and writes device memory. Of other types libfabric finds out by
+ * Whether the adapter of the instance type reads and writes device memory. For other types libfabric finds that out by
  * itself.
  */
 bool pl_launcher_has_efa_rdma(const char *instance_type);

@@ -49,7 +49,7 @@ struct pl_launch_plan_step {
     bool is_long;        /* it may take minutes: its beginning is logged */
     bool only_looks;     /* it changes nothing: `paceline plan` runs it too, if all steps before it only look */
 
-    struct pl_environment *additions; /* its variables besides those of its phase; may be NULL */
+    struct pl_environment *additions; /* further variables of the step, besides those of its phase; may be NULL */
 };
 
 enum { PL_LAUNCH_PLAN_STEPS_MAX = 8 };
@@ -62,8 +62,9 @@ struct pl_launch_plan_steps {
 };
 
 /**
- * Add a step without words; `cwd` may be NULL. Returns its words, which the caller adds. That memory is out is noted in
- * steps->pool. In launcher.c, on which plan.c stands, as the two functions that follow.
+ * Add a step without words; `cwd` may be NULL. Returns the step's list of words, to which the caller adds. If memory is
+ * out, steps->pool remembers that. This function and the next two are in launcher.c, because plan.c depends on that
+ * file.
  */
 struct pl_strv *pl_launch_plan_add_step(struct pl_launch_plan_steps *steps, const char *what, const char *cwd);
 
@@ -86,14 +87,14 @@ struct pl_sidecar {
     bool is_worker;   /* it serves instead of this host's program, which is not started */
     bool is_split;    /* it divides a channel in Pipe Mode among the ranks of this host */
     struct pl_strv argv;
-    struct pl_environment *environment; /* whole; NULL: that of the plan's process */
+    struct pl_environment *environment; /* its whole environment; NULL: the environment of the plan's process */
     struct pl_sidecar *next;            /* the next sidecar; NULL after the last */
 };
 
 struct pl_launcher;
 
 struct pl_launch_plan {
-    struct pl_pool pool; /* the memory of its texts and lists */
+    struct pl_pool pool; /* owns the texts and lists of the plan */
     enum pl_launch_plan_role role;
     const struct pl_launcher *launcher;
     struct pl_strv hosts; /* the hosts of this launch, the master first; only this host for a single process */
@@ -137,7 +138,7 @@ struct pl_launch_plan {
     /* file to make executable first; NULL if there is none, or it is executable already */
     const char *chmod_path;
     struct pl_strv warnings; /* sentences to log once */
-    int restarts;            /* how often the job may be started again; 0 where it cannot be */
+    int restarts;            /* how often the job may be started again; 0 if it cannot be */
 };
 
 /**
@@ -148,23 +149,23 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Choose the launcher, the first of the table that matches the job, and by it the hosts of the launch, the role of this
- * one and the link. The plan runs nothing yet, but the hosts can be linked. The job may be one whose code is not there
- * yet, or one from pl_job_new_partial() with the launcher that it would have had.
+ * Choose the launcher, which is the first in the table that matches the job. It determines the hosts of the launch,
+ * this host's role and the link. The plan runs nothing yet, but the hosts can be linked. The job may be one whose code
+ * is not there yet, or one from pl_job_new_partial() with the launcher that it would have had.
  */
 enum pl_status pl_launch_plan_begin(const struct pl_job *job, struct pl_launch_plan **ret_plan,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Complete such a plan. Looks at files (whether the program exists, whether it is a script) but changes nothing. A
- * program that survives the loss of hosts by itself takes the link away.
+ * Complete such a plan. Looks at files (whether the program exists, whether it is a script) but changes nothing. A plan
+ * whose program survives the loss of hosts by itself has no link afterwards.
  *
  * Errors  PL_NOT_FOUND (program or interpreter), PL_INVALID (options), PL_UNSUPPORTED (launcher), PL_MEMORY.
  */
 enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_plan *plan,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Both, for a job whose code is there. */
+/** Calls pl_launch_plan_begin() and pl_launch_plan_fill(), for a job whose code is there. */
 enum pl_status pl_launch_plan_new(const struct pl_job *job, struct pl_launch_plan **ret_plan,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -17,19 +17,19 @@ enum {
     PL_COPIER_BYTES = 64 * 1024, /* the capacity of a pipe */
     /* A pipe takes this much as a whole, even if others write into it; mpirun reads this much at a time. */
     PL_COPIER_WRITE_BYTES = 4096,
-    /* How much mpirun has room for, with a tag such as "[1,12]<stdout>:" and a time of day before each line. Bytes
-     * above it are lost. PL_COPIER_TAG_BYTES is the longest tag. */
+    /* How many bytes mpirun has room for, with a tag such as "[1,12]<stdout>:" and a time of day before each line.
+     * Bytes above it are lost. PL_COPIER_TAG_BYTES is the longest tag. */
     PL_COPIER_TAGGED_BYTES = 8192,
     PL_COPIER_TAG_BYTES = 48,
 };
 
 /**
- * What mpirun writes to stderr between two lines of dashes and only says that a rank has ended badly is left out:
+ * Removes the blocks between two lines of dashes in which mpirun's stderr says only that a rank has ended badly:
  * Paceline's own last line names the rank, its host and the cause. All other blocks stay, and so do lines of ranks,
  * which have a tag. Zero-initialise; holds no resources.
  */
 struct pl_abort_blocks {
-    unsigned lines_left; /* lines that are missing of a block; 0: no block is open */
+    unsigned lines_left; /* number of lines of the open block that have not arrived; 0: no block is open */
 };
 
 /**
@@ -47,7 +47,7 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
  */
 struct pl_copier {
     int fd;        /* the program's output; -1 after its end */
-    int out_fd;    /* our own */
+    int out_fd;    /* our own stream */
     bool by_line;  /* false if we write to a terminal, where people wait for the echo of what they type */
     bool tagged;   /* mpirun is the reader */
     bool terminal; /* the program writes to a terminal */
@@ -63,7 +63,7 @@ struct pl_copier {
     size_t begin, ready, end; /* the bytes up to `ready` may be written; an unfinished line follows */
     size_t in_tail;           /* the tail has the bytes up to here */
     int64_t line_deadline_ns; /* when to look again whether the unfinished line is written as it is */
-    unsigned line_looks;      /* how often that has been asked */
+    unsigned line_looks;      /* number of these looks */
     int64_t first_cpu_ns;     /* what `runnable_cpu_ns` returned at the first of these looks */
     int64_t write_ns;         /* when to try to write again */
     char bytes[PL_COPIER_BYTES + PL_BARS_HELD_BYTES];
@@ -85,9 +85,9 @@ struct pl_copier {
 };
 
 /**
- * From now on, until the process ends, write to a description of our own of `fd`, which never blocks. If the system
- * gives none, write to `fd` itself. With `tagged`, mpirun is the reader: its pipe is made so short that mpirun reads
- * exactly what one call has written.
+ * From now on, until the process ends, write to a file description of our own for `fd`, which never blocks. If the
+ * system gives none, write to `fd` itself. With `tagged`, mpirun is the reader: its pipe is made so short that mpirun
+ * reads exactly what one call has written.
  */
 void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged);
 
@@ -95,8 +95,8 @@ void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged);
 enum pl_status pl_copier_open_pipe(struct pl_copier *copier, int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The same with a terminal, as Open MPI's daemon makes one, so that C programs write line by line. It controls no
- * process and passes all bytes unchanged. If the system has no terminal, make a pipe, as that daemon does.
+ * Make a terminal instead, as Open MPI's daemon does, so that C programs write line by line. It controls no process and
+ * passes all bytes unchanged. If the system has no terminal, make a pipe, as that daemon does.
  */
 enum pl_status pl_copier_open_terminal(struct pl_copier *copier, int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 

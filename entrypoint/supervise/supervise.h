@@ -54,7 +54,7 @@ enum pl_host_state {
 
 enum pl_host_role {
     PL_HOST_MASTER, /* it decides how the job ends; also a host without a link, whatever its role in the plan */
-    PL_HOST_WORKER, /* it gets the result from the master; its program has the link beside it, and runs without */
+    PL_HOST_WORKER, /* it gets the result from the master; its program can run without the link */
     PL_HOST_LED,    /* a worker that decides nothing by itself, since no program runs without the link */
 };
 
@@ -67,11 +67,11 @@ enum pl_connection_state {
 
 enum pl_session_state {
     PL_SESSION_AWAY,    /* the other host is not linked, or has not sent READY */
-    PL_SESSION_REFUSED, /* it cannot be linked: it has said why, or sshd does not run here */
+    PL_SESSION_REFUSED, /* the host cannot be linked: it has said why, or sshd does not run here */
     PL_SESSION_LINKED,  /* both hosts are prepared and linked */
     PL_SESSION_IDLE,    /* the worker's own program has ended */
     PL_SESSION_DONE,    /* the worker has no process left; the master has sent the result */
-    PL_SESSION_LOST,    /* the link has ended before */
+    PL_SESSION_LOST,    /* the link ended before the host was done */
 };
 
 /** What waits for the end of a step, or for the answer of the process that looks up names. */
@@ -91,10 +91,10 @@ struct pl_connection {
     /* the number of the worker on which an agent's daemon is to start, or to which a link leads; else -1 */
     int index;
     pid_t pid;                /* the process at the other end if it is a child of this one, else 0 */
-    struct pl_waiter *waiter; /* takes the end of this connection instead of the host; mostly NULL */
+    struct pl_waiter *waiter; /* gets the result of this connection; NULL: the host handles it */
 };
 
-/** What is due at a time: pl_supervise_poll() does it then, and it is not looked at before. */
+/** What is to be done at a certain time: pl_supervise_poll() does it then, and not before. */
 enum pl_timer {
     PL_TIMER_HEARTBEAT,  /* to send heartbeats, and to find links that are silent */
     PL_TIMER_SESSIONS,   /* to open sessions */
@@ -105,7 +105,7 @@ enum pl_timer {
     PL_TIMER_HOLDING,    /* to decide about the shims of ranks that have ended during a stop */
     PL_TIMER_LAUNCHER,   /* to tell the launcher to end, near the end of a stop's time */
     PL_TIMER_WAIT,       /* to end the wait for the program and the other hosts, or the grace of a failed job */
-    PL_TIMER_OVERDUE,    /* to wait for the programs no longer, at the end of a stop's time: close_host() kills them */
+    PL_TIMER_OVERDUE,    /* to stop waiting for programs at the end of a stop's time: close_host() kills them */
     PL_TIMERS,
 };
 
@@ -114,8 +114,8 @@ struct pl_session {
     const char *host;
     enum pl_session_state state;
     struct pl_connection *link; /* NULL while there is none */
-    /* the rest is of the master: */
-    bool outside;              /* the host is not part of the launch, which does not wait for it */
+    /* only the master uses the members below: */
+    bool outside;              /* the host is not part of the launch; the launch does not wait for it */
     int processes;             /* the number of processes that the host has announced; 0 if it has not */
     bool quiet;                /* nothing happens on the host, see watch.h */
     enum pl_apart_state apart; /* what the host has reported about its ranks */
@@ -126,7 +126,7 @@ struct pl_session {
 };
 
 struct pl_sessions {
-    struct pl_session *items; /* on the master hosts[1..] of the plan, then its outside_hosts; on a worker the master */
+    struct pl_session *items; /* master: hosts[1..] of the plan, then its outside_hosts; worker: the master */
     size_t count;
     bool opens;        /* sessions are opened while this host prepares, and while the program runs */
     bool failure_told; /* the log says that a session could not be opened */
@@ -148,7 +148,7 @@ struct pl_outcome {
     bool failed;
     int64_t failed_ns;
     int exit_code;          /* valid if the job has failed */
-    bool exit_report_known; /* `exit_report` is the cause, else `reason` */
+    bool exit_report_known; /* `exit_report` holds the cause; otherwise `reason` does */
     bool hangs;             /* the reason is that the job hangs */
     bool own_words;         /* a program on another host has written the failure file itself */
     enum pl_not_again not_again;
@@ -164,8 +164,8 @@ struct pl_outcome {
 struct pl_main {
     bool started, ended;
     bool dismissed; /* the job has ended although the program has not */
-    bool over;      /* it and other hosts are not waited for any more, also at the ordinary end */
-    bool told;      /* the job has failed, and it was sent SIGTERM, unless it is mpirun, which ends its ranks */
+    bool over;      /* this host waits no more for the program and for other hosts, also at the ordinary end */
+    bool told;      /* it was sent SIGTERM because the job has failed; mpirun is not, since it ends its ranks */
     struct pl_exit_report exit_report;
     int ranks_ended; /* on all hosts */
     /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
@@ -200,11 +200,11 @@ struct pl_host_stop {
     struct pl_holding holding;
 };
 
-/** What is seen of this host. */
+/** What was observed on this host. */
 struct pl_seen {
     int64_t begun_ns;
     struct pl_changes model_before; /* contents of the model's directory at the start */
-    int64_t memory_kills;           /* the kernel's count at the start */
+    int64_t memory_kills;           /* number of processes killed at the memory limit, at the start */
     bool ranks;                     /* a rank has connected on this host */
     struct pl_placement placement;
     struct pl_apart apart;
@@ -227,13 +227,13 @@ extern const struct pl_loop_calls pl_host_calls;
 
 struct pl_loop {
     const struct pl_loop_calls *calls;
-    int64_t timers_ns[PL_TIMERS]; /* when each is due; PL_DEADLINE_NEVER: it is off */
+    int64_t timers_ns[PL_TIMERS]; /* time at which each timer is due; PL_DEADLINE_NEVER: it is off */
 };
 
 struct pl_supervisor {
     const struct pl_job *job;
     struct pl_launch_plan *plan;
-    /* what of the plan holds here: no ranks before the program may start, no link where it could not be made */
+    /* the plan's values, as they hold now: no ranks before the program may start, no link if it could not be made */
     enum pl_launch_plan_ranks ranks;
     enum pl_launch_plan_link link_kind;
     struct pl_signals *signals;
@@ -278,7 +278,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor);
 /**
  * Keeps the plan, which need not be complete, and begins to link its hosts, if there are others. This goes on while
  * this host is being prepared, so that a stop or failure in this time reaches the others, and no host prepares for a
- * job that has ended on another one. A host that can run without its link warns and does.
+ * job that has ended on another one. If a link cannot be made, a host that can run without it logs a warning and runs.
  */
 enum pl_status pl_supervise_link(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                  struct pl_error *reterr) PL_MUST_CHECK;
@@ -299,7 +299,7 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * For loops that end at `deadline_ns`: the same, but returns false if the deadline has passed, or if waiting has
+ * pl_supervise_poll() for loops that end at `deadline_ns`. Returns false if the deadline has passed, or if waiting has
  * failed.
  */
 bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns);
@@ -311,13 +311,13 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
 /** Go to the state `next`. A state that may not follow is a bug of ours. */
 void pl_host_go(enum pl_host_state *state, enum pl_host_state next);
 void pl_connection_go(enum pl_connection_state *state, enum pl_connection_state next);
-/** The same, but returns false: frames of another host may ask for what may not follow. */
+/** The same for a session. Returns false if `next` may not follow, because frames of another host may ask for it. */
 bool pl_session_go(enum pl_session_state *state, enum pl_session_state next);
 
 /** Drops the connection, which is freed once the events of this poll are handled. */
 void pl_supervise_drop(struct pl_connection *connection);
 
-/** Has a timer ring at `due_ns`; or once the events of this poll are handled, since what it decides by has changed. */
+/** Makes a timer due at `due_ns`, or (PL_TIMER_WAKE) after this poll's events, because its facts have changed. */
 #define PL_TIMER_SET(supervisor, timer, due_ns) ((supervisor)->loop.timers_ns[PL_TIMER_##timer] = (due_ns))
 #define PL_TIMER_WAKE(supervisor, timer) PL_TIMER_SET(supervisor, timer, 0)
 
@@ -341,7 +341,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_proc
 /** Starts the plan's sidecars and its program on this host, if there are any. */
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Sends `number`, unless it is 0, to the programs of these kinds here, and waits for their end for this time. */
+/** Sends `number`, unless it is 0, to the programs of these kinds here, and waits `grace_ns` at most for their end. */
 void pl_supervise_end(struct pl_supervisor *supervisor, unsigned kinds, int number, int64_t grace_ns);
 
 /**
@@ -357,17 +357,17 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 bool pl_supervise_runs(const struct pl_supervisor *supervisor, unsigned kinds);
 
 /**
- * If the plan needs names, make this host's own known to its programs: where it does not resolve, the host's address
+ * If the plan needs names, make this host's own name known to its programs: if it does not resolve, the host's address
  * and name become a line of /etc/hosts. With `others`, then wait for the names of the job's other hosts, for
  * PACELINE_PEER_WAIT_S or until the job is stopped. A child process does it, because the resolver blocks.
  *
- * Errors  PL_TIMEOUT names the host, the resolver's reason and the file to change; or, at once, the name of
- *         another host that leads to this one.
+ * Errors  PL_TIMEOUT names the host, the resolver's reason and the file to change. If another host's name leads to this
+ *         host, the error comes at once and names it.
  * Test    tests/integration/host_names.sh
  */
 enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Takes the first answer of that child: "", or what is wrong. */
+/** Takes the first answer of the child of pl_peers_resolve(): "", or what is wrong. */
 void pl_peers_note_answer(const struct pl_connection *resolver, const char *answer);
 
 /**
@@ -408,7 +408,7 @@ void pl_frames_welcome(struct pl_supervisor *supervisor);
  */
 void pl_links_look(struct pl_supervisor *supervisor);
 
-/** Handles a frame of another host, or of a process here that is not only this host's. Other frames are ignored. */
+/** Handles a frame of another host, or one of a local process that concerns other hosts. Ignores other frames. */
 void pl_frames_take(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
 
 /** Call when a connection that is not a shim's has ended. */
@@ -431,7 +431,7 @@ struct pl_session *pl_links_find(const struct pl_supervisor *supervisor, const s
 /** The session has ended before the host was ready: keeps the reason, and tries again later unless the host refuses. */
 void pl_links_try_again(struct pl_supervisor *supervisor, struct pl_session *session);
 
-/** Sends how the job ended to a host; a worker its own failure. */
+/** Sends a host how the job ended; a worker sends its own failure. */
 void pl_links_send_result(struct pl_supervisor *supervisor, struct pl_connection *link);
 
 /** On a worker: reports to the master how a program ended, and whether this host is quiet. */
@@ -448,8 +448,8 @@ size_t pl_links_count(const struct pl_supervisor *supervisor, unsigned states, b
 size_t pl_links_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text);
 
 /**
- * Whether all hosts of the launch are linked, so that each gets the result. A program may fail before: then no program
- * is left here, and the hosts are waited for as long as a failure would wait to be told.
+ * Returns whether all hosts of the launch are linked, so that each gets the result. A program may fail before they are:
+ * then the function kills all programs here, and waits for the hosts until pl_supervise_notify_deadline().
  */
 bool pl_links_await_all(struct pl_supervisor *supervisor);
 
@@ -457,7 +457,7 @@ bool pl_links_await_all(struct pl_supervisor *supervisor);
 void pl_links_drop(struct pl_supervisor *supervisor);
 void pl_links_close(struct pl_supervisor *supervisor);
 
-/** What the timers do that have their names. */
+/** The functions that the timers call, each timer the one with its name. */
 void pl_supervise_send_heartbeats(struct pl_supervisor *supervisor);
 void pl_links_open_due(struct pl_supervisor *supervisor);
 void pl_links_look_late(struct pl_supervisor *supervisor);
@@ -468,7 +468,7 @@ void pl_hang_look(struct pl_supervisor *supervisor);
 void pl_supervise_stop_launcher(struct pl_supervisor *supervisor);
 void pl_supervise_fail_overdue(struct pl_supervisor *supervisor);
 
-/** Takes the exit report of a program of this host, which had `begun` or could not be started. */
+/** Takes the exit report of a program of this host; unless `begun`, the program could not be started. */
 void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kind, bool begun,
                       const struct pl_exit_report *exit_report);
 
@@ -510,7 +510,7 @@ void pl_holding_update(struct pl_supervisor *supervisor);
  */
 void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...) PL_PRINTF(2, 3);
 
-/** The same for the status of a call: nothing for PL_OK, the stop for PL_CANCELLED, else the text of `error`. */
+/** Records that a call failed: nothing for PL_OK, the stop for PL_CANCELLED, else the text of `error`. */
 void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error);
 
 /**
@@ -526,8 +526,8 @@ void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct 
 void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
 /**
- * Records that the job failed because another host was lost: `whose` is "host" or "the master host". However late that
- * is seen, it replaces the report of a program that was only killed, because mpirun may know earlier and kill its
+ * Records that the job failed because another host was lost: `whose` is "host" or "the master host". Even if this is
+ * recorded late, it replaces the report of a program that was only killed, because mpirun may know earlier and kill its
  * ranks. It does not while the job is being stopped.
  */
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why);
@@ -581,8 +581,8 @@ void pl_supervise_drop_kind(struct pl_supervisor *supervisor, enum pl_connection
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
 
 /**
- * Returns until when hosts wait for each other, which is soon if only a failure or a stop is left to report; and until
- * when a host that has failed by itself waits for late hosts, to report that to them.
+ * Returns until when hosts wait for each other (if only a failure or a stop is left to report, not for long), and until
+ * when a host that has failed by itself waits for late hosts, to report its failure to them.
  */
 int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor);
 int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor);
