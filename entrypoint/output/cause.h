@@ -46,7 +46,7 @@ struct pl_cause_writer {
     bool in_frames;  /* its last line was one of a traceback, before the exception's */
     bool is_ignored; /* the next exception is one that Python has ignored */
     bool is_syntax;  /* the line of code that a SyntaxError of the program itself names */
-    /* its first exception is awaited; an exception raised from that one may follow; the group is over */
+    /* the group's first exception is awaited; one raised from it may follow; the group is over */
     enum { PL_CAUSE_NO_GROUP, PL_CAUSE_GROUP_WAITS, PL_CAUSE_GROUP_FOUND, PL_CAUSE_GROUP_OVER } group;
     enum pl_cause_nearness nearness;  /* nearness of `place` */
     char place[PL_CAUSE_PLACE_BYTES]; /* "train.py:31": the innermost line of the nearest code; "": none */

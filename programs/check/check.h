@@ -39,7 +39,7 @@ struct pl_check_host {
 /** Measured link from one host to another, by the hosts' numbers. */
 struct pl_check_link {
     int from, to;
-    double mbit;        /* received in Mbit/s, over all ranks of the two hosts that sent; below 0 if not measured */
+    double mbit; /* received Mbit/s, the sum over all ranks of the two hosts that sent; below 0 if not measured */
     char transport[24]; /* "efa", "tcp eth0": the interface whose counter rose; "" if none rose enough */
 };
 
