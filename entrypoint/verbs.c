@@ -11,7 +11,7 @@
 
 enum { COLUMNS = 100, LEAST_GAP = 2, MOST_NAME_COLUMNS = 26, EXIT_CODE_COLUMNS = 15 };
 
-/* What help prints of a row; where the value goes is for the program alone. */
+/* The parts of a row that help prints: all but where the value goes, which only the program needs. */
 #define HELP(option, argument, words, ...) {option, argument, words},
 #define OPTIONS(rows)                                                                                                  \
     .options = (const struct pl_verb_option[]){rows(HELP)},                                                            \
@@ -257,8 +257,8 @@ const struct pl_verb *pl_verbs_find(const char *name)
     return NULL;
 }
 
-/* Print words of `text` in lines that begin at column `indent`; the first continues a line that is there. A newline in
- * the text and spaces at the start of a line stay. */
+/* Print words of `text` in lines that begin at column `indent`; the first continues the present line. A newline in the
+ * text and spaces at the start of a line stay. */
 static void print_wrapped(const char *text, size_t indent, FILE *out)
 {
     size_t column = indent;

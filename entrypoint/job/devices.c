@@ -93,7 +93,7 @@ static int listed_gpus(const char *root)
 struct pl_devices pl_devices_count(const char *root, const char *instance_type)
 {
     PL_AUTO_DIRECTORY DIR *dev = open_below(root, "dev");
-    bool control = false; /* without it, a container cannot use the devices that the driver lists for the whole host */
+    bool control = false; /* the driver's control node exists; without it, a container cannot use the listed devices */
     struct pl_devices devices = {.gpus = 0};
     const struct dirent *entry;
 

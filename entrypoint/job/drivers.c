@@ -338,7 +338,7 @@ enum pl_status pl_drivers_choose_program(struct pl_job *job, struct pl_error *re
     if (!drivers->source) {
         return PL_OK;
     }
-    if (job->settings.trial) { /* in a trial, the sweep decides how many processes it has */
+    if (job->settings.trial) { /* the sweep decides how many processes a trial has */
         drivers->launch = PL_DRIVERS_LAUNCH_OPEN;
         drivers->processes_per_host = 0;
         drivers->mpi_options = NULL;

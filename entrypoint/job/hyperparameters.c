@@ -13,7 +13,7 @@
 static const char sagemaker_prefix[] = "sagemaker_";
 static const char paceline_prefix[] = "paceline_";
 
-/* Reserved names that no variable of their own shows. */
+/* Reserved names that have no variable of their own. */
 static const char *const consumed[] = {
     "sagemaker_program",        "sagemaker_submit_directory",    "sagemaker_enable_cloudwatch_metrics",
     "sagemaker_region",         "sagemaker_container_log_level", "sagemaker_job_name",

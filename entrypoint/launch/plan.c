@@ -224,7 +224,7 @@ static bool is_elastic(const struct pl_job *job, const struct pl_launch_plan *pl
                : plan->launcher == &pl_launcher_direct && pl_launcher_is_elastic(job->process, &plan->argv);
 }
 
-/* The trials of a sweep are started again, each by itself, and not the sweep. */
+/* In a sweep each trial is started again by itself, and the sweep is not. */
 static void set_restarts(const struct pl_job *job, struct pl_launch_plan *plan)
 {
     const char *why = NULL;

@@ -17,7 +17,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* More lines than the longest block has: what has no end is not left out for ever. */
+/* More lines than the longest block has, so that a block without an end is not left out for ever. */
 enum { BLOCK_LINES_MOST = 12, DASHES_LEAST = 60 };
 
 static bool is_dashes(const char *line, size_t bytes)
@@ -83,8 +83,8 @@ size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_
     return kept;
 }
 
-/* How long an unfinished line waits for its end: for two looks at the program. If a loaded machine keeps the program
- * from going on, its line waits for more of them, until it has had CPU time enough to end the line. */
+/* How long an unfinished line waits for its end: two looks at the program. If a loaded machine keeps the program from
+ * going on, the line waits for more looks, until the program has had enough CPU time to end the line. */
 #define LOOK_NS (PL_NS_PER_S / 8)
 #define ENOUGH_CPU_NS (LOOK_NS / 2)
 enum { LOOKS_LEAST = 2, LOOKS_MOST = 80 };
@@ -156,7 +156,7 @@ enum pl_status pl_copier_open_terminal(struct pl_copier *copier, int *ret_fd, st
     return PL_OK;
 }
 
-/* All that is here is new, since nothing was ready to be written. */
+/* All bytes here are new, because nothing was ready to be written. */
 static void remove_blocks(struct pl_copier *copier)
 {
     size_t held, left = pl_abort_blocks_remove(&copier->blocks, copier->bytes, copier->ready, &held);
@@ -355,7 +355,7 @@ bool pl_copier_has_to_write(const struct pl_copier *copier)
     return copier->begin < copier->ready || copier->staged_begin < copier->staged_end;
 }
 
-/* Looks at the program, and returns whether its unfinished line is to wait on. */
+/* Looks at the program, and returns whether its unfinished line must wait longer. */
 static bool is_within_line(struct pl_copier *copier)
 {
     const int64_t cpu_ns = copier->runnable_cpu_ns ? copier->runnable_cpu_ns(copier->reader) : -1;

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { RECURSIVE = 0x8000, READ_ONLY = 1 }; /* of linux/mount.h, which does not go with sys/mount.h */
+enum { RECURSIVE = 0x8000, READ_ONLY = 1 }; /* from linux/mount.h, which conflicts with sys/mount.h */
 
 static enum pl_status write_text(const char *path, const char *text, struct pl_error *reterr)
 {

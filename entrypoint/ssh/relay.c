@@ -133,9 +133,9 @@ enum pl_status pl_command_split_daemon(const char *text, struct pl_strv *words, 
 }
 
 enum {
-    REASON_BYTES = 400, /* that ssh prints of the reason, PL_DISCONNECT_BEGIN included */
-    DISCONNECT = 1,     /* SSH_MSG_DISCONNECT, */
-    BY_APPLICATION = 11 /* and its reason code, SSH_DISCONNECT_BY_APPLICATION */
+    REASON_BYTES = 400, /* bytes of the reason that ssh prints, PL_DISCONNECT_BEGIN included */
+    DISCONNECT = 1,     /* message SSH_MSG_DISCONNECT */
+    BY_APPLICATION = 11 /* reason code SSH_DISCONNECT_BY_APPLICATION */
 };
 
 static const char greeting[] = "SSH-2.0-Paceline\r\n", disconnect_option[] = "--disconnect";

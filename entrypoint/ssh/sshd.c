@@ -24,7 +24,7 @@ enum { KEY_MAX_BYTES = 16 * 1024, STATUS_MAX_BYTES = 64 * 1024, HOSTS_MAX_BYTES 
 
 static const char hosts_file[] = "hosts";
 
-/* The name under which the client knows every host's key: all hosts of an image have the same key, but other names. */
+/* The client's name for every host's key: all hosts of an image have the same key, but different names. */
 #define HOST_KEY_ALIAS "paceline"
 
 /* Explain why the key file, or its directory, exists but cannot be read by this user: the keys of an image belong to
@@ -263,8 +263,8 @@ static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, 
                          "PrintMotd no\n"
                          "PrintLastLog no\n"
                          "TCPKeepAlive yes\n"
-                         /* with it bash does not read ~/.bashrc, which might print something or wait: it acts as the
-                          * child of a shell */
+                         /* with it bash acts as the child of a shell: it does not read ~/.bashrc, which might print
+                          * something or wait */
                          "SetEnv SHLVL=1\n"
                          "LogLevel ERROR\n");
 }

@@ -33,7 +33,7 @@ static int backoff_ms(int attempt)
 
 /* What a host name resolves to. */
 struct owners {
-    bool own, foreign;              /* an address of this host, of another host */
+    bool own, foreign;              /* it has an address of this host (own), of another host (foreign) */
     char address[INET6_ADDRSTRLEN]; /* the first */
 };
 
@@ -116,7 +116,7 @@ static enum pl_status await_other(const char *host, bool linked, int64_t deadlin
 }
 
 /* Programs find their own host by its name, too: MASTER_ADDR is one. If that name does not resolve, this host tells its
- * own programs, by the address that it has itself. Where it cannot, the DNS may only be late. */
+ * own programs, by the address that it has itself. If it cannot, the DNS may only be late. */
 static enum pl_status make_own_known(const struct pl_job *job, int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *host = job->hosts.items[job->host_index];
@@ -155,7 +155,7 @@ static enum pl_status make_own_known(const struct pl_job *job, int64_t deadline_
     return status;
 }
 
-/* What the child that looks the names up gets. */
+/* Arguments of the child that looks up the names. */
 struct search {
     const struct pl_supervisor *supervisor;
     bool others;

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* If the same stop signal arrives again within this time, the platform and another host report the same stop. */
+/* If the same stop signal arrives again within this time, the platform and another host have reported the same stop. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define KILL_ALL_NS (5 * PL_NS_PER_S)
 /* If a rank has ended with 0 and others still run after this time, a line is logged. */
@@ -129,7 +129,7 @@ void pl_supervise_notify(struct pl_connection *connection, enum pl_frame_type ty
     }
 }
 
-/* Whether it is the live shim of a program of these kinds. */
+/* Whether the connection leads to a live shim of a program of these kinds. */
 static bool runs(const struct pl_connection *connection, unsigned kinds)
 {
     return connection->kind == PL_CONNECTION_SHIM && connection->state <= PL_CONNECTION_READY &&
@@ -159,7 +159,7 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, unsigned kinds, int n
     }
 }
 
-/* The job is asked to stop for the first time: set what is due until its time is over. */
+/* The job is asked to stop for the first time: set the timers for the time that it has. */
 static void begin_stop(struct pl_supervisor *supervisor, int number)
 {
     const int64_t early_ns =
