@@ -55,8 +55,7 @@ static enum pl_status need_keys(const struct pl_job *job, struct pl_error *reter
                : pl_needs_keys_missing(pl_text_string(&path), reterr);
 }
 
-/* A torchrun of Debian's package python3-torch that never works: texts that its script has, and why it does not
- * work. */
+/* A torchrun of Debian's package python3-torch that never works: texts in its script, and why it fails. */
 static const struct broken_torchrun {
     const char *python, *torch, *why;
 } broken_torchruns[] = {

@@ -167,7 +167,7 @@ struct search {
     char *path;
     struct near nearest[NAMES_MAX]; /* sorted */
     size_t nearest_count;
-    bool is_cut; /* there are more */
+    bool is_cut; /* there are more files than `nearest` has room for */
 };
 
 /* Keep the file if it is one of the nearest. */

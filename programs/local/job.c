@@ -17,7 +17,7 @@ enum { MOST_BYTES = 16 << 20, MOST_NAME_BYTES = 63, MOST_CHANNEL_BYTES = 64 };
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-static const char one_group[] = "homogeneousCluster"; /* SageMaker's name of the group of a job without groups */
+static const char one_group[] = "homogeneousCluster"; /* SageMaker's name for the only group of a job without groups */
 static const char checkpoints[] = "/opt/ml/checkpoints";
 static const char name_words[] = "1 to 63 letters, digits and hyphens, the first one no hyphen";
 static const char channel_words[] = "1 to 64 letters, digits, dots, hyphens and underscores";
@@ -82,7 +82,7 @@ void pl_local_job_done(struct pl_local_job *job)
 
 /* ---- the file ---- */
 
-/* Finds a member, which may be missing; one that is there has the kind. */
+/* Finds a member, which may be missing; a member that exists must have the kind. */
 static enum pl_status find(struct pl_json_value object, const char *name, enum pl_json_kind kind,
                            struct pl_json_value *ret_value, struct pl_error *reterr)
 {
@@ -181,7 +181,7 @@ static enum pl_status read_mode(struct pl_json_value object, const char *name, i
     return read_choice(object, name, modes, "Pipe, File or FastFile", mode, reterr);
 }
 
-/* S3DataSource and what is in it. */
+/* Reads S3DataSource and its members. */
 static enum pl_status read_source(struct pl_local_job *job, struct pl_json_value object,
                                   struct pl_local_channel *channel, struct pl_error *reterr)
 {
@@ -412,7 +412,7 @@ enum pl_status pl_local_job_add(const char *option, const char *text, void *fiel
     return PL_OK;
 }
 
-/* Takes one word after the folder of --channel. PL_END if it is none of them, and so belongs to the folder's name. */
+/* Takes one word after the folder of --channel. PL_END if it is no such word, and so belongs to the folder's name. */
 static enum pl_status take_word(struct pl_local_job *job, struct pl_local_channel *channel, const char *word,
                                 struct pl_error *reterr)
 {
