@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline horovod: reads the command line of install.py, and runs install.py with the Python whose Horovod is
- * meant. */
+/* paceline horovod: reads the command line of install.py, which it runs with the Python whose Horovod is meant. */
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"

@@ -400,8 +400,7 @@ static enum pl_status feed(struct pl_local *local, size_t number, size_t index, 
     } else if (channel->kind == PL_LOCAL_FROM_AUGMENTED) {
         pl_strv_add(&words, "--augmented", channel->attributes);
     }
-    if (channel->recordio &&
-        channel->kind != PL_LOCAL_FROM_AUGMENTED) { /* an augmented manifest's records are wrapped anyway */
+    if (channel->recordio && channel->kind != PL_LOCAL_FROM_AUGMENTED) { /* augmented ones are wrapped anyway */
         pl_strv_add(&words, "--recordio");
     }
     if (channel->is_gzip) {

@@ -78,8 +78,7 @@ static void close_attribute(const struct message *message, struct rtattr *attrib
     attribute->rta_len = (unsigned short)(message->bytes + message->header.nlmsg_len - (const char *)attribute);
 }
 
-/* Describes a cable: its end `name` is here, plugged into the bridge and up; its end eth0 is in the network of
- * `pid`. */
+/* Describes a cable: the end `name` is here, plugged into the bridge and up; eth0 is in the network of `pid`. */
 static void describe_cable(struct message *message, const char *name, unsigned bridge, unsigned pid)
 {
     const struct ifinfomsg none = {.ifi_family = AF_UNSPEC},

@@ -37,7 +37,7 @@ static enum pl_status keep(struct pl_local_job *job, const char *text, const cha
     return keep_n(job, text, strlen(text), ret_kept, reterr);
 }
 
-/* Both names are those of folders, too. */
+/* Names of jobs and of channels are names of folders, too. */
 static bool is_name(const char *text)
 {
     return strlen(text) - 1 < MOST_NAME_BYTES && *text != '-' && text[strspn(text, LETTERS "-")] == '\0';

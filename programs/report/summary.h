@@ -37,8 +37,8 @@ struct pl_trace_rank {
 };
 
 /**
- * Appends only the sentences. The caller frees `*ret_ranks`, which is in the order of the ranks; NULL with `*ret_count`
- * 0 if there are too few collectives to compare. Errors: those of pl_trace_summarise().
+ * Appends only the sentences. The caller frees `*ret_ranks`, in the order of the ranks; NULL with `*ret_count` 0 if
+ * there are too few collectives to compare. Errors: those of pl_trace_summarise().
  */
 enum pl_status pl_trace_compare(const char *const *paths, size_t count, struct pl_text *text,
                                 struct pl_trace_rank **ret_ranks, size_t *ret_count,

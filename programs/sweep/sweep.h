@@ -104,8 +104,8 @@ static inline bool pl_sweep_is_over(const struct pl_sweep_run *run)
 /** Fails the sweep, and with it the job. Only the first reason is kept. */
 void pl_sweep_fail(struct pl_sweep *sweep, const char *format, ...) PL_PRINTF(2, 3);
 /**
- * Divides `cpus` and `gpus` of `host` among trials of `processes` each, into `wanted` slots; 0: as many as have a
- * device for each process.
+ * Divides the devices of `host` among trials of `processes` each, into `wanted` slots, or if that is 0 into as many as
+ * fit.
  *
  * Errors  PL_INVALID: there are fewer devices than `processes`.
  */

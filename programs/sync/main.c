@@ -67,11 +67,11 @@ struct sync {
     char *bucket, *prefix;
     int events_fd; /* -1 if there is no inotify */
     int signals_fd;
-    bool scans;             /* inotify does not report everything: also scan every LOOK_S */
+    bool scans;             /* inotify does not report all changes: also scan every LOOK_S */
     size_t unread_count;    /* number of directories that the last walk could not read */
     struct pl_error unread; /* error of the first of them */
     double finish_s;        /* time for the last uploads */
-    int64_t finish_ns;      /* the same */
+    int64_t finish_ns;      /* `finish_s` in nanoseconds */
     int64_t finish_by_ns;   /* deadline of the last uploads, once a signal has arrived */
     uint32_t stop_signal;   /* first signal; 0 before a signal arrives */
     int64_t stop_ns;        /* time of its arrival */
@@ -142,7 +142,7 @@ static enum pl_status mark(struct sync *sync, const char *name, struct pl_error 
     return PL_OK;
 }
 
-/* The same without events for closing: a file counts as complete if two scans find the same version. */
+/* mark() if no events tell of closing: a file counts as complete if two scans find the same version. */
 static enum pl_status mark_stable(struct sync *sync, const char *name, const struct stat *info, struct pl_error *reterr)
 {
     struct version now = version_of(info);
@@ -223,7 +223,7 @@ static void close_walk_at(FTS **walk)
     }
 }
 
-/* Marks every file (ALL), or those that two scans found unchanged (STABLE). */
+/* Which files are marked: every file (ALL), or those that two scans found unchanged (STABLE). */
 enum which { ALL, STABLE };
 
 static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum which which, struct pl_error *reterr)

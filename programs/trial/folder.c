@@ -289,7 +289,7 @@ enum pl_status pl_trial_folder_make(const struct pl_trial_folder *folder, int pr
 
 /* ---- the trial's folders instead of the job's ---- */
 
-/* Errors: the system allows no mounts. Nothing that others see has changed. */
+/* Enters namespaces for mounts. Errors: the system allows no mounts; then nothing that others see has changed. */
 static enum pl_status enter_mounts(const struct pl_job *job, struct pl_error *reterr)
 {
     if (unshare(CLONE_NEWNS) != 0) { /* some systems do not let every user make a user namespace either */
