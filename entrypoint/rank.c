@@ -345,7 +345,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         pl_environment_unset(environment, PL_KEPT_VARIABLE); /* this memory of process 1 is for rank 0 only */
     }
     if (strcmp(settings.rank_tags, "rank") == 0 || (by_torchrun && strcmp(settings.rank_tags, "auto") == 0)) {
-        snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */
+        snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* the tag that torch writes before a traceback */
         options.tag = tag;
     }
     options.progress_ns = settings.progress_ns;

@@ -150,7 +150,7 @@ void pl_devices_efa(const char *root, struct pl_devices_efa *ret_efa)
 
     *ret_efa = (struct pl_devices_efa){.count = 0};
     snprintf(pattern, sizeof(pattern), "%s/sys/class/infiniband/*", root);
-    glob(pattern, 0, NULL, &found); /* in alphabetical order */
+    glob(pattern, 0, NULL, &found); /* glob() sorts alphabetically */
     for (size_t i = 0; i < found.gl_pathc; i++) {
         if (is_efa(found.gl_pathv[i])) {
             add_efa(found.gl_pathv[i], ret_efa);

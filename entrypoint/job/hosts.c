@@ -346,7 +346,7 @@ enum pl_status pl_hosts_count_processes(struct pl_job *job, struct pl_error *ret
     const struct pl_python_json *counts = pl_python_json_member(job->framework, per_host);
     const int hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
     int64_t sum;
-    int named = job->drivers.processes_per_host; /* from version 3 of the SDK, for every host */
+    int named = job->drivers.processes_per_host; /* the number in the files of version 3 of the SDK, for every host */
 
     if (by_server) {
         counts = NULL; /* one server per host, which starts the workers of its host */

@@ -31,8 +31,8 @@ const struct pl_hyperparameters_launch pl_hyperparameters_launch_names[] = {
     {.name = NULL},
 };
 
-/* Other names that SageMaker, its SDK and the toolkit know. Paceline reads the first of them. The rest have no effect,
- * but are not mistakes. */
+/* Other names that SageMaker, its SDK and the toolkit know. Paceline reads the first of them. The others have no
+ * effect, but are not mistakes. */
 static const char *const framework[] = {
     "sagemaker_mpi_num_of_processes_per_host",
     "sagemaker_mpi_num_processes",

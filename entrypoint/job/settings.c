@@ -31,7 +31,7 @@ static const struct setting {
     const char *unit;                                  /* the unit of a number, or the words that a text may be */
     double least, most;
     const char *fallback;
-    int64_t unit_ns;  /* only for times; 0: the number is not scaled */
+    int64_t unit_ns;  /* unit of a time in nanoseconds; 0: the number is no time and is not scaled */
     const char *word; /* a word that is allowed instead of a number, and means -1 */
 } settings[] = {{"PYTHON", FIELD(python)},
                 {"INSTALL", FIELD(install), .fallback = "1"},
@@ -292,7 +292,7 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
     if (near.meant) {
         snprintf(hint, sizeof(hint), "; did you mean PACELINE_%s?", near.meant);
     }
-    if (!is_variable) { /* as hyperparameters are written */
+    if (!is_variable) { /* hyperparameters are written in lower case */
         lower(name);
         lower(hint);
     }

@@ -37,7 +37,7 @@ struct pl_job_settings {
     bool link;
     bool sdk_drivers;
     bool tf_chief;
-    const char *ps; /* which parameter servers: "native" or "tensorflow" */
+    const char *ps; /* kind of parameter servers: "native" or "tensorflow" */
     int64_t ps_workers_per_host;
     const char *ps_min_workers; /* "all" or a number */
     int64_t intermediate_ns;

@@ -32,7 +32,7 @@ struct pl_launcher {
     /* fills role, hosts and link; NULL: the hosts of the distribution, by pl_launcher_use_hosts() */
     void (*use_hosts)(const struct pl_job *job, struct pl_launch_plan *plan);
     enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
-    const char *cause; /* without `plan`: why this launch of the toolkit is refused */
+    const char *cause; /* if `plan` is NULL: why this launch of the toolkit is refused */
     void (*describe)(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text);
 };
 
@@ -64,10 +64,10 @@ void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_tex
  */
 bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words);
 
-/** Set a variable that train adds for the program; that memory is out is noted in plan->pool. */
+/** Set a variable that train adds for the program. If memory is out, plan->pool remembers that. */
 void pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value);
 
-/** The same, unless the container has the variable. */
+/** pl_launcher_set(), unless the container has the variable. */
 void pl_launcher_set_unless_set(const struct pl_job *job, struct pl_launch_plan *plan, const char *name,
                                 const char *value);
 

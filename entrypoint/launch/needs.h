@@ -32,7 +32,7 @@ enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_progr
 /** The folders in which sshd is looked for; most of them are on no user's PATH. */
 #define PL_NEEDS_SSHD_PATH "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin"
 
-/** Where the keys come from unless PACELINE_SSH_DIR says otherwise: made when the image is built. */
+/** The folder of the keys unless PACELINE_SSH_DIR names one. They are made when the image is built. */
 #define PL_NEEDS_KEYS_DIR "/etc/paceline/ssh"
 
 /** Says that the key file `path` is missing, and what to do. Returns PL_NOT_FOUND. */

@@ -76,7 +76,7 @@ static bool has_intermediate(const struct pl_job *job)
     return stat(job->paths.output_intermediate, &info) == 0;
 }
 
-/* Also false if the kernel cannot tell. */
+/* Whether the path is a mount; false if the kernel cannot tell. */
 static bool is_mount(const char *path)
 {
     struct statx info;
@@ -95,7 +95,7 @@ static enum pl_status check_uri(const struct pl_job *job, const char *uri, struc
                             "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
     }
     if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
-        /* Without a bucket, the first directory after it would be taken for a bucket, which may belong to somebody
+        /* If the bucket were missing, the first directory would be taken for a bucket, which may belong to somebody
          * else. */
         return pl_error_set(reterr, PL_INVALID,
                             "hyperparameter sagemaker_s3_output: expected a bucket after s3://, found '%s'", uri);

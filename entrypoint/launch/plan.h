@@ -16,7 +16,7 @@
 enum pl_launch_plan_role {
     PL_LAUNCH_PLAN_SINGLE, /* runs its program; its result depends on no other host */
     PL_LAUNCH_PLAN_MASTER, /* runs the job's first process and sends the result to the other hosts */
-    /* with a link, stays until the master has sent the job's result and takes it over; without a link, like SINGLE */
+    /* with a link: stays until the master has sent the job's result, and takes it over; without one: like SINGLE */
     PL_LAUNCH_PLAN_WORKER,
 };
 
@@ -46,8 +46,8 @@ struct pl_launch_plan_step {
     struct pl_strv argv; /* argv[0] is an absolute path, or is searched on PATH */
     const char *cwd;     /* NULL: the base directory */
     bool is_probe;       /* a probe: its exit code is an answer and no failure */
-    bool is_long;        /* it may take minutes: its beginning is logged */
-    bool only_looks;     /* it changes nothing: `paceline plan` runs it too, if all steps before it only look */
+    bool is_long;        /* the step may take minutes: its beginning is logged */
+    bool only_looks;     /* the step changes nothing: `paceline plan` runs it too, if all steps before it only look */
 
     struct pl_environment *additions; /* further variables of the step, besides those of its phase; may be NULL */
 };
@@ -68,7 +68,7 @@ struct pl_launch_plan_steps {
  */
 struct pl_strv *pl_launch_plan_add_step(struct pl_launch_plan_steps *steps, const char *what, const char *cwd);
 
-/** The same for a step in the base directory that only looks. */
+/** Add a step in the base directory that only looks. */
 struct pl_strv *pl_launch_plan_add_look(struct pl_launch_plan_steps *steps, const char *what);
 
 /** Set a variable for the step that was added last. */
@@ -84,8 +84,8 @@ void pl_launch_plan_steps_done(struct pl_launch_plan_steps *steps);
  */
 struct pl_sidecar {
     const char *name; /* "ps", "worker": its task in TF_CONFIG; or the channel that it divides */
-    bool is_worker;   /* it serves instead of this host's program, which is not started */
-    bool is_split;    /* it divides a channel in Pipe Mode among the ranks of this host */
+    bool is_worker;   /* serves instead of this host's program, which is not started */
+    bool is_split;    /* divides a channel in Pipe Mode among the ranks of this host */
     struct pl_strv argv;
     struct pl_environment *environment; /* its whole environment; NULL: the environment of the plan's process */
     struct pl_sidecar *next;            /* the next sidecar; NULL after the last */
@@ -134,7 +134,7 @@ struct pl_launch_plan {
     /* the command of a program that prints an object, which `paceline plan` shows under the launcher's name; may be
      * empty */
     struct pl_strv show;
-    struct pl_python_json *shown; /* that object; NULL if there is none */
+    struct pl_python_json *shown; /* the object that `show` printed; NULL if there is none */
     /* file to make executable first; NULL if there is none, or it is executable already */
     const char *chmod_path;
     struct pl_strv warnings; /* sentences to log once */
@@ -197,7 +197,7 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
                                     const struct pl_launch_plan_steps *source, struct pl_text *text,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Append the same for people: a line for each step, command and variable, without control characters. */
+/** Append the plan for people: a line for each step, command and variable, without control characters. */
 enum pl_status pl_launch_plan_print_lines(const struct pl_job *job, const struct pl_launch_plan *plan,
                                           const struct pl_launch_plan_steps *source, struct pl_text *text,
                                           struct pl_error *reterr) PL_MUST_CHECK;

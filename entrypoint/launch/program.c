@@ -393,7 +393,7 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                struct pl_error *reterr)
 {
-    const char *archive = job->drivers.archive; /* it is unpacked beside itself */
+    const char *archive = job->drivers.archive; /* unpacked in its own folder */
     const bool has_code = pl_program_has_code(job);
     const bool pending =
         archive ? !has_code_beside(job, archive) || (job->program && !pl_program_in_code(job, job->program))

@@ -163,7 +163,7 @@ static enum pl_status add_installer(const struct pl_job *job, const struct pl_pr
         set_unless_set(job, "UV_INDEX_STRATEGY", "unsafe-best-match", plan);
         pl_strv_add(argv, "uv", "pip", "install", "--python", program->python);
     } else {
-        /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
+        /* pip's check for a newer pip costs a request, and its line would be last, where a failure's cause should be */
         set_unless_set(job, "PIP_DISABLE_PIP_VERSION_CHECK", "1", plan);
         pl_strv_add(argv, program->python, "-m", "pip", "install");
     }

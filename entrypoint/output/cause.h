@@ -43,7 +43,7 @@ struct pl_cause_writer {
     char tag[PL_CAUSE_TAG_BYTES];
     int open;        /* number of tracebacks that have begun and whose exception has not come */
     bool is_mixed;   /* several tracebacks were open at the same time */
-    bool in_frames;  /* its last line was one of a traceback, before the exception's */
+    bool in_frames;  /* the writer's last line was one of a traceback, before the exception's line */
     bool is_ignored; /* the next exception is one that Python has ignored */
     bool is_syntax;  /* the line of code that a SyntaxError of the program itself names */
     /* the group's first exception is awaited; one raised from it may follow; the group is over */
@@ -55,7 +55,7 @@ struct pl_cause_writer {
 /** Zero-initialise; holds no resources. */
 struct pl_cause {
     enum pl_cause_lines lines;
-    const char *folders[2];             /* where the program's own files are, absolute; NULL: unknown */
+    const char *folders[2];             /* absolute paths of the folder with the program's own files; NULL: unknown */
     char line[PL_CAUSE_LINE_BYTES + 1]; /* the beginning of the line that is read now, with a NUL */
     size_t line_bytes;
     struct pl_cause_writer writers[PL_CAUSE_WRITERS]; /* the first has no tag */

@@ -215,7 +215,7 @@ void pl_copier_end(struct pl_copier *copier)
 {
     pl_file_close_at(&copier->fd);
     set_end(copier, copier->end + pl_bars_end(&copier->bars, copier->bytes + copier->end));
-    if (copier->ends_line && copier->line_is_open) { /* in one write with the line, so that nobody writes in between */
+    if (copier->ends_line && copier->line_is_open) { /* one write with the line: nobody writes in between */
         copier->bytes[copier->end] = '\n';
         set_end(copier, copier->end + 1);
     }

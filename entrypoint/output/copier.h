@@ -62,10 +62,10 @@ struct pl_copier {
     struct pl_bars bars;
     size_t begin, ready, end; /* the bytes up to `ready` may be written; an unfinished line follows */
     size_t in_tail;           /* the tail has the bytes up to here */
-    int64_t line_deadline_ns; /* when to look again whether the unfinished line is written as it is */
-    unsigned line_looks;      /* number of these looks */
+    int64_t line_deadline_ns; /* time of the next look whether the unfinished line is written as it is */
+    unsigned line_looks;      /* number of such looks so far */
     int64_t first_cpu_ns;     /* what `runnable_cpu_ns` returned at the first of these looks */
-    int64_t write_ns;         /* when to try to write again */
+    int64_t write_ns;         /* time at which to try to write again */
     char bytes[PL_COPIER_BYTES + PL_BARS_HELD_BYTES];
     bool broken; /* the reader of our output has closed it: only the tail is kept */
     struct pl_tail tail;
@@ -75,7 +75,7 @@ struct pl_copier {
     size_t staged_begin, staged_end;
     char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, to be written next */
     int stream;                         /* STDOUT_FILENO or STDERR_FILENO of the program */
-    /* also gets all bytes that arrive; may be NULL */
+    /* a function that also gets all bytes that arrive; may be NULL */
     void (*read_along)(void *context, int stream, const char *bytes, size_t count);
     void *context;
     /* Returns the CPU time that the program has used, if it can run or is stopped: it may be halted in the middle of

@@ -22,7 +22,7 @@ enum {
 /** Zero-initialise; holds no resources. */
 struct pl_tail {
     size_t used;         /* bytes held, at most PL_TAIL_BYTES */
-    size_t write_offset; /* where the next byte goes */
+    size_t write_offset; /* offset of the next byte in `bytes` */
     char bytes[PL_TAIL_BYTES];
     struct pl_cause cause;
 };

@@ -22,13 +22,13 @@ struct pl_delivery_known {
     pid_t pid;
     uint64_t start_ticks; /* distinguishes it from a later process with the same number */
     bool got;
-    bool caught;        /* it handled the signal when it got it; a handler may begin with ignoring the next one */
-    int64_t free_ns;    /* time since which no process that it waits for is left; 0: one is left */
-    int64_t wraps_ns;   /* when it was last seen to be a wrapper or to wait for one; 0: never */
+    bool caught;     /* the process handled the signal when it got it; a handler may begin with ignoring the next one */
+    int64_t free_ns; /* time since which no process that it waits for is left; 0: one is left */
+    int64_t wraps_ns;   /* time at which it was last seen as a wrapper, or waiting for one; 0: never */
     int64_t goes_on_ns; /* time since which it also runs something that did not get the signal; 0: it does not */
 };
 
-/* What is known of a process below this one, as it is now. The parent of a child of this process is not listed. */
+/* Bits of a process below this one, in its present state. The parent of a child of this process is not listed. */
 enum { CATCHES = 1, CATCHING_BELOW = 2 /* a descendant catches */ };
 
 struct members {

@@ -309,7 +309,7 @@ enum pl_status pl_proc_list(pid_t top, struct pl_proc_entry **ret_list, size_t *
     return PL_OK;
 }
 
-/* What a process is that may be a training program, or stand between one and the supervisor. */
+/* Bits of a process that may be a training program, or be between one and the supervisor. */
 enum { PACELINE = 1, RANK_SHIM = 2, SSHD = 4, OWN = 8, ENDED = 16 };
 
 /* The version of Open MPI decides which of these mpirun is a link to. */
@@ -342,7 +342,7 @@ static void look_at(struct pl_proc_entry *process, const struct stat *paceline)
     struct stat file;
 
     snprintf(path, sizeof(path), "/proc/%d/exe", (int)process->pid);
-    if (stat(path, &file) != 0) { /* it is a zombie or has ended since it was listed, or it is another user's */
+    if (stat(path, &file) != 0) { /* the process is a zombie, has ended since it was listed, or is another user's */
         process->is = errno == ENOENT || errno == ESRCH ? ENDED : 0;
         return;
     }

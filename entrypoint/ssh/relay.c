@@ -253,10 +253,10 @@ enum pl_status pl_exec_words(const struct pl_sshd *sshd, const char *run_dir, co
 }
 
 struct relay {
-    struct pl_link link; /* to process 1, later to the shim */
+    struct pl_link link; /* link to process 1, later to the shim */
     int channel_fd;      /* -1: the program uses the session's own descriptors */
     bool input_ended;
-    int64_t hangup_ns; /* when the program is killed after the end of the session */
+    int64_t hangup_ns; /* time at which the program is killed after the end of the session */
 };
 
 static enum pl_status read_request(const char *request, enum pl_exec_kind *ret_kind, struct pl_strv *words,

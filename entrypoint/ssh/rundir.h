@@ -33,7 +33,7 @@
 #define PL_RUNDIR_FIFOS "fifos"
 #define PL_RUNDIR_FIFOS_VARIABLE "PACELINE_FIFOS"
 
-/* the file in the directory with the number of FIFOs of the channel that the platform has been asked for */
+/* A file in the directory: how many FIFOs of the channel the platform was asked for. */
 #define PL_RUNDIR_OPENED_BEGIN "opened-"
 #define PL_RUNDIR_OPENED PL_RUNDIR_OPENED_BEGIN "%s"
 
@@ -85,7 +85,7 @@ enum pl_status pl_rundir_load_environment(const char *path, struct pl_environmen
 /** Connect to process 1 of this host, which must belong to this user. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Where a process is in the job and on its host. */
+/** The place of a process: its rank in the job and on its host. */
 struct pl_rundir_place {
     int rank, size, local_rank, local_size;
 };

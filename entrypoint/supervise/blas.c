@@ -14,7 +14,7 @@
 
 #define ANSWER_NS (20 * PL_NS_PER_S)
 
-/* In a child process: the library starts no threads for one answer. */
+/* Runs in a child process, so that the library starts no threads here for one answer. */
 static int report_core(void *context)
 {
     const char *(*name_of)(void) = NULL;

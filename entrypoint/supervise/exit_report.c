@@ -103,7 +103,7 @@ static int fatal_signal(const struct pl_exit_report *exit_report)
                : 0;
 }
 
-/* What a shell means by this code; other programs may mean something else. */
+/* Print what a shell means by this code; other programs may mean something else. */
 static void print_shells_words(const struct pl_exit_report *exit_report, struct pl_text *text)
 {
     static const char *const words[] = {"cannot be executed", "was not found"};

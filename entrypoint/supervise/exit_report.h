@@ -18,7 +18,7 @@ enum {
 
 struct pl_exit_report {
     enum pl_process_kind kind;
-    int rank; /* -1 if it is not a rank */
+    int rank; /* -1 if the program is not a rank */
     char host[PL_EXIT_REPORT_HOST_BYTES];
     bool not_started; /* the program did not start; `note` says why */
     bool signalled;
@@ -30,7 +30,7 @@ struct pl_exit_report {
     /* the line of its stderr that tells the cause, for example an exception's own line; "" if there is none */
     char cause[PL_TAIL_LINE_BYTES + 1];
     char place[PL_TAIL_PLACE_BYTES];      /* where the exception was raised: "train.py:31"; "" if that is not known */
-    char tail[PL_EXIT_REPORT_TAIL_BYTES]; /* its last stderr lines */
+    char tail[PL_EXIT_REPORT_TAIL_BYTES]; /* the program's last stderr lines */
 };
 
 #define PL_EXIT_REPORT_NONE ((struct pl_exit_report){.rank = -1})

@@ -94,7 +94,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_session *sess
     }
     pl_connection_go(&session->link->state, PL_CONNECTION_READY);
     PL_TIMER_WAKE(supervisor, HEARTBEAT);
-    pl_supervise_forward_stop(supervisor, session->link); /* it connected too late to get the stop with the others */
+    pl_supervise_forward_stop(supervisor, session->link); /* the host connected too late to get the stop earlier */
     pl_holding_ask_again(supervisor);
     if (supervisor->state >= PL_HOST_CLOSING) {
         pl_links_send_result(supervisor, session->link);
@@ -308,7 +308,7 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
         return;
     }
     if (connection == session->link) {
-        return; /* its first frame has been accepted already */
+        return; /* the first frame of this connection was accepted already */
     }
     if (session->link || strcmp(frame->fields[1], session->host) != 0) {
         pl_log(PL_LOG_WARNING,
@@ -531,7 +531,7 @@ static void lose_master(struct pl_supervisor *supervisor, struct pl_session *ses
 
 static void lose_worker(struct pl_supervisor *supervisor, struct pl_session *session, const char *why)
 {
-    /* its own program has succeeded, and it has nothing more to do */
+    /* the worker's own program has succeeded, and it has nothing more to do */
     const bool has_left = (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE || session->outside) &&
                           session->state == PL_SESSION_IDLE && !supervisor->outcome.failed;
 

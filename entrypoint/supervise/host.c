@@ -41,7 +41,7 @@
 /* How long a worker that has failed by itself waits for the master's message about the failure. */
 #define MASTER_RESULT_NS (10 * PL_NS_PER_S)
 
-/* What the loop of supervise.c calls. */
+/* The functions that the loop of supervise.c calls. */
 const struct pl_loop_calls pl_host_calls = {
     .take = pl_frames_take,
     .lose = pl_frames_lose,
@@ -406,7 +406,7 @@ static enum pl_status run(struct pl_supervisor *supervisor, struct pl_error *ret
         return check_main_result(supervisor, reterr);
     }
     if (supervisor->link_kind == PL_LAUNCH_PLAN_LINK_BESIDE && supervisor->plan->is_outside && supervisor->main.ended &&
-        !knows_result(supervisor) && !pl_exit_report_ok(&supervisor->main.exit_report)) { /* there is no other result */
+        !knows_result(supervisor) && !pl_exit_report_ok(&supervisor->main.exit_report)) { /* no other result is known */
         pl_supervise_fail_exit(supervisor, &supervisor->main.exit_report);
     }
     return PL_OK;

@@ -141,7 +141,7 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     }
     setup.argv = (const char *const *)argv.items;
     setup.environment =
-        /* without the preloaded library of ranks, which has no openpty() */
+        /* not the environment with the preloaded library of ranks, which has no openpty() */
         pl_environment_strings(supervisor->job->process);
     setup.cwd = "/";
     PL_TRY(pl_supervise_start(supervisor, PL_PROCESS_SSHD, &setup, NULL, reterr));

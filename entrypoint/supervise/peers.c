@@ -31,9 +31,9 @@ static int backoff_ms(int attempt)
     return attempt >= 5 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^5 is above the limit */
 }
 
-/* What a host name resolves to. */
+/* The addresses that a host name resolves to. */
 struct owners {
-    bool own, foreign;              /* it has an address of this host (own), of another host (foreign) */
+    bool own, foreign;              /* one is an address of this host (own), one of another host (foreign) */
     char address[INET6_ADDRSTRLEN]; /* the first */
 };
 
@@ -251,7 +251,7 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, bool others, s
     while (status == PL_OK && !waiter.over && pl_supervise_may_go_on(supervisor) == PL_OK) {
         status = pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr);
     }
-    kill(pid, SIGKILL); /* it holds no state, and is reaped with all others */
+    kill(pid, SIGKILL); /* the child holds no state, and is reaped with all others */
     pl_supervise_drop_kind(supervisor, PL_CONNECTION_RESOLVER);
     PL_TRY(status);
     return waiter.text[0] == '\0' ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s", waiter.text);

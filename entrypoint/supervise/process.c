@@ -356,7 +356,7 @@ static enum pl_status await(const struct pl_process_setup *setup, pid_t pid, int
 
     while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
         if (pl_deadline_passed(deadline_ns)) {
-            kill(setup->own_group ? -pid : pid, SIGKILL); /* its end is not waited for: it may hang in the kernel */
+            kill(setup->own_group ? -pid : pid, SIGKILL); /* do not wait: the process may hang in the kernel */
             return pl_error_set(reterr, PL_TIMEOUT, "'%s' did not end in time and was killed", setup->argv[0]);
         }
         pl_clock_nap(RUN_NAP_NS, deadline_ns);

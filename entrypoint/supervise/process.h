@@ -134,7 +134,7 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
 enum pl_status pl_process_run(const struct pl_process_setup *setup, int64_t deadline_ns, struct pl_text *answer,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_process_spawn(), with `run` instead of a program. The process gets SIGKILL when the calling thread ends. */
+/** pl_process_spawn() with `run` instead of a program. The process gets SIGKILL when the calling thread ends. */
 enum pl_status pl_process_start(int namespaces, int (*run)(void *context), void *context, pid_t *ret_pid,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 

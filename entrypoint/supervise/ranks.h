@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a host learns of its ranks: on which CPUs they run, which is logged once all of them have connected, and whether
- * they are connected with each other.
+ * Finds out on which CPUs a host's ranks run, which is logged once all of them have connected, and whether they are
+ * connected with each other.
  *
  * If ranks that were started together have never been connected with each other, N programs ran, and N models were
  * trained. MPI_Init() connects each rank with mpirun's server on its host, and torch's process groups

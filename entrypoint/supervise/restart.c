@@ -368,7 +368,7 @@ static void print_reason(const struct pl_supervisor *supervisor, struct pl_text 
     }
 }
 
-/* On a worker, the master's words, if it has them, explain this already. */
+/* Whether the reasons are to be added: if a worker has the master's words, those explain already. */
 static bool explains(const struct pl_supervisor *supervisor)
 {
     return supervisor->restarts && (supervisor->role == PL_HOST_MASTER || supervisor->outcome.exit_report_known);

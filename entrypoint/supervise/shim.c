@@ -41,11 +41,11 @@ struct shim {
     bool exited;
     bool childless;           /* neither the program nor a process that it has left behind runs */
     bool suspended;           /* stopped by SIGSTOP or a similar signal */
-    int64_t suspended_end_ns; /* when the program is killed, if it is still stopped then */
+    int64_t suspended_end_ns; /* time at which the program is killed if it is still stopped */
     bool suspended_too_long;
     bool sent_end; /* the program was sent a signal that ends programs */
     struct pl_delivery delivery;
-    int64_t look_ns; /* when to look again which processes get the signal */
+    int64_t look_ns; /* time at which to look again which processes get the signal */
     int wait_status;
     /* only for ranks: */
     enum pl_stop_state state;

@@ -20,7 +20,7 @@ enum pl_shim_stdout {
     PL_SHIM_STDOUT_OWN, /* the shim's own */
     /* a pipe, from which the shim writes whole lines; or the shim's own stdout if that is a terminal */
     PL_SHIM_STDOUT_LINES,
-    /* as PL_SHIM_STDOUT_LINES, for a program that is alone: see is_alone of entrypoint/output/copier.h */
+    /* PL_SHIM_STDOUT_LINES for a program that is alone: see is_alone of entrypoint/output/copier.h */
     PL_SHIM_STDOUT_ALONE,
     /* a terminal, as mpirun's daemon gives it, from which the shim writes whole lines to mpirun */
     PL_SHIM_STDOUT_MPIRUN,

@@ -321,7 +321,7 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
         connection->waiter->exit_report = *exit_report;
     } else if (connection->process_kind != PL_PROCESS_SYNC) {
         supervisor->loop.calls->ended(supervisor, connection->process_kind, begun, exit_report);
-    } else if (!pl_exit_report_ok(exit_report)) { /* it cannot fail the job */
+    } else if (!pl_exit_report_ok(exit_report)) { /* a failed upload cannot fail the job */
         pl_exit_report_sentence(exit_report, &text);
         pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
     }
@@ -381,7 +381,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         PL_TIMER_SET(supervisor, APART, supervisor->seen.apart.next_look_ns);
         if (supervisor->stop.number != 0) {
             send_signal(connection,
-                        supervisor->stop.number); /* it connected too late to get the stop with the others */
+                        supervisor->stop.number); /* this shim connected too late to get the stop with the others */
         }
         if (supervisor->stop.state == PL_STOP_RELEASED) {
             pl_supervise_notify(connection, PL_FRAME_RELEASE, "");

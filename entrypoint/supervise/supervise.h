@@ -53,8 +53,8 @@ enum pl_host_state {
 };
 
 enum pl_host_role {
-    PL_HOST_MASTER, /* it decides how the job ends; also a host without a link, whatever its role in the plan */
-    PL_HOST_WORKER, /* it gets the result from the master; its program can run without the link */
+    PL_HOST_MASTER, /* decides how the job ends; also a host without a link, whatever its role in the plan */
+    PL_HOST_WORKER, /* gets the result from the master; its program can run without the link */
     PL_HOST_LED,    /* a worker that decides nothing by itself, since no program runs without the link */
 };
 
@@ -62,7 +62,7 @@ enum pl_connection_state {
     PL_CONNECTION_OPEN,
     PL_CONNECTION_READY,   /* a shim's program runs; hosts have exchanged READY */
     PL_CONNECTION_ENDED,   /* the exit report of a shim was handled */
-    PL_CONNECTION_DROPPED, /* it is to be freed */
+    PL_CONNECTION_DROPPED, /* to be freed after this poll */
 };
 
 enum pl_session_state {
@@ -74,7 +74,7 @@ enum pl_session_state {
     PL_SESSION_LOST,    /* the link ended before the host was done */
 };
 
-/** What waits for the end of a step, or for the answer of the process that looks up names. */
+/** Waits for the end of a step, or for the answer of the process that looks up names. */
 struct pl_waiter {
     bool over;
     struct pl_exit_report exit_report;                        /* exit report of the step */
@@ -94,7 +94,7 @@ struct pl_connection {
     struct pl_waiter *waiter; /* gets the result of this connection; NULL: the host handles it */
 };
 
-/** What is to be done at a certain time: pl_supervise_poll() does it then, and not before. */
+/** The timers, with what pl_supervise_poll() does when they are due, and not before. */
 enum pl_timer {
     PL_TIMER_HEARTBEAT,  /* to send heartbeats, and to find links that are silent */
     PL_TIMER_SESSIONS,   /* to open sessions */
@@ -118,7 +118,7 @@ struct pl_session {
     bool outside;              /* the host is not part of the launch; the launch does not wait for it */
     int processes;             /* the number of processes that the host has announced; 0 if it has not */
     bool quiet;                /* nothing happens on the host, see watch.h */
-    enum pl_apart_state apart; /* what the host has reported about its ranks */
+    enum pl_apart_state apart; /* state that the host has reported about its ranks */
     int ssh_stderr_fd;         /* a file in memory with ssh's stderr */
     int64_t next_try_ns;       /* PL_DEADLINE_NEVER while a session is up or is being opened */
     char reason[400];          /* why the last session failed */
@@ -131,15 +131,15 @@ struct pl_sessions {
     bool opens;        /* sessions are opened while this host prepares, and while the program runs */
     bool failure_told; /* the log says that a session could not be opened */
     bool late_told;    /* the log names the hosts that are late */
-    int64_t begun_ns;  /* when hosts began to wait for each other; set again once this host is prepared */
+    int64_t begun_ns;  /* time at which hosts began to wait for each other; set again once this host is prepared */
 };
 
 /** Why a job that may be started again is not. */
 enum pl_not_again {
     PL_NOT_AGAIN_NONE,
     PL_NOT_AGAIN_OWN_WORDS, /* the program has written the failure file itself */
-    PL_NOT_AGAIN_USED_UP,   /* it was started again as often as it may be */
-    PL_NOT_AGAIN_AS_BEFORE, /* it failed as before, and has made no checkpoint since */
+    PL_NOT_AGAIN_USED_UP,   /* the job was started again as often as it may be */
+    PL_NOT_AGAIN_AS_BEFORE, /* the job failed as before, and has made no checkpoint since */
     PL_NOT_AGAIN_UNLINKED,  /* a host is not linked */
 };
 
@@ -165,9 +165,9 @@ struct pl_main {
     bool started, ended;
     bool dismissed; /* the job has ended although the program has not */
     bool over;      /* this host waits no more for the program and for other hosts, also at the ordinary end */
-    bool told;      /* it was sent SIGTERM because the job has failed; mpirun is not, since it ends its ranks */
+    bool told;      /* the program was sent SIGTERM because the job has failed; mpirun is not, it ends its ranks */
     struct pl_exit_report exit_report;
-    int ranks_ended; /* on all hosts */
+    int ranks_ended; /* number of ranks that have ended, on all hosts */
     /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
     struct pl_exit_report left_early;
     int64_t early_end_ns; /* how long after that end the ranks that still run are logged */
@@ -179,7 +179,7 @@ enum { PL_HOLDING_HERE = -1 };
 struct pl_holding_rank {
     int rank;
     int host;     /* number of the session that reported it, or PL_HOLDING_HERE */
-    bool catches; /* its program has a handler for the signal */
+    bool catches; /* the rank's program has a handler for the signal */
     bool ended;
 };
 
@@ -211,7 +211,7 @@ struct pl_seen {
     struct pl_watch watch;
 };
 
-/** What the loop calls when something happens: pl_host_calls, the table of host.c. */
+/** The functions that the loop calls for events: pl_host_calls is the table of host.c. */
 struct pl_loop_calls {
     /* pl_frames_take(): a frame other than heartbeats and the exit reports of shims */
     void (*take)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
@@ -311,7 +311,7 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
 /** Go to the state `next`. A state that may not follow is a bug of ours. */
 void pl_host_go(enum pl_host_state *state, enum pl_host_state next);
 void pl_connection_go(enum pl_connection_state *state, enum pl_connection_state next);
-/** The same for a session. Returns false if `next` may not follow, because frames of another host may ask for it. */
+/** pl_host_go() for a session, but returns false if `next` may not follow: another host's frames may ask for it. */
 bool pl_session_go(enum pl_session_state *state, enum pl_session_state next);
 
 /** Drops the connection, which is freed once the events of this poll are handled. */
@@ -475,7 +475,7 @@ void pl_host_note_end(struct pl_supervisor *supervisor, enum pl_process_kind kin
 /** Counts the end of a rank, on any host. */
 void pl_host_note_rank(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
-/** From now on the program runs, here or on other hosts. */
+/** Call when the program runs, here or on other hosts. */
 void pl_host_run(struct pl_supervisor *supervisor);
 
 /** Takes a CATCHES frame of a rank on `host`. */

@@ -35,7 +35,7 @@ struct pl_bench_options {
     enum pl_bench_wire wire;
     bool json;
     bool alone; /* time the operation alone, without produce and consume */
-    bool bound; /* also time reading and writing every buffer once */
+    bool bound; /* also measure the time to read and write every buffer once */
     int pairs;
     int threads;
     unsigned flags;

@@ -20,7 +20,7 @@ enum {
     TAG_DATA,
     TAG_DONE,
     TIMES_MOST = 3,
-    ROUNDS_MOST = 32, /* in a large job, each host is measured with this many others */
+    ROUNDS_MOST = 32, /* number of hosts with which each host is measured in a large job */
     WINDOW = 8,       /* messages under way */
     CHUNK_BYTES = 256 * 1024,
 };

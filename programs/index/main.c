@@ -83,7 +83,7 @@ static void append_field(struct pl_text *query, const char *name, const char *va
     pl_sigv4_encode(value, strlen(value), false, query);
 }
 
-/* Makes https://aws:TOKEN@HOST/.../simple/ */
+/* Makes the URL https://aws:TOKEN@HOST/.../simple/ */
 static enum pl_status join_index(const char *endpoint, const char *token, bool plain, char **ret_url,
                                  struct pl_error *reterr)
 {

@@ -119,7 +119,7 @@ static enum pl_status print_lines(const struct pl_text *report, struct pl_error 
 /* What the functions of sections need. */
 struct place {
     const struct pl_environment *environment;
-    const char *self_path; /* this program, in the folder with the other ones */
+    const char *self_path; /* path of this program, which lies in the folder of the other programs */
     bool has_bash_env;     /* the image's shells lead back to Paceline */
 };
 

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #define BRIDGE "sw0"
-#define MACHINE "/run/machine" /* where a folder of the machine is seen while a new one covers it */
+#define MACHINE "/run/machine" /* path of a folder of the machine while a new folder covers it */
 
 #define START_NS (60 * PL_NS_PER_S)
 
@@ -207,7 +207,7 @@ static enum pl_status set_address(int fd, unsigned long what, const char *text, 
     return ioctl(fd, what, &request) == 0 ? PL_OK : pl_error_errno(reterr, "give eth0 the address %s", text);
 }
 
-/* In the host: sets lo and eth0 up. */
+/* Runs in the host: sets lo and eth0 up. */
 static enum pl_status set_up_host(unsigned number, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -388,7 +388,7 @@ static void free_port_22(void)
     const int fd = open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
 
     if (fd >= 0) {
-        if (write(fd, "22", 2) != 2) { /* without it sshd says which port it cannot have */
+        if (write(fd, "22", 2) != 2) { /* if this fails, sshd reports the port that it cannot have */
             errno = 0;
         }
         close(fd);

@@ -92,7 +92,7 @@ static enum pl_status find(struct pl_json_value object, const char *name, enum p
                                                             : pl_json_wrong(*ret_value, "at most 256 entries", reterr);
 }
 
-/* The document outlives the view, which borrows its texts. */
+/* Reads a text. `text` borrows it from the document, which outlives the view. */
 static enum pl_status read_text(struct pl_json_value object, const char *name, const char **text,
                                 struct pl_error *reterr)
 {

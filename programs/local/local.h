@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the parts of `paceline local` share: the run of a job on hosts of this machine. main.c reads the command line;
- * each other file has a section here.
+ * The parts of `paceline local`, which runs a job on hosts of this machine. main.c reads the command line; each other
+ * file has a section here.
  *
  * The folder FOLDER/NAME holds the lock of the run, `algo-N`, which is /opt/ml of host N while the job runs,
  * `algo-N.log`, and at the end model.tar.gz and output.tar.gz.
@@ -23,13 +23,13 @@
 #include <sys/types.h>
 #include <time.h>
 
-/** Where a host finds the secret of the ssh keys. */
+/** The path at which a host finds the secret of the ssh keys. */
 #define PL_LOCAL_SECRET_PATH "/run/paceline-secret"
 
 /** The name of the lock's file in FOLDER/NAME. */
 #define PL_LOCAL_LOCK "lock"
 
-/** Where hosts see the folders to which the links of a channel lead. */
+/** The folder in which hosts see the folders to which a channel's links lead. */
 #define PL_LOCAL_SHARDED "/run/paceline-channels"
 
 enum {
@@ -61,10 +61,10 @@ struct pl_local_outage {
     int64_t begin_ns, end_ns; /* times at which the outage began and ended; 0 before */
 };
 
-/* What is known of a simulated spot stop. */
+/* What this program has observed of a simulated spot stop. */
 struct pl_local_spot {
     struct timespec begin; /* time of SIGTERM, on the clock of files */
-    bool is_second;        /* the second run */
+    bool is_second;        /* this is the second run */
     bool was_killed;
     size_t files;   /* files that the first run wrote into the checkpoints after SIGTERM */
     double taken_s; /* time from SIGTERM to the last of these files */
@@ -81,7 +81,7 @@ struct pl_local_fed {
 struct pl_local_host {
     char name[16];                /* algo-N */
     char container[64];           /* name of its container */
-    char tree[PATH_MAX];          /* its /opt/ml, seen from this machine */
+    char tree[PATH_MAX];          /* path of its /opt/ml on this machine */
     const char *group, *instance; /* group and type of its instance; borrowed */
     pid_t pid;                    /* its first process; 0 before it starts and after its end */
     int output_fd;                /* -1 after the end of the output */
@@ -95,7 +95,7 @@ struct pl_local_host {
 
 /* Sockets in the network between the hosts. The network ends with the sockets and the hosts. -1: there is none. */
 struct pl_local_network {
-    int link_fd;     /* rtnetlink's */
+    int link_fd;     /* socket of rtnetlink */
     int flags_fd;    /* socket to set flags of interfaces */
     unsigned bridge; /* number of the bridge's interface */
 };
@@ -119,7 +119,7 @@ struct pl_local {
     unsigned stops, stops_allowed; /* number of Control-C so far, and how many do not interrupt the ending */
     int lock_fd;
     struct pl_local_network network;             /* network of hosts in namespaces */
-    unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* from which several hosts derive their ssh keys */
+    unsigned char secret[PL_LOCAL_SECRET_BYTES]; /* several hosts derive their ssh keys from it */
     struct pl_local_host *hosts;
     pid_t *feeds;
     struct pl_local_fed *fed; /* the channel and the host of each process in `feeds` */

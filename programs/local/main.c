@@ -194,7 +194,7 @@ static enum pl_status run_job(struct pl_local *local, struct pl_error *reterr)
     }
     status = pl_local_result_pack(local, reterr);
     pl_local_result_write(local);
-    pl_local_result_print(local); /* on a full disk too */
+    pl_local_result_print(local); /* prints also if the disk is full */
     return status;
 }
 

@@ -19,7 +19,8 @@
 
 #define CATCH_NS (5 * PL_NS_PER_S)   /* how long a host's first process may take to handle SIGTERM */
 #define OTHERS_NS (30 * PL_NS_PER_S) /* after a failure, how long the other hosts may take to end by themselves */
-#define LOST_NS (120 * PL_NS_PER_S)  /* likewise after --lose: a silent host counts as lost only after some time */
+#define LOST_NS                                                                                                        \
+    (120 * PL_NS_PER_S) /* the same after --lose, because a silent host counts as lost only after some time */
 #define NAP_NS (5 * PL_NS_PER_MS)
 #define FEED_NS (10 * PL_NS_PER_S)
 

@@ -68,8 +68,8 @@ struct pl_report {
     struct pl_json *hyperparameters;
     char *name;    /* name of the job; if that is unknown, of the folder */
     char *failure; /* text of a failure file; NULL if there is none */
-    char *launch;  /* from the first line of the log: version, launcher, ranks and hosts; NULL */
-    char *best;    /* a sweep's last line: "best_accuracy=0.9 trial=4"; NULL */
+    char *launch;  /* version, launcher, ranks and hosts, from the log's first line; NULL if unknown */
+    char *best;    /* a sweep's last line: "best_accuracy=0.9 trial=4"; NULL if there is none */
     size_t hosts, logs;
     bool has_definitions; /* the job has MetricDefinitions */
     bool has_throughput;  /* `series` has throughput from metrics.jsonl besides MetricDefinitions */

@@ -44,7 +44,7 @@ struct children {
     bool is_stopped;     /* a stop has ended a worker */
 };
 
-enum { EXIT_NOT_STARTED = 126, EXIT_NO_PROGRAM = 127 }; /* as shells have them */
+enum { EXIT_NOT_STARTED = 126, EXIT_NO_PROGRAM = 127 }; /* the exit codes that shells use */
 
 /* SIGTERM may have ended a worker before this process has run its own handler: longest wait for the handler. */
 #define STOP_LAG_NS (200 * PL_NS_PER_MS)

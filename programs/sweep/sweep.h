@@ -36,7 +36,7 @@ enum pl_sweep_why { PL_SWEEP_WHY_NONE, PL_SWEEP_WHY_TRIAL_TIME, PL_SWEEP_WHY_SWE
 /** A trial: its row, and its run. */
 struct pl_sweep_run {
     enum pl_sweep_state state;
-    bool has_value; /* it has printed the metric; a value that is not finite is never the best */
+    bool has_value; /* the trial has printed the metric; a value that is not finite is never the best */
     double value;   /* the metric's last value */
     int code;
     double seconds;        /* duration of its last run */
@@ -78,9 +78,9 @@ struct pl_sweep {
     pid_t *removing;               /* for each host: the process that removes files there, or 0 */
     size_t *next;                  /* for each host: number of the first trial that may still wait */
     size_t hosts_count, running;
-    bool untidy;     /* there may be files that nobody needs */
+    bool untidy;     /* some files may not be needed any more */
     int64_t end_ns;  /* deadline set by PACELINE_SWEEP_TIME_S */
-    int64_t lost_ns; /* when the loss of a connection ends the sweep, unless process 1 does so before; or 0 */
+    int64_t lost_ns; /* time at which a lost connection ends the sweep, unless process 1 does before; 0: none is lost */
     int stop_number; /* the signal that stops the job, or 0 */
     int64_t stop_ns; /* until when, after that signal, the sweep waits for the best model */
     bool finishing, over;

@@ -196,7 +196,7 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
         return PL_OK;
     }
     copy = pl_memory_string(name, reterr);
-    if (copy && watched) { /* it was moved here */
+    if (copy && watched) { /* the directory was moved here */
         free(watched->name);
         watched->name = copy;
         return PL_OK;
@@ -403,7 +403,7 @@ static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool la
     entry->due_ns = PL_DEADLINE_NEVER;
     PL_TRY(path_below(sync, entry->name, &path, reterr));
     errno = 0;
-    /* it was removed, or replaced by something that is not a file: the object stays as it was sent */
+    /* the file was removed, or is no file any more: the object stays as it was sent */
     if (lstat(pl_text_string(&path), &info) != 0 || !S_ISREG(info.st_mode)) {
         return errno == 0 || is_gone(errno) ? PL_OK : pl_error_errno(reterr, "stat '%s'", pl_text_string(&path));
     }

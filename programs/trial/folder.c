@@ -488,7 +488,7 @@ enum pl_status pl_trial_model_check(const char *path, const char *seen_as, bool 
 void pl_trial_folder_leave(const struct pl_trial_folder *folder)
 {
     if (folder->own_tree) {
-        umount2(folder->job_checkpoints, MNT_DETACH); /* it may lie outside */
+        umount2(folder->job_checkpoints, MNT_DETACH); /* this folder may lie outside of the base */
         umount2(folder->job->paths.base, MNT_DETACH);
     }
     rmdir(folder->output_data);

@@ -46,7 +46,7 @@ enum { LINE_BYTES = 1 << 20 /* longer lines are searched up to here */, NUMBERS 
 
 struct trial {
     struct pl_job *job;
-    struct pl_link link; /* to the sweep */
+    struct pl_link link; /* link to the sweep */
     bool linked;
     const char *checkpoints, *metric;
     int64_t number, gpus, cpus, processes, slot; /* -1: not named */
