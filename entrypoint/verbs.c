@@ -72,7 +72,7 @@ const struct pl_verb pl_verbs[] = {
      .text = "Print the environment variables that `paceline train` gives to the program besides its own.",
      .examples = "paceline env | jq -r .SM_HOSTS"},
     {.name = "rank"},  /* mpirun and torchrun start it */
-    {.name = "relay"}, /* mpirun's ssh */
+    {.name = "relay"}, /* sshd and mpirun start it */
     {.name = "demo",
      .program = "paceline-demo",
      .summary = "train a digit classifier here, as a job would, to try Paceline",
@@ -239,10 +239,10 @@ const struct pl_verb pl_verbs[] = {
              "Nothing is deleted on S3.",
      OPTIONS(PL_SYNC_OPTIONS),
      .examples = "paceline sync /opt/ml/checkpoints s3://bucket/job-7/checkpoints"},
-    {.name = "keys", .program = "paceline-keys"},     /* ssh keys from a secret */
-    {.name = "split", .program = "paceline-split"},   /* a channel in Pipe Mode, for ranks */
-    {.name = "unpack", .program = "paceline-unpack"}, /* a job's archive of code */
-    {.name = "world", .program = "paceline-world"},   /* the runtime's part of info */
+    {.name = "keys", .program = "paceline-keys"},     /* makes ssh keys from a secret */
+    {.name = "split", .program = "paceline-split"},   /* divides a channel in Pipe Mode among ranks */
+    {.name = "unpack", .program = "paceline-unpack"}, /* unpacks a job's archive of code */
+    {.name = "world", .program = "paceline-world"},   /* prints the runtime's part of info */
 };
 
 const size_t pl_verbs_count = PL_ARRAY_ITEMS(pl_verbs);

@@ -63,7 +63,7 @@ static const char *after_word(const char *text, const char *word)
 
 /*
  * A command may name Paceline itself, for an image whose shell starts the SDK's script. With `paceline train` the
- * hyperparameters name the program. With `paceline -- COMMAND` the rest is the command. If the command were run
+ * hyperparameters name the program. With `paceline -- COMMAND`, COMMAND is the command. If the command were run
  * unchanged, it would start itself without end.
  */
 static const char *without_paceline(const char *command, bool *ret_named)
@@ -227,7 +227,7 @@ static bool is_inside(const struct pl_job *job)
 }
 
 /* Warn if the SDK's script has started Paceline: the image's shell would have started it as process 1. The message says
- * what is lost. */
+ * what does not work then. */
 static void note_script(struct pl_job *job)
 {
     const char *start = pl_environment_get_or(job->process, "BASH_ENV", NULL);

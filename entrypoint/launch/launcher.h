@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The launchers, one file each, and what they share. plan.c holds their table. */
+/** The launchers, one file each, and their common functions. plan.c holds their table. */
 #ifndef PL_ENTRYPOINT_LAUNCH_LAUNCHER_H
 #define PL_ENTRYPOINT_LAUNCH_LAUNCHER_H
 

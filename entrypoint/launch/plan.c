@@ -58,7 +58,7 @@ static const struct pl_launcher *choose(const struct pl_job *job)
     return launchers[at];
 }
 
-/* Returns where intermediate output goes, or NULL if it is not asked for. */
+/* Returns the address for intermediate output, or NULL if the job wants none. */
 static const char *intermediate_uri(const struct pl_job *job)
 {
     const struct pl_python_json *uri = pl_python_json_member(job->platform, "sagemaker_s3_output");
@@ -257,7 +257,7 @@ enum pl_status pl_launch_plan_fill(const struct pl_job *job, struct pl_launch_pl
     if (plan->launcher->cause) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s", plan->launcher->cause);
     }
-    /* One of `launchers`: without a distribution it is make_plan() of launcher_direct.c. */
+    /* This calls a launcher of `launchers`: without a distribution, make_plan() of launcher_direct.c. */
     PL_TRY(plan->launcher->plan(job, plan, reterr));
     PL_TRY(pl_needs_link(job, plan, reterr));
     if (job->settings.tf_chief && !plan->side && job->distribution_index >= 0) {

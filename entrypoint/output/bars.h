@@ -35,8 +35,8 @@ struct pl_bars_row {
     char text[PL_BARS_TEXT_BYTES]; /* the bytes that came after that state */
     size_t text_bytes;
     bool rewrites;       /* the text begins at the start of the row again */
-    bool is_erased;      /* the state was erased from the terminal: the next text is no state unless it ends as one */
-    bool ends_in_return; /* the bar has its carriage return after each state, not before it: likewise */
+    bool is_erased;      /* the state was erased from the terminal: the next text is a state only if it ends as one */
+    bool ends_in_return; /* a return follows each state: again, the next text is a state only if it ends as one */
 };
 
 /** Zero-initialise except `interval_ns`; holds no resources. */
@@ -53,7 +53,7 @@ struct pl_bars {
     size_t escape_bytes;
     int64_t due_ns;  /* time at which the next state may be a line; 0: not set */
     int64_t text_ns; /* time at which the last byte arrived */
-    char *out;       /* during a call: where the next byte goes */
+    char *out;       /* during a call: the place of the next output byte */
 };
 
 /**

@@ -43,7 +43,7 @@ static size_t one_tag(const char *line)
     return spaced && *end == ' ' ? (size_t)(end - line) + 1 : 0;
 }
 
-/* torchrun's tag may stand before torch's. */
+/* Returns the length of all tags: torchrun's may be before torch's. */
 static size_t tag_bytes(const char *line)
 {
     size_t bytes = 0, next = one_tag(line);

@@ -59,7 +59,7 @@ static bool has_tag(const char *line)
 
 size_t pl_abort_blocks_remove(struct pl_abort_blocks *blocks, char *lines, size_t count, size_t *ret_held_bytes)
 {
-    size_t kept = 0, dashes = 0; /* bytes of a line of dashes at the end of what is kept */
+    size_t kept = 0, dashes = 0; /* dashes: bytes of a line of dashes at the end of the kept bytes */
 
     for (size_t at = 0, bytes; at < count; at += bytes) {
         const char *newline = memchr(lines + at, '\n', count - at);
@@ -167,7 +167,7 @@ static void remove_blocks(struct pl_copier *copier)
     copier->ready = left - held;
 }
 
-/* The bytes up to `ready` may be written. If nobody reads them, they count as written. */
+/* Set `ready`: the bytes before it may be written. If no process reads them, they count as written. */
 static void make_ready(struct pl_copier *copier, size_t ready)
 {
     if (copier->keeps_tail) {
@@ -177,7 +177,7 @@ static void make_ready(struct pl_copier *copier, size_t ready)
     copier->begin = copier->broken ? ready : copier->begin;
 }
 
-/* The bytes up to `end` have been read, or made of what was read. */
+/* Set `end`: the bytes before it were read, or made of bytes that were read. */
 static void set_end(struct pl_copier *copier, size_t end)
 {
     copier->end = end;
@@ -285,7 +285,7 @@ static size_t next_part(const struct pl_copier *copier)
     return newline ? (size_t)(newline - begin) + 1 : part;
 }
 
-/* torch writes the tag of a rank by itself before some of its lines, with a blank after it or without. */
+/* Whether the line has the prefix: torch itself puts a rank's tag before some lines, with or without a blank. */
 static bool has_prefix(const struct pl_copier *copier, const char *line, size_t bytes)
 {
     const size_t length = strcspn(copier->prefix, " ");
@@ -359,7 +359,7 @@ bool pl_copier_has_to_write(const struct pl_copier *copier)
 static bool is_within_line(struct pl_copier *copier)
 {
     const int64_t cpu_ns = copier->runnable_cpu_ns ? copier->runnable_cpu_ns(copier->reader) : -1;
-    struct pollfd wait = {.fd = copier->fd, .events = POLLIN}; /* what it wrote before this look */
+    struct pollfd wait = {.fd = copier->fd, .events = POLLIN}; /* output that came before this look */
 
     copier->first_cpu_ns = copier->line_looks == 0 ? cpu_ns : copier->first_cpu_ns;
     copier->line_looks++;

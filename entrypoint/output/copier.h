@@ -54,7 +54,7 @@ struct pl_copier {
     bool keeps_tail;
     bool ends_line;    /* a last line without an end gets one, because others write to the same log */
     bool line_is_open; /* the last byte for the log does not end a line */
-    /* No other program writes to the same log: writes may be larger, and where the log's reader has gone, the program's
+    /* No other program writes to the same log: writes may be larger, and if the log's reader has gone, the program's
      * writes fail. */
     bool is_alone;
     bool without_blocks; /* the program is mpirun, whose blocks about the end of a rank are not written */
@@ -107,8 +107,8 @@ void pl_copier_wait(const struct pl_copier *copier, struct pollfd waits[static 2
 void pl_copier_go_on(struct pl_copier *copier, const struct pollfd waits[static 2]);
 
 /**
- * The program has ended: close its output, and make ready what is left of it. With `ends_line` a last line without an
- * end gets one, also if the line was written before.
+ * Call when the program has ended: closes its output, and makes the remaining bytes ready. With `ends_line` a last line
+ * without an end gets one, also if the line was written before.
  */
 void pl_copier_end(struct pl_copier *copier);
 

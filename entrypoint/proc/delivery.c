@@ -164,7 +164,7 @@ static size_t count_catching(const struct members *members)
     return count;
 }
 
-/* Returns what is known of `member`, or NULL if there is no memory. */
+/* Returns the entry of `member` in the list of known processes; NULL if memory is out. */
 static struct pl_delivery_known *know(struct pl_delivery *delivery, const struct pl_proc_entry *member)
 {
     struct pl_delivery_known *known = find_known(delivery, member);
@@ -245,7 +245,7 @@ static void deliver(struct pl_delivery *delivery, const struct members *members,
     }
 }
 
-/* Whether a process that waits for nobody any more is to get the signal now. */
+/* Whether a process that waits for no other one any more is to get the signal now. */
 static bool is_due(const struct pl_delivery *delivery, const struct members *members,
                    const struct pl_proc_entry *member, struct pl_delivery_known *known)
 {

@@ -64,7 +64,7 @@ enum { PL_COMMAND_MAX_WORDS = 4096 };
  */
 enum pl_status pl_command_split_daemon(const char *text, struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Do what the words after `relay` ask for. The result is the exit code. */
+/** Run the relay with the words after `relay`. The result is the exit code. */
 int pl_relay_run(const struct pl_strv *words, const struct pl_environment *environment);
 
 #endif

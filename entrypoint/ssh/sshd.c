@@ -200,8 +200,8 @@ static uint64_t capabilities_in_effect(void)
                : UINT64_MAX;
 }
 
-/* Check the capabilities: sshd as root moves its unprivileged part into /run/sshd, as another user. If it may not, it
- * closes every session at once, and the master would wait until its timeout. */
+/* Check the capabilities: sshd as root moves its unprivileged part into /run/sshd, as another user. Without the right
+ * to do so it closes every session at once, and the master would wait until its timeout. */
 static enum pl_status check_capabilities(struct pl_error *reterr)
 {
     static const struct {

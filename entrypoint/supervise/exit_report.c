@@ -218,7 +218,7 @@ static bool has_line(const char *text, const char *line)
     const size_t bytes = strlen(line);
 
     for (const char *at = strstr(text, line); at; at = strstr(at + 1, line)) {
-        if (at[bytes] == '\n') { /* a tag may stand before the line */
+        if (at[bytes] == '\n') { /* the line may have a tag before it */
             return true;
         }
     }

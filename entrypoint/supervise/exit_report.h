@@ -49,7 +49,7 @@ void pl_exit_report_name(enum pl_process_kind kind, int rank, const char *host, 
 
 /**
  * Prints one sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory
- * ...". The codes of a shell say what they mean: "... exited with code 137 (a shell's code for a command that signal 9,
+ * ...". The meaning of a shell's code is added: "... exited with code 137 (a shell's code for a command that signal 9,
  * SIGKILL, has ended)".
  */
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text);

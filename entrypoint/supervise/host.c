@@ -36,7 +36,7 @@
 #define PROGRAM_GRACE_NS (3 * PL_NS_PER_S)
 /* How long the master may take to end after the result: docker compose stops all containers when the first one ends. */
 #define MASTER_END_NS (10 * PL_NS_PER_S)
-/* The master's session ends before the master: time for the rest of its exit on a busy machine. */
+/* The master's session ends before the master: time that its exit may take on a busy machine. */
 #define AFTER_MASTER_NS (PL_NS_PER_S)
 /* How long a worker that has failed by itself waits for the master's message about the failure. */
 #define MASTER_RESULT_NS (10 * PL_NS_PER_S)
@@ -280,8 +280,8 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
     if (!ok) {
         if (has_ranks && supervisor->main.ranks_ended == supervisor->plan->processes && !supervisor->outcome.failed &&
             !main_report->signalled && main_report->note[0] == '\0') {
-            /* mpirun's own message about this is longer than the part of a failure file that people see. If a report is
-             * missing, its host may know the reason. */
+            /* mpirun's own message about this would not fit into the part of a failure file that people see. If a
+             * report is missing, its host may know the reason. */
             snprintf(main_report->note, sizeof(main_report->note),
                      "no rank failed; did one end without MPI_Finalize(), for example by os._exit()?");
         }

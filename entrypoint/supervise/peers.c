@@ -61,7 +61,7 @@ static int resolve_once(const char *host, struct owners *ret_owners)
     return reason;
 }
 
-/* Add the line "ADDRESS NAME" in one write. The file stays the same one: a container's is a mount. */
+/* Add the line "ADDRESS NAME" in one write, to the existing file: in a container the file is a mount. */
 static enum pl_status add_line(const char *address, const char *host, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(hosts_path, O_RDWR | O_APPEND | O_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Takes signals as events, starts programs, kills whole trees of them, and reads what the kernel counts of them. */
+/** Takes signals as events, starts programs, kills whole trees of them, and reads the kernel's counters. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 #define PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 
@@ -101,7 +101,7 @@ struct pl_process_setup {
     char *const *environment;
     const char *cwd;                    /* NULL: the caller's directory */
     const struct pl_signals *signals;   /* the signal handling to restore; NULL: it was not changed */
-    int stdin_fd, stdout_fd, stderr_fd; /* -1: that of the caller */
+    int stdin_fd, stdout_fd, stderr_fd; /* -1: the caller's descriptor */
     /* leave signals blocked, so that none can end the program before it unblocks them itself */
     bool keep_blocked;
     bool own_group;  /* make a new process group, led by the program */

@@ -34,7 +34,7 @@ void pl_placement_add(struct pl_placement *placement, const struct pl_frame *fra
 
 void pl_placement_done(struct pl_placement *placement);
 
-/** What is known about the ranks of a host. It is sent as a number. */
+/** A host's knowledge about its ranks, which is sent as a number. */
 enum pl_apart_state {
     PL_APART_UNKNOWN,
     PL_APART_FOR_A_MINUTE, /* in their first minute no rank was connected with another rank or with mpirun */

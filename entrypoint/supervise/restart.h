@@ -69,7 +69,7 @@ enum pl_status pl_restart_give_memory(struct pl_restarts *restarts, struct pl_la
  */
 void pl_restart_enter(struct pl_supervisor *supervisor, struct pl_restarts *restarts);
 
-/** Returns the number of the attempt; 0 also where the job is not started again. */
+/** Returns the number of the attempt; 0 also if the job cannot be started again. */
 int pl_restart_number(const struct pl_supervisor *supervisor);
 
 /** Whether the job failed by something that may be gone in the next attempt. */

@@ -132,7 +132,7 @@ static bool has_ended(const struct shim *shim)
     return shim->exited && shim->delivery.handling == 0;
 }
 
-/* mpirun, its daemon and torchrun end their ranks themselves, whose shims are below them. */
+/* Whether the program starts ranks: mpirun, its daemon and torchrun end their ranks themselves. */
 static bool starts_ranks(const struct shim *shim)
 {
     const enum pl_process_kind kind = shim->options->kind;
@@ -256,7 +256,7 @@ static void handle_frames(struct shim *shim)
     }
 }
 
-/* Wait for events once. After the program's end, wait only for the rest of its output. */
+/* Wait for events once. After the program's end, wait only for its remaining output. */
 static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
     struct pl_copier *copiers[] = {&shim->stdout_copier, &shim->copier};
@@ -455,7 +455,7 @@ static void end_orphans(struct shim *shim)
     }
 }
 
-/* Write the rest of the output. Another process may hold it open. */
+/* Write the remaining output. Another process may hold it open. */
 static void end_output(struct shim *shim)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);

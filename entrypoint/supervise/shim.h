@@ -49,8 +49,8 @@ struct pl_shim_options {
     enum pl_cause_lines searched;  /* lines of stderr that are searched for an exception */
     bool without_blocks;           /* the program is mpirun: see entrypoint/output/copier.h */
     int rank;                      /* -1: the program is not a rank */
-    /* gets the bytes that the program prints to STDOUT_FILENO or STDERR_FILENO, which then both pass through the shim
-     * by whole lines, also to a terminal; NULL: nobody */
+    /* a function that gets the bytes that the program prints to STDOUT_FILENO or STDERR_FILENO; both then pass through
+     * the shim by whole lines, also to a terminal. NULL: none */
     void (*read)(void *context, int fd, const char *bytes, size_t count);
     void *context;
     /* text that is written before each line of both streams, unless the line has it already or goes to a terminal (with

@@ -262,7 +262,7 @@ struct pl_supervisor {
 #define PL_SUPERVISE_STOP_LAUNCHER_NS (10 * PL_NS_PER_S)
 #define PL_SUPERVISE_KILL_NS (2 * PL_NS_PER_S)
 
-/** What to do if a host does not connect. */
+/** Advice for messages about a host that does not connect. */
 #define PL_SUPERVISE_LOST_ADVICE "Read its log, and check that the security group lets all hosts reach each other"
 
 /* How long the upload of intermediate output may take after its budget, to abort incomplete uploads on the server. */
@@ -497,7 +497,7 @@ void pl_holding_release(struct pl_supervisor *supervisor);
 bool pl_holding_awaits_release(const struct pl_supervisor *supervisor);
 
 /**
- * What PL_TIMER_HOLDING does, on a host that decides. If a program has failed during the stop, or has no handler, while
+ * PL_TIMER_HOLDING calls it, on a host that decides. If a program has failed during the stop, or has no handler, while
  * others may still save, the failure file is written and the other hosts are notified (HOLD), because the platform may
  * kill all processes before the others have ended. When no rank saves any more, the shims are released, here and on the
  * other hosts (RELEASE).
@@ -588,9 +588,8 @@ int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor);
 int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor);
 
 /**
- * Executes the plan on this host; the result is the exit code, and the failure or success file is written.
- * Where the job has failed already, or is stopped before its program starts, it only connects to the other hosts and
- * notifies them.
+ * Executes the plan on this host; the result is the exit code, and the failure or success file is written. If the job
+ * has failed already, or is stopped before its program starts, it only connects to the other hosts and notifies them.
  */
 int pl_host_execute(struct pl_supervisor *supervisor);
 

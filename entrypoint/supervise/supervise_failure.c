@@ -162,7 +162,7 @@ void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct 
     }
 }
 
-/* Returns the message of the check of the job's hosts about what is missing; NULL if the check has not come so far. */
+/* Returns the check's message about what the job's hosts lack; NULL if the check did not get so far. */
 static const char *check_words(const struct pl_supervisor *supervisor)
 {
     static const char begin[] = "check: ";

@@ -26,9 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REACH_NS (10 * PL_NS_PER_S) /* a halted host may be late; if all answer it takes milliseconds */
-#define SPIN_NS                                                                                                        \
-    (200 * PL_NS_PER_US) /* after this time the rank sleeps: the kernel needs the CPU to move the awaited data */
+#define REACH_NS (10 * PL_NS_PER_S)  /* a halted host may be late; if all answer it takes milliseconds */
+#define SPIN_NS (200 * PL_NS_PER_US) /* then the rank sleeps: the kernel needs the CPU to move the awaited data */
 #define NAP_LEAST_NS (10 * PL_NS_PER_US)
 #define NAP_MOST_NS (500 * PL_NS_PER_US)
 enum {

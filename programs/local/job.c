@@ -474,7 +474,7 @@ enum pl_status pl_local_job_add_channel(const char *name, const char *text, void
     channel.name = pair.name;
     from = pl_memory_string(pair.value, reterr);
     PL_TRY(from ? PL_OK : PL_MEMORY);
-    /* The words stand at the end; the rest may have colons of its own, as s3:// has. */
+    /* The words are at the end; the text before them may have colons of its own, as s3:// has. */
     while ((colon = find_last_word(from))) {
         enum pl_status status = take_word(job, &channel, colon + 1, reterr);
 

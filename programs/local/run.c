@@ -19,8 +19,7 @@
 
 #define CATCH_NS (5 * PL_NS_PER_S)   /* how long a host's first process may take to handle SIGTERM */
 #define OTHERS_NS (30 * PL_NS_PER_S) /* after a failure, how long the other hosts may take to end by themselves */
-#define LOST_NS                                                                                                        \
-    (120 * PL_NS_PER_S) /* the same after --lose, because a silent host counts as lost only after some time */
+#define LOST_NS (120 * PL_NS_PER_S)  /* the same after --lose: a silent host counts as lost after some time */
 #define NAP_NS (5 * PL_NS_PER_MS)
 #define FEED_NS (10 * PL_NS_PER_S)
 
@@ -385,7 +384,7 @@ enum pl_status pl_local_run(struct pl_local *local, struct pl_error *reterr)
     }
     PL_TRY(make_words(local, &words, reterr));
     local->end = PL_LOCAL_RUNS;
-    local->run_ns = local->run_ns > 0 ? local->run_ns : pl_clock_now_ns(); /* with --spot: of the first run */
+    local->run_ns = local->run_ns > 0 ? local->run_ns : pl_clock_now_ns(); /* with --spot: the time of the first run */
     status = start_all(local, (const char *const *)words.items, reterr);
     run.due_ns[KILL] = run.due_ns[OTHERS] = PL_DEADLINE_NEVER;
     run.due_ns[STOP] = after(local->stop_ns);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Below these shares of the time nobody is named: ranks are never exactly equal. */
+/* No rank or host is named below these shares of the time: ranks are never exactly equal. */
 #define LEAST_WAITING_SHARE 0.05 /* share of the time of all ranks that is spent waiting */
 #define CULPRIT_SHARE 0.6        /* share of the waiting above which one rank or host is named; more if there are few */
 #define ONCE_SHARE 0.8           /* share of a rank's waiting above which a single collective is named */

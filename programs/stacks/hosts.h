@@ -61,8 +61,8 @@ enum pl_status pl_hosts_add(struct pl_hosts *hosts, const char *host, const stru
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Appends the programs as one JSON object, whose members docs/command-line.md explains, and a newline. `problem` is
- * NULL for people; the answer to another host has it, and the keys.
+ * Appends the programs as one JSON object, whose members docs/command-line.md explains, and a newline. For people
+ * `problem` is NULL; the answer to another host contains it, and the programs' keys.
  */
 enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, const char *problem, struct pl_text *text,
                                    struct pl_error *reterr) PL_MUST_CHECK;

@@ -59,8 +59,8 @@ static struct point read_point(const struct pl_sweep *sweep, size_t number)
     return point;
 }
 
-/* The best first: those with most values, of these the one with the best mean. A mean of fewer values says less: those
- * of the point's other seeds may be missing because they were bad. */
+/* Sorts the best points first: those with most values, of these the one with the best mean. A mean of fewer values says
+ * less: those of the point's other seeds may be missing because they were bad. */
 static int compare_points(const void *left_at, const void *right_at)
 {
     const struct point *left = left_at, *right = right_at;
@@ -175,7 +175,7 @@ static void log_table(const struct pl_sweep *sweep)
     PL_AUTO_FREE struct point *points = pl_memory_new(count, sizeof(*points), NULL);
 
     if (!points) {
-        return; /* trials.jsonl has it all */
+        return; /* trials.jsonl has all of it */
     }
     for (size_t i = 0; i < count; i++) {
         points[i] = read_point(sweep, i);

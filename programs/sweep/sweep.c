@@ -16,8 +16,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* If a host is lost, process 1 reports it first: it has its own link to every host. If the connection to a trial is
- * lost for this much longer, only the connection is. */
+/* If a host is lost, process 1 reports it first: it has its own link to every host. If a trial's connection stays lost
+ * for this much longer, only the connection is lost. */
 #define LOST_SPARE_NS (15 * PL_NS_PER_S)
 
 #define END_NS (10 * PL_NS_PER_S) /* how long trials that are killed and removals may take at the end */

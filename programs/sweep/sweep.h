@@ -141,7 +141,7 @@ void pl_sweep_record_rows(const struct pl_sweep *sweep, struct pl_text *text);
 void pl_sweep_record_full(const struct pl_sweep *sweep, struct pl_text *text);
 
 /* result.c */
-/** Removes models and checkpoints that nobody needs any more, as far as nothing is being removed on their hosts. */
+/** Removes models and checkpoints that are not needed any more, on hosts where no such removal runs yet. */
 void pl_sweep_result_tidy(struct pl_sweep *sweep);
 /** Begins to copy the best model into place. After that, or at once if there is no model to copy, the sweep is over. */
 void pl_sweep_result_begin(struct pl_sweep *sweep);

@@ -242,8 +242,8 @@ static enum pl_status write_all_config(const struct pl_trial_folder *folder, int
     return write_config(folder, "checkpointconfig.json", &checkpoints, reterr);
 }
 
-/* Makes the directories and links of the folder. What an earlier run of the trial has left goes; the folder itself
- * stays: this process has locked it. */
+/* Makes the directories and links of the folder. Entries of an earlier run of the trial are removed; the folder itself
+ * stays, because this process has locked it. */
 static enum pl_status make_entries(const struct pl_trial_folder *folder, struct pl_error *reterr)
 {
     const struct {
