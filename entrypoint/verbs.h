@@ -14,7 +14,7 @@
 
 struct pl_verb_option {
     const char *name;  /* "--rate" */
-    const char *value; /* the word that follows it: "BYTES"; alternatives are "efa|tcp|any"; NULL: no word */
+    const char *value; /* the word after the option: "BYTES"; alternatives are "efa|tcp|any"; NULL: no word */
     const char *text;  /* one paragraph */
 };
 

@@ -149,7 +149,7 @@ static enum pl_cause_nearness nearness_of(const struct pl_cause *cause, const ch
             return PL_CAUSE_LIBRARY;
         }
     }
-    if (*path == '<' || strstr(path, "/lib/python")) { /* <string>, <frozen runpy> */
+    if (*path == '<' || strstr(path, "/lib/python")) { /* such as <string>, <frozen runpy> */
         return PL_CAUSE_LIBRARY;
     }
     if (*path != '/') {

@@ -159,7 +159,7 @@ size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)
     }
     memcpy(flat, tail->bytes + start, first_part);
     memcpy(flat + first_part, tail->bytes, tail->used - first_part);
-    free_from--; /* the NUL */
+    free_from--; /* room for the NUL */
     text[free_from] = '\0';
     while (end > 0) {
         size_t begin = end, length;

@@ -130,7 +130,7 @@ static bool read_members(const struct pl_delivery *delivery, struct members *mem
     for (size_t i = 0; i < members->count; i++) {
         struct pl_proc_entry *member = &members->items[i];
 
-        /* a process that has ended still has its handlers here until its parent has asked for its end */
+        /* a process that has ended still has its handlers here until its parent has waited for it */
         if (member->stat.state != 'Z' && number != SIGKILL &&
             (has_caught(delivery, member) ||
              ((pl_proc_catches(member->pid, number) || pl_proc_awaits(member->pid, number)) && !is_wrapper(member)))) {

@@ -391,8 +391,8 @@ void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_rep
 struct pl_connection *pl_links_master(const struct pl_supervisor *supervisor);
 
 /**
- * Begins to link this host: the master writes the files that ssh needs and opens sessions as they are due, a worker
- * starts sshd. May run a step, which ends every other program of this host.
+ * Begins to link this host: the master writes the files that ssh needs and opens sessions as they are due; a worker
+ * starts sshd. It may run a step, whose end also ends every other program of this host.
  */
 enum pl_status pl_links_begin(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -441,10 +441,13 @@ void pl_links_send_quiet(struct pl_supervisor *supervisor);
 /** Call when sshd has ended here. */
 void pl_links_note_sshd(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
-/** How many hosts have a session in one of these states, a set of bits. `outside`: also those outside the launch. */
+/**
+ * Returns how many hosts have a session in one of these states, a set of bits; `outside`: also hosts outside the
+ * launch.
+ */
 size_t pl_links_count(const struct pl_supervisor *supervisor, unsigned states, bool outside);
 
-/** How many hosts are away. Appends the first of them and the reasons to `text`, which may be NULL. */
+/** Returns how many hosts are away. Appends the first of them and the reasons to `text`, which may be NULL. */
 size_t pl_links_missing(const struct pl_supervisor *supervisor, bool outside, struct pl_text *text);
 
 /**

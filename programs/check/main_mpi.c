@@ -178,7 +178,7 @@ static void collect_silent(struct pl_check_ranks *check, const unsigned char *re
     free(all);
 }
 
-/* False on rank 0 if a rank does not answer; other ranks return only if all answer. */
+/* Returns false on rank 0 if a rank does not answer; other ranks return only if all answer. */
 static bool reach(struct pl_check_ranks *check)
 {
     unsigned char *received = pl_check_allocate((size_t)check->size, 1);

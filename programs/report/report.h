@@ -40,7 +40,7 @@ struct pl_series_stretch {
     double first_x, last_x;
     double least, least_x, most, most_x, last;
     uint64_t count;
-    unsigned line; /* line of its first value */
+    unsigned line; /* `line` of the series at its first value */
 };
 
 /** Zero-initialise, and set `name`, and `has_steps` with the first value. */

@@ -559,7 +559,7 @@ static int append_ranks(const struct summary *summary, uint64_t sequence, bool o
     return count;
 }
 
-/* Says which ranks are in a collective that has not ended, and which have not come to it. */
+/* Says which ranks are in a collective that has not ended, and which have not reached it. */
 static void say_unfinished(const struct summary *summary)
 {
     PL_AUTO_TEXT struct pl_text in = PL_TEXT_NONE, missing = PL_TEXT_NONE;

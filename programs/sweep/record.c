@@ -217,7 +217,7 @@ void pl_sweep_record_write(struct pl_sweep *sweep)
     }
 }
 
-/* Returns the member `name` of a line, or sets `*ret_wrong` to its name if that is not of a right kind. */
+/* Returns the member `name` of a line, or sets `*ret_wrong` to `name` if the member does not have this kind. */
 static const struct pl_python_json *read_member(const struct pl_python_json *line, const char *name,
                                                 enum pl_python_json_kind kind, const char **ret_wrong)
 {

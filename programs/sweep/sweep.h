@@ -43,7 +43,7 @@ struct pl_sweep_run {
     bool has_model;        /* the trial has left a model */
     struct pl_text reason; /* why the trial failed; empty if it did not */
     bool model_gone, checkpoints_gone;
-    /* while it runs */
+    /* the members below hold while the trial runs */
     bool runs;
     pid_t pid;     /* `paceline trial`, or the ssh that leads to it; 0 after its end */
     int exit_code; /* exit code of that process */
