@@ -441,10 +441,7 @@ void pl_links_send_quiet(struct pl_supervisor *supervisor);
 /** Call when sshd has ended here. */
 void pl_links_note_sshd(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
-/**
- * Returns how many hosts have a session in one of these states, a set of bits; `outside`: also hosts outside the
- * launch.
- */
+/** Returns how many hosts have a session in one of `states` (bits). `outside`: hosts outside the launch count too. */
 size_t pl_links_count(const struct pl_supervisor *supervisor, unsigned states, bool outside);
 
 /** Returns how many hosts are away. Appends the first of them and the reasons to `text`, which may be NULL. */
