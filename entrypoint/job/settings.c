@@ -31,7 +31,7 @@ static const struct setting {
     const char *unit;                                  /* the unit of a number, or the words that a text may be */
     double least, most;
     const char *fallback;
-    int64_t unit_ns;  /* unit of a time in nanoseconds; 0: the number is no time and is not scaled */
+    int64_t unit_ns;  /* unit of a time in nanoseconds; 0: the number is not a time and is not scaled */
     const char *word; /* a word that is allowed instead of a number, and means -1 */
 } settings[] = {{"PYTHON", FIELD(python)},
                 {"INSTALL", FIELD(install), .fallback = "1"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts and namespaces. It forks by itself, because a process cannot leave a namespace that it tries. */
+/* Enters user namespaces, and makes mounts in the namespaces of this process. */
 #include "entrypoint/proc/mounts.h"
 
 #include "base/file.h"

@@ -302,7 +302,7 @@ static bool own_words(const char **line_at, size_t *bytes_at)
     return true;
 }
 
-/* Print "ValueError: bad data (train.py:31, rank 3 on algo-2)"; for a program that is no rank, only its host. */
+/* Print "ValueError: bad data (train.py:31, rank 3 on algo-2)"; if the program is not a rank, only its host. */
 static void print_cause(const struct pl_exit_report *exit_report, struct pl_text *text)
 {
     pl_text_printf(text, "%s (%s%s", exit_report->cause, exit_report->place, exit_report->place[0] != '\0' ? ", " : "");

@@ -150,7 +150,8 @@ static void first_line(const char *text, char cause[static PL_RESTART_CAUSE_BYTE
     snprintf(cause, PL_RESTART_CAUSE_BYTES, "%.*s", (int)bytes, text);
 }
 
-/* Append an object as a line to the file about restarts. `begins`: it is the job's first, so the file begins anew. */
+/* Append an object as a line to the file about restarts. `begins`: the job's first line, which empties the file
+ * first. */
 static void write_line(const struct pl_supervisor *supervisor, const struct pl_json_writer *writer, bool begins)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;

@@ -22,7 +22,7 @@ struct metric {
     double last, least, most;
     char first[SHOWN_BYTES + 1];
     bool ended_early;                                      /* a search was given up, and this was logged */
-    bool has_wrong;                                        /* the expression matched, but its group is no number */
+    bool has_wrong;                                        /* the expression matched, but its group is not a number */
     char wrong[NUMBER_BYTES], wrong_line[SHOWN_BYTES + 1]; /* that group, and the first such line */
     unsigned nearness; /* number of letters of the expression's beginning that the nearest line has */
     char nearest[SHOWN_BYTES + 1];

@@ -216,7 +216,7 @@ void pl_sweep_result_write(struct pl_sweep *sweep)
 }
 
 /* Prints the best value, which the platform reads from the log by a regular expression. If no process reads the log,
- * that is no failure. */
+ * that is not a failure. */
 static enum pl_status print_best(const struct pl_sweep *sweep, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
